@@ -15,17 +15,9 @@ use crate::schema::envelope::{
     SCOPE_VERSION,
 };
 use crate::schema::{Kind, Table};
-use curtail_otlp::{BadRow, PlainValue, ResourceText, ScopeText};
+use curtail_otlp::{PlainValue, ResourceText, ScopeText};
 
-/// Gives each row in its order.
-pub(crate) fn each_row(
-    all: &[Columns],
-    mut write: impl FnMut(&Columns, usize) -> Result<(), BadRow>,
-) -> Result<(), BadRow> {
-    all.iter().try_for_each(|rows| (0..rows.len()).try_for_each(|row| write(rows, row)))
-}
-
-/// What a row comes from.
+/// The resource of a row.
 fn resource(rows: &Columns, row: usize) -> ResourceText<'_> {
     let text = |field: usize| rows.coded(field).text(row);
     ResourceText {
@@ -35,7 +27,7 @@ fn resource(rows: &Columns, row: usize) -> ResourceText<'_> {
     }
 }
 
-/// What made a row.
+/// The scope of a row.
 fn scope(rows: &Columns, row: usize) -> ScopeText<'_> {
     let text = |field: usize| rows.coded(field).text(row);
     ScopeText {
@@ -47,7 +39,7 @@ fn scope(rows: &Columns, row: usize) -> ScopeText<'_> {
     }
 }
 
-/// What came with 32 bits.
+/// A count of 32 bits.
 fn count(rows: &Columns, field: usize, row: usize) -> u32 {
     rows.coded(field).int(row).map_or(0, short)
 }
@@ -56,7 +48,7 @@ fn short(number: i64) -> u32 {
     u32::try_from(number).unwrap_or_default()
 }
 
-/// In the order of their columns, then those in maps.
+/// The attributes in the order of their columns, then those in maps.
 fn attributes<'a>(rows: &'a Columns, row: usize, table: &Table) -> Vec<(&'a str, PlainValue<'a>)> {
     let mut attributes = Vec::new();
     for (field, key, kind) in table.keys() {

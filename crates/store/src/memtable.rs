@@ -22,10 +22,9 @@ use crate::columns::Columns;
 use crate::run::GROUP_ROWS;
 use crate::schema::Table;
 use crate::sort::{Key, Place, sort};
-use curtail_otlp::{BadRow, Limits, Malformed, Refused};
 use std::sync::Arc;
 
-/// The rows of a table: from batches to columns and back.
+/// The rows of a table: from batches to columns.
 pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
     /// A decoded batch.
     type Batch: std::fmt::Debug + Send + Sync;
@@ -33,20 +32,8 @@ pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
     /// The table.
     fn table() -> &'static Table;
 
-    /// Reads a batch.
-    ///
-    /// # Errors
-    /// When it is none.
-    fn decode(batch: &[u8], limits: &Limits) -> Result<(Self::Batch, Refused), Malformed>;
-
     /// Adds the rows of a batch to columns; `rows` is the decoded batch.
     fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Self::Batch);
-
-    /// Rows as a batch of OTLP again, in protobuf.
-    ///
-    /// # Errors
-    /// When what should be JSON in a row is none.
-    fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow>;
 }
 
 /// The rows since the last flush.

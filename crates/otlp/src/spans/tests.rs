@@ -181,7 +181,7 @@ fn spans_of_a_resource_that_cannot_be_kept_are_left_out_and_others_not() {
     let (read, refused) = decode(&batch);
     assert_eq!(names(&read, &batch), ["kept", "kept", "kept too", "kept too"]);
     let (trace_id, span_id) = (u128::from_be_bytes([1; 16]), u64::from_be_bytes([2; 8]));
-    let first = RefusedRow { number: 3, trace_id, span_id, fault: RowFault::Around };
+    let first = RefusedRow { number: 3, trace_id, span_id, fault: RowFault::Envelope };
     assert_eq!(refused, Refused { count: 2, first: Some(first) });
 }
 
@@ -229,7 +229,7 @@ fn of_a_resource_that_is_nested_too_deep_only_that_value_is_lost() {
         });
     });
     let (read, refused) = decode(&batch);
-    assert_eq!(refused.first.map(|row| row.fault), Some(RowFault::Around));
+    assert_eq!(refused.first.map(|row| row.fault), Some(RowFault::Envelope));
     let values: Vec<_> = read.envelope.attributes.iter().map(|each| each.value).collect();
     assert!(matches!(values[..], [Value::Empty, Value::Text(_)]), "{values:?}");
 }

@@ -10,14 +10,14 @@
 #[path = "../run/batches.rs"]
 mod batches;
 
-use curtail_otlp::{Decoded, Limits, Signal};
+use curtail_otlp::{Decoded, Limits, Signal, Spans};
 use curtail_store::log::Record;
 use curtail_store::query::{
     Aggregate, AggregateQuery, Condition, Filter, HitUnit, Order, SpanField, Test, Value,
 };
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::{DURATION, SPANS};
-use curtail_store::{Directory, Recovery, Rows, Settings, SpanRows, Store, StoreParts, tree};
+use curtail_store::{Directory, Recovery, Settings, SpanRows, Store, StoreParts, tree};
 use curtail_units::{Quantile, Rng};
 use object_store::memory::InMemory;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ async fn fill(parts: &mut StoreParts, millions: u64) -> Vec<u128> {
     let (mut ids, mut segment) = (Vec::new(), 1);
     for seed in 0..millions {
         for batch in batches::batches(CHUNK, seed) {
-            let (rows, _) = SpanRows::decode(&batch, &Limits::default()).expect("a batch");
+            let (rows, _) = Spans::decode(&batch, &Limits::default()).expect("a batch");
             ids.extend(
                 rows.spans.iter().filter(|span| span.parent_id == 0).map(|span| span.trace_id),
             );

@@ -3,7 +3,6 @@
 use super::Rows;
 use super::attributes::{Attributes, set};
 use super::envelope::Shared;
-use crate::batch::{each_row, write_log};
 use crate::columns::Columns;
 use crate::schema::Table;
 use crate::schema::envelope::DROPPED_ATTRIBUTES;
@@ -11,9 +10,7 @@ use crate::schema::logs::{
     BODY, BODY_JSON, EVENT_NAME, FLAGS, LOGS, OBSERVED, SEVERITY, SEVERITY_TEXT, SPAN_ID, TIME,
     TRACE_ID,
 };
-use curtail_otlp::{
-    BadRow, BatchWriter, Limits, LogRecord, Logs, Malformed, Refused, Value, plain,
-};
+use curtail_otlp::{LogRecord, Logs, Value, plain};
 
 /// The table of logs.
 #[derive(Debug)]
@@ -35,10 +32,6 @@ impl Rows for LogRows {
         &LOGS
     }
 
-    fn decode(batch: &[u8], limits: &Limits) -> Result<(Logs, Refused), Malformed> {
-        Logs::decode(batch, limits)
-    }
-
     fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Logs) {
         let scopes = Shared::of(columns, tenant, batch, &rows.envelope);
         for records in rows.records.chunk_by(|record, next| record.scope == next.scope) {
@@ -50,12 +43,6 @@ impl Rows for LogRows {
             }
         }
         self.attributes.put(columns, batch);
-    }
-
-    fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow> {
-        let mut writer = BatchWriter::new();
-        each_row(rows, |rows, row| write_log(&mut writer, rows, row))?;
-        Ok(writer.finish())
     }
 }
 

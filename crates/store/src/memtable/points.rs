@@ -4,7 +4,6 @@ use super::Rows;
 use super::attributes::{Attributes, set};
 use super::envelope::Shared;
 use super::series::Series;
-use crate::batch::{each_row, write_point};
 use crate::columns::Columns;
 use crate::schema::points::{
     BOUNDS, BUCKET_COUNTS, COUNT, DESCRIPTION, EXEMPLARS, FLAGS, IS_MONOTONIC, KIND, KINDS, MAX,
@@ -13,10 +12,7 @@ use crate::schema::points::{
     UNIT, VALUE_DOUBLE, VALUE_INT, ZERO_COUNT, ZERO_THRESHOLD,
 };
 use crate::schema::{Table, with_name};
-use curtail_otlp::{
-    BadRow, Buckets, Details, Distribution, Form, Limits, Malformed, Measured, Metric,
-    MetricsWriter, Point, Points, Refused, plain,
-};
+use curtail_otlp::{Buckets, Details, Distribution, Form, Measured, Metric, Point, Points, plain};
 
 /// The table of points.
 #[derive(Debug)]
@@ -36,10 +32,6 @@ impl Rows for PointRows {
 
     fn table() -> &'static Table {
         &POINTS
-    }
-
-    fn decode(batch: &[u8], limits: &Limits) -> Result<(Points, Refused), Malformed> {
-        Points::decode(batch, limits)
     }
 
     fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Points) {
@@ -63,12 +55,6 @@ impl Rows for PointRows {
             }
         }
         self.attributes.put(columns, batch);
-    }
-
-    fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow> {
-        let mut writer = MetricsWriter::new();
-        each_row(rows, |rows, row| write_point(&mut writer, rows, row))?;
-        Ok(writer.finish())
     }
 }
 

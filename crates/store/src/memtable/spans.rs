@@ -3,7 +3,6 @@
 use super::Rows;
 use super::attributes::{Attributes, set};
 use super::envelope::Shared;
-use crate::batch::{each_row, write_span};
 use crate::columns::Columns;
 use crate::schema::envelope::DROPPED_ATTRIBUTES;
 use crate::schema::spans::{
@@ -11,7 +10,7 @@ use crate::schema::spans::{
     SPAN_ID, SPANS, START, STATUS, STATUS_MESSAGE, STATUSES, TRACE_ID, TRACE_STATE,
 };
 use crate::schema::{Table, with_name};
-use curtail_otlp::{BadRow, BatchWriter, Limits, Malformed, Refused, Span, Spans, plain};
+use curtail_otlp::{Span, Spans, plain};
 
 /// The table of spans.
 #[derive(Debug)]
@@ -33,10 +32,6 @@ impl Rows for SpanRows {
         &SPANS
     }
 
-    fn decode(batch: &[u8], limits: &Limits) -> Result<(Spans, Refused), Malformed> {
-        Spans::decode(batch, limits)
-    }
-
     fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Spans) {
         let scopes = Shared::of(columns, tenant, batch, &rows.envelope);
         for spans in rows.spans.chunk_by(|span, next| span.scope == next.scope) {
@@ -49,12 +44,6 @@ impl Rows for SpanRows {
             }
         }
         self.attributes.put(columns, batch);
-    }
-
-    fn batch(rows: &[Columns]) -> Result<Vec<u8>, BadRow> {
-        let mut writer = BatchWriter::new();
-        each_row(rows, |rows, row| write_span(&mut writer, rows, row))?;
-        Ok(writer.finish())
     }
 }
 

@@ -1,14 +1,14 @@
 use super::*;
 use crate::schema::spans::KINDS;
 use crate::schema::{number, with_name};
-use curtail_otlp::{BatchWriter, ResourceText, ScopeText, SpanRow};
+use curtail_otlp::{BatchWriter, ResourceText, ScopeText, SpanRow, Spans};
 
 fn insert(memtable: &mut Memtable<SpanRows>, name: &str) {
     let mut writer = BatchWriter::new();
     let span = SpanRow { trace_id: 1, span_id: 1, name, ..SpanRow::default() };
     writer.span(&ResourceText::default(), &ScopeText::default(), &span).expect("no JSON in it");
     let batch = writer.finish();
-    let (rows, _) = SpanRows::decode(&batch, &Limits::default()).expect("a good batch");
+    let (rows, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
     memtable.insert("shop", &batch, &rows);
 }
 

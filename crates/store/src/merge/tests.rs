@@ -1,7 +1,7 @@
 use super::*;
 use crate::memtable::{Memtable, Rows as _, SpanRows};
 use crate::schema::spans::{NAME, SPANS, START, TRACE_ID};
-use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow};
+use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow, Spans};
 use curtail_units::Rng;
 
 const SEED: u64 = 17;
@@ -22,7 +22,7 @@ fn run(
         writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
     }
     let batch = writer.finish();
-    let (spans, _) = SpanRows::decode(&batch, &Limits::default()).expect("a good batch");
+    let (spans, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
     let mut memtable = Memtable::<SpanRows>::default();
     memtable.insert("shop", &batch, &spans);
     let sorted: Vec<_> = memtable.sorted().collect();
@@ -91,7 +91,7 @@ fn long_rows_make_small_row_groups() {
         let row = SpanRow { trace_id: 1 + nth as u128, span_id: 1, name, ..SpanRow::default() };
         writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
         let batch = writer.finish();
-        let (spans, _) = SpanRows::decode(&batch, &Limits::default()).expect("a good batch");
+        let (spans, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
         let mut memtable = Memtable::<SpanRows>::default();
         memtable.insert("shop", &batch, &spans);
         memtable.sorted().collect::<Vec<_>>()

@@ -16,7 +16,7 @@ use crate::query::{Filter, HitUnit, Order, SpanField};
 use crate::schema::{logs, points, spans};
 use crate::tree::{FlushError, StoredRun, Window};
 use curtail_otlp::{
-    BatchWriter, Form, LogRow, Measured, MetricText, MetricsWriter, PlainValue, PointRow,
+    BatchWriter, Form, LogRow, Measured, MetricText, MetricsWriter, PlainValue, PointRow, Points,
     ResourceText, ScopeText, Signal, SpanRow,
 };
 use curtail_units::Rng;
@@ -69,7 +69,7 @@ fn records(nth: u64, trace_id: u128) -> [Record; 3] {
 /// That of the points that come with the rows of a trace.
 fn series_id(trace_id: u128) -> u128 {
     let [.., record] = &records(1, trace_id);
-    let (points, _) = PointRows::decode(&record.batch, &Limits::default()).expect("a good batch");
+    let (points, _) = Points::decode(&record.batch, &Limits::default()).expect("a good batch");
     let mut memtable = Memtable::<PointRows>::default();
     memtable.insert("shop", &record.batch, &points);
     memtable.columns().wide(PointRows::table().order().0)[0]

@@ -151,13 +151,13 @@ fn quantiles_of_five_samples_are_within_half_a_percent() {
         step_ns: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let answer = runtime.block_on(async {
+    let result = runtime.block_on(async {
         let store = filled(&drawn).await;
         let (in_memory, runs) = store.spans().size();
         assert!(in_memory >= 400_000 && runs == 1, "{in_memory} {runs}");
         store.spans().measure(&of).await.expect("five groups")
     });
-    assert_eq!(answer.groups.len(), SAMPLES.len());
+    assert_eq!(result.groups.len(), SAMPLES.len());
     for (sample, (service, mut all)) in SAMPLES.iter().zip(drawn) {
         all.sort_unstable();
         for (quantile, ms) in sample.known {
@@ -165,7 +165,7 @@ fn quantiles_of_five_samples_are_within_half_a_percent() {
             assert!((drawn_ms / ms - 1.0).abs() < 0.02, "{service}: {drawn_ms} ms, not {ms}");
         }
         let is_it = |group: &&Group| group.values == [Some(service.to_owned())];
-        let group = answer.groups.iter().find(is_it).expect("a group for each");
+        let group = result.groups.iter().find(is_it).expect("a group for each");
         let Numbers::Quantiles(quantiles) = &group.numbers else { panic!("{group:?}") };
         assert_eq!(group.count, sample.count as u64, "{service}");
         for (got, quantile) in quantiles.iter().zip(QUANTILES) {

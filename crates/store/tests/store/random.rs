@@ -143,15 +143,15 @@ fn links(rng: &mut Rng) -> Vec<LinkRow<'static>> {
 }
 
 /// All that a batch says of each span, in an order that does not depend on that of the batch.
-pub(crate) fn told(batch: &[u8]) -> Vec<String> {
+pub(crate) fn facts(batch: &[u8]) -> Vec<String> {
     let (rows, refused) = Spans::decode(batch, &Limits::default()).expect("a batch");
     assert_eq!(refused.count, 0);
-    let mut told: Vec<_> = rows.spans.iter().map(|span| told_of(batch, &rows, span)).collect();
-    told.sort();
-    told
+    let mut facts: Vec<_> = rows.spans.iter().map(|span| facts_of(batch, &rows, span)).collect();
+    facts.sort();
+    facts
 }
 
-fn told_of(batch: &[u8], rows: &Spans, span: &Span) -> String {
+fn facts_of(batch: &[u8], rows: &Spans, span: &Span) -> String {
     let text = |slice: Slice| String::from_utf8_lossy(slice.of(batch));
     let set = |all: &[Attribute]| attributes(batch, all);
     let events = span.events.of(&rows.events).iter().map(|event| {
@@ -196,13 +196,13 @@ fn around(batch: &[u8], envelope: &Envelope, scope: u32) -> String {
 
 /// Attributes as a set: columns do not keep their order.
 fn attributes(batch: &[u8], all: &[Attribute]) -> Vec<String> {
-    let told = all.iter().map(|attribute| {
+    let facts = all.iter().map(|attribute| {
         let mut json = Vec::new();
         plain::value(&mut json, &attribute.value, batch);
         let key = String::from_utf8_lossy(attribute.key.of(batch));
         format!("{key}={}", String::from_utf8_lossy(&json))
     });
-    let mut told: Vec<_> = told.collect();
-    told.sort();
-    told
+    let mut facts: Vec<_> = facts.collect();
+    facts.sort();
+    facts
 }

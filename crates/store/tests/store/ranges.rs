@@ -1,6 +1,7 @@
 //! Large runs become ranges of IDs, and nothing of a row is lost on the way.
 
-use crate::random::{batch, logs, points, told};
+use crate::batch_rows::BatchRows;
+use crate::random::{batch, facts, logs, points};
 use crate::round_trip::{open, read};
 use curtail_otlp::{Decoded, Limits, Signal};
 use curtail_store::log::Record;
@@ -19,7 +20,7 @@ const SEED: u64 = 20_803;
 const RUNS: usize = 8;
 
 /// What the rows of a table say, in no order of theirs.
-type Told = fn(&[u8]) -> Vec<String>;
+type Facts = fn(&[u8]) -> Vec<String>;
 
 /// The rows of each run in a table's folder that is a range.
 async fn ranges<R: Rows>(objects: &InMemory) -> Vec<Vec<Columns>> {
@@ -40,10 +41,10 @@ async fn ranges<R: Rows>(objects: &InMemory) -> Vec<Vec<Columns>> {
 }
 
 /// What is said by ID.
-async fn by_id<R: Rows>(
+async fn by_id<R: BatchRows>(
     tree: &Tree<R>,
     ids: &BTreeSet<u128>,
-    told: Told,
+    facts: Facts,
 ) -> BTreeMap<u128, Vec<String>> {
     let mut all = BTreeMap::new();
     let fields: Vec<_> = (0..R::table().schema().fields().len()).collect();
@@ -52,7 +53,7 @@ async fn by_id<R: Rows>(
         let window = found.window(&fields, 0..found.len()).await;
         assert!(found.unread().is_empty() && window.unread.is_empty(), "{id:x}");
         assert!(!window.rows.is_empty(), "{id:x}");
-        all.insert(*id, told(&R::batch(&[window.rows]).expect("plain JSON")));
+        all.insert(*id, facts(&R::batch(&[window.rows])));
     }
     all
 }
@@ -63,12 +64,12 @@ fn ids<R: Rows>(rows: &[Columns]) -> BTreeSet<u128> {
 }
 
 /// The ranges of a table have what came; no ID is in two, and by each comes what there was before.
-async fn have<R: Rows>(tree: &Tree<R>, objects: &InMemory, came: &[Vec<u8>], told: Told) {
+async fn have<R: BatchRows>(tree: &Tree<R>, objects: &InMemory, came: &[Vec<u8>], facts: Facts) {
     let ranges = ranges::<R>(objects).await;
-    let mut said: Vec<_> = came.iter().flat_map(|batch| told(batch)).collect();
+    let mut said: Vec<_> = came.iter().flat_map(|batch| facts(batch)).collect();
     said.sort();
     let rows = ranges.concat();
-    assert!(told(&R::batch(&rows).expect("plain JSON")) == said, "{}", R::table().name());
+    assert!(facts(&R::batch(&rows)) == said, "{}", R::table().name());
     assert!(ranges.len() > 4, "{} has {}", R::table().name(), ranges.len());
     let of_all = ids::<R>(&rows);
     let of_each = ranges.iter().map(|range| ids::<R>(range).len());
@@ -76,7 +77,7 @@ async fn have<R: Rows>(tree: &Tree<R>, objects: &InMemory, came: &[Vec<u8>], tol
     assert_eq!(tree.size(), (0, ranges.len()));
     // Zero is no ID.
     let of_all: BTreeSet<_> = of_all.into_iter().filter(|id| *id != 0).collect();
-    let there = by_id(tree, &of_all, told).await;
+    let there = by_id(tree, &of_all, facts).await;
     let of_rows: usize = there.values().map(Vec::len).sum();
     let with_id =
         rows.iter().flat_map(|rows| rows.wide(R::table().order().0)).filter(|id| **id != 0);
@@ -129,8 +130,8 @@ fn every_field_of_every_row_is_in_a_range() {
             assert_eq!(parts.flusher.flush(0).await.expect("memory").len(), 3);
         }
         assert!(parts.compactor.compact(0, "range").await.expect("memory"));
-        have::<SpanRows>(store.spans(), &objects, &spans, told).await;
-        have::<LogRows>(store.logs(), &objects, &of_logs, logs::told).await;
-        have::<PointRows>(store.points(), &objects, &of_points, points::told).await;
+        have::<SpanRows>(store.spans(), &objects, &spans, facts).await;
+        have::<LogRows>(store.logs(), &objects, &of_logs, logs::facts).await;
+        have::<PointRows>(store.points(), &objects, &of_points, points::facts).await;
     });
 }

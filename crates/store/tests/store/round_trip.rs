@@ -1,8 +1,9 @@
 //! What came is what is read: nothing of a row is lost on its way into a run and back.
 
-use crate::random::{batch, logs, points, told, trace_id};
+use crate::batch_rows::BatchRows;
+use crate::random::{batch, facts, logs, points, trace_id};
 use bytes::Bytes;
-use curtail_otlp::{BatchWriter, Limits, LogRow, ResourceText, ScopeText, SpanRow};
+use curtail_otlp::{BatchWriter, LogRow, ResourceText, ScopeText, SpanRow};
 use curtail_store::batch::write_span;
 use curtail_store::run::{PAGE_ROWS, Run, RunError, RunWriter};
 use curtail_store::schema::spans::{NAME, SPANS, START, TRACE_ID};
@@ -12,11 +13,10 @@ use std::ops::Range;
 
 const SEED: u64 = 20_801;
 
-fn memtable<R: Rows>(batches: &[Vec<u8>]) -> Memtable<R> {
+fn memtable<R: BatchRows>(batches: &[Vec<u8>]) -> Memtable<R> {
     let mut memtable = Memtable::default();
     for batch in batches {
-        let (rows, _) = R::decode(batch, &Limits::default()).expect("a good batch");
-        memtable.insert("shop", batch, &rows);
+        memtable.insert("shop", batch, &R::decode(batch));
     }
     memtable
 }
@@ -51,20 +51,20 @@ fn again(writer: &mut BatchWriter, rows: &Columns) {
     }
 }
 
-/// Puts batches into a memtable, and that into a run; what they told is told by the rows of both.
-fn come_back<R: Rows>(batches: &[Vec<u8>], told: fn(&[u8]) -> Vec<String>) {
-    let mut came: Vec<_> = batches.iter().flat_map(|batch| told(batch)).collect();
+/// Puts batches into a memtable, and that into a run; the rows of both have the same facts.
+fn come_back<R: BatchRows>(batches: &[Vec<u8>], facts: fn(&[u8]) -> Vec<String>) {
+    let mut came: Vec<_> = batches.iter().flat_map(|batch| facts(batch)).collect();
     came.sort();
     let memtable = memtable::<R>(batches);
     assert_eq!(memtable.len(), came.len());
-    let in_memory = R::batch(&[memtable.columns().clone()]).expect("plain JSON");
-    assert_eq!(told(&in_memory), came, "{} {} in memory", came.len(), R::table().name());
+    let in_memory = R::batch(&[memtable.columns().clone()]);
+    assert_eq!(facts(&in_memory), came, "{} {} in memory", came.len(), R::table().name());
     let file = file(&memtable);
     let run = open::<R>(&file);
     let groups = (0..run.groups()).map(|group| read(&run, &file, group, 0..run.rows(group)));
     let groups: Vec<_> = groups.map(|rows| rows.expect("a good run")).collect();
-    let in_file = R::batch(&groups).expect("plain JSON");
-    assert_eq!(told(&in_file), came, "{} {} in a run", came.len(), R::table().name());
+    let in_file = R::batch(&groups);
+    assert_eq!(facts(&in_file), came, "{} {} in a run", came.len(), R::table().name());
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn every_field_of_every_row_comes_back() {
         let mut batches = |batch: fn(&mut Rng, usize, usize) -> Vec<u8>| -> Vec<_> {
             (0..5).map(|_| batch(&mut rng, rows, rows.div_ceil(4))).collect()
         };
-        come_back::<SpanRows>(&batches(batch), told);
-        come_back::<LogRows>(&batches(logs::batch), logs::told);
-        come_back::<PointRows>(&batches(points::batch), points::told);
+        come_back::<SpanRows>(&batches(batch), facts);
+        come_back::<LogRows>(&batches(logs::batch), logs::facts);
+        come_back::<PointRows>(&batches(points::batch), points::facts);
     }
 }
 
@@ -89,9 +89,9 @@ fn every_field_of_golden_rows_comes_back() {
         include_bytes!("../../../otlp/tests/golden/metrics.pb"),
     ];
     let [spans, of_logs, of_points] = golden.map(|batch| [batch.to_vec()]);
-    come_back::<SpanRows>(&spans, told);
-    come_back::<LogRows>(&of_logs, logs::told);
-    come_back::<PointRows>(&of_points, points::told);
+    come_back::<SpanRows>(&spans, facts);
+    come_back::<LogRows>(&of_logs, logs::facts);
+    come_back::<PointRows>(&of_points, points::facts);
 }
 
 /// Rows of no trace come first, and no page of theirs is looked at for a trace.
@@ -129,7 +129,7 @@ fn records_of_no_trace_come_back() {
         let (resource, scope) = (ResourceText::default(), ScopeText::default());
         writer.record(&resource, &scope, &record).expect("no JSON in it");
     }
-    come_back::<LogRows>(&[writer.finish()], logs::told);
+    come_back::<LogRows>(&[writer.finish()], logs::facts);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_run_is_in_the_order_of_traces_and_starts_and_any_part_of_it_is_read_alone()
         for row in rows.clone() {
             write_span(&mut within, &whole, row).expect("plain JSON");
         }
-        assert_eq!(told(&alone.finish()), told(&within.finish()), "rows {rows:?}");
+        assert_eq!(facts(&alone.finish()), facts(&within.finish()), "rows {rows:?}");
     }
     for nth in 0..500 {
         let id = trace_id(nth);
@@ -220,7 +220,7 @@ fn damage_is_said_and_never_read() {
                 // What was hit is not read: the end of the file, or a column of which all rows have nothing.
                 let mut read = BatchWriter::new();
                 again(&mut read, &rows);
-                assert_eq!(told(&read.finish()), told(&batches[0]), "byte {at}");
+                assert_eq!(facts(&read.finish()), facts(&batches[0]), "byte {at}");
             }
         }
         // The end is read as well, or refused: it has no checksum.

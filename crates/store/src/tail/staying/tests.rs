@@ -1,9 +1,9 @@
 use super::*;
-use crate::memtable::{Memtable, Rows as _, SpanRows};
+use crate::memtable::{Memtable, SpanRows};
 use crate::schema::traces::TRACES;
 use crate::tail::Durations;
 use crate::tail::tests::trace;
-use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow};
+use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow, Spans};
 use curtail_units::{Ratio, Rng};
 
 const SEED: u64 = 89;
@@ -78,7 +78,7 @@ fn spans_of(all: &[(&str, u128)]) -> Columns {
         let mut writer = BatchWriter::new();
         writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
         let batch = writer.finish();
-        let (spans, _) = SpanRows::decode(&batch, &Limits::default()).expect("a good batch");
+        let (spans, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
         memtable.insert(tenant, &batch, &spans);
     }
     memtable.sorted().next().expect("a row group")

@@ -3,7 +3,7 @@ use crate::columns::{Values, int, text};
 use crate::memtable::{Memtable, Rows as _, SpanRows};
 use crate::schema::traces;
 use crate::sort::Place;
-use curtail_otlp::{BatchWriter, Limits, PlainValue, ResourceText, ScopeText, SpanRow};
+use curtail_otlp::{BatchWriter, Limits, PlainValue, ResourceText, ScopeText, SpanRow, Spans};
 use curtail_units::Rng;
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ fn groups(all: &[Sent], in_group: usize) -> Vec<Columns> {
         let mut writer = BatchWriter::new();
         writer.span(&resource, &ScopeText::default(), &row).expect("plain JSON");
         let batch = writer.finish();
-        let (spans, _) = SpanRows::decode(&batch, &Limits::default()).expect("a good batch");
+        let (spans, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
         memtable.insert(sent.tenant, &batch, &spans);
     }
     let sorted: Vec<_> = memtable.sorted().collect();

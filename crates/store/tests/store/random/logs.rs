@@ -29,11 +29,11 @@ pub(crate) fn batch(rng: &mut Rng, records: usize, traces: usize) -> Vec<u8> {
 }
 
 /// All that a batch says of each record, in an order that does not depend on that of the batch.
-pub(crate) fn told(batch: &[u8]) -> Vec<String> {
+pub(crate) fn facts(batch: &[u8]) -> Vec<String> {
     let (rows, refused) = Logs::decode(batch, &Limits::default()).expect("a batch");
     assert_eq!(refused.count, 0);
     let text = |slice: Slice| String::from_utf8_lossy(slice.of(batch));
-    let told = rows.records.iter().map(|record| {
+    let facts = rows.records.iter().map(|record| {
         let mut body = Vec::new();
         plain::value(&mut body, &record.body, batch);
         let parts: [&dyn Debug; 8] = [
@@ -48,7 +48,7 @@ pub(crate) fn told(batch: &[u8]) -> Vec<String> {
         ];
         format!("{parts:?}")
     });
-    let mut told: Vec<_> = told.collect();
-    told.sort();
-    told
+    let mut facts: Vec<_> = facts.collect();
+    facts.sort();
+    facts
 }

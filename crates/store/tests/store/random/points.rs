@@ -132,15 +132,15 @@ fn exemplars(rng: &mut Rng) -> Vec<ExemplarRow<'static>> {
 }
 
 /// All that a batch says of each point, in an order that does not depend on that of the batch.
-pub(crate) fn told(batch: &[u8]) -> Vec<String> {
+pub(crate) fn facts(batch: &[u8]) -> Vec<String> {
     let (rows, refused) = Points::decode(batch, &Limits::default()).expect("a batch");
     assert_eq!(refused.count, 0);
-    let mut told: Vec<_> = rows.points.iter().map(|point| told_of(batch, &rows, point)).collect();
-    told.sort();
-    told
+    let mut facts: Vec<_> = rows.points.iter().map(|point| facts_of(batch, &rows, point)).collect();
+    facts.sort();
+    facts
 }
 
-fn told_of(batch: &[u8], rows: &Points, point: &Point) -> String {
+fn facts_of(batch: &[u8], rows: &Points, point: &Point) -> String {
     let text = |slice: Slice| String::from_utf8_lossy(slice.of(batch));
     let metric = &rows.metrics[point.metric as usize];
     let details = rows.details(point, batch);
@@ -178,10 +178,10 @@ fn bits_of(of: &Distribution) -> String {
 }
 
 fn told_of_exemplars(batch: &[u8], details: &Details) -> Vec<String> {
-    let told = details.exemplars.iter().map(|exemplar| {
+    let facts = details.exemplars.iter().map(|exemplar| {
         let ids = (exemplar.time_ns, exemplar.trace_id, exemplar.span_id);
         let own = attributes(batch, exemplar.attributes.of(&details.attributes));
         format!("{ids:?} {} {own:?}", with_bits(exemplar.measured))
     });
-    told.collect()
+    facts.collect()
 }
