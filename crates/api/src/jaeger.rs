@@ -10,7 +10,7 @@ mod services;
 use crate::Limits;
 use crate::api_error::ApiError;
 use crate::query_request::QueryRequest;
-use crate::query_service::ApiResponse;
+use crate::query_service::{ApiResponse, ApiResult};
 use crate::response_chunks::{OtlpChunks, OtlpForm, find_trace};
 use curtail_store::Store;
 use legacy::JaegerChunks;
@@ -21,7 +21,7 @@ pub(crate) async fn respond(
     store: &Arc<Store>,
     limits: &Limits,
     request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+) -> ApiResult {
     let spans = store.spans();
     match request.path.strip_prefix("/jaeger").unwrap_or_default() {
         "/api/v3/services" => return services::third(spans, request).await,

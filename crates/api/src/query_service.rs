@@ -60,6 +60,9 @@ pub(crate) struct ApiResponse {
     quantile_error: Option<f64>,
 }
 
+/// The result of a request.
+pub(crate) type ApiResult = Result<ApiResponse, ApiError>;
+
 impl ApiResponse {
     pub(crate) fn json(json: &serde_json::Value) -> Self {
         Self::of("application/json", json.to_string().into_bytes())
@@ -211,7 +214,7 @@ impl QueryService {
     }
 
     /// Runs a query in SQL.
-    async fn sql<B>(&self, head: &Parts, body: B) -> Result<ApiResponse, ApiError>
+    async fn sql<B>(&self, head: &Parts, body: B) -> ApiResult
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -266,7 +269,7 @@ impl QueryService {
 }
 
 /// The head of a response, and whether its body is streamed.
-type ResponseStart = (Result<ApiResponse, ApiError>, bool);
+type ResponseStart = (ApiResult, bool);
 
 /// A query of a client.
 struct QueryTask {
@@ -345,7 +348,7 @@ fn log_aborted(why: &str) {
     tracing::warn!(why, "response aborted");
 }
 
-fn to_http(result: Result<ApiResponse, ApiError>, form: ErrorFormat) -> Response<ResponseBody> {
+fn to_http(result: ApiResult, form: ErrorFormat) -> Response<ResponseBody> {
     let (status, content) = match result {
         Ok(content) => (StatusCode::OK, content),
         Err(error) => {
@@ -376,11 +379,7 @@ fn to_http(result: Result<ApiResponse, ApiError>, form: ErrorFormat) -> Response
     response
 }
 
-async fn run_request(
-    store: &Arc<Store>,
-    limits: &Limits,
-    head: &Parts,
-) -> Result<ApiResponse, ApiError> {
+async fn run_request(store: &Arc<Store>, limits: &Limits, head: &Parts) -> ApiResult {
     if head.method != Method::GET {
         return Err(ApiError::method("GET"));
     }

@@ -22,7 +22,7 @@ mod program;
 
 use crate::api_error::ApiError;
 use crate::query_request::QueryRequest;
-use crate::query_service::ApiResponse;
+use crate::query_service::{ApiResponse, ApiResult};
 use bytes::Bytes;
 use curtail_store::SQL_BYTES_MAX;
 use http::StatusCode;
@@ -96,11 +96,7 @@ impl SqlRunner {
     }
 
     /// Runs a query of a tenant. Dropping this kills the process.
-    pub(crate) async fn respond<B>(
-        &self,
-        request: &QueryRequest<'_>,
-        body: B,
-    ) -> Result<ApiResponse, ApiError>
+    pub(crate) async fn respond<B>(&self, request: &QueryRequest<'_>, body: B) -> ApiResult
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,

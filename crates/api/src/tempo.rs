@@ -9,7 +9,7 @@ mod tags;
 use crate::Limits;
 use crate::api_error::ApiError;
 use crate::query_request::QueryRequest;
-use crate::query_service::ApiResponse;
+use crate::query_service::{ApiResponse, ApiResult};
 use crate::response_chunks::{OtlpChunks, OtlpForm, find_trace};
 use curtail_store::Store;
 use curtail_store::query::Value;
@@ -19,7 +19,7 @@ pub(crate) async fn respond(
     store: &Store,
     limits: &Limits,
     request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+) -> ApiResult {
     let spans = store.spans();
     match request.path {
         "/api/echo" => return Ok(ApiResponse::of("text/plain; charset=utf-8", b"echo".to_vec())),

@@ -5,7 +5,7 @@
 use crate::Limits;
 use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, trace_id};
-use crate::query_service::ApiResponse;
+use crate::query_service::{ApiResponse, ApiResult};
 use crate::response_chunks::{OtlpChunks, OtlpForm};
 use curtail_store::Store;
 
@@ -16,7 +16,7 @@ pub(crate) async fn respond(
     store: &Store,
     limits: &Limits,
     request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+) -> ApiResult {
     let of_trace = request.after("/api/v1/traces/");
     if let Some(id) = of_trace.as_deref().and_then(|rest| rest.strip_suffix("/logs")) {
         return logs(store, limits, request, id).await;
@@ -25,12 +25,7 @@ pub(crate) async fn respond(
 }
 
 /// The log records of a trace, as OTLP; none are no error.
-async fn logs(
-    store: &Store,
-    limits: &Limits,
-    request: &QueryRequest<'_>,
-    id: &str,
-) -> Result<ApiResponse, ApiError> {
+async fn logs(store: &Store, limits: &Limits, request: &QueryRequest<'_>, id: &str) -> ApiResult {
     let logs = store.logs();
     let found = logs.rows_with_id(request.tenant, trace_id(id)?, limits.trace_spans).await;
     let json = OtlpForm::Json { before: r#"{"resourceLogs":["#, after: "]}" };

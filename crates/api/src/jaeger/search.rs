@@ -6,7 +6,7 @@ use super::legacy::JaegerChunks;
 use crate::Limits;
 use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, expected};
-use crate::query_service::ApiResponse;
+use crate::query_service::{ApiResponse, ApiResult};
 use crate::search::{Search, Summary, search};
 use curtail_store::query::{Condition, Filter, HitUnit, Order, SpanField, Test};
 use curtail_store::schema::envelope::SERVICE;
@@ -28,7 +28,7 @@ pub(super) async fn summaries(
     spans: &Arc<Tree<SpanRows>>,
     limits: &Limits,
     request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+) -> ApiResult {
     let name = |name: &str| format!("query.{name}");
     let attributes = [request.get("query.attributes")];
     let filter = SearchParameters {
@@ -57,7 +57,7 @@ pub(super) async fn legacy(
     store: &Arc<Store>,
     limits: &Limits,
     request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+) -> ApiResult {
     let of_name = |wanted: &'static str| {
         request.all().filter(move |(name, _)| *name == wanted).map(|(_, value)| value)
     };

@@ -3,7 +3,7 @@
 use super::envelope;
 use crate::api_error::ApiError;
 use crate::query_request::QueryRequest;
-use crate::query_service::ApiResponse;
+use crate::query_service::{ApiResponse, ApiResult};
 use curtail_store::SpanRows;
 use curtail_store::query::{Aggregate, AggregateQuery, Condition, Filter, SpanField, Test};
 use curtail_store::schema::envelope::SERVICE;
@@ -15,19 +15,13 @@ use std::collections::BTreeSet;
 const SERVICES_MAX: usize = 10_000;
 
 /// `/api/v3/services`.
-pub(super) async fn third(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+pub(super) async fn third(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
     let (names, unread) = services(spans, request).await;
     Ok(ApiResponse::json(&json!({ "services": names })).without(&unread))
 }
 
 /// `/api/services`.
-pub(super) async fn legacy(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+pub(super) async fn legacy(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
     let (names, unread) = services(spans, request).await;
     let names = names.into_iter().map(Into::into).collect();
     Ok(ApiResponse::json(&envelope(names)).without(&unread))
@@ -46,7 +40,7 @@ async fn services(
 pub(super) async fn operations_third(
     spans: &Tree<SpanRows>,
     request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+) -> ApiResult {
     let (found, unread) = of(spans, request, service(request)?).await?;
     let each = found.iter().map(|(name, kind)| json!({ "name": name, "spanKind": kind }));
     let operations: Vec<_> = each.collect();
@@ -54,10 +48,7 @@ pub(super) async fn operations_third(
 }
 
 /// `/api/operations`.
-pub(super) async fn operations(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+pub(super) async fn operations(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
     let (found, unread) = of(spans, request, service(request)?).await?;
     let each = found.iter().map(|(name, kind)| json!({ "name": name, "spanKind": kind }));
     Ok(ApiResponse::json(&envelope(each.collect())).without(&unread))
@@ -68,7 +59,7 @@ pub(super) async fn of_service(
     spans: &Tree<SpanRows>,
     request: &QueryRequest<'_>,
     service: &str,
-) -> Result<ApiResponse, ApiError> {
+) -> ApiResult {
     let (found, unread) = of(spans, request, service).await?;
     let names: BTreeSet<_> = found.into_iter().map(|(name, _)| name).collect();
     Ok(ApiResponse::json(&envelope(names.into_iter().map(Into::into).collect())).without(&unread))

@@ -9,7 +9,7 @@
 use super::{any_value, double};
 use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, expected};
-use crate::query_service::ApiResponse;
+use crate::query_service::{ApiResponse, ApiResult};
 use crate::translation;
 use curtail_store::SpanRows;
 use curtail_store::query::{
@@ -43,10 +43,7 @@ enum Label {
 }
 
 /// `/api/metrics/query_range`.
-pub(super) async fn range(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+pub(super) async fn range(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
     let query = MetricsQuery::of(request)?;
     let starts = &query.aggregate.filter.starts;
     let took = starts.end.saturating_sub(starts.start);
@@ -84,10 +81,7 @@ pub(super) async fn range(
 }
 
 /// `/api/metrics/query`.
-pub(super) async fn instant(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+pub(super) async fn instant(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
     let query = MetricsQuery::of(request)?;
     let starts = &query.aggregate.filter.starts;
     #[expect(clippy::cast_precision_loss, reason = "a rate need not be exacter")]

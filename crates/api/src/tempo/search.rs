@@ -5,7 +5,7 @@
 use super::any_value;
 use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, expected};
-use crate::query_service::ApiResponse;
+use crate::query_service::{ApiResponse, ApiResult};
 use crate::search::{MatchedSpan, Search, Summary};
 use crate::{Limits, search, translation};
 use curtail_store::SpanRows;
@@ -27,7 +27,7 @@ pub(super) async fn respond(
     spans: &Arc<Tree<SpanRows>>,
     limits: &Limits,
     request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+) -> ApiResult {
     let query = translation::parse_query(request.get("q"))?;
     if query.measure.is_some() {
         return Err(ApiError::wrong("q: metrics are served at /api/metrics/query_range"));

@@ -2,7 +2,7 @@
 
 use crate::api_error::ApiError;
 use crate::query_request::QueryRequest;
-use crate::query_service::ApiResponse;
+use crate::query_service::{ApiResponse, ApiResult};
 use crate::translation;
 use curtail_store::SpanRows;
 use curtail_store::query::{AttributeKeys, Filter, ValueCounts};
@@ -33,10 +33,7 @@ const INTRINSICS: [&str; 13] = [
 ];
 
 /// `/api/v2/search/tags`.
-pub(super) async fn scopes(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+pub(super) async fn scopes(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
     let (keys, count) = (spans.keys(&filter(request)?).await, count(request)?);
     let only = request.get("scope").filter(|scope| *scope != "none");
     let scopes: Vec<_> = by_scope(&keys)
@@ -48,10 +45,7 @@ pub(super) async fn scopes(
 }
 
 /// `/api/search/tags`.
-pub(super) async fn names(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-) -> Result<ApiResponse, ApiError> {
+pub(super) async fn names(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
     let (keys, count) = (spans.keys(&filter(request)?).await, count(request)?);
     let names: BTreeSet<_> = keys.spans.union(&keys.resources).collect();
     let names: Vec<_> = names.into_iter().take(count).collect();
@@ -77,7 +71,7 @@ pub(super) async fn values(
     spans: &Tree<SpanRows>,
     request: &QueryRequest<'_>,
     tag: &str,
-) -> Result<ApiResponse, ApiError> {
+) -> ApiResult {
     let counts = counted(spans, request, tag).await?;
     let is_keyword = ["status", "kind", "span:status", "span:kind"].contains(&tag);
     let value = |of: &curtail_store::query::ValueCount| {
@@ -98,7 +92,7 @@ pub(super) async fn texts(
     spans: &Tree<SpanRows>,
     request: &QueryRequest<'_>,
     tag: &str,
-) -> Result<ApiResponse, ApiError> {
+) -> ApiResult {
     let scoped = if INTRINSICS.contains(&tag) { tag.to_owned() } else { format!(".{tag}") };
     let counts = counted(spans, request, &scoped).await?;
     let values: Vec<_> = counts.values.iter().map(|value| json!(value.text)).collect();

@@ -152,7 +152,7 @@ fn facts_of(batch: &[u8], rows: &Points, point: &Point) -> String {
         &with_bits(point.measured),
         &bits_of(&details.distribution),
         &(details.distribution.positive.as_ref(), details.distribution.negative.as_ref()),
-        &told_of_exemplars(batch, &details),
+        &facts_of_exemplars(batch, &details),
         &attributes(batch, point.attributes.of(&rows.attributes)),
         &around(batch, &rows.envelope, metric.scope),
     ];
@@ -177,7 +177,7 @@ fn bits_of(of: &Distribution) -> String {
     format!("{said:x?} {bounds:x?} {quantiles:x?} {counts:?}")
 }
 
-fn told_of_exemplars(batch: &[u8], details: &Details) -> Vec<String> {
+fn facts_of_exemplars(batch: &[u8], details: &Details) -> Vec<String> {
     let facts = details.exemplars.iter().map(|exemplar| {
         let ids = (exemplar.time_ns, exemplar.trace_id, exemplar.span_id);
         let own = attributes(batch, exemplar.attributes.of(&details.attributes));
