@@ -44,5 +44,5 @@ mod v1;
 pub use limits::Limits;
 pub use listen::{Api, Running, start};
 pub use metrics::{MetricsPage, QueryCounts, QueryMetrics};
-pub use request::duration_ns;
+pub use query_request::duration_ns;
 pub use sql::{NotStarted, Sql, SqlProgram};

@@ -1,6 +1,7 @@
 use super::*;
+use crate::Limits;
 use crate::logs::Logs;
-use crate::{Limits, write};
+use curtail_protobuf as protobuf;
 use curtail_units::Rng;
 
 const SEED: u64 = 20_260_117;

@@ -19,7 +19,7 @@ fn numbers_of_every_length_are_read() {
     for bits in 0..64 {
         for number in [1 << bits, (1 << bits) - 1, u64::MAX >> bits] {
             let mut bytes = Vec::new();
-            crate::protobuf::varint(&mut bytes, number);
+            curtail_protobuf::varint(&mut bytes, number);
             let mut reader = reader(&bytes);
             assert_eq!(reader.varint().expect("a number"), number);
             assert!(reader.rest().is_empty());
@@ -40,7 +40,7 @@ fn numbers_of_every_length_are_read() {
 fn signs_in_the_last_bit_are_read() {
     for (bits, number) in [(0, 0), (1, -1), (2, 1), (3, -2), (u64::MAX, i64::MIN)] {
         let mut bytes = Vec::new();
-        crate::protobuf::varint(&mut bytes, bits);
+        curtail_protobuf::varint(&mut bytes, bits);
         assert_eq!(reader(&bytes).zigzag().expect("a number"), number);
     }
 }

@@ -17,7 +17,7 @@ use curtail_store::query::{
 };
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::{DURATION, SPANS};
-use curtail_store::{Directory, Recovery, Settings, SpanRows, Store, StoreParts, tree};
+use curtail_store::{Directory, Recovery, Settings, Store, StoreParts, tree};
 use curtail_units::{Quantile, Rng};
 use object_store::memory::InMemory;
 use std::sync::Arc;

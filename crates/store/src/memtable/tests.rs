@@ -1,7 +1,7 @@
 use super::*;
 use crate::schema::spans::KINDS;
 use crate::schema::{number, with_name};
-use curtail_otlp::{BatchWriter, ResourceText, ScopeText, SpanRow, Spans};
+use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow, Spans};
 
 fn insert(memtable: &mut Memtable<SpanRows>, name: &str) {
     let mut writer = BatchWriter::new();

@@ -144,7 +144,7 @@ fn two_are_answered_at_once_and_no_more() {
 #[test]
 fn tables_that_the_program_cannot_read_are_not_asked() {
     let mut service = service();
-    service.0.sql = crate::sql::TestService::new(by_stand_in(None));
+    service.0.sql = SqlRunner::new(by_stand_in(None));
     let (status, said) = run(service.send(post(":")));
     assert_eq!(status, StatusCode::NOT_IMPLEMENTED);
     assert!(said.contains("object store"), "{said}");
