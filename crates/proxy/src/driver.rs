@@ -1,13 +1,13 @@
 //! The driver of the root's machines: the one place where policies meet the clock and the journal.
 //!
-//! An [`Upstream`] keeps its machine under a lock that is held for one event at a time, some hundred
-//! nanoseconds; the clock is read under it, so that no machine sees time go back. The [`Driver`] of a
-//! request hands its events to the machine and gets the effects; what they do is [`crate::root`]'s business.
-//! An event of an upstream in a [`Group`] holds the lock of the group as well.
+//! An [`Upstream`] keeps its machine under a lock, held for one event, some hundred nanoseconds. The clock is read
+//! under it, so no machine sees time go back. A [`Driver`] hands the events of one request to the machine and returns
+//! the effects, which [`crate::root`] carries out. An event of an upstream in a [`Group`] holds the lock of the group
+//! as well.
 //!
-//! A fresh machine replaces one that panics ([`crate::guard`]). It has no latencies, no loads and a full budget, its
-//! group too. The requests of the old machine pass straight through, because the loads of the fresh one do not count
-//! their attempts.
+//! A fresh machine replaces one that panics or decides the impossible ([`crate::guard`]). It has no latencies, no loads
+//! and a full budget, its group too. The requests of the old machine pass straight through, because the loads of the
+//! fresh one do not count their attempts.
 
 pub(crate) mod membership;
 
@@ -24,7 +24,7 @@ use curtail_http::clock::Clock;
 use curtail_http::pool::Pool;
 use curtail_policy::journal::Entry;
 use curtail_policy::{
-    Call, Decided, Effect, Event, Group as GroupMachine, Reason, ReplicaId, Request,
+    BalanceConfig, Call, Decided, Effect, Event, Group as GroupMachine, Reason, ReplicaId, Request,
     Upstream as Machine, UpstreamConfig, UpstreamEvent,
 };
 use curtail_units::{Instant, Rng};
@@ -34,7 +34,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// Effects with their reasons, in the order in which they were decided.
 pub(crate) type Effects = Vec<Decided<Effect, Reason>>;
 
-/// An upstream: its machine and its replicas.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) name: String,
@@ -115,18 +114,6 @@ impl Upstream {
         self.handle_locked(&mut self.lock(), &mut self.lock_group(), event, effects);
     }
 
-    /// A replica joins or leaves. No rule decides anything at that.
-    fn change_members(
-        &self,
-        root: &mut Root,
-        group: &mut Option<MutexGuard<'_, GroupMachine>>,
-        event: UpstreamEvent,
-    ) {
-        let mut effects = Effects::new();
-        self.handle_locked(root, group, event, &mut effects);
-        debug_assert!(effects.is_empty(), "nobody here could carry them out");
-    }
-
     fn handle_locked(
         &self,
         root: &mut Root,
@@ -134,11 +121,13 @@ impl Upstream {
         event: UpstreamEvent,
         effects: &mut Effects,
     ) {
-        let now = self.clock.now();
+        let (now, decided) = (self.clock.now(), effects.len());
         let handled = root.machine.in_group(group.as_deref_mut(), |machine| {
-            self.guard.run(now, Step::Upstream, || machine.handle(now, event))
+            self.guard.run(now, Step::Upstream(event), || {
+                machine.handle(now, event);
+                drain(machine, effects);
+            })
         });
-        let decided = root.drain(effects);
         if handled.is_none() {
             effects.truncate(decided);
         }
@@ -151,12 +140,18 @@ impl Upstream {
         }
     }
 
-    /// When the machine wants to be woken.
+    /// Counts and logs an effect that cannot be carried out, and replaces the machine. Its group stays: the journal
+    /// has no panic there, so a replay of the other members goes on.
+    pub(crate) fn report_defect(&self, message: &str) {
+        let mut root = self.lock();
+        self.guard.report(self.clock.now(), Step::Effects, message);
+        root.begin_anew(self);
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let mut root = self.lock();
         let now = self.clock.now();
-        let ask =
-            |machine: &Machine| self.guard.run(now, Step::Question, || machine.poll_timeout());
+        let ask = |machine: &Machine| self.guard.run(now, Step::Read, || machine.poll_timeout());
         ask(&root.machine).or_else(|| {
             root.begin_anew(self);
             ask(&root.machine)
@@ -175,7 +170,7 @@ impl Upstream {
             let now = self.clock.now();
             drop(root);
             let asked = machine.in_group(group.as_mut(), |machine| {
-                self.guard.run(now, Step::Question, || look(machine, now))
+                self.guard.run(now, Step::Read, || look(machine, now))
             });
             asked.ok_or(generation)
         };
@@ -207,21 +202,25 @@ impl Upstream {
     }
 }
 
-impl Root {
-    /// Moves the machine's effects to `effects`; returns where they begin.
-    fn drain(&mut self, effects: &mut Effects) -> usize {
-        let begin = effects.len();
-        effects.extend(std::iter::from_fn(|| self.machine.poll_effect()));
-        begin
-    }
+fn drain(machine: &mut Machine, effects: &mut Effects) {
+    effects.extend(std::iter::from_fn(|| machine.poll_effect()));
+}
 
+impl Root {
     /// Replaces a machine that panicked. The journal lists the fresh one as another machine: a replay of the old
     /// one ends with the event at which it panicked.
     fn begin_anew(&mut self, upstream: &Upstream) {
         self.generation += 1;
         self.rng = self.rng.split("anew");
         let ids: Vec<ReplicaId> = upstream.replicas.load().ids().collect();
-        self.machine = Machine::with_replicas(upstream.policy, &ids, &self.rng);
+        let fresh = upstream.guard.run(upstream.clock.now(), Step::Restart, || {
+            Machine::with_replicas(upstream.policy, &ids, &self.rng)
+        });
+        self.machine = fresh.unwrap_or_else(|| {
+            let plain = UpstreamConfig::plain(BalanceConfig::RoundRobin);
+            let policy = UpstreamConfig { timeout: upstream.policy.timeout, ..plain };
+            Machine::with_replicas(policy, &ids, &self.rng)
+        });
         if let Some((journal, machine)) = &mut self.journal {
             *machine = journal.machine();
         }
@@ -234,7 +233,7 @@ impl Root {
         journal.write(&Entry::<()>::Upstream {
             machine: *machine,
             name: upstream.name.clone(),
-            config: upstream.policy,
+            config: *self.machine.config(),
             replicas: replicas
                 .iter()
                 .map(|(id, replica)| (id, replica.config.identity()))
@@ -244,7 +243,6 @@ impl Root {
         });
     }
 
-    /// The number of a replica that joins.
     fn next_replica_id(&mut self) -> ReplicaId {
         let id = ReplicaId(self.replicas_numbered);
         self.replicas_numbered += 1;
@@ -264,11 +262,11 @@ pub(crate) struct Driver {
     generation: u64,
     /// The replicas as they were when the last attempt was decided.
     replicas: Arc<Replicas>,
+    timeout: Option<Instant>,
     is_broken: bool,
 }
 
 impl Driver {
-    /// The request has arrived; `effects` gets what follows.
     pub(crate) fn arrive(
         upstream: Arc<Upstream>,
         request: Request,
@@ -285,7 +283,8 @@ impl Driver {
         };
         let call = Call::new(request);
         let replicas = upstream.replicas.load_full();
-        let mut driver = Self { upstream, call, number, generation, replicas, is_broken: false };
+        let (timeout, is_broken) = (None, false);
+        let mut driver = Self { upstream, call, number, generation, replicas, timeout, is_broken };
         let now = driver.handle(Event::Arrived, effects);
         (driver, now)
     }
@@ -300,14 +299,20 @@ impl Driver {
             return now;
         }
         self.upstream.metrics.handled(&event);
-        let (call, guard) = (&mut self.call, &self.upstream.guard);
+        let (call, guard, decided) = (&mut self.call, &self.upstream.guard, effects.len());
         let handled = root.machine.in_group(group.as_deref_mut(), |machine| {
-            guard.run(now, Step::Request, || call.handle(machine, now, event))
+            guard.run(now, Step::Call(event), || {
+                call.handle(machine, now, event);
+                drain(machine, effects);
+                call.poll_timeout()
+            })
         });
-        let decided = root.drain(effects);
-        if handled.is_none() {
-            self.is_broken = true;
-            effects.truncate(decided);
+        match handled {
+            Some(timeout) => self.timeout = timeout,
+            None => {
+                self.is_broken = true;
+                effects.truncate(decided);
+            }
         }
         let is_send =
             |decided: &Decided<Effect, Reason>| matches!(decided.effect, Effect::Send { .. });
@@ -330,15 +335,22 @@ impl Driver {
         now
     }
 
-    /// When the machine wants to be woken.
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.call.poll_timeout()
+    /// When the machine wants to be woken; [`None`] once it has decided the request.
+    pub(crate) const fn timeout(&self) -> Option<Instant> {
+        self.timeout
     }
 
-    /// Whether the request's machine has panicked. The request then passes straight through, without further
-    /// decisions.
+    /// Whether the request passes straight through, without further decisions: its machine panicked or decided the
+    /// impossible.
     pub(crate) const fn is_broken(&self) -> bool {
         self.is_broken
+    }
+
+    /// The machine has decided what cannot be carried out.
+    #[cold]
+    pub(crate) fn fail_open(&mut self, message: &str) {
+        self.is_broken = true;
+        self.upstream.report_defect(message);
     }
 
     /// A replica, unless it left before the last attempt was decided.

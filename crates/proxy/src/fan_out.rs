@@ -1,8 +1,8 @@
 //! Routes that fan out: one request to every shard, and one response from theirs.
 //!
-//! **Decides** nothing: the policies' [`Gather`] says which calls start, which are abandoned, and when the request is
-//! done. Each call is a task with a request of its own at the shard's upstream ([`call`]), so hedges, ties, retries and
-//! the budget apply to it as to any other. When the client leaves, the tasks are aborted.
+//! [`Gather`] decides which calls start, which are abandoned, and when the request is done. Each call is a task with a
+//! request of its own at the shard's upstream ([`call`]), so every remedy applies to it. A client that leaves aborts
+//! the tasks.
 //! **Limits**: `fan_out.response_max` bytes of bodies for one request.
 
 mod call;
@@ -42,7 +42,6 @@ const FORM_HEADERS: [&[u8]; 7] = [
     b"if-unmodified-since",
 ];
 
-/// The shards of a route.
 #[derive(Debug)]
 pub(crate) struct FanOut {
     /// The route in metrics and logs: its host, if it has one, and its path prefix.
@@ -55,16 +54,13 @@ pub(crate) struct FanOut {
     guard: Guard,
 }
 
-/// One shard of a route.
 #[derive(Clone, Debug)]
 struct Shard {
     upstream: Arc<Upstream>,
-    /// What spans say of it.
     route: Arc<PreparedRoute>,
 }
 
 impl FanOut {
-    /// The fan-out of a route to `shards`.
     pub(crate) fn new(
         (name, path_prefix): (String, &str),
         config: &FanOutConfig,
@@ -114,7 +110,9 @@ struct FanOutRequest {
     results: Vec<Option<CallResult>>,
     first_failed: Option<CallId>,
     buffer: Arc<ResponseBuffer>,
-    /// Whether the machine has panicked: then every shard is asked, and all are waited for.
+    /// When the machine wants to be woken.
+    timeout: Option<Instant>,
+    /// Whether the machine panicked or decided the impossible: then the request goes to every shard and waits for all.
     is_broken: bool,
 }
 
@@ -145,6 +143,7 @@ impl FanOutRequest {
             results: (0..count).map(|_| None).collect(),
             first_failed: None,
             buffer: Arc::new(ResponseBuffer::new(fan_out.response_bytes_max)),
+            timeout: None,
             is_broken: false,
             fan_out,
         }
@@ -157,8 +156,8 @@ impl FanOutRequest {
             if let Some(outcome) = self.handle(event) {
                 return outcome;
             }
-            let deadline = self.gather.poll_timeout().filter(|_| !self.is_broken);
-            let deadline = deadline.and_then(|at| self.worker.shared.lasting.clock.deadline(at));
+            let deadline =
+                self.timeout.and_then(|at| self.worker.shared.lasting.clock.deadline(at));
             event = tokio::select! {
                 biased;
                 Some(ended) = self.calls.join_next() => self.call_ended(ended),
@@ -169,28 +168,63 @@ impl FanOutRequest {
 
     /// Hands an event to the machine and carries out what it decides.
     fn handle(&mut self, event: GatherEvent) -> Option<GatherOutcome> {
-        let (now, gather) = (self.now(), &mut self.gather);
-        let decided = self.fan_out.guard.run(now, Step::Gather, || {
-            gather.handle(now, event);
-            std::iter::from_fn(|| gather.poll_effect()).collect::<Vec<_>>()
-        });
-        let Some(decided) = decided.filter(|_| !self.is_broken) else {
+        if self.is_broken {
             return self.pass_straight();
-        };
-        let mut done = None;
-        for effect in decided.into_iter().map(|decided| decided.effect) {
-            match effect {
-                GatherEffect::StartCall { call } => self.start_call(call, now),
-                GatherEffect::AbandonCall { call } => self.tasks[call.0 as usize].abort(),
-                GatherEffect::Done { outcome } => done = Some(outcome),
-            }
         }
-        done
+        let (now, gather) = (self.now(), &mut self.gather);
+        let decided = self.fan_out.guard.run(now, Step::Gather(event), || {
+            gather.handle(now, event);
+            let effects: Vec<_> = std::iter::from_fn(|| gather.poll_effect()).collect();
+            (effects, gather.poll_timeout())
+        });
+        let Some((effects, timeout)) = decided else { return self.pass_straight() };
+        self.timeout = timeout;
+        let mut done = None;
+        let mut effects = effects.into_iter().map(|decided| decided.effect);
+        #[cfg(test)]
+        if crate::guard::planted::is_impossible(&self.fan_out.name) {
+            effects.next();
+        }
+        let is_possible = effects.all(|effect| self.carry_out(effect, now, &mut done));
+        let is_waiting = !self.calls.is_empty() || timeout.is_some();
+        if is_possible && (done.is_some() || is_waiting) {
+            return done;
+        }
+        let message = "a call is unknown, or the request is neither done nor waiting";
+        self.fan_out.guard.report(now, Step::Gather(event), message);
+        self.pass_straight()
     }
 
-    /// Without its machine, a request asks every shard and waits for all.
+    /// False when the effect names a call that cannot be started or abandoned.
+    fn carry_out(
+        &mut self,
+        effect: GatherEffect,
+        now: Instant,
+        done: &mut Option<GatherOutcome>,
+    ) -> bool {
+        match effect {
+            GatherEffect::StartCall { call } => {
+                let may_start =
+                    call.0 as usize == self.tasks.len() && self.tasks.len() < self.results.len();
+                if may_start {
+                    self.start_call(call, now);
+                }
+                may_start
+            }
+            GatherEffect::AbandonCall { call } => {
+                let task = self.tasks.get(call.0 as usize);
+                task.map(AbortHandle::abort).is_some()
+            }
+            GatherEffect::Done { outcome } => {
+                *done = Some(outcome);
+                true
+            }
+        }
+    }
+
+    /// Sends the request to every shard and waits for all.
     fn pass_straight(&mut self) -> Option<GatherOutcome> {
-        self.is_broken = true;
+        (self.is_broken, self.timeout) = (true, None);
         let now = self.now();
         for call in self.tasks.len()..self.results.len() {
             self.start_call(CallId(u32::try_from(call).expect("a gather counts in u32")), now);
@@ -200,7 +234,6 @@ impl FanOutRequest {
         self.calls.is_empty().then_some(outcome)
     }
 
-    /// Starts a call; the machine starts them in order.
     fn start_call(&mut self, call: CallId, now: Instant) {
         let shard = self.fan_out.shards[call.0 as usize].clone();
         let trail = self.trail.as_ref().expect("it is taken at the end");
@@ -236,7 +269,6 @@ impl FanOutRequest {
         }
     }
 
-    /// The response to the client.
     fn finish(mut self, outcome: GatherOutcome) -> Given {
         let (succeeded, shards) = (self.succeeded(), self.results.len());
         let (result, (mut head, body), error) = match outcome {
@@ -296,7 +328,6 @@ impl FanOutRequest {
         (result, own(status, name, ""), Some(name))
     }
 
-    /// The names of the first shards that failed.
     fn failed_names(&self) -> String {
         let results = self.results.iter().zip(&self.fan_out.shards);
         let failed = results.filter(|(result, _)| matches!(result, Some(Err(_))));

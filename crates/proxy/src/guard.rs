@@ -1,12 +1,12 @@
-//! Machines that panic: a broken invariant of a policy must never stop the service.
+//! Fail open: a machine that panics, or decides the impossible, never stops the service.
 //!
-//! **Decides** what a panic of a machine costs. The guard catches, counts and logs the panic, and the driver replaces
-//! the machine, because the state of the old one may be inconsistent. The requests of the old machine pass straight
-//! through ([`crate::root`], [`crate::leaf`]).
+//! The guard counts and logs the panic, and the driver replaces the machine, because its state may be inconsistent.
+//! The requests of the old machine pass straight through ([`crate::root`], [`crate::leaf`], [`crate::fan_out`]).
 //! **Limits**: one log line per machine in [`LOG_INTERVAL`]. If a machine panics at every request, only its policies
 //! are lost. These panics print nothing to standard error.
 
 use crate::metrics::ProcessMetrics;
+use curtail_policy::{Event, GatherEvent, LeafEvent, UpstreamEvent};
 use curtail_units::{Duration, Instant};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::{Cell, RefCell};
@@ -14,46 +14,41 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 #[cfg(test)]
-mod planted;
+pub(crate) mod planted;
 #[cfg(test)]
 mod tests;
 
 /// The minimum interval between two log lines about one machine.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The step of a machine that runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// An event of a request at the root.
-    Request,
-    /// An event of a request to many upstreams.
-    Gather,
-    /// An event of an upstream.
-    Upstream,
-    /// An event of a leaf.
-    Leaf,
+    Call(Event),
+    Gather(GatherEvent),
+    Upstream(UpstreamEvent),
+    Leaf(LeafEvent),
     /// A read that changes nothing.
-    Question,
+    Read,
+    Restart,
+    Effects,
 }
 
-/// Catches, counts and logs the panics of one machine.
+/// Catches, counts and logs the defects of one machine.
 #[derive(Debug)]
 pub(crate) struct Guard {
     machine: String,
     process: Arc<ProcessMetrics>,
-    log: Mutex<PanicLog>,
+    log: Mutex<DefectLog>,
 }
 
-/// The rate limit of the log.
 #[derive(Debug, Default)]
-struct PanicLog {
+struct DefectLog {
     next: Instant,
-    /// Panics since the last log line.
+    /// Defects since the last log line.
     unlogged: u64,
 }
 
 impl Guard {
-    /// The guard of the machine with this name.
     pub(crate) fn new(machine: &str, process: &Arc<ProcessMetrics>) -> Self {
         capture_panic_messages();
         let process = Arc::clone(process);
@@ -66,34 +61,35 @@ impl Guard {
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let ran = run();
             #[cfg(test)]
-            planted::strike(&self.machine, step);
+            planted::strike(&self.machine, &step);
             ran
         }));
         IS_GUARDED.set(false);
         if ran.is_err() {
-            self.process.invariant_broken();
-            self.log(now, step);
+            self.report(now, step, &MESSAGE.take());
         }
         ran.ok()
     }
 
-    fn log(&self, now: Instant, step: Step) {
-        let message = MESSAGE.take();
-        let panics = self.log.lock().unwrap_or_else(PoisonError::into_inner).count_panic(now);
-        if let Some(panics) = panics {
+    /// Counts and logs a broken invariant.
+    #[cold]
+    pub(crate) fn report(&self, now: Instant, step: Step, message: &str) {
+        self.process.invariant_broken();
+        let defects = self.log.lock().unwrap_or_else(PoisonError::into_inner).count_defect(now);
+        if let Some(defects) = defects {
             tracing::error!(
                 machine = self.machine,
                 ?step,
-                panics,
-                "a policy panicked and was reset; this is a defect of Curtail, please report it: {message}"
+                defects,
+                "a policy broke an invariant and was reset; this is a defect of Curtail, please report it: {message}"
             );
         }
     }
 }
 
-impl PanicLog {
-    /// Counts a panic; returns the number of unlogged panics when a log line is due.
-    fn count_panic(&mut self, now: Instant) -> Option<u64> {
+impl DefectLog {
+    /// Counts a defect; returns the number of unlogged defects when a log line is due.
+    fn count_defect(&mut self, now: Instant) -> Option<u64> {
         self.unlogged += 1;
         if now < self.next {
             return None;
@@ -104,9 +100,7 @@ impl PanicLog {
 }
 
 thread_local! {
-    /// Whether a machine runs on this thread.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
-    /// The message of the last guarded panic.
     static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 

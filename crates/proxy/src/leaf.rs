@@ -1,10 +1,9 @@
 //! The leaf side: the driver of the machine that queues in front of one server.
 //!
-//! A fresh machine replaces one that panics ([`crate::guard`]). If the panic was at a request's arrival, that request
-//! goes to the server without queueing. All other requests arrive again at the fresh machine, those in service first,
-//! so that its count in service is right and no queued request is lost.
-//!
-//! **Limits**: the queue's own; [`PEERS_MAX`] other leaves to tell of started twins.
+//! A fresh machine replaces one that panics or decides the impossible ([`crate::guard`]). If that was at a request's
+//! arrival, that request goes to the server without queueing. All other requests arrive again at the fresh machine,
+//! those in service first, so that its count in service is right and no queued request is lost.
+//! **Limits**: the queue's own; connections to [`PEERS_MAX`] other leaves.
 
 use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaConfig, ReplicaUrl};
 use crate::driver::Upstream;
@@ -36,13 +35,10 @@ pub(crate) const TWIN_STARTED_PATH: &str = "/.curtail/twin-started/";
 /// Other leaves that a worker keeps connections to.
 const PEERS_MAX: usize = 1_024;
 
-/// A leaf.
 #[derive(Debug)]
 pub(crate) struct Leaf {
     pub(crate) config: LeafListener,
-    /// The one server behind it.
     pub(crate) server: Arc<Upstream>,
-    /// What spans say of the way to it.
     pub(crate) prepared: Arc<PreparedRoute>,
     pub(crate) metrics: LeafMetrics,
     guard: Guard,
@@ -85,13 +81,11 @@ enum Verdict {
 pub(crate) enum Admission {
     /// The server may have it; it is in service until the place is dropped.
     Started(Place),
-    /// Its twin has started elsewhere.
     TwinStarted,
     /// There is no room.
     Refused,
 }
 
-/// A message for another leaf.
 #[derive(Debug)]
 struct TwinMessage {
     tie: TieId,
@@ -156,14 +150,15 @@ impl Leaf {
                 place.forget();
                 Admission::TwinStarted
             }
-            Ok(Verdict::Refused) | Err(_) => {
+            Ok(Verdict::Refused) => {
                 place.forget();
                 Admission::Refused
             }
+            // The machine has lost the request: it passes straight through.
+            Err(_) => Admission::Started(place),
         }
     }
 
-    /// A twin has started at another leaf.
     pub(crate) fn twin_started(&self, worker: &Arc<Worker>, tie: TieId) {
         let mut gate = self.lock();
         let messages = self.handle(&mut gate, LeafEvent::TwinStarted { tie });
@@ -177,49 +172,45 @@ impl Leaf {
         self.look(|machine| machine.load(now))
     }
 
-    /// What the state page and the metrics ask the machine.
+    /// Reads from the machine, for the state page and the metrics; the default if a fresh machine panics as well.
     pub(crate) fn look<T: Default>(&self, look: impl Fn(&Machine) -> T) -> T {
-        let mut gate = self.lock();
-        self.ask(&mut gate, look)
-    }
-
-    /// Reads from the machine; returns the default if a fresh machine panics at the read as well.
-    fn ask<T: Default>(&self, gate: &mut Gate, ask: impl Fn(&Machine) -> T) -> T {
-        let now = self.clock.now();
-        let ask = |machine: &Machine| self.guard.run(now, Step::Question, || ask(machine));
+        let (mut gate, now) = (self.lock(), self.clock.now());
+        let ask = |machine: &Machine| self.guard.run(now, Step::Read, || look(machine));
         let asked = ask(&gate.machine).or_else(|| {
             // Dropped messages leave twins uncancelled, each of which costs one redundant execution.
-            drop(self.begin_anew(gate));
+            drop(self.begin_anew(&mut gate));
             ask(&gate.machine)
         });
         asked.unwrap_or_default()
     }
 
-    /// Wakes the machine if it wants to be.
-    pub(crate) fn tick(&self, worker: &Arc<Worker>) {
-        let mut gate = self.lock();
-        if self.ask(&mut gate, Machine::poll_timeout).is_some_and(|at| at <= self.clock.now()) {
-            let messages = self.handle(&mut gate, LeafEvent::Woke);
-            drop(gate);
-            self.send(worker, messages);
-        }
-    }
-
     /// Hands an event to the machine and carries out what follows, but for the messages to other leaves.
     fn handle(&self, gate: &mut Gate, event: LeafEvent) -> Vec<TwinMessage> {
-        if let Some(effects) = self.decide(gate, event) {
-            return self.carry_out(gate, effects);
+        let mut messages = Vec::new();
+        if !self.step(gate, event, &mut messages) {
+            if let LeafEvent::Arrived { request, .. } = event {
+                gate.pass_straight(request);
+            }
+            messages.extend(self.begin_anew(gate));
         }
-        if let LeafEvent::Arrived { request, .. } = event {
-            gate.pass_straight(request);
+        messages
+    }
+
+    /// Runs the machine on an event and carries out its effects; false when the machine must be replaced.
+    fn step(&self, gate: &mut Gate, event: LeafEvent, messages: &mut Vec<TwinMessage>) -> bool {
+        let Some(effects) = self.decide(gate, event) else { return false };
+        let is_possible = self.carry_out(gate, effects, messages);
+        if !is_possible {
+            let message = "an effect names an unknown request";
+            self.guard.report(self.clock.now(), Step::Leaf(event), message);
         }
-        self.begin_anew(gate)
+        is_possible
     }
 
     /// Runs the machine on an event; [`None`] when it panics.
     fn decide(&self, gate: &mut Gate, event: LeafEvent) -> Option<Effects> {
         let (now, machine) = (self.clock.now(), &mut gate.machine);
-        let effects = self.guard.run(now, Step::Leaf, || {
+        let effects = self.guard.run(now, Step::Leaf(event), || {
             machine.handle(now, event);
             std::iter::from_fn(|| machine.poll_effect()).collect::<Effects>()
         });
@@ -230,25 +221,34 @@ impl Leaf {
         effects
     }
 
-    fn carry_out(&self, gate: &mut Gate, effects: Effects) -> Vec<TwinMessage> {
-        let mut messages = Vec::new();
+    /// False when an effect names a request that is not there.
+    fn carry_out(
+        &self,
+        gate: &mut Gate,
+        effects: Effects,
+        messages: &mut Vec<TwinMessage>,
+    ) -> bool {
+        #[cfg(test)]
+        if crate::guard::planted::is_impossible(&self.config.name) {
+            return false;
+        }
         for decided in effects {
             let (request, verdict) = match decided.effect {
                 LeafEffect::Start { request } => (request, Verdict::Start),
                 LeafEffect::Drop { request } => (request, Verdict::TwinStarted),
                 LeafEffect::Refuse { request } => (request, Verdict::Refused),
                 LeafEffect::TellTwin { request, tie } => {
-                    let present = gate.present.get_mut(&request);
-                    if let Some(authority) = present.and_then(|present| present.twin.take()) {
+                    let Some(present) = gate.present.get_mut(&request) else { return false };
+                    if let Some(authority) = present.twin.take() {
                         self.metrics.decided(&decided);
                         messages.push(TwinMessage { tie, authority });
                     }
                     continue;
                 }
             };
-            let present = gate.present.get_mut(&request);
+            let Some(present) = gate.present.get_mut(&request) else { return false };
             // A request in service when its machine panicked is only counted again, not sent again.
-            if let Some(sender) = present.and_then(|present| present.waiting.take()) {
+            if let Some(sender) = present.waiting.take() {
                 self.metrics.decided(&decided);
                 // A request whose client has disconnected meanwhile reports that itself.
                 sender.send(verdict).ok();
@@ -257,7 +257,7 @@ impl Leaf {
                 gate.present.remove(&request);
             }
         }
-        messages
+        true
     }
 
     /// Replaces a machine that panicked and lets all requests arrive at the fresh one. If that panics as well, the
@@ -271,13 +271,12 @@ impl Leaf {
         });
         let mut messages = Vec::new();
         for (arrived, _) in present {
-            let Some(effects) = self.decide(gate, arrived) else {
+            if !self.step(gate, arrived, &mut messages) {
                 gate.replace_machine(&self.config);
                 let all: Vec<_> = gate.present.keys().copied().collect();
                 all.into_iter().for_each(|request| gate.pass_straight(request));
                 break;
-            };
-            messages.extend(self.carry_out(gate, effects));
+            }
         }
         messages
     }
@@ -365,7 +364,6 @@ impl PresentRequest {
     }
 }
 
-/// The upstream of the one server behind a leaf.
 pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
     NamedUpstream {
         name: config.name.clone(),

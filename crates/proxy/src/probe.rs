@@ -35,15 +35,25 @@ pub(crate) fn send(worker: &Arc<Worker>, upstream: &Arc<Upstream>, replica: Repl
 pub(crate) fn carry_out(worker: &Arc<Worker>, upstream: &Arc<Upstream>, effects: Effects) {
     for decided in effects {
         upstream.metrics.decided(&decided);
-        if let Effect::Probe { replica, .. } = decided.effect {
-            send(worker, upstream, replica);
+        match decided.effect {
+            Effect::Probe { replica, .. } => send(worker, upstream, replica),
+            Effect::Send { .. }
+            | Effect::Cancel { .. }
+            | Effect::Respond { .. }
+            | Effect::Fail { .. }
+            | Effect::Skip => {
+                upstream.report_defect("an event without a request decides about a request");
+            }
         }
     }
 }
 
 async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> UpstreamEvent {
     let balance = &upstream.policy.balance;
-    let timeout = balance.probe_timeout().expect("a rule that sends probes has a timeout for them");
+    let Some(timeout) = balance.probe_timeout() else {
+        upstream.report_defect("a rule without a timeout for probes sends one");
+        return UpstreamEvent::ProbeTimedOut { replica };
+    };
     let replicas = upstream.replicas.load_full();
     // It may have left since the machine asked for the probe.
     let Some(target) = replicas.get(replica) else {

@@ -21,15 +21,15 @@ use curtail_http::pool::ExchangeError;
 use curtail_http::replay::{ClientFault, OutboundBody, Replay};
 use curtail_http::timers::Timer;
 use curtail_policy::{
-    AttemptId, Class, Effect, Event, Failure, Outcome, Reason, ReplicaId, Request, RequestFailure,
-    Tie,
+    AttemptId, Class, Decided, Effect, Event, Failure, Outcome, Reason, ReplicaId, Request,
+    RequestFailure, Tie,
 };
 use curtail_units::Instant;
 use http::StatusCode;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// Nearly every request has one attempt, and nearly every other one two.
 const ATTEMPTS_USUAL: usize = 2;
@@ -38,13 +38,10 @@ const ATTEMPTS_USUAL: usize = 2;
 pub(crate) struct Outgoing {
     /// The head as every attempt repeats it; fields that concern the client's connection are gone.
     pub(crate) head: Arc<RequestHead>,
-    /// The body, if there is one.
     pub(crate) body: Option<Arc<Replay>>,
-    /// What the policies know of it.
     pub(crate) request: Request,
     /// The protocol that the client asks to change to.
     pub(crate) upgrade: Option<Box<[u8]>>,
-    /// Whether the attempts get spans.
     pub(crate) is_traced: bool,
     /// A response up to this size is buffered before it is forwarded.
     pub(crate) response_buffer_bytes: u64,
@@ -55,7 +52,6 @@ pub(crate) struct Outgoing {
 /// Why the proxy responds in place of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoResponse {
-    /// No attempt succeeded.
     RequestFailure(RequestFailure),
     /// The client did not finish its request.
     Client(ClientFault),
@@ -63,20 +59,17 @@ pub(crate) enum NoResponse {
 
 type AttemptFuture = Pin<Box<dyn Future<Output = AttemptResult> + Send>>;
 
-/// One attempt.
 enum Attempt {
     Waiting(AttemptFuture),
     Held(Box<BufferedResponse>),
     Gone,
 }
 
-/// What came of an attempt.
 struct AttemptResult {
     response: Result<BufferedResponse, ExchangeError>,
     phases: Option<ConnectPhases>,
 }
 
-/// A request and its attempts.
 struct Exchange {
     worker: Arc<Worker>,
     outgoing: Outgoing,
@@ -159,10 +152,14 @@ impl Exchange {
             }
             let event = match self.poll_attempts(cx) {
                 Poll::Ready(event) => event,
-                Poll::Pending => match self.poll_timeout(cx) {
-                    Poll::Ready(()) => Event::Woke,
-                    Poll::Pending => return Poll::Pending,
-                },
+                Poll::Pending => {
+                    let Some(at) = self.driver.timeout() else {
+                        self.driver.fail_open("a request is neither decided nor timed");
+                        continue;
+                    };
+                    ready!(self.timer.poll_until(cx, at, self.now));
+                    Event::Woke
+                }
             };
             if let Some(fault) = self.outgoing.body.as_ref().and_then(|body| body.fault()) {
                 // The client still waits for a response, but there is no complete request to send.
@@ -237,52 +234,69 @@ impl Exchange {
         }
     }
 
-    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.driver.poll_timeout() {
-            Some(at) => self.timer.poll_until(cx, at, self.now),
-            None => Poll::Pending,
-        }
-    }
-
     fn carry_out(&mut self, now: Instant, effects: &mut Effects) -> Option<Ended> {
         let mut ended = None;
         for decided in effects.drain(..) {
-            let reason = decided.reason;
             self.driver.upstream.metrics.decided(&decided);
-            match decided.effect {
-                Effect::Send { attempt: _, replica, choice, class, tie } => {
-                    self.send(now, (replica, choice), (class, tie), reason);
-                }
-                Effect::Cancel { attempt } => {
-                    self.attempts[attempt.index()] = Attempt::Gone;
-                    self.trail.attempt_ended(attempt, now, AttemptEnd::Cancelled(reason));
-                }
-                Effect::Respond { attempt } => {
-                    let held = self.take_held(attempt);
-                    self.note_end(now, Some(held.head.status), None, reason);
-                    ended = Some(Ok((attempt, held)));
-                }
-                Effect::Fail { why } => {
-                    self.note_end(now, None, Some(name(why)), reason);
-                    ended = Some(Err(NoResponse::RequestFailure(why)));
-                }
-                Effect::Skip => self.trail.skipped(now, reason),
-                Effect::Probe { probe: _, replica } => {
-                    probe::send(&self.worker, &self.driver.upstream, replica);
-                }
+            if let Err(impossible) = self.carry_out_one(now, &decided, &mut ended) {
+                self.driver.fail_open(impossible);
+                break;
             }
         }
         ended
     }
 
-    /// Takes the response of the winning attempt.
-    fn take_held(&mut self, attempt: AttemptId) -> BufferedResponse {
-        let taken = std::mem::replace(&mut self.attempts[attempt.index()], Attempt::Gone);
-        let Attempt::Held(held) = taken else {
-            unreachable!("only an attempt with a response can win");
-        };
+    /// # Errors
+    /// The defect, when the effect cannot be carried out.
+    fn carry_out_one(
+        &mut self,
+        now: Instant,
+        decided: &Decided<Effect, Reason>,
+        ended: &mut Option<Ended>,
+    ) -> Result<(), &'static str> {
+        let reason = decided.reason;
+        match decided.effect {
+            Effect::Send { attempt, replica, choice, class, tie } => {
+                #[cfg(test)]
+                let is_impossible =
+                    crate::guard::planted::is_impossible(&self.driver.upstream.name);
+                #[cfg(test)]
+                let replica = if is_impossible { ReplicaId(u32::MAX) } else { replica };
+                if attempt.index() != self.attempts.len() {
+                    return Err("an attempt was sent twice");
+                }
+                self.send(now, (replica, choice), (class, tie), reason)
+                    .ok_or("an attempt was sent to an unknown replica")?;
+            }
+            Effect::Cancel { attempt } => {
+                let open = self.attempts.get_mut(attempt.index());
+                *open.ok_or("an unknown attempt was cancelled")? = Attempt::Gone;
+                self.trail.attempt_ended(attempt, now, AttemptEnd::Cancelled(reason));
+            }
+            Effect::Respond { attempt } => {
+                let held = self.take_held(attempt).ok_or("an attempt won without a response")?;
+                self.note_end(now, Some(held.head.status), None, reason);
+                *ended = Some(Ok((attempt, held)));
+            }
+            Effect::Fail { why } => {
+                self.note_end(now, None, Some(name(why)), reason);
+                *ended = Some(Err(NoResponse::RequestFailure(why)));
+            }
+            Effect::Skip => self.trail.skipped(now, reason),
+            Effect::Probe { probe: _, replica } => {
+                probe::send(&self.worker, &self.driver.upstream, replica);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the response of the winning attempt, if it has one.
+    fn take_held(&mut self, attempt: AttemptId) -> Option<BufferedResponse> {
+        let slot = self.attempts.get_mut(attempt.index())?;
+        let slot = Some(slot).filter(|slot| matches!(slot, Attempt::Held(_)))?;
+        let Attempt::Held(held) = std::mem::replace(slot, Attempt::Gone) else { return None };
         self.trail.won(attempt);
-        *held
+        Some(*held)
     }
 
     fn note_end(
@@ -295,16 +309,15 @@ impl Exchange {
         self.trail.end = Some(RequestEnd { at, status, error, reason: Some(reason) });
     }
 
-    /// Sends an attempt: from now on it is polled with the others.
+    /// Sends an attempt: from now on it is polled with the others. [`None`] if the replica is unknown.
     fn send(
         &mut self,
         now: Instant,
         (replica_id, choice): (ReplicaId, curtail_policy::Choice),
         (class, tie): (Class, Option<Tie>),
         reason: Reason,
-    ) {
-        let replica = self.driver.replica(replica_id);
-        let replica = Arc::clone(replica.expect("its machine chose it from the same replicas"));
+    ) -> Option<()> {
+        let replica = Arc::clone(self.driver.replica(replica_id)?);
         let span_id = self.worker.new_span_id();
         // The twin's replica may have left; then the copies do not know each other.
         let tie = tie.and_then(|tie| Some((tie, Arc::clone(self.driver.replica(tie.twin)?))));
@@ -322,6 +335,7 @@ impl Exchange {
             matches!(reason, Reason::Retry { failure: Failure::NotSent | Failure::Broken, .. });
         let attempt_future = self.attempt_future(&replica, request, fresh);
         self.attempts.push(Attempt::Waiting(attempt_future));
+        Some(())
     }
 
     fn attempt_future(
@@ -348,7 +362,6 @@ impl Exchange {
 }
 
 impl Outgoing {
-    /// The same request for one call of a fan-out.
     pub(crate) fn for_call(&self) -> Self {
         Self {
             head: Arc::clone(&self.head),
@@ -402,7 +415,6 @@ pub(crate) const fn name(why: RequestFailure) -> &'static str {
 }
 
 impl BufferedResponse {
-    /// The outcome of a response for the policies.
     fn outcome(&self) -> Outcome {
         if let Some(leaf) = self.head.fields.get(Known::CurtailLeaf) {
             return if leaf == b"twin-started" { Outcome::TwinStarted } else { Outcome::Refused };

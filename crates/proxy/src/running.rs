@@ -25,7 +25,7 @@ use tokio::sync::{Barrier, mpsc};
 /// Spans that are left over when the proxy stops may take this long to be sent.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// How often unused connections are looked through, and leaves are woken.
+/// How often idle connections are looked through.
 const TICK: Duration = Duration::from_secs(1);
 
 /// What is asked of a proxy besides its configuration.
@@ -354,7 +354,7 @@ async fn run(
     drained.wait().await;
 }
 
-/// Closes what is unused for too long, and wakes the leaves.
+/// Closes connections that are idle for too long.
 async fn tick(worker: Arc<Worker>) {
     let mut interval = tokio::time::interval(TICK);
     loop {
@@ -365,9 +365,6 @@ async fn tick(worker: Arc<Worker>) {
             upstream.sweep(worker.index, now);
         }
         site.leaves.iter().for_each(|leaf| leaf.sweep(worker.index, now));
-        if worker.index == 0 {
-            site.leaves.iter().for_each(|leaf| leaf.tick(&worker));
-        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Replicas that join, leave and move when a reload changes an upstream's list.
 //!
-//! **Decides** which replica of the new list is one of the old list: the one with the same name, or without names
-//! the one with the same URL. It keeps its number, so its machine keeps what was learned of it.
-//! A replica whose URL or `connect` changes gets new connections. Attempts in flight end on the old ones.
+//! A replica of the new list is one of the old list if it has the same name, or without names the same URL. It keeps
+//! its number, so its machine keeps its latencies and failures. If its URL or `connect` changes, it gets new
+//! connections, and attempts in flight end on the old ones.
 
-use super::Upstream;
+use super::{Effects, Upstream};
 use crate::StartError;
 use crate::config::{NamedUpstream, load_trust};
 use crate::replica::{Replica, Replicas};
@@ -67,28 +67,40 @@ impl Upstream {
             old.iter().map(|(id, replica)| (replica.config.identity(), id)).collect();
         let mut root = self.lock();
         let mut group = self.lock_group();
-        let (mut replicas, mut joined) = (Replicas::default(), Vec::new());
+        let mut replicas = Replicas::default();
+        let mut joined = HashMap::new();
         for replica in wanted {
             let name = replica.config.identity();
             let id = ids.get(&name).copied().unwrap_or_else(|| {
                 let id = root.next_replica_id();
-                joined.push((id, name));
+                joined.insert(id, name);
                 id
             });
             replicas.insert(id, replica);
         }
-        for replica in old.ids().filter(|id| replicas.get(*id).is_none()) {
-            self.change_members(&mut root, &mut group, UpstreamEvent::ReplicaLeft { replica });
-        }
-        for (replica, name) in joined {
-            if let Some((journal, machine)) = &root.journal {
+        let replicas = Arc::new(replicas);
+        // Under the lock of the machine: no request can know a replica by its machine alone.
+        self.replicas.store(Arc::clone(&replicas));
+        self.retire(&old, &replicas);
+        let left = old.ids().filter(|id| replicas.get(*id).is_none());
+        let left = left.map(|replica| UpstreamEvent::ReplicaLeft { replica });
+        let joins = replicas.ids().filter(|id| joined.contains_key(id));
+        let joins = joins.map(|replica| UpstreamEvent::ReplicaJoined { replica });
+        let generation = root.generation;
+        for event in left.chain(joins) {
+            if let UpstreamEvent::ReplicaJoined { replica } = event
+                && let Some((journal, machine)) = &root.journal
+            {
+                let name = joined[&replica].clone();
                 journal.write(&Entry::<()>::Replica { machine: *machine, replica, name });
             }
-            self.change_members(&mut root, &mut group, UpstreamEvent::ReplicaJoined { replica });
+            // No rule decides anything at this event.
+            self.handle_locked(&mut root, &mut group, event, &mut Effects::new());
+            if root.generation != generation {
+                // A fresh machine begins with the new replicas.
+                return;
+            }
         }
-        self.retire(&old, &replicas);
-        // Under the lock of the machine: no request can know a replica by its machine alone.
-        self.replicas.store(Arc::new(replicas));
     }
 
     fn retire(&self, old: &Replicas, new: &Replicas) {

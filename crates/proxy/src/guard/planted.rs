@@ -1,23 +1,33 @@
-//! Panics that tests plant in machines.
+//! Panics and impossible effects that tests plant in machines.
 
 use super::Step;
 use std::sync::{Mutex, PoisonError};
 
+type IsAt = fn(&Step) -> bool;
+
 /// The steps at which machines panic; each entry is used once.
-static PLANTED: Mutex<Vec<(String, Step)>> = Mutex::new(Vec::new());
+static PLANTED: Mutex<Vec<(String, IsAt)>> = Mutex::new(Vec::new());
 
 /// Makes the machine panic at the end of its next such step, when it has changed and its effects are lost.
-pub(super) fn plant(machine: &str, step: Step) {
+pub(super) fn plant(machine: &str, is_at: IsAt) {
     let mut planted = PLANTED.lock().unwrap_or_else(PoisonError::into_inner);
-    planted.push((machine.to_owned(), step));
+    planted.push((machine.to_owned(), is_at));
 }
 
 /// Panics if a test has planted a panic at this step.
-pub(super) fn strike(machine: &str, step: Step) {
-    let mut planted = PLANTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(place) = planted.iter().position(|(m, s)| m == machine && *s == step) {
-        planted.remove(place);
-        drop(planted);
+pub(super) fn strike(machine: &str, step: &Step) {
+    if take(machine, step) {
         panic!("planted");
     }
+}
+
+/// Whether a test has made the machine's next effect impossible.
+pub(crate) fn is_impossible(machine: &str) -> bool {
+    take(machine, &Step::Effects)
+}
+
+fn take(machine: &str, step: &Step) -> bool {
+    let mut planted = PLANTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let position = planted.iter().position(|(name, is_at)| name == machine && is_at(step));
+    position.map(|position| planted.remove(position)).is_some()
 }

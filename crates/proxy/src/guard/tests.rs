@@ -1,8 +1,9 @@
 //! Panics planted in each machine: every request still gets a response.
 
 use super::planted::plant;
-use super::{Guard, LOG_INTERVAL, PanicLog, Step};
+use super::{DefectLog, Guard, LOG_INTERVAL, Step};
 use crate::{Config, Options, Running};
+use curtail_policy::{Event, GatherEvent, LeafEvent, UpstreamEvent};
 use curtail_units::{Duration, Instant};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,6 +11,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
+
+const CALL: fn(&Step) -> bool = |step| matches!(step, Step::Call(_));
+const ARRIVAL: fn(&Step) -> bool = |step| matches!(step, Step::Call(Event::Arrived));
+const TIMER: fn(&Step) -> bool = |step| matches!(step, Step::Call(Event::Woke));
+const GATHER: fn(&Step) -> bool = |step| matches!(step, Step::Gather(_));
+const UPSTREAM: fn(&Step) -> bool = |step| matches!(step, Step::Upstream(_));
+const LEAF: fn(&Step) -> bool = |step| matches!(step, Step::Leaf(_));
+const READ: fn(&Step) -> bool = |step| matches!(step, Step::Read);
+const EFFECTS: fn(&Step) -> bool = |step| matches!(step, Step::Effects);
 
 /// A server that responds to a request for each permit, and to `/now` at once.
 struct Server {
@@ -65,7 +75,9 @@ async fn until(changed: &Notify, so: impl Fn() -> bool) {
 
 async fn serve(mut stream: TcpStream, permits: Arc<Semaphore>, counts: Arc<Counts>) {
     while let Some(head) = read_head(&mut stream).await {
-        counts.executed.fetch_add(1, Ordering::SeqCst);
+        if !head.contains(" /.curtail/load ") {
+            counts.executed.fetch_add(1, Ordering::SeqCst);
+        }
         let in_service = counts.in_service.fetch_add(1, Ordering::SeqCst) + 1;
         counts.in_service_max.fetch_max(in_service, Ordering::SeqCst);
         counts.changed.notify_waiters();
@@ -133,6 +145,13 @@ async fn admin(proxy: &Running, path: &str) -> String {
     ask(proxy.admin().expect("it has one"), "GET", path).await
 }
 
+/// Waits until this many machines have panicked.
+async fn until_panics(proxy: &Running, count: &str) {
+    while panics(proxy).await != count {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// The number of machine panics so far.
 async fn panics(proxy: &Running) -> String {
     let metrics = admin(proxy, "/metrics").await;
@@ -147,12 +166,98 @@ async fn a_request_whose_machine_panics_on_its_arrival_gets_a_response() {
     let proxy = root("arrival", &[&server], "retry: false");
     let address = proxy.listeners()[0].1;
     for method in ["GET", "POST"] {
-        plant("arrival", Step::Request);
+        plant("arrival", CALL);
         assert!(is_good(&ask(address, method, "/now").await));
         assert!(is_good(&ask(address, method, "/now").await), "the next one");
     }
     assert_eq!((panics(&proxy).await, server.executed()), ("2".to_owned(), 4));
     assert!(admin(&proxy, "/state").await.contains("\"in_flight\": 0"));
+}
+
+/// The rules of the balance and the budget run in the event of an arrival.
+#[tokio::test]
+async fn a_panic_or_an_impossible_decision_at_any_step_of_a_request_costs_only_its_remedies() {
+    let ended: fn(&Step) -> bool = |step| matches!(step, Step::Call(Event::Ended { .. }));
+    let responded: fn(&Step) -> bool = |step| matches!(step, Step::Call(Event::Responded { .. }));
+    let servers = [Server::start(0).await, Server::start(0).await];
+    for (name, is_at, keys) in [
+        ("random", ARRIVAL, "balance: random"),
+        ("round-robin", ARRIVAL, "balance: round_robin"),
+        ("least-request", ARRIVAL, "balance: least_request"),
+        ("peak-ewma", ARRIVAL, "balance: peak_ewma"),
+        ("prequal", ARRIVAL, "balance: prequal"),
+        ("in-a-group", ARRIVAL, "group: shards"),
+        ("responded", responded, "retry: false"),
+        ("ended", ended, "retry: false"),
+        ("impossible", EFFECTS, "retry: false"),
+    ] {
+        let proxy = root(name, &[&servers[0], &servers[1]], keys);
+        plant(name, is_at);
+        for nth in ["first", "next"] {
+            let response = ask(proxy.listeners()[0].1, "POST", "/now").await;
+            assert!(is_good(&response), "{name}, {nth}: {response}");
+        }
+        assert_eq!(panics(&proxy).await, "1", "{name}");
+    }
+    let executed: usize = servers.iter().map(Server::executed).sum();
+    assert_eq!(executed, 18, "no request is executed twice");
+}
+
+#[tokio::test]
+async fn a_panic_at_a_timer_leaves_the_open_attempt_alone() {
+    for (name, keys) in [
+        ("hedge-timer", "hedge: {delay_min: 1ms, delay_max: 1ms}"),
+        ("tie-timer", "hedge: false, tie: {delay: 1ms}"),
+    ] {
+        let servers = [Server::start(0).await, Server::start(0).await];
+        let proxy = root(name, &[&servers[0], &servers[1]], keys);
+        let address = proxy.listeners()[0].1;
+        plant(name, TIMER);
+        let waiting = tokio::spawn(async move { ask(address, "GET", "/").await });
+        until_panics(&proxy, "1").await;
+        servers.iter().for_each(|server| server.permits.add_permits(1));
+        let response = waiting.await.expect("no panic");
+        assert!(is_good(&response), "{name}: {response}");
+        assert!(is_good(&ask(address, "GET", "/now").await), "{name}, the next one");
+        assert_eq!(panics(&proxy).await, "1", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_start_anew_is_replaced_by_a_plain_one() {
+    let server = Server::start(0).await;
+    let proxy = root("restart", &[&server], "balance: prequal");
+    plant("restart", ARRIVAL);
+    plant("restart", |step| matches!(step, Step::Restart));
+    for _ in 0..2 {
+        assert!(is_good(&ask(proxy.listeners()[0].1, "POST", "/now").await));
+    }
+    assert_eq!((panics(&proxy).await, server.executed()), ("2".to_owned(), 2));
+}
+
+#[tokio::test]
+async fn a_panic_at_a_join_or_a_leave_starts_a_machine_with_the_new_replicas() {
+    let servers = [Server::start(0).await, Server::start(0).await, Server::start(0).await];
+    let [one, two, three] = servers.each_ref();
+    let proxy = root("members", &[one, two], "balance: round_robin");
+    plant("members", |step| matches!(step, Step::Upstream(UpstreamEvent::ReplicaLeft { .. })));
+    let reload = |servers: &[&Server]| {
+        let yaml = root_yaml("members", servers, "balance: round_robin");
+        proxy.reload(config(&yaml)).expect("only replicas change");
+    };
+    reload(&[two, three]);
+    let address = proxy.listeners()[0].1;
+    for _ in 0..2 {
+        assert!(is_good(&ask(address, "GET", "/now").await));
+    }
+    assert_eq!(servers.each_ref().map(Server::executed), [0, 1, 1]);
+    plant("members", |step| matches!(step, Step::Upstream(UpstreamEvent::ReplicaJoined { .. })));
+    reload(&[one, two, three]);
+    for _ in 0..3 {
+        assert!(is_good(&ask(address, "GET", "/now").await));
+    }
+    assert_eq!(servers.each_ref().map(Server::executed), [1, 2, 2]);
+    assert_eq!(panics(&proxy).await, "2");
 }
 
 #[tokio::test]
@@ -166,7 +271,7 @@ async fn attempts_that_are_open_when_the_machine_panics_go_on() {
     }
     server.until_in_service(2).await;
     // A panic in another request's event replaces the machine of these two.
-    plant("open", Step::Request);
+    plant("open", CALL);
     assert!(is_good(&ask(address, "GET", "/now").await));
     server.permits.add_permits(2);
     for response in waiting.join_all().await {
@@ -182,7 +287,7 @@ async fn a_panic_at_a_response_does_not_lose_the_response() {
     let address = proxy.listeners()[0].1;
     let waiting = tokio::spawn(async move { ask(address, "POST", "/").await });
     server.until_in_service(1).await;
-    plant("response", Step::Request);
+    plant("response", CALL);
     server.permits.add_permits(1);
     assert!(is_good(&waiting.await.expect("no panic")));
     assert_eq!((panics(&proxy).await, server.executed()), ("1".to_owned(), 1));
@@ -195,15 +300,11 @@ async fn an_upstream_that_panics_at_a_probe_or_a_read_goes_on() {
     let proxy =
         root("probes", &[&server, &other], "balance: {policy: prequal, idle_interval: 1ms}");
     let address = proxy.listeners()[0].1;
-    plant("probes", Step::Upstream);
+    plant("probes", UPSTREAM);
     assert!(is_good(&ask(address, "GET", "/now").await));
-    while panics(&proxy).await == "0" {
-        tokio::task::yield_now().await;
-    }
-    plant("probes", Step::Question);
-    while panics(&proxy).await == "1" {
-        tokio::task::yield_now().await;
-    }
+    until_panics(&proxy, "1").await;
+    plant("probes", READ);
+    until_panics(&proxy, "2").await;
     assert!(is_good(&ask(address, "GET", "/now").await));
     assert!(admin(&proxy, "/state").await.contains("\"probes\""));
     assert_eq!(panics(&proxy).await, "2");
@@ -219,13 +320,17 @@ async fn a_fan_out_that_panics_asks_every_shard_and_waits_for_all() {
          upstreams: {{shard-0: {{replicas: [\"http://{one}\"]}}, shard-1: {{replicas: [\"http://{other}\"]}}}}"
     ));
     let address = proxy.listeners()[0].1;
-    plant("/now", Step::Gather);
-    for _ in 0..2 {
-        let response = ask(address, "GET", "/now").await;
-        assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("goodgood"));
+    let call_ended: fn(&Step) -> bool =
+        |step| matches!(step, Step::Gather(GatherEvent::CallEnded { .. }));
+    for (nth, is_at) in [GATHER, call_ended, EFFECTS].into_iter().enumerate() {
+        plant("/now", is_at);
+        for _ in 0..2 {
+            let response = ask(address, "GET", "/now").await;
+            assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("goodgood"));
+        }
+        assert_eq!(panics(&proxy).await, (nth + 1).to_string());
     }
-    assert_eq!(panics(&proxy).await, "1");
-    assert_eq!(servers.map(|server| server.executed()), [2, 2]);
+    assert_eq!(servers.map(|server| server.executed()), [6, 6]);
 }
 
 #[tokio::test]
@@ -237,7 +342,7 @@ async fn the_journal_has_the_event_of_a_panic_and_then_a_machine_of_its_own() {
     let proxy = crate::start(config(&yaml), &options).expect("loopback and threads");
     let address = proxy.listeners()[0].1;
     assert!(is_good(&ask(address, "GET", "/now").await));
-    plant("journaled", Step::Request);
+    plant("journaled", CALL);
     assert!(is_good(&ask(address, "GET", "/now").await));
     assert!(is_good(&ask(address, "GET", "/now").await));
     tokio::task::spawn_blocking(|| proxy.stop(std::time::Duration::ZERO)).await.expect("it stops");
@@ -277,7 +382,7 @@ async fn a_leaf_that_panics_on_an_arrival_keeps_its_requests_in_service_and_queu
         until_state(&proxy, &format!("\"queued\": {queued}")).await;
         server.until_in_service(1).await;
     }
-    plant("arrivals", Step::Leaf);
+    plant("arrivals", LEAF);
     // This request goes straight to the server, although the slot is taken and three requests wait.
     assert!(is_good(&ask(address, "POST", "/now").await));
     until_state(&proxy, "\"in_service\": 1").await;
@@ -292,6 +397,21 @@ async fn a_leaf_that_panics_on_an_arrival_keeps_its_requests_in_service_and_queu
 }
 
 #[tokio::test]
+async fn a_leaf_that_decides_the_impossible_lets_the_request_pass() {
+    let server = Server::start(0).await;
+    let (proxy, address) = leaf("impossible-leaf", &server);
+    let arrived: fn(&Step) -> bool = |step| matches!(step, Step::Leaf(LeafEvent::Arrived { .. }));
+    for (nth, is_at) in [EFFECTS, arrived].into_iter().enumerate() {
+        plant("impossible-leaf", is_at);
+        for _ in 0..2 {
+            assert!(is_good(&ask(address, "POST", "/now").await));
+        }
+        until_state(&proxy, "\"in_service\": 0").await;
+        assert_eq!((panics(&proxy).await, server.executed()), ((nth + 1).to_string(), 2 * nth + 2));
+    }
+}
+
+#[tokio::test]
 async fn a_leaf_that_panics_at_the_end_of_a_request_starts_the_next_one() {
     let server = Server::start(0).await;
     let (proxy, address) = leaf("ends", &server);
@@ -301,7 +421,7 @@ async fn a_leaf_that_panics_at_the_end_of_a_request_starts_the_next_one() {
         until_state(&proxy, &format!("\"queued\": {queued}")).await;
     }
     server.until_in_service(1).await;
-    plant("ends", Step::Leaf);
+    plant("ends", LEAF);
     server.permits.add_permits(3);
     for response in waiting.join_all().await {
         assert!(is_good(&response), "{response}");
@@ -320,8 +440,8 @@ async fn a_leaf_that_panics_again_while_it_restarts_lets_all_requests_pass() {
         waiting.spawn(async move { ask(address, "GET", "/").await });
         until_state(&proxy, &format!("\"queued\": {queued}")).await;
     }
-    plant("twice", Step::Leaf);
-    plant("twice", Step::Leaf);
+    plant("twice", LEAF);
+    plant("twice", LEAF);
     assert!(is_good(&ask(address, "GET", "/now").await));
     server.until_in_service(3).await;
     server.permits.add_permits(3);
@@ -336,7 +456,7 @@ async fn a_leaf_that_panics_again_while_it_restarts_lets_all_requests_pass() {
 async fn a_leaf_that_panics_at_a_read_still_returns_a_result() {
     let server = Server::start(0).await;
     let (proxy, address) = leaf("question", &server);
-    plant("question", Step::Question);
+    plant("question", READ);
     assert!(ask(address, "GET", crate::probe::PATH).await.starts_with("HTTP/1.1 204 "));
     assert!(is_good(&ask(address, "GET", "/now").await));
     assert_eq!(panics(&proxy).await, "1");
@@ -346,15 +466,15 @@ async fn a_leaf_that_panics_at_a_read_still_returns_a_result() {
 async fn a_fresh_machine_that_panics_at_the_question_as_well_is_survived() {
     let server = Server::start(0).await;
     let proxy = root("questions", &[&server], "retry: false");
-    plant("questions", Step::Question);
-    plant("questions", Step::Question);
+    plant("questions", READ);
+    plant("questions", READ);
     assert!(admin(&proxy, "/state").await.contains("curtail.state/1"));
     assert!(is_good(&ask(proxy.listeners()[0].1, "GET", "/now").await));
     assert_eq!(panics(&proxy).await, "2");
 
     let (proxy, address) = leaf("leaf-questions", &server);
-    plant("leaf-questions", Step::Question);
-    plant("leaf-questions", Step::Question);
+    plant("leaf-questions", READ);
+    plant("leaf-questions", READ);
     assert!(ask(address, "GET", crate::probe::PATH).await.starts_with("HTTP/1.1 204 "));
     assert!(is_good(&ask(address, "GET", "/now").await));
     assert_eq!(panics(&proxy).await, "2");
@@ -372,7 +492,7 @@ async fn a_journal_across_a_panic_at_a_question_of_a_member_of_a_group_replays_e
     for _ in 0..150 {
         assert!(is_good(&ask(address, "GET", "/now").await));
     }
-    plant("member", Step::Question);
+    plant("member", READ);
     admin(&proxy, "/state").await;
     // The group still has the 150 latencies: there is a hedge delay, and the second server is asked after it.
     let waiting = tokio::spawn(async move { ask(address, "GET", "/").await });
@@ -392,21 +512,21 @@ async fn a_journal_across_a_panic_at_a_question_of_a_member_of_a_group_replays_e
 
 #[test]
 fn panics_are_logged_at_most_once_an_interval_with_their_count() {
-    let mut log = PanicLog::default();
+    let mut log = DefectLog::default();
     let begin = Instant::from_ns(1);
     let soon = begin + Duration::from_secs(1);
-    assert_eq!([begin, soon, soon].map(|now| log.count_panic(now)), [Some(1), None, None]);
-    assert_eq!(log.count_panic(begin + LOG_INTERVAL), Some(3));
+    assert_eq!([begin, soon, soon].map(|now| log.count_defect(now)), [Some(1), None, None]);
+    assert_eq!(log.count_defect(begin + LOG_INTERVAL), Some(3));
 }
 
 #[test]
 fn a_guarded_panic_is_caught_counted_and_kept_for_the_log() {
     let process = Arc::default();
     let guard = Guard::new("alone", &process);
-    assert_eq!(guard.run(Instant::ZERO, Step::Question, || 1), Some(1));
-    plant("alone", Step::Question);
-    assert_eq!(guard.run(Instant::ZERO, Step::Request, || 1), Some(1), "another step");
-    assert_eq!(guard.run(Instant::ZERO, Step::Question, || 1), None);
-    assert_eq!(guard.run(Instant::ZERO, Step::Question, || 1), Some(1), "once");
+    assert_eq!(guard.run(Instant::ZERO, Step::Read, || 1), Some(1));
+    plant("alone", READ);
+    assert_eq!(guard.run(Instant::ZERO, Step::Restart, || 1), Some(1), "another step");
+    assert_eq!(guard.run(Instant::ZERO, Step::Read, || 1), None);
+    assert_eq!(guard.run(Instant::ZERO, Step::Read, || 1), Some(1), "once");
     assert_eq!(process.read().invariants_broken, 1);
 }

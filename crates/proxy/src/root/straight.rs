@@ -1,12 +1,13 @@
-//! Serves a request whose machine has panicked, without a policy.
+//! Serves a request whose machine has panicked or decided the impossible, without a policy.
 //!
 //! Its open attempts continue. The client gets the first good response, or a bad one when no other can come. A
-//! request that no server can have executed is sent to the next replica, round robin. No request is executed twice.
+//! request that no server can have executed is sent to the next replica, round robin. So is a repeatable request whose
+//! attempts the machine has cancelled.
 //! **Limits**: one attempt more than the machine sent, and the upstream's `timeout`.
 
 use super::{Attempt, Ended, Exchange, NoResponse};
-use crate::trail::AttemptEnd;
-use curtail_policy::{AttemptId, Choice, Failure, Outcome, Reason, RequestFailure};
+use crate::trail::{AttemptEnd, AttemptTrail};
+use curtail_policy::{Choice, Failure, Outcome, Reason, Request, RequestFailure};
 use std::task::{Context, Poll};
 
 impl Exchange {
@@ -15,8 +16,9 @@ impl Exchange {
             if let Some(fault) = self.outgoing.body.as_ref().and_then(|body| body.fault()) {
                 return Poll::Ready(Err(NoResponse::Client(fault)));
             }
-            if let Some(good) = self.last_held(|outcome| outcome == Outcome::Good) {
-                return Poll::Ready(self.respond_straight(good, Reason::FirstGood));
+            let is_good = |outcome| outcome == Outcome::Good;
+            if let Some(good) = self.respond_straight(is_good, Reason::FirstGood) {
+                return Poll::Ready(good);
             }
             if self.poll_attempts(cx).is_ready() {
                 // The trail has the outcome of each attempt.
@@ -38,47 +40,51 @@ impl Exchange {
         }
     }
 
-    /// Sends the request if no server can have executed it; false if an attempt may have.
+    /// Sends the request once; false if an attempt failed that a server may have executed.
     fn send_straight(&mut self) -> bool {
-        let is_unexecuted = |end| matches!(end, Some((_, AttemptEnd::Failed(Failure::NotSent))));
+        let Request { class, repeatable } = self.outgoing.request;
+        let allows_another = |attempt: &AttemptTrail| match attempt.end {
+            Some((_, AttemptEnd::Failed(failure))) => failure == Failure::NotSent,
+            Some((_, AttemptEnd::Cancelled(_))) => repeatable,
+            Some((_, AttemptEnd::Responded)) | None => false,
+        };
         let may_send = !std::mem::replace(&mut self.is_sent_straight, true)
             && !self.replay_lost
-            && self.trail.attempts.iter().all(|attempt| is_unexecuted(attempt.end));
+            && self.trail.attempts.iter().all(allows_another);
         let Some(replica) = self.driver.any_replica().filter(|_| may_send) else { return false };
-        let (class, now) = (self.outgoing.request.class, self.driver.upstream.clock.now());
-        self.send(now, (replica, Choice::Turn), (class, None), Reason::First);
-        true
+        let now = self.driver.upstream.clock.now();
+        self.send(now, (replica, Choice::Turn), (class, None), Reason::First).is_some()
     }
 
     /// Ends the request with the last response, or with an error if there is none.
     fn end_straight(&mut self, why: RequestFailure) -> Ended {
         // A leaf's response that the twin has started is not for the client.
-        if let Some(held) = self.last_held(|outcome| outcome != Outcome::TwinStarted) {
-            return self.respond_straight(held, Reason::NothingBetter);
-        }
-        Err(NoResponse::RequestFailure(why))
+        let is_for_client = |outcome| outcome != Outcome::TwinStarted;
+        self.respond_straight(is_for_client, Reason::NothingBetter)
+            .unwrap_or(Err(NoResponse::RequestFailure(why)))
     }
 
-    fn respond_straight(&mut self, id: AttemptId, reason: Reason) -> Ended {
+    /// Ends the request with the last response of a wanted outcome, if there is one.
+    fn respond_straight(
+        &mut self,
+        is_wanted: impl Fn(Outcome) -> bool,
+        reason: Reason,
+    ) -> Option<Ended> {
+        let is_wanted =
+            |attempt: &Attempt| matches!(attempt, Attempt::Held(held) if is_wanted(held.outcome()));
+        let id = super::attempt_id(self.attempts.iter().rposition(is_wanted)?);
+        let response = self.take_held(id)?;
         let now = self.driver.upstream.clock.now();
-        let given = self.take_held(id);
-        self.note_end(now, Some(given.head.status), None, reason);
-        Ok((id, given))
-    }
-
-    fn last_held(&self, is_wanted: impl Fn(Outcome) -> bool) -> Option<AttemptId> {
-        let place = self.attempts.iter().rposition(|attempt| match attempt {
-            Attempt::Held(held) => is_wanted(held.outcome()),
-            Attempt::Waiting(_) | Attempt::Gone => false,
-        });
-        place.map(super::attempt_id)
+        self.note_end(now, Some(response.head.status), None, reason);
+        Some(Ok((id, response)))
     }
 
     fn last_failure(&self) -> Failure {
-        let failures = self.trail.attempts.iter().rev().filter_map(|attempt| match attempt.end {
-            Some((_, AttemptEnd::Failed(failure))) => Some(failure),
-            Some((_, AttemptEnd::Responded | AttemptEnd::Cancelled(_))) | None => None,
-        });
-        failures.into_iter().next().unwrap_or(Failure::Broken)
+        let mut failures =
+            self.trail.attempts.iter().rev().filter_map(|attempt| match attempt.end {
+                Some((_, AttemptEnd::Failed(failure))) => Some(failure),
+                Some((_, AttemptEnd::Responded | AttemptEnd::Cancelled(_))) | None => None,
+            });
+        failures.next().unwrap_or(Failure::Broken)
     }
 }

@@ -4,7 +4,7 @@
 //! twice, and what never), [`hidden_failures`] and [`cancelled_hedges`] (what clients do not notice),
 //! [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
 //! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little and
-//! delay nobody), [`groups`] (shared budget and latencies) and [`operation`] (drain, reload, journal). The other
+//! delay nobody), [`groups`] (shared budget and latencies), [`probes`] (which outlive their requests) and [`operation`] (drain, reload, journal). The other
 //! modules are helpers.
 //!
 //! Nothing sleeps: a test waits for an event, a counter or a connection, and has a [`deadline`]. Where time
@@ -27,6 +27,7 @@ mod metrics;
 mod no_harm;
 mod operation;
 mod pass_through;
+mod probes;
 mod proxy;
 mod raw_replica;
 mod repetition;
