@@ -1,15 +1,10 @@
-//! Balancing: which replica gets an attempt.
+//! Balancing: which replica gets an attempt. A rule is one file that implements [`Rule`].
 //!
-//! A rule is one file: it implements [`Rule`], and only [`BalanceConfig`] knows its name.
-//!
-//! **Decides** the replica, among those that are neither excluded (they have an attempt of this request
-//! already) nor ejected.
-//! **Inputs**: attempts in flight and latencies as this root sees them; for [`prequal`] also the load that
-//! leaves report.
-//! **Limits**: O(1) a choice but for the pool walk of Prequal (16 entries).
-//! **Invariants** `excluded-is-never-chosen`; `some-replica-when-there-is-one`: when every replica fails,
-//! failing ones are chosen rather than none.
-//! **Source**: each rule names its own.
+//! **Decides** the replica, among those that are neither ejected nor excluded by an attempt of the same request.
+//! **Inputs**: attempts in flight and latencies as this root sees them; for [`prequal`] also the load that leaves
+//! report.
+//! **Limits**: O(1) a choice, apart from Prequal's walk over its pool of 16.
+//! **Invariants** `excluded-is-never-chosen`; `some-replica-when-there-is-one`: a failing replica rather than none.
 //! **Hurts when** the signal is stale or shared: many roots then choose the same replica (herding).
 
 mod least_request;
@@ -18,6 +13,7 @@ pub mod prequal;
 mod random;
 mod round_robin;
 
+use crate::label::labels;
 use crate::replica::Replicas;
 use crate::upstream::Sent;
 use crate::{Load, Reason, ReplicaId};
@@ -54,19 +50,15 @@ pub enum BalanceConfig {
     Prequal(PrequalConfig),
 }
 
-impl BalanceConfig {
-    /// The name of the rule in a configuration.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::RoundRobin => "round_robin",
-            Self::Random => "random",
-            Self::LeastRequest => "least_request",
-            Self::PeakEwma { .. } => "peak_ewma",
-            Self::Prequal(_) => "prequal",
-        }
-    }
+labels!(BalanceConfig {
+    RoundRobin => "round_robin",
+    Random => "random",
+    LeastRequest => "least_request",
+    PeakEwma => "peak_ewma",
+    Prequal => "prequal",
+});
 
+impl BalanceConfig {
     /// The timeout of the rule's probes, if it sends probes.
     #[must_use]
     pub const fn probe_timeout(&self) -> Option<Duration> {
@@ -153,22 +145,16 @@ pub enum Choice {
     },
 }
 
-impl Choice {
-    /// The constant name: a metric label and a trace attribute.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Only => "only",
-            Self::Turn => "turn",
-            Self::Chance => "chance",
-            Self::FewerInFlight { .. } => "fewer_in_flight",
-            Self::LowerPeakEwma { .. } => "lower_peak_ewma",
-            Self::ColdLowestLatency { .. } => "cold_lowest_latency",
-            Self::AllHotFewestInFlight { .. } => "all_hot_fewest_in_flight",
-            Self::PoolTooSmall { .. } => "pool_too_small",
-        }
-    }
-}
+labels!(Choice {
+    Only => "only",
+    Turn => "turn",
+    Chance => "chance",
+    FewerInFlight => "fewer_in_flight",
+    LowerPeakEwma => "lower_peak_ewma",
+    ColdLowestLatency => "cold_lowest_latency",
+    AllHotFewestInFlight => "all_hot_fewest_in_flight",
+    PoolTooSmall => "pool_too_small",
+});
 
 /// A balancing rule and its state. Every hook but [`Self::choose`] does nothing by default.
 pub(crate) trait Rule: Debug + Send + CloneRule {
@@ -181,13 +167,11 @@ pub(crate) trait Rule: Debug + Send + CloneRule {
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)>;
 
-    /// A replica has joined the upstream.
     fn replica_joined(&mut self, _replica: ReplicaId) {}
 
     /// A replica has left the upstream; its number is not used again.
     fn replica_left(&mut self, _replica: ReplicaId) {}
 
-    /// The first attempt of a request was sent.
     fn request_sent(&mut self, _replicas: &Replicas, _now: Instant) {}
 
     /// The latency of an attempt is known: it was sent at `sent.at` and its response began at `now`.
@@ -196,7 +180,6 @@ pub(crate) trait Rule: Debug + Send + CloneRule {
     /// An attempt was cancelled before its response: its latency would have been longer than its age.
     fn attempt_cancelled(&mut self, _replicas: &mut Replicas, _sent: Sent, _now: Instant) {}
 
-    /// The leaf of a replica reported its load.
     fn probe_succeeded(&mut self, _replica: ReplicaId, _load: Load, _now: Instant) {}
 
     /// A replica responded to a probe, but not as a leaf.
@@ -205,7 +188,6 @@ pub(crate) trait Rule: Debug + Send + CloneRule {
     /// The instant of [`Self::poll_timeout`] has come.
     fn woke(&mut self, _replicas: &Replicas, _now: Instant) {}
 
-    /// The next probe to send.
     fn poll_probe(&mut self) -> Option<(ReplicaId, Reason)> {
         None
     }
@@ -216,7 +198,6 @@ pub(crate) trait Rule: Debug + Send + CloneRule {
     }
 }
 
-/// Lets a boxed rule be cloned.
 pub(crate) trait CloneRule {
     fn clone_rule(&self) -> Box<dyn Rule>;
 }

@@ -1,17 +1,12 @@
-//! The budget: what bounds extra attempts.
+//! The budget: the limit on extra attempts (hedges and retries).
 //!
-//! **Decides** whether an extra attempt (hedge or retry) may be sent.
-//! **Inputs**: requests as they arrive, extra attempts as they are sent; both counted over a rolling
-//! window of [`BudgetConfig::window`].
-//! **Limits**: at any moment the extra attempts of the window are at most `ratio` × its requests. A
-//! retry after a failed or overdue attempt may also use the `reserve`, so that requests survive a failed or
-//! hung replica at low traffic. A hedge may not use it: the bound for hedges is strict.
-//! **Invariant** `extra-within-budget`: a granted attempt never lifts the window's extra attempts above
-//! its bound.
-//! **Source**: Finagle's `BackupRequestFilter` has the two budgets; the window instead of a leaking
-//! bucket is ours, because its bound can be checked from the journal alone.
-//! **Hurts when** everything is slow: then no budget is large enough, extra attempts only add load, and
-//! this is what stops them.
+//! **Inputs**: requests and extra attempts, counted over a rolling window of [`BudgetConfig::window`].
+//! **Limits**: the extra attempts of a window are at most `ratio` × its requests. A retry may also use the `reserve`,
+//! so that requests survive a failed replica at low traffic. A hedge may not.
+//! **Invariant** `extra-within-budget`: a granted attempt never exceeds the limit of the window.
+//! **Source**: Finagle's `BackupRequestFilter` has the two budgets. The window in place of a leaking bucket is ours:
+//! the journal alone proves its limit.
+//! **Hurts when** everything is slow: then no budget is large enough, and extra attempts only add load.
 
 use crate::Reason;
 use curtail_units::{Duration, Instant, Ratio};

@@ -2,16 +2,11 @@
 //!
 //! **Decides** which attempts are sent, which response the client gets, and when to stop.
 //! **Inputs**: what happens to the request and its attempts; the shared state of its [`Upstream`].
-//! **Limits**: [`ATTEMPTS_MAX`] attempts; at most one timer is needed, for [`Call::poll_timeout`].
-//! **Invariants** `exactly-one-response`: a request that is not abandoned ends in exactly one
-//! [`Effect::Respond`] or [`Effect::Fail`]; `every-other-cancelled`: every attempt that was sent and did not
-//! end by itself is cancelled; `good-beats-fast-error`: a response that is not good is kept while another
-//! attempt may still do better, and used when no better one came in time; besides those of
-//! [`crate::hedge`], [`crate::tie`] and [`crate::retry`].
+//! **Limits**: [`ATTEMPTS_MAX`] attempts; one timer, for [`Call::poll_timeout`].
+//! **Invariants** `exactly-one-response`: a request that is not abandoned ends in exactly one [`Effect::Respond`] or
+//! [`Effect::Fail`]; `every-other-cancelled`: every attempt that does not end by itself is cancelled;
+//! `good-beats-fast-error`: a bad response is kept while another attempt may do better, and used if none does.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 77–78.
-//!
-//! A request that needs several calls is a [`crate::Gather`]. Probation will narrow what the upstream's balance may
-//! choose.
 
 mod attempts;
 mod event;
@@ -135,12 +130,6 @@ impl Call {
         self.state == State::Over
     }
 
-    /// Attempts sent so far.
-    #[must_use]
-    pub const fn attempts(&self) -> usize {
-        self.attempts.len()
-    }
-
     fn arrived(&mut self, upstream: &mut Upstream, now: Instant) {
         self.state = State::Trying;
         self.arrived = now;
@@ -241,7 +230,6 @@ impl Call {
         }
     }
 
-    /// The request's deadline has passed.
     fn time_out(&mut self, upstream: &mut Upstream, now: Instant) {
         let reason = Reason::RequestTimeout { age: now.since(self.arrived) };
         for id in self.attempts.ids().filter(|id| self.attempts.is_open(*id)) {

@@ -1,5 +1,6 @@
 //! Service classes: who waits behind whom.
 
+use crate::label::labels;
 use serde::{Deserialize, Serialize};
 
 /// How urgent a request is; the order is the order of service.
@@ -17,6 +18,12 @@ pub enum Class {
     Background,
 }
 
+labels!(Class {
+    Interactive => "interactive",
+    Batch => "batch",
+    Background => "background",
+});
+
 impl Class {
     /// All classes, the most urgent first.
     pub const ALL: [Self; 3] = [Self::Interactive, Self::Batch, Self::Background];
@@ -27,16 +34,6 @@ impl Class {
         match self {
             Self::Interactive => Self::Batch,
             Self::Batch | Self::Background => Self::Background,
-        }
-    }
-
-    /// The word for it in headers, metrics and configuration.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Interactive => "interactive",
-            Self::Batch => "batch",
-            Self::Background => "background",
         }
     }
 

@@ -1,10 +1,9 @@
 //! Fair queueing between tenants: deficit round robin.
 //!
-//! **Decides** which queued item is next. Tenants with queued items get equal shares of cost (bytes, work), however
-//! large their items are: each turn grants a tenant one quantum, and its next item goes when its grants cover the cost.
-//! **Inputs**: items with their tenants and costs.
-//! **Limits**: the caller bounds the number of queued items. A tenant is known while it has one. O(log tenants) an
-//! item, and one turn for each quantum that the items of all tenants lack.
+//! **Decides** which queued item is next. Tenants get equal shares of cost (bytes, work): each turn grants a tenant one
+//! quantum, and its next item goes when its grants cover the cost.
+//! **Limits**: the caller bounds the number of queued items. O(log tenants) an item, and one turn for each quantum that
+//! the items of all tenants lack.
 //! **Invariant** `fair-shares`: between two tenants that always have an item, the costs served differ by at most a
 //! quantum and the largest cost.
 //! **Source**: Shreedhar & Varghese, "Efficient Fair Queueing using Deficit Round Robin", SIGCOMM 1995.

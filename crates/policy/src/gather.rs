@@ -1,18 +1,12 @@
 //! One request that needs several calls: k of n, in order, until a deadline.
 //!
 //! **Decides** which calls start and when, when the request is done, and whether the open calls are then abandoned.
-//! **Inputs**: the ends of calls, the passing of time, a client that leaves. The driver owns the calls: it alone knows
-//! which shard a call goes to, which replicas are eligible for it, and how responses are merged.
-//! **Limits**: [`CALLS_MAX`] calls, one bit of memory each, and one timer. Each event costs O(1), whatever is open;
-//! an effect costs O(1), amortized over the request.
-//! **Invariants**
-//! - `exactly-one-done`: a request that is not abandoned is done once, and no call starts afterwards.
-//! - `started-once`: calls start in order, each at most once, never more than [`GatherConfig::calls`].
-//! - `canaries-first`: no other call starts until every canary has succeeded.
-//! - `abandoned-are-open`: if the rest is cancelled, or the client leaves, exactly the open calls are abandoned.
-//!
-//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 79: "good enough" results and canary
-//! requests.
+//! **Inputs**: ends of calls, time, a client that leaves. The driver owns the calls, their replicas and the merging.
+//! **Limits**: [`CALLS_MAX`] calls, one bit of memory each, and one timer. Each event and effect costs O(1), amortized.
+//! **Invariants** `exactly-one-done`: a request that is not abandoned is done once, and no call starts afterwards;
+//! `started-once`: calls start in order, each at most once; `canaries-first`: no other call starts until every canary
+//! has succeeded; `abandoned-are-open`: exactly the open calls are abandoned.
+//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 79: "good enough" results and canaries.
 //! **Hurts when** few calls are needed and `rest` is [`RestMode::Finish`]: servers do work that nobody waits for.
 
 mod open_calls;
@@ -214,12 +208,6 @@ impl Gather {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadline = self.config.deadline.filter(|_| self.state == State::Waiting)?;
         Some(self.arrived + deadline)
-    }
-
-    /// The calls that succeeded before the request was done.
-    #[must_use]
-    pub const fn succeeded(&self) -> u32 {
-        self.succeeded
     }
 
     /// Whether the request has ended and no call is open: with [`RestMode::Finish`], later than it is done.

@@ -1,15 +1,13 @@
 //! The state that upstreams of a group share: recent latencies, the quantile estimates, and the budget.
 //!
-//! The shards of one data set are upstreams of their own, because each has its own replicas. They serve requests of
-//! the same kind, so they can share latencies and budget. When a replica of one shard stalls, the shard can spend
-//! budget that the other shards have not used. A shard with little traffic uses the latencies of the others.
-//!
-//! An [`Upstream`](crate::Upstream) without a group has a `Group` to itself. One with a group is driven inside
-//! [`Upstream::in_group`](crate::Upstream::in_group). The driver holds the group, with a lock around it if it needs one.
+//! The shards of one data set are upstreams of their own that serve requests of the same kind. When a replica of one
+//! shard stalls, the shard can spend budget that the others have not used. A shard with little traffic uses the
+//! latencies of the others. An [`Upstream`](crate::Upstream) without a group has a `Group` to itself; the driver runs
+//! one with a group inside [`Upstream::in_group`](crate::Upstream::in_group).
 //! **Limits**: two windows of latencies and one budget for any number of upstreams.
 //! **Invariant** `extra-within-budget` holds for the group as a whole, not for each upstream.
-//! **Hurts when** the upstreams differ: requests to a slow upstream are hedged at a latency that is usual for the
-//! fast ones, and an upstream that is down spends the budget of the others.
+//! **Hurts when** the upstreams differ: a slow upstream is hedged at the latency of the fast ones, and an upstream that
+//! is down spends the budget of the others.
 
 use crate::UpstreamConfig;
 use crate::budget::{Budget, BudgetConfig};
@@ -17,7 +15,6 @@ use curtail_sketch::{Precision, Window};
 use curtail_units::{Duration, Instant, Quantile};
 use serde::{Deserialize, Serialize};
 
-/// The length of the window of recent latencies.
 const LATENCY_WINDOW: Duration = Duration::from_secs(10);
 
 /// The slots of the window: the oldest one expires at a time.
@@ -130,7 +127,6 @@ impl Group {
         self.latencies.cancelled.record(now, age);
     }
 
-    /// A quantile of the recent latencies, if the window has any.
     pub(crate) fn latency(&mut self, now: Instant, quantile: Quantile) -> Option<Duration> {
         self.latencies.quantile(now, quantile)
     }

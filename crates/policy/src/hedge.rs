@@ -1,18 +1,15 @@
 //! Hedged requests: a second attempt after a delay.
 //!
 //! **Decides** how long a request waits before its hedge is due.
-//! **Inputs**: a quantile of the upstream's own recent latencies (time from sending an attempt to its
-//! response). The age of a cancelled attempt is a censored latency and enters the quantile as such: without it
-//! the slow attempts would vanish and the delay would drift down.
-//! **Limits**: the delay lies in [`HedgeConfig::delay_min`], [`HedgeConfig::delay_max`]; one request has
-//! at most [`HedgeConfig::hedges_max`] hedges, each on a replica that has no attempt of it yet, each paid
-//! from the [`crate::budget`].
+//! **Inputs**: a quantile of the upstream's recent latencies, from sending an attempt to its response. The age of a
+//! cancelled attempt counts as a censored latency: without it the delay would drift down.
+//! **Limits**: a delay within [`HedgeConfig::delay_min`] and [`HedgeConfig::delay_max`]; [`HedgeConfig::hedges_max`]
+//! hedges a request, each on another replica and paid from the [`crate::budget`].
 //! **Invariants** `hedge-other-replica`, `hedge-within-budget`.
-//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 77 ("hedged requests": the
-//! p95 of the class as delay, about 5 % load). The cap follows Cassandra's `MIN(99PERCENTILE, 35MS)`
-//! (CASSANDRA-14293: one bad replica drags a bare percentile up).
-//! **Hurts when** copies are slow together (a heavy request is heavy everywhere): the hedge then costs
-//! and gains nothing; and near saturation, where extra attempts feed the queues they wait in.
+//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 77. The cap follows Cassandra's
+//! `MIN(99PERCENTILE, 35MS)` (CASSANDRA-14293: one bad replica drags a bare percentile up).
+//! **Hurts when** copies are slow together, because a heavy request is heavy everywhere; and near saturation, where
+//! extra attempts feed the queues they wait in.
 
 use crate::Reason;
 use curtail_units::{Duration, Quantile};

@@ -1,12 +1,11 @@
-//! The journal: every event of every machine and every decision, in order.
+//! The journal: every event and every decision of every machine, in order.
 //!
-//! A driver writes one [`Entry`] for each machine it makes and one for each event it hands to it, with
-//! the effects that came out. Replaying the events into a new machine must give the same effects, byte for
-//! byte: this proves that the proxy decides as the simulator does.
+//! A driver writes one [`Entry`] for each machine it makes and one for each event, with the effects that came out. A
+//! replay into a new machine must give the same effects, byte for byte: so the proxy decides as the simulator does.
 //!
-//! The entries are written as JSON, one a line, by the driver. `F` is the form of the effects: a list when
-//! written, the raw bytes when read, so that a comparison sees the bytes of the file. Each line begins with a
-//! [`Checksum`] of all entries up to it, so a reader finds the first line that was changed, moved or removed.
+//! An entry is one line of JSON. `F` is the form of the effects: a list when written, the raw bytes when read. Each
+//! line begins with a [`Checksum`] of all entries up to it, so a reader finds the first line that was changed or
+//! removed.
 
 use crate::{
     Event, GroupConfig, LeafConfig, LeafEvent, ReplicaId, Request, UpstreamConfig, UpstreamEvent,

@@ -1,25 +1,21 @@
 //! The leaf: what stands in front of one server.
 //!
-//! It composes a [`limiter`] (how many requests are in service), a [`queue`] (which one is next), its side of ties
-//! and the load for probes.
+//! It composes a [`limiter`] (how many requests are in service), a [`queue`] (which one is next), its side of ties, and
+//! the load for probes.
 //! **Decides** which request starts, which is refused, and which copy of a tie is dropped.
-//! **Inputs**: arrivals with class and tie, ends of service, and what the leaf of a twin says.
-//! **Limits**: [`LeafConfig::concurrency`] requests in service and [`LeafConfig::queue_len_max`] waiting, over all
-//! classes; [`started::TIES_MAX`] ties remembered. Each event costs O(log(concurrency + queue)).
+//! **Inputs**: arrivals with class and tie, ends of service, and messages from the leaf of a twin.
+//! **Limits**: [`LeafConfig::concurrency`] requests in service, [`LeafConfig::queue_len_max`] waiting,
+//! [`started::TIES_MAX`] ties. Each event costs O(log(concurrency + queue)).
 //! **Invariants**
-//! - `leaf-concurrency-bounded`, `leaf-queue-bounded`: neither bound is ever exceeded, and nothing waits while
-//!   fewer requests than the limit are in service.
-//! - `started-once-dropped-or-refused`: each request that arrives gets exactly one of `Start`, `Drop` and
-//!   `Refuse`, unless its root goes away while it waits: then none.
-//! - `class-order`, see [`queue`]. When the queue is full, a more urgent newcomer pushes out the youngest of the
-//!   least urgent.
-//! - `tie-at-most-one-duplicate`, the leaf's side: a copy that waits, or is still to arrive, when the start of
-//!   its twin becomes known is never started.
+//! - `leaf-concurrency-bounded`, `leaf-queue-bounded`: nothing waits while fewer than the limit are in service.
+//! - `started-once-dropped-or-refused`: each request gets exactly one of `Start`, `Drop` and `Refuse`, or none if its
+//!   root goes away while it waits.
+//! - `class-order`, see [`queue`]: in a full queue, a more urgent newcomer pushes out the youngest of the least urgent.
+//! - `tie-at-most-one-duplicate`: a copy never starts after the start of its twin is known.
 //!
-//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013: service classes and shallow server
-//! queues, page 76; tied requests, pages 77–78.
-//! **Hurts when** urgent requests alone fill the server: less urgent ones then wait without end and are
-//! pushed out first. That is what a class means; a share for the others is a matter of the concurrency limit.
+//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 76–78.
+//! **Hurts when** urgent requests alone fill the server: less urgent ones then wait without end and are pushed out
+//! first.
 
 mod limiter;
 mod queue;
@@ -83,8 +79,6 @@ pub enum LeafEvent {
         /// Which request.
         request: LeafRequestId,
     },
-    /// The polled instant has come.
-    Woke,
 }
 
 /// What the driver of a leaf is asked to do.
@@ -167,20 +161,12 @@ impl Leaf {
             LeafEvent::TwinStarted { tie } => self.twin_started(now, tie),
             LeafEvent::Finished { request } => self.finished(now, request),
             LeafEvent::Gone { request } => self.gone(now, request),
-            // Nothing here waits for a time: what is too old is forgotten when something is added.
-            LeafEvent::Woke => {}
         }
     }
 
     /// What to do next, and why; drained before the next event.
     pub fn poll_effect(&mut self) -> Option<Decided<LeafEffect, LeafReason>> {
         self.effects.pop_front()
-    }
-
-    /// When to send [`LeafEvent::Woke`]: never so far.
-    #[must_use]
-    pub const fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 
     /// The load to report to a probe.

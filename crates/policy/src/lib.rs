@@ -2,29 +2,24 @@
 //!
 //! # The one shape
 //!
-//! A machine decides; a driver acts. Nothing here reads a clock, opens a socket, draws entropy or
-//! blocks: the crate is `no_std`, so none of these can even be named. Every machine is driven the
-//! same way:
+//! A machine decides; a driver acts. The crate is `no_std`: no clock, socket or entropy can be named here. Every
+//! machine is driven the same way:
 //!
 //! - `handle(now, event)`: something happened;
-//! - `poll_effect()`: what to do about it, and why ([`Decided`] pairs each effect with its reason and
-//!   the numbers that were compared);
-//! - `poll_timeout()`: when to call again with a `Woke` event if nothing else happens.
+//! - `poll_effect()`: what to do about it; [`Decided`] pairs each effect with its reason and the compared numbers;
+//! - `poll_timeout()`: when to call again with a `Woke` event if nothing else happens. A [`Leaf`] never waits.
 //!
-//! The contract of a driver: `now` never goes back; effects are drained before the next `handle`; a
-//! wake-up comes at or after the polled instant. Two drivers exist, the simulator and the proxy, so
-//! what is simulated is what runs, and a journal of one can be replayed by the other.
+//! A driver keeps this contract: `now` never goes back; it drains the effects before the next `handle`; a wake-up comes
+//! at or after the polled instant. The simulator and the proxy are the two drivers, and each can replay a journal of
+//! the other.
 //!
-//! # Who holds what
+//! # The machines
 //!
-//! - [`Upstream`] holds the state that requests to one upstream share: replicas, balance and group. Each root has
-//!   one for each upstream.
-//! - [`Group`] holds the recent latencies and the budget of one upstream, or of several that share them.
-//! - [`Call`] is one request at the root: it composes [`hedge`], [`tie`] and [`retry`], and sees to it
-//!   that there is exactly one response and that every other attempt is cancelled.
-//! - [`Gather`] is one request that needs several calls, such as one to each shard. It owns none of them: their
-//!   driver starts and abandons them, and reports their ends.
-//! - [`Leaf`] stands in front of one server: its queue, its classes, its side of a tie, its load.
+//! - [`Upstream`]: the state that requests to one upstream share: replicas, balance and group. One for each root.
+//! - [`Group`]: the recent latencies and the budget of one upstream, or of several that share them.
+//! - [`Call`]: one request at the root; it composes [`hedge`], [`tie`] and [`retry`].
+//! - [`Gather`]: one request that needs several calls, such as one to each shard. Its driver owns the calls.
+//! - [`Leaf`]: what stands in front of one server: its queue, its classes, its side of a tie, its load.
 #![no_std]
 
 extern crate alloc;
@@ -39,6 +34,7 @@ mod gather;
 mod group;
 pub mod hedge;
 pub mod journal;
+mod label;
 mod leaf;
 mod load;
 mod reason;
@@ -60,6 +56,7 @@ pub use gather::{
 };
 pub use group::{Group, GroupConfig, SAMPLES_MIN};
 pub use hedge::HedgeConfig;
+pub use label::Label;
 pub use leaf::{Leaf, LeafConfig, LeafEffect, LeafEvent, LeafReason, LeafRequestId};
 pub use load::{Load, LoadTracker};
 pub use reason::Reason;

@@ -1,14 +1,12 @@
-//! The load of a replica, as its leaf reports it to probes.
+//! The load of a replica, as its leaf reports it to probes: the requests in flight and the latency to expect.
 //!
-//! **Decides** nothing: it keeps two signals, the requests in flight and the latency to expect.
-//! **Inputs**: arrivals; at the end of a request, its latency and the number in flight on its
-//! arrival (which the caller keeps with the request).
-//! **Limits**: O(1) a request. A replica is remembered by *levels* of requests in flight: each number below 8
-//! is a level of its own, above it an octave has four. Of each level seen the last [`LATENCIES_KEPT`]
-//! latencies are kept, so one tracker takes at most 64 × 272 bytes, and a usual one some kilobytes.
+//! **Inputs**: arrivals; at the end of a request, its latency and the number in flight on its arrival.
+//! **Limits**: O(1) a request. Latencies are kept by *level* of requests in flight: each number below 8 is a level,
+//! above it an octave has four. A level keeps its last [`LATENCIES_KEPT`] latencies, so a tracker takes at most 64 ×
+//! 272 bytes.
 //! **Invariant** `load-says-what-is-known`: a latency that was recorded is never followed by "unknown".
-//! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024,
-//! section 4. How near "about the same number" is, and how recent "recent", is ours.
+//! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024, section 4. The
+//! levels and ages are ours.
 //! **Hurts when** requests differ much in cost: a median over a mixture belongs to none of its parts.
 
 use alloc::vec::Vec;

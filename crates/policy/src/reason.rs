@@ -3,6 +3,7 @@
 //! A reason is what the trace attribute, the metric label, the journal and the tests all show: a short
 //! constant name, and the numbers that were compared.
 
+use crate::label::labels;
 use crate::{AttemptId, Failure};
 use curtail_units::{Duration, Quantile, Ratio};
 use serde::Serialize;
@@ -104,35 +105,29 @@ pub enum Reason {
     ProbeWhenIdle,
 }
 
-impl Reason {
-    /// The constant name: a metric label and a trace attribute.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::SlowerThanQuantile { .. } => "slower_than_quantile",
-            Self::SlowerThanCap { .. } => "slower_than_cap",
-            Self::BudgetSpent { .. } => "budget_spent",
-            Self::NoOtherReplica => "no_other_replica",
-            Self::TieFirst => "tie_first",
-            Self::TieSecond { .. } => "tie_second",
-            Self::TieFirstLost { .. } => "tie_first_lost",
-            Self::TieStartedLost { .. } => "tie_started_lost",
-            Self::Retry { .. } => "retry",
-            Self::Overdue { .. } => "overdue",
-            Self::FirstGood => "first_good",
-            Self::Lost { .. } => "lost",
-            Self::NothingBetter => "nothing_better",
-            Self::MayNotRepeat => "may_not_repeat",
-            Self::AttemptsSpent { .. } => "attempts_spent",
-            Self::RequestTimeout { .. } => "request_timeout",
-            Self::ClientGone => "client_gone",
-            Self::NoReplica => "no_replica",
-            Self::ProbeForRequest => "probe_for_request",
-            Self::ProbeWhenIdle => "probe_when_idle",
-        }
-    }
-}
+labels!(Reason {
+    First => "first",
+    SlowerThanQuantile => "slower_than_quantile",
+    SlowerThanCap => "slower_than_cap",
+    BudgetSpent => "budget_spent",
+    NoOtherReplica => "no_other_replica",
+    TieFirst => "tie_first",
+    TieSecond => "tie_second",
+    TieFirstLost => "tie_first_lost",
+    TieStartedLost => "tie_started_lost",
+    Retry => "retry",
+    Overdue => "overdue",
+    FirstGood => "first_good",
+    Lost => "lost",
+    NothingBetter => "nothing_better",
+    MayNotRepeat => "may_not_repeat",
+    AttemptsSpent => "attempts_spent",
+    RequestTimeout => "request_timeout",
+    ClientGone => "client_gone",
+    NoReplica => "no_replica",
+    ProbeForRequest => "probe_for_request",
+    ProbeWhenIdle => "probe_when_idle",
+});
 
 impl Reason {
     /// Whether it says more than its name: there are numbers that were compared, or a failure.

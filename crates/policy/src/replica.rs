@@ -1,11 +1,9 @@
-//! What the root knows of each replica of an upstream.
+//! The root's view of each replica of an upstream: attempts in flight, outlier ejection, suspicion.
 //!
-//! Besides the attempts in flight this is *outlier ejection*: after [`EJECTION_FAILURES`] failures in a row, a replica
-//! gets no attempts for [`EJECTION`], and longer each time. Without it, a replica that refuses every connection has the
-//! fewest attempts in flight, looks best to every balancing rule, and attracts all requests (sinkholing).
-//!
-//! For the same reason a replica is *suspect* after a later attempt overtook one of its own, until its next response
-//! begins. Rules that compare two replicas then prefer any other, unless that is busier.
+//! After [`EJECTION_FAILURES`] failures in a row, a replica gets no attempts for [`EJECTION`], and longer each time.
+//! Otherwise a replica that refuses every connection would look idle and attract all requests (sinkholing). For the
+//! same reason a replica is *suspect* after a later attempt overtook one of its own, until its next response begins.
+//! Rules that compare two replicas prefer any other, unless that is busier.
 
 use crate::{Load, LoadTracker, ReplicaId, ReplicaMap};
 use curtail_units::{Duration, Instant, Rng};
@@ -19,7 +17,6 @@ const EJECTION_FAILURES: u32 = 3;
 /// Duration of the first ejection; it doubles with each further failure.
 const EJECTION: Duration = Duration::from_ms(100);
 
-/// Maximum duration of an ejection.
 const EJECTION_MAX: Duration = Duration::from_secs(10);
 
 /// A replica is suspect for this many times the age of the overtaken attempt, and for twice as long each further time in

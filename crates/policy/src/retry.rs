@@ -1,19 +1,16 @@
 //! Retries: a further attempt after one that failed or is overdue.
 //!
-//! **Decides** when an attempt without a response is overdue, whether another attempt follows a failed or
-//! overdue one, and after which backoff.
+//! **Decides** when an attempt is overdue, whether another one follows a failed or overdue one, and after which
+//! backoff.
 //! **Inputs**: what happened to the attempt; a quantile of the upstream's recent latencies.
-//! **Limits**: at most [`RetryConfig::retries_max`] retries a request, paid from the same
-//! [`crate::budget`] as hedges. Only the retry of an attempt that provably was not executed
-//! ([`crate::Failure::NotSent`]) is free. A retry goes to an untried replica at once. When all replicas were
-//! tried, a failed attempt is retried after a backoff.
+//! **Limits**: [`RetryConfig::retries_max`] retries a request, paid from the [`crate::budget`]. Only the retry of an
+//! attempt that provably was not executed ([`crate::Failure::NotSent`]) is free. A retry goes to an untried replica at
+//! once, and after a backoff when all were tried.
 //! **Invariants** `repeat-only-if-safe`: a request that a server may have executed is sent again only when it is
 //! repeatable, and its client gets no refusal, because a refusal means that nothing was executed.
-//! `slow-is-not-cancelled`: no attempt is cancelled while its request is open. An overdue attempt stays in the
-//! race with the next one, so a slow request never loses the time it has waited.
-//! **Source**: Envoy's `hedge_on_per_try_timeout`, for overdue attempts; Google Cloud, "Identifying causes of
-//! app latency" (a timeout slightly above p99, truncated exponential backoff); full jitter: Brooker,
-//! "Exponential backoff and jitter", AWS Architecture Blog, 2015.
+//! `slow-is-not-cancelled`: an overdue attempt stays in the race with the next one.
+//! **Source**: Envoy's `hedge_on_per_try_timeout`, for overdue attempts; Google Cloud, "Identifying causes of app
+//! latency"; full jitter: Brooker, "Exponential backoff and jitter", AWS Architecture Blog, 2015.
 //! **Hurts when** the upstream fails because of load: every retry is more of it. Hence the budget.
 
 use curtail_units::{Duration, Quantile, Rng};

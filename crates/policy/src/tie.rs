@@ -1,16 +1,15 @@
 //! Tied requests: two copies queued at once, each knowing the other.
 //!
-//! **Decides** at the root: when the second copy follows the first. (At the leaf, [`crate::Leaf`] tells
-//! the twin when a copy starts, and drops the copy whose twin has started.)
+//! **Decides** at the root when the second copy follows the first. [`crate::Leaf`] cancels the twin of a copy that
+//! starts.
 //! **Inputs**: message delays between root and leaf, one way.
-//! **Limits**: two copies, on two replicas. The second leaves [`MESSAGES`] mean message delays after the
-//! first, so that the news of a first copy that starts at once can overtake it.
-//! **Invariants** `tie-at-most-one-duplicate`: a crash or a lost message costs at most one execution that
-//! was not needed; it never costs the response, because a copy that was dropped in favour of a twin that
-//! then failed is sent again.
+//! **Limits**: two copies, on two replicas. The second leaves [`MESSAGES`] mean message delays after the first, so that
+//! the cancel of a first copy that starts at once can overtake it.
+//! **Invariant** `tie-at-most-one-duplicate`: a crash or a lost message costs at most one redundant execution. It never
+//! costs the response, because a dropped copy whose twin fails is sent again.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 77–78 and table 2.
-//! **Hurts when** queues are empty (then both copies start, or the second is wasted on the wire), or when
-//! the time is lost in service rather than in the queue: a tie ends when a copy starts.
+//! **Hurts when** queues are empty, because both copies then start, or when requests are slow in service, because a tie
+//! ends when a copy starts.
 
 use curtail_units::Duration;
 use serde::{Deserialize, Serialize};
@@ -81,7 +80,6 @@ impl MessageDelay {
         self.mean = Duration::from_ns_f64(moved);
     }
 
-    /// The time between the copies.
     pub(crate) fn between_copies(&self) -> Duration {
         self.config.delay.unwrap_or_else(|| self.mean.mul_f64(MESSAGES as f64))
     }

@@ -1,10 +1,7 @@
-//! What the requests to one upstream share: its replicas, their balance, the recent latencies, the budget.
+//! The state that requests to one upstream share: replicas, balance, recent latencies and budget.
 //!
-//! An [`Upstream`] has the one shape of every machine, and lends itself to the [`Call`](crate::Call)s of
-//! its requests; the effects of both come out of [`Upstream::poll_effect`], because a driver drains them
-//! right after each event, so the source of an effect is never in doubt. Latencies and budget are in its [`Group`],
-//! which several upstreams may share.
-//!
+//! An [`Upstream`] lends itself to the [`Call`](crate::Call)s of its requests; the effects of both come out of
+//! [`Upstream::poll_effect`]. Latencies and budget are in its [`Group`], which several upstreams may share.
 //! **Limits**: [`REPLICAS_MAX`] replicas; the windows of latencies take some 60 KB each.
 
 use crate::balance::{BalanceConfig, Choice, Rule};
@@ -340,7 +337,6 @@ impl Upstream {
         self.rule.attempt_cancelled(&mut self.replicas, sent, now);
     }
 
-    /// A response to an attempt has begun.
     pub(crate) fn response_begun(&mut self, sent: Sent) {
         if let Some(replica) = self.replicas.get_mut(sent.replica) {
             replica.responded();

@@ -111,7 +111,6 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     response
 }
 
-/// Everything that is counted.
 fn snapshot(worker: &Worker) -> Snapshot {
     let site = worker.shared.site.load_full();
     let lasting = &worker.shared.lasting;
@@ -174,7 +173,6 @@ fn snapshot(worker: &Worker) -> Snapshot {
     }
 }
 
-/// Everything as the policies see it now.
 fn state(worker: &Worker) -> Value {
     let site = worker.shared.site.load_full();
     let upstreams: Vec<Value> = site

@@ -1,8 +1,8 @@
-//! Checks beyond the text of a configuration: certificates, keys and authorities that cannot be used, and names that
-//! no certificate can have.
+//! Checks beyond the text of a configuration: certificates, keys and authorities that cannot be used, and names that no
+//! certificate can have.
 //!
-//! **Decides** nothing by itself: it runs the steps of a start that open no socket and start no thread, and continues
-//! after a failure. It does not bind addresses, because on a machine where the proxy runs they are in use.
+//! They are the steps of a start that open no socket and start no thread, and they continue after a failure. Addresses
+//! are not bound, because a running proxy uses them.
 
 use crate::StartError;
 use crate::config::{Config, ConnectConfig, ReplicaUrl, certified_key, load_trust};
@@ -51,17 +51,14 @@ fn check_connections<'u>(
 /// The configuration section of the span exporter.
 pub(crate) const SPANS_SECTION: &str = "spans";
 
-/// The configuration section of a listener.
 pub(crate) fn listener_section(index: usize) -> String {
     format!("listeners[{index}].tls")
 }
 
-/// The configuration section of an upstream.
 pub(crate) fn upstream_section(name: &str) -> String {
     format!("upstreams.{name}")
 }
 
-/// The configuration section of a leaf.
 pub(crate) fn leaf_section(name: &str) -> String {
     format!("leaf {name}")
 }

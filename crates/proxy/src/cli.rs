@@ -123,7 +123,6 @@ fn parse(file: &Path, bytes: Vec<u8>, set: &[String]) -> Result<Config, ConfigEr
     curtail_config::read_with_sets(&name, &text, set, Config::read)
 }
 
-/// The signals that the proxy handles.
 struct Signals {
     runtime: tokio::runtime::Runtime,
     terminate: Signal,

@@ -57,7 +57,6 @@ pub struct ListenerConfig {
     pub tls: Option<ServerTls>,
 }
 
-/// Reads the certificate of a listener and its key.
 pub(crate) fn certified_key(tls: &ServerTls) -> Result<CertifiedKey, TlsError> {
     tls::certified_key(&tls.certificate_file, &tls.key_file)
 }

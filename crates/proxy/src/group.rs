@@ -9,7 +9,6 @@ use curtail_policy::journal::Entry;
 use curtail_policy::{Group as Machine, GroupConfig};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The shared state of a group.
 #[derive(Debug)]
 pub(crate) struct Group {
     name: String,
@@ -45,7 +44,6 @@ impl Group {
         &self.name
     }
 
-    /// The group's number in the journal, if there is a journal.
     pub(crate) const fn number(&self) -> Option<u32> {
         self.number
     }

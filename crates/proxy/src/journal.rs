@@ -1,12 +1,8 @@
 //! Writes the journal: the events and decisions of the machines, one JSON line each.
 //!
-//! Lines are made under the lock of their machine, so their order is the order of events; a thread of its
-//! own writes them to the file.
-//!
-//! The last line states that no entry is missing; a proxy that is killed does not write it.
-//!
-//! **Limits**: [`LINES_MAX`] lines wait for the file. When the file cannot keep up, the last line has the number of
-//! missing entries, and requests are not delayed.
+//! Lines are made under the lock of their machine, so their order is the order of events. A thread of its own writes
+//! them to the file. The last line states that no entry is missing; a proxy that is killed does not write it.
+//! **Limits**: [`LINES_MAX`] lines wait for the file. Beyond it entries are lost and counted; requests are not delayed.
 
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use serde::Serialize;
@@ -52,7 +48,6 @@ impl Journal {
         Ok(journal)
     }
 
-    /// A number for a new machine.
     pub(crate) fn machine(&self) -> u32 {
         self.machines.fetch_add(1, Ordering::Relaxed)
     }

@@ -3,7 +3,6 @@
 use curtail_policy::{Load, TieId, TieRole};
 use curtail_units::Duration;
 
-/// Writes a tie for a leaf.
 pub(crate) fn write_tie(id: TieId, role: TieRole, twin: &str) -> String {
     let role = match role {
         TieRole::First => "first",
@@ -19,12 +18,10 @@ pub(crate) fn read_tie(value: &str) -> Option<(TieId, &str)> {
     Some((TieId(u64::from_str_radix(id, 16).ok()?), twin))
 }
 
-/// Writes a load for a root.
 pub(crate) fn write_load(load: Load) -> String {
     format!("in_flight={};latency_ns={}", load.in_flight, load.latency.as_ns())
 }
 
-/// Reads a load at a root.
 pub(crate) fn read_load(value: &str) -> Option<Load> {
     let (in_flight, latency) = value.split_once(';')?;
     Some(Load {

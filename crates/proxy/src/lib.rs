@@ -1,12 +1,11 @@
 //! The proxy: the driver of the policies over HTTP, for the root side and the leaf side of a service.
 //!
-//! [`start`] brings a proxy up on threads of its own and returns when it listens; [`Running`] is the
-//! handle to it. The command line ([`cli`]) adds signals, reloading and logs.
+//! [`start`] brings a proxy up on threads of its own and returns when it listens; [`Running`] is the handle to it. The
+//! command line ([`cli`]) adds signals, reloading and logs.
 //!
-//! A request's way through the files: [`listen`] accepts its connection, [`serve`] reads it from there,
-//! [`request`] routes and classifies it, at a leaf [`leaf`] admits it, [`root`] sends its attempts over
-//! [pools](curtail_http::pool) as the machines decide ([`driver`]), and [`response`] passes the response on. What happened is kept
-//! in a [`trail`] and becomes [`spans`]; counts go to [`metrics`], which [`admin`] shows.
+//! A request's way: [`listen`] accepts its connection, [`serve`] reads it, [`request`] routes and classifies it,
+//! [`leaf`] admits it, [`root`] sends its attempts as the machines decide ([`driver`]), and [`response`] passes the
+//! response on. Its [`trail`] becomes [`spans`]; counts go to [`metrics`], which [`admin`] shows.
 
 mod admin;
 mod check;

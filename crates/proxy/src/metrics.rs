@@ -1,11 +1,8 @@
-//! Metrics: what is counted, and the page that Prometheus scrapes.
+//! Metrics: counters, histograms, and the page that Prometheus scrapes.
 //!
-//! **Holds** atomics and sketches that the drivers add to ([`UpstreamMetrics`], [`ConnectionCounters`](curtail_http::connection_counts::ConnectionCounters),
-//! [`LeafMetrics`], [`ListenerMetrics`], [`ProcessMetrics`]); each addition is one relaxed instruction on
-//! an array that is indexed by a small enumeration. A scrape reads them into a [`Snapshot`], and
+//! The drivers add to atomics, indexed by a small enumeration. A scrape reads them into a [`Snapshot`], and
 //! [`curtail_metrics`] writes that as a page.
-//! **Limits**: the number of series follows from the configuration alone (upstreams, replicas, leaves,
-//! listeners, routes), never from what clients send.
+//! **Limits**: the number of series follows from the configuration alone, never from what clients send.
 
 mod catalogue;
 mod families;

@@ -13,13 +13,11 @@ use std::sync::Arc;
 /// The present replicas of an upstream.
 pub(crate) type Replicas = ReplicaMap<Arc<Replica>>;
 
-/// A replica of an upstream.
 #[derive(Debug)]
 pub(crate) struct Replica {
     pub(crate) config: ReplicaConfig,
     pub(crate) authority: String,
     pub(crate) metrics: Arc<ConnectionCounters>,
-    /// What spans say of it.
     pub(crate) prepared: Arc<PreparedReplica>,
     connect: ConnectConfig,
     connector: Connector,
@@ -65,12 +63,10 @@ impl Replica {
         }
     }
 
-    /// The connections of one worker.
     pub(crate) fn pool(&self, worker: usize) -> &Arc<Pool> {
         &self.pools[worker]
     }
 
-    /// The connections of all workers.
     pub(crate) fn pools(&self) -> &[Arc<Pool>] {
         &self.pools
     }

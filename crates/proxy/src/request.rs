@@ -24,7 +24,6 @@ use http::{Method, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What a client is given.
 pub(crate) type Given = (ResponseHead, RelayedBody);
 
 /// What is known of the connection that a request came on.
@@ -104,7 +103,6 @@ pub(crate) async fn respond(
     respond_from_upstream(&worker, &client, upstream, (outgoing, trail), (place, timeout)).await
 }
 
-/// Responds with what the shards of a route have.
 async fn respond_from_shards(
     worker: &Arc<Worker>,
     client: &Client,
@@ -119,7 +117,6 @@ async fn respond_from_shards(
     given
 }
 
-/// Responds with what a replica of the upstream has.
 async fn respond_from_upstream(
     worker: &Arc<Worker>,
     client: &Arc<Client>,
@@ -177,7 +174,6 @@ fn destination(site: &Site, client: &Client, trail: &mut Trail) -> Result<(Targe
     Ok((target, idempotent))
 }
 
-/// The request as the attempts repeat it.
 fn outgoing(
     site: &Site,
     (head, body): (Arc<RequestHead>, Option<ClientBody>),
@@ -201,7 +197,6 @@ fn outgoing(
     }
 }
 
-/// Forwards the response to the client.
 fn give(
     worker: &Worker,
     client: &Client,
@@ -277,7 +272,6 @@ fn leaf_says(what: &'static str) -> Given {
     (head, body)
 }
 
-/// Rejects a request that is sent to no upstream.
 fn refuse(worker: &Worker, trail: Trail, fault: Fault) -> Given {
     let Fault { status, error, why } = fault;
     record_own(worker, None, trail, (Some(status), Some(error)));

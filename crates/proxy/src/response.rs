@@ -1,8 +1,7 @@
 //! Responses on their way from the replica to the client.
 //!
-//! A small response is buffered before it is forwarded. That costs no time, because it comes in one piece with
-//! its head; and if it breaks off, another attempt can still replace it. A large or unbounded response
-//! is streamed: when it breaks off, so does the client's.
+//! A small response is buffered before it is forwarded: it comes in one piece with its head, and if it breaks off,
+//! another attempt can replace it. A large or unbounded response is streamed: when it breaks off, so does the client's.
 
 use crate::driver::{Driver, Effects};
 use crate::leaf::Place;
@@ -21,7 +20,7 @@ use curtail_policy::{AttemptId, Event, Failure, Reason};
 use curtail_units::Instant;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use std::future::Future;
+use http_body_util::BodyExt as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -33,12 +32,10 @@ pub(crate) struct BufferedResponse {
     pub(crate) body: BufferedBody,
 }
 
-/// The body of a buffered response.
 #[derive(Debug)]
 pub(crate) enum BufferedBody {
     /// All of it.
     Whole(Bytes, Option<HeaderMap>),
-    /// A stream, not read yet.
     Open(ResponseBody),
 }
 
@@ -55,14 +52,14 @@ pub(crate) async fn take_small(
     if !is_small || head.status == http::StatusCode::SWITCHING_PROTOCOLS {
         return Ok(BufferedResponse { head, body: BufferedBody::Open(body) });
     }
-    let (mut data, mut trailers) = (Pieces::None, None);
-    while let Some(frame) = next_frame(&mut body).await {
+    let (mut data, mut trailers) = (Bytes::new(), None);
+    while let Some(frame) = body.frame().await {
         match frame?.into_data() {
-            Ok(piece) => data = data.and(piece),
+            Ok(piece) => data = append(data, piece),
             Err(frame) => trailers = Some(trailers_of(frame)),
         }
     }
-    Ok(BufferedResponse { head, body: BufferedBody::Whole(data.into(), trailers) })
+    Ok(BufferedResponse { head, body: BufferedBody::Whole(data, trailers) })
 }
 
 /// The trailers of a frame without data, without fields that must not be trailers.
@@ -72,47 +69,16 @@ fn trailers_of(frame: Frame<Bytes>) -> HeaderMap {
     trailers
 }
 
-pub(crate) fn next_frame(
-    body: &mut ResponseBody,
-) -> impl Future<Output = Option<Result<Frame<Bytes>, pool::ResponseError>>> {
-    std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx))
-}
-
-/// The pieces of a small body. There is nearly always one, which needs no copy.
-enum Pieces {
-    None,
-    One(Bytes),
-    Many(BytesMut),
-}
-
-impl Pieces {
-    fn and(self, piece: Bytes) -> Self {
-        match self {
-            Self::None => Self::One(piece),
-            Self::One(first) => {
-                let mut all = BytesMut::from(first);
-                all.extend_from_slice(&piece);
-                Self::Many(all)
-            }
-            Self::Many(mut all) => {
-                all.extend_from_slice(&piece);
-                Self::Many(all)
-            }
-        }
+/// Appends a piece of a small body. There is nearly always one, which needs no copy.
+fn append(data: Bytes, piece: Bytes) -> Bytes {
+    if data.is_empty() {
+        return piece;
     }
+    let mut all = BytesMut::from(data);
+    all.extend_from_slice(&piece);
+    all.freeze()
 }
 
-impl From<Pieces> for Bytes {
-    fn from(pieces: Pieces) -> Self {
-        match pieces {
-            Pieces::None => Self::new(),
-            Pieces::One(piece) => piece,
-            Pieces::Many(all) => all.freeze(),
-        }
-    }
-}
-
-/// The response that the client gets.
 #[derive(Debug)]
 pub(crate) struct WinningResponse {
     pub(crate) held: BufferedResponse,
@@ -142,7 +108,6 @@ impl WinningResponse {
 }
 
 impl Completion {
-    /// Sends the spans to `sink`.
     pub(crate) fn spans_to(&mut self, sink: Option<Arc<SpanSink>>) {
         self.sink = sink;
     }
@@ -214,20 +179,15 @@ impl Drop for Completion {
     }
 }
 
-/// The body that the client gets.
 #[derive(Debug)]
 pub(crate) enum RelayedBody {
-    /// All of it at once.
     Whole(Bytes),
-    /// All of it, and trailers.
     WithTrailers(Option<Bytes>, Option<Box<HeaderMap>>),
-    /// As it comes.
     Stream(Box<Streamed>),
     /// None: the connection is upgraded.
     Tunnel(Box<Tunnel>),
 }
 
-/// A response that is streamed to the client.
 #[derive(Debug)]
 pub(crate) struct Streamed {
     body: ResponseBody,

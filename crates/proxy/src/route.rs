@@ -25,18 +25,15 @@ pub(crate) struct Routes {
     routes: Vec<Route>,
 }
 
-/// One route and where it leads.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) host: Option<String>,
     path_prefix: Prefix,
     pub(crate) idempotent: bool,
     pub(crate) target: Target,
-    /// What spans say of it.
     pub(crate) prepared: Arc<PreparedRoute>,
 }
 
-/// Where the requests of a route go.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     Upstream(Arc<Upstream>),

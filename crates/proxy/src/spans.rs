@@ -1,11 +1,9 @@
 //! Spans: what the proxy did for a request, exported over OTLP.
 //!
-//! **Holds** the spans of requests that are over as the very bytes that go over the wire, until the
-//! exporter ([`export`]) takes them. Each thread appends to a buffer of its own, under a lock that only
-//! the exporter ever contends for, and for a moment.
-//! **Limits**: [`BUFFERED_BYTES_MAX`] in all. When that is full, spans are dropped and counted, nothing
-//! waits, and nothing is encoded for them. Requests that are not sampled cost nothing.
-//! **Hurts when** the receiver is slow: what is lost then are the latest spans, and the counters say so.
+//! A request that ends is encoded at once, into a buffer of its thread. The exporter ([`export`]) takes the buffers.
+//! **Limits**: [`BUFFERED_BYTES_MAX`] in all. Beyond it, spans are dropped and counted, unencoded; nothing waits. A
+//! request that is not sampled costs nothing.
+//! **Hurts when** the receiver is slow: the latest spans are lost, and counted.
 
 mod attributes;
 mod encode;

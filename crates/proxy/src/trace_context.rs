@@ -1,14 +1,10 @@
 //! The trace that a request belongs to, and the headers that pass it to the replicas.
 //!
-//! **Decides** whether the `traceparent` of a client is one, and what is sent on in its place: the same
-//! trace, with the span of the attempt as parent. `tracestate` belongs to others: it is sent on as it
-//! came, but for a trace that begins here, because it then describes a trace that nobody can name.
-//! **Limits**: version 00 is written whatever version came. A request without a valid `traceparent`
-//! begins a new trace, which is sampled.
-//! **Source**: W3C Recommendation "Trace Context" (2021), sections 3.2 and 4.3; the random flag is that
-//! of its level 2, section 3.2.2.5.2.
-//! **Hurts when** no spans are configured: a new trace that is marked as sampled makes the replicas
-//! record every request. So without spans the driver leaves both headers as they came.
+//! A valid `traceparent` of a client goes on with the span of the attempt as parent, and `tracestate` unchanged. Other
+//! requests begin a sampled trace without a `tracestate`. Version 00 is written whatever version came. Without
+//! configured spans both headers pass unchanged: a sampled trace would make the replicas record every request.
+//! **Source**: W3C Recommendation "Trace Context" (2021), sections 3.2 and 4.3; level 2, section 3.2.2.5.2, for the
+//! random flag.
 
 use curtail_http::head::{Fields, Known};
 use curtail_http::outbound_request::{TRACEPARENT_LEN, Traceparent};
@@ -27,22 +23,16 @@ const FLAG_SAMPLED: u8 = 0x01;
 /// The trace id is random, so that samplers may rely on it.
 const FLAG_RANDOM: u8 = 0x02;
 
-/// The trace of one request, and the request's own span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceContext {
-    /// The trace.
     pub(crate) trace_id: TraceId,
-    /// The request's own span.
     pub(crate) span_id: SpanId,
     /// The client's span; absent: the trace begins here.
     pub(crate) parent: Option<SpanId>,
-    /// Whether spans of this trace are wanted.
     pub(crate) sampled: bool,
-    /// Whether the trace id is known to be random.
     pub(crate) random: bool,
 }
 
-/// The content of a valid `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parsed {
     trace_id: TraceId,
@@ -103,7 +93,6 @@ pub(crate) fn entropy_rng() -> Rng {
     Rng::new(RandomState::new().hash_one(0_u8))
 }
 
-/// A new span id.
 pub(crate) fn new_span_id(rng: &mut Rng) -> SpanId {
     loop {
         let id = rng.next_u64();

@@ -1,12 +1,7 @@
-//! The trail of one request: what was done for it, when, and why.
+//! The trail of one request: its attempts with their times and reasons, from which [`crate::spans`] are written.
 //!
-//! **Holds** the facts that spans are written from ([`crate::spans`]), put down by the driver in the
-//! order in which they happen. Instants are those of the proxy's own clock.
-//! **Limits**: at most [`curtail_policy::ATTEMPTS_MAX`] attempts and [`SKIPPED_MAX`] skipped attempts, so
-//! a trail is bounded. It costs one allocation for the attempts, and a second one only when an extra
-//! attempt was skipped; the head is shared with the request, never copied.
-//! **Hurts when** nobody wants spans: then the driver keeps none (see [`TraceContext`] for what is
-//! passed on all the same).
+//! **Limits**: [`curtail_policy::ATTEMPTS_MAX`] attempts and [`SKIPPED_MAX`] skipped attempts. It costs one allocation
+//! for the attempts, and one more when an attempt was skipped.
 
 use crate::spans::prepared::{PreparedReplica, PreparedRoute};
 use crate::trace_context::{SpanId, TraceContext};
@@ -23,22 +18,18 @@ pub(crate) const SKIPPED_MAX: usize = 8;
 /// Nearly every request has one attempt, and nearly every other one two.
 const ATTEMPTS_USUAL: usize = 2;
 
-/// What happened to one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Trail {
     /// Whose trace it belongs to, and its own span.
     pub(crate) context: TraceContext,
-    /// When its header had been read.
     pub(crate) started: Instant,
     /// What was asked, as the attempts repeat it.
     pub(crate) asked: Arc<RequestHead>,
-    /// Whether it came over TLS.
     pub(crate) tls: bool,
     /// Whether it is one call of a fan-out: its parent is another span of the proxy.
     pub(crate) is_call: bool,
     /// Where it was sent; absent: no route matched.
     pub(crate) destination: Option<Destination>,
-    /// Its attempts, by [`AttemptId`].
     pub(crate) attempts: Vec<AttemptTrail>,
     /// Extra attempts that were due and skipped, in order.
     pub(crate) skipped: Vec<(Instant, Reason)>,
@@ -46,16 +37,12 @@ pub(crate) struct Trail {
     pub(crate) end: Option<RequestEnd>,
 }
 
-/// What the route decides for a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
-    /// The route.
     pub(crate) route: Arc<PreparedRoute>,
-    /// The request's class.
     pub(crate) class: Class,
 }
 
-/// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RequestEnd {
     /// When the last byte of the response was written, or the client had disconnected.
@@ -68,20 +55,14 @@ pub(crate) struct RequestEnd {
     pub(crate) reason: Option<Reason>,
 }
 
-/// What happened to one attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct AttemptTrail {
-    /// Its span.
     pub(crate) span_id: SpanId,
-    /// Where it went.
     pub(crate) replica: Arc<PreparedReplica>,
     /// When the policies decided to send it; getting a connection is part of the attempt.
     pub(crate) sent: Instant,
-    /// Why it was sent.
     pub(crate) reason: Reason,
-    /// Why to that replica.
     pub(crate) choice: Choice,
-    /// The class it is marked with.
     pub(crate) class: Class,
     /// Which copy of a tie it is, if it is one.
     pub(crate) tie: Option<TieRole>,
@@ -91,14 +72,11 @@ pub(crate) struct AttemptTrail {
     pub(crate) responded: Option<(Instant, StatusCode)>,
     /// When and how it ended; absent while it goes on.
     pub(crate) end: Option<(Instant, AttemptEnd)>,
-    /// Whether the client got its response.
     pub(crate) won: bool,
 }
 
-/// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AttemptEnd {
-    /// Its response was complete.
     Responded,
     /// It came to nothing.
     Failed(Failure),
@@ -107,7 +85,6 @@ pub(crate) enum AttemptEnd {
 }
 
 impl Trail {
-    /// The trail of a request whose header has just been read.
     pub(crate) fn new(
         context: TraceContext,
         started: Instant,
@@ -132,28 +109,24 @@ impl Trail {
         self.attempts.push(attempt);
     }
 
-    /// An extra attempt was due and skipped.
     pub(crate) fn skipped(&mut self, now: Instant, reason: Reason) {
         if self.skipped.len() < SKIPPED_MAX {
             self.skipped.push((now, reason));
         }
     }
 
-    /// A response head has arrived.
     pub(crate) fn responded(&mut self, attempt: AttemptId, now: Instant, status: StatusCode) {
         if let Some(attempt) = self.attempt(attempt) {
             attempt.responded = Some((now, status));
         }
     }
 
-    /// An attempt was given a new connection.
     pub(crate) fn connected(&mut self, attempt: AttemptId, phases: ConnectPhases) {
         if let Some(attempt) = self.attempt(attempt) {
             attempt.connect = Some(phases);
         }
     }
 
-    /// The client gets this attempt's response.
     pub(crate) fn won(&mut self, attempt: AttemptId) {
         if let Some(attempt) = self.attempt(attempt) {
             attempt.won = true;

@@ -13,7 +13,6 @@ use curtail_http::timers::Timers;
 use curtail_units::Rng;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What all workers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) site: ArcSwap<Site>,
@@ -22,7 +21,6 @@ pub(crate) struct Shared {
     pub(crate) drain: Arc<DrainSignal>,
 }
 
-/// One worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) index: usize,

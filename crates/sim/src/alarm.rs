@@ -1,13 +1,8 @@
-//! An alarm: a wake-up that may be moved, without ever searching the event queue.
+//! An alarm: a wake-up that can be moved without a search of the event queue.
 //!
-//! Most wake-ups never come true (a request is answered long before its timeout), and many are moved all
-//! the time (a server's next completion). So an alarm keeps at most one useful entry in the queue, at or
-//! before the instant that is wanted: moving it to later costs nothing, the entry that comes out too early
-//! is pushed again. Moving it to earlier adds an entry, and the old one is recognised as stale.
-//!
-//! The owner of an alarm may be replaced while an entry is still queued (the next request in the same
-//! place): the entry then serves the new owner. That is what keeps the queue as small as the number of
-//! alarms, however long the timeouts are.
+//! Most wake-ups are moved or never needed, so an alarm keeps one entry in the queue, at or before the wanted instant.
+//! An entry that comes out too early is queued again. Moving an alarm to earlier adds an entry and makes the old one
+//! stale. A new owner of the alarm inherits its entry, so the queue stays as small as the number of alarms.
 
 use curtail_units::Instant;
 

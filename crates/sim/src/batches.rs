@@ -1,25 +1,19 @@
-//! Batch means: how sure a mean, a quantile or a share of one long run is.
+//! Batch means: the confidence interval of a mean, a quantile or a share of one long run.
 //!
-//! Latencies of successive requests depend on each other (they waited in the same queue), so an error
-//! computed as if they did not is far too small. The run is cut into batches of successive requests, at least
-//! [`BATCHES_MIN`] and at most about twice as many. Beyond that, adjacent batches are merged, so batches grow with
-//! the run and become independent of each other.
-//!
-//! **Holds** for each batch a histogram, the number of failures, and the requests above each threshold. Requests are
-//! numbered in order of arrival. Batches of two arms with the same arrivals therefore hold the same requests, so that
-//! arms can be compared batch by batch ([`difference`]).
+//! Latencies of successive requests depend on each other, so an error that ignores this is far too small. The run is
+//! cut into at least [`BATCHES_MIN`] batches of successive requests. When there are twice as many, adjacent batches are
+//! merged, so batches grow with the run and become independent. Requests are numbered in order of arrival: batches of
+//! two arms hold the same requests and can be compared ([`difference`]).
 //! **Quantiles**: the interval is that of the share beyond the estimate, converted back into durations. It has no upper
-//! end when that share reaches 0, because the run does not bound the quantile from above then. Quantiles of single
-//! batches are not averaged, because a high quantile of a short batch is biased.
-//! **Failures** count as longer than every response, never as absent.
+//! end when that share reaches 0. Quantiles of single batches are not averaged, because that is biased.
+//! **Failures** count as longer than every response.
 //! **Limits**: below [`REQUESTS_MIN`], [`MEAN_REQUESTS_MIN`] and [`BEYOND_MIN`] there is no interval. These limits
-//! depend only on the number of requests: if they depended on the latencies, the remaining intervals would be biased.
-//! **Source**: batch means: Law, "Simulation Modeling and Analysis", 5th edition, section 9.5.3; the
-//! interval of a quantile through that of its share: Woodruff, "Confidence intervals for medians and other
-//! position measures", 1952. From batches to an interval: [`residuals`].
-//! **Hurts when** the run is short in relation to what slowness is made of (a stall, a busy hour): then even
-//! whole batches depend on each other, and the interval is too narrow. `cargo bench -p curtail-sim --bench coverage`
-//! measures how often intervals hold the true value.
+//! depend only on the number of requests, because limits by latency would bias the remaining intervals.
+//! **Source**: batch means: Law, "Simulation Modeling and Analysis", 5th edition, section 9.5.3; quantiles: Woodruff,
+//! "Confidence intervals for medians and other position measures", 1952. From batches to an interval: [`residuals`].
+//! **Hurts when** the run is short against a stall or a busy hour: whole batches then depend on each other, and the
+//! interval is too narrow. `cargo bench -p curtail-sim --bench coverage` measures how often intervals hold the true
+//! value.
 
 pub(crate) mod difference;
 mod residuals;
@@ -53,22 +47,22 @@ pub const BEYOND_MIN: f64 = 200.0;
 
 #[derive(Clone, Debug)]
 struct Batch {
-    answered: Histogram,
+    succeeded: Histogram,
     failed: u64,
     above: Vec<u64>,
 }
 
 impl Batch {
     fn new(thresholds: usize) -> Self {
-        Self { answered: Histogram::new(Precision::FINE), failed: 0, above: vec![0; thresholds] }
+        Self { succeeded: Histogram::new(Precision::FINE), failed: 0, above: vec![0; thresholds] }
     }
 
     const fn len(&self) -> u64 {
-        self.answered.count() + self.failed
+        self.succeeded.count() + self.failed
     }
 
     fn absorb(&mut self, other: &Self) {
-        self.answered.merge(&other.answered);
+        self.succeeded.merge(&other.succeeded);
         self.failed += other.failed;
         for (above, more) in self.above.iter_mut().zip(&other.above) {
             *above += more;
@@ -76,19 +70,19 @@ impl Batch {
     }
 
     fn sum_ns(&self) -> f64 {
-        self.answered.sum_secs_f64() * 1e9
+        self.succeeded.sum_secs_f64() * 1e9
     }
 
     fn mean_ns(&self) -> Option<f64> {
-        let count = self.answered.count();
+        let count = self.succeeded.count();
         (count > 0).then(|| self.sum_ns() / count as f64)
     }
 
     /// The number of requests above `limit`, within a bucket, including failures.
     fn count_reaching(&self, limit: Bound) -> f64 {
-        let answered =
-            limit.0.map_or(self.answered.count(), |below| self.answered.count_above(below));
-        (answered + self.failed) as f64
+        let succeeded =
+            limit.0.map_or(self.succeeded.count(), |below| self.succeeded.count_above(below));
+        (succeeded + self.failed) as f64
     }
 
     /// The duration that a share `quantile` of all requests does not exceed; [`None`] among the failures and beyond the
@@ -96,19 +90,19 @@ impl Batch {
     fn duration_at(&self, quantile: f64) -> Option<Duration> {
         // The rank is over all requests; failures come after all responses.
         let quantile = Quantile::new(quantile).ok()?;
-        self.answered.at_rank(rank(quantile, self.len()))
+        self.succeeded.at_rank(rank(quantile, self.len()))
     }
 
     /// The bound between the bucket of `found` and all longer ones.
     fn end_of(&self, found: Duration) -> Bound {
-        let bucket = self.answered.buckets().find(|bucket| found < bucket.upper);
+        let bucket = self.succeeded.buckets().find(|bucket| found < bucket.upper);
         let upper = bucket.map_or(found, |bucket| bucket.upper);
         Bound(upper.as_ns().checked_sub(1).map(Duration::from_ns))
     }
 
     /// The bound between the bucket of `found` and all shorter ones.
     fn bound_of(&self, found: Duration) -> Bound {
-        let bucket = self.answered.buckets().find(|bucket| found < bucket.upper);
+        let bucket = self.succeeded.buckets().find(|bucket| found < bucket.upper);
         let lower = bucket.map_or(found, |bucket| bucket.lower);
         Bound(lower.as_ns().checked_sub(1).map(Duration::from_ns))
     }
@@ -181,7 +175,7 @@ impl Batches {
         self.held.resize_with(self.held.len().max(nth + 1), empty);
         let batch = &mut self.held[nth];
         if let Some(latency) = latency {
-            batch.answered.record(latency);
+            batch.succeeded.record(latency);
         } else {
             batch.failed += 1;
         }
@@ -201,7 +195,7 @@ impl Batches {
         self.held.iter().map(|batch| batch.failed).sum()
     }
 
-    /// The mean of those that were answered, in nanoseconds.
+    /// The mean of the requests that succeeded, in nanoseconds.
     pub(crate) fn mean_ns(&self) -> Option<Estimate> {
         let value = self.total().mean_ns()?;
         let residuals = Residuals::of_mean(&self.full(), value);

@@ -1,9 +1,8 @@
 //! Sim: a discrete-event simulator that drives the policy machines.
 //!
-//! It asks one question: what would a policy do to the latencies of a service? The machines of
-//! `curtail-policy` that run in the proxy run here, over a model of everything else: arrivals, networks,
-//! queues, servers and what goes wrong with them. So a prediction is made by the very code that will
-//! decide, and a journal of the proxy can be replayed here, effect by effect.
+//! It predicts the effect of a policy on the latencies of a service. The machines of `curtail-policy` run over a model
+//! of arrivals, networks, queues, servers and faults. They are those of the proxy, so a journal of the proxy can be
+//! replayed here.
 //!
 //! | to | look at |
 //! |---|---|
@@ -12,8 +11,7 @@
 //! | replay a journal | [`replay()`] |
 //! | lay data on servers | [`Sharding`] |
 //!
-//! There is no clock, no file and no socket here: time is simulated, and text comes in as an argument.
-//! Everything random follows from one seed; the same seed gives the same run, event for event.
+//! There is no clock, no file and no socket here. The same seed gives the same run, event for event.
 
 mod alarm;
 mod batches;

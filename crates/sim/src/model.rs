@@ -1,8 +1,8 @@
 //! The model: what is simulated, apart from the policies under test.
 //!
-//! A **client** is a root: it sends requests and has its own machines. A request asks `fan_out`
-//! times, spread over the **shards**, and is finished when all are answered. Each shard is an upstream
-//! of `replicas`, and each replica lives on a **server** behind its leaf.
+//! A **client** is a root with its own machines. A request makes `fan_out` calls, spread over the **shards**, and ends
+//! with the last response. Each shard is an upstream of `replicas`, and each replica is on a **server** behind its
+//! leaf.
 
 use curtail_model::{Arrivals, Cores, Distribution, Fault, Rate, Spacing};
 use curtail_policy::{Class, LeafConfig};
@@ -88,7 +88,6 @@ impl Model {
         }
     }
 
-    /// The server of a replica of a shard.
     pub(crate) fn server(&self, shard: u32, replica: u32) -> u32 {
         let nth = u64::from(shard) * u64::from(self.replicas) + u64::from(replica);
         u32::try_from(nth % u64::from(self.servers)).expect("less than a u32")

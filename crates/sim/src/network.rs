@@ -24,7 +24,7 @@ impl Network {
         self.constant.unwrap_or_else(|| self.delay.draw(&mut self.rng))
     }
 
-    /// Whether a message and its answer may together take longer than `limit`.
+    /// Whether a message and its response may together take longer than `limit`.
     pub(crate) fn may_exceed(&self, limit: Duration) -> bool {
         self.constant.is_none_or(|delay| delay + delay > limit)
     }

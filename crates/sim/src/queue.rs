@@ -1,14 +1,11 @@
-//! The event queue: what is due next.
+//! The event queue: entries ordered by time.
 //!
-//! **Holds** entries ordered by time. At the same instant, messages come before all other entries, and both in order of
-//! insertion, so a run depends only on its seed. A message without delay must arrive before anything else happens:
-//! otherwise two servers that finish at the same instant would both start the same tied request, and continue in lock
-//! step.
-//! **How**: a heap with four children a node (half the levels of a binary heap, and the children of a node
-//! lie side by side), beside it a [`Lane`] for each kind of entry that is mostly scheduled in the order in
-//! which it is due: messages with a constant delay, alarms after a constant time. A lane costs O(1) where the
-//! heap costs O(log n), and what is out of order in its lane goes to the heap.
-//! **Limits**: nothing is ever cancelled here; what may change its mind is an [`crate::alarm::Alarm`].
+//! At the same instant, messages come first, then insertion order decides, so a run depends only on its seed. If a
+//! message without delay came later, two servers that finish at once would both start the same tied request.
+//!
+//! The queue is a heap with four children a node, and a [`Lane`] for each kind of entry that is mostly scheduled in
+//! order: a lane costs O(1), and its entries out of order go to the heap. No entry is ever cancelled: see
+//! [`crate::alarm::Alarm`].
 
 use curtail_units::Instant;
 use std::collections::VecDeque;

@@ -1,16 +1,14 @@
-//! Replaying a journal: the proxy held to the simulator's own machines, byte for byte.
+//! Replays a journal of the proxy into fresh machines, which must decide the same, byte for byte.
 //!
-//! **Decides** whether fresh machines, told what a journal says that others were told, decide what it says
-//! that those decided. Each entry is made again from the machine's answer and compared with its line, so
-//! events, effects, reasons and their numbers all count.
-//! **Inputs**: the lines of a journal, as `curtail_policy::journal` describes them.
-//! **Limits**: lines of at most [`LINE_BYTES_MAX`], [`MACHINES_MAX`] machines, [`CALLS_MAX`] requests at a
-//! time; a replay ends at the first difference, for whatever follows follows from it.
-//! **Hurts when** somebody asked a machine something between two events, and asking changed it: the
-//! journal does not know of it.
+//! Each entry is made again from the effects of the fresh machine and compared with its line.
+//! **Limits**: lines of [`LINE_BYTES_MAX`], [`MACHINES_MAX`] machines, [`CALLS_MAX`] requests at a time. A replay ends
+//! at the first difference, because the rest follows from it.
+//! **Hurts when** a read between two events changes a machine: the journal has no entry for it.
 
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
-use curtail_policy::{Call, Group, Leaf, REPLICAS_MAX, ReplicaId, Upstream, UpstreamEvent};
+use curtail_policy::{
+    Call, Event, Group, Leaf, LeafEvent, REPLICAS_MAX, ReplicaId, Upstream, UpstreamEvent,
+};
 use curtail_units::Instant;
 use serde::Serialize;
 use serde::de::IgnoredAny;
@@ -30,12 +28,12 @@ const MACHINES_MAX: usize = 100_000;
 /// Requests that are not over at the same time.
 const CALLS_MAX: usize = 1_000_000;
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// Requests that were replayed.
     pub requests: u64,
-    /// Events that were told to machines.
+    /// Events that machines handled.
     pub events: u64,
     /// Effects that were the same.
     pub effects: u64,
@@ -67,7 +65,7 @@ pub struct Difference {
     pub line: u64,
     /// The name of the machine.
     pub machine: String,
-    /// What the machine was told: the entry up to its effects.
+    /// The event: the entry up to its effects.
     pub event: String,
     /// The effects in the journal.
     pub expected: String,
@@ -76,11 +74,13 @@ pub struct Difference {
 }
 
 /// Why a journal cannot be replayed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// It could not be read.
-    Io(io::Error),
+    #[error("the journal cannot be read")]
+    Io(#[source] io::Error),
     /// A line is not what a journal has there.
+    #[error("line {line} is not of a journal: {text}")]
     Line {
         /// The line, from 1.
         line: u64,
@@ -89,31 +89,14 @@ pub enum Unreadable {
     },
 }
 
-impl std::fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(_) => f.write_str("the journal cannot be read"),
-            Self::Line { line, text } => write!(f, "line {line} is not of a journal: {text}"),
-        }
-    }
-}
-
-impl std::error::Error for Unreadable {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Line { .. } => None,
-        }
-    }
-}
-
 /// Replays a journal.
 ///
 /// # Errors
 /// When it cannot be read, or is no journal.
-pub fn replay(journal: impl BufRead) -> Result<Replayed, Unreadable> {
+pub fn replay(mut journal: impl BufRead) -> Result<Replayed, Unreadable> {
     let mut replay = Replay::default();
-    let mut lines = Lines { journal, line: 0, text: String::new(), checksum: Checksum::default() };
+    let (text, checksum) = (String::new(), Checksum::default());
+    let mut lines = Lines { journal: &mut journal, line: 0, text, checksum };
     replay.begin(&mut lines)?;
     while lines.advance()? {
         if let Some(end) = replay.entry(&lines)? {
@@ -129,20 +112,20 @@ pub fn replay(journal: impl BufRead) -> Result<Replayed, Unreadable> {
 }
 
 /// The lines of a journal, one at a time.
-struct Lines<R> {
-    journal: R,
+struct Lines<'j> {
+    journal: &'j mut dyn BufRead,
     line: u64,
     /// The entry of the line, without its checksum.
     text: String,
     checksum: Checksum,
 }
 
-impl<R: BufRead> Lines<R> {
+impl Lines<'_> {
     /// Reads the next line; false at the end and before an unfinished line.
     fn advance(&mut self) -> Result<bool, Unreadable> {
         self.line += 1;
         let mut line = String::new();
-        let mut bounded = self.journal.by_ref().take(LINE_BYTES_MAX + 1);
+        let mut bounded = (&mut *self.journal).take(LINE_BYTES_MAX + 1);
         let read = bounded.read_line(&mut line).map_err(Unreadable::Io)?;
         if read as u64 > LINE_BYTES_MAX {
             return Err(self.wrong(format!("expected at most {LINE_BYTES_MAX} bytes")));
@@ -186,7 +169,7 @@ fn parse(entry: &str) -> serde_json::Result<Entry<IgnoredAny>> {
 struct Clock(Instant);
 
 impl Clock {
-    fn advance<R: BufRead>(&mut self, lines: &Lines<R>, now: Instant) -> Result<(), Unreadable> {
+    fn advance(&mut self, lines: &Lines<'_>, now: Instant) -> Result<(), Unreadable> {
         if now < self.0 {
             let (now, before) = (now.as_ns(), self.0.as_ns());
             let text = format!("now goes back to {now} from {before}");
@@ -210,7 +193,6 @@ struct Root {
     last_call: u64,
 }
 
-/// The replay of a leaf's machine.
 struct LeafReplay {
     name: String,
     clock: Clock,
@@ -235,7 +217,7 @@ impl Replay {
     }
 
     /// The first line says what it is.
-    fn begin<R: BufRead>(&mut self, lines: &mut Lines<R>) -> Result<(), Unreadable> {
+    fn begin(&mut self, lines: &mut Lines<'_>) -> Result<(), Unreadable> {
         if !lines.advance()? {
             return Err(lines.wrong("the journal is empty"));
         }
@@ -249,7 +231,7 @@ impl Replay {
     }
 
     /// Replays the entry of a line; `Some` is the end.
-    fn entry<R: BufRead>(&mut self, lines: &Lines<R>) -> Result<Option<End>, Unreadable> {
+    fn entry(&mut self, lines: &Lines<'_>) -> Result<Option<End>, Unreadable> {
         match lines.parse()? {
             Entry::Journal { .. } => Err(lines.wrong("the schema is here a second time")),
             Entry::Group { machine, config, .. } => {
@@ -305,9 +287,15 @@ impl Replay {
                 (self.calls, self.requests) = (self.calls + 1, self.requests + 1);
                 Ok(None)
             }
-            entry @ Entry::Call { .. } => self.call_event(lines, &entry),
-            entry @ Entry::UpstreamEvent { .. } => self.upstream_event(lines, &entry),
-            entry @ Entry::LeafEvent { .. } => self.leaf_event(lines, &entry),
+            Entry::Call { machine, call, now, event, .. } => {
+                self.call_event(lines, (machine, call), now, event)
+            }
+            Entry::UpstreamEvent { machine, now, event, .. } => {
+                self.upstream_event(lines, machine, now, event)
+            }
+            Entry::LeafEvent { machine, now, event, .. } => {
+                self.leaf_event(lines, machine, now, event)
+            }
             Entry::Cut { lost } => Ok(Some(End::Cut { lost })),
             Entry::End { entries } if entries != lines.line - 1 => {
                 let text = format!("expected {entries} entries before this line");
@@ -317,12 +305,13 @@ impl Replay {
         }
     }
 
-    fn call_event<R: BufRead>(
+    fn call_event(
         &mut self,
-        lines: &Lines<R>,
-        entry: &Entry<IgnoredAny>,
+        lines: &Lines<'_>,
+        (machine, number): (u32, u64),
+        now: Instant,
+        event: Event,
     ) -> Result<Option<End>, Unreadable> {
-        let &Entry::Call { machine, call: number, now, event, .. } = entry else { return Ok(None) };
         let root = root(&mut self.roots, lines, machine)?;
         root.clock.advance(lines, now)?;
         let effects = if let Some(call) = root.calls.get_mut(&number) {
@@ -349,12 +338,13 @@ impl Replay {
         Ok(self.compare(lines, name, effects, entry))
     }
 
-    fn upstream_event<R: BufRead>(
+    fn upstream_event(
         &mut self,
-        lines: &Lines<R>,
-        entry: &Entry<IgnoredAny>,
+        lines: &Lines<'_>,
+        machine: u32,
+        now: Instant,
+        event: UpstreamEvent,
     ) -> Result<Option<End>, Unreadable> {
-        let &Entry::UpstreamEvent { machine, now, event, .. } = entry else { return Ok(None) };
         let root = root(&mut self.roots, lines, machine)?;
         root.clock.advance(lines, now)?;
         if let UpstreamEvent::ReplicaJoined { replica }
@@ -379,12 +369,13 @@ impl Replay {
         Ok(self.compare(lines, name, effects, entry))
     }
 
-    fn leaf_event<R: BufRead>(
+    fn leaf_event(
         &mut self,
-        lines: &Lines<R>,
-        entry: &Entry<IgnoredAny>,
+        lines: &Lines<'_>,
+        machine: u32,
+        now: Instant,
+        event: LeafEvent,
     ) -> Result<Option<End>, Unreadable> {
-        let &Entry::LeafEvent { machine, now, event, .. } = entry else { return Ok(None) };
         let Some(place) = self.leaves.get_mut(&machine) else {
             return Err(lines.wrong(format!("leaf {machine} is not known")));
         };
@@ -399,9 +390,9 @@ impl Replay {
     }
 
     /// Compares the line with the entry that it would be with `effects`.
-    fn compare<R: BufRead, E: Serialize>(
+    fn compare<E: Serialize>(
         &mut self,
-        lines: &Lines<R>,
+        lines: &Lines<'_>,
         machine: String,
         effects: Option<Vec<E>>,
         entry: impl FnOnce(Vec<E>) -> Entry<Vec<E>>,
@@ -424,7 +415,7 @@ impl Replay {
         Some(End::Different(Box::new(difference)))
     }
 
-    fn check_new<R: BufRead>(&self, lines: &Lines<R>, machine: u32) -> Result<(), Unreadable> {
+    fn check_new(&self, lines: &Lines<'_>, machine: u32) -> Result<(), Unreadable> {
         if self.groups.len() + self.roots.len() + self.leaves.len() >= MACHINES_MAX {
             return Err(lines.wrong(format!("expected at most {MACHINES_MAX} machines")));
         }
@@ -438,9 +429,9 @@ impl Replay {
     }
 }
 
-fn root<'r, R: BufRead>(
+fn root<'r>(
     roots: &'r mut BTreeMap<u32, Root>,
-    lines: &Lines<R>,
+    lines: &Lines<'_>,
     machine: u32,
 ) -> Result<&'r mut Root, Unreadable> {
     let text = || format!("unknown upstream {machine}: expected its entry first");

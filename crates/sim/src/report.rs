@@ -34,7 +34,7 @@ pub struct ArmReport {
     pub arm: String,
     /// Requests that count: those after the warm-up.
     pub requests: u64,
-    /// The mean latency of those that were answered, in nanoseconds.
+    /// The mean latency of the requests that succeeded, in nanoseconds.
     pub mean_ns: Option<Estimate>,
     /// Quantiles of the latency, in nanoseconds; a request that failed is longer than all others.
     pub quantiles_ns: Vec<(Quantile, Option<Estimate>)>,
@@ -77,7 +77,6 @@ impl Comparison {
     }
 }
 
-/// The quantiles that are reported.
 const QUANTILES: [Quantile; 5] =
     [Quantile::P50, Quantile::P90, Quantile::P95, Quantile::P99, Quantile::P999];
 
@@ -131,7 +130,6 @@ impl ArmReport {
         }
     }
 
-    /// Compares its latencies with those of another arm.
     pub(crate) fn compare(&mut self, against: &str, other: &Batches, own: &Batches) {
         let difference = Difference::new(other, own);
         self.comparison = Some(Comparison {

@@ -27,7 +27,7 @@ pub struct SimulationProgress<'s> {
 /// Events between two progress reports: there are several reports a second.
 const EVENTS_UNTOLD: u64 = 1 << 20;
 
-/// Simulates `scenario` with everything random drawn from `seed`; `watch` is told of the progress.
+/// Simulates `scenario` with everything random drawn from `seed`; `watch` receives the progress.
 pub fn run(
     scenario: &Scenario,
     seed: u64,

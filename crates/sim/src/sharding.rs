@@ -1,20 +1,15 @@
-//! Sharding: how evenly data lie on servers, and what the fullest of them does to the latency.
+//! Sharding: how evenly data lie on servers, and the effect of the fullest server on the latency.
 //!
-//! A request reads all of the data, each server its own shards, and is finished when the slowest has answered. All
-//! shards are equally large. Of `shards` on `servers` the fullest has ⌈shards / servers⌉, so a number of shards that
-//! can only double leaves servers idle: 16 shards on 12 servers put two on some, and a third of what the servers
-//! could do is lost. The next power of two costs twice the servers.
-//!
-//! **Inputs**: the time that one server would take for the whole data, a [`Distribution`] from which each server
-//! draws on its own for each request; what each shard adds to its server's time and each answer to the root's, which
-//! is what many small shards and many servers cost. **Gives** for each number of servers and each [`Rule`] how many
-//! shards there are, the [`imbalance`](Placement::imbalance), and the latency.
+//! A request reads all of the data and ends with the slowest server. All shards are equally large. The fullest of
+//! `servers` has ⌈shards / servers⌉, so a number of shards that can only double leaves servers idle: 16 shards on 12
+//! servers waste a third of the servers.
+//! **Inputs**: the time of one server for the whole data, a [`Distribution`] from which each server draws for each
+//! request; the additional time of each shard and of each response at the root.
 //! **Limits**: [`SERVERS_MAX`], [`SHARDS_MAX`], [`DRAWS_MAX`].
-//! **Invariant**: all rules and all numbers of servers meet the same draws, so that what differs is the rule's doing.
-//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 78, for micro-partitions. Yap, "Fighting
-//! the long tail", Fullstory, 2020, for a cluster that had to double.
-//! **Hurts when** requests queue: this is the latency of a request alone. A server that is half as full again is
-//! also busier, and waits grow faster than its share.
+//! **Invariant**: all rules and all numbers of servers get the same draws, so a difference comes from the rule.
+//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 78, for micro-partitions. Yap, "Fighting the
+//! long tail", Fullstory, 2020, for a cluster that had to double.
+//! **Hurts when** requests queue: this is the latency of a request alone, and a fuller server is also busier.
 
 mod json;
 mod table;
@@ -26,10 +21,8 @@ use curtail_units::{Duration, Quantile, Rng};
 #[cfg(test)]
 mod tests;
 
-/// Servers of one placement.
 pub(crate) const SERVERS_MAX: u32 = 10_000;
 
-/// Shards of one placement.
 pub(crate) const SHARDS_MAX: u32 = 1_000_000;
 
 /// Draws of a whole run: requests × servers, over all placements. They take some seconds.
@@ -44,8 +37,8 @@ pub struct Sharding {
     pub whole: Distribution,
     /// What each shard adds to the time of its server, however small it is.
     pub per_shard: Duration,
-    /// What the answer of each server adds at the root.
-    pub per_answer: Duration,
+    /// The additional time at the root for the response of each server.
+    pub per_response: Duration,
     /// Rules, by name.
     pub rules: Vec<(String, Rule)>,
     /// Requests that are simulated for each placement.
@@ -59,15 +52,15 @@ pub enum Rule {
     Doubled,
     /// One for each server; all data move whenever a server is added.
     OneEach,
-    /// Always the same; many a server are micro-partitions, of which some move to a server that is added.
+    /// A constant number; with many for each server they are micro-partitions, some of which move to a new server.
     Fixed {
-        /// So many.
+        /// The number of shards.
         shards: u32,
     },
 }
 
 impl Rule {
-    /// The number of shards for so many servers.
+    /// The number of shards for this number of servers.
     #[must_use]
     pub const fn shards(self, servers: u32) -> u32 {
         match self {
@@ -81,9 +74,9 @@ impl Rule {
 /// Shards laid on servers as evenly as whole shards allow; both are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// So many.
+    /// The number of shards.
     pub shards: u32,
-    /// So many.
+    /// The number of servers.
     pub servers: u32,
 }
 
@@ -110,7 +103,7 @@ impl Placement {
     }
 }
 
-/// What came of a sharding.
+/// The results of a sharding.
 #[derive(Clone, Debug)]
 pub struct ShardingReport {
     /// The seed.
@@ -123,7 +116,7 @@ pub struct ShardingReport {
     pub rows: Vec<ShardingRow>,
 }
 
-/// What came of one number of servers.
+/// The results for one number of servers.
 #[derive(Clone, Debug)]
 pub struct ShardingRow {
     /// The number.
@@ -132,7 +125,7 @@ pub struct ShardingRow {
     pub placed: Vec<Placed>,
 }
 
-/// What came of one placement.
+/// The result of one placement.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed {
     /// The placement.
@@ -175,11 +168,11 @@ impl Sharding {
         }
     }
 
-    /// The latency of one request: the slowest server, then the answers.
+    /// The latency of one request: the slowest server, then the responses at the root.
     fn latency_ns(&self, placement: Placement, rng: &mut Rng) -> f64 {
         let full = placement.full_servers();
         let mut slowest_ns = 0.0_f64;
-        let mut answers = 0_u32;
+        let mut responses = 0_u32;
         for server in 0..placement.servers {
             let held = placement.fullest() - u32::from(server >= full);
             if held == 0 {
@@ -188,9 +181,9 @@ impl Sharding {
             let share = f64::from(held) / f64::from(placement.shards);
             let own_ns = f64::from(held) * self.per_shard.as_ns_f64();
             slowest_ns = slowest_ns.max(share * self.whole.draw_ns(rng) + own_ns);
-            answers += 1;
+            responses += 1;
         }
-        slowest_ns + f64::from(answers) * self.per_answer.as_ns_f64()
+        slowest_ns + f64::from(responses) * self.per_response.as_ns_f64()
     }
 }
 
@@ -207,7 +200,7 @@ impl ShardingReport {
         json::render(self)
     }
 
-    /// What came of so many servers by the rule of that name.
+    /// The result for a number of servers and the rule of that name.
     #[must_use]
     pub fn placed(&self, servers: u32, rule: &str) -> Option<&Placed> {
         let place = self.rules.iter().position(|name| name == rule)?;

@@ -1,12 +1,10 @@
-//! A slab: places that are used again, so that a run allocates nothing once it is in its stride.
+//! A slab: values in reused places, so that a long run does not allocate.
 //!
-//! A [`Key`] outlives what it names: messages about a request that is over are still on their way. Each
-//! use of a place therefore has its own generation, and a key of an earlier one finds nothing.
+//! Messages about a request that is over are still in flight, so a [`Key`] has the generation of its place: a key of an
+//! earlier use finds nothing.
 
-/// Names what lies in a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// The place.
     pub(crate) index: u32,
     generation: u32,
 }
@@ -15,12 +13,10 @@ impl Key {
     /// A key that never finds anything.
     pub(crate) const NONE: Self = Self { index: u32::MAX, generation: u32::MAX };
 
-    /// As one number.
     pub(crate) const fn as_u64(self) -> u64 {
         ((self.generation as u64) << 32) | self.index as u64
     }
 
-    /// From the number that [`Self::as_u64`] gave.
     #[expect(clippy::cast_possible_truncation, reason = "the two halves of the number")]
     pub(crate) const fn from_u64(number: u64) -> Self {
         Self { index: number as u32, generation: (number >> 32) as u32 }
@@ -80,7 +76,6 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// How many values there are.
     pub(crate) const fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

@@ -1,10 +1,10 @@
-//! The tally of one run: what is counted, from when on, and until when.
+//! The tally of one run: which requests count, and when the run ends.
 //!
-//! **Decides** which requests count, and when the run ends. Requests count that arrive between the warm-up and
-//! [`Stop::requests_max`] arrivals, or until the interval of the chosen statistic is narrow enough. The run ends when
-//! all of them have ended, because leaving out those in flight would leave out slow ones.
-//! **Hurts when** the interval is looked at often: a run that stops the first time it looks good has a
-//! slightly too narrow interval. It is looked at once a batch, a few dozen times while the run doubles.
+//! Requests count that arrive between the warm-up and [`Stop::requests_max`] arrivals, or until the interval of the
+//! chosen statistic is narrow enough. The run ends when all of them have ended, because those in flight are the slow
+//! ones.
+//! **Hurts when** the interval is checked often: a run that stops the first time it looks good has a slightly too
+//! narrow interval. It is checked once a batch, a few dozen times while the run doubles.
 
 use crate::batches::Batches;
 use crate::warm_up::{WarmUp, Warmth};
@@ -40,12 +40,10 @@ pub(crate) struct Counts {
     pub(crate) executions: u64,
     /// Service time delivered, over all servers.
     pub(crate) work_ns: f64,
-    /// Simulated time.
     pub(crate) elapsed: Duration,
 }
 
 impl Counts {
-    /// What was counted since `earlier`.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             calls: self.calls - earlier.calls,
@@ -57,17 +55,14 @@ impl Counts {
     }
 }
 
-/// What happened to the tally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tallied {
     Nothing,
     /// From now on, what happens counts.
     WarmUpOver,
-    /// The run ends.
     Done,
 }
 
-/// Latencies of the requests of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     stop: Stop,

@@ -1,22 +1,17 @@
 //! The warm-up: how much of the beginning of a run does not count.
 //!
-//! A run starts with empty queues and policies that have learned nothing, so its first latencies belong to
-//! no steady state.
-//!
-//! **Decides** when the run is warm: when the MSER rule, applied to all latencies so far, would cut off less
-//! than half of them. Everything up to then is dropped, at least twice what the rule itself would cut.
-//! **Inputs**: the latency of each request, in nanoseconds, in the order in which they ended.
-//! **Limits**: it looks at [`BLOCKS`] means of equal blocks; the first decision comes after about one in 64 of
-//! the requests that the run may have (but within 1,024 to 20,480), each later one after twice as many.
-//! **Source**: White, "An effective truncation heuristic for bias reduction in simulation output", 1997: cut
-//! where the standard error of the mean of the rest is least.
-//! **Hurts when** the model never settles (its load is above its capacity): then the warm-up ends at its
-//! bound, half of the requests that the run may have, and the report says so.
+//! **Decides** when the run is warm: when the MSER rule, applied to all latencies so far, would cut off less than half
+//! of them. Everything up to then is dropped.
+//! **Limits**: [`BLOCKS`] means of equal blocks. The first decision comes after about one in 64 of the possible
+//! requests (1,024 to 20,480), each later one after twice as many.
+//! **Source**: White, "An effective truncation heuristic for bias reduction in simulation output", 1997: cut where the
+//! standard error of the mean of the rest is least.
+//! **Hurts when** the load is above the capacity: the warm-up then ends at half of the possible requests, and the
+//! report says so.
 
 const BLOCKS: usize = 1024;
 const BLOCK_LEN_FIRST_MAX: u64 = 20;
 
-/// Looks at the beginning of a run until it is warm.
 #[derive(Clone, Debug)]
 pub(crate) struct WarmUp {
     blocks: Vec<f64>,
@@ -27,10 +22,8 @@ pub(crate) struct WarmUp {
     requests_max: u64,
 }
 
-/// Whether the warm-up is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Warmth {
-    /// Not yet.
     Cold,
     /// The run is in its steady state.
     Warm,
@@ -39,7 +32,6 @@ pub(crate) enum Warmth {
 }
 
 impl WarmUp {
-    /// The warm-up of a run of at most `run_len` requests.
     pub(crate) fn new(run_len: u64) -> Self {
         let block_len = run_len / 64 / BLOCKS as u64;
         Self {
@@ -52,7 +44,6 @@ impl WarmUp {
         }
     }
 
-    /// Takes note of a request's latency.
     pub(crate) fn record(&mut self, latency_ns: f64) -> Warmth {
         self.seen += 1;
         self.sum += latency_ns;

@@ -1,16 +1,12 @@
 //! The simulated world: the second driver of the policy machines, beside the proxy.
 //!
-//! **Holds** the machines, the servers, the messages on their way, and the event queue that says what
-//! happens next. The parts: [`request`] is the side of the roots, [`leaf`] that of the leaves and their
-//! servers, [`fault`] what goes wrong.
-//! **Inputs**: a [`Model`], the policies of one arm, a seed. Arrivals, first service times and faults are
-//! drawn from generators of their own, in an order that no policy has influence on: two arms of a scenario
-//! see the same ones (common random numbers), so that what differs is the policy's doing.
-//! **Limits**: [`LIMITS`]: a run with more in flight, or with more events without an end of a request, is stopped and
-//! has no result.
-//! **Invariants**: `same-seed-same-log`: everything that happens follows from the inputs, and [`World::log`]
-//! is a hash of it. `attempts-end`: each attempt is known until the last message about it could matter,
-//! and not longer.
+//! It has the machines, the servers, the messages in flight and the event queue. [`request`] is the side of the roots,
+//! [`leaf`] that of the leaves and their servers, [`fault`] what goes wrong.
+//! **Inputs**: a [`Model`], the policies of one arm, a seed. Arrivals, first service times and faults have generators
+//! of their own, which no policy influences: two arms see the same ones (common random numbers).
+//! **Limits**: [`LIMITS`]: a run with more in flight, or with more events without an end of a request, is stopped.
+//! **Invariants**: `same-seed-same-log`: everything follows from the inputs, and [`World::log`] is a hash of it.
+//! `attempts-end`: each attempt is known until the last message about it could matter, and not longer.
 
 mod fault;
 mod leaf;
@@ -33,36 +29,21 @@ use request::{Attempt, CallPlace, Probe, RequestPlace, TwinNews};
 #[cfg(test)]
 mod tests;
 
-/// What happens next.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A request arrives at a client.
     RequestArrives,
-    /// An attempt arrives at its leaf.
     AttemptArrives(Key),
-    /// The root's cancellation of an attempt arrives at its leaf.
     CancelArrives(Key),
-    /// The answer to an attempt arrives at its root.
-    AnswerArrives(Key),
-    /// A leaf learns that the twin of a copy has started.
+    ResponseArrives(Key),
     TwinNewsArrives(Key),
-    /// A probe arrives at a leaf.
     ProbeArrives(Key),
-    /// The answer to a probe arrives at its root.
-    ProbeAnswerArrives(Key),
-    /// A root has waited long enough for the answer to a probe.
+    ProbeResponseArrives(Key),
     ProbeTimesOut(Key),
-    /// A call wants to be woken.
     CallAlarm(u32),
-    /// An upstream wants to be woken.
     UpstreamAlarm(u32),
-    /// A leaf wants to be woken.
-    LeafAlarm(u32),
-    /// A server has finished an execution.
     ServerAlarm(u32),
     /// A fault begins, ends or changes, or sends a request.
     FaultWakes(u32),
-    /// The client of a call abandons it.
     ClientGivesUp(Key),
 }
 
@@ -73,14 +54,13 @@ impl Step {
             Self::RequestArrives => (0, 0),
             Self::AttemptArrives(key) => (1, key.as_u64()),
             Self::CancelArrives(key) => (2, key.as_u64()),
-            Self::AnswerArrives(key) => (3, key.as_u64()),
+            Self::ResponseArrives(key) => (3, key.as_u64()),
             Self::TwinNewsArrives(key) => (4, key.as_u64()),
             Self::ProbeArrives(key) => (5, key.as_u64()),
-            Self::ProbeAnswerArrives(key) => (6, key.as_u64()),
+            Self::ProbeResponseArrives(key) => (6, key.as_u64()),
             Self::ProbeTimesOut(key) => (7, key.as_u64()),
             Self::CallAlarm(index) => (8, index as u64),
             Self::UpstreamAlarm(index) => (9, index as u64),
-            Self::LeafAlarm(index) => (10, index as u64),
             Self::ServerAlarm(index) => (11, index as u64),
             Self::FaultWakes(index) => (12, index as u64),
             Self::ClientGivesUp(key) => (13, key.as_u64()),
@@ -89,7 +69,6 @@ impl Step {
     }
 }
 
-/// The limits at which a run is stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Maximum calls, attempts, probes and messages in flight plus event queue entries.
@@ -164,7 +143,6 @@ struct Draws {
     copies: Rng,
 }
 
-/// One arm of a scenario, running.
 #[derive(Debug)]
 pub(crate) struct World<'m> {
     model: &'m Model,
@@ -173,7 +151,6 @@ pub(crate) struct World<'m> {
     events: u64,
     log: u64,
     draws: Draws,
-    /// The mean time between requests.
     gap_ns: f64,
     network: Network,
     /// By client, then by shard.
@@ -279,7 +256,6 @@ impl<'m> World<'m> {
         !self.done
     }
 
-    /// The reason why the run was stopped early, if it was.
     pub(crate) const fn stopped(&self) -> Option<StopReason> {
         self.stopped
     }
@@ -314,7 +290,6 @@ impl<'m> World<'m> {
         self.log
     }
 
-    /// Ends the world and returns the latencies of the counted requests.
     pub(crate) fn into_batches(self) -> Batches {
         self.tally.batches
     }
@@ -323,7 +298,6 @@ impl<'m> World<'m> {
         &self.tally
     }
 
-    /// What was counted after the warm-up.
     pub(crate) fn counts(&mut self) -> Counts {
         let warm_up = self.warm_up_counts;
         self.counts_now().since(&warm_up)
@@ -342,10 +316,10 @@ impl<'m> World<'m> {
             Step::RequestArrives => self.request_arrives(),
             Step::AttemptArrives(key) => self.attempt_arrives(key),
             Step::CancelArrives(key) => self.cancel_arrives(key),
-            Step::AnswerArrives(key) => self.answer_arrives(key),
+            Step::ResponseArrives(key) => self.response_arrives(key),
             Step::TwinNewsArrives(key) => self.twin_news_arrives(key),
             Step::ProbeArrives(key) => self.probe_arrives(key),
-            Step::ProbeAnswerArrives(key) => self.probe_answer_arrives(key),
+            Step::ProbeResponseArrives(key) => self.probe_response_arrives(key),
             Step::ProbeTimesOut(key) => {
                 if !self.probe_times_out(key) {
                     return;
@@ -362,12 +336,6 @@ impl<'m> World<'m> {
                     return;
                 }
                 self.upstream_woke(index as usize);
-            }
-            Step::LeafAlarm(index) => {
-                if !self.is_due(step, |world| &mut world.leaves[index as usize].alarm) {
-                    return;
-                }
-                self.leaf_woke(index);
             }
             Step::ServerAlarm(index) => {
                 if !self.is_due(step, |world| &mut world.leaves[index as usize].server_alarm) {
@@ -395,7 +363,6 @@ impl<'m> World<'m> {
         rung == Rung::Due
     }
 
-    /// Counts a step and adds it to the log.
     const fn note(&mut self, step: Step) {
         self.events += 1;
         let word = self.now.as_ns() ^ step.as_u64().rotate_left(32);
@@ -414,7 +381,6 @@ impl<'m> World<'m> {
         Counts { work_ns, elapsed: now.since(Instant::ZERO), ..self.counts }
     }
 
-    /// A request has ended.
     fn tally_request(&mut self, number: u64, age: Duration, has_response: bool) {
         self.idle_until = self.events + self.limits.idle_events_max;
         match self.tally.ended(number, age, has_response) {

@@ -233,7 +233,7 @@ fn a_hedge_of_independent_copies_multiplies_their_tails() {
         assert_hits(&what, &reports, |report| report.quantile_ns(quantile), expected);
     }
     let sent = reports.iter().map(|report| report.extra_requests_ratio).sum::<f64>() / RUNS as f64;
-    // The standard error of a share of so many.
+    // The standard error of a share of that many requests.
     let error = (tail(DELAY_MS) / (RUNS * requests) as f64).sqrt();
     assert!((sent - tail(DELAY_MS)).abs() < 4.0 * error, "{sent}, expected {}", tail(DELAY_MS));
 }

@@ -7,7 +7,6 @@ use crate::ReplicaId;
 use crate::replica::Replicas;
 use curtail_units::{Instant, Rng};
 
-/// The rule.
 #[derive(Clone, Debug)]
 pub(super) struct LeastRequest;
 

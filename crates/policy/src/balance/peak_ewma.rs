@@ -1,11 +1,10 @@
 //! Peak EWMA: the latency of each replica as a mean that jumps up at once and decays slowly.
 //!
-//! **Decides** the cost of sending to a replica: latency × (attempts in flight + 1).
+//! **Decides** the cost of a replica: latency × (attempts in flight + 1). A replica without a known latency costs
+//! nothing while idle, and [`UNSEEN`] for each attempt in flight.
 //! **Inputs**: latencies of attempts; the age of a cancelled attempt only if it exceeds the mean.
-//! **Limits**: 16 bytes a replica. A replica that was never seen costs nothing while it has no attempt in
-//! flight, so each is tried; with one in flight it costs [`UNSEEN`].
-//! **Source**: the rule of Finagle's `PeakEwma` balancer, after its description.
-//! **Hurts when** one odd request makes a good replica look bad for a while: the price of reacting at once.
+//! **Source**: the `PeakEwma` balancer of Finagle, after its description.
+//! **Hurts when** one odd request makes a good replica look bad for a while.
 
 use super::{Choice, Rule, lower_of_two};
 use crate::replica::Replicas;
@@ -30,7 +29,6 @@ impl Peak {
     }
 }
 
-/// The latencies of all replicas of an upstream.
 #[derive(Clone, Debug)]
 pub(super) struct PeakEwma {
     decay: Duration,

@@ -1,27 +1,19 @@
 //! Prequal: probing for requests in flight and latency.
 //!
-//! **Decides** which replicas are probed, which results are kept, and by them which replica gets an attempt:
-//! the *cold* one (few requests in flight) with the lowest latency, or when all are *hot* the one with the
-//! fewest in flight. Probes run ahead of requests, so none waits for one (the paper's asynchronous mode).
-//! **Inputs**: the load that leaves report to probes. A replica without a leaf is not probed but judged by what this
-//! root sees of it (its own attempts in flight and their latencies), and asked again every 10 s.
-//! **Limits**: a pool of [`PrequalConfig::pool_len_max`] results, one a replica; a choice walks it once. A
-//! result leaves the pool when a newer one comes, when it is the oldest and there is no room, when it is
-//! older than [`PrequalConfig::age_max`], when it was used as often as its reuse budget says, or by
-//! removal (for each request, the oldest and the worst in turn).
-//! **Invariants** `removal-leaves-two`: removal never makes the pool too small to choose from;
-//! `rates-are-exact`: probes and removals for n requests are n × their rate, rounded down;
-//! `one-entry-a-replica`; `never-probed-alone`: an upstream of one replica has nothing to choose and is not
-//! probed.
-//! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024,
-//! section 4. Ours: what happens where its formula is undefined (see `reuse_budget`), the floor under
-//! removal, and the view from the root.
-//! **Hurts when** there are many roots with few requests each: then probes outnumber requests; and when some
-//! replicas have leaves and others not: a root sees only its own share of what is in flight, so
-//! those without look less loaded than they are.
-//!
-//! An upstream that gets no requests is still probed, one replica each [`PrequalConfig::idle_interval`], for
-//! as long as it exists: the first request after a silence is balanced too. Four probes a second by default.
+//! **Decides** which replicas are probed, which results are kept, and which replica gets an attempt: the *cold* one
+//! (few requests in flight) with the lowest latency, or, when all are *hot*, the one with the fewest in flight. Probes
+//! run ahead of requests, so none waits for one. An idle upstream is probed once each [`PrequalConfig::idle_interval`].
+//! **Inputs**: the load that leaves report to probes. For a replica without a leaf, the root uses its own attempts in
+//! flight and their latencies, and probes again after 10 s.
+//! **Limits**: a pool of [`PrequalConfig::pool_len_max`] results. A result leaves it when a newer one comes, when the
+//! pool is full, at [`PrequalConfig::age_max`], at the end of its reuse budget, or by removal.
+//! **Invariants** `removal-leaves-two`: removal never makes the pool too small to choose from; `rates-are-exact`: n
+//! requests get n × the rate of probes and removals, rounded down; `one-entry-a-replica`; `never-probed-alone`: a
+//! single replica is not probed.
+//! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024, section 4.
+//! Ours: `reuse_budget` where its formula is undefined, the floor under removal, and the view from the root.
+//! **Hurts when** many roots have few requests each: probes then outnumber requests. Also when only some replicas have
+//! leaves: those without look less loaded than they are, because a root sees only its own requests.
 
 mod pool;
 mod threshold;
@@ -108,7 +100,6 @@ struct Rate {
 }
 
 impl Rate {
-    /// How many this request gets.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -122,7 +113,6 @@ impl Rate {
     }
 }
 
-/// The pool of probes and what is decided by it.
 #[derive(Clone, Debug)]
 pub(super) struct Prequal {
     config: PrequalConfig,
@@ -250,7 +240,6 @@ impl Rule for Prequal {
         Some((replica, choice))
     }
 
-    /// Removes entries and asks for probes.
     fn request_sent(&mut self, replicas: &Replicas, now: Instant) {
         for _ in 0..self.removals.take() {
             self.remove_one();
@@ -301,7 +290,6 @@ impl Rule for Prequal {
         self.set_rates();
     }
 
-    /// Probes when idle.
     fn woke(&mut self, replicas: &Replicas, now: Instant) {
         if self.poll_timeout().is_some_and(|at| now >= at) {
             self.probe(replicas, now, 1, Reason::ProbeWhenIdle);

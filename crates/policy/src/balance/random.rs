@@ -5,7 +5,6 @@ use crate::ReplicaId;
 use crate::replica::Replicas;
 use curtail_units::{Instant, Rng};
 
-/// The rule.
 #[derive(Clone, Debug)]
 pub(super) struct Random;
 

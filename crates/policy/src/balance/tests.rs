@@ -106,7 +106,7 @@ fn of_two_drawn_the_less_loaded_is_taken() {
     }
     let counts = counts(&BalanceConfig::LeastRequest, &replicas, n, seed);
     for (above, count) in (0..len).rev().zip(&counts) {
-        // It wins against each of those with more in flight: so many of all the pairs.
+        // It wins against each of those with more in flight: their share of all the pairs.
         let probability = f64::from(2 * above) / f64::from(len * (len - 1));
         assert!(is_close(*count, n, probability), "seed {seed}: {counts:?}, {above} above");
     }

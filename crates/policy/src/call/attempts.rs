@@ -6,7 +6,6 @@ use crate::{AttemptId, ReplicaId};
 use arrayvec::ArrayVec;
 use curtail_units::Instant;
 
-/// What has become of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttemptState {
     /// Sent; nothing heard yet.
@@ -21,7 +20,6 @@ pub(super) enum AttemptState {
     Won,
 }
 
-/// One attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) sent: Sent,
@@ -37,7 +35,6 @@ impl Attempt {
     }
 }
 
-/// All attempts in the order in which they were sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempts {
     all: ArrayVec<Attempt, ATTEMPTS_MAX>,
@@ -48,7 +45,6 @@ impl Attempts {
         self.all.len()
     }
 
-    /// The name of the attempt that is added next.
     pub(super) fn next_id(&self) -> AttemptId {
         AttemptId::at(self.all.len())
     }
@@ -63,7 +59,6 @@ impl Attempts {
         (0..self.all.len()).map(AttemptId::at)
     }
 
-    /// An attempt that was sent.
     pub(super) fn get(&self, id: AttemptId) -> Attempt {
         self.all[id.index()]
     }
@@ -82,17 +77,14 @@ impl Attempts {
         self.all.get(id.index()).is_some_and(Attempt::is_open)
     }
 
-    /// Whether a response to any may still come.
     pub(super) fn any_open(&self) -> bool {
         self.all.iter().any(Attempt::is_open)
     }
 
-    /// The first in this state.
     pub(super) fn first(&self, state: AttemptState) -> Option<AttemptId> {
         self.all.iter().position(|attempt| attempt.state == state).map(AttemptId::at)
     }
 
-    /// The last in this state.
     pub(super) fn last(&self, state: AttemptState) -> Option<AttemptId> {
         self.all.iter().rposition(|attempt| attempt.state == state).map(AttemptId::at)
     }

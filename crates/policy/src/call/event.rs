@@ -1,5 +1,6 @@
 //! What a request is, and what can happen to it and to its attempts.
 
+use crate::label::labels;
 use crate::{AttemptId, Class};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,13 @@ pub enum Outcome {
     TwinStarted,
 }
 
+labels!(Outcome {
+    Good => "good",
+    Bad => "bad",
+    Refused => "refused",
+    TwinStarted => "twin_started",
+});
+
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -43,19 +51,15 @@ pub enum Failure {
     TwinLost,
 }
 
-impl Failure {
-    /// The constant name: a metric label and a trace attribute.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotSent => "not_sent",
-            Self::Broken => "broken",
-            Self::BadResponse => "bad_response",
-            Self::Refused => "refused",
-            Self::TwinLost => "twin_lost",
-        }
-    }
+labels!(Failure {
+    NotSent => "not_sent",
+    Broken => "broken",
+    BadResponse => "bad_response",
+    Refused => "refused",
+    TwinLost => "twin_lost",
+});
 
+impl Failure {
     /// Whether the server cannot have executed the attempt.
     pub(super) const fn is_unexecuted(self) -> bool {
         match self {

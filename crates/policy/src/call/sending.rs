@@ -170,7 +170,6 @@ impl Call {
         is_by_budget.then_some(AttemptTimer { at, is_refused: true, ..due })
     }
 
-    /// The time since the last attempt was sent.
     fn waited(&self, now: Instant) -> Duration {
         let last = self.attempts.ids().last().expect("an attempt was sent");
         now.since(self.attempts.get(last).sent.at)
@@ -269,7 +268,6 @@ impl Call {
         self.overdue = overdue_delay.filter(|_| may_retry).map(due);
     }
 
-    /// Sends an attempt to the chosen replica.
     fn send(
         &mut self,
         upstream: &mut Upstream,

@@ -19,12 +19,12 @@ use expect_test::expect;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Open,
-    /// Answered, though not well.
+    /// Responded, but not well.
     Held,
     /// Came to nothing by itself.
     Ended,
     Cancelled,
-    /// Its answer is being given; whether it counts as in flight.
+    /// The client gets its response; whether it counts as in flight.
     Winner(bool),
 }
 
@@ -85,8 +85,8 @@ impl World {
                 Seen::Open => {
                     let outcomes = [Outcome::Good, Outcome::Bad, Outcome::Refused];
                     let dropped = tried.tied.then_some(Outcome::TwinStarted);
-                    let answers = outcomes.into_iter().chain(dropped);
-                    moves.extend(answers.map(|outcome| Event::Responded { attempt, outcome }));
+                    let responses = outcomes.into_iter().chain(dropped);
+                    moves.extend(responses.map(|outcome| Event::Responded { attempt, outcome }));
                     let failures = [Failure::NotSent, Failure::Broken];
                     moves.extend(failures.map(|failure| Event::Failed { attempt, failure }));
                 }
@@ -179,7 +179,7 @@ impl World {
                     Seen::Winner(true) => assert_eq!(reason, Reason::FirstGood, "{path:?}"),
                     Seen::Held => self.check_nothing_better(attempt),
                     Seen::Open | Seen::Ended | Seen::Cancelled | Seen::Winner(false) => {
-                        panic!("the answer of {attempt:?} was not held: {path:?}")
+                        panic!("the response of {attempt:?} was not held: {path:?}")
                     }
                 }
             }
@@ -188,7 +188,7 @@ impl World {
                 let mut tries = self.tries.iter();
                 assert!(
                     !tries.any(|tried| tried.seen == Seen::Held),
-                    "an answer was held and not given: {path:?}"
+                    "a response was held and not given: {path:?}"
                 );
             }
             Effect::Skip => {}
@@ -228,7 +228,7 @@ impl World {
         assert!(!repeats, "the body is not there any more: {path:?}");
     }
 
-    /// A bad answer is given: none is open, unless the request's time is over.
+    /// The client gets a bad response: none is open, unless the request's time is over.
     fn check_nothing_better(&mut self, winner: AttemptId) {
         let open = self.tries.iter().any(|tried| tried.seen == Seen::Open);
         let timed_out = self.now >= Instant::ZERO + self.upstream.config().timeout;

@@ -10,7 +10,7 @@ use curtail_units::{Duration, Instant, Quantile, Ratio, Rng};
 use expect_test::{Expect, expect};
 
 /// One request whose events and effects are written down, an event a paragraph.
-struct Told {
+struct RecordedCall {
     upstream: Upstream,
     call: Call,
     begin: Instant,
@@ -20,7 +20,7 @@ struct Told {
 
 const READ: Request = Request { class: Class::Interactive, repeatable: true };
 
-impl Told {
+impl RecordedCall {
     /// After 1,000 requests whose latencies were 1 ms to 1,000 ms.
     fn new(config: UpstreamConfig, replicas: usize, request: Request) -> Self {
         let mut upstream = Upstream::new(config, replicas, &Rng::new(7));
@@ -35,10 +35,10 @@ impl Told {
 
     fn after(&mut self, ms: u64, event: Event) {
         self.now = self.now + Duration::from_ms(ms);
-        self.tell(event);
+        self.handle(event);
     }
 
-    fn tell(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         let at = self.now.since(self.begin);
         writeln!(self.text, "{at}: {event:?}").expect("a string takes everything");
         self.call.handle(&mut self.upstream, self.now, event);
@@ -51,7 +51,7 @@ impl Told {
 
     fn wakes(&mut self) {
         self.now = self.call.poll_timeout().expect("there is something to wait for");
-        self.tell(Event::Woke);
+        self.handle(Event::Woke);
     }
 
     fn responded(&mut self, attempt: u8, outcome: Outcome) {
@@ -104,11 +104,11 @@ fn broke(config: UpstreamConfig) -> UpstreamConfig {
 
 #[test]
 fn a_quick_answer_is_the_answer() {
-    let mut told = Told::new(hedged(), 3, READ);
-    told.tell(Event::Arrived);
-    told.responded(0, Outcome::Good);
-    told.ended(0);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(hedged(), 3, READ);
+    call.handle(Event::Arrived);
+    call.responded(0, Outcome::Good);
+    call.ended(0);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -121,12 +121,12 @@ fn a_quick_answer_is_the_answer() {
 
 #[test]
 fn a_slow_request_is_hedged_and_the_hedge_wins() {
-    let mut told = Told::new(hedged(), 3, READ);
-    told.tell(Event::Arrived);
-    told.wakes();
-    told.responded(1, Outcome::Good);
-    told.ended(1);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(hedged(), 3, READ);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.responded(1, Outcome::Good);
+    call.ended(1);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -144,11 +144,11 @@ fn a_slow_request_is_hedged_and_the_hedge_wins() {
 
 #[test]
 fn a_hedge_that_the_budget_does_not_grant_is_held_back() {
-    let mut told = Told::new(broke(hedged()), 3, READ);
-    told.tell(Event::Arrived);
-    told.wakes();
-    told.responded(0, Outcome::Good);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(broke(hedged()), 3, READ);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.responded(0, Outcome::Good);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -163,11 +163,11 @@ fn a_hedge_that_the_budget_does_not_grant_is_held_back() {
 
 #[test]
 fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
-    let mut told = Told::new(hedged(), 1, READ);
-    told.tell(Event::Arrived);
-    told.wakes();
-    told.responded(0, Outcome::Good);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(hedged(), 1, READ);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.responded(0, Outcome::Good);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Only, class: Interactive, tie: None }
                 first (first attempt)
@@ -178,8 +178,8 @@ fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
             Respond { attempt: AttemptId(0) }
                 first_good (first good response)
     "#]]);
-    let mut write = Told::new(hedged(), 3, Request { repeatable: false, ..READ });
-    write.tell(Event::Arrived);
+    let mut write = RecordedCall::new(hedged(), 3, Request { repeatable: false, ..READ });
+    write.handle(Event::Arrived);
     write.wakes();
     write.check(&expect![[r#"
         0 ns: Arrived
@@ -195,12 +195,12 @@ fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
 
 #[test]
 fn good_beats_fast_error() {
-    let mut told = Told::new(hedged(), 3, READ);
-    told.tell(Event::Arrived);
-    told.wakes();
-    told.responded(1, Outcome::Bad);
-    told.responded(0, Outcome::Good);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(hedged(), 3, READ);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.responded(1, Outcome::Bad);
+    call.responded(0, Outcome::Good);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -218,14 +218,14 @@ fn good_beats_fast_error() {
 
 #[test]
 fn failures_are_retried_until_the_retries_are_spent() {
-    let mut told = Told::new(retried(), 2, READ);
-    told.tell(Event::Arrived);
-    told.failed(0, Failure::Broken);
+    let mut call = RecordedCall::new(retried(), 2, READ);
+    call.handle(Event::Arrived);
+    call.failed(0, Failure::Broken);
     // Backoff starts only after both replicas were tried.
-    told.failed(1, Failure::NotSent);
-    told.wakes();
-    told.responded(2, Outcome::Bad);
-    told.check(&expect![[r#"
+    call.failed(1, Failure::NotSent);
+    call.wakes();
+    call.responded(2, Outcome::Bad);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -246,11 +246,11 @@ fn failures_are_retried_until_the_retries_are_spent() {
 
 #[test]
 fn what_a_server_may_have_executed_is_not_sent_twice_unless_that_is_safe() {
-    let mut told = Told::new(retried(), 3, Request { repeatable: false, ..READ });
-    told.tell(Event::Arrived);
-    told.responded(0, Outcome::Refused);
-    told.failed(1, Failure::Broken);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(retried(), 3, Request { repeatable: false, ..READ });
+    call.handle(Event::Arrived);
+    call.responded(0, Outcome::Refused);
+    call.failed(1, Failure::Broken);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -267,11 +267,11 @@ fn what_a_server_may_have_executed_is_not_sent_twice_unless_that_is_safe() {
 
 #[test]
 fn an_overdue_attempt_stays_in_the_race_with_the_next_one() {
-    let mut told = Told::new(retried(), 3, READ);
-    told.tell(Event::Arrived);
-    told.wakes();
-    told.responded(0, Outcome::Good);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(retried(), 3, READ);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.responded(0, Outcome::Good);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -288,12 +288,12 @@ fn an_overdue_attempt_stays_in_the_race_with_the_next_one() {
 
 #[test]
 fn with_two_replicas_a_slow_read_runs_twice_at_most() {
-    let mut told = Told::new(retried(), 2, READ);
-    told.tell(Event::Arrived);
-    told.wakes();
-    told.wakes();
-    told.responded(0, Outcome::Good);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(retried(), 2, READ);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.wakes();
+    call.responded(0, Outcome::Good);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -313,12 +313,12 @@ fn with_two_replicas_a_slow_read_runs_twice_at_most() {
 
 #[test]
 fn an_overdue_attempt_is_followed_by_one_to_a_replica_that_failed_before() {
-    let mut told = Told::new(retried(), 2, READ);
-    told.tell(Event::Arrived);
-    told.failed(0, Failure::Broken);
-    told.wakes();
-    told.responded(2, Outcome::Good);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(retried(), 2, READ);
+    call.handle(Event::Arrived);
+    call.failed(0, Failure::Broken);
+    call.wakes();
+    call.responded(2, Outcome::Good);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -348,27 +348,27 @@ fn a_replica_whose_attempt_was_overtaken_is_suspect_if_replicas_are_compared() {
 }
 
 /// What comes of a request to the first replica when that hangs.
-fn hang(told: &mut Told) {
-    told.wakes();
-    told.responded(1, Outcome::Good);
-    told.ended(1);
+fn hang(call: &mut RecordedCall) {
+    call.wakes();
+    call.responded(1, Outcome::Good);
+    call.ended(1);
 }
 
 /// Sends 20 requests, one after the other, to two replicas; `first` plays the first replica. Returns how many requests
 /// each replica got first.
-fn requests_each(balance: BalanceConfig, first: impl Fn(&mut Told)) -> [u32; 2] {
-    let mut told = Told::new(UpstreamConfig { balance, ..retried() }, 2, READ);
+fn requests_each(balance: BalanceConfig, first: impl Fn(&mut RecordedCall)) -> [u32; 2] {
+    let mut call = RecordedCall::new(UpstreamConfig { balance, ..retried() }, 2, READ);
     let mut asked = [0; 2];
     for _ in 0..20 {
-        told.call = Call::new(READ);
-        told.after(1, Event::Arrived);
-        let is_first = told.upstream.in_flight(ReplicaId(0)) > 0;
+        call.call = Call::new(READ);
+        call.after(1, Event::Arrived);
+        let is_first = call.upstream.in_flight(ReplicaId(0)) > 0;
         asked[usize::from(!is_first)] += 1;
         if is_first {
-            first(&mut told);
+            first(&mut call);
         } else {
-            told.responded(0, Outcome::Good);
-            told.ended(0);
+            call.responded(0, Outcome::Good);
+            call.ended(0);
         }
     }
     asked
@@ -376,9 +376,9 @@ fn requests_each(balance: BalanceConfig, first: impl Fn(&mut Told)) -> [u32; 2] 
 
 #[test]
 fn a_replica_whose_responses_break_off_is_ejected() {
-    let break_off = |told: &mut Told| {
-        told.responded(0, Outcome::Good);
-        told.broken_off(0);
+    let break_off = |call: &mut RecordedCall| {
+        call.responded(0, Outcome::Good);
+        call.broken_off(0);
     };
     // After three in a row, for longer than the other requests take.
     assert_eq!(requests_each(BalanceConfig::RoundRobin, break_off), [3, 17]);
@@ -386,20 +386,20 @@ fn a_replica_whose_responses_break_off_is_ejected() {
 
 #[test]
 fn a_client_that_stops_reading_does_not_count_against_the_replica() {
-    let leave = |told: &mut Told| {
-        told.responded(0, Outcome::Good);
-        told.after(1, Event::Abandoned);
+    let leave = |call: &mut RecordedCall| {
+        call.responded(0, Outcome::Good);
+        call.after(1, Event::Abandoned);
     };
     assert_eq!(requests_each(BalanceConfig::RoundRobin, leave), [10, 10]);
     // It makes good for failures before: streams often end only because their clients leave.
     let nth = core::cell::Cell::new(0);
-    let every_other = |told: &mut Told| {
+    let every_other = |call: &mut RecordedCall| {
         nth.set(nth.get() + 1);
         if nth.get() % 2 == 0 {
-            leave(told);
+            leave(call);
         } else {
-            told.responded(0, Outcome::Good);
-            told.broken_off(0);
+            call.responded(0, Outcome::Good);
+            call.broken_off(0);
         }
     };
     assert_eq!(requests_each(BalanceConfig::RoundRobin, every_other), [10, 10]);
@@ -407,12 +407,12 @@ fn a_client_that_stops_reading_does_not_count_against_the_replica() {
 
 #[test]
 fn without_budget_an_overdue_attempt_waits_alone() {
-    let mut told = Told::new(broke(retried()), 3, READ);
-    told.tell(Event::Arrived);
-    while !told.call.is_over() {
-        told.wakes();
+    let mut call = RecordedCall::new(broke(retried()), 3, READ);
+    call.handle(Event::Arrived);
+    while !call.call.is_over() {
+        call.wakes();
     }
-    told.check(&expect![[r#"
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -437,26 +437,26 @@ fn without_budget_an_overdue_attempt_waits_alone() {
 fn a_hedge_and_an_overdue_attempt_that_the_budget_refuses_are_sent_once_it_recovers() {
     for config in [hedged(), retried()] {
         let budget = BudgetConfig { reserve: 0, ..BudgetConfig::default() };
-        let mut told = Told::new(UpstreamConfig { budget, ..config }, 2, READ);
+        let mut call = RecordedCall::new(UpstreamConfig { budget, ..config }, 2, READ);
         // The budget's share of the requests before is spent.
-        while told.upstream.budget().withdraw(told.now, Purpose::Retry).is_ok() {}
-        told.tell(Event::Arrived);
-        told.wakes();
-        assert_eq!(told.call.attempts(), 1, "{}", told.text);
-        (0..100).for_each(|_| told.upstream.budget().request(told.now));
-        told.wakes();
-        assert_eq!(told.call.attempts(), 2, "{}", told.text);
+        while call.upstream.budget().withdraw(call.now, Purpose::Retry).is_ok() {}
+        call.handle(Event::Arrived);
+        call.wakes();
+        assert_eq!(call.call.attempts.len(), 1, "{}", call.text);
+        (0..100).for_each(|_| call.upstream.budget().request(call.now));
+        call.wakes();
+        assert_eq!(call.call.attempts.len(), 2, "{}", call.text);
     }
 }
 
 #[test]
 fn a_tie_is_two_copies_and_the_one_that_is_dropped_is_not_missed() {
-    let mut told = Told::new(tied(), 3, READ);
-    told.tell(Event::Arrived);
-    told.wakes();
-    told.responded(1, Outcome::TwinStarted);
-    told.responded(0, Outcome::Good);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(tied(), 3, READ);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.responded(1, Outcome::TwinStarted);
+    call.responded(0, Outcome::Good);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(1), role: First }) }
                 tie_first (first copy of a tie)
@@ -472,13 +472,13 @@ fn a_tie_is_two_copies_and_the_one_that_is_dropped_is_not_missed() {
 
 #[test]
 fn a_dropped_copy_is_sent_again_when_the_twin_that_started_is_lost() {
-    let mut told = Told::new(broke(tied()), 3, READ);
-    told.tell(Event::Arrived);
-    told.wakes();
-    told.responded(1, Outcome::TwinStarted);
-    told.failed(0, Failure::Broken);
-    told.responded(2, Outcome::Good);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(broke(tied()), 3, READ);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.responded(1, Outcome::TwinStarted);
+    call.failed(0, Failure::Broken);
+    call.responded(2, Outcome::Good);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(1), role: First }) }
                 tie_first (first copy of a tie)
@@ -497,12 +497,12 @@ fn a_dropped_copy_is_sent_again_when_the_twin_that_started_is_lost() {
 
 #[test]
 fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
-    let mut told = Told::new(tied(), 3, READ);
-    told.tell(Event::Arrived);
-    told.now = told.begin;
-    told.tell(Event::Failed { attempt: AttemptId(0), failure: Failure::NotSent });
-    told.responded(1, Outcome::Good);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(tied(), 3, READ);
+    call.handle(Event::Arrived);
+    call.now = call.begin;
+    call.handle(Event::Failed { attempt: AttemptId(0), failure: Failure::NotSent });
+    call.responded(1, Outcome::Good);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: Some(Tie { id: TieId(18406247986336626055), twin: ReplicaId(1), role: First }) }
                 tie_first (first copy of a tie)
@@ -517,11 +517,11 @@ fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
 
 #[test]
 fn a_body_that_cannot_be_kept_ends_what_was_planned() {
-    let mut told = Told::new(retried(), 1, READ);
-    told.tell(Event::Arrived);
-    told.responded(0, Outcome::Bad);
-    told.tell(Event::ReplayLost);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(retried(), 1, READ);
+    call.handle(Event::Arrived);
+    call.responded(0, Outcome::Bad);
+    call.handle(Event::ReplayLost);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Only, class: Interactive, tie: None }
                 first (first attempt)
@@ -537,12 +537,12 @@ fn a_body_that_cannot_be_kept_ends_what_was_planned() {
 #[test]
 fn when_the_time_is_over_an_answer_that_is_held_is_given() {
     let config = UpstreamConfig { timeout: Duration::from_ms(995), ..hedged() };
-    let mut told = Told::new(config, 3, READ);
-    told.tell(Event::Arrived);
-    told.wakes();
-    told.responded(1, Outcome::Refused);
-    told.wakes();
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(config, 3, READ);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.responded(1, Outcome::Refused);
+    call.wakes();
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -562,11 +562,11 @@ fn when_the_time_is_over_an_answer_that_is_held_is_given() {
 
 #[test]
 fn a_client_that_goes_away_takes_everything_with_it() {
-    let mut told = Told::new(hedged(), 3, READ);
-    told.tell(Event::Arrived);
-    told.wakes();
-    told.after(1, Event::Abandoned);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(hedged(), 3, READ);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.after(1, Event::Abandoned);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
                 first (first attempt)
@@ -583,9 +583,9 @@ fn a_client_that_goes_away_takes_everything_with_it() {
 
 #[test]
 fn an_upstream_without_replicas_answers_nothing() {
-    let mut told = Told::new(hedged(), 0, READ);
-    told.tell(Event::Arrived);
-    told.check(&expect![[r#"
+    let mut call = RecordedCall::new(hedged(), 0, READ);
+    call.handle(Event::Arrived);
+    call.check(&expect![[r#"
         0 ns: Arrived
             Fail { why: NoReplica }
                 no_replica (the upstream has no replica)

@@ -6,7 +6,6 @@ use alloc::vec;
 
 const WORD_BITS: u32 = u64::BITS;
 
-/// The calls that have started and not ended.
 #[derive(Clone, Debug)]
 pub(super) struct OpenCalls {
     /// Calls 0 to 63.
@@ -19,7 +18,6 @@ pub(super) struct OpenCalls {
 }
 
 impl OpenCalls {
-    /// An empty set for calls below `calls`.
     pub(super) fn new(calls: u32) -> Self {
         let words = calls.div_ceil(WORD_BITS).saturating_sub(1);
         Self { first: 0, others: vec![0; words as usize].into(), count: 0, pop_from: 0 }
@@ -46,7 +44,6 @@ impl OpenCalls {
         true
     }
 
-    /// Removes the first call.
     pub(super) fn pop(&mut self) -> Option<CallId> {
         while self.count > 0 {
             let index = self.pop_from;

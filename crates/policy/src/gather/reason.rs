@@ -1,5 +1,6 @@
 //! Why a gather decided as it did.
 
+use crate::label::labels;
 use curtail_units::Duration;
 use serde::Serialize;
 
@@ -50,21 +51,15 @@ pub enum GatherReason {
     ClientGone,
 }
 
-impl GatherReason {
-    /// The constant name: a metric label and a trace attribute.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::FirstWave => "first_wave",
-            Self::CanariesSucceeded { .. } => "canaries_succeeded",
-            Self::CanaryFailed { .. } => "canary_failed",
-            Self::Enough { .. } => "enough",
-            Self::TooManyFailed { .. } => "too_many_failed",
-            Self::Deadline { .. } => "deadline",
-            Self::ClientGone => "client_gone",
-        }
-    }
-}
+labels!(GatherReason {
+    FirstWave => "first_wave",
+    CanariesSucceeded => "canaries_succeeded",
+    CanaryFailed => "canary_failed",
+    Enough => "enough",
+    TooManyFailed => "too_many_failed",
+    Deadline => "deadline",
+    ClientGone => "client_gone",
+});
 
 impl core::fmt::Display for GatherReason {
     /// One line for people: the name's meaning with its numbers.

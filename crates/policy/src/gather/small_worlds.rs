@@ -165,7 +165,7 @@ impl World {
             let mut gather = self.gather.clone();
             gather.handle(self.now, event);
             assert_eq!(gather.poll_effect(), None, "{event:?} after {:?}", self.path);
-            assert_eq!(gather.succeeded(), self.gather.succeeded(), "{:?}", self.path);
+            assert_eq!(gather.succeeded, self.gather.succeeded, "{:?}", self.path);
         }
     }
 }

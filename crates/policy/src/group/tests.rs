@@ -18,7 +18,7 @@ fn shard(seed: u64) -> Upstream {
     Upstream::new(config(), 2, &Rng::new(seed))
 }
 
-fn tell(
+fn handle(
     shard: &mut Upstream,
     group: Option<&mut Group>,
     (call, now, event): (&mut Call, Instant, Event),
@@ -35,13 +35,13 @@ fn usual(shard: &mut Upstream, mut group: Option<&mut Group>, requests: u64) -> 
     let mut now = Instant::ZERO;
     for _ in 0..requests {
         let mut call = Call::new(READ);
-        tell(shard, group.as_deref_mut(), (&mut call, now, Event::Arrived));
+        handle(shard, group.as_deref_mut(), (&mut call, now, Event::Arrived));
         now = now + USUAL;
         let attempt = AttemptId(0);
-        let answered = Event::Responded { attempt, outcome: Outcome::Good };
-        tell(shard, group.as_deref_mut(), (&mut call, now, answered));
+        let responded = Event::Responded { attempt, outcome: Outcome::Good };
+        handle(shard, group.as_deref_mut(), (&mut call, now, responded));
         let ended = Event::Ended { attempt, whole: true };
-        tell(shard, group.as_deref_mut(), (&mut call, now, ended));
+        handle(shard, group.as_deref_mut(), (&mut call, now, ended));
     }
     now
 }
@@ -53,11 +53,11 @@ fn a_shard_without_traffic_uses_the_latencies_and_the_budget_of_its_group() {
     let now = usual(&mut busy, Some(&mut group), SAMPLES_MIN);
     // The first request of the other shard; no response comes.
     let mut call = Call::new(READ);
-    tell(&mut quiet, Some(&mut group), (&mut call, now, Event::Arrived));
+    handle(&mut quiet, Some(&mut group), (&mut call, now, Event::Arrived));
     let due = call.poll_timeout().expect("the request is open");
     let delay = due.since(now).as_ms_f64() / USUAL.as_ms_f64();
     assert!((delay - 1.0).abs() < 0.1, "a hedge is due after {delay} × the usual latency");
-    let woke = tell(&mut quiet, Some(&mut group), (&mut call, due, Event::Woke));
+    let woke = handle(&mut quiet, Some(&mut group), (&mut call, due, Event::Woke));
     assert!(
         matches!(woke[..], [(Effect::Send { .. }, Reason::SlowerThanQuantile { .. })]),
         "{woke:?}"
@@ -74,10 +74,10 @@ fn without_a_group_a_shard_has_its_own_latencies_and_budget() {
     let (mut busy, mut quiet) = (shard(1), shard(2));
     let now = usual(&mut busy, None, SAMPLES_MIN);
     let mut call = Call::new(READ);
-    tell(&mut quiet, None, (&mut call, now, Event::Arrived));
+    handle(&mut quiet, None, (&mut call, now, Event::Arrived));
     let due = call.poll_timeout().expect("the request is open");
     assert_eq!(due.since(now), HedgeConfig::default().delay_max, "the shard has no latencies");
-    let woke = tell(&mut quiet, None, (&mut call, due, Event::Woke));
+    let woke = handle(&mut quiet, None, (&mut call, due, Event::Woke));
     assert!(
         matches!(woke[..], [(Effect::Skip, Reason::BudgetSpent { requests: 1, .. })]),
         "{woke:?}"

@@ -53,7 +53,6 @@ impl List {
                 self.all.retain(|listed| listed.request != request);
                 self.start_queued();
             }
-            LeafEvent::Woke => {}
         }
     }
 

@@ -1,9 +1,6 @@
-//! The limiter of a leaf: how many requests are in service.
+//! The limiter of a leaf: whether one more request may be in service.
 //!
-//! **Decides** whether one more request may start.
-//! **Inputs**: starts and ends of service.
-//! **Limits**: [`LeafConfig::concurrency`](crate::LeafConfig), at least 1.
-//! **Invariant** `leaf-concurrency-bounded`: never more requests in service than the limit.
+//! **Invariant** `leaf-concurrency-bounded`: at most [`LeafConfig::concurrency`](crate::LeafConfig) (at least 1).
 
 /// Counts the requests in service against a fixed limit.
 #[derive(Clone, Copy, Debug)]

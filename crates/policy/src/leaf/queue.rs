@@ -1,11 +1,7 @@
-//! The queue of a leaf: which request is next.
+//! The queue of a leaf: which request is next, and which one a more urgent request displaces from a full queue.
 //!
-//! **Decides** which queued request starts next, and which one a more urgent request displaces from a full queue.
-//! **Inputs**: requests with their classes.
 //! **Limits**: [`LeafConfig::queue_len_max`](crate::LeafConfig) requests over all classes; O(log length) a request.
-//! **Invariants** `leaf-queue-bounded`; `class-order`: a request is next only when no more urgent one is queued, and
-//! within its class first come, first served.
-//! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 76: service classes and shallow queues.
+//! **Invariants** `leaf-queue-bounded`; `class-order`: the most urgent class first, first come, first served within it.
 
 use super::LeafRequestId;
 use crate::Class;

@@ -1,6 +1,7 @@
 //! Why a leaf decided as it did: the counterpart of [`crate::Reason`] at the root.
 
 use crate::Class;
+use crate::label::labels;
 use curtail_units::Duration;
 use serde::Serialize;
 
@@ -49,22 +50,16 @@ pub enum LeafReason {
     },
 }
 
-impl LeafReason {
-    /// The constant name: a metric label and a trace attribute.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::BelowLimit { .. } => "below_limit",
-            Self::NextInClass { .. } => "next_in_class",
-            Self::TieStarted => "tie_started",
-            Self::TwinStarted { .. } => "twin_started",
-            Self::TwinStartedBefore => "twin_started_before",
-            Self::TwinIsHere => "twin_is_here",
-            Self::QueueFull { .. } => "queue_full",
-            Self::PushedOut { .. } => "pushed_out",
-        }
-    }
-}
+labels!(LeafReason {
+    BelowLimit => "below_limit",
+    NextInClass => "next_in_class",
+    TieStarted => "tie_started",
+    TwinStarted => "twin_started",
+    TwinStartedBefore => "twin_started_before",
+    TwinIsHere => "twin_is_here",
+    QueueFull => "queue_full",
+    PushedOut => "pushed_out",
+});
 
 impl core::fmt::Display for LeafReason {
     /// One line for people: the name's meaning with its numbers.

@@ -1,10 +1,7 @@
-//! Twins that have started elsewhere, before their copy arrived here.
+//! Twins that have started elsewhere before their copy arrived here: that copy is dropped on arrival.
 //!
-//! The news of a start may overtake the copy that it concerns: the root sends the second copy two message
-//! delays after the first, and a message may be late. What is remembered here drops that copy on arrival.
-//!
-//! **Limits**: [`TIES_MAX`] ties, each for [`AGE_MAX`]; the oldest is forgotten first. A forgotten tie costs
-//! an execution that was not needed, never a response.
+//! **Limits**: [`TIES_MAX`] ties, each for [`AGE_MAX`]; the oldest is forgotten first. A forgotten tie costs a
+//! redundant execution, never a response.
 
 use crate::TieId;
 use alloc::collections::{BTreeMap, VecDeque};

@@ -7,19 +7,19 @@ use curtail_units::{Duration, Instant};
 use expect_test::{Expect, expect};
 
 /// A leaf whose events and effects are written down, one event a paragraph.
-struct Told {
+struct RecordedLeaf {
     leaf: Leaf,
     now: Instant,
     text: String,
 }
 
-impl Told {
+impl RecordedLeaf {
     fn new(concurrency: u32, queue_len_max: u32) -> Self {
         let leaf = Leaf::new(LeafConfig { concurrency, queue_len_max });
         Self { leaf, now: Instant::ZERO, text: String::new() }
     }
 
-    fn tell(&mut self, event: LeafEvent, title: core::fmt::Arguments<'_>) {
+    fn handle(&mut self, event: LeafEvent, title: core::fmt::Arguments<'_>) {
         self.now = self.now + Duration::from_ms(1);
         writeln!(self.text, "{title}").expect("a string takes everything");
         self.leaf.handle(self.now, event);
@@ -32,22 +32,22 @@ impl Told {
     fn arrives(&mut self, number: u64, class: Class, tie: Option<u64>) {
         let (request, tie) = (LeafRequestId(number), tie.map(TieId));
         let event = LeafEvent::Arrived { request, class, tie };
-        self.tell(event, format_args!("{number} arrives, {}", class.name()));
+        self.handle(event, format_args!("{number} arrives, {}", class.name()));
     }
 
     fn finishes(&mut self, number: u64) {
         let event = LeafEvent::Finished { request: LeafRequestId(number) };
-        self.tell(event, format_args!("{number} finishes"));
+        self.handle(event, format_args!("{number} finishes"));
     }
 
     fn goes(&mut self, number: u64) {
         let event = LeafEvent::Gone { request: LeafRequestId(number) };
-        self.tell(event, format_args!("{number} is gone"));
+        self.handle(event, format_args!("{number} is gone"));
     }
 
     fn twin_starts(&mut self, tie: u64) {
         let event = LeafEvent::TwinStarted { tie: TieId(tie) };
-        self.tell(event, format_args!("the twin of tie {tie} has started"));
+        self.handle(event, format_args!("the twin of tie {tie} has started"));
     }
 
     fn check(&self, expected: &Expect) {
@@ -57,14 +57,14 @@ impl Told {
 
 #[test]
 fn class_order_and_first_come_first_served_within_a_class() {
-    let mut told = Told::new(1, 8);
-    told.arrives(1, Background, None);
-    told.arrives(2, Background, None);
-    told.arrives(3, Batch, None);
-    told.arrives(4, Interactive, None);
-    told.arrives(5, Interactive, None);
-    [1, 4, 5, 3, 2].into_iter().for_each(|number| told.finishes(number));
-    told.check(&expect![[r#"
+    let mut leaf = RecordedLeaf::new(1, 8);
+    leaf.arrives(1, Background, None);
+    leaf.arrives(2, Background, None);
+    leaf.arrives(3, Batch, None);
+    leaf.arrives(4, Interactive, None);
+    leaf.arrives(5, Interactive, None);
+    [1, 4, 5, 3, 2].into_iter().for_each(|number| leaf.finishes(number));
+    leaf.check(&expect![[r#"
         1 arrives, background
             Start { request: LeafRequestId(1) }: below_limit (the server has room: 1 of 1 in service)
         2 arrives, background
@@ -85,15 +85,15 @@ fn class_order_and_first_come_first_served_within_a_class() {
 
 #[test]
 fn a_full_queue_refuses_the_newcomer_or_pushes_out_the_youngest_less_urgent() {
-    let mut told = Told::new(1, 2);
-    told.arrives(1, Interactive, None);
-    told.arrives(2, Batch, None);
-    told.arrives(3, Batch, None);
-    told.arrives(4, Batch, None);
-    told.arrives(5, Interactive, None);
-    told.arrives(6, Background, None);
-    told.finishes(1);
-    told.check(&expect![[r#"
+    let mut leaf = RecordedLeaf::new(1, 2);
+    leaf.arrives(1, Interactive, None);
+    leaf.arrives(2, Batch, None);
+    leaf.arrives(3, Batch, None);
+    leaf.arrives(4, Batch, None);
+    leaf.arrives(5, Interactive, None);
+    leaf.arrives(6, Background, None);
+    leaf.finishes(1);
+    leaf.check(&expect![[r#"
         1 arrives, interactive
             Start { request: LeafRequestId(1) }: below_limit (the server has room: 1 of 1 in service)
         2 arrives, batch
@@ -111,13 +111,13 @@ fn a_full_queue_refuses_the_newcomer_or_pushes_out_the_youngest_less_urgent() {
 
 #[test]
 fn a_copy_that_starts_tells_its_twin_and_one_that_waits_is_dropped() {
-    let mut told = Told::new(1, 8);
-    told.arrives(1, Interactive, Some(100));
-    told.arrives(2, Interactive, Some(200));
-    told.twin_starts(200);
-    told.twin_starts(100);
-    told.finishes(1);
-    told.check(&expect![[r#"
+    let mut leaf = RecordedLeaf::new(1, 8);
+    leaf.arrives(1, Interactive, Some(100));
+    leaf.arrives(2, Interactive, Some(200));
+    leaf.twin_starts(200);
+    leaf.twin_starts(100);
+    leaf.finishes(1);
+    leaf.check(&expect![[r#"
         1 arrives, interactive
             Start { request: LeafRequestId(1) }: below_limit (the server has room: 1 of 1 in service)
             TellTwin { request: LeafRequestId(1), tie: TieId(100) }: tie_started (a copy of a tie starts)
@@ -131,13 +131,13 @@ fn a_copy_that_starts_tells_its_twin_and_one_that_waits_is_dropped() {
 
 #[test]
 fn news_that_overtakes_its_copy_drops_it_on_arrival() {
-    let mut told = Told::new(1, 8);
-    told.twin_starts(100);
-    told.twin_starts(100);
-    told.arrives(1, Interactive, Some(100));
-    told.arrives(2, Interactive, Some(200));
-    told.arrives(3, Interactive, Some(200));
-    told.check(&expect![[r#"
+    let mut leaf = RecordedLeaf::new(1, 8);
+    leaf.twin_starts(100);
+    leaf.twin_starts(100);
+    leaf.arrives(1, Interactive, Some(100));
+    leaf.arrives(2, Interactive, Some(200));
+    leaf.arrives(3, Interactive, Some(200));
+    leaf.check(&expect![[r#"
         the twin of tie 100 has started
         the twin of tie 100 has started
         1 arrives, interactive
@@ -152,16 +152,16 @@ fn news_that_overtakes_its_copy_drops_it_on_arrival() {
 
 #[test]
 fn a_root_that_goes_away_frees_its_place_in_the_queue_or_in_service() {
-    let mut told = Told::new(1, 8);
-    told.arrives(1, Interactive, None);
-    told.arrives(2, Interactive, None);
-    told.arrives(3, Interactive, Some(300));
-    told.goes(2);
-    told.goes(1);
-    told.finishes(1);
-    told.goes(3);
-    told.goes(3);
-    told.check(&expect![[r#"
+    let mut leaf = RecordedLeaf::new(1, 8);
+    leaf.arrives(1, Interactive, None);
+    leaf.arrives(2, Interactive, None);
+    leaf.arrives(3, Interactive, Some(300));
+    leaf.goes(2);
+    leaf.goes(1);
+    leaf.finishes(1);
+    leaf.goes(3);
+    leaf.goes(3);
+    leaf.check(&expect![[r#"
         1 arrives, interactive
             Start { request: LeafRequestId(1) }: below_limit (the server has room: 1 of 1 in service)
         2 arrives, interactive
@@ -174,6 +174,6 @@ fn a_root_that_goes_away_frees_its_place_in_the_queue_or_in_service() {
         3 is gone
         3 is gone
     "#]]);
-    assert_eq!((told.leaf.in_service(), told.leaf.queue_len()), (0, 0));
-    assert_eq!(told.leaf.load(told.now).in_flight, 0);
+    assert_eq!((leaf.leaf.in_service(), leaf.leaf.queue_len()), (0, 0));
+    assert_eq!(leaf.leaf.load(leaf.now).in_flight, 0);
 }

@@ -3,8 +3,8 @@
 //! Messages are delivered in any order, only a cancel never overtakes the request that it cancels. News from
 //! leaf to leaf, and cancels, may be lost; news may come twice. In some worlds a leaf crashes, or a
 //! request breaks off on its way, once at any point. Whatever happens, a copy that waits is not started
-//! after its leaf was told of its twin; executions beyond the first are paid for by a mishap or by news
-//! that came too late; and with one mishap at most there is always an answer.
+//! after its leaf knew of its twin; executions beyond the first are paid for by a mishap or by news
+//! that came too late; and with one mishap at most there is always a response.
 
 use super::{TieConfig, TieId};
 use crate::{
@@ -26,7 +26,7 @@ enum Message {
     Request { leaf: usize, attempt: AttemptId, tie: Option<TieId> },
     Cancel { leaf: usize, attempt: AttemptId },
     Tell { leaf: usize, tie: TieId },
-    Answer { attempt: AttemptId, outcome: Outcome },
+    Response { attempt: AttemptId, outcome: Outcome },
     Failure { attempt: AttemptId, failure: Failure },
 }
 
@@ -37,7 +37,7 @@ impl Message {
             Self::Request { attempt, .. } => Some(*attempt),
             Self::Cancel { .. }
             | Self::Tell { .. }
-            | Self::Answer { .. }
+            | Self::Response { .. }
             | Self::Failure { .. } => None,
         }
     }
@@ -73,12 +73,12 @@ struct World {
     /// Where each attempt went, and whether it is over for the root.
     attempts: Vec<(usize, bool)>,
     left: Mishaps,
-    /// Whether a leaf was told that the twin of its copy has started.
-    told: [bool; 2],
+    /// Whether a leaf knows that the twin of its copy has started.
+    knows_twin_started: [bool; 2],
     executions: u32,
     /// Executions that a mishap or late news may have made needless.
     excused: u32,
-    answered: bool,
+    is_done: bool,
     path: Vec<Move>,
 }
 
@@ -98,10 +98,10 @@ impl World {
             messages: Vec::new(),
             attempts: Vec::new(),
             left,
-            told: [false; 2],
+            knows_twin_started: [false; 2],
             executions: 0,
             excused: 0,
-            answered: false,
+            is_done: false,
             path: Vec::new(),
         };
         for leaf in (0..2).filter(|leaf| busy[*leaf]) {
@@ -132,7 +132,7 @@ impl World {
                     moves.push(Move::Deliver(place));
                     moves.extend((self.left.faults > 0).then_some(Move::Lose(place)));
                 }
-                Message::Answer { .. } | Message::Failure { .. } => {
+                Message::Response { .. } | Message::Failure { .. } => {
                     moves.push(Move::Deliver(place));
                 }
             }
@@ -142,7 +142,7 @@ impl World {
             let may_crash = self.left.faults > 0 && self.leaves[leaf].is_some();
             moves.extend(may_crash.then_some(Move::Crash(leaf)));
         }
-        // Only the second copy is waited for: a request that runs into its timeout has no answer.
+        // Only the second copy is waited for: a request that runs into its timeout has no response.
         let near = self.now + Duration::from_secs(1);
         moves.extend(self.call.poll_timeout().filter(|at| *at < near).map(|_| Move::Wake));
         moves
@@ -166,7 +166,7 @@ impl World {
                     self.left.lost_news -= 1;
                     self.excused += 1;
                 }
-                Message::Answer { .. } | Message::Failure { .. } => {
+                Message::Response { .. } | Message::Failure { .. } => {
                     panic!("the end of a connection is always noticed: {:?}", self.path)
                 }
             },
@@ -179,7 +179,7 @@ impl World {
                 self.leaf(leaf, LeafEvent::Finished { request });
                 if let Some(attempt) = attempt(request) {
                     let outcome = Outcome::Good;
-                    self.messages.push(Message::Answer { attempt, outcome });
+                    self.messages.push(Message::Response { attempt, outcome });
                 }
             }
             Move::Crash(leaf) => self.crash(leaf),
@@ -207,10 +207,10 @@ impl World {
                 self.leaf(leaf, LeafEvent::Gone { request });
             }
             Message::Tell { leaf, tie } => {
-                self.told[leaf] = true;
+                self.knows_twin_started[leaf] = true;
                 self.leaf(leaf, LeafEvent::TwinStarted { tie });
             }
-            Message::Answer { attempt, outcome } => {
+            Message::Response { attempt, outcome } => {
                 self.root(Event::Responded { attempt, outcome })
             }
             Message::Failure { attempt, failure } => self.root(Event::Failed { attempt, failure }),
@@ -222,12 +222,12 @@ impl World {
         self.excused += 1;
         self.leaves[leaf] = None;
         self.in_service[leaf] = None;
-        // The root sees its connections break, but for those that carry an answer already, or nothing yet.
+        // The root sees its connections break, but for those that carry a response already, or nothing yet.
         for (index, (_, over)) in self.attempts.iter().enumerate().filter(|(_, a)| a.0 == leaf) {
             let attempt = AttemptId::at(index);
             let on_its_way = self.messages.iter().any(|message| match message {
                 Message::Request { attempt: a, .. }
-                | Message::Answer { attempt: a, .. }
+                | Message::Response { attempt: a, .. }
                 | Message::Failure { attempt: a, .. } => *a == attempt,
                 Message::Cancel { .. } | Message::Tell { .. } => false,
             });
@@ -256,10 +256,10 @@ impl World {
                     self.messages.push(Message::Cancel { leaf: *leaf, attempt });
                 }
                 Effect::Respond { attempt } => {
-                    self.answered = true;
+                    self.is_done = true;
                     let ended = Event::Ended { attempt, whole: true };
                     let nothing_left = self.upstream.poll_effect().is_none();
-                    assert!(nothing_left, "the answer is the last word: {:?}", self.path);
+                    assert!(nothing_left, "the response ends the request: {:?}", self.path);
                     self.call.handle(&mut self.upstream, self.now, ended);
                 }
                 Effect::Fail { .. } | Effect::Skip | Effect::Probe { .. } => {}
@@ -283,7 +283,7 @@ impl World {
                     self.executions += u32::from(request != BUSY);
                 }
                 LeafEffect::TellTwin { tie, .. } => {
-                    let kept = !self.told[leaf];
+                    let kept = !self.knows_twin_started[leaf];
                     assert!(kept, "tie-at-most-one-duplicate: {:?}", self.path);
                     // Both copies start while the news of each is on its way.
                     self.excused += u32::from(self.messages.contains(&Message::Tell { leaf, tie }));
@@ -292,7 +292,7 @@ impl World {
                 LeafEffect::Drop { request } => {
                     let attempt = attempt(request).expect("only copies are dropped");
                     let outcome = Outcome::TwinStarted;
-                    self.messages.push(Message::Answer { attempt, outcome });
+                    self.messages.push(Message::Response { attempt, outcome });
                 }
                 LeafEffect::Refuse { .. } => panic!("there is room: {:?}", self.path),
             }
@@ -305,14 +305,15 @@ impl World {
         let mut messages: Vec<String> = self.messages.iter().map(|m| format!("{m:?}")).collect();
         messages.sort_unstable();
         let Self { call, now, leaves, in_service, attempts, .. } = self;
-        let counts = (self.left, self.told, self.executions, self.excused, self.answered);
+        let counts =
+            (self.left, self.knows_twin_started, self.executions, self.excused, self.is_done);
         format!("{call:?} {now:?} {leaves:?} {in_service:?} {attempts:?} {messages:?} {counts:?}")
     }
 
     /// Nothing more can happen.
     fn check_end(&self) {
         let path = &self.path;
-        assert!(self.answered && self.call.is_over(), "exactly-one-response: {path:?}");
+        assert!(self.is_done && self.call.is_over(), "exactly-one-response: {path:?}");
         let needless = self.executions - 1;
         assert!(needless <= self.excused, "tie-at-most-one-duplicate: {needless}, {path:?}");
         assert!(needless <= 1, "tie-at-most-one-duplicate: {needless}, {path:?}");

@@ -6,7 +6,6 @@ use curtail_http::http2::WINDOW_BYTES_MAX;
 use curtail_http::stream::TCP_KEEPALIVE;
 use curtail_units::{Bytes, Duration};
 
-/// Reads the section.
 pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
     let default = ConnectConfig::default();
     let config = ConnectConfig {

@@ -1,9 +1,8 @@
 //! Checks across keys: keys that contradict each other, and keys that can never take effect.
 //!
-//! **Decides** that listeners, leaves and the admin port have distinct addresses and names, that each route is
-//! reachable and names an upstream, that the upstreams of a group have the same shared keys, and that an upstream
-//! names each replica once. A repeated replica would get hedges and ties of its own requests, and two metric series
-//! with the same labels.
+//! Listeners, leaves and the admin port have distinct addresses and names. Each route is reachable and names an
+//! upstream. The upstreams of a group share their keys. An upstream names each replica once: a repeated replica would
+//! get hedges of its own requests.
 //! **Limits**: it compares text. Two names of one server count as two replicas.
 
 use super::{Config, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out};

@@ -5,7 +5,6 @@ use curtail_config::{Section, expectation};
 use curtail_policy::{GatherConfig, RestMode};
 use curtail_units::{Bytes, Duration};
 
-/// Default of `response_max`.
 const RESPONSE_MAX: Bytes = Bytes::from_kib(16 << 10);
 
 /// How the requests of a route fan out.
@@ -59,7 +58,6 @@ impl RouteConfig {
     }
 }
 
-/// Reads the section.
 pub(super) fn read(s: &mut Section<'_>) -> FanOutConfig {
     FanOutConfig {
         merge: s

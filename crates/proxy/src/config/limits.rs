@@ -44,51 +44,28 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            headers: Bytes::from_kib(64),
-            header_timeout: Duration::from_secs(10),
-            // Longer than most clients: they close first, so that no request meets a closing connection.
-            idle_timeout: Duration::from_secs(120),
-            body_timeout: Duration::from_secs(30),
-            write_timeout: Duration::from_secs(60),
-            stream_idle_timeout: None,
-            tcp_keepalive: Duration::from_secs(60),
-            // A quarter of `connect.connections_max`, so that no client takes all connections to a replica.
-            http2_streams_max: 256,
-            http2_stream_window: Bytes::from_kib(256),
-            replay: Bytes::from_kib(64),
-            response_buffer: Bytes::from_kib(64),
-            connections_max: 16_384,
-            drain: Duration::from_secs(10),
-        }
-    }
-}
-
-/// Reads the section.
 pub(super) fn read(s: &mut Section<'_>) -> Limits {
-    let default = Limits::default();
     let limits = Limits {
         headers: s
             .field("headers", "Maximum total size of the headers of a request.")
             .range(Bytes::from_kib(8)..=Bytes::from_kib(1024))
-            .default(default.headers),
+            .default(Bytes::from_kib(64)),
         header_timeout: s
             .field("header_timeout", "Maximum time until the headers of a request are complete.")
-            .default(default.header_timeout),
+            .default(Duration::from_secs(10)),
+        // Longer than most clients: they close first, so that no request meets a closing connection.
         idle_timeout: s
             .field(
                 "idle_timeout",
                 "Idle time after which a client connection is closed; HTTP/2: maximum wait for a ping's response.",
             )
-            .default(default.idle_timeout),
+            .default(Duration::from_secs(120)),
         body_timeout: s
             .field(
                 "body_timeout",
                 "Maximum pause of a client within a request body, until the response has begun.",
             )
-            .default(default.body_timeout),
+            .default(Duration::from_secs(30)),
         write_timeout: s
             .field(
                 "write_timeout",
@@ -96,7 +73,7 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
                     it is disconnected.",
             )
             .at_least(Duration::from_ms(1))
-            .default(default.write_timeout),
+            .default(Duration::from_secs(60)),
         stream_idle_timeout: s
             .field(
                 "stream_idle_timeout",
@@ -107,32 +84,33 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
         tcp_keepalive: s
             .field("tcp_keepalive", "Idle time after which TCP probes a client connection.")
             .range(curtail_http::stream::TCP_KEEPALIVE)
-            .default(default.tcp_keepalive),
+            .default(Duration::from_secs(60)),
+        // A quarter of `connect.connections_max`, so that no client takes all connections to a replica.
         http2_streams_max: s
             .field("http2_streams_max", "Maximum concurrent requests on one HTTP/2 connection of a client.")
             .range(1..=10_000)
-            .default(default.http2_streams_max),
+            .default(256),
         http2_stream_window: s
             .field(
                 "http2_stream_window",
                 "HTTP/2 flow-control window of a stream: bytes of a request body in transit or unread.",
             )
             .range(Bytes::from_kib(64)..=Bytes::from_kib(64 << 10))
-            .default(default.http2_stream_window),
+            .default(Bytes::from_kib(256)),
         replay: s
             .field("replay", "Maximum size of a buffered request body; a larger one is sent only once.")
-            .default(default.replay),
+            .default(Bytes::from_kib(64)),
         response_buffer: s
             .field("response_buffer", "Maximum content-length of a buffered response: the proxy reads it completely \
                 before it forwards it.")
-            .default(default.response_buffer),
+            .default(Bytes::from_kib(64)),
         connections_max: s
             .field("connections_max", "Maximum client connections per listener.")
             .at_least(1)
-            .default(default.connections_max),
+            .default(16_384),
         drain: s
             .field("drain", "Maximum time for requests in progress to end when the proxy stops.")
-            .default(default.drain),
+            .default(Duration::from_secs(10)),
     };
     let all = limits.http2_connection_window();
     super::connect::check_window(s, "http2_stream_window", "http2_streams_max", all);

@@ -6,7 +6,7 @@
 use super::Shard;
 use crate::config::Merge;
 use crate::request::{record_own, status_without_replica};
-use crate::response::{BufferedBody, Completion, WinningResponse, next_frame};
+use crate::response::{BufferedBody, Completion, WinningResponse};
 use crate::root::{self, Outgoing};
 use crate::trail::Trail;
 use crate::worker::Worker;
@@ -15,6 +15,7 @@ use curtail_http::head::ResponseHead;
 use curtail_http::pool::ResponseBody;
 use curtail_policy::Failure;
 use http::StatusCode;
+use http_body_util::BodyExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -25,7 +26,6 @@ pub(super) const TOO_LARGE: &str = "response_too_large";
 #[derive(Debug)]
 pub(super) struct ResponseBuffer(AtomicU64);
 
-/// The whole response of a shard.
 #[derive(Debug)]
 pub(super) struct ShardResponse {
     pub(super) head: ResponseHead,
@@ -37,7 +37,6 @@ pub(super) struct ShardResponse {
 pub(super) struct CallError {
     /// The status that a client would get of this shard alone.
     pub(super) status: StatusCode,
-    /// The constant name of the failure.
     pub(super) name: &'static str,
     /// The shard's response, if it is the client's error (4xx).
     pub(super) response: Option<ShardResponse>,
@@ -62,7 +61,6 @@ impl CallError {
     }
 }
 
-/// Sends the request to a shard.
 pub(super) async fn run(
     worker: Arc<Worker>,
     shard: Shard,
@@ -98,14 +96,13 @@ pub(super) async fn run(
     check(ShardResponse { head: held.head, body }, merge)
 }
 
-/// Reads a body to its end.
 async fn read(
     mut body: ResponseBody,
     ending: &mut Completion,
     buffer: &ResponseBuffer,
 ) -> Result<Bytes, CallError> {
     let mut whole = BytesMut::new();
-    while let Some(frame) = next_frame(&mut body).await {
+    while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else {
             ending.end(false);
             return Err(CallError::new(StatusCode::BAD_GATEWAY, Failure::Broken.name()));

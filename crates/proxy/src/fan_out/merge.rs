@@ -6,7 +6,6 @@ use crate::config::Merge;
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 impl Merge {
-    /// Whether a shard's body can be merged.
     pub(super) fn accepts(self, body: &[u8]) -> bool {
         match self {
             Self::Concatenate => true,

@@ -140,8 +140,8 @@ impl Snapshot {
     }
 
     fn process<'a>(&'a self, out: &mut FamilyCollector<'a>) {
-        out.reloads(self.process.reloads);
         out.add(&table::INVARIANTS_BROKEN, [([], self.process.invariants_broken)]);
+        out.reloads(self.process.reloads);
         let started = Duration::from_ns(self.started_unix_ns);
         process::add_families(out, &self.usage, started);
     }

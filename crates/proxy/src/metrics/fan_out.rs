@@ -1,7 +1,8 @@
 //! What is counted of a route that fans out.
 
-use super::labels::{CountBy, Label};
+use super::labels::CountBy;
 use curtail_metrics::Counts;
+use curtail_policy::Label;
 use curtail_sketch::{AtomicHistogram, Histogram, Precision};
 use curtail_units::Duration;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -30,7 +31,6 @@ impl Label for FanOutResult {
     }
 }
 
-/// The counters of one route.
 #[derive(Debug)]
 pub(crate) struct FanOutMetrics {
     requests: CountBy<FanOutResult>,
@@ -38,7 +38,6 @@ pub(crate) struct FanOutMetrics {
     latency: AtomicHistogram,
 }
 
-/// The counters of a route as they stand.
 #[derive(Clone, Debug)]
 pub(crate) struct FanOutCounts {
     pub(super) requests: Counts,
@@ -64,7 +63,6 @@ impl FanOutMetrics {
         self.latency.record(latency);
     }
 
-    /// The counters as they stand.
     pub(crate) fn read(&self) -> FanOutCounts {
         FanOutCounts {
             requests: self.requests.read(),

@@ -1,23 +1,11 @@
-//! The values that labels take, and counters by such a value.
-//!
-//! A label here is a small enumeration, so a counter by label is an array with one place for each of
-//! its values: counting is one addition, with no map and no text on the way of a request.
+//! Counters by label. A label is a small enumeration, so its counters are an array: counting is one addition, without
+//! a map or a text.
 
 use curtail_metrics::{CounterVec, Counts};
-use curtail_policy::{Failure, LeafReason, Outcome, Reason};
+use curtail_policy::Label;
 use http::StatusCode;
 use std::marker::PhantomData;
 
-/// An enumeration that labels a metric.
-pub(crate) trait Label: 'static {
-    /// What the values are called, by their index.
-    const NAMES: &'static [&'static str];
-
-    /// The place of this value among the names.
-    fn index(&self) -> usize;
-}
-
-/// One counter for each value of a label.
 #[derive(Debug)]
 pub(crate) struct CountBy<L> {
     counts: CounterVec,
@@ -30,12 +18,10 @@ impl<L: Label> CountBy<L> {
         Self { counts: CounterVec::new(L::NAMES, usual), label: PhantomData }
     }
 
-    /// Counts one more of `label`.
     pub(super) fn add(&self, label: &L) {
         self.counts.add(label.index(), 1);
     }
 
-    /// The counts so far.
     pub(super) fn read(&self) -> Counts {
         self.counts.read()
     }
@@ -48,113 +34,6 @@ impl<L: Label> Default for CountBy<L> {
     }
 }
 
-impl Label for Reason {
-    const NAMES: &'static [&'static str] = &[
-        "first",
-        "slower_than_quantile",
-        "slower_than_cap",
-        "budget_spent",
-        "no_other_replica",
-        "tie_first",
-        "tie_second",
-        "tie_first_lost",
-        "tie_started_lost",
-        "retry",
-        "overdue",
-        "first_good",
-        "lost",
-        "nothing_better",
-        "may_not_repeat",
-        "attempts_spent",
-        "request_timeout",
-        "client_gone",
-        "no_replica",
-        "probe_for_request",
-        "probe_when_idle",
-    ];
-
-    fn index(&self) -> usize {
-        match self {
-            Self::First => 0,
-            Self::SlowerThanQuantile { .. } => 1,
-            Self::SlowerThanCap { .. } => 2,
-            Self::BudgetSpent { .. } => 3,
-            Self::NoOtherReplica => 4,
-            Self::TieFirst => 5,
-            Self::TieSecond { .. } => 6,
-            Self::TieFirstLost { .. } => 7,
-            Self::TieStartedLost { .. } => 8,
-            Self::Retry { .. } => 9,
-            Self::Overdue { .. } => 10,
-            Self::FirstGood => 11,
-            Self::Lost { .. } => 12,
-            Self::NothingBetter => 13,
-            Self::MayNotRepeat => 14,
-            Self::AttemptsSpent { .. } => 15,
-            Self::RequestTimeout { .. } => 16,
-            Self::ClientGone => 17,
-            Self::NoReplica => 18,
-            Self::ProbeForRequest => 19,
-            Self::ProbeWhenIdle => 20,
-        }
-    }
-}
-
-impl Label for LeafReason {
-    const NAMES: &'static [&'static str] = &[
-        "below_limit",
-        "next_in_class",
-        "tie_started",
-        "twin_started",
-        "twin_started_before",
-        "twin_is_here",
-        "queue_full",
-        "pushed_out",
-    ];
-
-    fn index(&self) -> usize {
-        match self {
-            Self::BelowLimit { .. } => 0,
-            Self::NextInClass { .. } => 1,
-            Self::TieStarted => 2,
-            Self::TwinStarted { .. } => 3,
-            Self::TwinStartedBefore => 4,
-            Self::TwinIsHere => 5,
-            Self::QueueFull { .. } => 6,
-            Self::PushedOut { .. } => 7,
-        }
-    }
-}
-
-impl Label for Outcome {
-    const NAMES: &'static [&'static str] = &["good", "bad", "refused", "twin_started"];
-
-    fn index(&self) -> usize {
-        match self {
-            Self::Good => 0,
-            Self::Bad => 1,
-            Self::Refused => 2,
-            Self::TwinStarted => 3,
-        }
-    }
-}
-
-impl Label for Failure {
-    const NAMES: &'static [&'static str] =
-        &["not_sent", "broken", "bad_response", "refused", "twin_lost"];
-
-    fn index(&self) -> usize {
-        match self {
-            Self::NotSent => 0,
-            Self::Broken => 1,
-            Self::BadResponse => 2,
-            Self::Refused => 3,
-            Self::TwinLost => 4,
-        }
-    }
-}
-
-/// The timeout that a client exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientTimeout {
     /// The TLS handshake, the HTTP/2 preface or the request headers were not complete.
@@ -175,7 +54,6 @@ impl Label for ClientTimeout {
     }
 }
 
-/// The response that a client received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ResponseClass {
     /// None: the client disconnected first.
@@ -201,8 +79,8 @@ impl Label for ResponseClass {
 
 #[cfg(test)]
 mod tests {
-    use super::{Label, ResponseClass};
-    use curtail_policy::{AttemptId, Class, Failure, LeafReason, Outcome, Reason};
+    use super::ResponseClass;
+    use curtail_policy::{AttemptId, Class, Failure, Label, LeafReason, Outcome, Reason};
     use curtail_units::{Duration, Quantile, Ratio};
     use http::StatusCode;
 

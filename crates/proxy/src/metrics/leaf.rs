@@ -6,7 +6,6 @@ use curtail_policy::{Decided, LeafEffect, LeafReason};
 use curtail_sketch::{AtomicHistogram, Histogram, Precision};
 use curtail_units::Duration;
 
-/// The counters of one leaf: what its machine decided, and how long requests waited.
 #[derive(Debug)]
 pub(crate) struct LeafMetrics {
     started: CountBy<LeafReason>,
@@ -16,7 +15,6 @@ pub(crate) struct LeafMetrics {
     waited: AtomicHistogram,
 }
 
-/// The counters of a leaf as they stand.
 #[derive(Clone, Debug)]
 pub(crate) struct LeafCounts {
     pub(super) started: Counts,
@@ -53,7 +51,6 @@ impl LeafMetrics {
         }
     }
 
-    /// The counters as they stand.
     pub(crate) fn read(&self) -> LeafCounts {
         LeafCounts {
             started: self.started.read(),

@@ -4,14 +4,12 @@ use super::labels::{ClientTimeout, CountBy};
 use curtail_metrics::{Counts, ReloadCounters};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The counters of the process.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessMetrics {
     pub(crate) reloads: ReloadCounters,
     invariants_broken: AtomicU64,
 }
 
-/// The counters of the process as they stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessCounts {
     pub(super) reloads: [(&'static str, u64); 2],
@@ -19,12 +17,10 @@ pub(crate) struct ProcessCounts {
 }
 
 impl ProcessMetrics {
-    /// Counts a policy's machine that panicked.
     pub(crate) fn invariant_broken(&self) {
         self.invariants_broken.fetch_add(1, Relaxed);
     }
 
-    /// The counters as they stand.
     pub(crate) fn read(&self) -> ProcessCounts {
         ProcessCounts {
             reloads: self.reloads.read(),
@@ -33,7 +29,6 @@ impl ProcessMetrics {
     }
 }
 
-/// The counters of one listener.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerMetrics {
     accepted: AtomicU64,
@@ -44,7 +39,6 @@ pub(crate) struct ListenerMetrics {
     timed_out: CountBy<ClientTimeout>,
 }
 
-/// The counters of a listener as they stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListenerCounts {
     pub(super) accepted: u64,
@@ -56,12 +50,10 @@ pub(crate) struct ListenerCounts {
 }
 
 impl ListenerMetrics {
-    /// A client has connected.
     pub(crate) fn accepted(&self) {
         self.accepted.fetch_add(1, Relaxed);
     }
 
-    /// A client's connection is no longer there.
     pub(crate) fn closed(&self) {
         self.closed.fetch_add(1, Relaxed);
     }
@@ -71,7 +63,6 @@ impl ListenerMetrics {
         self.waited.fetch_add(1, Relaxed);
     }
 
-    /// A request matched no route.
     pub(crate) fn unrouted(&self) {
         self.unrouted.fetch_add(1, Relaxed);
     }
@@ -81,12 +72,10 @@ impl ListenerMetrics {
         self.malformed.fetch_add(1, Relaxed);
     }
 
-    /// Counts a client that exceeded a timeout.
     pub(crate) fn timed_out(&self, what: ClientTimeout) {
         self.timed_out.add(&what);
     }
 
-    /// The counters as they stand.
     pub(crate) fn read(&self) -> ListenerCounts {
         let closed = self.closed.load(Relaxed);
         let accepted = self.accepted.load(Relaxed);

@@ -1,7 +1,4 @@
-//! Everything that one scrape shows, as plain numbers.
-//!
-//! Each scrape reads the counters and the machines once, and passes the numbers on:
-//! no lock is held, and nothing of a request's way is touched, while text is written.
+//! Everything that one scrape shows, as plain numbers: no lock is held while text is written.
 
 use super::fan_out::FanOutCounts;
 use super::leaf::LeafCounts;
@@ -12,13 +9,11 @@ use curtail_http::connection_counts::ConnectionCounts;
 use curtail_metrics::process::Usage;
 use curtail_units::Duration;
 
-/// The state of the proxy at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) upstreams: Vec<UpstreamSnapshot>,
     pub(crate) leaves: Vec<LeafSnapshot>,
     pub(crate) fan_outs: Vec<FanOutSnapshot>,
-    /// The listeners by name.
     pub(crate) listeners: Vec<(String, ListenerCounts)>,
     pub(crate) process: ProcessCounts,
     pub(crate) usage: Usage,
@@ -30,7 +25,6 @@ pub(crate) struct Snapshot {
     pub(crate) journal_lost: Option<u64>,
 }
 
-/// The state of one upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamSnapshot {
     pub(crate) name: String,
@@ -42,42 +36,33 @@ pub(crate) struct UpstreamSnapshot {
     pub(crate) replicas: Vec<ReplicaSnapshot>,
 }
 
-/// The state of one replica of an upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaSnapshot {
-    /// Attempts sent and not ended.
     pub(crate) in_flight: u32,
     /// Whether its failures keep it from being chosen.
     pub(crate) is_ejected: bool,
     pub(crate) connections: ConnectionsSnapshot,
 }
 
-/// The state of the connections to one address.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionsSnapshot {
     /// `host:port`.
     pub(crate) authority: String,
     pub(crate) counts: ConnectionCounts,
-    /// Connections that are open and unused.
     pub(crate) idle: usize,
 }
 
-/// The state of one route that fans out.
 #[derive(Clone, Debug)]
 pub(crate) struct FanOutSnapshot {
     pub(crate) name: String,
     pub(crate) counts: FanOutCounts,
 }
 
-/// The state of one leaf.
 #[derive(Clone, Debug)]
 pub(crate) struct LeafSnapshot {
     pub(crate) name: String,
     pub(crate) counts: LeafCounts,
-    /// Requests that wait.
     pub(crate) queue_len: u32,
-    /// Requests that the server works on.
     pub(crate) in_service: u32,
-    /// The connections to the server.
     pub(crate) server: ConnectionsSnapshot,
 }

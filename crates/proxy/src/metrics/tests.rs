@@ -226,9 +226,9 @@ fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
         curtail_spans_dropped_total{cause="rejected"} 3
         curtail_span_exports_failed_total 4
         curtail_journal_entries_lost_total 6
+        curtail_policy_invariants_broken_total 1
         curtail_config_reloads_total{result="ok"} 1
         curtail_config_reloads_total{result="failed"} 1
-        curtail_policy_invariants_broken_total 1
         process_cpu_seconds_total 1.25
         process_resident_memory_bytes 65536
         process_start_time_seconds 1700000000.5

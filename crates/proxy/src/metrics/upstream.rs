@@ -25,7 +25,6 @@ pub(crate) struct UpstreamMetrics {
     attempts_failed: CountBy<Failure>,
 }
 
-/// The counters of an upstream as they stand.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamCounts {
     pub(super) requests: Counts,
@@ -82,7 +81,6 @@ impl Default for UpstreamMetrics {
 }
 
 impl UpstreamMetrics {
-    /// Counts an event that a machine has handled.
     pub(crate) fn handled(&self, event: &Event) {
         match event {
             Event::Responded { outcome, .. } => self.attempts_responded.add(outcome),
@@ -118,7 +116,6 @@ impl UpstreamMetrics {
         }
     }
 
-    /// The counters as they stand.
     pub(crate) fn read(&self) -> UpstreamCounts {
         UpstreamCounts {
             requests: self.requests.read(),

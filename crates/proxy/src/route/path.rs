@@ -1,10 +1,8 @@
 //! The readings of a path by servers, for routes whose prefixes are boundaries.
 //!
-//! RFC 3986 has one reading of a path (sections 5.2.4 and 6.2.2): percent-encoded letters, digits and marks equal plain
-//! ones, and dot segments are resolved. Servers differ in five ways: some keep dot segments, decode `%2F`, read `\` as
-//! `/`, cut parameters (`;…`) off segments, or merge slashes. The proxy forwards a path unchanged, so the path must
-//! match the same route in every combination of these.
-//!
+//! RFC 3986 has one reading of a path (sections 5.2.4 and 6.2.2). Servers differ in five ways: some keep dot segments,
+//! decode `%2F`, read `\` as `/`, cut parameters (`;…`) off segments, or merge slashes. The proxy forwards a path
+//! unchanged, so the path must match the same route in every combination of these.
 //! **Limits**: 32 readings; a path has only those that its bytes make possible.
 
 use std::borrow::Cow;
@@ -24,7 +22,6 @@ pub(super) struct PathReading<'a> {
     pub(super) is_decoded: bool,
 }
 
-/// All readings of a path.
 pub(super) fn readings(path: &str) -> impl Iterator<Item = PathReading<'static>> {
     let bytes = path.as_bytes();
     let has = |wanted: u8| bytes.contains(&wanted);

@@ -1,10 +1,8 @@
 //! The tasks of one client's HTTP/2 streams, and the write timeout of their responses.
 //!
-//! hyper reads a piece of the body and then waits for the client to grant room, without polling the body. A client
-//! that grants none would hold the stream, the response and the connection to the replica for ever. The body
-//! ([`PacedBody`]) therefore records in a task-local each piece and each further poll. Our task wraps hyper's and ends
-//! when the client exceeds the timeout; h2 then resets that one stream.
-//!
+//! hyper reads a piece of the body and then waits for the client to grant room, without polling the body: a client that
+//! grants none would hold the stream for ever. The body ([`PacedBody`]) therefore records each poll in a task-local.
+//! Our task wraps hyper's and ends at the timeout; h2 then resets that one stream.
 //! **Limits**: a client reads [`PIECE_BYTES_MAX`], or the rest, of each response within
 //! [`Limits::write_timeout`](crate::config::Limits::write_timeout).
 

@@ -1,11 +1,10 @@
-//! A trail as spans: one of kind server for the request (internal for a call of a fan-out), one of kind client for
-//! each attempt.
+//! A trail as spans: one of kind server for the request (internal for a call of a fan-out), one of kind client for each
+//! attempt. A cancelled attempt is no error, unless it was cancelled for its age.
 //!
-//! **Limits**: texts are cut after [`super::attributes::TEXT_MAX`] bytes. The query of a URL is left out
-//! everywhere, because it may hold secrets.
-//! **Source**: OTLP 1.x, `trace.proto`; OpenTelemetry's semantic conventions for HTTP spans. What is
-//! Curtail's own is named `curtail.…`: [`Reason`] and [`Choice`] with the numbers that were compared.
-//! An attempt that was cancelled is no error, unless it was cancelled for its age.
+//! **Limits**: texts are cut after [`super::attributes::TEXT_MAX`] bytes. The query of a URL is left out, because it
+//! may hold secrets.
+//! **Source**: OTLP 1.x, `trace.proto`; OpenTelemetry's semantic conventions for HTTP spans. Our own attributes are
+//! named `curtail.…`.
 
 use super::attributes::{Attributes, SPAN_ATTRIBUTES};
 use crate::trace_context::SpanId;

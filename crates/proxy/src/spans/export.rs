@@ -1,11 +1,10 @@
 //! The exporter: takes spans from the buffers and sends them to their receiver.
 //!
-//! **Decides** when spans are sent (every second, or as soon as a thread has filled a buffer), how much at
-//! once, and what is done when the receiver does not take them: the same batch again after a time that
-//! doubles, with jitter, or that the receiver asked for; given up after some tries. A batch that the receiver rejects is
-//! dropped at once.
-//! **Limits**: one batch on its way at a time; the rest waits in the buffers, which are bounded
-//! ([`super::SpanSink`]). Sending the same batch twice can happen, when a response is lost.
+//! **Decides** when spans are sent: every second, or as soon as a thread has filled a buffer. A batch that is not
+//! accepted is sent again after a doubling, jittered time, or the time that the receiver asks for. It is given up after
+//! some tries, and dropped at once if the receiver rejects it.
+//! **Limits**: one batch in flight; the rest waits in the bounded buffers ([`super::SpanSink`]). If a response is lost,
+//! the batch may be sent twice.
 //! **Source**: OTLP 1.x, sections "OTLP/gRPC Throttling" and "OTLP/HTTP Throttling".
 
 use super::envelope::Envelope;
@@ -104,7 +103,6 @@ struct Export {
     state: ReceiverState,
 }
 
-/// What the receiver does with spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReceiverState {
     Accepting,

@@ -1,14 +1,8 @@
-//! What spans say alike of all requests of a route and of all attempts at a replica.
-//!
-//! **Holds** these attributes as the bytes of a span, written once for each reading of the configuration:
-//! a request copies them as they are.
-//! **Limits**: as many as there are routes and replicas; a replica takes about as many bytes as its address
-//! twice and the name of its upstream, and 100 more.
+//! The attributes that all spans of a route or a replica share, encoded once for each configuration.
 
 use super::attributes::{Attributes, SPAN_ATTRIBUTES};
 use crate::config::ReplicaUrl;
 
-/// A route as spans tell of it.
 #[derive(Debug)]
 pub(crate) struct PreparedRoute {
     /// What its paths begin with.
@@ -17,7 +11,6 @@ pub(crate) struct PreparedRoute {
     pub(super) attributes: Box<[u8]>,
 }
 
-/// A replica as spans tell of it.
 #[derive(Debug)]
 pub(crate) struct PreparedReplica {
     /// `curtail.upstream`, `server.address` and `server.port`.
@@ -50,7 +43,6 @@ impl PreparedReplica {
     }
 }
 
-/// The attributes of a span that `describe` gives.
 fn prepare(describe: impl FnOnce(&mut Attributes<'_>)) -> Box<[u8]> {
     let mut out = Vec::new();
     describe(&mut Attributes::new(&mut out, SPAN_ATTRIBUTES));

@@ -1,9 +1,7 @@
 //! The receiver of spans: one connection to it, one exchange at a time, and what its responses mean.
 //!
-//! **Source**: OTLP 1.x, sections "OTLP/gRPC Response", "OTLP/HTTP Response" and their retryable codes;
-//! "gRPC over HTTP2" for the framing.
-//! **Limits**: [`LIMITS`]. A wait that the receiver asks for is read from `Retry-After` in seconds; a date there, and
-//! gRPC's `RetryInfo`, are ignored.
+//! **Source**: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response"; "gRPC over HTTP2" for the framing.
+//! **Limits**: [`LIMITS`]. `Retry-After` is read in seconds; a date there, and gRPC's `RetryInfo`, are ignored.
 
 use super::envelope::{self, Parts};
 use crate::StartError;

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-/// Far more than any test needs on a busy machine; what hangs is told from what is slow.
+/// Far more than any test needs on a busy machine; this separates a hang from a slow run.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs a test to its end on a runtime of its own: the proxy has threads of its own, clients and replicas

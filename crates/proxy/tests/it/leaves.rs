@@ -55,7 +55,7 @@ impl Gated {
         self.leaf.until(so).await
     }
 
-    /// Waits until so many requests wait.
+    /// Waits until `len` requests wait.
     async fn until_queued(&self, len: u64) {
         self.until(|metrics| metrics.sum("curtail_leaf_queue_len", &[]) == len).await;
     }

@@ -1,11 +1,10 @@
-//! The difference of two arms: their ratio with its interval.
+//! The ratio of two arms with its interval.
 //!
-//! Arms see the same requests, so batch `i` of one arm is compared with batch `i` of the other. Their common noise
-//! cancels out, and the interval of the ratio is narrower than that of two independent runs.
-//!
+//! Arms see the same requests, so batch `i` of one arm is compared with batch `i` of the other, and their common noise
+//! cancels out.
 //! **A mean's ratio**: the residuals are paired, and the interval is that of a mean.
-//! **A quantile's ratio**: the paired differences of shares have an error `h`; the interval goes from
-//! `QB(q − h/2) / QA(q + h/2)` to `QB(q + h/2) / QA(q − h/2)`, as in `curtail_load::compare`.
+//! **A quantile's ratio**: the paired differences of shares have an error `h`; the interval goes from `QB(q − h/2) /
+//! QA(q + h/2)` to `QB(q + h/2) / QA(q − h/2)`, as in `curtail_load::compare`.
 //! **Limits**: only batches that are full in both arms count, and the minima of [`super`] apply to them.
 
 use super::residuals::Residuals;

@@ -44,13 +44,13 @@ pub(super) struct Residuals {
 impl Residuals {
     /// The residuals of the mean of responses; [`None`] with too few batches.
     pub(super) fn of_mean(batches: &[&Batch], mean_ns: f64) -> Option<Self> {
-        let answered: u64 = batches.iter().map(|batch| batch.answered.count()).sum();
-        if answered == 0 {
+        let succeeded: u64 = batches.iter().map(|batch| batch.succeeded.count()).sum();
+        if succeeded == 0 {
             return None;
         }
-        let middling = answered as f64 / batches.len() as f64;
+        let middling = succeeded as f64 / batches.len() as f64;
         let residual =
-            |batch: &&Batch| (batch.sum_ns() - mean_ns * batch.answered.count() as f64) / middling;
+            |batch: &&Batch| (batch.sum_ns() - mean_ns * batch.succeeded.count() as f64) / middling;
         Self::new(batches.iter().map(residual).collect(), &[])
     }
 
@@ -138,7 +138,6 @@ fn groups<T>(batches: &[T]) -> impl Iterator<Item = &[T]> {
     batches[batches.len() - each * GROUPS..].chunks(each)
 }
 
-/// The variance of the mean of independent `values`.
 fn variance_of_mean(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;

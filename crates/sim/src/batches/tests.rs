@@ -102,7 +102,7 @@ fn failures_are_longer_than_every_answer() {
     assert_eq!(batches.failed(), 20);
     assert_eq!(batches.len(), 1000);
     let quantile = |q| batches.quantile_ns(Quantile::new(q).expect("a quantile"));
-    let at_98 = quantile(0.98).expect("the last answer").value;
+    let at_98 = quantile(0.98).expect("the last response").value;
     assert!((at_98 / 49e6 - 1.0).abs() < 0.001, "{at_98}");
     assert_eq!(quantile(0.981), None, "two in a hundred failed");
     assert_eq!(batches.above()[0].1.value, 0.02);
@@ -149,7 +149,7 @@ fn batches_begin_at_the_same_requests_from_every_first_request() {
         for (nth, batch) in (base..).zip(&batches.held) {
             let numbers = (nth * len).max(first)..((nth + 1) * len).min(40_000);
             let longest = numbers.map(latency).max();
-            assert_eq!(batch.answered.max(), longest, "from {first}, batch {nth} of {len}");
+            assert_eq!(batch.succeeded.max(), longest, "from {first}, batch {nth} of {len}");
         }
     }
 }

@@ -231,7 +231,7 @@ fn the_first_difference_is_said_with_its_line_its_event_and_both_effects() {
     let journal = journal(1, config);
     let lines: Vec<&str> = journal.lines().collect();
     let nth = 1_000 + lines[1_000..].iter().position(|l| l.contains("\"cancel\"")).expect("one");
-    let forged = lines[nth].replace("\"cancel\"", "\"answer\"");
+    let forged = lines[nth].replace("\"cancel\"", "\"respond\"");
     let text = [&lines[..nth], &[&forged], &lines[nth + 1..]].concat().join("\n");
     let End::Different(difference) = replayed(&text).end else {
         panic!("line {} was forged", nth + 1)

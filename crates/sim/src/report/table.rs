@@ -14,7 +14,6 @@ const NAME_LEN_MAX: usize = 22;
 /// Extra work below this is the requests that were in service when counting began.
 const SHOWN_MIN: f64 = 0.0001;
 
-/// The reported mean and quantiles.
 const COLUMNS: [&str; 6] = ["mean", "p50", "p90", "p95", "p99", "p99.9"];
 
 const NOTHING: &str = "–";
@@ -38,7 +37,6 @@ pub(super) fn render(report: &Report) -> String {
     table.page.finish()
 }
 
-/// The lines so far, and the width of the first column.
 struct Table {
     width: usize,
     columns: Columns,
@@ -105,7 +103,6 @@ impl Table {
         }
     }
 
-    /// Adds the ends of intervals, if there are any.
     fn interval(&mut self, estimates: &[Option<Estimate>; 6], format: impl Fn(f64) -> String) {
         let intervals = estimates.map(|estimate| bounded_interval(&estimate?));
         if intervals.iter().all(Option::is_none) {
@@ -147,7 +144,6 @@ fn names_without_interval(estimates: &[Option<Estimate>; 6]) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// A latency in nanoseconds, in milliseconds.
 pub(crate) fn latency(ns: f64) -> String {
     ms(Duration::from_ns_f64(ns))
 }

@@ -128,7 +128,6 @@ fn leaf(s: &mut Section<'_>, defaults: LeafConfig) -> LeafConfig {
     LeafConfig { concurrency, queue_len_max }
 }
 
-/// A key for a class.
 fn class(s: &mut Section<'_>, doc: &'static str, default: Class) -> Class {
     let words = Class::ALL.map(|class| (class.name(), class));
     s.choice("class", doc, &words).default(default)

@@ -5,21 +5,19 @@ use curtail_config::Section;
 use curtail_model::Distribution;
 use curtail_units::Duration;
 
-/// Placements of one table.
 const PLACEMENTS_MAX: usize = 10_000;
 
 /// The key that says that a scenario is a sharding, and what it holds.
 pub(super) const KEY: &str = "sharding";
 pub(super) const DOC: &str = "How evenly data lie on servers, and what the fullest does to the latency; nothing else is then simulated.";
 
-/// The keys of a sharding.
 pub(super) fn sharding(s: &mut Section<'_>) -> Sharding {
     let servers = s.section("servers", "Numbers of servers to compare.", servers);
     let whole = s.section("whole", "Time of one server for all data.", Distribution::read);
     let per_shard =
         s.field("per_shard", "Additional server time for each shard.").default(Duration::ZERO);
-    let per_answer = s
-        .field("per_answer", "Additional root time for the response of each server.")
+    let per_response = s
+        .field("per_response", "Additional root time for the response of each server.")
         .default(Duration::ZERO);
     let rules = s.map("rules", "Rules for the number of shards, by name.", |name, s| {
         (name.to_owned(), rule(s))
@@ -41,7 +39,7 @@ pub(super) fn sharding(s: &mut Section<'_>) -> Sharding {
         let text = format!("too many: expected at most {DRAWS_MAX} requests × servers in all");
         s.error("requests", text);
     }
-    Sharding { servers, whole, per_shard, per_answer, rules, requests }
+    Sharding { servers, whole, per_shard, per_response, rules, requests }
 }
 
 fn servers(s: &mut Section<'_>) -> Vec<u32> {

@@ -7,7 +7,7 @@ fn sharding(servers: &[u32], whole: Distribution, rule: Rule) -> Sharding {
         servers: servers.to_vec(),
         whole,
         per_shard: Duration::ZERO,
-        per_answer: Duration::ZERO,
+        per_response: Duration::ZERO,
         rules: vec![("it".to_owned(), rule)],
         requests: 20_000,
     }
@@ -68,7 +68,7 @@ fn without_chance_the_latency_is_the_share_of_the_fullest() {
         // A histogram's bucket is at most 0.1 % wide.
         assert!((got / f64::from(expected_ms) - 1.0).abs() < 1e-3, "{servers}: {got}");
     }
-    (doubled.per_shard, doubled.per_answer) = (Duration::from_ms(50), Duration::from_ms(10));
+    (doubled.per_shard, doubled.per_response) = (Duration::from_ms(50), Duration::from_ms(10));
     let got = p99_ns(&doubled.run(1), 12) / 1e6;
     assert!((got / (2_000.0 + 2.0 * 50.0 + 12.0 * 10.0) - 1.0).abs() < 1e-3, "{got}");
 }
@@ -77,7 +77,7 @@ fn without_chance_the_latency_is_the_share_of_the_fullest() {
 fn servers_without_a_shard_do_not_answer() {
     let whole = Distribution::Constant { value: Duration::from_secs(16) };
     let mut few = sharding(&[10], whole, Rule::Fixed { shards: 4 });
-    few.per_answer = Duration::from_ms(100);
+    few.per_response = Duration::from_ms(100);
     let got = p99_ns(&few.run(1), 10) / 1e6;
     assert!((got / 4_400.0 - 1.0).abs() < 1e-3, "{got}");
 }

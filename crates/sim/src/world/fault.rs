@@ -29,7 +29,7 @@ impl World<'_> {
                     let server = self.faults.servers(site)[nth];
                     let pace = self.faults.pace(server);
                     self.leaves[server as usize].processor.set_pace(self.now, pace);
-                    self.wake_leaf(server);
+                    self.set_server_alarm(server);
                 }
             }
             FaultEffect::RequestArrives { service_ns, class } => {
@@ -54,7 +54,7 @@ impl World<'_> {
         });
         let request = LeafRequestId(key.as_u64());
         self.leaf_event(server, LeafEvent::Arrived { request, class, tie: None });
-        self.wake_leaf(server);
+        self.set_server_alarm(server);
     }
 
     /// Counts an execution for garbage collection, which begins when it was the last.

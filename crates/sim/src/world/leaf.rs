@@ -1,4 +1,4 @@
-//! The side of the leaves: attempts arrive, wait, are executed, and answered.
+//! The side of the leaves: attempts arrive, wait, are executed, and get responses.
 
 use super::request::{Attempt, Ending, Owner, Stage, TwinNews};
 use super::{Step, World};
@@ -8,11 +8,9 @@ use crate::slab::Key;
 use curtail_model::Processor;
 use curtail_policy::{Decided, Leaf, LeafEffect, LeafEvent, LeafRequestId, Outcome};
 
-/// A leaf's machine and the server behind it.
 #[derive(Debug)]
 pub(super) struct LeafPlace {
     pub(super) machine: Leaf,
-    pub(super) alarm: Alarm,
     pub(super) processor: Processor,
     pub(super) server_alarm: Alarm,
 }
@@ -21,7 +19,6 @@ impl LeafPlace {
     pub(super) fn new(model: &Model) -> Self {
         Self {
             machine: Leaf::new(model.leaf),
-            alarm: Alarm::OFF,
             processor: Processor::new(model.cores),
             server_alarm: Alarm::OFF,
         }
@@ -43,11 +40,11 @@ impl World<'_> {
         let Attempt { server, class, tie, .. } = *attempt;
         let tie = tie.map(|(id, _)| id);
         self.leaf_event(server, LeafEvent::Arrived { request: leaf_request(key), class, tie });
-        self.wake_leaf(server);
+        self.set_server_alarm(server);
     }
 
     pub(super) fn cancel_arrives(&mut self, key: Key) {
-        // It may have been answered in the meantime.
+        // Its response may have come in the meantime.
         let Some(attempt) = self.attempts.get_mut(key) else { return };
         let (server, stage) = (attempt.server, attempt.stage);
         match (stage, self.model.cancelled) {
@@ -60,7 +57,7 @@ impl World<'_> {
                 }
                 self.leaf_event(server, LeafEvent::Gone { request: leaf_request(key) });
                 self.attempts.remove(key);
-                self.wake_leaf(server);
+                self.set_server_alarm(server);
             }
             (Stage::Overtaken | Stage::Homeward, _) => {}
         }
@@ -69,15 +66,9 @@ impl World<'_> {
     pub(super) fn twin_news_arrives(&mut self, key: Key) {
         let TwinNews { server, tie } = self.twin_news.remove(key).expect("news arrive once");
         self.leaf_event(server, LeafEvent::TwinStarted { tie });
-        self.wake_leaf(server);
+        self.set_server_alarm(server);
     }
 
-    pub(super) fn leaf_woke(&mut self, server: u32) {
-        self.leaf_event(server, LeafEvent::Woke);
-        self.wake_leaf(server);
-    }
-
-    /// One or more executions have ended.
     pub(super) fn server_finished(&mut self, server: u32) {
         while let Some(key) = self.leaves[server as usize].processor.finish(self.now) {
             let key = Key::from_u64(key);
@@ -89,10 +80,10 @@ impl World<'_> {
             }
             self.collect_garbage(server);
         }
-        self.wake_leaf(server);
+        self.set_server_alarm(server);
     }
 
-    /// Tells a leaf what happened, and does what it decides. Whoever calls this wakes the leaf afterwards.
+    /// Hands an event to a leaf and carries out the effects. The caller sets the alarm of the server afterwards.
     pub(super) fn leaf_event(&mut self, server: u32, event: LeafEvent) {
         self.leaves[server as usize].machine.handle(self.now, event);
         while let Some(Decided { effect, .. }) = self.leaves[server as usize].machine.poll_effect()
@@ -116,12 +107,9 @@ impl World<'_> {
         }
     }
 
-    /// Sets the alarms of a leaf and its server to when they next have something to do.
-    pub(super) fn wake_leaf(&mut self, server: u32) {
+    /// Sets the alarm of a server to the end of its next execution.
+    pub(super) fn set_server_alarm(&mut self, server: u32) {
         let place = &mut self.leaves[server as usize];
-        if let Some(at) = place.alarm.set(place.machine.poll_timeout()) {
-            self.queue.push(at, Step::LeafAlarm(server));
-        }
         if let Some(at) = place.server_alarm.set(place.processor.next_end()) {
             self.queue.push(at, Step::ServerAlarm(server));
         }
@@ -145,6 +133,6 @@ impl World<'_> {
         }
         attempt.stage = Stage::Homeward;
         attempt.ending = ending;
-        self.post(Step::AnswerArrives(key));
+        self.post(Step::ResponseArrives(key));
     }
 }

@@ -10,10 +10,8 @@ use curtail_policy::{
 };
 use curtail_units::{Duration, Instant};
 
-/// A request that has arrived and is not finished.
 #[derive(Clone, Debug)]
 pub(super) struct RequestPlace {
-    /// Its number in order of arrival.
     number: u64,
     arrived: Instant,
     overhead: Duration,
@@ -24,7 +22,6 @@ pub(super) struct RequestPlace {
     is_complete: bool,
 }
 
-/// A request to one shard.
 #[derive(Clone, Debug)]
 pub(super) struct CallPlace {
     machine: Call,
@@ -38,28 +35,23 @@ pub(super) struct CallPlace {
     service_ns: f64,
     /// Whether all its copies take the same service time.
     copies_alike: bool,
-    /// The attempt that was answered well, if one was.
     good: Option<AttemptId>,
 }
 
-/// Where an attempt is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// On its way to the leaf.
     Outward,
     /// On its way to the leaf, overtaken by its cancellation.
     Overtaken,
     Queued,
     InService,
-    /// Its answer is on the way to the root.
     Homeward,
 }
 
-/// Whose attempt it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Call(Key),
-    /// Somebody outside the model: nobody here waits for the answer.
+    /// A client outside the model.
     NoisyNeighbor,
 }
 
@@ -68,7 +60,6 @@ pub(super) enum Owner {
 pub(super) struct Attempt {
     pub(super) owner: Owner,
     pub(super) id: AttemptId,
-    /// Whose leaf.
     pub(super) server: u32,
     pub(super) class: Class,
     /// Its tie, and the server of its twin.
@@ -81,14 +72,12 @@ pub(super) struct Attempt {
     pub(super) ending: Ending,
 }
 
-/// The ending of an attempt, as its root sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Responded(Outcome),
     Failed(Failure),
 }
 
-/// A probe on its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     upstream: u32,
@@ -98,14 +87,12 @@ pub(super) struct Probe {
     load: Option<Load>,
 }
 
-/// A message from leaf to leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TwinNews {
     pub(super) server: u32,
     pub(super) tie: TieId,
 }
 
-/// Requests and their calls.
 impl World<'_> {
     pub(super) fn schedule_request(&mut self) {
         let gap = self.model.arrivals.spacing.gap(self.gap_ns, &mut self.draws.arrivals);
@@ -202,14 +189,14 @@ impl World<'_> {
         }
     }
 
-    /// Tells a call what happened, and does what it decides.
+    /// Hands an event to a call and carries out the effects.
     fn call_event(&mut self, key: Key, event: Event) {
         let Some(call) = self.calls.get_mut(key) else { return };
         let index = call.upstream as usize;
         self.call_step(key, event);
-        if let Some(answer) = self.carry_out(index, key) {
-            // Bodies take no time here: the answer is through as soon as it is given.
-            self.call_step(key, Event::Ended { attempt: answer, whole: true });
+        if let Some(attempt) = self.carry_out(index, key) {
+            // Bodies take no time here: a response ends as soon as it begins.
+            self.call_step(key, Event::Ended { attempt, whole: true });
             self.carry_out(index, key);
         }
         let call = self.calls.get_mut(key).expect("only finishing a call removes it");
@@ -233,23 +220,22 @@ impl World<'_> {
         upstream.in_group(group, |upstream| machine.handle(upstream, now, event));
     }
 
-    /// Does what an upstream and the call that was just told something have decided. Returns the attempt
-    /// whose answer is given, if one is.
+    /// Carries out the effects of an upstream and a call. Returns the attempt whose response the client gets.
     fn carry_out(&mut self, upstream: usize, key: Key) -> Option<AttemptId> {
-        let mut answer = None;
+        let mut winner = None;
         while let Some(Decided { effect, .. }) = self.upstreams[upstream].machine.poll_effect() {
             match effect {
                 Effect::Send { attempt, replica, class, tie, .. } => {
                     self.send(key, (attempt, replica), (class, tie));
                 }
                 Effect::Cancel { attempt } => self.cancel(key, attempt),
-                Effect::Respond { attempt } => answer = Some(attempt),
+                Effect::Respond { attempt } => winner = Some(attempt),
                 // A call that has failed is over, and finished as such.
                 Effect::Fail { .. } | Effect::Skip => {}
                 Effect::Probe { replica, .. } => self.send_probe(upstream, replica),
             }
         }
-        answer
+        winner
     }
 
     fn finish_call(&mut self, key: Key) {
@@ -260,7 +246,6 @@ impl World<'_> {
     }
 }
 
-/// Attempts.
 impl World<'_> {
     fn send(
         &mut self,
@@ -295,14 +280,14 @@ impl World<'_> {
     fn cancel(&mut self, call_key: Key, id: AttemptId) {
         let call = self.calls.get_mut(call_key).expect("only a call that is known cancels");
         let key = call.attempts[id.index()];
-        // An answer that was held has left nothing behind to be cancelled.
+        // A kept response leaves no attempt to cancel.
         if self.attempts.get_mut(key).is_some() {
             self.post(Step::CancelArrives(key));
         }
     }
 
-    pub(super) fn answer_arrives(&mut self, key: Key) {
-        let attempt = self.attempts.remove(key).expect("an attempt is known until it is answered");
+    pub(super) fn response_arrives(&mut self, key: Key) {
+        let attempt = self.attempts.remove(key).expect("an attempt is known until its response");
         let Owner::Call(call_key) = attempt.owner else { return };
         let Some(call) = self.calls.get_mut(call_key) else { return };
         let id = attempt.id;
@@ -366,22 +351,22 @@ impl World<'_> {
         // It may have been given up meanwhile.
         let Some(probe) = self.probes.get_mut(key) else { return };
         probe.load = Some(self.leaves[probe.server as usize].machine.load(self.now));
-        self.post(Step::ProbeAnswerArrives(key));
+        self.post(Step::ProbeResponseArrives(key));
     }
 
-    pub(super) fn probe_answer_arrives(&mut self, key: Key) {
+    pub(super) fn probe_response_arrives(&mut self, key: Key) {
         let Some(Probe { upstream, replica, sent, load, .. }) = self.probes.remove(key) else {
             return;
         };
         let upstream = upstream as usize;
-        // As the proxy does: a probe and its answer are two of the shortest messages there are.
+        // As the proxy does: a probe and its response are two of the shortest messages there are.
         let one_way = Duration::from_ns(self.now.since(sent).as_ns() / 2);
         self.upstream_event(upstream, UpstreamEvent::MessageTimed { one_way });
-        let load = load.expect("a probe that is answered was at its leaf");
+        let load = load.expect("a probe with a response was at its leaf");
         self.upstream_event(upstream, UpstreamEvent::ProbeSucceeded { replica, load });
     }
 
-    /// Gives a probe up; false when it was answered in time.
+    /// Gives a probe up; false when its response came in time.
     pub(super) fn probe_times_out(&mut self, key: Key) -> bool {
         let Some(Probe { upstream, replica, .. }) = self.probes.remove(key) else { return false };
         self.upstream_event(upstream as usize, UpstreamEvent::ProbeTimedOut { replica });

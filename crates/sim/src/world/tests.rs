@@ -274,7 +274,7 @@ fn an_execution_that_was_cancelled_stops_or_runs_on() {
         report.utilisation_ratio * 2.0 * 1_000.0 / (100.0 * 0.001)
     };
     // In ms of work a request. A slow one is cancelled after 30 ms when its hedge is fast, and else both are
-    // slow: the first is answered after 1,000 ms, 20 ms before the second.
+    // slow: the first response comes after 1,000 ms, 20 ms before the second.
     let stops = 0.9 * 10.0 + 0.1 * (0.9 * (30.0 + 10.0) + 0.1 * (1_000.0 + 980.0));
     let runs_on = 0.9 * 10.0 + 0.1 * (0.9 * (1_000.0 + 10.0) + 0.1 * 2_000.0);
     let (got, expected) = (busy(Cancelled::Stops), stops);

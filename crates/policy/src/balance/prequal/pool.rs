@@ -4,11 +4,9 @@ use crate::{Load, ReplicaId};
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant};
 
-/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) replica: ReplicaId,
-    /// When the result arrived.
     pub(super) received: Instant,
     /// What the leaf reported; the requests in flight go up with each attempt that is sent there.
     pub(super) load: Load,
@@ -64,7 +62,6 @@ impl Pool {
         }
     }
 
-    /// Removes what is older than `age_max`.
     pub(super) fn expire(&mut self, now: Instant, age_max: Duration) {
         let is_old = |entry: &Entry| now.since(entry.received) > age_max;
         let old = self.entries.iter().take_while(|entry| is_old(entry)).count();

@@ -5,7 +5,7 @@ use crate::{Choice, Load, Reason, ReplicaId};
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
 
-/// A root with `replicas` replicas whose leaves answer every probe at once.
+/// A root with `replicas` replicas whose leaves respond to every probe at once.
 struct World {
     prequal: Prequal,
     replicas: Replicas,
@@ -21,7 +21,7 @@ impl World {
         Self { prequal, replicas: Replicas::numbered(replicas), rng, now: Instant::from_ns(1) }
     }
 
-    fn answer(&mut self, replica: u32, in_flight: u32, latency_ms: u64) {
+    fn report_load(&mut self, replica: u32, in_flight: u32, latency_ms: u64) {
         let load = Load { in_flight, latency: Duration::from_ms(latency_ms) };
         self.prequal.probe_succeeded(ReplicaId(replica), load, self.now);
     }
@@ -47,7 +47,7 @@ fn hot_from(quantile: f64) -> PrequalConfig {
 fn chosen_from_a_pool(quantile: f64, pool: [(u32, u64); 4]) -> (u32, Choice) {
     let mut world = World::new(hot_from(quantile), 4, 1);
     for (replica, (in_flight, latency_ms)) in (0..).zip(pool) {
-        world.answer(replica, in_flight, latency_ms);
+        world.report_load(replica, in_flight, latency_ms);
     }
     world.choose(&[])
 }
@@ -78,21 +78,21 @@ fn at_quantile_one_latency_alone_decides() {
 #[test]
 fn a_use_adds_one_in_flight_and_a_pool_of_one_is_too_small() {
     let mut world = World::new(hot_from(0.0), 4, 1);
-    world.answer(2, 5, 10);
+    world.report_load(2, 5, 10);
     assert_eq!(world.choose(&[]).1, Choice::PoolTooSmall { len: 1 });
-    world.answer(2, 5, 10);
-    world.answer(3, 6, 10);
+    world.report_load(2, 5, 10);
+    world.report_load(3, 6, 10);
     let choices: Vec<u32> = (0..5).map(|_| world.choose(&[]).0).collect();
-    assert_eq!(choices, [2, 2, 3, 2, 3], "5 and 6 in flight; of equals the older answer");
+    assert_eq!(choices, [2, 2, 3, 2, 3], "5 and 6 in flight; of equals the older result");
 }
 
 #[test]
 fn an_answer_is_too_old_after_a_second() {
     let mut world = World::new(hot_from(0.84), 4, 1);
-    world.answer(0, 1, 10);
+    world.report_load(0, 1, 10);
     world.now = world.now + Duration::from_ms(1);
-    world.answer(1, 1, 20);
-    world.answer(2, 1, 20);
+    world.report_load(1, 1, 20);
+    world.report_load(2, 1, 20);
     world.now = world.now + Duration::from_ms(999);
     assert_eq!(world.choose(&[]).0, 0, "it is a second old");
     world.now = world.now + Duration::from_ns(1);
@@ -107,7 +107,7 @@ fn excluded_is_never_chosen_and_a_failing_replica_only_when_all_fail() {
     }
     for round in 0..1_000 {
         // The failing replica looks the best, as one that refuses everything does.
-        (0..6).for_each(|replica| world.answer(replica, replica, 10));
+        (0..6).for_each(|replica| world.report_load(replica, replica, 10));
         let exclude = [ReplicaId(1), ReplicaId(4)];
         let (chosen, _) = world.choose(&exclude[..round % 3]);
         assert!(!exclude[..round % 3].contains(&ReplicaId(chosen)) && chosen != 0, "{chosen}");
@@ -127,7 +127,7 @@ fn the_reuse_budget_is_the_papers_and_unbounded_where_its_formula_has_no_answer(
     assert_eq!(paper.reuse_budget(4), None);
     assert_eq!(paper.reuse_budget(24), None, "a third of three probes is new, one is removed");
     let fast = PrequalConfig { probes_per_request: 9.0, ..paper };
-    assert_eq!(fast.reuse_budget(1_000), Some(1.0), "each answer is used once at least");
+    assert_eq!(fast.reuse_budget(1_000), Some(1.0), "each result is used once at least");
     let slow = PrequalConfig { probes_per_request: 1.0, ..paper };
     assert_eq!(slow.reuse_budget(1_000), None);
 }
@@ -140,9 +140,9 @@ fn answers_are_used_as_often_as_the_budget_says_on_average() {
     let n = 100_000_u32;
     let mut uses = 0_u32;
     for _ in 0..n {
-        // One of two answers is always better: it is used until it leaves, then the pool is too small.
-        world.answer(1, 0, 1);
-        world.answer(2, 0, 1_000);
+        // One of two results is always better: it is used until it leaves, then the pool is too small.
+        world.report_load(1, 0, 1);
+        world.report_load(2, 0, 1_000);
         let by_pool = |(_, choice)| !matches!(choice, Choice::PoolTooSmall { .. });
         let used = (0..9).take_while(|_| by_pool(world.choose(&[]))).count();
         assert!((1..=2).contains(&used), "seed {seed}: a budget of 1.32 is 1 or 2, was {used}");
@@ -218,7 +218,7 @@ fn shares(latency_ms: impl Fn(u32) -> u64, seed: u64) -> Vec<f64> {
         for replica in world.request_sent() {
             let sent = in_flight.iter().filter(|id| **id == replica.0).count();
             let sent = u32::try_from(sent).expect("at most 50");
-            world.answer(replica.0, sent, latency_ms(replica.0));
+            world.report_load(replica.0, sent, latency_ms(replica.0));
         }
         assert!(world.prequal.pool.len() >= POOL_LEN_MIN, "seed {seed}");
     }
@@ -256,7 +256,7 @@ fn removal_takes_the_oldest_and_the_worst_in_turn_and_leaves_two() {
     for (replica, in_flight, latency_ms) in
         [(0, 1, 10), (1, 99, 1), (2, 1, 50), (3, 98, 1), (4, 2, 10), (5, 2, 40)]
     {
-        world.answer(replica, in_flight, latency_ms);
+        world.report_load(replica, in_flight, latency_ms);
     }
     let held = |world: &World| -> Vec<usize> {
         let all = (0..6).filter(|&id| world.prequal.pool.holds(ReplicaId::at(id)));
@@ -276,10 +276,10 @@ fn removal_takes_the_oldest_and_the_worst_in_turn_and_leaves_two() {
 #[test]
 fn one_entry_a_replica_and_the_oldest_leaves_a_full_pool() {
     let mut world = World::new(PrequalConfig::default(), 100, 1);
-    (0..16).for_each(|replica| world.answer(replica, 1, 10));
-    world.answer(0, 7, 70);
-    assert_eq!(world.prequal.pool.len(), 16, "the newer answer of 0 replaces the older");
-    world.answer(16, 1, 10);
+    (0..16).for_each(|replica| world.report_load(replica, 1, 10));
+    world.report_load(0, 7, 70);
+    assert_eq!(world.prequal.pool.len(), 16, "the newer result of 0 replaces the older");
+    world.report_load(16, 1, 10);
     assert_eq!(world.prequal.pool.len(), 16);
     assert!(!world.prequal.pool.holds(ReplicaId(1)), "1 has become the oldest");
     assert!(world.prequal.pool.holds(ReplicaId(0)));
@@ -299,14 +299,14 @@ fn a_replica_without_a_leaf_is_judged_from_the_root_and_asked_again_later() {
     let met = load.arrived();
     load.observe(begin, met, Duration::from_ms(7));
     assert_eq!(world.request_sent(), [with], "the other's entry is made here");
-    world.answer(with.0, 5, 10);
+    world.report_load(with.0, 5, 10);
     let (latency, in_flight, threshold) = (Duration::from_ms(7), 1, 5);
     let expected = Choice::ColdLowestLatency { latency, in_flight, threshold };
     assert_eq!(world.choose(&[]), (without.0, expected), "one in flight, 7 ms, as the root sees");
 
     world.now = begin + LEAF_ASKED_AGAIN_AFTER;
     assert_eq!(world.request_sent().len(), 2, "asked again");
-    world.answer(without.0, 0, 1);
+    world.report_load(without.0, 0, 1);
     assert!(!world.prequal.is_without_leaf(without), "now it has one");
 }
 

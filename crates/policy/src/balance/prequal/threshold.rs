@@ -7,7 +7,6 @@ use curtail_units::Quantile;
 /// result, and at three probes a request it follows a change within some forty requests.
 const PROBES_KEPT: usize = 128;
 
-/// Where hot begins.
 #[derive(Clone, Debug)]
 pub(super) struct Threshold {
     quantile: Quantile,
@@ -25,7 +24,6 @@ impl Threshold {
         Self { quantile, reports: ArrayVec::new_const(), oldest: 0, sorted: ArrayVec::new_const() }
     }
 
-    /// A probe reported `in_flight` requests.
     pub(super) fn record(&mut self, in_flight: u32) {
         if self.reports.is_full() {
             let gone = core::mem::replace(&mut self.reports[self.oldest], in_flight);

@@ -49,7 +49,7 @@ fn streams_that_are_opened_and_reset_at_once_end_their_connection_alone() {
             while let Some(frame) = frames.read().await {
                 gone_away |= frame.kind == GOAWAY;
             }
-            println!("told to go away: {gone_away}");
+            println!("received GOAWAY: {gone_away}");
         })
         .await;
         let metrics = proxy.until(|metrics| metrics.in_flight() == 0).await;
@@ -111,7 +111,7 @@ fn a_head_that_goes_on_without_end_ends_its_connection_alone() {
                 written += 1;
             }
             assert!(written < 10_000, "100 MB of head were read");
-            // Whatever it is told, it is over.
+            // The stream is over, whatever the server sends.
             while frames.read().await.is_some() {}
         })
         .await;

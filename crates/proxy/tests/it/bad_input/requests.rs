@@ -103,7 +103,7 @@ fn codings_that_are_not_understood_are_not_passed_on_under_another_name() {
 #[test]
 fn two_ways_to_frame_a_body_become_one() {
     run(async {
-        // RFC 9112, section 6.1: the chunks count, and the length goes. Whoever believed the length would take
+        // RFC 9112, section 6.1: the chunks count, and the length goes. A server that believed the length would take
         // what follows for a request of its own.
         let smuggled = "GET /smuggled HTTP/1.1\r\nhost: h\r\n\r\n";
         for fields in [

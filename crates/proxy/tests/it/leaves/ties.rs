@@ -187,8 +187,8 @@ fn a_lost_message_costs_at_most_one_execution_and_no_response() {
         // The other execution is stopped, and its slot is free again.
         both[0].server.record().until(|record| record.reset() == 1).await;
         both[0].until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
-        let told = both[1].leaf.metrics().await.sum("curtail_leaf_twin_cancels_total", &[]);
-        assert_eq!(told, 1, "the message was sent, and lost");
+        let cancels = both[1].leaf.metrics().await.sum("curtail_leaf_twin_cancels_total", &[]);
+        assert_eq!(cancels, 1, "the message was sent, and lost");
     });
 }
 

@@ -111,7 +111,7 @@ fn a_client_that_goes_away_stops_the_replica() {
             drop(response);
             // HTTP/1.1 has no other way to stop a response than to close the connection.
             drop(chain.client);
-            unread.recv().await.expect("the replica is told");
+            unread.recv().await.expect("the replica gets it");
             chain.proxy.until(|metrics| metrics.in_flight() == 0).await;
         }
     });

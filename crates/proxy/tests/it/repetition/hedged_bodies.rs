@@ -19,7 +19,7 @@ enum Then {
     Respond,
     /// Reads all of it and says nothing.
     Hold,
-    /// Resets the stream when it is told to.
+    /// Resets the stream on a signal.
     Reset,
     /// Stays silent and reads no more.
     ReadNoMore,
@@ -27,7 +27,7 @@ enum Then {
 
 /// A replica that tells which pieces it gets, and what tells it to reset.
 async fn telling(speaks: Speaks, then: Then) -> (Replica, mpsc::Receiver<String>, Arc<Notify>) {
-    let (tells, told) = mpsc::channel(16);
+    let (tells, received) = mpsc::channel(16);
     let reset = Arc::new(Notify::new());
     let hears = Arc::clone(&reset);
     let replica = Replica::start(speaks, move |request| {
@@ -60,7 +60,7 @@ async fn telling(speaks: Speaks, then: Then) -> (Replica, mpsc::Receiver<String>
         }
     })
     .await;
-    (replica, told, reset)
+    (replica, received, reset)
 }
 
 async fn piece(body: &mut Incoming) -> Option<String> {
@@ -83,8 +83,8 @@ async fn upload(behind: Version, first: Then, second: Then) {
         Version::HTTP_2 => (Speaks::Http2, "connect: {protocol: http2}"),
         _ => (Speaks::Http1, ""),
     };
-    let (a, mut a_told, a_reset) = telling(speaks.clone(), first).await;
-    let (b, mut b_told, b_reset) = telling(speaks, second).await;
+    let (a, mut a_received, a_reset) = telling(speaks.clone(), first).await;
+    let (b, mut b_received, b_reset) = telling(speaks, second).await;
     let proxy = Setup::before(&[a.address(), b.address()])
         .route("idempotent: true")
         .upstream(&format!("{EAGER}\n{connect}"))
@@ -94,8 +94,8 @@ async fn upload(behind: Version, first: Then, second: Then) {
     let request = client.request_with("PUT", "/", body);
     let asking = tokio::spawn(async move { client.send(request).await });
     assert!(sender.data("one ").await);
-    assert_eq!(a_told.recv().await.expect("a piece"), "one ");
-    assert_eq!(b_told.recv().await.expect("a piece"), "one ");
+    assert_eq!(a_received.recv().await.expect("a piece"), "one ");
+    assert_eq!(b_received.recv().await.expect("a piece"), "one ");
     if matches!(second, Then::Reset) || matches!(first, Then::Reset) {
         // Whichever of the two was asked first.
         a_reset.notify_one();
@@ -104,9 +104,9 @@ async fn upload(behind: Version, first: Then, second: Then) {
     }
     for next in ["two ", "three"] {
         assert!(sender.data(next).await);
-        for (then, told) in [(first, &mut a_told), (second, &mut b_told)] {
+        for (then, received) in [(first, &mut a_received), (second, &mut b_received)] {
             if matches!(then, Then::Respond | Then::Hold) {
-                assert_eq!(told.recv().await.expect("a piece"), next);
+                assert_eq!(received.recv().await.expect("a piece"), next);
             }
         }
     }
