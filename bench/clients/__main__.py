@@ -111,9 +111,9 @@ def compare_traces(compared, client, message, api):
         came = []
         for trace_id in ids:
             connection.request("GET", f"/api/v2/traces/{trace_id}", headers={"accept": form})
-            answer = connection.getresponse()
-            body = answer.read()
-            if answer.status == 200:
+            response = connection.getresponse()
+            body = response.read()
+            if response.status == 200:
                 came += rows.spans(read(body))
         compared.add(client, f"spans, {form}", sent, came)
     connection.close()

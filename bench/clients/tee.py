@@ -59,13 +59,13 @@ class Tee:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 onward = http.client.HTTPConnection(server, timeout=DEADLINE_S)
                 onward.request("POST", self.path, body, dict(self.headers))
-                answer = onward.getresponse()
-                said = answer.read()
+                response = onward.getresponse()
+                said = response.read()
                 onward.close()
-                if answer.status == 200:
+                if response.status == 200:
                     keep(self.path, gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body)
-                self.send_response(answer.status)
-                self.send_header("content-type", answer.headers["content-type"])
+                self.send_response(response.status)
+                self.send_header("content-type", response.headers["content-type"])
                 self.send_header("content-length", str(len(said)))
                 self.end_headers()
                 self.wfile.write(said)
@@ -87,10 +87,10 @@ class Pass(grpc.GenericRpcHandler):
 
         def handle(message, context):
             try:
-                answer = onward(message, timeout=DEADLINE_S)
+                response = onward(message, timeout=DEADLINE_S)
             except grpc.RpcError as error:
                 context.abort(error.code(), error.details())
             self._keep(call.method, message)
-            return answer
+            return response
 
         return grpc.unary_unary_rpc_method_handler(handle)

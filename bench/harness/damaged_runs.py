@@ -1,7 +1,7 @@
-"""Files of spans of which single bytes are changed, and what is answered then.
+"""Files of spans of which single bytes are changed, and the query results from them.
 
-Each question is asked of whole files first. Afterwards every answer must be the same, or say that a run was not read
-(`curtail-incomplete`), and then the log must name the file: a wrong answer without a word is what is looked for.
+Each query first reads the whole files. Afterwards every result must be the same, or report that a run was not read
+(`curtail-incomplete`), and then the log must name the file: the test looks for a wrong result without a report.
 
 - **pages**: one byte before the end of a file, while the server runs;
 - **ends**: one byte of the end of another, while the server is stopped, since it reads ends when it starts;
@@ -47,7 +47,7 @@ def measure(plan, found, rng, place):
     paths += [f"/api/v2/traces/{trace}" for _, traces in lives for trace in traces[:TRACES_ASKED]]
     server = Server(calm).ready()
     try:
-        whole = {path: answer for path, (answer, _) in ask(server, paths).items()}
+        whole = {path: response for path, (response, _) in ask(server, paths).items()}
         pages(plan, found, rng, (server, one, whole))
     finally:
         server.end()
@@ -68,16 +68,16 @@ def written(found, rng, place):
 
 
 def ask(server, paths):
-    """What is answered to each, and how many runs were not read for it."""
+    """The result of each query, and the number of its unread runs."""
     connection = http.client.HTTPConnection(server.api, timeout=60)
-    answers = {}
+    responses = {}
     for path in paths:
         connection.request("GET", path, headers={"accept": "application/json"})
-        answer = connection.getresponse()
-        body = answer.read()
-        said = json.loads(body) if answer.status == 200 else answer.status
-        answers[path] = said, int(answer.getheader("curtail-incomplete") or 0)
-    return answers
+        response = connection.getresponse()
+        body = response.read()
+        said = json.loads(body) if response.status == 200 else response.status
+        responses[path] = said, int(response.getheader("curtail-incomplete") or 0)
+    return responses
 
 
 @contextmanager
@@ -134,16 +134,16 @@ class Outcomes:
 
     def __init__(self, found, of, file):
         self.found, self.of, self.file = found, of, file
-        self.same = self.told = 0
+        self.same = self.reported = 0
         self.wrong = []
         self.example = None
 
-    def take(self, change, whole, answers, complaints):
-        """Compares answers with those of the whole file. `change`: which byte was changed, and by what."""
-        silent = [path for path, (said, unread) in answers.items() if said != whole[path] and not unread]
+    def take(self, change, whole, responses, complaints):
+        """Compares results with those of the whole file. `change`: which byte was changed, and by what."""
+        silent = [path for path, (said, unread) in responses.items() if said != whole[path] and not unread]
         if silent:
-            self.wrong.append((change, [(path, answers[path][0]) for path in silent]))
-        elif not any(unread for _, unread in answers.values()):
+            self.wrong.append((change, [(path, responses[path][0]) for path in silent]))
+        elif not any(unread for _, unread in responses.values()):
             self.same += 1
         else:
             naming = [said for said in complaints if self.file.name in str(said)]
@@ -151,14 +151,14 @@ class Outcomes:
                 raise Wrong(
                     f"{self.file}, byte {change}: the server does not name it: {complaints[:3]}; seed {self.found.seed}"
                 )
-            self.told += 1
+            self.reported += 1
             self.example = self.example or naming[0]
 
     def tell(self):
-        """What came of all; a wrong answer without a word is a failure."""
+        """The counts of all outcomes; a wrong result without a report is a failure."""
         self.found.say(
-            f"{self.told + self.same + len(self.wrong)} times a byte of {self.of} was changed: {self.told} times "
-            f"answers said that a run was not read, and the log named it, {self.same} times all answers were the same, "
+            f"{self.reported + self.same + len(self.wrong)} times a byte of {self.of} was changed: {self.reported} times "
+            f"results reported an unread run, and the log named it, {self.same} times all results were the same, "
             f"{len(self.wrong)} times one was wrong without a word"
         )
         self.found.say(f"  logged, for example: {self.example}")
@@ -166,11 +166,11 @@ class Outcomes:
             path, said = paths[0]
             size = self.file.stat().st_size
             self.found.say(
-                f"  WRONG: byte {at} of {size} changed by {by:#x}: {len(paths)} answers, as of {path}: {str(said)[:300]}"
+                f"  WRONG: byte {at} of {size} changed by {by:#x}: {len(paths)} results, as of {path}: {str(said)[:300]}"
             )
         if self.wrong:
             raise Wrong(
-                f"{len(self.wrong)} changed bytes of {self.of} make wrong answers without a word; seed {self.found.seed}"
+                f"{len(self.wrong)} changed bytes of {self.of} make wrong results without a report; seed {self.found.seed}"
             )
 
 

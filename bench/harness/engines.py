@@ -52,8 +52,8 @@ def clickhouse(folder, _program):
     session = Session()
     found = {}
     for table, asked in TABLES.items():
-        answers = [session.query(text, "CSV").bytes() for text in sql(asked, f"deltaLakeLocal('{folder}/tables/{table}')")]
-        (numbers,), services = (list(csv.reader(io.StringIO(answer.decode()))) for answer in answers)
+        responses = [session.query(text, "CSV").bytes() for text in sql(asked, f"deltaLakeLocal('{folder}/tables/{table}')")]
+        (numbers,), services = (list(csv.reader(io.StringIO(response.decode()))) for response in responses)
         # It writes what is not there as \N.
         found[table] = said(numbers, ((service.replace("\\N", ""), rows) for service, rows in services))
     return found, session.query("SELECT version()", "TSV").bytes().decode().strip()

@@ -69,7 +69,7 @@ def killed(plan, found, rng, place):
     server = Server(place).ready()
     complaints = server.complaints()
     server.stop()
-    found.say(f"started once more and told to end; it complained of {complaints or 'nothing'}")
+    found.say(f"started once more and stopped; it complained of {complaints or 'nothing'}")
     check(found, tables)
     left = [file.stat().st_size for file in tables.glob("*/day=*/*#*")]
     found.say(f"{len(left)} files of {sum(left)} bytes are left of runs that were being written")

@@ -1,7 +1,7 @@
 """A disk that is really full: a small file system in memory, filled up while senders send, and freed again.
 
 Three times: with the log on it, with the tables on it while the log is elsewhere, and with both. While it is full senders
-must be told so, the log of the server must name it, and questions must be answered; once there is room the server must go
+must learn of it, the log of the server must name it, and queries must succeed; once there is room the server must go
 on by itself, and in the end everything acknowledged is there exactly once. Mounting needs root.
 """
 
@@ -103,11 +103,11 @@ def measure(plan, found, rng, place):
             of_this = Found(found.name, found.seed, found.lines)
             untold += full(plan, of_this, rng, (here, disk, what, tables))
     if untold:
-        raise Wrong(f"no sender was told that the disk is full, but {untold}; seed {found.seed}")
+        raise Wrong(f"no sender learned that the disk is full, but {untold}; seed {found.seed}")
 
 
 def full(plan, found, rng, where):
-    """Once; returns what senders were told if none of that names the full disk."""
+    """Once; returns the rejections if none names the full disk."""
     place, disk, what, tables = where
     title = {"log": "the log", "tables": "the tables", "both": "the log and the tables"}[what]
     # The server's own log is no part of what is tried.
@@ -117,7 +117,7 @@ def full(plan, found, rng, where):
         time.sleep(BEFORE_S)
         since = server.log.stat().st_size
         filling = Filling(disk)
-        answered = ask(plan.full_s, found, senders, server)
+        query_count = ask(plan.full_s, found, senders, server)
         refused, complaints = senders.refused(), server.complaints(since)
         until = time.monotonic()
         since = server.log.stat().st_size
@@ -126,10 +126,10 @@ def full(plan, found, rng, where):
         written_s = again(until, lambda: "flushed" in messages(server, since), "writes no run", server)
         time.sleep(1.0)
         senders.stop()
-        told = collections.Counter(said["message"] for said in complaints)
-        found.say(f"{title} on a disk that was full for {plan.full_s:.0f} s: senders were told {say(refused)}")
-        found.say(f"  the server logged {dict(told)}, for example {named(found, complaints)}")
-        found.say(f"  {answered} questions meanwhile were answered")
+        logged = collections.Counter(said["message"] for said in complaints)
+        found.say(f"{title} on a disk that was full for {plan.full_s:.0f} s: senders received {say(refused)}")
+        found.say(f"  the server logged {dict(logged)}, for example {named(found, complaints)}")
+        found.say(f"  {query_count} queries succeeded meanwhile")
         found.say(f"  with room again a batch was taken after {taken_s:.1f} s, a run written after {written_s:.1f} s")
         code = server.stop()
         if code != 0:
@@ -141,23 +141,23 @@ def full(plan, found, rng, where):
 
 
 def ask(seconds, found, senders, server):
-    """Asks again and again for so long; every question must be answered, and traces be whole. Returns how many were."""
+    """Asks again and again for so long; every query must succeed, and traces be whole. Returns how many were."""
     connection = http.client.HTTPConnection(server.api, timeout=60)
-    limit, answered = time.monotonic() + seconds, 0
+    limit, query_count = time.monotonic() + seconds, 0
     while time.monotonic() < limit:
         for path in QUESTIONS:
             connection.request("GET", path)
-            answer = connection.getresponse()
-            body = answer.read()
-            if answer.status != 200 or answer.getheader("curtail-incomplete"):
-                raise Wrong(f"{path}: {answer.status}, {body[:300]}; seed {found.seed}")
+            response = connection.getresponse()
+            body = response.read()
+            if response.status != 200 or response.getheader("curtail-incomplete"):
+                raise Wrong(f"{path}: {response.status}, {body[:300]}; seed {found.seed}")
         trace_id = senders.all[0].acknowledged[-1]
         spans, _ = spans_of(trace_id, connection)
         if not spans:
             raise Wrong(f"trace {trace_id}, just acknowledged, is not there; seed {found.seed}")
-        answered += len(QUESTIONS) + 1
+        query_count += len(QUESTIONS) + 1
         time.sleep(0.1)
-    return answered
+    return query_count
 
 
 def again(since, is_so, what, server):

@@ -1,14 +1,14 @@
 """The load generator beside wrk and h2load: what a pause looks like to each, what a request costs it, how late it is.
 
-A pause. An nginx that answers from memory is stopped for a second (SIGSTOP) in the middle of a run at a fixed rate. Of a
+A pause. An nginx that responds from memory is stopped for a second (SIGSTOP) in the middle of a run at a fixed rate. Of a
 request that was to be sent t seconds into the pause, a user waits what is left of it; so percentiles follow from
 arithmetic: with n requests and r a second, the k-th longest waits the pause less k / r. wrk 4.1 sends again only when it
 has a response, so each of its connections meets the pause once. At the end of a run it adds the requests that the mean
 interval between two requests of a connection leaves room for, and its p99 is of both.
 
 The cost. One generator after the other, alone on its core, against the same server on another core, as fast as the
-server answers, with the same number of connections; processor time of the generator's process, start and end included.
-Ours has no such mode: its plan is set above what the server can answer, so that requests always wait for a connection.
+server responds, with the same number of connections; processor time of the generator's process, start and end included.
+Ours has no such mode: its plan is set above the capacity of the server, so that requests always wait for a connection.
 
 Lateness. Ours at fixed rates below saturation: the time from when a request was to be sent to when it was; the median of
 the rounds, for a virtual machine is taken off its processor for milliseconds now and then.
@@ -149,7 +149,7 @@ def to_ms(text):
 
 
 def cost(plan, program, commands, say):
-    """Processor time a request in µs, and requests a second, of each generator as fast as the server answers."""
+    """Processor time a request in µs, and requests a second, of each generator as fast as the server responds."""
     found = {}
     for name in (WRK, H2LOAD, CURTAIL):
         rate = 1.5 * max((each["rate"] for each in found.values()), default=0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from harness.live_server import Server
 from harness.sending import Senders
 
-# Whoever is to be killed while it merges must begin to within this.
+# A process that is to be killed during a merge must begin one within this time.
 MERGE_LIMIT_S = 30
 
 
@@ -20,7 +20,7 @@ class Moments:
 
 
 def kills(count, found, rng, place, merging, tables=("spans",) * 4, moments=Moments()):
-    """Does so `count` times. `merging` is told the server when it listens, and returns a function that says whether it
+    """Does so `count` times. `merging` gets the server when it listens, and returns a function that says whether it
     merges now. Returns how often it merged when it was killed."""
     of_merging = 0
     for nth in range(count):

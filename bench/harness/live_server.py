@@ -106,7 +106,7 @@ class Server:
         return self.process.wait(END_LIMIT_S)
 
     def end(self):
-        """For whoever leaves early: nothing that was started stays."""
+        """After an early exit: stops everything that was started."""
         if self.is_alive():
             self.kill()
 
@@ -115,11 +115,11 @@ def spans_of(trace_id, connection):
     """How many spans of a trace there are, and how long that took in ms."""
     begun = time.monotonic()
     connection.request("GET", f"/api/traces/{trace_id}")
-    answer = connection.getresponse()
-    body = answer.read()
+    response = connection.getresponse()
+    body = response.read()
     took_ms = (time.monotonic() - begun) * 1e3
-    if answer.status == 404:
+    if response.status == 404:
         return 0, took_ms
-    if answer.status != 200 or answer.getheader("curtail-incomplete"):
-        raise Wrong(f"trace {trace_id}: {answer.status}, unread runs {answer.getheader('curtail-incomplete')}")
+    if response.status != 200 or response.getheader("curtail-incomplete"):
+        raise Wrong(f"trace {trace_id}: {response.status}, unread runs {response.getheader('curtail-incomplete')}")
     return len(re.findall(rb'"spanId"', body)), took_ms

@@ -12,7 +12,7 @@ service. Three settings spread them out:
 
 Latency is the generator's own clock, from sending a request to the end of its response, every request written to a log.
 It is not the time since the request was due: with one request in flight per connection and a tick of 10 ms a slow
-answer delays at most the next request of that one connection. The rate really reached is kept; the report shows it.
+response delays at most the next request of that one connection. The rate really reached is kept; the report shows it.
 
 Flat out. wrk (HTTP/1.1, 64 connections, one request each) and h2load (HTTP/2, 8 connections of 16 streams). These
 show throughput and the cost per request when every wake-up finds much to do.
@@ -74,7 +74,7 @@ def paced_command(protocol, port, rate, requests, log):
 
 
 def paced(protocol, port, rate, requests, core, log):
-    """Send `requests` at `rate` a second and return what came back. Every answer must be a 200."""
+    """Send `requests` at `rate` a second and return what came back. Every response must be a 200."""
     log.unlink(missing_ok=True)
     run(paced_command(protocol, port, rate, requests, log), core, requests / rate)
     return parse_log(log.read_text(), requests)
@@ -85,27 +85,27 @@ def parse_log(text, requests):
     rows = [tuple(map(int, line.split("\t"))) for line in text.splitlines()]
     bad = [status for _start, status, _took in rows if status != 200]
     if bad or len(rows) != requests:
-        raise LoadError(f"{len(rows)} of {requests} requests answered, {len(bad)} not with 200 (first: {bad[:1]})")
+        raise LoadError(f"{len(rows)} of {requests} requests completed, {len(bad)} without 200 (first: {bad[:1]})")
     starts = [start for start, _status, _took in rows]
     span_s = (max(starts) - min(starts)) / 1e6
     return Paced(sorted(took for _start, _status, took in rows), (requests - 1) / span_s)
 
 
 def flat_out_command(protocol, port, seconds):
-    """The command that sends as fast as answers come, for `seconds`."""
+    """The command that sends as fast as responses arrive, for `seconds`."""
     if protocol == HTTP1:
         return ["wrk", "-t1", "-c", WRK_CONNECTIONS, "-d", f"{seconds}s", url(protocol, port)]
     return ["h2load", "-c", H2_CONNECTIONS, "-m", H2_STREAMS, "-D", seconds, url(protocol, port)]
 
 
 def flat_out(protocol, port, seconds, core):
-    """Send as fast as answers come, for `seconds`; return how many requests were answered."""
+    """Send as fast as responses arrive, for `seconds`; return the number of completed requests."""
     printed = run(flat_out_command(protocol, port, seconds), core, seconds)
     return parse_wrk(printed) if protocol == HTTP1 else parse_h2load(printed)
 
 
 def parse_wrk(text):
-    """The number of requests in wrk's summary; answers that were not 2xx or broken connections are an error."""
+    """The number of requests in wrk's summary; responses that were not 2xx or broken connections are an error."""
     trouble = re.search(r"Non-2xx.*|Socket errors.*", text)
     if trouble:
         raise LoadError(f"wrk: {trouble.group(0).strip()}")

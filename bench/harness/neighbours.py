@@ -1,8 +1,8 @@
-"""Tenants that nobody wants beside them: each sends one kind of thing as fast as it is answered, until it is ended.
+"""Tenants that nobody wants beside them: each sends one kind of thing as fast as the server responds, until it is stopped.
 
     python3 -m harness.neighbours KIND OTLP API
 
-On SIGTERM it prints, as JSON, how many answers it got of each status; 0 stands for a connection that was closed.
+On SIGTERM it prints, as JSON, the number of responses of each status; 0 stands for a connection that was closed.
 """
 
 import collections
@@ -74,9 +74,9 @@ QUESTION = "/api/metrics/query_range?" + urllib.parse.urlencode(
 class Neighbour(threading.Thread):
     """One connection."""
 
-    def __init__(self, kind, body, otlp, api, answers):
+    def __init__(self, kind, body, otlp, api, responses):
         super().__init__(daemon=True)
-        self.kind, self.body, self.otlp, self.api, self.answers = kind, body, otlp, api, answers
+        self.kind, self.body, self.otlp, self.api, self.responses = kind, body, otlp, api, responses
 
     def run(self):
         connection = None
@@ -86,9 +86,9 @@ class Neighbour(threading.Thread):
                 status = self.ask(connection)
             except (OSError, http.client.HTTPException):
                 connection, status = None, 0
-            self.answers[status] += 1
+            self.responses[status] += 1
             if status not in (200, 400):
-                # Who is told to come again comes again, soon.
+                # A rejected sender retries soon.
                 time.sleep(0.01)
 
     def ask(self, connection):
@@ -101,23 +101,23 @@ class Neighbour(threading.Thread):
             # The server stores identical batches once, so an unknown field makes this one different.
             unknown = b"" if self.kind.headers else otlp.fixed64(15, time.monotonic_ns())
             connection.request("POST", "/v1/traces", self.body + unknown, PROTOBUF | self.kind.headers)
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status
+        response = connection.getresponse()
+        response.read()
+        return response.status
 
 
 def main():
     name, otlp, api = sys.argv[1:]
     kind = KINDS[name]
-    body, answers = kind.make(), collections.Counter()
+    body, responses = kind.make(), collections.Counter()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     for _ in range(CONNECTIONS):
-        Neighbour(kind, body, otlp, api, answers).start()
+        Neighbour(kind, body, otlp, api, responses).start()
     print("begun", flush=True)
     try:
         signal.pause()
     finally:
-        print(json.dumps(answers), flush=True)
+        print(json.dumps(responses), flush=True)
 
 
 if __name__ == "__main__":

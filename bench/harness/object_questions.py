@@ -1,4 +1,4 @@
-"""Questions whose answers lie in an object store: how long they take, and how many requests each costs.
+"""Queries of tables in an object store: their latency, and the number of requests of each.
 
 Each is asked of a server that was just started, where nothing but the ends of runs is in memory, and then again and
 again. Before the first it has merged what there was to merge, so that no request is of that.

@@ -2,7 +2,7 @@
 
 import collections
 
-# Of HTTP, below which nothing of the store is told.
+# Statuses of HTTP.
 TARGET = "curtail_objects::http"
 
 

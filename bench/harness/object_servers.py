@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from harness.peers import BENCH, MissingError
-from harness.processes import StartError, answers
+from harness.processes import StartError, is_listening
 
 INSTALLED = BENCH / ".objects"
 PYTHON = INSTALLED / "venv" / "bin" / "python"
@@ -38,7 +38,7 @@ class Store:
     def start(self):
         if not Path(self.command[0]).exists():
             raise MissingError(f"{self.name} is not installed: run bench/setup-objects")
-        if answers(self.port):
+        if is_listening(self.port):
             raise StartError(f"{self.name}: something already listens on 127.0.0.1:{self.port}; stop it first")
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
@@ -50,7 +50,7 @@ class Store:
                 start_new_session=True,
             )
         limit = time.monotonic() + START_LIMIT_S
-        while not answers(self.port):
+        while not is_listening(self.port):
             if self.process.poll() is not None or time.monotonic() > limit:
                 last = self.log.read_text(errors="replace")[-2000:]
                 raise StartError(f"{self.name}: not listening on 127.0.0.1:{self.port}. It printed:\n{last}")
@@ -72,7 +72,7 @@ class Store:
         self.process = None
 
     def end(self):
-        """Has it end by itself: one that keeps what it was told in memory for a while would lose it otherwise."""
+        """Has it end by itself: a store that keeps writes in memory for a while would lose them otherwise."""
         self.signal(signal.SIGTERM)
         self.process.wait(STOP_LIMIT_S)
         self.process = None
@@ -119,7 +119,7 @@ BUCKET = "traces"
 
 
 def url(store, prefix):
-    """Where tables are, as `curtail server` is told."""
+    """The URL of the tables, for `curtail server`."""
     scheme = "az" if store.name == "azurite" else "s3"
     return f"{scheme}://{BUCKET}/{prefix}"
 

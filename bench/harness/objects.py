@@ -4,7 +4,7 @@ In this order, all on one table:
 
 - **figures**: senders for a while; how long acknowledgements take, which requests that costs, then traces by ID, searches,
   percentiles and values;
-- **starts**: a server whose store does not answer, whose bucket is not there, whose key is wrong;
+- **starts**: a server whose store does not respond, whose bucket is not there, whose key is wrong;
 - **kills**: the server is killed (SIGKILL) at random moments, every second time while it merges runs;
 - **outages**: the store is frozen for a while, then it is gone for a while where it can be; senders go on;
 - **check**, after both: every acknowledged batch is there exactly once, what was not acknowledged once or not at all, by
@@ -104,13 +104,13 @@ def is_merging(server):
 
 
 def outages(plan, found, rng, where):
-    """The store does not answer for a while; then, if what it has is on disk, it is gone for a while."""
+    """The store does not respond for a while; then, if what it has is on disk, it is gone for a while."""
     place, store = where
     server = Server(place).ready()
     senders = Senders(found, server.otlp, rng)
     time.sleep(2.0)
     outage(found, senders, plan.frozen_s, "frozen", (store.freeze, store.thaw))
-    # moto keeps all in memory, Azurite what it was told last.
+    # moto keeps all in memory, Azurite the latest writes.
     if store.name != "moto":
         time.sleep(5.0)
         begins = store.end if store.name == "azurite" else store.kill
@@ -123,7 +123,7 @@ def outages(plan, found, rng, where):
     found.say(f"  what it logged meanwhile: {dict(errors)}; refused: {dict(senders.refused())}")
     begun = time.monotonic()
     code = server.stop()
-    found.say(f"told to end while the store is frozen: ends with {code} after {time.monotonic() - begun:.0f} s")
+    found.say(f"stopped while the store is frozen: ends with {code} after {time.monotonic() - begun:.0f} s")
     store.thaw()
 
 
@@ -154,7 +154,7 @@ def starts(found, store, place):
         refused(found, what, Server(at, settings), at.tables)
     store.freeze()
     try:
-        refused(found, "a store that does not answer", Server(place), place.tables)
+        refused(found, "a store that does not respond", Server(place), place.tables)
     finally:
         store.thaw()
 

@@ -110,10 +110,10 @@ def visit_proxy(bench, peer):
             proxy.pin(PROXY_CORE)
             blocks.append(flat_out_block(bench, protocol, proxy))
         peak = proxy.peak_memory_bytes()
-    # After the end: a proxy sends the spans it still holds when it is told to stop.
+    # After the end: a proxy sends its remaining spans when it is stopped.
     received = bench.spans_received_bytes() - before
-    answered = sum(block["requests"] for block in blocks) + len(load.PROTOCOLS) * bench.plan.warm_up_requests
-    return blocks, {"peak_memory_bytes": peak, "span_bytes_per_request": received / answered}
+    completed = sum(block["requests"] for block in blocks) + len(load.PROTOCOLS) * bench.plan.warm_up_requests
+    return blocks, {"peak_memory_bytes": peak, "span_bytes_per_request": received / completed}
 
 
 def paced_block(bench, protocol, process, ports):
@@ -135,15 +135,15 @@ def paced_block(bench, protocol, process, ports):
 def flat_out_block(bench, protocol, proxy):
     """As many requests as get through the proxy on a core of its own."""
     before, began = proxy.cost(), time.monotonic()
-    answered = load.flat_out(protocol, peers.PROXY_PORTS[protocol], bench.plan.flat_out_s, LOAD_CORE)
+    completed = load.flat_out(protocol, peers.PROXY_PORTS[protocol], bench.plan.flat_out_s, LOAD_CORE)
     cost, took_s = proxy.cost() - before, time.monotonic() - began
     return {
         "kind": "flat_out",
         "protocol": protocol,
-        "requests": answered,
-        "requests_per_second": answered / bench.plan.flat_out_s,
+        "requests": completed,
+        "requests_per_second": completed / bench.plan.flat_out_s,
         "busy_ratio": (cost.cpu_ns + cost.waited_ns) / 1e9 / took_s,
-        **per_request(cost, answered),
+        **per_request(cost, completed),
     }
 
 

@@ -70,7 +70,7 @@ class Running:
     """A server or proxy on loopback that is up when the constructor returns, and gone after `stop`."""
 
     def __init__(self, name, command, core, ports, log):
-        taken = [port for port in ports if answers(port)]
+        taken = [port for port in ports if is_listening(port)]
         if taken:
             raise StartError(f"{name}: something already listens on 127.0.0.1:{taken[0]}; stop it first")
         self.name = name
@@ -86,7 +86,7 @@ class Running:
     def _wait_for(self, ports):
         limit = time.monotonic() + START_LIMIT_S
         for port in ports:
-            while not answers(port):
+            while not is_listening(port):
                 if self.process.poll() is not None or time.monotonic() > limit:
                     last = self.log.read_text(errors="replace")[-2000:]
                     raise StartError(f"{self.name}: not listening on 127.0.0.1:{port}. It printed:\n{last}")
@@ -128,7 +128,7 @@ class Running:
         self.stop()
 
 
-def answers(port):
+def is_listening(port):
     """Does something listen on this loopback port?"""
     with socket.socket() as probe:
         probe.settimeout(1.0)

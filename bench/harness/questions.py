@@ -19,8 +19,8 @@ TIME = {"start": 1_750_000_000, "end": 1_750_001_000}
 CLICKHOUSE_LIMIT_S = 600
 
 
-class AnswerError(Exception):
-    """An answer is not what was asked for."""
+class QueryResultError(Exception):
+    """A query result is not the expected one."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,16 @@ QUESTIONS = (
 
 
 def ask(connection, path):
-    """Ask Curtail once; return the milliseconds. Every answer must be whole and have something."""
+    """Ask Curtail once; return the milliseconds. Every result must be complete and not empty."""
     began = time.perf_counter()
     connection.request("GET", path)
-    answer = connection.getresponse()
-    body = answer.read()
+    response = connection.getresponse()
+    body = response.read()
     took_ms = (time.perf_counter() - began) * 1e3
-    said = json.loads(body) if answer.status == 200 else {}
+    said = json.loads(body) if response.status == 200 else {}
     has_some = any(said.get(name) for name in ("batches", "trace", "resourceSpans", "traces", "series", "tagValues"))
-    if not has_some or answer.getheader("curtail-incomplete"):
-        raise AnswerError(f"{path}: {answer.status}: {body[:500]}")
+    if not has_some or response.getheader("curtail-incomplete"):
+        raise QueryResultError(f"{path}: {response.status}: {body[:500]}")
     return took_ms
 
 
@@ -114,5 +114,5 @@ def clickhouse(table, ids, rounds):
     )  # fmt: skip
     if done.returncode != 0:
         raise MissingError(f"bench/peers/clickhouse.py ended with {done.returncode}")
-    answer = json.loads(done.stdout)
-    return answer["questions"] | {"version": answer["version"]}, answer["rows"]
+    response = json.loads(done.stdout)
+    return response["questions"] | {"version": response["version"]}, response["rows"]

@@ -146,11 +146,11 @@ def table_of(by_engine):
 def agree(found, by_engine, there):
     """All say the same; of what was sent, what was sent."""
     for table in TABLES:
-        answers = {json.dumps(said[table]) for said, _ in by_engine.values()}
+        responses = {json.dumps(said[table]) for said, _ in by_engine.values()}
         if table in there:
-            answers.add(json.dumps(expected([found.sent[id] for id in there[table]])))
-        if len(answers) != 1:
-            raise Wrong(f"{table}: not all say the same, or not what was sent: {sorted(answers)}; seed {found.seed}")
+            responses.add(json.dumps(expected([found.sent[id] for id in there[table]])))
+        if len(responses) != 1:
+            raise Wrong(f"{table}: not all say the same, or not what was sent: {sorted(responses)}; seed {found.seed}")
 
 
 def expected(batches):

@@ -1,4 +1,4 @@
-"""Senders of batches, and what they are told of them."""
+"""Senders of batches, and the responses to them."""
 
 import collections
 import http.client
@@ -10,9 +10,9 @@ from harness import otlp
 
 
 class Sender(threading.Thread):
-    """Sends batches of one table, one after the other, until it is told to stop; each once, whatever is said."""
+    """Sends batches of one table, one after the other, until it is stopped; each batch once, whatever the response."""
 
-    # An answer that takes longer is none.
+    # The timeout of a response.
     LIMIT_S = 120
 
     def __init__(self, address, seed, table="spans"):
@@ -37,17 +37,17 @@ class Sender(threading.Thread):
             try:
                 connection = connection or http.client.HTTPConnection(self.address, timeout=self.LIMIT_S)
                 connection.request("POST", otlp.PATHS[self.table], body, {"content-type": "application/x-protobuf"})
-                answer = connection.getresponse()
-                said = answer.read()
+                response = connection.getresponse()
+                said = response.read()
             except (OSError, http.client.HTTPException):
                 connection = None
                 self.stopping.wait(0.02)
                 continue
-            if answer.status == 200:
+            if response.status == 200:
                 self.acknowledged.append(batch.id)
                 self.took_ms.append((begun, (time.monotonic() - begun) * 1e3))
             else:
-                self.refused[answer.status, otlp.message(said)] += 1
+                self.refused[response.status, otlp.message(said)] += 1
                 self.stopping.wait(0.05)
 
     def stop(self):
@@ -55,7 +55,7 @@ class Sender(threading.Thread):
 
 
 class Senders:
-    """Some that send at once; what they were told goes to `found` when they stop."""
+    """Concurrent senders; the responses go to `found` when they stop."""
 
     def __init__(self, found, address, rng, tables=("spans",) * 4):
         self.found = found

@@ -1,7 +1,7 @@
-"""What the trace store costs: spans in, durable and merged; and what it takes to answer questions about them.
+"""What the trace store costs: spans in, durable and merged; and the cost of queries.
 
 Two servers on fresh folders take the same spans, one over HTTP and one over gRPC, as fast as they acknowledge them.
-When all is acknowledged the server is told to stop, which writes what is in memory; it is started again, and says when
+When all is acknowledged the server is stopped, which writes what is in memory; it is started again, and says when
 nothing is left to compact. The processor time of both lives, start and end included, is what the spans have cost:
 nothing of it can be put off beyond the measurement.
 
@@ -211,16 +211,16 @@ def ask(bench, protocol, server):
     plan = bench.plan
     ids = (bench.scratch / f"{protocol}.ids").read_text().split()
     drawn = random.Random(SEED).sample(ids, min(len(ids), plan.lookups))
-    answers = {"curtail, HTTP": over_http(server.api, drawn, plan.rounds)}
+    responses = {"curtail, HTTP": over_http(server.api, drawn, plan.rounds)}
     bench.say("store: asking the library")
     printed = cargo_benches.measure("curtail-store", "query", [str(plan.library_millions)])
-    answers["curtail, library"] = questions.parse_library(printed)
+    responses["curtail, library"] = questions.parse_library(printed)
     bench.say("store: asking ClickHouse")
     table = bench.scratch / protocol / "tables" / "spans"
-    answers["clickhouse"], counted = questions.clickhouse(table, drawn[: plan.clickhouse_lookups], plan.rounds)
+    responses["clickhouse"], counted = questions.clickhouse(table, drawn[: plan.clickhouse_lookups], plan.rounds)
     if counted != plan.spans:
         raise load.LoadError(f"ClickHouse counts {counted} spans, {plan.spans} were acknowledged")
-    return {"by": answers}
+    return {"by": responses}
 
 
 def over_http(address, ids, rounds):
@@ -230,12 +230,12 @@ def over_http(address, ids, rounds):
     for trace_id in [*ids[:20], *ids]:
         began = time.perf_counter()
         connection.request("GET", f"/api/v2/traces/{trace_id}", headers={"accept": "application/json"})
-        answer = connection.getresponse()
-        body = answer.read()
+        response = connection.getresponse()
+        body = response.read()
         took[questions.TRACE].append((time.perf_counter() - began) * 1e3)
-        spans = body.count(b'"spanId"') if answer.status == 200 else 0
+        spans = body.count(b'"spanId"') if response.status == 200 else 0
         if spans != SPANS_A_TRACE:
-            raise load.LoadError(f"trace {trace_id}: {answer.status}, {spans} spans, expected {SPANS_A_TRACE}")
+            raise load.LoadError(f"trace {trace_id}: {response.status}, {spans} spans, expected {SPANS_A_TRACE}")
     # The first ones were to warm up.
     del took[questions.TRACE][:20]
     for question in questions.QUESTIONS:

@@ -47,8 +47,8 @@ def question_rows(measured):
     rows = [("ms", *(f"{who} {share}" for who in by for share in ("p50", "p99")), "ratio of p50")]
     for question in questions.QUESTIONS:
         row = [question.name]
-        for answers in by.values():
-            took = answers.get(question.name)
+        for responses in by.values():
+            took = responses.get(question.name)
             row += [f"{took['p50']:.2f}", f"{took['p99']:.2f}"] if took else ["-", "-"]
         theirs = by["clickhouse"][question.name]["p50"]
         row.append(f"{ours(by, question)['p50'] / theirs:.3f}")

@@ -29,7 +29,7 @@ class Merge:
 
 
 class Server:
-    """A server that answers when the constructor returns, and is gone after `stop`."""
+    """A server that is ready when the constructor returns, and is gone after `stop`."""
 
     def __init__(self, program, data, log, memory_mib):
         command = [program, "server", "--data", data, "--otlp", "127.0.0.1:0", "--api", "127.0.0.1:0"]

@@ -59,8 +59,8 @@ def beside(plan, programs, name, scratch):
         try:
             waited = waits(took for _due, took in send(plan, sender, server, folder.with_suffix(".tsv")))
         finally:
-            answers = end(neighbour) if neighbour else {}
-        return waited | {"answers": answers, "peak_memory_bytes": server.peak_memory_bytes()}
+            responses = end(neighbour) if neighbour else {}
+        return waited | {"responses": responses, "peak_memory_bytes": server.peak_memory_bytes()}
 
 
 def begin(name, server):
@@ -74,7 +74,7 @@ def begin(name, server):
 
 
 def end(neighbour):
-    """What it was answered, by status."""
+    """The number of its responses, by status."""
     neighbour.terminate()
     try:
         return json.loads(neighbour.communicate(timeout=10)[0])
@@ -100,12 +100,12 @@ def send(plan, sender, server, log):
 
 def rows(found):
     """A table, its head first."""
-    table = [("beside", "p50 ms", "p99 ms", "p99.9 ms", "peak MiB", "its answers")]
+    table = [("beside", "p50 ms", "p99 ms", "p99.9 ms", "peak MiB", "its responses")]
     for name, of in found.items():
-        answers = ", ".join(f"{count} of {status}" for status, count in sorted(of["answers"].items()))
+        responses = ", ".join(f"{count} of {status}" for status, count in sorted(of["responses"].items()))
         what = f"{name}: {KINDS[name].what}" if name in KINDS else name
         times = [f"{of[quantile]:.1f}" for quantile in ("p50", "p99", "p999")]
-        table.append((what, *times, f"{of['peak_memory_bytes'] / (1 << 20):.0f}", answers or "-"))
+        table.append((what, *times, f"{of['peak_memory_bytes'] / (1 << 20):.0f}", responses or "-"))
     return table
 
 
@@ -117,6 +117,6 @@ def page(found, plan, date, described):
     machine = markdown_table([("machine", "")] + [(name, str(value)) for name, value in described.items()])
     said = " ".join(__doc__.split("\n\n", 1)[1].split())
     return (
-        f"# Tenants, {date}\n\n`bench/run --only tenants`\n\n{said} It sends {plan.rate:,} spans a second; answers are"
+        f"# Tenants, {date}\n\n`bench/run --only tenants`\n\n{said} It sends {plan.rate:,} spans a second; responses are"
         f" counted by HTTP's status, 0 is a connection that was closed.\n\n{machine}\n\n{markdown_table(rows(found))}\n"
     )

@@ -28,20 +28,20 @@ SAID = (
 
 
 def measure(plan, found, rng, place):
-    lost = told = 0
+    lost = reported = 0
     for nth in range(plan.cuts):
         folder = place.folder / f"{nth}"
         folder.mkdir()
         # All of it stays in the log.
         arguments = ("--set", "memtable=256MiB", "--set", "flush_every=1h")
         here = replace(place, folder=folder, tables=f"file://{folder}/data/tables", arguments=arguments)
-        cut_off, is_told = torn(found, rng, here, is_garbled=nth % 2 == 1)
-        lost, told = lost + cut_off, told + is_told
+        cut_off, is_reported = torn(found, rng, here, is_garbled=nth % 2 == 1)
+        lost, reported = lost + cut_off, reported + is_reported
     found.say(
         f"{plan.cuts} times the last segment was cut at a random byte, every second time with random bytes after it: "
         f"{lost} acknowledged batches were cut off, all others are there exactly once"
     )
-    found.say(f"{told} times what was left ended within a record, and the server said at which byte; otherwise it said nothing")
+    found.say(f"{reported} times the rest ended within a record, and the server said at which byte; otherwise it said nothing")
 
 
 def torn(found, rng, place, is_garbled):

@@ -28,11 +28,11 @@ def main():
 
 
 def timed(session, sql):
-    """The milliseconds of a question, which must have an answer."""
+    """The milliseconds of a query, whose result must not be empty."""
     began = time.perf_counter()
-    answer = session.query(sql, "CSV").bytes()
+    response = session.query(sql, "CSV").bytes()
     took = (time.perf_counter() - began) * 1e3
-    if not answer:
+    if not response:
         raise SystemExit(f"no rows: {sql}")
     return took
 

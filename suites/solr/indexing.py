@@ -58,20 +58,20 @@ class Node:
                 self._connection.sock.settimeout(limit_s)
             method = "GET" if body is None else "POST"
             self._connection.request(method, url, body, {} if body is None else {"Content-Type": content_type})
-            answer = self._connection.getresponse()
-            text = answer.read()
+            response = self._connection.getresponse()
+            text = response.read()
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise SolrError(f"node {self.address} sent no response to {url}: {error!r}") from error
-        if answer.status != 200:
+        if response.status != 200:
             said = text[:500].decode(errors="replace")
-            raise SolrError(f"node {self.address} responded to {url} with {answer.status}: {said}")
+            raise SolrError(f"node {self.address} responded to {url} with {response.status}: {said}")
         return json.loads(text)
 
     def found(self, tenant, query):
         """The number of documents that match a query."""
-        answer = self.ask(f"{tenant}/select", {"q": query, "rows": 0})
-        return answer["response"]["numFound"]
+        response = self.ask(f"{tenant}/select", {"q": query, "rows": 0})
+        return response["response"]["numFound"]
 
 
 def upload_configset(node, folder):

@@ -17,7 +17,7 @@ class FakeNode(http.server.ThreadingHTTPServer):
     """Responds with counts by (tenant, query): all documents, 7 with any word, and the exceptions in `wrong`."""
 
     def __init__(self, wrong=None):
-        super().__init__(("127.0.0.1", 0), Answers)
+        super().__init__(("127.0.0.1", 0), CannedResponses)
         self.wrong = wrong or {}
         self.thread = threading.Thread(target=self.serve_forever)
         self.thread.start()
@@ -32,7 +32,7 @@ class FakeNode(http.server.ThreadingHTTPServer):
         self.server_close()
 
 
-class Answers(http.server.BaseHTTPRequestHandler):
+class CannedResponses(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
         tenant = url.path.split("/")[2]

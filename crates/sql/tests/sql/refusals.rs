@@ -41,7 +41,7 @@ fn nothing_is_changed() {
     ];
     for statement in statements {
         let said = refused(&data, statement);
-        assert!(said.contains("is refused: nothing is changed here"), "{statement}: {said}");
+        assert!(said.contains("is refused: only reading is supported"), "{statement}: {said}");
     }
     assert!(!Path::new(&out).exists());
 }
