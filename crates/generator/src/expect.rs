@@ -92,12 +92,10 @@ impl Expect {
     }
 }
 
-/// A response that is being checked, piece by piece.
 #[derive(Debug)]
 pub(crate) struct ResponseCheck<'e> {
     expect: &'e Expect,
     received_bytes: u64,
-    /// The body, if it is checked.
     body: Vec<u8>,
 }
 

@@ -53,7 +53,6 @@ pub(super) struct DueRequest {
     intended: Instant,
     /// The time of its first try, if it was not sent then or not processed.
     waits_since: Option<Instant>,
-    /// Number of resends.
     resends: u8,
 }
 
@@ -180,12 +179,10 @@ impl Flights {
         Some(due)
     }
 
-    /// Requests that wait for a connection.
     pub(super) fn waiting(&self) -> usize {
         self.backlog.len()
     }
 
-    /// Requests in flight.
     pub(super) fn flying(&self) -> usize {
         self.flying.len()
     }
@@ -227,7 +224,6 @@ impl Flights {
         }
     }
 
-    /// A request fails without having been sent.
     pub(super) fn fail(&mut self, due: DueRequest, now: Instant, failed: RequestFailure) {
         self.record(due, now, now, Err(failed));
     }

@@ -238,12 +238,10 @@ impl ConnectionTask {
         act(&mut self.worker.state.borrow_mut().flights, now)
     }
 
-    /// The request that has waited longest fails.
     pub(super) fn fail_waiting(&self, failed: RequestFailure) {
         self.with_flights(|flights, now| flights.fail_waiting(now, failed));
     }
 
-    /// A request fails without having been sent.
     pub(super) fn fail(&self, due: DueRequest, failed: RequestFailure) {
         self.with_flights(|flights, now| flights.fail(due, now, failed));
     }

@@ -27,7 +27,6 @@ struct Site {
     is_on: bool,
     /// The cores that an antagonist wants.
     cores_wanted: f64,
-    /// Executions until the next collection.
     executions_left: u32,
     /// The next start of a background job.
     begins_again: Instant,

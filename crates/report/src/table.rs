@@ -138,7 +138,6 @@ impl Table {
         }
     }
 
-    /// The first events.
     fn events(&mut self, results: &Results) {
         if results.events.is_empty() {
             return;

@@ -41,7 +41,6 @@ pub(super) struct Spawner {
     pub(super) watchdog: Arc<Watchdog>,
 }
 
-/// A program with its arguments and environment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Program<'a> {
     pub(super) name: &'a str,
@@ -49,14 +48,11 @@ pub(super) struct Program<'a> {
     pub(super) env: &'a [(String, String)],
 }
 
-/// A running program, and all processes that it has started.
 #[derive(Debug)]
 pub(super) struct Group {
     child: Child,
     pid: Pid,
-    /// The exit status of the program itself.
     status: Option<ExitStatus>,
-    /// Whether no process is left.
     is_gone: bool,
     watchdog: Arc<Watchdog>,
 }
@@ -152,7 +148,6 @@ impl Group {
         }
     }
 
-    /// Whether no process is left.
     fn is_gone(&mut self) -> bool {
         if !self.is_gone && self.ended().is_some() {
             // Zombies can still be signalled.

@@ -122,7 +122,6 @@ impl ServerMachine {
         self.effects.pop_front()
     }
 
-    /// Whether executions stand still.
     pub(crate) const fn is_stopped(&self) -> bool {
         self.is_stopped
     }

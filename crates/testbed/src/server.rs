@@ -24,7 +24,6 @@ pub(crate) struct Server {
 /// The identity of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerId {
-    /// Its number among all servers.
     pub(crate) number: usize,
     pub(crate) shard: usize,
     /// The number of the replica within its shard.
@@ -34,7 +33,6 @@ pub(crate) struct ServerId {
 #[derive(Debug)]
 struct State {
     machine: ServerMachine,
-    /// By request.
     clients: BTreeMap<u64, Client>,
     /// The deadline of [`Server::run`].
     wakes_at: Instant,
@@ -47,7 +45,6 @@ struct Client {
     response: oneshot::Sender<Result<Executed, Rejected>>,
 }
 
-/// A request was executed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Executed {
     pub(crate) outcome: ExecutionOutcome,

@@ -127,7 +127,6 @@ fn others(cases: &mut Cases<'_, '_, Recipe>) {
     });
 }
 
-/// Reads the key `every` of a recurring fault.
 fn period(s: &mut Section<'_>, doc: &'static str) -> Distribution {
     let every = s.section("every", doc, Distribution::read);
     // A distribution with an error of its own may have no mean, and is reported already.

@@ -11,7 +11,6 @@ use curtail_units::{Duration, Instant, Quantile};
 /// More than that nobody could tell apart.
 pub(super) const COLUMNS_MAX: usize = 240;
 
-/// One arm over time.
 pub(super) struct TimeColumns {
     pub(super) width: Duration,
     /// From the start of the run on.
@@ -19,7 +18,6 @@ pub(super) struct TimeColumns {
 }
 
 impl TimeColumns {
-    /// The columns of an arm, those of warming up included.
     pub(super) fn of_arm(results: &Results, arm: usize) -> Option<Self> {
         // So that the columns of all arms are equally wide, what counts is the run and not the arm.
         let widest = results.blocks.iter().map(|block| block.timeline.width()).max()?;

@@ -9,7 +9,6 @@ const HEIGHT: f64 = 240.0;
 /// The ratios that an axis may name, from 1 upwards; downwards their inverses.
 const STEPS: [f64; 12] = [1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0];
 
-/// A percentile whose difference can be drawn.
 struct Point {
     name: &'static str,
     low: f64,

@@ -85,7 +85,6 @@ fn legend(results: &Results) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Events in the order in which they happened.
 fn events(results: &Results) -> Vec<&Event> {
     let mut events: Vec<&Event> = results.events.iter().collect();
     events.sort_by_key(|event| event.at);

@@ -23,7 +23,6 @@ pub(super) struct Peer {
     pub(super) tally: Tally,
 }
 
-/// Counts of attempts since the start.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     attempts: AtomicU64,
@@ -60,7 +59,6 @@ impl Peer {
         Self { name, client: Client::new(connector, LIMITS), tally: Tally::default() }
     }
 
-    /// Sends a request once; returns the body of the response.
     pub(super) async fn attempt(&self, call: &Call<'_>) -> Result<Bytes, Failed> {
         self.tally.attempts.fetch_add(1, Relaxed);
         let result = self.exchange(call).await;

@@ -59,7 +59,6 @@ impl Server {
         }
     }
 
-    /// The random numbers of the next request.
     fn next(&self) -> Rng {
         self.rng.split_index(self.requests.fetch_add(1, Relaxed))
     }

@@ -19,7 +19,6 @@ const START: &[u8] = b"HTTP/1.";
 pub(super) struct HeadReader {
     /// The bytes at the start of the buffer that contain no end of a head.
     searched: usize,
-    /// The number of bytes of interim responses.
     interim_bytes: usize,
 }
 
