@@ -1,14 +1,15 @@
-//! A histogram that many threads record into at once, for metrics.
+//! A histogram that many threads record into, for metrics.
 //!
-//! **Holds** one atomic `u64` for each bucket of [`Precision`], all of them from the start: 36 KiB at
-//! [`Precision::COARSE`] (a replica), 264 KiB at [`Precision::FINE`] (an upstream). It never grows.
-//! **Cost**: recording is one relaxed addition, no lock and no loop, so a thread always finishes within
-//! a bounded number of steps. There are no other shared numbers on purpose: a sum or a maximum would be
-//! one cache line that every request of every core writes.
-//! **Limits**: so sum, minimum and maximum are read back from the buckets, each off by at most
-//! [`Precision::error`]. Counts wrap after 2^64 values in one bucket: 584 years at one a nanosecond.
-//! **Hurts when** every thread records the same duration: then they do share one cache line. Real
-//! latencies spread.
+//! **Holds** one atomic `u64` for each bucket of [`Precision`] from the start: 36 KiB at [`Precision::COARSE`] (a replica), 264
+//! KiB at [`Precision::FINE`] (an upstream).
+//!
+//! **Cost**: recording is one relaxed addition, without locks and loops. A shared sum or maximum would be one cache line that
+//! every request of every core writes.
+//!
+//! **Limits**: so sum, minimum and maximum are read from the buckets, each off by at most [`Precision::error`]. Counts wrap after
+//! 2^64 values in one bucket: 584 years at one a nanosecond.
+//!
+//! **Hurts when** all threads record the same duration: then they share one cache line. Real latencies spread.
 
 use crate::{Histogram, Precision};
 use alloc::{boxed::Box, vec::Vec};

@@ -1,15 +1,12 @@
-//! How many values fell into each bucket: the array under [`Histogram`](crate::Histogram) and
-//! [`Window`](crate::Window).
+//! The counts of buckets, for [`Histogram`](crate::Histogram) and [`Window`](crate::Window).
 //!
-//! **Holds** one `u64` for each bucket of the octaves seen so far, in one piece. Latencies of one
-//! upstream span a dozen octaves of forty, so this takes a third of the full array, and adding stays a
-//! subtraction, a comparison and an increment. It grows by whole octaves and never shrinks.
+//! **Holds** one `u64` for each bucket of the octaves seen, in one array. Latencies of one upstream span a dozen of forty
+//! octaves, so this is a third of the full array. It grows by whole octaves and never shrinks.
 //!
-//! **Why `u64`**: a `u32` would halve the memory, but a server with 100,000 responses a second
-//! fills it within 12 hours when most fall into one bucket.
+//! **Why `u64`**: a server with 100,000 responses a second fills a `u32` within 12 hours if most are in one bucket.
 //!
-//! **Invariant**: the counts add up to `total`, which fits a `u64`. What would exceed it (only adding
-//! in bulk can) is left out, so no sum over buckets can overflow.
+//! **Invariant**: the counts add up to `total`, which fits a `u64`. Values beyond that, which only bulk additions reach, are
+//! dropped, so no sum over buckets overflows.
 
 use crate::Precision;
 use alloc::{vec, vec::Vec};

@@ -1,16 +1,18 @@
-//! A histogram of durations: quantiles of everything recorded, to a known error.
+//! A histogram of durations: quantiles of all recorded values, with a known error.
 //!
-//! **Holds** a count for each bucket of the layout in [`Precision`], and beside them the exact sum,
-//! minimum and maximum, in nanoseconds.
-//! **Limits**: durations from 2^42 ns (73 minutes) on are counted in the last bucket and as
-//! [`Histogram::overflowed`]; at most 2^64 - 1 values, more are left out. Memory is 8 bytes for each
-//! bucket of the octaves between the shortest and the longest duration: 13 KiB at
-//! [`Precision::COARSE`] for 100 µs to 0.4 s, and at most 36 KiB; 264 KiB at [`Precision::FINE`].
-//! **Invariant**: merging is exact. Histograms of many places, merged in any order, equal one that
-//! recorded everything, bucket for bucket.
+//! **Holds** a count for each bucket of [`Precision`], and the exact sum, minimum and maximum in nanoseconds.
+//!
+//! **Limits**: durations from 2^42 ns (73 minutes) are in the last bucket and counted as [`Histogram::overflowed`]; at most
+//! 2^64 - 1 values, further ones are dropped. Memory is 8 bytes for each bucket of the octaves between the shortest and the
+//! longest duration: 13 KiB at [`Precision::COARSE`] for 100 µs to 0.4 s, at most 36 KiB; at most 264 KiB at
+//! [`Precision::FINE`].
+//!
+//! **Invariant**: merging is exact. Histograms that are merged in any order equal one that recorded all values, bucket for
+//! bucket.
+//!
 //! **Source**: Tene's `HdrHistogram` (2012) for the layout; the rule of ranks is in [`rank()`].
-//! **Hurts when** a quantile is asked often of a fine histogram: it walks all buckets of the
-//! octaves seen. Compute it once and keep it for a while.
+//!
+//! **Hurts when** quantiles of a fine histogram are read often: each walks the buckets of all octaves seen.
 
 use crate::{Precision, counts::Counts, rank};
 use curtail_units::{Duration, Quantile};

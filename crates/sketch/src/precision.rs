@@ -1,14 +1,12 @@
-//! The layout of buckets: how wide the bucket is that a duration falls into.
+//! The layout of buckets.
 //!
-//! Durations are split by octave (powers of two of nanoseconds) and each octave into 2^bits buckets of
-//! equal width, so a bucket is never wider than 2^-bits of the durations in it. Below 2^(bits + 1) ns a
-//! bucket holds a single nanosecond and nothing is lost.
+//! Durations are split by octave (powers of two of nanoseconds) and each octave into 2^bits buckets of equal width, so the
+//! relative width of a bucket is at most 2^-bits. Below 2^(bits + 1) ns a bucket holds one nanosecond, and nothing is lost.
 //!
-//! This is the layout of `HdrHistogram` (Tene, 2012) on base 2 throughout: finding a bucket takes the
-//! position of the leading bit, a shift and an addition, where a logarithmic layout needs a logarithm.
-//! Buckets of a finer precision nest in those of a coarser one, which makes coarsening exact.
+//! This is the layout of `HdrHistogram` (Tene, 2012) on base 2: finding a bucket takes the position of the leading bit, a shift
+//! and an addition. Buckets of a finer precision nest in those of a coarser one, so coarsening is exact.
 //!
-//! **Limits**: durations from [`Precision::END`] on (2^42 ns, 73 minutes) fall into the last bucket.
+//! **Limits**: durations from [`Precision::END`] (2^42 ns, 73 minutes) are in the last bucket.
 
 use curtail_units::{Duration, OutOfRange};
 

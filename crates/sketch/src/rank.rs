@@ -1,4 +1,4 @@
-//! Which of the sorted values a quantile means.
+//! The rank of a quantile among sorted values.
 
 use curtail_units::Quantile;
 

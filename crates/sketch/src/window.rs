@@ -1,19 +1,19 @@
-//! A histogram of the last while.
+//! A histogram of a sliding window.
 //!
-//! **Holds** a ring of histograms, one for each slot of time, and the running total of them all: a
-//! value is recorded in both, a quantile walks the total alone, and a slot that grows too old is
-//! subtracted from it.
+//! **Holds** a ring of histograms, one for each slot of time, and the total of all. A value is recorded in both, a quantile
+//! reads the total, and an expired slot is subtracted from it.
+//!
 //! **Inputs**: the present [`Instant`] with every call, and durations.
-//! **Limits**: values are forgotten by the slot. The window holds the slot being filled and those
-//! before it, so a value stays for between `length - length / slots` and `length`. Memory is one
-//! histogram for each slot and one more, each as large as the octaves it saw: with ten slots at
-//! [`Precision::COARSE`], 143 KiB for latencies between 100 µs and 0.4 s.
-//! **Cost**: recording adds to two histograms. Moving on by a slot subtracts one and clears it: some
-//! microseconds at [`Precision::FINE`], paid by the first call in the new slot. A pause of any length
-//! costs no more than the slots there are.
-//! **Invariant**: the total equals the slots merged, bucket for bucket.
-//! **Hurts when** traffic is so thin that the window holds few values: a quantile then is one of the
-//! few. Look at [`Window::count`] before believing a high quantile.
+//!
+//! **Limits**: values expire by the slot, after between `length - length / slots` and `length`. Memory is one histogram for each
+//! slot and one more: with ten slots at [`Precision::COARSE`], 143 KiB for latencies between 100 µs and 0.4 s.
+//!
+//! **Cost**: recording adds to two histograms. A new slot subtracts and clears one: some microseconds at [`Precision::FINE`],
+//! for the first call in the slot. A pause costs no more than all slots.
+//!
+//! **Invariant**: the total equals the merged slots, bucket for bucket.
+//!
+//! **Hurts when** traffic is thin: a quantile is then one of few values. Check [`Window::count`] before a high quantile.
 
 use crate::{Histogram, Precision, counts::Counts, rank};
 use alloc::{vec, vec::Vec};

@@ -1,7 +1,8 @@
-//! A histogram taken apart into counts and exact figures, and put together again: how it is kept in files.
+//! A histogram as counts and exact figures, for files.
 //!
-//! **Invariant**: what was taken apart and put together again is equal, bucket for bucket and in its exact figures.
-//! **Limits**: what comes from a file may be damaged; figures that no recording could have led to are refused.
+//! **Invariant**: a histogram that is taken apart and put together again is equal, bucket for bucket and in its exact figures.
+//!
+//! **Limits**: files may be damaged; figures that no recording could cause are refused.
 
 use super::{Bucket, Histogram};
 use crate::Precision;

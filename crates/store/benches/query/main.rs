@@ -17,7 +17,7 @@ use curtail_store::query::{
 };
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::{DURATION, SPANS};
-use curtail_store::{Directory, Recovery, Settings, Store, StoreParts, tree};
+use curtail_store::{Directory, Recovery, Settings, SpanRows, Store, StoreParts, tree};
 use curtail_units::{Quantile, Rng};
 use object_store::memory::InMemory;
 use std::sync::Arc;
@@ -68,18 +68,7 @@ async fn queries(millions: u64) {
     let (in_memory, runs) = spans.size();
     println!("{millions} million spans: {in_memory} in memory, the others in {runs} runs");
     println!("{:>24} {:>9} {:>9} {:>9}", "ms", "p50", "p99", "CPU");
-    let mut rng = Rng::new(7);
-    let mut times = Times::new("trace by ID");
-    let fields: Vec<_> = (0..SPANS.schema().fields().len()).collect();
-    for _ in 0..LOOKUPS {
-        let id = ids[rng.below(ids.len())];
-        let trace = async {
-            let found = spans.rows_with_id("shop", id, usize::MAX).await;
-            assert_eq!(found.window(&fields, 0..found.len()).await.rows.len(), 8);
-        };
-        times.push(trace).await;
-    }
-    times.print();
+    traces_by_id(spans, &ids).await;
     let filter = Filter::of("shop");
     let service = Condition::Is(SpanField::Column(SERVICE), Test::Is(Value::from("cart")));
     let of_service = Filter { conditions: vec![service], ..filter.clone() };
@@ -176,4 +165,19 @@ fn cpu_ms() -> f64 {
         text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or_default()
     };
     threads.map(of_thread).sum::<f64>() / 1e6
+}
+
+async fn traces_by_id(spans: &tree::Tree<SpanRows>, ids: &[u128]) {
+    let mut rng = Rng::new(7);
+    let mut times = Times::new("trace by ID");
+    let fields: Vec<_> = (0..SPANS.schema().fields().len()).collect();
+    for _ in 0..LOOKUPS {
+        let id = ids[rng.below(ids.len())];
+        let trace = async {
+            let found = spans.rows_with_id("shop", id, usize::MAX).await;
+            assert_eq!(found.window(&fields, 0..found.len()).await.rows.len(), 8);
+        };
+        times.push(trace).await;
+    }
+    times.print();
 }
