@@ -43,6 +43,6 @@ mod v1;
 
 pub use limits::Limits;
 pub use listen::{Api, Running, start};
-pub use metrics::{MetricsPage, QueryCounts, QueryMetrics};
+pub use metrics::{KindMetrics, MetricsPage, QueryMetrics};
 pub use query_request::duration_ns;
 pub use sql::{NotStarted, Sql, SqlProgram};

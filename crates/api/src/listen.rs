@@ -124,7 +124,7 @@ async fn serve_all(
         let (query_service, stopped) = (Arc::clone(&query_service), stopped.clone());
         let tls = tls.clone();
         connections.spawn(async move {
-            let counted = query_service.metrics().connections().enter();
+            let counted = query_service.metrics().connections.enter();
             match Stream::begin(accepted.stream, tls.as_ref(), HEADER_TIMEOUT).await {
                 Ok(stream) => serve(stream, &query_service, stopped).await,
                 Err(error) => tracing::debug!(%error, "TLS handshake failed"),

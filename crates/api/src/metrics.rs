@@ -1,8 +1,8 @@
 //! Counters of queries, by kind and outcome.
 
 use crate::sql;
-use curtail_metrics::{CounterVec, Counts, Gauge, MetricsForm};
-use curtail_sketch::{AtomicHistogram, Histogram, Precision};
+use curtail_metrics::{CounterVec, Gauge, MetricsForm};
+use curtail_sketch::{AtomicHistogram, Precision};
 use http::StatusCode;
 use std::fmt::Debug;
 use std::time::Instant;
@@ -63,27 +63,21 @@ fn outcome(status: StatusCode) -> usize {
 /// Counters of the query API since the start.
 #[derive(Debug)]
 pub struct QueryMetrics {
-    /// By [`QueryKind`].
-    kinds: [KindMetrics; QueryKind::NAMES.len()],
-    incomplete: CounterVec,
-    connections: Gauge,
-}
-
-#[derive(Debug)]
-struct KindMetrics {
-    outcomes: CounterVec,
-    durations: AtomicHistogram,
-}
-
-/// The counters of the query API at one moment.
-#[derive(Clone, Debug)]
-pub struct QueryCounts {
-    /// Each kind with its outcomes and with the times until its responses began.
-    pub kinds: Vec<(&'static str, Counts, Histogram)>,
+    /// Each kind of query with its counters.
+    pub kinds: [(&'static str, KindMetrics); QueryKind::NAMES.len()],
     /// Results that lack the rows of unreadable runs, by kind.
-    pub incomplete: Counts,
+    pub incomplete: CounterVec,
     /// Open connections.
-    pub connections: u64,
+    pub connections: Gauge,
+}
+
+/// Counters of one kind of query.
+#[derive(Debug)]
+pub struct KindMetrics {
+    /// Queries by outcome.
+    pub outcomes: CounterVec,
+    /// Times until the responses began.
+    pub durations: AtomicHistogram,
 }
 
 impl Default for QueryMetrics {
@@ -93,7 +87,7 @@ impl Default for QueryMetrics {
             durations: AtomicHistogram::new(Precision::COARSE),
         };
         Self {
-            kinds: std::array::from_fn(|_| kind()),
+            kinds: QueryKind::NAMES.map(|name| (name, kind())),
             incomplete: CounterVec::new(&QueryKind::NAMES, &QueryKind::NAMES),
             connections: Gauge::default(),
         }
@@ -105,23 +99,6 @@ impl QueryMetrics {
     pub(crate) fn begin(&self, path: &str) -> QueryTimer<'_> {
         let kind = QueryKind::of_path(path);
         QueryTimer { metrics: self, kind, began: Instant::now(), outcome: CANCELLED }
-    }
-
-    pub(crate) const fn connections(&self) -> &Gauge {
-        &self.connections
-    }
-
-    /// The counters now.
-    pub fn read(&self) -> QueryCounts {
-        let kinds = QueryKind::NAMES.into_iter().zip(&self.kinds);
-        let read = |(name, kind): (_, &KindMetrics)| {
-            (name, kind.outcomes.read(), kind.durations.snapshot())
-        };
-        QueryCounts {
-            kinds: kinds.map(read).collect(),
-            incomplete: self.incomplete.read(),
-            connections: self.connections.get(),
-        }
     }
 }
 
@@ -146,7 +123,7 @@ impl QueryTimer<'_> {
 
 impl Drop for QueryTimer<'_> {
     fn drop(&mut self) {
-        let kind = &self.metrics.kinds[self.kind as usize];
+        let (_, kind) = &self.metrics.kinds[self.kind as usize];
         kind.outcomes.add(self.outcome, 1);
         kind.durations.record(self.began.elapsed().into());
     }
@@ -185,11 +162,11 @@ mod tests {
             metrics.begin("/api/search").end(status, is_incomplete);
         }
         drop(metrics.begin("/api/search"));
-        let counts = metrics.read();
-        let (_, outcomes, durations) =
-            counts.kinds.iter().find(|(name, ..)| *name == "search").expect("it is listed");
+        let (_, search) =
+            metrics.kinds.iter().find(|(name, _)| *name == "search").expect("it is listed");
+        let outcomes = search.outcomes.read();
         assert!(outcomes.iter().all(|(_, count)| *count == 1), "{outcomes:?}");
-        assert_eq!(durations.count(), 5);
-        assert_eq!(counts.incomplete.iter().map(|(_, count)| count).sum::<u64>(), 1);
+        assert_eq!(search.durations.snapshot().count(), 5);
+        assert_eq!(metrics.incomplete.sum(), 1);
     }
 }

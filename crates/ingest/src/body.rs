@@ -1,36 +1,40 @@
-//! Reading a body, within its bounds.
+//! Reads a body within its limits of size, memory and time.
 
 use crate::encoding::too_long;
-use crate::refusal::{Kind, Refusal};
-use crate::room::Held;
+use crate::memory_limit::MemoryReservation;
+use crate::rejection::{RejectReason, Rejection};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
 use std::time::Duration;
 
-/// No more is set aside for a body because somebody says that it will be long.
-const SET_ASIDE_MAX: u64 = 1 << 20;
+/// Maximum buffer that is reserved for an announced length.
+const RESERVED_MAX: u64 = 1 << 20;
 
-/// Before the message in gRPC's frame: whether it is compressed, and its length.
+/// The prefix of a gRPC message: a flag for compression, and the length.
 const FRAME_BYTES: usize = 5;
 
-/// Reads a body of at most so many bytes, if there is room for it and it comes in time.
+/// Reads a body of at most `bytes_max` bytes within `timeout`.
 pub(crate) async fn read<B>(
     body: B,
-    held: &mut Held<'_>,
+    reservation: &mut MemoryReservation<'_>,
     bytes_max: u32,
-    patience: Duration,
-) -> Result<Bytes, Refusal>
+    timeout: Duration,
+) -> Result<Bytes, Rejection>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
-    let collecting = collect(body, held, bytes_max);
-    tokio::time::timeout(patience, collecting).await.unwrap_or_else(|_| {
-        Err(Kind::Slow.refuse(format!("the body did not come within {patience:?}")))
+    let collecting = collect(body, reservation, bytes_max);
+    tokio::time::timeout(timeout, collecting).await.unwrap_or_else(|_| {
+        Err(RejectReason::Slow.reject(format!("the body did not arrive within {timeout:?}")))
     })
 }
 
-async fn collect<B>(mut body: B, held: &mut Held<'_>, bytes_max: u32) -> Result<Bytes, Refusal>
+async fn collect<B>(
+    mut body: B,
+    reservation: &mut MemoryReservation<'_>,
+    bytes_max: u32,
+) -> Result<Bytes, Rejection>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
@@ -42,15 +46,16 @@ where
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let broke_off = |error| Kind::Malformed.refuse(format!("the body broke off: {error}"));
+        let broke_off =
+            |error| RejectReason::Malformed.reject(format!("the body broke off: {error}"));
         let Ok(data) = frame.map_err(broke_off)?.into_data() else { continue };
-        held.take(data.len())?;
+        reservation.grow(data.len())?;
         if whole.is_empty() && first.is_empty() {
-            // A body that comes at once is not copied.
+            // A body in one piece is not copied.
             first = data;
         } else {
             if whole.is_empty() {
-                let announced = announced.max(framed(&first)).min(SET_ASIDE_MAX);
+                let announced = announced.max(framed(&first)).min(RESERVED_MAX);
                 whole.reserve(usize::try_from(announced).unwrap_or(0).max(2 * first.len()));
                 whole.extend_from_slice(&first);
             }
@@ -63,8 +68,7 @@ where
     Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
-/// How long a body is of which this is the beginning, if it is a message in gRPC's frame: such a body does not say it
-/// otherwise.
+/// The length of a gRPC body by its first frame; gRPC sends no `content-length`.
 fn framed(first: &[u8]) -> u64 {
     match first {
         [0 | 1, a, b, c, d, ..] => {
@@ -75,15 +79,15 @@ fn framed(first: &[u8]) -> u64 {
 }
 
 /// Takes the message out of gRPC's frame; returns it, and whether it is compressed.
-pub(crate) fn unframe(mut body: Bytes) -> Result<(Bytes, bool), Refusal> {
-    let malformed = |message: &str| Kind::Malformed.refuse(message);
+pub(crate) fn unframe(mut body: Bytes) -> Result<(Bytes, bool), Rejection> {
+    let malformed = |message: &str| RejectReason::Malformed.reject(message);
     let Some(&[compressed, a, b, c, d]) = body.first_chunk::<FRAME_BYTES>() else {
-        return Err(malformed("no message came in the frame of gRPC"));
+        return Err(malformed("no message arrived in the frame of gRPC"));
     };
     body.advance(FRAME_BYTES);
     if u64::from(u32::from_be_bytes([a, b, c, d])) != body.len() as u64 {
         return Err(malformed(
-            "the message is not as long as its frame says, or there are several",
+            "the frame has another length than its message, or there are several",
         ));
     }
     match compressed {
@@ -111,7 +115,11 @@ mod tests {
             b"\x02\0\0\0\x02ab",
             b"\0\xff\xff\xff\xffab",
         ] {
-            assert_eq!(framed(bad).expect_err("it is none").kind, Kind::Malformed, "{bad:?}");
+            assert_eq!(
+                framed(bad).expect_err("it is none").reason,
+                RejectReason::Malformed,
+                "{bad:?}"
+            );
         }
     }
 }

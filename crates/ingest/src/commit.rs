@@ -1,14 +1,13 @@
-//! Making batches durable, many at once.
+//! Group commit: one thread writes many batches to the log with one sync.
 //!
-//! One thread writes the log. While it waits for the disk batches gather, and the next group is all of them:
-//! the slower the disk, the more share a sync. Where they are more than a group has room for, tenants take
-//! turns by bytes ([`FairQueue`]).
+//! Batches queue while the thread waits for the disk, and the next group is all of them: the slower the disk, the
+//! more batches share a sync. If they exceed one group, tenants take turns by bytes ([`FairQueue`]).
 //!
-//! A batch that is sent again is not written again. If it is durable, it is acknowledged at once; if it still waits,
-//! its sender waits for the same outcome.
+//! A batch that is sent again is not written again. If it is durable, it is acknowledged at once; if it is queued, its
+//! senders share the outcome.
 //!
-//! **Limits**: [`GROUP_BYTES_MAX`] a group; what waits is bounded by what may be received at once. While the sink
-//! takes nothing, nothing is written, and who waits for too long gives up: what nobody waits for is not written.
+//! **Limits**: [`GROUP_BYTES_MAX`] for a group; [`MemoryLimit`](crate::memory_limit::MemoryLimit) bounds the queue.
+//! While the sink accepts nothing, nothing is written. A batch whose senders have all given up is not written.
 
 use crate::metrics::LogMetrics;
 use curtail_otlp::Decoded;
@@ -19,87 +18,87 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::num::NonZeroUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// More is not written at once, so that nobody waits for much more than its own.
+/// Maximum bytes of a group, so that a small batch does not wait for many large ones.
 const GROUP_BYTES_MAX: usize = 16 << 20;
 
-/// Who waits looks so often whether it should.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The interval at which a sender checks whether the sink is stalled.
+const CHECK_EVERY: Duration = Duration::from_millis(200);
 
-/// What fails again and again is said so often.
-const SAY_EVERY: Duration = Duration::from_secs(1);
+/// The interval between log messages about failures.
+const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// The turn of a tenant: about two batches of the usual length.
+/// The turn of a tenant: about two usual batches.
 const TURN_BYTES: NonZeroUsize = NonZeroUsize::new(512 << 10).expect("above 0");
 
-/// Batches that wait; their bytes are bounded before.
-const WAITING_MAX: usize = 4_096;
+/// Maximum number of queued batches; their bytes are bounded before.
+const QUEUED_MAX: usize = 4_096;
 
-/// A batch that is durable.
+/// A durable batch.
 #[derive(Debug)]
-pub struct Taken {
-    /// As it was written.
+pub struct DurableBatch {
+    /// The record in the log.
     pub record: Record,
-    /// What was read of it.
+    /// The decoded rows.
     pub rows: Decoded,
 }
 
-/// Where batches go that are durable. It is called by the thread that writes the log, which does nothing else
-/// meanwhile.
+/// The consumer of durable batches. The log thread calls it, and does nothing else meanwhile.
 pub trait Sink: Send + 'static {
-    /// Waits until it can take more. What waits for the log waits with it, and senders are told when that is
-    /// too much; also why, which `tell` is told as often as it is looked.
-    fn wait(&mut self, tell: &mut dyn FnMut(Why));
+    /// Waits until the sink accepts batches; calls `report` with the reason at the start and whenever it checks again.
+    /// Queued batches wait as well.
+    fn wait(&mut self, report: &mut dyn FnMut(StallReason));
 
-    /// Takes what is durable in a segment, in the order of the log and before any sender is told. Returns
-    /// whether the segment should end.
-    fn take(&mut self, segment: u64, taken: Vec<Taken>) -> bool;
+    /// Takes the batches of a segment, in the order of the log and before any acknowledgement. Returns whether the
+    /// segment should end.
+    fn take(&mut self, segment: u64, batches: Vec<DurableBatch>) -> bool;
 
     /// A segment has ended: nothing is written to it any more.
     fn ended(&mut self, segment: u64);
 }
 
-/// Why a sink takes nothing for now.
+/// Why a sink accepts nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It is slower than senders are, or what it writes to does not answer.
+pub enum StallReason {
+    /// It is slower than the senders, or its storage does not respond.
     Slow,
-    /// What it writes to is full.
+    /// Its disk is full.
     DiskFull,
 }
 
-/// The way to the log.
+/// Sends batches to the log thread.
 #[derive(Clone, Debug)]
 pub struct Committer {
-    waiting: mpsc::Sender<Message>,
-    full: Arc<Full>,
+    queue: mpsc::Sender<LogMessage>,
+    stall: Arc<SinkStall>,
     recent: Arc<RecentBatches>,
     metrics: Arc<LogMetrics>,
 }
 
-/// Since when the sink takes nothing, and why, if it does not.
+/// The start and the reason of the sink's stall, if it accepts nothing now.
 #[derive(Debug, Default)]
-struct Full(Mutex<Option<(Instant, Why)>>);
+struct SinkStall(Mutex<Option<(Instant, StallReason)>>);
 
-impl Full {
-    fn set(&self, full: Option<(Instant, Why)>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = full;
+impl SinkStall {
+    fn set(&self, stall: Option<(Instant, StallReason)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stall;
     }
 
-    fn get(&self) -> Option<(Instant, Why)> {
+    fn get(&self) -> Option<(Instant, StallReason)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the thread is told.
+/// A message to the log thread.
 #[derive(Debug)]
-enum Message {
-    Commit(Box<Waiting>),
+enum LogMessage {
+    Commit(Box<QueuedBatch>),
     EndSegment,
 }
 
@@ -112,11 +111,12 @@ pub(crate) enum Outcome {
     Duplicate,
 }
 
-type Reply = oneshot::Sender<Result<Outcome, NotWritten>>;
+type Reply = oneshot::Sender<Result<Outcome, CommitError>>;
 
 #[derive(Debug)]
-struct Waiting {
-    taken: Taken,
+struct QueuedBatch {
+    /// Durable once it is written.
+    batch: DurableBatch,
     /// Its ID, if it must not be stored twice.
     id: Option<BatchId>,
     reply: Reply,
@@ -124,27 +124,27 @@ struct Waiting {
 
 /// Batches that are written together.
 #[derive(Debug, Default)]
-struct Group {
-    waiting: Vec<Waiting>,
+struct BatchGroup {
+    batches: Vec<QueuedBatch>,
     bytes: usize,
 }
 
-impl Group {
-    fn add(&mut self, waiting: Waiting) {
-        self.bytes += waiting.taken.record.batch.len();
-        self.waiting.push(waiting);
+impl BatchGroup {
+    fn add(&mut self, queued: QueuedBatch) {
+        self.bytes += queued.batch.record.batch.len();
+        self.batches.push(queued);
     }
 }
 
-/// The log could not be written.
+/// Why a batch is not durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotWritten {
-    #[error("memory is full of what waits to be written to the tables")]
-    NoRoom,
-    #[error("memory is full of what waits to be written to the tables: the disk is full")]
-    NoRoomNorDisk,
+pub(crate) enum CommitError {
+    #[error("too many rows in memory wait to be flushed to the tables")]
+    BacklogFull,
+    #[error("too many rows in memory wait to be flushed to the tables: the disk is full")]
+    BacklogFullDiskFull,
     #[error("the disk is full")]
-    Full,
+    DiskFull,
     #[error("the log cannot be written")]
     Failed,
     #[error("the receiver is stopping")]
@@ -162,23 +162,23 @@ impl Committer {
         recent: Arc<RecentBatches>,
         sink: impl Sink,
     ) -> io::Result<(Self, JoinHandle<()>)> {
-        let (waiting, receiver) = mpsc::channel(WAITING_MAX);
-        let full = Arc::<Full>::default();
+        let (queue, receiver) = mpsc::channel(QUEUED_MAX);
+        let stall = Arc::<SinkStall>::default();
         let metrics = Arc::<LogMetrics>::default();
-        let committing = Committing {
+        let writer = LogWriter {
             log,
             sink,
             recent: Arc::clone(&recent),
             turns: FairQueue::new(TURN_BYTES),
             joined: HashMap::new(),
-            full: Arc::clone(&full),
-            failures: Failures::default(),
+            stall: Arc::clone(&stall),
+            failures: FailureLog::default(),
             metrics: Arc::clone(&metrics),
         };
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || committing.run(receiver))?;
-        Ok((Self { waiting, full, recent, metrics }, thread))
+            .spawn(move || writer.run(receiver))?;
+        Ok((Self { queue, stall, recent, metrics }, thread))
     }
 
     /// The counters of the log.
@@ -192,82 +192,82 @@ impl Committer {
         &self.recent
     }
 
-    /// Says why nothing is taken, if the sink has taken nothing for so long.
-    pub(crate) fn check_room(&self, time: Duration) -> Result<(), NotWritten> {
-        match self.full.get() {
-            Some((since, why)) if since.elapsed() >= time => Err(match why {
-                Why::Slow => NotWritten::NoRoom,
-                Why::DiskFull => NotWritten::NoRoomNorDisk,
+    /// Fails if the sink has accepted nothing for `stall_max`.
+    pub(crate) fn check_backlog(&self, stall_max: Duration) -> Result<(), CommitError> {
+        match self.stall.get() {
+            Some((since, reason)) if since.elapsed() >= stall_max => Err(match reason {
+                StallReason::Slow => CommitError::BacklogFull,
+                StallReason::DiskFull => CommitError::BacklogFullDiskFull,
             }),
             _ => Ok(()),
         }
     }
 
-    /// Ends the segment that is being written, soon. Where there is too much else to do it will end by itself.
+    /// Asks for the end of the current segment. With a full queue, the segment ends by its size.
     pub fn end_segment(&self) {
-        self.waiting.try_send(Message::EndSegment).ok();
+        self.queue.try_send(LogMessage::EndSegment).ok();
     }
 
-    /// Waits until a batch is durable; not when the sink has taken nothing for so long.
-    /// `id` is the batch's ID, if it must not be stored twice.
+    /// Waits until a batch is durable, or the sink has accepted nothing for `stall_max`. `id` is the batch's ID, if it
+    /// must not be stored twice.
     pub(crate) async fn commit(
         &self,
-        taken: Taken,
+        batch: DurableBatch,
         id: Option<BatchId>,
-        full_for: Duration,
-    ) -> Result<Outcome, NotWritten> {
+        stall_max: Duration,
+    ) -> Result<Outcome, CommitError> {
         let (reply, mut outcome) = oneshot::channel();
-        let message = Message::Commit(Box::new(Waiting { taken, id, reply }));
-        self.waiting.send(message).await.map_err(|_| NotWritten::Stopping)?;
+        let message = LogMessage::Commit(Box::new(QueuedBatch { batch, id, reply }));
+        self.queue.send(message).await.map_err(|_| CommitError::Stopping)?;
         loop {
-            match timeout(LOOK_EVERY, &mut outcome).await {
-                Ok(outcome) => return outcome.unwrap_or(Err(NotWritten::Stopping)),
-                Err(_) => self.check_room(full_for)?,
+            match timeout(CHECK_EVERY, &mut outcome).await {
+                Ok(outcome) => return outcome.unwrap_or(Err(CommitError::Stopping)),
+                Err(_) => self.check_backlog(stall_max)?,
             }
         }
     }
 }
 
-/// Says what has failed, once a second at most: senders retry soon.
+/// Logs failed writes, at most once a second: senders retry soon.
 #[derive(Debug, Default)]
-struct Failures {
-    said: Option<Instant>,
-    /// Since it was said: batches, and their bytes.
+struct FailureLog {
+    logged: Option<Instant>,
+    /// Batches since then, and their bytes.
     batches: usize,
     bytes: usize,
 }
 
-impl Failures {
+impl FailureLog {
     fn add(&mut self, error: &io::Error, batches: usize, bytes: usize) {
         (self.batches, self.bytes) = (self.batches + batches, self.bytes + bytes);
-        if self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+        if self.logged.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
             let Self { batches, bytes, .. } = *self;
             tracing::error!(%error, batches, bytes, "the log cannot be written");
-            *self = Self { said: Some(Instant::now()), ..Self::default() };
+            *self = Self { logged: Some(Instant::now()), ..Self::default() };
         }
     }
 }
 
-struct Committing<S> {
+/// The state of the log thread.
+struct LogWriter<S> {
     log: Log,
     sink: S,
-    /// The recent durable batches.
     recent: Arc<RecentBatches>,
-    turns: FairQueue<Arc<str>, Box<Waiting>>,
+    turns: FairQueue<Arc<str>, Box<QueuedBatch>>,
     /// The other senders of each waiting batch with an ID.
     joined: HashMap<BatchId, Vec<Reply>>,
-    full: Arc<Full>,
-    failures: Failures,
+    stall: Arc<SinkStall>,
+    failures: FailureLog,
     metrics: Arc<LogMetrics>,
 }
 
-impl<S: Sink> Committing<S> {
-    fn run(mut self, mut receiver: mpsc::Receiver<Message>) {
+impl<S: Sink> LogWriter<S> {
+    fn run(mut self, mut receiver: mpsc::Receiver<LogMessage>) {
         loop {
             if self.turns.is_empty() {
                 match receiver.blocking_recv() {
-                    Some(Message::Commit(first)) => self.enqueue(first),
-                    Some(Message::EndSegment) => {
+                    Some(LogMessage::Commit(first)) => self.enqueue(first),
+                    Some(LogMessage::EndSegment) => {
                         self.end_segment();
                         continue;
                     }
@@ -275,21 +275,21 @@ impl<S: Sink> Committing<S> {
                 }
             }
             let since = Instant::now();
-            self.full.set(Some((since, Why::Slow)));
-            self.sink.wait(&mut |why| self.full.set(Some((since, why))));
-            self.full.set(None);
+            self.stall.set(Some((since, StallReason::Slow)));
+            self.sink.wait(&mut |reason| self.stall.set(Some((since, reason))));
+            self.stall.set(None);
             let mut ends = false;
             while !ends
-                && self.turns.len() < WAITING_MAX
+                && self.turns.len() < QUEUED_MAX
                 && let Ok(next) = receiver.try_recv()
             {
                 match next {
-                    Message::Commit(next) => self.enqueue(next),
-                    Message::EndSegment => ends = true,
+                    LogMessage::Commit(next) => self.enqueue(next),
+                    LogMessage::EndSegment => ends = true,
                 }
             }
             let group = self.next_group();
-            let is_full = !group.waiting.is_empty() && self.write(group);
+            let is_full = !group.batches.is_empty() && self.write(group);
             if is_full || ends {
                 self.end_segment();
             }
@@ -298,26 +298,26 @@ impl<S: Sink> Committing<S> {
     }
 
     /// Queues a batch, unless it is durable or queued already.
-    fn enqueue(&mut self, waiting: Box<Waiting>) {
-        let Record { tenant, batch, received_ns, .. } = &waiting.taken.record;
-        if let Some(id) = waiting.id {
+    fn enqueue(&mut self, queued: Box<QueuedBatch>) {
+        let Record { tenant, batch, received_ns, .. } = &queued.batch.record;
+        if let Some(id) = queued.id {
             if self.recent.contains(id, *received_ns) {
                 // The sender may be gone, here and below.
-                waiting.reply.send(Ok(Outcome::Duplicate)).ok();
+                queued.reply.send(Ok(Outcome::Duplicate)).ok();
                 return;
             }
             match self.joined.entry(id) {
-                Entry::Occupied(mut joined) => return joined.get_mut().push(waiting.reply),
+                Entry::Occupied(mut joined) => return joined.get_mut().push(queued.reply),
                 Entry::Vacant(first) => _ = first.insert(Vec::new()),
             }
         }
         let (tenant, bytes) = (Arc::clone(tenant), batch.len());
-        self.turns.push(&tenant, bytes, waiting);
+        self.turns.push(&tenant, bytes, queued);
     }
 
     /// Takes the next batches, except those whose senders have all given up.
-    fn next_group(&mut self) -> Group {
-        let mut group = Group::default();
+    fn next_group(&mut self) -> BatchGroup {
+        let mut group = BatchGroup::default();
         while group.bytes < GROUP_BYTES_MAX
             && let Some(next) = self.turns.pop()
         {
@@ -333,27 +333,30 @@ impl<S: Sink> Committing<S> {
     }
 
     /// Writes a group and replies to its senders; returns whether the segment should end.
-    fn write(&mut self, Group { waiting: group, bytes }: Group) -> bool {
-        let records: Vec<_> = group.iter().map(|waiting| waiting.taken.record.clone()).collect();
+    fn write(&mut self, BatchGroup { batches: group, bytes }: BatchGroup) -> bool {
+        let records: Vec<_> = group.iter().map(|queued| queued.batch.record.clone()).collect();
         let began = Instant::now();
         let written = self.log.append(&records);
         match &written {
-            Ok(_) => self.metrics.written(bytes, began.elapsed()),
-            Err(_) => self.metrics.failed(),
+            Ok(_) => {
+                self.metrics.bytes.fetch_add(bytes as u64, Relaxed);
+                self.metrics.writes.record(began.elapsed().into());
+            }
+            Err(_) => _ = self.metrics.failures.fetch_add(1, Relaxed),
         }
         let written = written.map_err(|error| {
             self.failures.add(&error, group.len(), bytes);
             let is_full = error.kind() == io::ErrorKind::StorageFull;
-            if is_full { NotWritten::Full } else { NotWritten::Failed }
+            if is_full { CommitError::DiskFull } else { CommitError::Failed }
         });
-        let (taken, senders): (Vec<_>, Vec<_>) = group
+        let (batches, senders): (Vec<_>, Vec<_>) = group
             .into_iter()
-            .map(|Waiting { taken, id, reply }| {
-                let received_ns = taken.record.received_ns;
-                (taken, (id, received_ns, reply))
+            .map(|QueuedBatch { batch, id, reply }| {
+                let received_ns = batch.record.received_ns;
+                (batch, (id, received_ns, reply))
             })
             .unzip();
-        let ends = written.is_ok_and(|segment| self.sink.take(segment, taken));
+        let ends = written.is_ok_and(|segment| self.sink.take(segment, batches));
         for (id, received_ns, reply) in senders {
             if let Some(id) = id {
                 if let Ok(segment) = written {

@@ -19,28 +19,28 @@ pub struct Config {
     pub access: Arc<Access>,
     /// Origins whose pages may send from a browser, such as `https://shop.example`; `*` allows all.
     pub origins: Vec<String>,
-    /// What a sender may do.
+    /// The limits of senders.
     pub limits: Limits,
 }
 
-/// What a sender may do; beyond it, it is told so.
+/// The limits of senders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// One batch and the rows in it.
     pub batch: curtail_otlp::Limits,
     /// Bytes of all batches that are being received.
     pub receiving_bytes: u32,
-    /// When what is durable has not been taken for so long, senders are refused; until then they wait.
+    /// Senders wait this long for a sink that accepts nothing; then they are rejected.
     pub full_for: Duration,
-    /// A body that takes longer to come is refused.
+    /// Maximum time of a body.
     pub body_timeout: Duration,
-    /// A connection on which nothing was asked for so long after it was made is closed.
+    /// Maximum time from the accept of a connection to its first request.
     pub header_timeout: Duration,
-    /// The same between requests, over HTTP/1.1; over HTTP/2 who does not answer a ping for so long is gone.
+    /// Maximum time between requests over HTTP/1.1; over HTTP/2, until the reply to a ping.
     pub idle_timeout: Duration,
     /// Maximum number of connections per worker, on average: all workers share the sum.
     pub connections: usize,
-    /// Streams at once on one connection.
+    /// Maximum number of concurrent streams of a connection.
     pub streams: u32,
 }
 

@@ -1,8 +1,8 @@
-//! The compression of a body: all formats of the OpenTelemetry Collector's exporters.
+//! Decompresses bodies in all formats of the OpenTelemetry Collector's exporters.
 //!
-//! Some names stand for two formats, which senders confuse; the first bytes of the body tell which one it is.
+//! Senders use some names for two formats; the first bytes of the body decide.
 
-use crate::refusal::{Kind, Refusal};
+use crate::rejection::{RejectReason, Rejection};
 use bytes::Bytes;
 use std::io::{self, Read};
 
@@ -24,7 +24,7 @@ pub(crate) enum Encoding {
 const SNAPPY_FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
 impl Encoding {
-    /// Those that are known, as headers list them.
+    /// The list for headers and messages.
     pub(crate) const ALL: &'static str =
         "identity, gzip, zstd, deflate, zlib, snappy, x-snappy-framed, lz4";
 
@@ -42,7 +42,7 @@ impl Encoding {
 
     /// Decompresses a body to at most `bytes_max` bytes. One that would have more is rejected without being decompressed
     /// whole.
-    pub(crate) fn decompress(self, compressed: Bytes, bytes_max: u32) -> Result<Bytes, Refusal> {
+    pub(crate) fn decompress(self, compressed: Bytes, bytes_max: u32) -> Result<Bytes, Rejection> {
         let decompressed = match self {
             Self::Identity if compressed.len() > bytes_max as usize => {
                 return Err(too_long(bytes_max));
@@ -75,7 +75,8 @@ impl Encoding {
             }
         };
         let decompressed = decompressed.map_err(|error| {
-            Kind::Malformed.refuse(format!("the body cannot be decompressed ({self:?}): {error}"))
+            RejectReason::Malformed
+                .reject(format!("the body cannot be decompressed ({self:?}): {error}"))
         })?;
         if decompressed.len() > bytes_max as usize {
             return Err(too_long(bytes_max));
@@ -90,7 +91,7 @@ fn is_zlib(compressed: &[u8]) -> bool {
         if method & 0x0F == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31))
 }
 
-/// Whether it ends like an LZ4 frame: with an empty block, then a checksum if the frame has one. The decoder itself
+/// Whether the body ends like an LZ4 frame: an empty block, then the frame's checksum if it has one. The decoder
 /// accepts a truncated frame.
 fn has_lz4_end(compressed: &[u8]) -> bool {
     const HAS_CHECKSUM: u8 = 1 << 2;
@@ -98,16 +99,16 @@ fn has_lz4_end(compressed: &[u8]) -> bool {
     compressed.len().checked_sub(checksum).is_some_and(|end| compressed[..end].ends_with(&[0; 4]))
 }
 
-/// At most one byte more than allowed.
+/// Reads at most one byte more than allowed.
 fn read(decoder: impl Read, compressed: &[u8], bytes_max: u32) -> io::Result<Vec<u8>> {
-    // Spans compress to a fifth or less, and few batches grow so often then.
+    // Spans compress to a fifth or less, so the buffer rarely grows.
     let mut decompressed = Vec::with_capacity((4 * compressed.len()).min(bytes_max as usize));
     decoder.take(u64::from(bytes_max) + 1).read_to_end(&mut decompressed)?;
     Ok(decompressed)
 }
 
-pub(crate) fn too_long(bytes_max: u32) -> Refusal {
-    Kind::TooLong.refuse(format!("the batch has more than {bytes_max} bytes"))
+pub(crate) fn too_long(bytes_max: u32) -> Rejection {
+    RejectReason::TooLong.reject(format!("the batch has more than {bytes_max} bytes"))
 }
 
 #[cfg(test)]
@@ -154,15 +155,15 @@ mod tests {
                 bytes,
                 "{name}"
             );
-            let refusal = encoding.decompress(compressed.clone(), 99_999).expect_err(name);
-            assert_eq!(refusal.kind, Kind::TooLong, "{name}");
+            let rejection = encoding.decompress(compressed.clone(), 99_999).expect_err(name);
+            assert_eq!(rejection.reason, RejectReason::TooLong, "{name}");
             for len in [1, compressed.len() / 2, compressed.len() - 1] {
-                let refusal =
+                let rejection =
                     encoding.decompress(compressed.slice(..len), 200_000).expect_err(name);
-                assert_eq!(refusal.kind, Kind::Malformed, "{name}, {len}");
+                assert_eq!(rejection.reason, RejectReason::Malformed, "{name}, {len}");
             }
             let noise = encoding.decompress(Bytes::from_static(b"\x07not compressed at all"), 100);
-            assert_eq!(noise.expect_err(name).kind, Kind::Malformed, "{name}");
+            assert_eq!(noise.expect_err(name).reason, RejectReason::Malformed, "{name}");
         }
     }
 

@@ -1,30 +1,34 @@
-//! OTLP receivers: what OpenTelemetry sends, over gRPC and HTTP, acknowledged when it is durable.
+//! OTLP receivers over gRPC and HTTP. A batch is acknowledged when it is durable.
 //!
-//! A request's way through the files: [`listen`] accepts its connection, [`request`] finds out what it is of
-//! and how it is written, [`body`] reads it and [`encoding`] decompresses it, [`receive`] has it decoded and
-//! waits for [`commit`], which writes it to the log together with others and syncs them once; [`answer`] says
-//! what became of it. Whatever goes wrong on the way is a [`refusal`], with who should do what.
+//! | file | step of a request |
+//! |---|---|
+//! | [`listen`] | accepts and serves the connection |
+//! | [`request`] | reads signal, format, compression and tenant from the head |
+//! | [`body`], [`encoding`] | read and decompress the body within [`memory_limit`] |
+//! | [`receive`] | decodes the batch and waits for the commit |
+//! | [`commit`] | writes many batches to the log and syncs them once |
+//! | [`response`], [`rejection`] | write the response, or the reason of a rejection |
 //!
-//! **Back-pressure**: batches that are being received take from one store of bytes. When it is empty, or the
-//! log cannot write, a sender must retry later (`RESOURCE_EXHAUSTED` or `UNAVAILABLE`, 429 or 503, each
-//! with a time). Nothing that was taken is dropped.
+//! **Backpressure**: all batches in progress share one limit of memory. Beyond it, or while the log cannot write, a
+//! sender must retry later (`RESOURCE_EXHAUSTED` or `UNAVAILABLE`, 429 or 503, with a delay). No accepted batch is
+//! dropped.
 //!
 //! **Source**: the OTLP specification 1.x; gRPC over HTTP/2.
 
-mod answer;
 mod body;
 mod commit;
 mod config;
 mod encoding;
 mod listen;
+mod memory_limit;
 mod metrics;
 mod origin;
 mod receive;
-mod refusal;
+mod rejection;
 mod request;
-mod room;
+mod response;
 
-pub use commit::{Committer, Sink, Taken, Why};
+pub use commit::{Committer, DurableBatch, Sink, StallReason};
 pub use config::{Config, Limits};
 pub use listen::{Running, StartError, start};
-pub use metrics::{IngestCounts, IngestMetrics, LogCounts, LogMetrics};
+pub use metrics::{IngestMetrics, LogMetrics};

@@ -1,7 +1,7 @@
-//! Listening, and serving each connection to its end.
+//! Listeners, and the workers that serve their connections.
 //!
-//! Each worker is a thread with a runtime of its own. The first one also accepts connections, and hands each of them to
-//! the worker with the fewest. With `SO_REUSEPORT` the kernel would spread them, but a second server could bind the
+//! Each worker is a thread with its own runtime. The first one also accepts connections, and hands each to the worker
+//! with the fewest. With `SO_REUSEPORT` the kernel would spread them, but a second server could bind the
 //! same port without an error and take part of the traffic.
 
 use crate::commit::Committer;
@@ -29,7 +29,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-/// Flow control: a long batch comes without waiting for us.
+/// Flow control: a sender can send a long batch without waiting for window updates.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
@@ -38,7 +38,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 pub struct Running {
     addresses: Vec<SocketAddr>,
     metrics: Arc<IngestMetrics>,
-    /// How long connections have to end, once it is said.
+    /// The grace period of open connections; absent while running.
     stop: watch::Sender<Option<Duration>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -99,7 +99,7 @@ pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartErr
 }
 
 impl Running {
-    /// Where it listens.
+    /// The addresses of the listeners.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -111,7 +111,7 @@ impl Running {
         &self.metrics
     }
 
-    /// Takes no more connections, gives those that there are so long to end, and waits for that.
+    /// Accepts no more connections, and waits at most `grace` for the open ones.
     pub fn stop(mut self, grace: Duration) {
         self.end(grace);
     }
@@ -132,7 +132,7 @@ impl Drop for Running {
     }
 }
 
-/// The listening sockets, the places of their connections, and the workers for them.
+/// The listening sockets, the permits of their connections, and the workers.
 type AcceptLoopParts = (Vec<std::net::TcpListener>, Arc<Semaphore>, Vec<WorkerInbox<()>>);
 
 /// A thread that serves connections.
@@ -154,7 +154,7 @@ impl Worker {
             }
             self.serve().await;
         });
-        // Does not wait for batches that are still being decompressed.
+        // Batches that are still being decompressed are abandoned.
         runtime.shutdown_background();
     }
 
@@ -162,11 +162,10 @@ impl Worker {
     async fn serve(&mut self) {
         let mut connections = JoinSet::new();
         while let Some(Handed { stream, place, .. }) = self.handed.recv().await {
-            // Connections that have ended are forgotten.
             while connections.try_join_next().is_some() {}
             let (receiver, stopped) = (Arc::clone(&self.receiver), self.stopped.clone());
             let tls = self.tls.clone();
-            let counted = receiver.metrics().connections().enter();
+            let counted = receiver.metrics().connections.enter();
             connections.spawn(async move {
                 if let Err(error) = begin(stream, tls, receiver, stopped).await {
                     tracing::debug!(%error, "connection not begun");
@@ -236,24 +235,24 @@ async fn serve(
         .keep_alive_timeout(limits.idle_timeout / 2)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-    let has_asked = AtomicBool::new(false);
+    let has_request = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
-        has_asked.store(true, Ordering::Relaxed);
+        has_request.store(true, Ordering::Relaxed);
         let receiver = Arc::clone(&receiver);
-        async move { Ok::<_, Infallible>(receiver.answer(request).await) }
+        async move { Ok::<_, Infallible>(receiver.respond(request).await) }
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // hyper begins to count when it knows which version is spoken, and over HTTP/2 never.
-    let never_asked = async {
+    // hyper's timeout starts only when the version is known, and never over HTTP/2.
+    let no_request = async {
         tokio::time::sleep(limits.header_timeout).await;
-        if has_asked.load(Ordering::Relaxed) {
+        if has_request.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
     };
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
-        () = never_asked => return tracing::debug!("nothing was asked in time"),
+        () = no_request => return tracing::debug!("no request arrived in time"),
         () = until_stopped(&mut stopped) => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -264,7 +263,7 @@ async fn serve(
     }
 }
 
-/// Waits for the stop; the end of the sender is one as well.
+/// Waits for the stop, or for the end of its sender.
 async fn until_stopped(stopped: &mut watch::Receiver<Option<Duration>>) {
     drop(stopped.wait_for(Option::is_some).await);
 }

@@ -5,8 +5,8 @@
 //!
 //! **Source**: the Fetch standard, section 3.3, "CORS protocol".
 
-use crate::answer::AnswerBody;
-use crate::refusal::{Kind, Refusal};
+use crate::rejection::{RejectReason, Rejection};
+use crate::response::ResponseBody;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
@@ -30,13 +30,13 @@ impl Origins {
     }
 
     /// Rejects a preflight of an origin that is not allowed.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         if self.allowed(headers).is_some() {
             return Ok(());
         }
         let origin = headers.get(ORIGIN).map_or(&[][..], HeaderValue::as_bytes);
         let origin = String::from_utf8_lossy(origin);
-        Err(Kind::Forbidden.refuse(format!(
+        Err(RejectReason::Forbidden.reject(format!(
             "origin {origin} is not allowed; add it to otlp.allow_origins of the server"
         )))
     }
@@ -50,20 +50,20 @@ pub(crate) fn is_preflight(head: &request::Parts) -> bool {
 }
 
 /// The response to a preflight of an allowed origin.
-pub(crate) fn preflight_response(headers: &HeaderMap) -> Response<AnswerBody> {
-    let mut response = Response::new(AnswerBody::default());
+pub(crate) fn preflight_response(headers: &HeaderMap) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let fields = response.headers_mut();
     fields.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST"));
     fields.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from(MAX_AGE_S));
-    if let Some(asked) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
-        fields.insert(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+    if let Some(names) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        fields.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }
     response
 }
 
 /// Allows pages of an origin to read a response.
-pub(crate) fn allow(response: &mut Response<AnswerBody>, origin: HeaderValue) {
+pub(crate) fn allow(response: &mut Response<ResponseBody>, origin: HeaderValue) {
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after"));

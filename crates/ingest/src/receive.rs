@@ -1,33 +1,35 @@
-//! From a request to an answer: read, decompressed, decoded, durable.
+//! From a request to its response: reads, decompresses and decodes the batch, and waits until it is durable.
 
-use crate::answer::{self, AnswerBody};
 use crate::body::{read, unframe};
-use crate::commit::{Committer, NotWritten, Outcome, Taken};
+use crate::commit::{CommitError, Committer, DurableBatch, Outcome};
 use crate::config::{Config, Limits};
 use crate::encoding::Encoding;
+use crate::memory_limit::MemoryLimit;
 use crate::metrics::IngestMetrics;
 use crate::origin::{self, Origins};
-use crate::refusal::{Kind, Refusal};
-use crate::request::{Asked, Form, asked};
-use crate::room::Room;
+use crate::rejection::{RejectReason, Rejection};
+use crate::request::{self, ExportRequest, WireFormat};
+use crate::response::{self, ResponseBody};
 use bytes::Bytes;
 use curtail_http::access::Access;
 use curtail_otlp::{Decoded, Malformed, Refused, Signal, json};
 use curtail_store::log::Record;
 use curtail_store::recent::{BatchId, BatchKey};
-use http::{Request, Response, request};
+use http::request::Parts;
+use http::{Request, Response};
 use http_body::Body;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 
-/// Batches that are longer when decompressed are decoded beside the worker, so that others do not wait for them.
+/// Longer batches are decoded on a blocking thread, so that other requests of the worker do not wait.
 const LONG_BYTES: u32 = 512 << 10;
 
-/// Bytes in memory for each byte of a batch: its own, and its rows, which take about as much.
-const BYTES_OF_ONE: usize = 2;
+/// Memory for each byte of a batch: the batch itself, and its rows, which take about as much.
+const MEMORY_PER_BYTE: usize = 2;
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     access: Arc<Access>,
@@ -35,9 +37,9 @@ pub(crate) struct Receiver {
     limits: Limits,
     committer: Committer,
     metrics: Arc<IngestMetrics>,
-    room: Room,
-    /// So many long batches are decoded at once.
-    long_ones: Semaphore,
+    memory: MemoryLimit,
+    /// Limits the long batches that are decoded at once.
+    long_decodes: Semaphore,
 }
 
 impl Receiver {
@@ -48,8 +50,8 @@ impl Receiver {
             limits: config.limits.clone(),
             committer,
             metrics,
-            room: Room::new(config.limits.receiving_bytes),
-            long_ones: Semaphore::new(config.workers.max(1)),
+            memory: MemoryLimit::new(config.limits.receiving_bytes),
+            long_decodes: Semaphore::new(config.workers.max(1)),
         }
     }
 
@@ -61,14 +63,14 @@ impl Receiver {
         &self.metrics
     }
 
-    /// Answers a request.
-    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<AnswerBody>
+    /// Responds to a request.
+    pub(crate) async fn respond<B>(&self, request: Request<B>) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     {
         let (head, body) = request.into_parts();
         let origin = self.origins.allowed(&head.headers);
-        let mut response = self.answer_any(head, body).await;
+        let mut response = self.respond_to_any(head, body).await;
         if let Some(origin) = origin {
             origin::allow(&mut response, origin);
         }
@@ -76,57 +78,59 @@ impl Receiver {
     }
 
     /// Responds to a request of any origin.
-    async fn answer_any<B>(&self, head: request::Parts, body: B) -> Response<AnswerBody>
+    async fn respond_to_any<B>(&self, head: Parts, body: B) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     {
         let began = Instant::now();
-        let form = Form::of(&head.headers).unwrap_or(Form::Protobuf);
+        let form = WireFormat::of(&head.headers).unwrap_or(WireFormat::Protobuf);
         if origin::is_preflight(&head) {
             return match self.origins.check(&head.headers) {
                 Ok(()) => origin::preflight_response(&head.headers),
-                Err(refusal) => answer::refused(form, &refusal),
+                Err(rejection) => response::reject(form, &rejection),
             };
         }
-        let taken = match asked(&head, &self.access) {
-            Ok(asked) => self.take(&asked, body).await.map(|refused| (asked.signal, refused)),
-            Err(refusal) => Err(refusal),
+        let stored = match request::parse(&head, &self.access) {
+            Ok(request) => {
+                self.store(&request, body).await.map(|refused| (request.signal, refused))
+            }
+            Err(rejection) => Err(rejection),
         };
-        match taken {
+        match stored {
             Ok((signal, refused)) => {
                 self.metrics.acknowledged(began.elapsed(), refused.count);
-                answer::taken(form, signal, refused)
+                response::acknowledge(form, signal, refused)
             }
-            Err(refusal) => {
-                self.metrics.rejected(refusal.kind);
-                tracing::debug!(kind = ?refusal.kind, message = refusal.message, "refused");
-                answer::refused(form, &refusal)
+            Err(rejection) => {
+                self.metrics.rejected.add(rejection.reason as usize, 1);
+                tracing::debug!(reason = ?rejection.reason, message = rejection.message, "rejected");
+                response::reject(form, &rejection)
             }
         }
     }
 
-    /// Takes a batch; when this returns it is durable.
-    async fn take<B>(&self, asked: &Asked, body: B) -> Result<Refused, Refusal>
+    /// Stores a batch; it is durable when this returns.
+    async fn store<B>(&self, request: &ExportRequest, body: B) -> Result<Refused, Rejection>
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     {
-        // Whoever waited would be gone before it is taken, and would send it once more.
-        self.committer.check_room(self.limits.full_for).map_err(refusal)?;
+        // A sender that waited would give up before the commit, and send the batch again.
+        self.committer.check_backlog(self.limits.full_for).map_err(rejection)?;
         let bytes_max = self.limits.batch.batch_bytes;
-        let tenant: Arc<str> = Arc::from(&*asked.tenant);
-        let mut held = self.room.begin(Arc::clone(&tenant));
-        let body = read(body, &mut held, bytes_max, self.limits.body_timeout).await?;
-        let (body, encoding) = match asked.form {
-            Form::Grpc => match unframe(body)? {
-                (message, true) => (message, asked.encoding),
+        let tenant: Arc<str> = Arc::from(&*request.tenant);
+        let mut reservation = self.memory.reserve(Arc::clone(&tenant));
+        let body = read(body, &mut reservation, bytes_max, self.limits.body_timeout).await?;
+        let (body, encoding) = match request.form {
+            WireFormat::Grpc => match unframe(body)? {
+                (message, true) => (message, request.encoding),
                 (message, false) => (message, Encoding::Identity),
             },
-            Form::Protobuf | Form::Json => (body, asked.encoding),
+            WireFormat::Protobuf | WireFormat::Json => (body, request.encoding),
         };
         let limits = self.limits.batch;
-        let reading = Reading {
-            is_json: asked.form == Form::Json,
-            signal: asked.signal,
+        let job = DecodeJob {
+            is_json: request.form == WireFormat::Json,
+            signal: request.signal,
             tenant: Arc::clone(&tenant),
             key: self.committer.recent().key(),
             limits,
@@ -134,45 +138,47 @@ impl Receiver {
         let DecodedBatch { batch, id, rows, refused } =
             match encoding.decompress(body.clone(), bytes_max.min(LONG_BYTES)) {
                 Ok(batch) => {
-                    held.take(BYTES_OF_ONE * batch.len())?;
-                    reading.read(batch)?
+                    reservation.grow(MEMORY_PER_BYTE * batch.len())?;
+                    job.run(batch)?
                 }
-                Err(refusal) if refusal.kind == Kind::TooLong => {
-                    let _turn = self.long_ones.acquire().await.map_err(|_| stopping())?;
-                    let batch = beside(move || encoding.decompress(body, bytes_max)).await?;
-                    held.take(BYTES_OF_ONE * batch.len())?;
-                    beside(move || reading.read(batch)).await?
+                Err(rejection) if rejection.reason == RejectReason::TooLong => {
+                    let _turn = self.long_decodes.acquire().await.map_err(|_| stopping())?;
+                    let batch = run_blocking(move || encoding.decompress(body, bytes_max)).await?;
+                    reservation.grow(MEMORY_PER_BYTE * batch.len())?;
+                    run_blocking(move || job.run(batch)).await?
                 }
-                Err(refusal) => return Err(refusal),
+                Err(rejection) => return Err(rejection),
             };
         if rows.is_empty() {
             return Ok(refused);
         }
         let (count, bytes) = (rows.len(), batch.len());
         let received_ns = unix_ns();
-        let record = Record { signal: asked.signal, tenant, received_ns, batch };
-        let _waiting = self.metrics.waiting().enter();
-        let taken = Taken { record, rows };
-        let committed = self.committer.commit(taken, id, self.limits.full_for).await;
-        match committed.map_err(refusal)? {
-            Outcome::Written => self.metrics.stored(asked.signal, count, bytes),
-            Outcome::Duplicate => self.metrics.duplicate(),
+        let record = Record { signal: request.signal, tenant, received_ns, batch };
+        let _waiting = self.metrics.waiting.enter();
+        let batch = DurableBatch { record, rows };
+        let committed = self.committer.commit(batch, id, self.limits.full_for).await;
+        match committed.map_err(rejection)? {
+            Outcome::Written => self.metrics.stored(request.signal, count, bytes),
+            Outcome::Duplicate => _ = self.metrics.duplicates.fetch_add(1, Relaxed),
         }
         Ok(refused)
     }
 }
 
-fn refusal(why: NotWritten) -> Refusal {
-    let kind = match why {
-        NotWritten::NoRoom | NotWritten::NoRoomNorDisk => Kind::Exhausted,
-        NotWritten::Full | NotWritten::Failed | NotWritten::Stopping => Kind::Unavailable,
+fn rejection(error: CommitError) -> Rejection {
+    let reason = match error {
+        CommitError::BacklogFull | CommitError::BacklogFullDiskFull => RejectReason::Exhausted,
+        CommitError::DiskFull | CommitError::Failed | CommitError::Stopping => {
+            RejectReason::Unavailable
+        }
     };
-    kind.refuse(why.to_string())
+    reason.reject(error.to_string())
 }
 
-/// How a batch came.
+/// A decompressed batch that is to be decoded.
 #[derive(Clone, Debug)]
-struct Reading {
+struct DecodeJob {
     is_json: bool,
     signal: Signal,
     tenant: Arc<str>,
@@ -190,29 +196,31 @@ struct DecodedBatch {
     refused: Refused,
 }
 
-impl Reading {
-    fn read(self, mut batch: Bytes) -> Result<DecodedBatch, Refusal> {
+impl DecodeJob {
+    fn run(self, mut batch: Bytes) -> Result<DecodedBatch, Rejection> {
         let Self { is_json, signal, tenant, key, limits } = self;
         if is_json {
             let protobuf = json::to_protobuf(&batch, signal, &limits);
-            batch = protobuf.map_err(|error| Kind::Malformed.refuse(error.to_string()))?.into();
+            batch =
+                protobuf.map_err(|error| RejectReason::Malformed.reject(error.to_string()))?.into();
         }
-        let malformed = |malformed: Malformed| Kind::Malformed.refuse(malformed.to_string());
+        let malformed =
+            |malformed: Malformed| RejectReason::Malformed.reject(malformed.to_string());
         let (rows, refused) = Decoded::of(signal, &batch, &limits).map_err(malformed)?;
         let id = key.id(signal, &tenant, &batch);
         Ok(DecodedBatch { batch, id, rows, refused })
     }
 }
 
-/// Does what takes long beside the worker.
+/// Runs `work` on a blocking thread.
 async fn beside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+    work: impl FnOnce() -> Result<T, Rejection> + Send + 'static,
+) -> Result<T, Rejection> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(stopping()))
 }
 
-fn stopping() -> Refusal {
-    Kind::Unavailable.refuse("the receiver is stopping")
+fn stopping() -> Rejection {
+    RejectReason::Unavailable.reject("the receiver is stopping")
 }
 
 fn unix_ns() -> u64 {

@@ -1,32 +1,32 @@
-//! What a request is of, and how it is written.
+//! The head of an export request: signal, format, compression and tenant.
 
 use crate::encoding::Encoding;
-use crate::refusal::{Kind, Refusal};
+use crate::rejection::{RejectReason, Rejection};
 use curtail_http::access::{Access, AccessError};
 use curtail_otlp::Signal;
 use curtail_store::NOBODY;
 use http::{HeaderMap, Method, header, request};
 
-/// What the head of a request says.
+/// An export request without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ExportRequest {
     pub(crate) signal: Signal,
-    pub(crate) form: Form,
+    pub(crate) form: WireFormat,
     pub(crate) encoding: Encoding,
     pub(crate) tenant: String,
 }
 
-/// How a batch is written, and its answer.
+/// The format of a request and of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum WireFormat {
     Protobuf,
     Json,
     /// Protobuf, in gRPC's frame.
     Grpc,
 }
 
-impl Form {
-    /// That of a request; what cannot be told is answered as protobuf.
+impl WireFormat {
+    /// The format that `content-type` names.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
         let media_type = value.split(';').next().unwrap_or_default().trim();
@@ -40,36 +40,37 @@ impl Form {
 }
 
 /// Reads the head of a request.
-pub(crate) fn asked(head: &request::Parts, access: &Access) -> Result<Asked, Refusal> {
+pub(crate) fn parse(head: &request::Parts, access: &Access) -> Result<ExportRequest, Rejection> {
     let tenant = access.check(&head.headers)?.unwrap_or_else(|| NOBODY.to_owned());
     let path = head.uri.path();
-    let Some((signal, is_grpc)) = signal(path) else {
+    let Some((signal, is_grpc)) = signal_of_path(path) else {
         let message =
             format!("nothing is received at {path}: expected /v1/traces, /v1/logs or /v1/metrics");
-        return Err(Kind::NotFound.refuse(message));
+        return Err(RejectReason::NotFound.reject(message));
     };
     if head.method != Method::POST {
-        return Err(Kind::Method.refuse(format!("{} at {path}: expected POST", head.method)));
+        return Err(
+            RejectReason::Method.reject(format!("{} at {path}: expected POST", head.method))
+        );
     }
-    let form = Form::of(&head.headers).filter(|form| (*form == Form::Grpc) == is_grpc);
+    let form = WireFormat::of(&head.headers).filter(|form| (*form == WireFormat::Grpc) == is_grpc);
     let Some(form) = form else {
         let expected =
             if is_grpc { "application/grpc" } else { "application/x-protobuf or application/json" };
         let found = text(&head.headers, header::CONTENT_TYPE.as_str()).unwrap_or("none");
-        return Err(
-            Kind::Unsupported.refuse(format!("content-type is {found}: expected {expected}"))
-        );
+        return Err(RejectReason::Unsupported
+            .reject(format!("content-type is {found}: expected {expected}")));
     };
     let name = if is_grpc { "grpc-encoding" } else { header::CONTENT_ENCODING.as_str() };
     let encoding =
         Encoding::named(text(&head.headers, name).unwrap_or("identity")).ok_or_else(|| {
-            Kind::Unsupported.refuse(format!("{name} is not one of {}", Encoding::ALL))
+            RejectReason::Unsupported.reject(format!("{name} is not one of {}", Encoding::ALL))
         })?;
-    Ok(Asked { signal, form, encoding, tenant })
+    Ok(ExportRequest { signal, form, encoding, tenant })
 }
 
-/// What a path is of, and whether it is one of gRPC.
-fn signal(path: &str) -> Option<(Signal, bool)> {
+/// The signal of a path, and whether the path is gRPC's.
+fn signal_of_path(path: &str) -> Option<(Signal, bool)> {
     Some(match path {
         "/v1/traces" => (Signal::Traces, false),
         "/v1/logs" => (Signal::Logs, false),
@@ -83,14 +84,14 @@ fn signal(path: &str) -> Option<(Signal, bool)> {
     })
 }
 
-impl From<AccessError> for Refusal {
+impl From<AccessError> for Rejection {
     fn from(error: AccessError) -> Self {
-        let kind = match error {
-            AccessError::NoToken | AccessError::UnknownToken => Kind::Unauthenticated,
-            AccessError::OtherTenant(_) => Kind::Forbidden,
-            AccessError::BadTenant => Kind::Malformed,
+        let reason = match error {
+            AccessError::NoToken | AccessError::UnknownToken => RejectReason::Unauthenticated,
+            AccessError::OtherTenant(_) => RejectReason::Forbidden,
+            AccessError::BadTenant => RejectReason::Malformed,
         };
-        kind.refuse(error.to_string())
+        reason.reject(error.to_string())
     }
 }
 

@@ -83,21 +83,19 @@ pub static CONFIG_RELOADS: Metric = counter(
 
 /// The counters of [`CONFIG_RELOADS`].
 #[derive(Debug, Default)]
-pub struct ReloadCounters {
-    ok: AtomicU64,
-    failed: AtomicU64,
-}
+pub struct ReloadCounters([AtomicU64; 2]);
 
 impl ReloadCounters {
     /// Counts a configuration that took effect, or one that was rejected.
     pub fn count(&self, is_ok: bool) {
-        if is_ok { &self.ok } else { &self.failed }.fetch_add(1, Relaxed);
+        self.0[usize::from(!is_ok)].fetch_add(1, Relaxed);
     }
 
     /// The counts so far.
     #[must_use]
     pub fn read(&self) -> [(&'static str, u64); 2] {
-        [("ok", self.ok.load(Relaxed)), ("failed", self.failed.load(Relaxed))]
+        let [ok, failed] = self.0.each_ref().map(|count| count.load(Relaxed));
+        [("ok", ok), ("failed", failed)]
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{Counts, Metric};
 use curtail_sketch::Histogram;
+use std::borrow::Cow;
 
 /// Everything that a scrape shows.
 pub trait MetricsSnapshot: std::fmt::Debug + Send + Sync + 'static {
@@ -31,14 +32,14 @@ pub struct Series<'a> {
 }
 
 /// The value of a series.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum SeriesValue<'a> {
     /// A count.
     Int(u64),
     /// A number.
     Float(f64),
     /// Durations.
-    Histogram(&'a Histogram),
+    Histogram(Cow<'a, Histogram>),
     /// A constant 1: the information is in the labels.
     Info,
 }
@@ -64,6 +65,18 @@ impl From<usize> for SeriesValue<'_> {
 impl From<f64> for SeriesValue<'_> {
     fn from(value: f64) -> Self {
         Self::Float(value)
+    }
+}
+
+impl<'a> From<&'a Histogram> for SeriesValue<'a> {
+    fn from(durations: &'a Histogram) -> Self {
+        Self::Histogram(Cow::Borrowed(durations))
+    }
+}
+
+impl From<Histogram> for SeriesValue<'_> {
+    fn from(durations: Histogram) -> Self {
+        Self::Histogram(Cow::Owned(durations))
     }
 }
 
@@ -103,10 +116,9 @@ impl<'a> FamilyCollector<'a> {
     pub fn histograms(
         &mut self,
         metric: &'static Metric,
-        series: impl Iterator<Item = (Label<'a>, &'a Histogram)>,
+        series: impl Iterator<Item = (Label<'a>, impl Into<SeriesValue<'a>>)>,
     ) {
-        let series = series.map(|(label, durations)| ([label], SeriesValue::Histogram(durations)));
-        self.add(metric, series);
+        self.add(metric, series.map(|(label, durations)| ([label], durations)));
     }
 
     /// Adds information: a label with its value.

@@ -17,7 +17,7 @@ mod text;
 
 pub use counters::{CONFIG_RELOADS, CounterVec, Counts, Gauge, GaugeGuard, ReloadCounters};
 pub use families::{Family, FamilyCollector, Label, MetricsSnapshot, Series, SeriesValue};
-pub use metric::{Metric, counter, gauge, histogram_seconds, reference_table};
+pub use metric::{Metric, counter, gauge, histogram_seconds, reference_table, with_unit};
 pub use negotiation::{MetricsForm, form_for};
 pub use prometheus_client::metrics::MetricType;
 pub use prometheus_client::registry::Unit;

@@ -56,6 +56,18 @@ pub const fn gauge(
     Metric { base, unit: None, kind: MetricType::Gauge, labels, help }
 }
 
+/// A counter or a gauge with a unit.
+#[must_use]
+pub const fn with_unit(
+    kind: MetricType,
+    unit: Unit,
+    base: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { base, unit: Some(unit), kind, labels, help }
+}
+
 /// A histogram of durations.
 #[must_use]
 pub const fn histogram_seconds(

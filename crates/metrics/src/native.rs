@@ -56,7 +56,7 @@ fn write_family(out: &mut Vec<u8>, family: &Family<'_>) {
             for &(name, value) in &series.labels {
                 write_label(out, (name, value));
             }
-            write_value(out, family.metric.kind, series.value);
+            write_value(out, family.metric.kind, &series.value);
         });
     }
 }
@@ -69,14 +69,14 @@ fn write_label(out: &mut Vec<u8>, (name, value): Label<'_>) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the format has no other number; exact to 2^53")]
-fn write_value(out: &mut Vec<u8>, kind: MetricType, value: SeriesValue<'_>) {
+fn write_value(out: &mut Vec<u8>, kind: MetricType, value: &SeriesValue<'_>) {
     let number = match value {
         SeriesValue::Histogram(durations) => {
             message_field(out, 7, |out| write_histogram(out, durations));
             return;
         }
-        SeriesValue::Int(value) => value as f64,
-        SeriesValue::Float(value) => value,
+        SeriesValue::Int(value) => *value as f64,
+        SeriesValue::Float(value) => *value,
         SeriesValue::Info => 1.0,
     };
     let field = if matches!(kind, MetricType::Counter) { 3 } else { 2 };

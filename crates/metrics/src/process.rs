@@ -2,11 +2,11 @@
 //!
 //! **Source**: `proc(5)`; Prometheus, "Writing client libraries", section "Process metrics".
 
-use crate::{FamilyCollector, Metric, MetricType, Unit, gauge};
+use crate::{FamilyCollector, Metric, MetricType, Unit, gauge, with_unit};
 use curtail_units::{Bytes, Duration};
 use std::fs;
 
-/// Linux counts CPU time for `/proc` in hundredths of a second on every machine that we build for.
+/// Linux counts CPU time for `/proc` in hundredths of a second on all our targets.
 const TICK: Duration = Duration::from_ms(10);
 
 /// The version.
@@ -18,29 +18,29 @@ pub static BUILD: Metric = Metric {
     help: "The version that runs.",
 };
 /// CPU time.
-pub static PROCESS_CPU: Metric = Metric {
-    base: "process_cpu",
-    unit: Some(Unit::Seconds),
-    kind: MetricType::Counter,
-    labels: &[],
-    help: "CPU time of the process, in the program and in the kernel; to 10 ms, on Linux.",
-};
+pub static PROCESS_CPU: Metric = with_unit(
+    MetricType::Counter,
+    Unit::Seconds,
+    "process_cpu",
+    &[],
+    "CPU time of the process, in the program and in the kernel; to 10 ms, on Linux.",
+);
 /// Resident memory.
-pub static PROCESS_MEMORY: Metric = Metric {
-    base: "process_resident_memory",
-    unit: Some(Unit::Bytes),
-    kind: MetricType::Gauge,
-    labels: &[],
-    help: "Memory of the process that is really there; on Linux.",
-};
+pub static PROCESS_MEMORY: Metric = with_unit(
+    MetricType::Gauge,
+    Unit::Bytes,
+    "process_resident_memory",
+    &[],
+    "Memory of the process that is really there; on Linux.",
+);
 /// The start time.
-pub static PROCESS_START: Metric = Metric {
-    base: "process_start_time",
-    unit: Some(Unit::Seconds),
-    kind: MetricType::Gauge,
-    labels: &[],
-    help: "When the process started, in seconds since 1970.",
-};
+pub static PROCESS_START: Metric = with_unit(
+    MetricType::Gauge,
+    Unit::Seconds,
+    "process_start_time",
+    &[],
+    "When the process started, in seconds since 1970.",
+);
 /// Open file descriptors.
 pub static PROCESS_OPEN_FDS: Metric =
     gauge("process_open_fds", &[], "Open file descriptors; on Linux.");
@@ -154,7 +154,7 @@ fn max_fds_of_limits(limits: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Reads proc(5) `status`: `VmRSS`, which is in kibibytes whatever the size of a page is.
+/// Reads proc(5) `status`: `VmRSS`, in kibibytes.
 fn resident_of_status(status: &str) -> Option<Bytes> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -66,7 +66,7 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, family: &Family<'_>) -> fmt::Resu
     let mut encoder =
         encoder.encode_descriptor(metric.base, metric.help, metric.unit.as_ref(), metric.kind)?;
     for series in &family.series {
-        match (series.value, series.labels.as_slice()) {
+        match (&series.value, series.labels.as_slice()) {
             (SeriesValue::Info, labels) => encoder.encode_info(&labels)?,
             (value, []) => encode_value(&mut encoder, metric.kind, value)?,
             (value, labels) => {
@@ -80,11 +80,11 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, family: &Family<'_>) -> fmt::Resu
 fn encode_value(
     encoder: &mut MetricEncoder<'_>,
     kind: MetricType,
-    value: SeriesValue<'_>,
+    value: &SeriesValue<'_>,
 ) -> fmt::Result {
     match value {
-        SeriesValue::Int(value) => encode_number(encoder, kind, &value),
-        SeriesValue::Float(value) => encode_number(encoder, kind, &value),
+        SeriesValue::Int(value) => encode_number(encoder, kind, value),
+        SeriesValue::Float(value) => encode_number(encoder, kind, value),
         SeriesValue::Histogram(durations) => {
             let (sum, count) = (durations.sum_secs_f64(), durations.count());
             let buckets = count_by_bound(durations);
@@ -106,8 +106,8 @@ fn encode_number(
     }
 }
 
-/// How many durations lie between each of [`BOUNDS`] (in seconds) and the one before; the last entry is
-/// without bound. A duration that may equal a bound counts as longer, so speed is never overstated.
+/// The number of durations between each of [`BOUNDS`] (in seconds) and the one before; the last entry has no bound.
+/// A duration that may equal a bound counts as longer, so speed is never overstated.
 pub(crate) fn count_by_bound(durations: &Histogram) -> Vec<(f64, u64)> {
     let bounds = BOUNDS.iter().map(|bound| bound.as_secs_f64()).chain([f64::INFINITY]);
     let mut buckets: Vec<_> = bounds.map(|bound| (bound, 0)).collect();

@@ -1,6 +1,6 @@
 //! Backpressure: senders wait while too many bytes of memtables wait to be flushed.
 
-use curtail_ingest::Why;
+use curtail_ingest::StallReason;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,11 +28,15 @@ impl FlushBacklog {
     }
 
     /// Blocks while at least the maximum waits; `report` gets the reason at the start and every 100 ms.
-    pub(crate) fn wait(&self, waiting_bytes: impl Fn() -> usize, report: &mut dyn FnMut(Why)) {
+    pub(crate) fn wait(
+        &self,
+        waiting_bytes: impl Fn() -> usize,
+        report: &mut dyn FnMut(StallReason),
+    ) {
         let is_full = |state: &mut State| !state.is_unlimited && waiting_bytes() >= self.bytes_max;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while is_full(&mut state) {
-            report(if state.is_disk_full { Why::DiskFull } else { Why::Slow });
+            report(if state.is_disk_full { StallReason::DiskFull } else { StallReason::Slow });
             let waited = self.changed.wait_timeout_while(state, LOOK_EVERY, is_full);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -54,7 +58,7 @@ impl FlushBacklog {
 #[cfg(test)]
 mod tests {
     use super::FlushBacklog;
-    use curtail_ingest::Why;
+    use curtail_ingest::StallReason;
     use std::cell::Cell;
 
     #[test]
@@ -64,7 +68,7 @@ mod tests {
         let mut reports = Vec::new();
         backlog.flushed(true);
         backlog.wait(|| waiting_bytes.get(), &mut |why| {
-            reports.push(why == Why::DiskFull);
+            reports.push(why == StallReason::DiskFull);
             waiting_bytes.set(9);
         });
         assert_eq!(reports, [true]);

@@ -195,7 +195,7 @@ impl FlushTask {
         self.backlog.flushed(flushed.as_ref().is_err_and(|error| is_disk_full(error)));
         let flushed = flushed?;
         if !flushed.is_empty() {
-            self.metrics.flushed(began.elapsed());
+            self.metrics.flushes.record(began.elapsed().into());
         }
         for run in &flushed {
             tracing::info!(path = %run.path, rows = run.rows, bytes = run.bytes, "flushed");
@@ -246,7 +246,7 @@ impl CompactTask {
         match self.compactor.compact(now_ms(), &name).await {
             Ok(false) => {}
             Ok(true) => {
-                self.metrics.compacted(began.elapsed());
+                self.metrics.compactions.record(began.elapsed().into());
                 tracing::info!(name, took_s = began.elapsed().as_secs_f64(), "compacted");
                 self.is_compacted = false;
                 return Ok(false);

@@ -5,17 +5,18 @@
 mod catalogue;
 
 use catalogue as table;
-use curtail_api::{MetricsPage, QueryCounts, QueryMetrics};
-use curtail_ingest::{IngestCounts, IngestMetrics, LogCounts, LogMetrics};
+use curtail_api::{MetricsPage, QueryMetrics};
+use curtail_ingest::{IngestMetrics, LogMetrics};
 use curtail_metrics::process::{self, Usage};
 use curtail_metrics::{
     CounterVec, Counts, Family, FamilyCollector, MetricsForm, MetricsSnapshot, ReloadCounters,
-    SeriesValue, render,
+    render,
 };
-use curtail_sketch::{AtomicHistogram, Histogram, Precision};
+use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_store::Store;
 use curtail_units::Duration;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
 /// The reference page of all metrics, in Markdown.
@@ -36,8 +37,8 @@ const TASKS: &[&str] = &["flush", "upkeep"];
 /// Counters of the maintenance thread.
 #[derive(Debug)]
 pub(crate) struct MaintenanceMetrics {
-    flushes: AtomicHistogram,
-    compactions: AtomicHistogram,
+    pub(crate) flushes: AtomicHistogram,
+    pub(crate) compactions: AtomicHistogram,
     failures: CounterVec,
 }
 
@@ -52,23 +53,14 @@ impl Default for MaintenanceMetrics {
 }
 
 impl MaintenanceMetrics {
-    pub(crate) fn flushed(&self, took: std::time::Duration) {
-        self.flushes.record(took.into());
-    }
-
-    pub(crate) fn compacted(&self, took: std::time::Duration) {
-        self.compactions.record(took.into());
-    }
-
     pub(crate) fn failed(&self, task: MaintenanceTask) {
         self.failures.add(task as usize, 1);
     }
 }
 
-/// All counters of a server.
-#[derive(Debug)]
-pub(crate) struct ServerMetrics {
-    pub(crate) store: Arc<Store>,
+/// The counters of all parts of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerCounters {
     pub(crate) ingest: Arc<IngestMetrics>,
     pub(crate) log: Arc<LogMetrics>,
     pub(crate) queries: Arc<QueryMetrics>,
@@ -78,130 +70,116 @@ pub(crate) struct ServerMetrics {
     pub(crate) started: Duration,
 }
 
-impl ServerMetrics {
-    /// The time since 1970.
-    pub(crate) fn now() -> Duration {
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().into()
-    }
+/// The page of all metrics of a server.
+#[derive(Debug)]
+pub(crate) struct ServerMetrics {
+    pub(crate) store: Arc<Store>,
+    pub(crate) counters: ServerCounters,
+}
 
-    fn read(&self) -> Snapshot {
-        let Self { store, .. } = self;
+/// The time since 1970.
+pub(crate) fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().into()
+}
+
+impl MetricsPage for ServerMetrics {
+    fn render(&self, form: MetricsForm) -> (&'static str, Vec<u8>) {
+        let Self { store, counters } = self;
         let (spans, logs, points) = (store.spans(), store.logs(), store.points());
         let tables = [
             ("spans", spans.active_bytes() + spans.waiting_bytes(), spans.size().1),
             ("logs", logs.active_bytes() + logs.waiting_bytes(), logs.size().1),
             ("points", points.active_bytes() + points.waiting_bytes(), points.size().1),
         ];
-        Snapshot {
-            ingest: self.ingest.read(),
-            log: self.log.read(),
+        let snapshot = Snapshot {
+            counters: counters.clone(),
             tables,
             trace_runs: store.traces().runs().len(),
             backlog_bytes: store.waiting_bytes(),
-            flushes: self.maintenance.flushes.snapshot(),
-            compactions: self.maintenance.compactions.snapshot(),
-            maintenance_failures: self.maintenance.failures.read(),
-            queries: self.queries.read(),
-            reloads: self.reloads.read(),
             usage: Usage::now(),
-            started: self.started,
-        }
-    }
-}
-
-impl MetricsPage for ServerMetrics {
-    fn render(&self, form: MetricsForm) -> (&'static str, Vec<u8>) {
-        render(form, self.read())
+        };
+        render(form, snapshot)
     }
 }
 
 /// Everything that one scrape shows.
 #[derive(Debug)]
 struct Snapshot {
-    ingest: IngestCounts,
-    log: LogCounts,
+    counters: ServerCounters,
     /// Each table with the bytes of its memtables and the number of its runs.
     tables: [(&'static str, usize, usize); 3],
     trace_runs: usize,
     backlog_bytes: usize,
-    flushes: Histogram,
-    compactions: Histogram,
-    maintenance_failures: Counts,
-    queries: QueryCounts,
-    reloads: [(&'static str, u64); 2],
     usage: Usage,
-    started: Duration,
 }
 
 /// Counts with one label as series.
-fn by<'a>(
+fn by(
     label: &'static str,
-    counts: &'a Counts,
-) -> impl Iterator<Item = ([(&'a str, &'a str); 1], u64)> {
-    counts.iter().map(move |&(value, count)| ([(label, value)], count))
-}
-
-fn one(durations: &Histogram) -> [([(&str, &str); 0], SeriesValue<'_>); 1] {
-    [([], SeriesValue::Histogram(durations))]
+    counts: Counts,
+) -> impl Iterator<Item = ([(&'static str, &'static str); 1], u64)> {
+    counts.into_iter().map(move |(value, count)| ([(label, value)], count))
 }
 
 /// One function for each part of the server, in the order of the catalogue.
 impl MetricsSnapshot for Snapshot {
     fn families(&self) -> Vec<Family<'_>> {
+        let ServerCounters { ingest, queries, reloads, started, .. } = &self.counters;
         let mut out = FamilyCollector::default();
         self.ingest(&mut out);
         self.tables(&mut out);
         self.queries(&mut out);
-        let connections = [("otlp", self.ingest.connections), ("api", self.queries.connections)];
+        let connections = [("otlp", ingest.connections.get()), ("api", queries.connections.get())];
         let connections = connections.map(|(listener, open)| ([("listener", listener)], open));
         out.add(&table::CONNECTIONS_OPEN, connections);
-        out.reloads(self.reloads);
-        process::add_families(&mut out, &self.usage, self.started);
+        out.reloads(reloads.read());
+        process::add_families(&mut out, &self.usage, *started);
         process::add_file_families(&mut out);
         out.into_families()
     }
 }
 
 impl Snapshot {
-    fn ingest<'a>(&'a self, out: &mut FamilyCollector<'a>) {
-        let Self { ingest, log, .. } = self;
-        out.add(&table::INGEST_BATCHES, by("signal", &ingest.batches));
-        out.add(&table::INGEST_ROWS, by("signal", &ingest.rows));
-        out.add(&table::INGEST_BYTES, by("signal", &ingest.bytes));
-        out.add(&table::INGEST_DUPLICATES, [([], ingest.duplicates)]);
-        out.add(&table::INGEST_REJECTED, by("reason", &ingest.rejected));
-        out.add(&table::INGEST_ROWS_REJECTED, [([], ingest.rows_rejected)]);
-        out.add(&table::INGEST_ACKNOWLEDGED, one(&ingest.acknowledged));
-        out.add(&table::INGEST_WAITING, [([], ingest.waiting)]);
-        out.add(&table::LOG_BYTES, [([], log.bytes)]);
-        out.add(&table::LOG_WRITES, one(&log.writes));
-        out.add(&table::LOG_FAILURES, [([], log.failures)]);
+    fn ingest(&self, out: &mut FamilyCollector<'_>) {
+        let ServerCounters { ingest, log, .. } = &self.counters;
+        let one = |count: &AtomicU64| [([], count.load(Relaxed))];
+        out.add(&table::INGEST_BATCHES, by("signal", ingest.batches.read()));
+        out.add(&table::INGEST_ROWS, by("signal", ingest.rows.read()));
+        out.add(&table::INGEST_BYTES, by("signal", ingest.bytes.read()));
+        out.add(&table::INGEST_DUPLICATES, one(&ingest.duplicates));
+        out.add(&table::INGEST_REJECTED, by("reason", ingest.rejected.read()));
+        out.add(&table::INGEST_ROWS_REJECTED, one(&ingest.rows_rejected));
+        out.add(&table::INGEST_ACKNOWLEDGED, [([], ingest.acknowledged.snapshot())]);
+        out.add(&table::INGEST_WAITING, [([], ingest.waiting.get())]);
+        out.add(&table::LOG_BYTES, one(&log.bytes));
+        out.add(&table::LOG_WRITES, [([], log.writes.snapshot())]);
+        out.add(&table::LOG_FAILURES, one(&log.failures));
     }
 
-    fn tables<'a>(&'a self, out: &mut FamilyCollector<'a>) {
+    fn tables(&self, out: &mut FamilyCollector<'_>) {
+        let maintenance = &self.counters.maintenance;
         let bytes = self.tables.iter().map(|&(table, bytes, _)| ([("table", table)], bytes));
         out.add(&table::MEMTABLE_BYTES, bytes);
         out.add(&table::FLUSH_BACKLOG, [([], self.backlog_bytes)]);
         let runs = self.tables.iter().map(|&(table, _, runs)| (table, runs));
         let runs = runs.chain([("traces", self.trace_runs)]);
         out.add(&table::RUNS, runs.map(|(table, runs)| ([("table", table)], runs)));
-        out.add(&table::FLUSHES, one(&self.flushes));
-        out.add(&table::COMPACTIONS, one(&self.compactions));
-        out.add(&table::MAINTENANCE_FAILURES, by("task", &self.maintenance_failures));
+        out.add(&table::FLUSHES, [([], maintenance.flushes.snapshot())]);
+        out.add(&table::COMPACTIONS, [([], maintenance.compactions.snapshot())]);
+        out.add(&table::MAINTENANCE_FAILURES, by("task", maintenance.failures.read()));
     }
 
-    fn queries<'a>(&'a self, out: &mut FamilyCollector<'a>) {
-        let kinds =
-            || self.queries.kinds.iter().map(|(kind, ..)| ("kind", *kind)).zip(&self.queries.kinds);
-        out.counts(
-            &table::QUERIES,
-            kinds().map(|(kind, (_, outcomes, _))| (kind, "outcome", outcomes)),
-        );
-        out.histograms(
-            &table::QUERY_DURATION,
-            kinds().map(|(kind, (.., durations))| (kind, durations)),
-        );
-        out.add(&table::QUERIES_INCOMPLETE, by("kind", &self.queries.incomplete));
+    fn queries(&self, out: &mut FamilyCollector<'_>) {
+        let QueryMetrics { kinds, incomplete, .. } = &*self.counters.queries;
+        let outcomes = kinds.iter().flat_map(|(kind, metrics)| {
+            let counts = metrics.outcomes.read().into_iter();
+            counts.map(move |(outcome, count)| ([("kind", *kind), ("outcome", outcome)], count))
+        });
+        out.add(&table::QUERIES, outcomes);
+        let durations =
+            kinds.iter().map(|(kind, metrics)| (("kind", *kind), metrics.durations.snapshot()));
+        out.histograms(&table::QUERY_DURATION, durations);
+        out.add(&table::QUERIES_INCOMPLETE, by("kind", incomplete.read()));
     }
 }
 

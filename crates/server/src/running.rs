@@ -4,12 +4,12 @@ use crate::backpressure::FlushBacklog;
 use crate::data_folder::{DataFolder, entropy, now_ms, uuid};
 use crate::listener_security::ListenerSecurity;
 use crate::maintenance::MaintenanceThread;
-use crate::metrics::{MaintenanceMetrics, ServerMetrics};
+use crate::metrics::{MaintenanceMetrics, ServerCounters, ServerMetrics, since_epoch};
 use crate::reload::{ReloadError, ReloadableParts};
 use crate::{Config, ServerPanicked, StartError};
 use arc_swap::ArcSwap;
 use curtail_api::{Api, QueryMetrics, Sql, SqlProgram};
-use curtail_ingest::{Committer, IngestMetrics, Sink, Taken, Why};
+use curtail_ingest::{Committer, DurableBatch, IngestMetrics, Sink, StallReason};
 use curtail_store::log::{self, Damage, Log};
 use curtail_store::recent::RecentBatches;
 use curtail_store::tree::Unread;
@@ -264,15 +264,15 @@ async fn listen(
     let sql = Sql::new(program, storage.tables_folder.clone());
     let address = config.api.address;
     let queries = Arc::<QueryMetrics>::default();
-    let page = ServerMetrics {
-        store: Arc::clone(&storage.store),
+    let counters = ServerCounters {
         ingest: Arc::clone(receivers.metrics()),
         log: Arc::clone(storage.committer.metrics()),
         queries: Arc::clone(&queries),
         maintenance: Arc::clone(&storage.maintenance_metrics),
         reloads: Arc::clone(&parts.counters),
-        started: ServerMetrics::now(),
+        started: since_epoch(),
     };
+    let page = ServerMetrics { store: Arc::clone(&storage.store), counters };
     let api = Api {
         certificate: query.certificate.clone(),
         access: Arc::clone(&query.access),
@@ -321,12 +321,12 @@ struct MemtableSink {
 }
 
 impl Sink for MemtableSink {
-    fn wait(&mut self, tell: &mut dyn FnMut(Why)) {
-        self.backlog.wait(|| self.store.waiting_bytes(), tell);
+    fn wait(&mut self, report: &mut dyn FnMut(StallReason)) {
+        self.backlog.wait(|| self.store.waiting_bytes(), report);
     }
 
-    fn take(&mut self, segment: u64, taken: Vec<Taken>) -> bool {
-        for Taken { record, rows } in taken {
+    fn take(&mut self, segment: u64, batches: Vec<DurableBatch>) -> bool {
+        for DurableBatch { record, rows } in batches {
             self.store.insert(segment, &record, rows);
         }
         self.store.is_full()
@@ -348,7 +348,7 @@ impl BatchCounts {
     /// Logs the batches since the start if they have changed: stored ones, duplicates, and those that were evicted
     /// before ten minutes were over.
     fn log(&mut self) {
-        let (batches, duplicates) = self.metrics.batches();
+        let (batches, duplicates) = self.metrics.batch_counts();
         let forgotten_early = self.recent.forgotten_early();
         let now = (batches, duplicates, forgotten_early);
         if std::mem::replace(&mut self.logged, now) != now {

@@ -18,7 +18,7 @@ pub(crate) enum Protocol {
     Grpc,
 }
 
-/// gRPC's answer to a batch that was taken: an empty message in its frame.
+/// gRPC's acknowledgement: an empty message in its frame.
 const TAKEN: &[u8] = &[0; 5];
 
 pub(crate) struct Connection {
@@ -102,11 +102,11 @@ impl Connection {
             .body(Full::new(batch))
             .map_err(|error| format!("{path}: {error}"))?;
         let exchanged = async {
-            let answer = match &mut self.sender {
+            let response = match &mut self.sender {
                 Sender::Http(sender) => sender.send_request(request).await?,
                 Sender::Grpc(sender) => sender.send_request(request).await?,
             };
-            let (head, body) = answer.into_parts();
+            let (head, body) = response.into_parts();
             Ok::<_, hyper::Error>((head, body.collect().await?))
         };
         let (head, body) = exchanged.await.map_err(|error| format!("{}: {error}", self.to))?;

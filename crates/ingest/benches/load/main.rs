@@ -1,11 +1,11 @@
-//! A sender of spans, with which servers are measured: as fast as they answer, or at a rate.
+//! A sender of spans that measures servers: as fast as they respond, or at a rate.
 //!
-//! Batches as services send them (see `batches`): 512 spans of 11 attributes, no two alike. Every answer must say
-//! that all of a batch was taken; any other ends the program with an error.
+//! It sends batches as services do (see `batches`): 512 spans of 11 attributes, no two alike. Every response must accept
+//! the whole batch; any other ends the program with an error.
 //!
-//! For each batch a line is printed, as h2load's log has it: when it was due, in microseconds since 1970; the
-//! status; and how many microseconds later its answer was there. At a rate a batch is due when the schedule says,
-//! whether or not a sender is free then: a server cannot hide that it is slow by holding senders back.
+//! The program prints a line for each batch, like h2load's log: the due time in microseconds since 1970, the status, and
+//! the microseconds until the response. At a rate, the due times follow from the schedule alone: a slow server cannot
+//! hide by holding senders back.
 //!
 //! ```sh
 //! cargo bench -p curtail-ingest --bench load -- to=127.0.0.1:4318 protocol=http spans=10000000
@@ -34,14 +34,14 @@ to=ADDRESS       the server; without it nothing is sent
 protocol=http    or grpc
 spans=1000000    different ones; at a rate they are made before the first is sent
 times=1          each is sent so often (at a rate), as other traces
-rate=NUMBER      spans a second; without it, as fast as they are answered
+rate=NUMBER      spans a second; without it, as fast as the server responds
 senders=16       connections, each with one batch on its way
 seed=1           what is random about the spans
 ids=FILE         write trace IDs of one batch in ten there";
 
 /// What the words on the command line ask for.
 #[derive(Debug)]
-struct Asked {
+struct LoadOptions {
     to: SocketAddr,
     protocol: Protocol,
     spans: usize,
@@ -54,7 +54,7 @@ struct Asked {
 
 /// A batch that was taken.
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct DurableBatch {
     due: Instant,
     took: Duration,
 }
@@ -65,9 +65,10 @@ fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let sent = Asked::of(&words).and_then(|asked| send(&asked)).and_then(|(began, sent)| {
-        print(began, &sent).map_err(|error| format!("standard output: {error}"))
-    });
+    let sent =
+        LoadOptions::of(&words).and_then(|options| send(&options)).and_then(|(began, sent)| {
+            print(began, &sent).map_err(|error| format!("standard output: {error}"))
+        });
     if let Err(why) = sent {
         eprintln!("{why}");
         return ExitCode::FAILURE;
@@ -75,13 +76,13 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-impl Asked {
+impl LoadOptions {
     fn of(words: &[String]) -> Result<Self, String> {
         let mut said = words
             .iter()
             .map(|word| word.split_once('=').ok_or(format!("{word}: expected name=value\n{USAGE}")))
             .collect::<Result<BTreeMap<_, _>, _>>()?;
-        let asked = Self {
+        let options = Self {
             to: take(&mut said, "to", None)?,
             protocol: take(&mut said, "protocol", Some(Protocol::Http))?,
             spans: take(&mut said, "spans", Some(1_000_000))?,
@@ -93,7 +94,7 @@ impl Asked {
         };
         match said.keys().next() {
             Some(unknown) => Err(format!("{unknown}: not known\n{USAGE}")),
-            None => Ok(asked),
+            None => Ok(options),
         }
     }
 }
@@ -111,17 +112,17 @@ fn take<T: FromStr>(
     }
 }
 
-/// Sends all that is asked for; returns when it began, on both clocks, and what was taken.
-fn send(asked: &Asked) -> Result<((SystemTime, Instant), Vec<Taken>), String> {
+/// Sends everything; returns when it began, on both clocks, and what was taken.
+fn send(options: &LoadOptions) -> Result<((SystemTime, Instant), Vec<DurableBatch>), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
     runtime.block_on(async {
         let mut connections = Vec::new();
-        for _ in 0..asked.senders {
-            connections.push(Connection::open(asked.to, asked.protocol).await?);
+        for _ in 0..options.senders {
+            connections.push(Connection::open(options.to, options.protocol).await?);
         }
-        let (jobs, receiver) = mpsc::channel(asked.senders);
-        let supplying = supply::start(asked, jobs)?;
+        let (jobs, receiver) = mpsc::channel(options.senders);
+        let supplying = supply::start(options, jobs)?;
         let receiver = Arc::new(Mutex::new(receiver));
         let began = (SystemTime::now(), Instant::now());
         let senders: Vec<_> = connections
@@ -143,21 +144,24 @@ fn send(asked: &Asked) -> Result<((SystemTime, Instant), Vec<Taken>), String> {
 async fn sender(
     mut connection: Connection,
     jobs: Arc<Mutex<mpsc::Receiver<Due>>>,
-) -> Result<Vec<Taken>, String> {
+) -> Result<Vec<DurableBatch>, String> {
     let mut taken = Vec::new();
     loop {
         let job = jobs.lock().await.recv().await;
         let Some(Due { at, batch }) = job else { return Ok(taken) };
         let due = at.unwrap_or_else(Instant::now);
         connection.send(batch).await?;
-        taken.push(Taken { due, took: due.elapsed() });
+        taken.push(DurableBatch { due, took: due.elapsed() });
     }
 }
 
-fn print((since_1970, began): (SystemTime, Instant), taken: &[Taken]) -> std::io::Result<()> {
+fn print(
+    (since_1970, began): (SystemTime, Instant),
+    taken: &[DurableBatch],
+) -> std::io::Result<()> {
     let since_1970 = since_1970.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    for Taken { due, took } in taken {
+    for DurableBatch { due, took } in taken {
         let due = since_1970 + due.saturating_duration_since(began);
         writeln!(out, "{}\t200\t{}", due.as_micros(), took.as_micros())?;
     }

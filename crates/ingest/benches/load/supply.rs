@@ -1,9 +1,9 @@
-//! Batches, and when each of them is due.
+//! Batches with their due times.
 //!
-//! As fast as they are taken they are made beside the sending, a million spans ahead. At a rate they are made
-//! before the first is due, so that making them delays none, and the schedule is fixed by then.
+//! Without a rate a thread encodes batches while others are sent, a million spans ahead. At a rate all batches are
+//! encoded before the first is due, so encoding delays none.
 
-use super::Asked;
+use super::LoadOptions;
 use super::batches::batches;
 use bytes::Bytes;
 use curtail_otlp::{Limits, Spans};
@@ -14,10 +14,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Batches are made for so many spans at a time.
+/// The spans that are encoded at a time.
 const CHUNK: usize = 1_000_000;
 
-/// Trace IDs are written down of one batch in so many.
+/// The distance between two batches whose trace ID is written.
 const IDS_EVERY: usize = 10;
 
 /// A batch that is to be sent.
@@ -30,10 +30,10 @@ pub(crate) struct Due {
 
 /// Starts to supply senders. It ends when all is supplied, or nobody takes any more.
 pub(crate) fn start(
-    asked: &Asked,
+    options: &LoadOptions,
     jobs: mpsc::Sender<Due>,
 ) -> Result<JoinHandle<Result<(), String>>, String> {
-    let (spans, seed, protocol) = (asked.spans, asked.seed, asked.protocol);
+    let (spans, seed, protocol) = (options.spans, options.seed, options.protocol);
     let (made, chunks) = sync_channel(1);
     std::thread::spawn(move || {
         for (nth, seed) in (0..spans.div_ceil(CHUNK)).zip(seed..) {
@@ -44,13 +44,13 @@ pub(crate) fn start(
             }
         }
     });
-    let ids = asked.ids.as_ref().map(File::create).transpose();
+    let ids = options.ids.as_ref().map(File::create).transpose();
     let ids = ids.map_err(|error| format!("ids: {error}"))?.map(BufWriter::new);
     let supply = Supply { jobs, ids, prefix: protocol.prefix() };
-    match asked.rate {
+    match options.rate {
         None => Ok(std::thread::spawn(move || supply.at_once(&chunks))),
         Some(rate) => {
-            let (all, schedule) = (chunks.into_iter().flatten().collect::<Vec<_>>(), asked.times);
+            let (all, schedule) = (chunks.into_iter().flatten().collect::<Vec<_>>(), options.times);
             let batch_every = spans as f64 / rate / all.len() as f64;
             let every = Duration::try_from_secs_f64(batch_every);
             let every = every.map_err(|error| format!("rate={rate}: {error}"))?;

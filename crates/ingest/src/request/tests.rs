@@ -2,9 +2,9 @@ use super::*;
 use curtail_http::access::Tokens;
 use http::Request;
 
-fn read(head: request::Builder, tokens: Tokens) -> Result<Asked, Refusal> {
+fn read(head: request::Builder, tokens: Tokens) -> Result<ExportRequest, Rejection> {
     let (parts, ()) = head.body(()).expect("a request").into_parts();
-    asked(&parts, &Access::new(tokens))
+    parse(&parts, &Access::new(tokens))
 }
 
 fn post(path: &str) -> request::Builder {
@@ -12,15 +12,15 @@ fn post(path: &str) -> request::Builder {
 }
 
 #[test]
-fn what_a_request_is_of_is_read() {
+fn signal_format_encoding_and_tenant_are_read() {
     let of = |head| read(head, Tokens::default()).expect("it is one");
     let logs = of(Request::post("/v1/logs")
         .header("content-type", "Application/JSON; charset=utf-8")
         .header("content-encoding", "gzip")
         .header("x-scope-orgid", "shop"));
-    let want = Asked {
+    let want = ExportRequest {
         signal: Signal::Logs,
-        form: Form::Json,
+        form: WireFormat::Json,
         encoding: Encoding::Gzip,
         tenant: "shop".to_owned(),
     };
@@ -30,9 +30,9 @@ fn what_a_request_is_of_is_read() {
         .header("content-type", "application/grpc+proto")
         .header("content-encoding", "ignored")
         .header("grpc-encoding", "zstd"));
-    let want = Asked {
+    let want = ExportRequest {
         signal: Signal::Metrics,
-        form: Form::Grpc,
+        form: WireFormat::Grpc,
         encoding: Encoding::Zstd,
         tenant: NOBODY.to_owned(),
     };
@@ -40,29 +40,33 @@ fn what_a_request_is_of_is_read() {
 }
 
 #[test]
-fn what_is_not_received_is_refused_with_what_was_expected() {
+fn unknown_requests_are_rejected_with_the_expected_input() {
     let grpc = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-    for (head, kind, said) in [
-        (post("/v1/profiles"), Kind::NotFound, "/v1/traces, /v1/logs or /v1/metrics"),
-        (Request::get("/v1/traces"), Kind::Method, "expected POST"),
-        (Request::post("/v1/traces"), Kind::Unsupported, "content-type is none"),
+    for (head, reason, said) in [
+        (post("/v1/profiles"), RejectReason::NotFound, "/v1/traces, /v1/logs or /v1/metrics"),
+        (Request::get("/v1/traces"), RejectReason::Method, "expected POST"),
+        (Request::post("/v1/traces"), RejectReason::Unsupported, "content-type is none"),
         (
             Request::post("/v1/traces").header("content-type", "application/grpc"),
-            Kind::Unsupported,
+            RejectReason::Unsupported,
             "expected application/x-protobuf or application/json",
         ),
-        (post(grpc), Kind::Unsupported, "expected application/grpc"),
+        (post(grpc), RejectReason::Unsupported, "expected application/grpc"),
         (
             post("/v1/traces").header("content-encoding", "br"),
-            Kind::Unsupported,
+            RejectReason::Unsupported,
             "identity, gzip, zstd, deflate",
         ),
-        (post("/v1/traces").header("x-scope-orgid", ""), Kind::Malformed, "x-scope-orgid"),
-        (post("/v1/traces").header("x-scope-orgid", "a".repeat(256)), Kind::Malformed, "1 to 255"),
+        (post("/v1/traces").header("x-scope-orgid", ""), RejectReason::Malformed, "x-scope-orgid"),
+        (
+            post("/v1/traces").header("x-scope-orgid", "a".repeat(256)),
+            RejectReason::Malformed,
+            "1 to 255",
+        ),
     ] {
-        let refusal = read(head, Tokens::default()).expect_err(said);
-        assert_eq!(refusal.kind, kind, "{refusal:?}");
-        assert!(refusal.message.contains(said), "{refusal:?}");
+        let rejection = read(head, Tokens::default()).expect_err(said);
+        assert_eq!(rejection.reason, reason, "{rejection:?}");
+        assert!(rejection.message.contains(said), "{rejection:?}");
     }
 }
 
@@ -72,19 +76,19 @@ fn a_token_must_be_known_and_gives_its_tenant() {
     for (token, tenant, expected) in [
         (Some("Bearer secret"), "cart", Ok("cart")),
         (Some("Bearer bound"), "shop", Ok("shop")),
-        (Some("Bearer bound"), "cart", Err(Kind::Forbidden)),
-        (Some("Bearer secre"), "cart", Err(Kind::Unauthenticated)),
-        (None, "cart", Err(Kind::Unauthenticated)),
+        (Some("Bearer bound"), "cart", Err(RejectReason::Forbidden)),
+        (Some("Bearer secre"), "cart", Err(RejectReason::Unauthenticated)),
+        (None, "cart", Err(RejectReason::Unauthenticated)),
     ] {
         let mut head = post("/v1/traces").header("x-scope-orgid", tenant);
         if let Some(token) = token {
             head = head.header("authorization", token);
         }
         match read(head, tokens()) {
-            Ok(asked) => assert_eq!(Ok(&*asked.tenant), expected),
-            Err(refusal) => {
-                assert_eq!(Err(refusal.kind), expected, "{token:?} {tenant}");
-                assert!(!refusal.message.contains("secre"), "{refusal:?}");
+            Ok(request) => assert_eq!(Ok(&*request.tenant), expected),
+            Err(rejection) => {
+                assert_eq!(Err(rejection.reason), expected, "{token:?} {tenant}");
+                assert!(!rejection.message.contains("secre"), "{rejection:?}");
             }
         }
     }

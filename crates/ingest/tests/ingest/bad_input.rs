@@ -1,7 +1,7 @@
-//! What is refused, with which words, and that others are served beside it.
+//! Rejected requests, their messages, and that other requests succeed meanwhile.
 
-use crate::client::{Answer, GRPC_TRACES, TRACES, framed, packed, post, send};
-use crate::receiver::{Receiver, total};
+use crate::client::{GRPC_TRACES, TRACES, TestResponse, compressed, framed, post, send};
+use crate::receiver::Receiver;
 use crate::run;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -14,14 +14,14 @@ use tokio::net::TcpStream;
 
 const BATCH: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
 
-async fn sent(receiver: &Receiver, head: http::request::Builder, body: &[u8]) -> Answer {
+async fn sent(receiver: &Receiver, head: http::request::Builder, body: &[u8]) -> TestResponse {
     send(receiver.address(), Version::HTTP_11, head, body.to_vec()).await
 }
 
-/// A good batch is taken still.
+/// A valid batch is still accepted.
 async fn is_good(receiver: &Receiver) {
-    let answer = sent(receiver, post(TRACES, "application/x-protobuf"), BATCH).await;
-    assert_eq!(answer.status, StatusCode::OK);
+    let response = sent(receiver, post(TRACES, "application/x-protobuf"), BATCH).await;
+    assert_eq!(response.status, StatusCode::OK);
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn what_is_no_batch_is_refused_in_the_form_in_which_it_came() {
         let receiver = Receiver::start(|config| config.limits.batch.batch_bytes = 100_000);
         let cut_off = &BATCH[..BATCH.len() / 2];
         let long = vec![0; 100_001];
-        let bomb = packed("zstd", &vec![0; 50 << 20]);
+        let bomb = compressed("zstd", &vec![0; 50 << 20]);
         assert!(bomb.len() < 100_000);
         let protobuf = || post(TRACES, "application/x-protobuf");
         for (head, body, status, said) in [
@@ -49,17 +49,17 @@ fn what_is_no_batch_is_refused_in_the_form_in_which_it_came() {
             (post("/v1/other", "application/json"), b"{}", 404, "/v1/traces"),
             (Request::get(TRACES), b"", 405, "expected POST"),
         ] {
-            let answer = sent(&receiver, head, body).await;
-            assert_eq!(answer.status.as_u16(), status, "{answer:?}");
-            let text = String::from_utf8_lossy(&answer.body);
+            let response = sent(&receiver, head, body).await;
+            assert_eq!(response.status.as_u16(), status, "{response:?}");
+            let text = String::from_utf8_lossy(&response.body);
             assert!(text.contains(said), "{status}: {text:?}");
-            assert_eq!(answer.get("retry-after"), None, "it would be as bad again");
+            assert_eq!(response.get("retry-after"), None, "it would be as bad again");
             is_good(&receiver).await;
         }
-        assert_eq!(total(&receiver.counts().rejected), 9);
+        assert_eq!(receiver.metrics.rejected.sum(), 9);
         let head = post(TRACES, "application/json");
-        let answer = sent(&receiver, head, b"[]").await;
-        let said: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+        let response = sent(&receiver, head, b"[]").await;
+        let said: serde_json::Value = serde_json::from_slice(&response.body).expect("JSON");
         assert_eq!(said["code"], 3, "{said}");
     });
 }
@@ -71,8 +71,8 @@ fn what_is_no_message_of_grpc_is_refused_in_its_words() {
         let grpc = || post(GRPC_TRACES, "application/grpc");
         for (head, body, status, said) in [
             (grpc(), framed(&BATCH[..100], false), "3", "a length of"),
-            (grpc(), BATCH[..3].to_vec(), "3", "no message came"),
-            (grpc(), framed(BATCH, false)[..100].to_vec(), "3", "is not as long as its frame says"),
+            (grpc(), BATCH[..3].to_vec(), "3", "no message arrived"),
+            (grpc(), framed(BATCH, false)[..100].to_vec(), "3", "another length than its message"),
             (grpc(), framed(&vec![0; 100_001], false), "3", "more than 100000 bytes"),
             (
                 grpc().header("grpc-encoding", "gzip"),
@@ -88,10 +88,10 @@ fn what_is_no_message_of_grpc_is_refused_in_its_words() {
                 "nothing",
             ),
         ] {
-            let answer = send(receiver.address(), Version::HTTP_2, head, body).await;
-            assert_eq!(answer.status, StatusCode::OK, "gRPC's own status counts");
-            assert_eq!(answer.get("grpc-status"), Some(status), "{answer:?}");
-            let message = answer.get("grpc-message").expect("it says why");
+            let response = send(receiver.address(), Version::HTTP_2, head, body).await;
+            assert_eq!(response.status, StatusCode::OK, "gRPC's own status counts");
+            assert_eq!(response.get("grpc-status"), Some(status), "{response:?}");
+            let message = response.get("grpc-message").expect("it says why");
             assert!(message.contains(said), "{message:?}");
             is_good(&receiver).await;
         }
@@ -106,14 +106,18 @@ fn who_shows_no_token_is_not_listened_to() {
             config.access = Arc::new(Access::new(tokens));
         });
         let head = || post(TRACES, "application/x-protobuf");
-        let answer = sent(&receiver, head(), BATCH).await;
-        assert_eq!((answer.status.as_u16(), answer.get("www-authenticate")), (401, Some("Bearer")));
+        let response = sent(&receiver, head(), BATCH).await;
+        assert_eq!(
+            (response.status.as_u16(), response.get("www-authenticate")),
+            (401, Some("Bearer"))
+        );
         let grpc = post(GRPC_TRACES, "application/grpc").header("authorization", "Bearer guess");
-        let answer = send(receiver.address(), Version::HTTP_2, grpc, framed(BATCH, false)).await;
-        assert_eq!(answer.get("grpc-status"), Some("16"));
+        let response = send(receiver.address(), Version::HTTP_2, grpc, framed(BATCH, false)).await;
+        assert_eq!(response.get("grpc-status"), Some("16"));
         assert_eq!(receiver.logged().len(), 0);
-        let answer = sent(&receiver, head().header("authorization", "Bearer secret"), BATCH).await;
-        assert_eq!(answer.status, StatusCode::OK);
+        let response =
+            sent(&receiver, head().header("authorization", "Bearer secret"), BATCH).await;
+        assert_eq!(response.status, StatusCode::OK);
     });
 }
 
@@ -128,23 +132,23 @@ async fn begun(receiver: &Receiver, len: usize) -> TcpStream {
     stream
 }
 
-/// What is answered over it.
-async fn answered(mut stream: TcpStream) -> String {
-    let mut answer = vec![0; 4_096];
-    let len = stream.read(&mut answer).await.expect("an answer");
-    String::from_utf8_lossy(&answer[..len]).into_owned()
+/// Reads a response.
+async fn read_response(mut stream: TcpStream) -> String {
+    let mut response = vec![0; 4_096];
+    let len = stream.read(&mut response).await.expect("an response");
+    String::from_utf8_lossy(&response[..len]).into_owned()
 }
 
 #[test]
-fn a_body_that_does_not_come_is_answered_with_408() {
+fn a_body_that_does_not_arrive_gets_408() {
     run(async {
         let receiver =
             Receiver::start(|config| config.limits.body_timeout = Duration::from_secs(1));
         let mut stream = begun(&receiver, BATCH.len()).await;
         stream.write_all(&BATCH[..100]).await.expect("it is read");
         is_good(&receiver).await;
-        let answer = answered(stream).await;
-        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+        let response = read_response(stream).await;
+        assert!(response.starts_with("HTTP/1.1 408"), "{response}");
     });
 }
 
@@ -161,10 +165,10 @@ fn a_head_that_does_not_come_is_not_waited_for() {
         }
         is_good(&receiver).await;
         for (begun, mut stream) in streams {
-            let mut answer = Vec::new();
+            let mut response = Vec::new();
             // Closed, in order or not.
-            stream.read_to_end(&mut answer).await.ok();
-            assert!(!answer.starts_with(b"HTTP/1.1 200"), "{begun:?}");
+            stream.read_to_end(&mut response).await.ok();
+            assert!(!response.starts_with(b"HTTP/1.1 200"), "{begun:?}");
         }
     });
 }
@@ -178,22 +182,22 @@ fn a_tenant_that_sends_too_much_leaves_room_for_others() {
         });
         let much = || post(TRACES, "application/x-protobuf").header("x-scope-orgid", "much");
         // What has come of a body counts: one tenant has more than three quarters of the room.
-        let answer = sent(&receiver, much(), &vec![0; bytes / 4 * 3 + 1]).await;
-        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{answer:?}");
-        let said = String::from_utf8_lossy(&answer.body);
+        let response = sent(&receiver, much(), &vec![0; bytes / 4 * 3 + 1]).await;
+        assert_eq!(response.status, StatusCode::TOO_MANY_REQUESTS, "{response:?}");
+        let said = String::from_utf8_lossy(&response.body);
         assert!(said.contains("of one tenant"), "{said:?}");
         // Four of its batches wait for the disk, and take three times their bytes each with their rows.
         receiver.disk.hold();
         let held: Vec<_> = (0..4)
             .map(|_| tokio::spawn(send(receiver.address(), Version::HTTP_11, much(), BATCH)))
             .collect();
-        while receiver.counts().waiting < 4 {
+        while receiver.metrics.waiting.get() < 4 {
             tokio::task::yield_now().await;
         }
         assert_eq!(sent(&receiver, much(), BATCH).await.status, StatusCode::TOO_MANY_REQUESTS);
         let other = post(TRACES, "application/x-protobuf").header("x-scope-orgid", "other");
         let other = tokio::spawn(send(receiver.address(), Version::HTTP_11, other, BATCH));
-        while receiver.counts().waiting < 5 {
+        while receiver.metrics.waiting.get() < 5 {
             tokio::task::yield_now().await;
         }
         receiver.disk.let_go();
@@ -222,9 +226,9 @@ fn when_too_much_is_being_received_senders_retry_later() {
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{refused:?}");
         assert_eq!(refused.get("retry-after"), Some("1"));
         let grpc = post(GRPC_TRACES, "application/grpc");
-        let answer = send(receiver.address(), Version::HTTP_2, grpc, framed(BATCH, false)).await;
-        assert_eq!(answer.get("grpc-status"), Some("8"), "{answer:?}");
-        let details = answer.get("grpc-status-details-bin").expect("the delay before a retry");
+        let response = send(receiver.address(), Version::HTTP_2, grpc, framed(BATCH, false)).await;
+        assert_eq!(response.get("grpc-status"), Some("8"), "{response:?}");
+        let details = response.get("grpc-status-details-bin").expect("the delay before a retry");
         let details = STANDARD_NO_PAD.decode(details).expect("base64");
         assert!(String::from_utf8_lossy(&details).contains("google.rpc.RetryInfo"), "{details:?}");
         receiver.disk.let_go();
@@ -233,8 +237,8 @@ fn when_too_much_is_being_received_senders_retry_later() {
         // What has come of a body counts before the rest does.
         let mut slow = begun(&receiver, 2 * bytes).await;
         slow.write_all(&vec![0; bytes + 1]).await.expect("it is read");
-        let answer = answered(slow).await;
-        assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+        let response = read_response(slow).await;
+        assert!(response.starts_with("HTTP/1.1 429"), "{response}");
         is_good(&receiver).await;
     });
 }

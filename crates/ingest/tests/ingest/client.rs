@@ -12,16 +12,16 @@ use tokio::net::TcpStream;
 pub(crate) const TRACES: &str = "/v1/traces";
 pub(crate) const GRPC_TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/// An answer, with all that it had.
+/// An response, with all that it had.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) trailers: HeaderMap,
 }
 
-impl Answer {
+impl TestResponse {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let value = self.headers.get(name).or_else(|| self.trailers.get(name))?;
         Some(value.to_str().expect("text"))
@@ -39,7 +39,7 @@ pub(crate) async fn send(
     version: Version,
     head: http::request::Builder,
     body: impl Into<Bytes>,
-) -> Answer {
+) -> TestResponse {
     let stream = TokioIo::new(TcpStream::connect(to).await.expect("it listens"));
     let head = head.header("host", to.to_string());
     let body = Full::new(body.into());
@@ -48,25 +48,25 @@ pub(crate) async fn send(
         let (mut sender, connection) =
             http2::handshake(TokioExecutor::new(), stream).await.expect("HTTP/2");
         let driving = tokio::spawn(connection);
-        let answer = sender.send_request(head.body(body).expect("a request")).await;
-        let answer = collect(answer.expect("an answer")).await;
+        let response = sender.send_request(head.body(body).expect("a request")).await;
+        let response = collect(response.expect("an response")).await;
         driving.abort();
-        answer
+        response
     } else {
         let (mut sender, connection) = http1::handshake(stream).await.expect("HTTP/1.1");
         let driving = tokio::spawn(connection);
-        let answer = sender.send_request(head.body(body).expect("a request")).await;
-        let answer = collect(answer.expect("an answer")).await;
+        let response = sender.send_request(head.body(body).expect("a request")).await;
+        let response = collect(response.expect("an response")).await;
         driving.abort();
-        answer
+        response
     }
 }
 
-async fn collect(answer: http::Response<hyper::body::Incoming>) -> Answer {
-    let (head, body) = answer.into_parts();
+async fn collect(response: http::Response<hyper::body::Incoming>) -> TestResponse {
+    let (head, body) = response.into_parts();
     let body = body.collect().await.expect("a whole body");
     let trailers = body.trailers().cloned().unwrap_or_default();
-    Answer { status: head.status, headers: head.headers, body: body.to_bytes(), trailers }
+    TestResponse { status: head.status, headers: head.headers, body: body.to_bytes(), trailers }
 }
 
 trait WithAuthority {
@@ -82,37 +82,37 @@ impl WithAuthority for http::request::Builder {
 }
 
 /// In gRPC's frame.
-pub(crate) fn framed(message: &[u8], is_packed: bool) -> Vec<u8> {
+pub(crate) fn framed(message: &[u8], is_compressed: bool) -> Vec<u8> {
     let len = u32::try_from(message.len()).expect("short");
-    [&[u8::from(is_packed)], &len.to_be_bytes()[..], message].concat()
+    [&[u8::from(is_compressed)], &len.to_be_bytes()[..], message].concat()
 }
 
-/// Packed as this encoding says.
-pub(crate) fn packed(encoding: &str, bytes: &[u8]) -> Vec<u8> {
+/// Compressed as this encoding says.
+pub(crate) fn compressed(encoding: &str, bytes: &[u8]) -> Vec<u8> {
     match encoding {
         "gzip" => {
-            let mut packing =
+            let mut encoder =
                 flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-            packing.write_all(bytes).expect("packed");
-            packing.finish().expect("packed")
+            encoder.write_all(bytes).expect("compressed");
+            encoder.finish().expect("compressed")
         }
         "deflate" | "zlib" => {
-            let mut packing =
+            let mut encoder =
                 flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-            packing.write_all(bytes).expect("packed");
-            packing.finish().expect("packed")
+            encoder.write_all(bytes).expect("compressed");
+            encoder.finish().expect("compressed")
         }
         "snappy" => {
-            let mut packing = snap::write::FrameEncoder::new(Vec::new());
-            packing.write_all(bytes).expect("packed");
-            packing.into_inner().expect("packed")
+            let mut encoder = snap::write::FrameEncoder::new(Vec::new());
+            encoder.write_all(bytes).expect("compressed");
+            encoder.into_inner().expect("compressed")
         }
         "lz4" => {
-            let mut packing = lz4_flex::frame::FrameEncoder::new(Vec::new());
-            packing.write_all(bytes).expect("packed");
-            packing.finish().expect("packed")
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+            encoder.write_all(bytes).expect("compressed");
+            encoder.finish().expect("compressed")
         }
-        "zstd" => zstd::encode_all(bytes, 1).expect("packed"),
+        "zstd" => zstd::encode_all(bytes, 1).expect("compressed"),
         "identity" => bytes.to_vec(),
         other => panic!("{other} is not known here"),
     }

@@ -1,4 +1,4 @@
-//! A disk in memory that fails, or waits, when it is told to.
+//! A disk in memory that fails or blocks on demand.
 
 use curtail_store::{Files, files::GrowingFile};
 use std::collections::BTreeMap;

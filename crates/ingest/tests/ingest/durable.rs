@@ -1,7 +1,7 @@
 //! A batch is acknowledged when it is durable, and not before.
 
-use crate::client::{Answer, GRPC_TRACES, TRACES, framed, packed, post, send};
-use crate::receiver::{Receiver, total};
+use crate::client::{GRPC_TRACES, TRACES, TestResponse, compressed, framed, post, send};
+use crate::receiver::Receiver;
 use crate::run;
 use curtail_ingest::Why;
 use http::{StatusCode, Version};
@@ -17,7 +17,7 @@ fn batch(nth: u8) -> Vec<u8> {
 }
 
 #[test]
-fn nobody_is_answered_before_the_disk_has_it_and_who_waits_shares_a_sync() {
+fn no_batch_is_acknowledged_before_its_sync_and_waiting_batches_share_one() {
     run(async {
         let receiver = Receiver::start(|_| {});
         receiver.disk.hold();
@@ -31,10 +31,10 @@ fn nobody_is_answered_before_the_disk_has_it_and_who_waits_shares_a_sync() {
         }
         // The others come while the disk is busy with the first.
         senders.extend((1..=20).map(one));
-        while receiver.counts().waiting < 21 {
+        while receiver.metrics.waiting.get() < 21 {
             tokio::task::yield_now().await;
         }
-        assert!(senders.iter().all(|sender| !sender.is_finished()), "answered too early");
+        assert!(senders.iter().all(|sender| !sender.is_finished()), "acknowledged too early");
         receiver.disk.let_go();
         for sender in senders {
             assert_eq!(sender.await.expect("no panic").status, StatusCode::OK);
@@ -48,9 +48,10 @@ fn nobody_is_answered_before_the_disk_has_it_and_who_waits_shares_a_sync() {
 fn while_nothing_is_accepted_senders_retry_and_abandoned_batches_are_not_kept() {
     run(async {
         let receiver = Receiver::start(|config| config.limits.full_for = Duration::ZERO);
-        for (nth, why, said) in
-            [(1, Why::Slow, "to the tables"), (2, Why::DiskFull, "the disk is full")]
-        {
+        for (nth, why, said) in [
+            (1, StallReason::Slow, "to the tables"),
+            (2, StallReason::DiskFull, "the disk is full"),
+        ] {
             receiver.room.fill(Some(why));
             let head = post(TRACES, "application/x-protobuf");
             let first = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, batch(nth)));
@@ -58,21 +59,21 @@ fn while_nothing_is_accepted_senders_retry_and_abandoned_batches_are_not_kept() 
                 tokio::task::yield_now().await;
             }
             let head = post(TRACES, "application/x-protobuf");
-            let answer = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
-            assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
-            assert_eq!(answer.get("retry-after"), Some("1"));
+            let response = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
+            assert_eq!(response.status, StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(response.get("retry-after"), Some("1"));
             let head = post(GRPC_TRACES, "application/grpc");
-            let answer =
+            let response =
                 send(receiver.address(), Version::HTTP_2, head, framed(&batch(nth), false)).await;
-            assert_eq!(answer.get("grpc-status"), Some("8"), "{answer:?}");
-            let message = answer.get("grpc-message").expect("it says why");
+            assert_eq!(response.get("grpc-status"), Some("8"), "{response:?}");
+            let message = response.get("grpc-message").expect("it says why");
             assert!(message.ends_with(said), "{message}");
             let first = first.await.expect("no panic");
             assert_eq!(first.status, StatusCode::TOO_MANY_REQUESTS);
             receiver.room.fill(None);
             let head = post(TRACES, "application/x-protobuf");
-            let answer = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
-            assert_eq!(answer.status, StatusCode::OK);
+            let response = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
+            assert_eq!(response.status, StatusCode::OK);
             assert_eq!(receiver.logged().len(), usize::from(nth));
         }
     });
@@ -88,21 +89,21 @@ fn a_full_disk_is_reported_and_senders_retry() {
         ] {
             receiver.disk.fail(Some(kind));
             let head = post(TRACES, "application/x-protobuf");
-            let answer = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
-            assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-            assert_eq!(answer.get("retry-after"), Some("1"));
+            let response = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
+            assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(response.get("retry-after"), Some("1"));
             let head = post(GRPC_TRACES, "application/grpc");
-            let answer =
+            let response =
                 send(receiver.address(), Version::HTTP_2, head, framed(&batch(nth), false)).await;
-            assert_eq!(answer.get("grpc-status"), Some("14"), "{answer:?}");
-            assert_eq!(answer.get("grpc-message"), Some(said));
+            assert_eq!(response.get("grpc-status"), Some("14"), "{response:?}");
+            assert_eq!(response.get("grpc-message"), Some(said));
             receiver.disk.fail(None);
             let head = post(TRACES, "application/x-protobuf");
-            let answer = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
-            assert_eq!(answer.status, StatusCode::OK, "it has recovered");
+            let response = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
+            assert_eq!(response.status, StatusCode::OK, "it has recovered");
         }
         assert_eq!((receiver.logged().len(), receiver.taken().len()), (2, 2));
-        assert_eq!((receiver.batches().0, total(&receiver.counts().rejected)), (2, 4));
+        assert_eq!((receiver.metrics.batch_counts().0, receiver.metrics.rejected.sum()), (2, 4));
     });
 }
 
@@ -131,7 +132,12 @@ fn who_stops_it_waits_for_what_was_begun() {
 }
 
 /// Sends a protobuf batch of a tenant over HTTP/1.1.
-fn sends(receiver: &Receiver, path: &str, tenant: &str, batch: Vec<u8>) -> JoinHandle<Answer> {
+fn sends(
+    receiver: &Receiver,
+    path: &str,
+    tenant: &str,
+    batch: Vec<u8>,
+) -> JoinHandle<TestResponse> {
     let head = post(path, "application/x-protobuf").header("x-scope-orgid", tenant);
     tokio::spawn(send(receiver.address(), Version::HTTP_11, head, batch))
 }
@@ -154,15 +160,15 @@ fn a_batch_that_is_sent_again_is_acknowledged_and_not_written_again() {
             // The same batch compressed, and the same rows in another encoding.
             let head = post(TRACES, "application/x-protobuf").header("content-encoding", "gzip");
             let head = head.header("x-scope-orgid", "shop");
-            let packed = packed("gzip", &batch(1));
-            let answer = send(receiver.address(), Version::HTTP_11, head, packed).await;
-            assert_eq!(answer.status, StatusCode::OK);
+            let compressed = compressed("gzip", &batch(1));
+            let response = send(receiver.address(), Version::HTTP_11, head, compressed).await;
+            assert_eq!(response.status, StatusCode::OK);
             assert_eq!(status(TRACES, "shop", batch(2)).await, StatusCode::OK);
         }
         // Two batches of each tenant, one in another encoding, and every batch of logs.
         assert_eq!(receiver.logged().len(), 2 * 2 + 1 + 3);
         assert_eq!(receiver.taken().len(), 8);
-        assert_eq!(receiver.batches(), (8, 2 * 4 + 2 + 3));
+        assert_eq!(receiver.metrics.batch_counts(), (8, 2 * 4 + 2 + 3));
     });
 }
 
@@ -173,10 +179,10 @@ fn a_batch_that_is_sent_again_while_it_waits_has_the_outcome_of_the_first() {
         for (nth, fails) in [(1, None), (2, Some(io::ErrorKind::Other)), (2, None)] {
             let logged = receiver.logged().len();
             // The sink accepts nothing for a while, so that all senders wait.
-            receiver.room.fill(Some(Why::Slow));
+            receiver.room.fill(Some(StallReason::Slow));
             let mut senders: Vec<_> =
                 (0..3).map(|_| sends(&receiver, TRACES, "shop", batch(nth))).collect();
-            while receiver.counts().waiting < 3 || !receiver.room.is_waited_for() {
+            while receiver.metrics.waiting.get() < 3 || !receiver.room.is_waited_for() {
                 tokio::task::yield_now().await;
             }
             // The first sender may be the one that disconnects.

@@ -1,10 +1,11 @@
-//! What is sent is received, whichever way.
+//! Every signal is received in every format, compression and version of HTTP.
 
-use crate::client::{GRPC_TRACES, TRACES, framed, packed, post, send};
-use crate::receiver::{Receiver, total};
+use crate::client::{GRPC_TRACES, TRACES, compressed, framed, post, send};
+use crate::receiver::Receiver;
 use crate::run;
 use curtail_otlp::{Decoded, Limits, Signal, json};
 use http::{StatusCode, Version};
+use std::sync::atomic::Ordering::Relaxed;
 
 const GOLDEN: [(Signal, &str, &str, &[u8], &str); 3] = [
     (
@@ -31,7 +32,7 @@ const GOLDEN: [(Signal, &str, &str, &[u8], &str); 3] = [
 ];
 
 /// The compressions of the Collector's exporters, over HTTP and gRPC.
-const PACKINGS: [&str; 7] = ["identity", "gzip", "zstd", "deflate", "zlib", "snappy", "lz4"];
+const COMPRESSIONS: [&str; 7] = ["identity", "gzip", "zstd", "deflate", "zlib", "snappy", "lz4"];
 
 /// Whether rows are those that a batch has.
 fn are_of(rows: &Decoded, signal: Signal, batch: &[u8]) -> bool {
@@ -46,7 +47,7 @@ fn every_signal_arrives_in_every_form_and_packing() {
         let receiver = Receiver::start(|_| {});
         let mut sent = 0;
         for (signal, path, grpc, batch, json) in GOLDEN {
-            for encoding in PACKINGS {
+            for encoding in COMPRESSIONS {
                 for (content_type, body, versions) in [
                     ("application/x-protobuf", batch, &[Version::HTTP_11, Version::HTTP_2][..]),
                     ("application/json", json.as_bytes(), &[Version::HTTP_11, Version::HTTP_2]),
@@ -54,7 +55,7 @@ fn every_signal_arrives_in_every_form_and_packing() {
                 ] {
                     for &version in versions {
                         let is_grpc = content_type == "application/grpc";
-                        let mut body = packed(encoding, body);
+                        let mut body = compressed(encoding, body);
                         let head = if is_grpc {
                             body = framed(&body, encoding != "identity");
                             post(grpc, content_type).header("grpc-encoding", encoding)
@@ -63,17 +64,17 @@ fn every_signal_arrives_in_every_form_and_packing() {
                         };
                         let tenant = format!("tenant-{sent}");
                         let head = head.header("x-scope-orgid", &tenant);
-                        let answer = send(receiver.address(), version, head, body).await;
-                        let said = format!("{signal:?}, {content_type}, {encoding}: {answer:?}");
-                        assert_eq!(answer.status, StatusCode::OK, "{said}");
-                        assert_eq!(answer.get("content-type"), Some(content_type));
+                        let response = send(receiver.address(), version, head, body).await;
+                        let said = format!("{signal:?}, {content_type}, {encoding}: {response:?}");
+                        assert_eq!(response.status, StatusCode::OK, "{said}");
+                        assert_eq!(response.get("content-type"), Some(content_type));
                         let whole: &[u8] = match content_type {
                             "application/json" => b"{}",
                             "application/grpc" => &[0; 5],
                             _ => b"",
                         };
-                        assert_eq!(answer.body, whole, "{said}");
-                        assert_eq!(answer.get("grpc-status"), is_grpc.then_some("0"), "{said}");
+                        assert_eq!(response.body, whole, "{said}");
+                        assert_eq!(response.get("grpc-status"), is_grpc.then_some("0"), "{said}");
                         let taken = receiver.taken();
                         let [taken] = &*taken else { panic!("{said}") };
                         assert_eq!(
@@ -91,11 +92,11 @@ fn every_signal_arrives_in_every_form_and_packing() {
                 }
             }
         }
-        assert_eq!(sent, 3 * PACKINGS.len() * 5);
-        let counts = receiver.counts();
-        assert_eq!(receiver.batches(), (sent as u64, 0));
-        assert_eq!(counts.acknowledged.count(), sent as u64);
-        assert!(total(&counts.rows) > 45 && total(&counts.bytes) > 100_000);
+        assert_eq!(sent, 3 * COMPRESSIONS.len() * 5);
+        let metrics = &receiver.metrics;
+        assert_eq!(receiver.metrics.batch_counts(), (sent as u64, 0));
+        assert_eq!(metrics.acknowledged.snapshot().count(), sent as u64);
+        assert!(metrics.rows.sum() > 45 && metrics.bytes.sum() > 100_000);
     });
 }
 
@@ -106,9 +107,9 @@ fn long_batches_arrive_as_short_ones_do() {
         let (signal, path, grpc, one, _) = GOLDEN[0];
         // Several messages of this kind, one after the other, are one.
         let batch = one.repeat((2 << 20) / one.len());
-        for encoding in PACKINGS {
+        for encoding in COMPRESSIONS {
             for (version, is_grpc) in [(Version::HTTP_11, false), (Version::HTTP_2, true)] {
-                let mut body = packed(encoding, &batch);
+                let mut body = compressed(encoding, &batch);
                 let head = if is_grpc {
                     body = framed(&body, encoding != "identity");
                     post(grpc, "application/grpc").header("grpc-encoding", encoding)
@@ -117,10 +118,10 @@ fn long_batches_arrive_as_short_ones_do() {
                 };
                 // For another tenant it is another batch.
                 let head = head.header("x-scope-orgid", format!("{encoding}-{is_grpc}"));
-                let answer = send(receiver.address(), version, head, body).await;
-                assert_eq!(answer.status, StatusCode::OK, "{encoding}: {answer:?}");
+                let response = send(receiver.address(), version, head, body).await;
+                assert_eq!(response.status, StatusCode::OK, "{encoding}: {response:?}");
                 let taken = receiver.taken();
-                let [taken] = &*taken else { panic!("{encoding}: {answer:?}") };
+                let [taken] = &*taken else { panic!("{encoding}: {response:?}") };
                 assert!(taken.record.batch == batch, "{encoding}");
                 assert!(are_of(&taken.rows, signal, &batch), "{encoding}");
             }
@@ -129,7 +130,7 @@ fn long_batches_arrive_as_short_ones_do() {
 }
 
 #[test]
-fn rows_that_cannot_be_kept_are_counted_in_the_answer_and_others_kept() {
+fn rows_that_cannot_be_kept_are_counted_in_the_response_and_others_kept() {
     run(async {
         let receiver = Receiver::start(|_| {});
         let span = r#"{"traceId":"00000000000000000000000000000001","spanId":"0000000000000002"}"#;
@@ -138,16 +139,16 @@ fn rows_that_cannot_be_kept_are_counted_in_the_answer_and_others_kept() {
             r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{span},{bad},{span}]}}]}}]}}"#
         );
         let head = post(TRACES, "application/json");
-        let answer = send(receiver.address(), Version::HTTP_11, head, json).await;
-        assert_eq!(answer.status, StatusCode::OK);
+        let response = send(receiver.address(), Version::HTTP_11, head, json).await;
+        assert_eq!(response.status, StatusCode::OK);
         let said = "1 rejected; the first is number 2 of the batch, span 0000000000000002: its trace ID is not 16 bytes, \
                     or zero";
         let want =
             format!(r#"{{"partialSuccess":{{"errorMessage":"{said}","rejectedSpans":"1"}}}}"#);
-        assert_eq!(answer.body, want);
+        assert_eq!(response.body, want);
         assert_eq!(receiver.taken()[0].rows.len(), 2);
-        let counts = receiver.counts();
-        assert_eq!((total(&counts.rows), counts.rows_rejected), (2, 1));
+        let metrics = &receiver.metrics;
+        assert_eq!((metrics.rows.sum(), metrics.rows_rejected.load(Relaxed)), (2, 1));
     });
 }
 
@@ -171,14 +172,14 @@ fn a_span_with_a_value_nested_too_deep_costs_only_itself() {
             (Version::HTTP_11, post(TRACES, "application/x-protobuf"), protobuf.clone()),
             (Version::HTTP_2, post(GRPC_TRACES, "application/grpc"), framed(&protobuf, false)),
         ] {
-            let answer = send(receiver.address(), version, head, body).await;
-            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-            assert!(answer.get("grpc-status").is_none_or(|status| status == "0"), "{answer:?}");
-            assert!(String::from_utf8_lossy(&answer.body).contains(why), "{answer:?}");
+            let response = send(receiver.address(), version, head, body).await;
+            assert_eq!(response.status, StatusCode::OK, "{response:?}");
+            assert!(response.get("grpc-status").is_none_or(|status| status == "0"), "{response:?}");
+            assert!(String::from_utf8_lossy(&response.body).contains(why), "{response:?}");
         }
         // The same rows each time.
-        let counts = receiver.counts();
-        assert_eq!((total(&counts.rows), counts.rows_rejected), (1, 3));
+        let metrics = &receiver.metrics;
+        assert_eq!((metrics.rows.sum(), metrics.rows_rejected.load(Relaxed)), (1, 3));
     });
 }
 
@@ -190,8 +191,8 @@ fn a_batch_of_nothing_is_taken_and_not_written() {
             [("application/json", &b"{}"[..]), ("application/x-protobuf", b"")]
         {
             let head = post(TRACES, content_type);
-            let answer = send(receiver.address(), Version::HTTP_11, head, body).await;
-            assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+            let response = send(receiver.address(), Version::HTTP_11, head, body).await;
+            assert_eq!(response.status, StatusCode::OK, "{response:?}");
         }
         assert_eq!(receiver.logged().len(), 0);
     });

@@ -2,7 +2,7 @@
 
 use crate::disk::Disk;
 use curtail_ingest::{
-    Committer, Config, IngestCounts, IngestMetrics, Running, Sink, Taken, Why, start,
+    Committer, Config, DurableBatch, IngestMetrics, Running, Sink, StallReason, start,
 };
 use curtail_store::log::{self, Log, Record};
 use curtail_store::recent::{BatchKey, RecentBatches};
@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 /// Keeps what it is handed.
 struct Into {
-    taken: Arc<Mutex<Vec<Taken>>>,
+    taken: Arc<Mutex<Vec<DurableBatch>>>,
     room: Arc<Room>,
 }
 
@@ -21,12 +21,12 @@ struct Into {
 #[derive(Default)]
 pub(crate) struct Room {
     /// Why it is full, if it is, and whether somebody waits.
-    state: Mutex<(Option<Why>, bool)>,
+    state: Mutex<(Option<StallReason>, bool)>,
     changed: Condvar,
 }
 
 impl Room {
-    pub(crate) fn fill(&self, full: Option<Why>) {
+    pub(crate) fn fill(&self, full: Option<StallReason>) {
         self.state.lock().expect("no panic").0 = full;
         self.changed.notify_all();
     }
@@ -37,17 +37,17 @@ impl Room {
 }
 
 impl Sink for Into {
-    fn wait(&mut self, tell: &mut dyn FnMut(Why)) {
+    fn wait(&mut self, report: &mut dyn FnMut(StallReason)) {
         let mut state = self.room.state.lock().expect("no panic");
         while let Some(why) = state.0 {
-            tell(why);
+            report(why);
             state.1 = true;
             state = self.room.changed.wait(state).expect("no panic");
         }
         state.1 = false;
     }
 
-    fn take(&mut self, _: u64, taken: Vec<Taken>) -> bool {
+    fn take(&mut self, _: u64, taken: Vec<DurableBatch>) -> bool {
         self.taken.lock().expect("no panic").extend(taken);
         false
     }
@@ -55,18 +55,13 @@ impl Sink for Into {
     fn ended(&mut self, _: u64) {}
 }
 
-/// The sum of counts with a label.
-pub(crate) fn total(counts: &[(&str, u64)]) -> u64 {
-    counts.iter().map(|(_, count)| count).sum()
-}
-
 pub(crate) struct Receiver {
     pub(crate) disk: Disk,
     pub(crate) room: Arc<Room>,
     running: Option<Running>,
     address: SocketAddr,
-    metrics: Arc<IngestMetrics>,
-    taken: Arc<Mutex<Vec<Taken>>>,
+    pub(crate) metrics: Arc<IngestMetrics>,
+    taken: Arc<Mutex<Vec<DurableBatch>>>,
     log: Option<JoinHandle<()>>,
 }
 
@@ -94,17 +89,8 @@ impl Receiver {
         self.address
     }
 
-    pub(crate) fn counts(&self) -> IngestCounts {
-        self.metrics.read()
-    }
-
-    /// The number of durable batches, and of duplicates.
-    pub(crate) fn batches(&self) -> (u64, u64) {
-        self.metrics.batches()
-    }
-
     /// What was handed on since.
-    pub(crate) fn taken(&self) -> Vec<Taken> {
+    pub(crate) fn taken(&self) -> Vec<DurableBatch> {
         std::mem::take(&mut self.taken.lock().expect("no panic"))
     }
 

@@ -1,5 +1,5 @@
 use super::{SCHEMA, render};
-use crate::{Family, FamilyCollector, Metric, MetricsSnapshot, SeriesValue, histogram_seconds};
+use crate::{Family, FamilyCollector, Metric, MetricsSnapshot, histogram_seconds};
 use curtail_protobuf::{Fields, Value, unzigzag};
 use curtail_sketch::{Histogram, Precision};
 use curtail_units::{Duration, Rng};
@@ -14,7 +14,7 @@ struct Snapshot(Histogram);
 impl MetricsSnapshot for Snapshot {
     fn families(&self) -> Vec<Family<'_>> {
         let mut out = FamilyCollector::default();
-        out.add(&DURATION, [([("upstream", "s")], SeriesValue::Histogram(&self.0))]);
+        out.add(&DURATION, [([("upstream", "s")], &self.0)]);
         out.into_families()
     }
 }

@@ -4,7 +4,7 @@ use curtail_metrics::process::{
     BUILD, PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_MEMORY, PROCESS_OPEN_FDS, PROCESS_START,
 };
 use curtail_metrics::{
-    CONFIG_RELOADS, Metric, MetricType, Unit, counter, gauge, histogram_seconds,
+    CONFIG_RELOADS, Metric, MetricType, Unit, counter, gauge, histogram_seconds, with_unit,
 };
 
 const SIGNAL: &[&str] = &["signal"];
@@ -97,7 +97,7 @@ const fn counter_bytes(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { base, unit: Some(Unit::Bytes), kind: MetricType::Counter, labels, help }
+    with_unit(MetricType::Counter, Unit::Bytes, base, labels, help)
 }
 
 const fn gauge_bytes(
@@ -105,7 +105,7 @@ const fn gauge_bytes(
     labels: &'static [&'static str],
     help: &'static str,
 ) -> Metric {
-    Metric { base, unit: Some(Unit::Bytes), kind: MetricType::Gauge, labels, help }
+    with_unit(MetricType::Gauge, Unit::Bytes, base, labels, help)
 }
 
 /// All metrics, in the order of the exposition.

@@ -1,25 +1,28 @@
-use super::{ServerMetrics, Snapshot, catalogue, metrics_reference};
-use curtail_api::QueryMetrics;
-use curtail_ingest::{IngestMetrics, LogMetrics};
+use super::{
+    MaintenanceMetrics, MaintenanceTask, ServerCounters, Snapshot, catalogue, metrics_reference,
+    since_epoch,
+};
 use curtail_metrics::process::Usage;
 use curtail_metrics::render_text;
-use curtail_sketch::{Histogram, Precision};
 use curtail_units::{Bytes, Duration};
+use std::sync::Arc;
 
 fn snapshot() -> Snapshot {
+    let maintenance = MaintenanceMetrics::default();
+    maintenance.failed(MaintenanceTask::Flush);
     Snapshot {
-        ingest: IngestMetrics::default().read(),
-        log: LogMetrics::default().read(),
+        counters: ServerCounters {
+            ingest: Arc::default(),
+            log: Arc::default(),
+            queries: Arc::default(),
+            maintenance: Arc::new(maintenance),
+            reloads: Arc::default(),
+            started: since_epoch(),
+        },
         tables: [("spans", 7, 2), ("logs", 0, 0), ("points", 0, 0)],
         trace_runs: 3,
         backlog_bytes: 5,
-        flushes: Histogram::new(Precision::COARSE),
-        compactions: Histogram::new(Precision::COARSE),
-        maintenance_failures: vec![("flush", 1), ("upkeep", 0)],
-        queries: QueryMetrics::default().read(),
-        reloads: [("ok", 1), ("failed", 0)],
         usage: Usage { cpu: Some(Duration::from_ms(1_250)), resident: Some(Bytes::from_kib(64)) },
-        started: ServerMetrics::now(),
     }
 }
 

@@ -1,12 +1,12 @@
-//! What a sender is answered, in the form in which it asked.
+//! Responses, in the format of their requests.
 
 use crate::encoding::Encoding;
-use crate::refusal::{RETRY_AFTER_S, Refusal};
-use crate::request::Form;
+use crate::rejection::{RETRY_AFTER_S, Rejection};
+use crate::request::WireFormat;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
-use curtail_otlp::{Refused, Signal, json_response, response, status};
+use curtail_otlp::{Refused, Signal, json_response, status};
 use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -16,12 +16,12 @@ use std::task::{Context, Poll};
 
 /// A few bytes, then trailers if there are any.
 #[derive(Debug, Default)]
-pub(crate) struct AnswerBody {
+pub(crate) struct ResponseBody {
     data: Option<Bytes>,
     trailers: Option<HeaderMap>,
 }
 
-impl Body for AnswerBody {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -42,49 +42,57 @@ impl Body for AnswerBody {
     }
 }
 
-/// The batch is durable, but for rows that were left out.
-pub(crate) fn taken(form: Form, signal: Signal, refused: Refused) -> Response<AnswerBody> {
+/// Acknowledges a durable batch; `refused` rows were left out.
+pub(crate) fn acknowledge(
+    form: WireFormat,
+    signal: Signal,
+    refused: Refused,
+) -> Response<ResponseBody> {
     match form {
-        Form::Json => plain(StatusCode::OK, form, json_response(signal, refused).into_bytes()),
-        Form::Protobuf => plain(StatusCode::OK, form, response(refused)),
-        Form::Grpc => {
-            let message = response(refused);
+        WireFormat::Json => {
+            plain(StatusCode::OK, form, json_response(signal, refused).into_bytes())
+        }
+        WireFormat::Protobuf => plain(StatusCode::OK, form, curtail_otlp::response(refused)),
+        WireFormat::Grpc => {
+            let message = curtail_otlp::response(refused);
             let len = u32::try_from(message.len()).expect("it is short");
             let framed = [&[0], &len.to_be_bytes()[..], &message].concat();
-            let mut answer = plain(StatusCode::OK, form, framed);
+            let mut response = plain(StatusCode::OK, form, framed);
             let ok = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]);
-            answer.body_mut().trailers = Some(ok);
-            answer
+            response.body_mut().trailers = Some(ok);
+            response
         }
     }
 }
 
 const GRPC_STATUS: http::HeaderName = http::HeaderName::from_static("grpc-status");
 
-/// The batch is not taken.
-pub(crate) fn refused(form: Form, refusal: &Refusal) -> Response<AnswerBody> {
-    let (kind, message) = (refusal.kind, &*refusal.message);
-    let wait_s = kind.comes_again().then_some(RETRY_AFTER_S);
-    let mut answer = match form {
-        Form::Json => {
-            let said = serde_json::json!({"code": kind.grpc(), "message": message});
-            plain(kind.status(), form, said.to_string().into_bytes())
+/// Rejects a request.
+pub(crate) fn reject(form: WireFormat, rejection: &Rejection) -> Response<ResponseBody> {
+    let (reason, message) = (rejection.reason, &*rejection.message);
+    let wait_s = reason.is_retryable().then_some(RETRY_AFTER_S);
+    let mut response = match form {
+        WireFormat::Json => {
+            let error = serde_json::json!({"code": reason.grpc(), "message": message});
+            plain(reason.status(), form, error.to_string().into_bytes())
         }
-        Form::Protobuf => plain(kind.status(), form, status(kind.grpc(), message, wait_s)),
-        // gRPC's own errors are in fields, beside a status of HTTP that means nothing.
-        Form::Grpc => plain(StatusCode::OK, form, Vec::new()),
+        WireFormat::Protobuf => {
+            plain(reason.status(), form, status(reason.grpc(), message, wait_s))
+        }
+        // gRPC has its errors in headers; the status of HTTP is always 200.
+        WireFormat::Grpc => plain(StatusCode::OK, form, Vec::new()),
     };
-    let headers = answer.headers_mut();
-    if form == Form::Grpc {
-        headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(kind.grpc())));
+    let headers = response.headers_mut();
+    if form == WireFormat::Grpc {
+        headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(reason.grpc())));
         headers.insert("grpc-message", percent_encoded(message));
         headers.insert("grpc-accept-encoding", HeaderValue::from_static(Encoding::ALL));
-        let details = STANDARD_NO_PAD.encode(status(kind.grpc(), message, wait_s));
+        let details = STANDARD_NO_PAD.encode(status(reason.grpc(), message, wait_s));
         let details = HeaderValue::try_from(details).expect("base64 is text");
         headers.insert("grpc-status-details-bin", details);
-        return answer;
+        return response;
     }
-    match kind.status() {
+    match reason.status() {
         StatusCode::UNAUTHORIZED => {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -99,23 +107,23 @@ pub(crate) fn refused(form: Form, refusal: &Refusal) -> Response<AnswerBody> {
     if let Some(wait_s) = wait_s {
         headers.insert(RETRY_AFTER, HeaderValue::from(wait_s));
     }
-    answer
+    response
 }
 
-fn plain(status: StatusCode, form: Form, data: Vec<u8>) -> Response<AnswerBody> {
+fn plain(status: StatusCode, form: WireFormat, data: Vec<u8>) -> Response<ResponseBody> {
     let content_type = match form {
-        Form::Json => "application/json",
-        Form::Protobuf => "application/x-protobuf",
-        Form::Grpc => "application/grpc",
+        WireFormat::Json => "application/json",
+        WireFormat::Protobuf => "application/x-protobuf",
+        WireFormat::Grpc => "application/grpc",
     };
     let data = (!data.is_empty()).then(|| Bytes::from(data));
-    let mut answer = Response::new(AnswerBody { data, trailers: None });
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    answer
+    let mut response = Response::new(ResponseBody { data, trailers: None });
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
 }
 
-/// As gRPC has text in a field: what is not printable ASCII, and the percent sign, as hexadecimal digits.
+/// Encodes text for a header of gRPC: the percent sign and all but printable ASCII become hexadecimal digits.
 fn percent_encoded(text: &str) -> HeaderValue {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,44 +1,44 @@
-//! Why a request is not taken, in the words of HTTP and of gRPC.
+//! Reasons of rejected requests, as statuses of HTTP and codes of gRPC.
 
 use http::StatusCode;
 
 /// The delay before a retry.
 pub(crate) const RETRY_AFTER_S: u64 = 1;
 
-/// A request that is not taken.
+/// A rejected request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) kind: Kind,
-    /// For people: what was wrong, and what was expected.
+pub(crate) struct Rejection {
+    pub(crate) reason: RejectReason,
+    /// The input that was wrong, and what was expected.
     pub(crate) message: String,
 }
 
-/// Whose fault it is, and what to do.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The batch is none.
+pub(crate) enum RejectReason {
+    /// The body is not a valid batch.
     Malformed,
-    /// It is too long.
+    /// The batch is too large.
     TooLong,
-    /// It did not come in time.
+    /// The body did not arrive in time.
     Slow,
-    /// No token that is known.
+    /// The token is missing or unknown.
     Unauthenticated,
     /// The origin, or the tenant of the token, is not allowed.
     Forbidden,
-    /// Nothing is received there.
+    /// The path is unknown.
     NotFound,
-    /// It must be a `POST`.
+    /// The method is not `POST`.
     Method,
-    /// It is written, or compressed, in a way that is not understood.
+    /// The format or the compression is unknown.
     Unsupported,
-    /// Too much is being received; retry later.
+    /// Too many bytes are in progress; retry later.
     Exhausted,
-    /// It cannot be made durable now; retry later.
+    /// The log cannot write now; retry later.
     Unavailable,
 }
 
-impl Kind {
+impl RejectReason {
     /// The names in metrics, in the order of the variants.
     pub(crate) const NAMES: &[&str] = &[
         "malformed",
@@ -53,8 +53,8 @@ impl Kind {
         "unavailable",
     ];
 
-    pub(crate) fn refuse(self, message: impl Into<String>) -> Refusal {
-        Refusal { kind: self, message: message.into() }
+    pub(crate) fn reject(self, message: impl Into<String>) -> Rejection {
+        Rejection { reason: self, message: message.into() }
     }
 
     pub(crate) const fn status(self) -> StatusCode {
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// The code of gRPC. Senders of OTLP retry after some of them: not after those of their own faults.
+    /// The code of gRPC. Senders retry after 8 and 14 only.
     pub(crate) const fn grpc(self) -> u8 {
         match self {
             Self::Malformed | Self::TooLong | Self::Slow => 3,
@@ -84,8 +84,8 @@ impl Kind {
         }
     }
 
-    /// Whether the same request may be taken later.
-    pub(crate) const fn comes_again(self) -> bool {
+    /// Whether the same request may succeed later.
+    pub(crate) const fn is_retryable(self) -> bool {
         matches!(self, Self::Exhausted | Self::Unavailable)
     }
 }
