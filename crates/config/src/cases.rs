@@ -1,12 +1,12 @@
-//! A key whose word decides which other keys its section has: `policy: prequal` and what prequal needs.
+//! A key whose word selects the other keys of its section: `policy: prequal` and the keys of prequal.
 //!
-//! The section may be written as the word alone, when every other key of the case has a default.
+//! The section may be written as the word alone if every other key of the case has a default.
 
 use crate::key::{Key, Presence};
 use crate::kind::Kind;
 use crate::section::{Found, Section, Source};
 
-/// The deciding key, about to be read; must be the first key that is read of its section.
+/// The selecting key; must be the first key that is read of its section.
 #[derive(Debug)]
 #[must_use = "a key is read by `required` or `default`"]
 pub struct CasesField<'s, 'a> {
@@ -18,15 +18,14 @@ pub struct CasesField<'s, 'a> {
 /// The cases, one call of [`case`](Self::case) each.
 #[derive(Debug)]
 pub struct Cases<'c, 'a, T> {
-    /// Collects the words and what each means.
     words: Vec<(&'static str, &'static str)>,
-    /// The case to enter, in which section, and what came of it; nothing while words are collected.
+    /// The selected case and its section; absent while words are collected.
     entered: Option<(&'static str, &'c mut Section<'a>)>,
     value: Option<T>,
 }
 
 impl<'a, T> Cases<'_, 'a, T> {
-    /// The case `word`: what it means, and how the rest of the section is then read.
+    /// The case `word`: its meaning, and the reader of its keys.
     pub fn case(
         &mut self,
         word: &'static str,
@@ -50,12 +49,12 @@ impl<'a> CasesField<'_, 'a> {
         CasesField { section, key, doc }
     }
 
-    /// The value of the case that is named; naming none is an error. `cases` names every case, at least one.
+    /// The value of the named case; a missing key is an error. `cases` names every case, at least one.
     pub fn required<T>(self, cases: impl Fn(&mut Cases<'_, 'a, T>)) -> T {
         self.read(None, cases)
     }
 
-    /// The value of the case that is named, or of the case `word` when none is.
+    /// The value of the named case, or of the case `word` when the key is absent.
     pub fn default<T>(self, word: &'static str, cases: impl Fn(&mut Cases<'_, 'a, T>)) -> T {
         self.read(Some(word), cases)
     }
@@ -71,8 +70,8 @@ impl<'a> CasesField<'_, 'a> {
                 Cases { words: Vec::new(), entered: Some((word, &mut *section)), value: None };
             cases(&mut entered);
             let value = entered.value.expect("the same closure has named every word");
-            // While keys are listed, the case ends with its closure. While they are read, only this case
-            // is entered, and what comes to light later about an unknown key should name it.
+            // While keys are listed, the case ends with its closure. While they are read, later messages about unknown
+            // keys name the case.
             if let Source::Listing = section.source {
                 section.case = outer;
             }
@@ -102,7 +101,7 @@ impl<'a> CasesField<'_, 'a> {
         };
         match word {
             Some(word) => enter(word, section),
-            // Which keys belong here is unknown without the word, so nothing more can be said of them.
+            // Without the word, the keys of the section are unknown.
             None => enter(fallback, section.silent()),
         }
     }

@@ -1,14 +1,13 @@
-//! Errors of a configuration: where, in which key, what was found and what was expected.
+//! Errors of a configuration: position, key, value and expectation.
 //!
-//! Reading never stops at the first error. All are kept up to [`CONFIG_ERRORS_MAX`], shown in the order of
-//! the file, and the ones beyond the bound are counted.
+//! Reading does not stop at the first error. At most [`CONFIG_ERRORS_MAX`] are kept, in the order of the file; others are
+//! counted.
 
 use std::fmt;
 
-/// How many errors are kept; a file with more is not a configuration, and its writer knows by then.
+/// Maximum number of errors that are kept.
 pub const CONFIG_ERRORS_MAX: usize = 100;
 
-/// Where a value was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     /// In the file; both numbers count from 1, columns in characters.
@@ -45,12 +44,12 @@ impl ConfigErrors {
         Self { file: file.to_owned(), sets: sets.to_vec(), kept: Vec::new(), not_kept: 0 }
     }
 
-    /// Adds a value that could not be read.
+    /// Adds an error about a value that could not be read.
     pub(crate) fn push(&mut self, place: Place, path: &str, text: String) {
         self.keep(ConfigError { place, path: path.to_owned(), text, is_unreadable: true });
     }
 
-    /// Adds a value that is not valid.
+    /// Adds an error about a value that is not valid.
     pub(crate) fn push_invalid(&mut self, place: Place, path: &str, text: String) {
         self.keep(ConfigError { place, path: path.to_owned(), text, is_unreadable: false });
     }
@@ -85,7 +84,7 @@ impl ConfigErrors {
         self.kept.is_empty()
     }
 
-    /// `value`, or all the errors that were made on the way to it.
+    /// `value`, or the errors if there are any.
     pub(crate) fn or<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);
@@ -114,7 +113,7 @@ impl ConfigErrors {
             Place::Set(index) => {
                 let set = self.sets.get(index).map_or("", String::as_str);
                 write!(f, "--set {}: ", crate::scalar::shorten(set))?;
-                // The key is repeated only where it is not the one that the argument itself names.
+                // The argument already names its own key.
                 if !path.is_empty() && set.split('=').next() != Some(path) {
                     write!(f, "{path}: ")?;
                 }

@@ -1,11 +1,11 @@
-//! A key with one value: its type, its limits, and what holds when it is absent.
+//! A key with one value: its type, its limits and its default.
 
 use crate::key::{Key, Presence};
 use crate::kind::Kind;
 use crate::section::{Found, Section, Source};
 use std::ops::RangeInclusive;
 
-/// A key that is about to be read; ends in `required`, `default` or `optional`.
+/// A key that is read by `required`, `default` or `optional`.
 #[derive(Debug)]
 #[must_use = "a key is read by `required`, `default` or `optional`"]
 pub struct Field<'s, 'a, T> {
@@ -16,11 +16,10 @@ pub struct Field<'s, 'a, T> {
     alone: bool,
 }
 
-/// What became of a key.
 enum Outcome<T> {
     Value(T),
     Absent,
-    /// An error was found, or there is nothing to look at.
+    /// There was an error, or there is no input.
     Placeholder,
 }
 

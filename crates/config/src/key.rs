@@ -1,4 +1,4 @@
-//! The list of keys that a reader asks for: what the reference page and the JSON Schema are made from.
+//! The list of keys that a reader asks for: the input of the reference page and the JSON Schema.
 
 use serde_json::Value as Json;
 
@@ -7,22 +7,22 @@ use serde_json::Value as Json;
 pub struct Key {
     /// The full key; `<name>` stands for a name of the writer's choice and `[]` for every item of a list.
     pub path: String,
-    /// What its value must be: "a duration such as 10ms or 1.5s".
+    /// The expected value: "a duration such as 10ms or 1.5s".
     pub expected: String,
-    /// What holds when it is absent.
+    /// The meaning of its absence.
     pub presence: Presence,
     /// What it means.
     pub doc: &'static str,
-    /// The case that it belongs to, as `key: word`.
+    /// The case of the key, as `key: word`.
     pub case: Option<String>,
     /// Whether its section may be written as this value alone.
     pub alone: bool,
-    /// The words that it chooses between, when they decide about other keys, and what each means.
+    /// The words with their meanings, if the key selects other keys.
     pub words: Vec<(&'static str, &'static str)>,
     pub(crate) schema: Json,
 }
 
-/// What holds when a key is absent.
+/// The meaning of an absent key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Its absence is an error.

@@ -1,4 +1,4 @@
-//! What kind of value a key holds: a [`Value`] type, or one of a few words, perhaps within limits.
+//! The kind of a key: a [`Value`] type or a few words, with optional limits.
 
 use crate::scalar::Scalar;
 use crate::value::{Value, Wrong};
@@ -6,7 +6,6 @@ use serde_json::{Value as Json, json};
 
 type Read<'w, T> = dyn Fn(&Scalar) -> Result<T, Wrong> + 'w;
 
-/// What a key may hold.
 pub(crate) struct Kind<'w, T> {
     noun: &'static str,
     detail: String,

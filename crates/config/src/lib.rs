@@ -1,7 +1,7 @@
 //! Configuration: YAML text into typed values, with every error named at once.
 //!
-//! Whoever needs a configuration writes one function that takes a [`Section`] and returns its typed
-//! value. It names each key once, with its type, its meaning and its default:
+//! A caller writes one function from a [`Section`] to a typed value. The function names each key once, with its type,
+//! its meaning and its default:
 //!
 //! ```
 //! use curtail_config::{Section, read};
@@ -28,11 +28,11 @@
 //! );
 //! ```
 //!
-//! From the same function come the reference page and the JSON Schema ([`describe`],
-//! [`reference_markdown`], [`json_schema`]), so a key cannot be documented in one way and read in another.
+//! The reference page and the JSON Schema come from the same function ([`describe`], [`reference_markdown`],
+//! [`json_schema`]), so a key cannot be documented in one way and read in another.
 //!
-//! There is no file access here: text comes in, values or [`ConfigErrors`] go out. When it hurts: the reader
-//! function runs with placeholders after an error, so it must have no effects and must not panic.
+//! The crate opens no file: text comes in, values or [`ConfigErrors`] go out. After an error the function continues with
+//! placeholders, so it must have no effects and must not panic.
 
 mod cases;
 mod config_error;
@@ -69,10 +69,10 @@ pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
 pub use value::{Value, Wrong};
 
 use config_error::Place;
-use section::Log;
+use section::ReadLog;
 use std::cell::RefCell;
 
-/// What `read` makes of `text`, which was written in `file`.
+/// Reads `text`; `file` names it in messages.
 ///
 /// # Errors
 /// All errors of the text.
@@ -84,7 +84,7 @@ pub fn read<T>(
     read_with_sets(file, text, &[], read)
 }
 
-/// What `read` makes of `text` after each of `sets` (`section.key=value`) has been put into it.
+/// Reads `text`, changed by `sets` (`section.key=value`).
 ///
 /// # Errors
 /// All errors of the text and of the sets.
@@ -97,11 +97,10 @@ pub fn read_with_sets<T>(
     read_tree(file, text, sets, None, read)
 }
 
-/// The parameters of a file: under which of its keys they stand, and what further ones mean.
+/// The parameters of a file: the key of their section, and predefined ones with their values.
 pub type Parameters<'p> = (&'p str, &'p [(&'p str, String)]);
 
-/// The same with `${name}` filled in wherever it stands in a text: by the scalars under a key of the file, and by those
-/// that are given here. That key is read as every other.
+/// Reads `text` with each `${name}` replaced by the parameter of that name.
 ///
 /// # Errors
 /// All errors of the text and of the sets.
@@ -128,15 +127,15 @@ fn read_tree<T>(
     if let Some((key, given)) = parameters {
         parameters::fill_in(&mut root, key, given, &mut errors);
     }
-    let log = RefCell::new(Log { errors, keys: Vec::new() });
+    let log = RefCell::new(ReadLog { errors, keys: Vec::new() });
     let value = Section::root(&log, &root).read(read);
     log.into_inner().errors.or(value)
 }
 
-/// The text of a file.
+/// Decodes the text of a file.
 ///
 /// # Errors
-/// When it is none: the first byte that is not UTF-8.
+/// The position of the first byte that is not UTF-8.
 pub fn text_of(file: &str, bytes: Vec<u8>) -> Result<String, ConfigErrors> {
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -152,9 +151,9 @@ pub fn text_of(file: &str, bytes: Vec<u8>) -> Result<String, ConfigErrors> {
     })
 }
 
-/// Every key that `read` asks for, in its order.
+/// Every key that `read` asks for, in order.
 pub fn describe<T>(read: impl FnOnce(&mut Section<'_>) -> T) -> Vec<Key> {
-    let log = RefCell::new(Log { errors: ConfigErrors::none("", &[]), keys: Vec::new() });
+    let log = RefCell::new(ReadLog { errors: ConfigErrors::none("", &[]), keys: Vec::new() });
     Section::listing(&log).read(read);
     log.into_inner().keys
 }

@@ -1,11 +1,10 @@
 //! Parameters: values that a file names once and uses in many places, as `${docs}`.
 //!
-//! **Decides** what `${name}` in a text means: the value of `name` in the file's section of parameters, or of one that
-//! the program gives. It is filled in before anything is read, so `--set parameters.docs=7` reaches every place. A
-//! parameter may use those above it. A text that was filled in is read as whatever is expected there: as a number where
-//! a number is, as text where text is, with or without quotes.
-//! `$${` is a `${` that stays; a `$` alone is a `$`. Keys are not filled in.
-//! **Limits**: a text has at most [`FILLED_BYTES_MAX`] when it is filled in.
+//! `${name}` is replaced by the value of `name` in the file's section of parameters, or by a predefined one. This happens
+//! before anything is read, so `--set parameters.docs=7` reaches every place. A parameter may use those above it. The
+//! result has the type of its key, with or without quotes. `$${` is a literal `${`, and a `$` alone is a `$`. Keys are not
+//! changed.
+//! **Limits**: a text has at most [`FILLED_BYTES_MAX`] after the replacement.
 
 use crate::config_error::ConfigErrors;
 use crate::scalar::Scalar;
@@ -13,10 +12,10 @@ use crate::spelling::expectation;
 use crate::tree::{Content, Entry, Node, join};
 use std::collections::BTreeMap;
 
-/// The longest text after it was filled in: parameters that use each other twice could double it again and again.
+/// Maximum length after the replacement: parameters that use each other twice double it each time.
 pub const FILLED_BYTES_MAX: usize = 1 << 20;
 
-/// Fills in all that lies under `root`, with the parameters under its key `key` and with `given`.
+/// Replaces the parameters in the tree under `root`: those in the section `key`, and `given`.
 pub(crate) fn fill_in(
     root: &mut Node,
     key: &str,
@@ -53,7 +52,7 @@ fn fill_node(
     errors: &mut ConfigErrors,
 ) {
     match &mut node.content {
-        Content::Refused => {}
+        Content::Rejected => {}
         Content::List(items) => {
             for (index, item) in items.iter_mut().enumerate() {
                 fill_node(item, &format!("{path}[{index}]"), known, errors);
@@ -69,8 +68,7 @@ fn fill_node(
                 Ok(text) => *scalar = Scalar::filled_in(text),
                 Err(text) => {
                     errors.push(node.place, path, text);
-                    // What it would have been is unknown, so nothing more can be said of it.
-                    node.content = Content::Refused;
+                    node.content = Content::Rejected;
                 }
             }
         }
@@ -78,7 +76,7 @@ fn fill_node(
     }
 }
 
-/// `text` with its parameters, or what is wrong with it.
+/// `text` with its parameters replaced, or the error.
 fn filled(text: &str, known: &BTreeMap<String, String>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;

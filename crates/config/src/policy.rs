@@ -1,9 +1,8 @@
-//! How the policies are configured: one reader, used by the proxy's file and by simulated scenarios, so
-//! what was simulated can be copied into the proxy's file word by word.
+//! The keys of the policies. The proxy's file and scenarios share this reader, so a simulated section can be copied into
+//! the proxy's file.
 //!
-//! Decides which keys there are, their limits, and how a technique is switched off (`hedge: false`). The
-//! defaults are those of the policies themselves; an empty section is exactly their `Default`. What each
-//! technique does, and when it hurts, is said where it lives, in `curtail-policy`.
+//! The defaults are those of `curtail-policy`: an empty section is exactly `Default`. `false` switches a technique off
+//! (`hedge: false`).
 
 use crate::Section;
 use curtail_policy::{
@@ -12,7 +11,7 @@ use curtail_policy::{
 };
 use curtail_units::Duration;
 
-/// The keys of an upstream, except for who its replicas are.
+/// The keys of an upstream, without its replicas.
 pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
     let default = UpstreamConfig::default();
     let config = UpstreamConfig {
@@ -219,7 +218,7 @@ fn budget(s: &mut Section<'_>) -> BudgetConfig {
 #[expect(clippy::cast_possible_truncation, reason = "ATTEMPTS_MAX is far below 256")]
 const EXTRA_MAX: u8 = ATTEMPTS_MAX as u8 - 1;
 
-/// Says so when the value of the key `low` is above that of `high`.
+/// Reports an error if the value of the key `low` is above that of `high`.
 fn ordered(s: &mut Section<'_>, low: (&str, Duration), high: (&str, Duration)) {
     if low.1 > high.1 {
         let text = format!("{} is above {} ({}): expected at most that", low.1, high.0, high.1);

@@ -1,8 +1,7 @@
 //! Numbers with a unit: durations in nanoseconds and sizes in bytes.
 //!
-//! Decides which spellings there are: digits, perhaps a fraction, perhaps one space (as our own output
-//! has it), then a unit: `10ms`, `1.5 s`, `64KiB`. Reading is exact, in whole numbers: what does not come out as whole nanoseconds or bytes is
-//! refused, and so is a number without a unit.
+//! A quantity is digits, an optional fraction, an optional space (as in our own output) and a unit: `10ms`, `1.5 s`,
+//! `64KiB`. A number without a unit is rejected, and so is a fraction of a nanosecond or a byte.
 
 use crate::value::Wrong;
 
@@ -24,7 +23,7 @@ pub(crate) const SIZE_UNITS: Units =
 /// More digits than the longest exact quantity needs; keeps the arithmetic inside 128 bits.
 const DIGITS_MAX: usize = 18;
 
-/// The worth of `text` in the smallest unit.
+/// Parses `text`; returns its value in the smallest unit.
 pub(crate) fn read(text: &str, units: Units) -> Result<u64, Wrong> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(Wrong::Kind)?;
     let (number, unit) = text.split_at(unit_at);
@@ -60,7 +59,7 @@ pub(crate) fn write(worth: u64, units: Units) -> String {
     format!("{}{name}", worth / unit)
 }
 
-/// The regular expression of the spellings that [`read`] takes.
+/// A regular expression of what [`read`] accepts.
 pub(crate) fn pattern(units: Units) -> String {
     let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
     format!("^[0-9]+(\\.[0-9]+)? ?({})$", names.join("|"))

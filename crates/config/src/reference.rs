@@ -36,7 +36,6 @@ fn table(section: &str, keys: &[&Key]) -> String {
     table
 }
 
-/// What a key means, and what is special about it.
 fn meaning(key: &Key) -> String {
     let mut text = key.doc.to_owned();
     for (word, doc) in &key.words {

@@ -1,16 +1,15 @@
-//! One scalar of a YAML file and what it is by the core schema of YAML 1.2 (section 10.3.2).
+//! One scalar of a YAML file, by the core schema of YAML 1.2 (section 10.3.2).
 //!
-//! Decides whether a plain word is nothing, a truth value, a number or text. Quoted scalars are always
-//! text. Of YAML 1.1 nothing remains: `no` is text and `1_000` is text. One word is refused although the
-//! core schema would take it: a number with a leading zero, because `012` is ten for some readers of the
-//! same file and twelve for others.
+//! A plain word is nothing, a truth value, a number or text; a quoted scalar is text. Nothing of YAML 1.1 remains: `no`
+//! and `1_000` are text. One deviation from the core schema: a number with a leading zero is rejected, because some
+//! readers take `012` as ten and others as twelve.
 
-/// A scalar as it stands in the file, and its meaning.
+/// A scalar of the file, and its meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scalar {
     source: String,
     meaning: Meaning,
-    /// Whether it is text as well, whatever it means: it was filled in.
+    /// Whether it is text as well, because a parameter was replaced.
     is_text: bool,
 }
 
@@ -25,7 +24,7 @@ pub enum Meaning {
     Whole(i128),
     /// A number with a point or an exponent, or one that is not finite.
     Number(f64),
-    /// A whole number with a leading zero, which readers disagree about.
+    /// A whole number with a leading zero, which is ambiguous.
     LeadingZero,
     /// Everything else, and everything in quotes.
     Text(String),
@@ -38,7 +37,7 @@ impl Scalar {
         Self { source: word.to_owned(), meaning: meaning(word), is_text: false }
     }
 
-    /// A text that was filled in: what the word means, and text as well.
+    /// A scalar with replaced parameters: the meaning of the word, and text as well.
     pub(crate) fn filled_in(text: String) -> Self {
         Self { meaning: meaning(&text), source: text, is_text: true }
     }
@@ -76,7 +75,6 @@ impl Scalar {
         if let Meaning::Text(text) = &self.meaning { text } else { &self.source }
     }
 
-    /// The scalar as a message shows it.
     pub(crate) fn shown(&self) -> String {
         if self.meaning == Meaning::Nothing {
             "an empty value".to_owned()
@@ -85,7 +83,7 @@ impl Scalar {
         }
     }
 
-    /// What a message calls it: "99 is *a number*".
+    /// The type in messages: "99 is *a number*".
     pub(crate) fn kind(&self) -> &'static str {
         match self.meaning {
             Meaning::Nothing => "nothing",
@@ -150,7 +148,6 @@ fn number(word: &str) -> Option<Meaning> {
     {
         return None;
     }
-    // What is left is a subset of what the standard library reads.
     unsigned.parse().ok().map(|magnitude: f64| Meaning::Number(sign * magnitude))
 }
 

@@ -1,7 +1,7 @@
 //! The JSON Schema (draft 2020-12) of a configuration, for editors that complete and check while typing.
 //!
-//! It never refuses what the reader takes. The other way round it is coarser: it knows neither limits of
-//! quantities with a unit, nor which keys belong to which case, nor contradictions between keys.
+//! The schema accepts everything that the reader accepts, and more: it has neither the limits of quantities with a unit,
+//! nor the keys of each case, nor contradictions between keys.
 
 use crate::key::{Key, Presence};
 use serde_json::{Value as Json, json};
@@ -19,12 +19,11 @@ pub fn json_schema(keys: &[Key]) -> String {
     format!("{schema:#}\n")
 }
 
-/// What is known of one place in the tree.
 #[derive(Debug, Default)]
 struct Shape {
-    /// The key that was listed here; more than one when several cases have a key of this name.
+    /// The keys here; more than one if several cases have a key of this name.
     keys: Vec<Key>,
-    /// What lies under it: under its own keys, `<name>` or `[]`.
+    /// The positions below: keys, `<name>` or `[]`.
     inner: BTreeMap<String, Self>,
 }
 

@@ -1,11 +1,11 @@
-//! One section of the configuration, as the code that reads it sees it.
+//! A section of the configuration, for the code that reads it.
 //!
-//! A section hands out its keys by name; whoever reads it states for each key its type, its meaning and
-//! what holds when it is absent. The same code runs over a file (to get values), over nothing (after a
-//! error, to get placeholders and stay silent) and to list the keys (for the reference page). So it must
-//! have no effects and must not panic on placeholders; after an error its result is thrown away.
+//! A section gives values by key. The reader states type, meaning and default of each key. The same reader runs over a
+//! file (to get values), over nothing (after an error, with placeholders and without messages), and to list the keys
+//! (for the reference page). It must have no effects and must not panic on placeholders; after an error, its result is
+//! dropped.
 //!
-//! A key that nobody asked for is an error: it is found when the whole section has been read.
+//! A key that the reader does not ask for is an error, which is found at the end of the section.
 
 use crate::cases::CasesField;
 use crate::config_error::{ConfigErrors, Place};
@@ -25,21 +25,20 @@ const SWITCH: &str = "true, false or a section of keys";
 const LIST: &str = "a list of sections";
 const MAP: &str = "a section for each name";
 
-/// What one reading collects, over all its sections.
+/// The errors and keys of one reading, over all its sections.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct ReadLog {
     pub(crate) errors: ConfigErrors,
     pub(crate) keys: Vec<Key>,
 }
 
-/// What a section is read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
     /// These keys.
     Entries(&'a [Entry]),
-    /// One value where a section was expected; it may stand for one of the section's keys.
+    /// One value in place of the section; it may stand for one of the section's keys.
     Alone(&'a Node),
-    /// Nothing, in silence: an error has been found before.
+    /// Nothing, without messages: there was an error before.
     Placeholders,
     /// Nothing, to list the keys.
     Listing,
@@ -48,30 +47,30 @@ pub(crate) enum Source<'a> {
 /// A section that is being read.
 #[derive(Debug)]
 pub struct Section<'a> {
-    log: &'a RefCell<Log>,
+    log: &'a RefCell<ReadLog>,
     path: String,
     place: Place,
     pub(crate) source: Source<'a>,
-    asked: Vec<&'static str>,
+    /// The keys that were read.
+    known: Vec<&'static str>,
     /// Whether a key directly in this section could not be read.
     broken: bool,
     /// The case that is being read, as `key: word`.
     pub(crate) case: Option<String>,
 }
 
-/// A key as it was found.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
-    /// With this value; the key itself stands at the place.
+    /// The value, and the position of the key.
     Value(Place, &'a Node),
-    /// Not at all.
+    /// The key is absent.
     Nothing,
-    /// There is nothing to look at.
+    /// There is no input, or an error.
     Placeholder,
 }
 
 impl<'a> Section<'a> {
-    /// A key with one value; its type follows from what the value is used for.
+    /// A key with one value; its type follows from the use of the value.
     pub fn field<'s, T: Value + 's>(
         &'s mut self,
         key: &'static str,
@@ -95,7 +94,7 @@ impl<'a> Section<'a> {
         CasesField::new(self, key, doc)
     }
 
-    /// A section inside this one; when it is absent, everything in it has its default.
+    /// A section inside this one; when it is absent, its keys have their defaults.
     pub fn section<T>(
         &mut self,
         key: &'static str,
@@ -103,12 +102,8 @@ impl<'a> Section<'a> {
         read: impl FnOnce(&mut Section<'_>) -> T,
     ) -> T {
         self.list_key(key, doc, SECTION, Presence::Default("{}".to_owned()));
-        let section = match self.take(key, false) {
-            Found::Value(place, node) => self.open(self.inner(key), place, node),
-            Found::Nothing => Self { source: Source::Entries(&[]), ..self.empty(self.inner(key)) },
-            Found::Placeholder => self.empty(self.inner(key)),
-        };
-        section.read(read)
+        let absent = Self { source: Source::Entries(&[]), ..self.empty(self.inner(key)) };
+        self.inner_section(key).unwrap_or(absent).read(read)
     }
 
     /// A section inside this one whose absence has a meaning of its own.
@@ -119,12 +114,7 @@ impl<'a> Section<'a> {
         read: impl FnOnce(&mut Section<'_>) -> T,
     ) -> Option<T> {
         self.list_key(key, doc, SECTION, Presence::Optional);
-        let section = match self.take(key, false) {
-            Found::Value(place, node) => self.open(self.inner(key), place, node),
-            Found::Nothing => return None,
-            Found::Placeholder => self.empty(self.inner(key)),
-        };
-        Some(section.read(read))
+        Some(self.inner_section(key)?.read(read))
     }
 
     /// A section that can be switched off: `key: false` or `enabled: false` in it is `None`; `key: true` or
@@ -138,11 +128,7 @@ impl<'a> Section<'a> {
     ) -> Option<T> {
         let presence = Presence::Default(default.is_some().to_string());
         self.list_key(key, doc, SWITCH, presence);
-        let section = match self.take(key, false) {
-            Found::Value(place, node) => self.open(self.inner(key), place, node),
-            Found::Nothing => return default,
-            Found::Placeholder => self.empty(self.inner(key)),
-        };
+        let Some(section) = self.inner_section(key) else { return default };
         section.read(|s| {
             let enabled = s.field("enabled", "Whether this is enabled.").alone().default(true);
             let value = read(s);
@@ -174,11 +160,8 @@ impl<'a> Section<'a> {
         let expected = format!("a list, each {}", kind.expected());
         if let Source::Listing = self.source {
             let schema = json!({ "type": "array", "items": kind.schema() });
-            self.push_key(
-                key,
-                doc,
-                Key::new(expected.clone(), Presence::Default("[]".to_owned()), schema),
-            );
+            let presence = Presence::Default("[]".to_owned());
+            self.push_key(key, doc, Key::new(expected.clone(), presence, schema));
         }
         let Some(items) = self.items(key, &expected) else { return vec![kind.placeholder()] };
         let path = self.inner(key);
@@ -199,7 +182,7 @@ impl<'a> Section<'a> {
         let entries = match self.take(key, false) {
             Found::Value(_, Node { content: Content::Mapping(entries), .. }) => entries.as_slice(),
             Found::Value(_, node) => {
-                self.refuse(&path, node, MAP);
+                self.reject(&path, node, MAP);
                 &[]
             }
             Found::Nothing => &[],
@@ -242,50 +225,48 @@ impl<'a> Section<'a> {
     }
 }
 
-/// What the kinds of keys are built on.
 impl<'a> Section<'a> {
-    pub(crate) fn root(log: &'a RefCell<Log>, node: &'a Node) -> Self {
+    pub(crate) fn root(log: &'a RefCell<ReadLog>, node: &'a Node) -> Self {
         let listing = Self::listing(log);
         Self { source: Source::Placeholders, ..listing }.open(String::new(), Place::START, node)
     }
 
-    pub(crate) fn listing(log: &'a RefCell<Log>) -> Self {
+    pub(crate) fn listing(log: &'a RefCell<ReadLog>) -> Self {
         Self {
             log,
             path: String::new(),
             place: Place::START,
             source: Source::Listing,
-            asked: Vec::new(),
+            known: Vec::new(),
             broken: false,
             case: None,
         }
     }
 
-    /// Runs `read` over this section, then looks for keys that it did not ask for.
+    /// Runs `read` over this section, then reports the keys that it did not ask for.
     pub(crate) fn read<T>(mut self, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let value = read(&mut self);
         match self.source {
             Source::Entries(entries) => {
-                for entry in entries.iter().filter(|e| !self.asked.contains(&e.key.as_str())) {
+                for entry in entries.iter().filter(|e| !self.known.contains(&e.key.as_str())) {
                     self.push(entry.key_place, &self.inner(&entry.key), self.unknown(&entry.key));
                 }
             }
-            Source::Alone(node) => self.refuse(&self.path.clone(), node, SECTION),
+            Source::Alone(node) => self.reject(&self.path.clone(), node, SECTION),
             Source::Placeholders | Source::Listing => {}
         }
         value
     }
 
-    /// What to say of a `key` that nobody asked for.
     fn unknown(&self, key: &str) -> String {
         let with = self.case.as_ref().map_or(String::new(), |case| format!(" with {case}"));
-        let expected = expectation(key, &self.asked, "expected no keys here");
+        let expected = expectation(key, &self.known, "expected no keys here");
         format!("unknown key{with}: {expected}")
     }
 
     /// Looks for `key`. With `alone`, a value in place of the section stands for this key.
     pub(crate) fn take(&mut self, key: &'static str, alone: bool) -> Found<'a> {
-        self.asked.push(key);
+        self.known.push(key);
         let (place, node) = match self.source {
             Source::Entries(entries) => match entries.iter().find(|entry| entry.key == key) {
                 Some(entry) => (entry.key_place, &entry.value),
@@ -296,13 +277,13 @@ impl<'a> Section<'a> {
                 (node.place, node)
             }
             Source::Alone(node) => {
-                self.refuse(&self.path.clone(), node, SECTION);
+                self.reject(&self.path.clone(), node, SECTION);
                 self.source = Source::Placeholders;
                 return Found::Placeholder;
             }
             Source::Placeholders | Source::Listing => return Found::Placeholder,
         };
-        if let Content::Refused = node.content {
+        if let Content::Rejected = node.content {
             self.broken = true;
             return Found::Placeholder;
         }
@@ -312,27 +293,26 @@ impl<'a> Section<'a> {
     /// The value of type `kind` in `node`; `None` after an error.
     pub(crate) fn value<T>(&mut self, kind: &Kind<'_, T>, path: &str, node: &Node) -> Option<T> {
         let Content::Scalar(scalar) = &node.content else {
-            self.refuse(path, node, &kind.expected());
+            self.reject(path, node, &kind.expected());
             return None;
         };
         match kind.read(scalar) {
             Ok(value) => Some(value),
             Err(wrong) => {
                 self.broken = true;
-                let text = format!("{}: expected {}", wrong.says(scalar), kind.expected());
+                let text = format!("{}: expected {}", wrong.describe(scalar), kind.expected());
                 self.push(node.place, path, text);
                 None
             }
         }
     }
 
-    /// Says that `key` is missing.
     pub(crate) fn missing(&mut self, key: &str, expected: &str) {
         self.broken = true;
         self.push(self.place, &join(&self.path, key), format!("missing: expected {expected}"));
     }
 
-    /// This section, with nothing more to find in it and nothing more to say about it.
+    /// This section without input and without further messages.
     pub(crate) fn silent(&mut self) -> &mut Self {
         if let Source::Entries(_) | Source::Alone(_) = self.source {
             self.source = Source::Placeholders;
@@ -340,12 +320,10 @@ impl<'a> Section<'a> {
         self
     }
 
-    /// The full key of `key` in this section.
     pub(crate) fn inner(&self, key: &str) -> String {
         join(&self.path, key)
     }
 
-    /// Adds `found` to the list of keys.
     pub(crate) fn push_key(&self, key: &'static str, doc: &'static str, found: Key) {
         let found = Key { path: self.inner(key), doc, case: self.case.clone(), ..found };
         self.log.borrow_mut().keys.push(found);
@@ -359,12 +337,21 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The items of the list `key`; `None` when there is nothing to look at.
+    /// The section at `key`; `None` when it is absent.
+    fn inner_section(&mut self, key: &'static str) -> Option<Self> {
+        match self.take(key, false) {
+            Found::Value(place, node) => Some(self.open(self.inner(key), place, node)),
+            Found::Nothing => None,
+            Found::Placeholder => Some(self.empty(self.inner(key))),
+        }
+    }
+
+    /// The items of the list `key`; `None` for placeholders.
     fn items(&mut self, key: &'static str, expected: &str) -> Option<&'a [Node]> {
         match self.take(key, false) {
             Found::Value(_, Node { content: Content::List(items), .. }) => Some(items),
             Found::Value(_, node) => {
-                self.refuse(&self.inner(key), node, expected);
+                self.reject(&self.inner(key), node, expected);
                 Some(&[])
             }
             Found::Nothing => Some(&[]),
@@ -372,7 +359,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The section that `node` holds; placeholders when it holds none.
+    /// The section in `node`; placeholders when `node` is none.
     fn open(&self, path: String, place: Place, node: &'a Node) -> Self {
         let source = match &node.content {
             Content::Mapping(entries) => Source::Entries(entries),
@@ -387,7 +374,7 @@ impl<'a> Section<'a> {
                 self.push(node.place, &path, format!("this is a list: expected {SECTION}"));
                 Source::Placeholders
             }
-            Content::Refused => Source::Placeholders,
+            Content::Rejected => Source::Placeholders,
         };
         Self { place, source, ..self.empty(path) }
     }
@@ -401,14 +388,14 @@ impl<'a> Section<'a> {
         Self { path, place: self.place, source, ..Self::listing(self.log) }
     }
 
-    /// Says that `node` is not what was expected.
-    fn refuse(&mut self, path: &str, node: &Node, expected: &str) {
+    /// Reports that `node` is not what was expected.
+    fn reject(&mut self, path: &str, node: &Node, expected: &str) {
         self.broken = true;
         let found = match &node.content {
             Content::Scalar(scalar) => format!("{} is {}", scalar.shown(), scalar.kind()),
             Content::List(_) => "this is a list".to_owned(),
             Content::Mapping(_) => "this is a section".to_owned(),
-            Content::Refused => return,
+            Content::Rejected => return,
         };
         self.push(node.place, path, format!("{found}: expected {expected}"));
     }

@@ -1,16 +1,15 @@
 //! `--set section.key=value`: values from the command line, put into the tree before it is read.
 //!
-//! Decides what a path may be: keys joined by dots, each perhaps with indexes into a list, as in
-//! `upstreams.search.replicas[0].weight`. The value is YAML, so `--set balance={policy: random}` replaces a
-//! whole section. Missing sections on the way are created and marked as implied; list items are not. Later arguments
-//! override earlier ones, and all of them override the file. Limit: a key that itself has a dot, a bracket or
-//! an equals sign can only be written in the file.
+//! A path has keys joined by dots, with optional indexes into lists: `upstreams.search.replicas[0].weight`. The value is
+//! YAML, so `--set balance={policy: random}` replaces a whole section. Missing sections of the path are created and marked
+//! as implied; list items are not. Later arguments override earlier ones, and all of them override the file.
+//! **Limits**: the path cannot name a key that has a dot, a bracket or an equals sign.
 
 use crate::config_error::{ConfigErrors, Place};
 use crate::scalar::Meaning;
 use crate::tree::{Content, Entry, Node, Origin, parse};
 
-/// Puts every one of `sets` into the tree under `root`.
+/// Puts `sets` into the tree under `root`.
 pub(crate) fn apply(root: &mut Node, sets: &[String], errors: &mut ConfigErrors) {
     for (index, set) in sets.iter().enumerate() {
         let place = Place::Set(index);
@@ -26,7 +25,6 @@ pub(crate) fn apply(root: &mut Node, sets: &[String], errors: &mut ConfigErrors)
     }
 }
 
-/// One step into the tree.
 #[derive(Clone, Copy, Debug)]
 enum Step<'p> {
     Key(&'p str),

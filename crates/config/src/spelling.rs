@@ -1,9 +1,9 @@
-//! The known word that a mistyped one probably meant.
+//! Suggestions for mistyped words.
 
 /// Longer words are not looked at: distance costs time in the product of the lengths.
 const WORD_MAX: usize = 64;
 
-/// The word of `known` that is nearest to `word`, when it is near enough to be worth a question.
+/// The word of `known` that is most similar to `word`, if it is similar enough.
 pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: Vec<char> = word.chars().take(WORD_MAX + 1).collect();
     if word.len() > WORD_MAX {
@@ -27,8 +27,9 @@ pub fn expectation(word: &str, known: &[&str], none: &str) -> String {
     }
 }
 
-/// How many insertions, deletions, replacements and swaps of adjacent letters lie between two words
-/// (optimal string alignment; Damerau, CACM 1964).
+/// The number of insertions, deletions, replacements and swaps of adjacent letters between two words.
+///
+/// **Source**: optimal string alignment; Damerau, CACM 1964.
 fn distance(a: &[char], b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=b.len()).collect()];

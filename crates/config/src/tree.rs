@@ -1,29 +1,27 @@
-//! YAML text as a tree in which every key and value knows where it was written.
+//! YAML text as a tree whose keys and values know their positions.
 //!
-//! Decides which part of YAML a configuration may use: mappings with scalar keys, lists and scalars, in
-//! one document. Anchors, aliases, merge keys and tags are refused by name: with them, the place where a
-//! value is written is no longer the place where it holds, and messages would lie. A duplicate key is a
-//! error, not a race won by the last one.
+//! A configuration may use mappings with scalar keys, lists and scalars, in one document. Anchors, aliases, merge keys and
+//! tags are rejected: with them, a value would apply elsewhere than at the position in messages. A duplicate key is an
+//! error.
 //!
-//! Limits: [`TEXT_BYTES_MAX`] of text, [`NESTING_MAX`] levels, [`NODES_MAX`] values. Text that is not
-//! YAML at all gives one error, at the place where the scanner stopped.
+//! **Limits**: [`TEXT_BYTES_MAX`] of text, [`NESTING_MAX`] levels, [`NODES_MAX`] values. Text that is not YAML gives one
+//! error, at the position where the scanner stopped.
 //!
-//! Source: YAML 1.2.2. Scanning is the `saphyr-parser` crate's; the tree is ours because a ready-made one
-//! loses the order of keys, their places, or duplicates.
+//! **Source**: YAML 1.2.2. The `saphyr-parser` crate scans; its own tree would lose the order of keys, positions or
+//! duplicates.
 
 use crate::config_error::{ConfigErrors, Place};
 use crate::scalar::{Scalar, shorten};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 use std::collections::BTreeSet;
 
-/// The longest configuration text; a thousand times what a large fleet's proxy needs.
+/// Maximum length of a text; a thousand times what a large fleet's proxy needs.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
-/// How deep sections and lists may lie in each other; the deepest real key has about 8 levels.
+/// Maximum depth of sections and lists; the deepest real key has about 8 levels.
 pub const NESTING_MAX: usize = 32;
-/// How many keys and values a file may hold: bounds memory, since a value can be one byte of text.
+/// Maximum number of keys and values: bounds memory, since a value can be one byte of text.
 pub const NODES_MAX: usize = 200_000;
 
-/// A value and the place where it was written.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) place: Place,
@@ -35,11 +33,10 @@ pub(crate) enum Content {
     Scalar(Scalar),
     List(Vec<Node>),
     Mapping(Vec<Entry>),
-    /// Something that was refused, so that there is nothing more to say about it.
-    Refused,
+    /// A rejected value, about which an error was reported.
+    Rejected,
 }
 
-/// One key of a mapping with its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -49,7 +46,7 @@ pub(crate) struct Entry {
     pub(crate) is_implied: bool,
 }
 
-/// Which key a text is the value of, and where the text comes from.
+/// The origin of a text: the file, or a `--set`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin<'a> {
     /// The full key; empty for the file as a whole.
@@ -66,13 +63,12 @@ impl Origin<'_> {
     }
 }
 
-/// The tree of `text`; what is wrong with it as YAML goes to `errors`.
 pub(crate) fn parse(text: &str, origin: Origin<'_>, errors: &mut ConfigErrors) -> Node {
-    let refused = Node { place: origin.start(), content: Content::Refused };
+    let rejected = Node { place: origin.start(), content: Content::Rejected };
     if text.len() > TEXT_BYTES_MAX {
         let text = format!("{} bytes of text: expected at most {TEXT_BYTES_MAX}", text.len());
-        errors.push(refused.place, origin.path, text);
-        return refused;
+        errors.push(rejected.place, origin.path, text);
+        return rejected;
     }
     let mut builder = Builder {
         parser: Parser::new_from_str(text),
@@ -84,15 +80,14 @@ pub(crate) fn parse(text: &str, origin: Origin<'_>, errors: &mut ConfigErrors) -
     match builder.document() {
         Ok(Some(root)) => root,
         Ok(None) => Node { place: origin.start(), content: Content::Scalar(Scalar::plain("")) },
-        Err(Stopped { place, text }) => {
+        Err(FatalError { place, text }) => {
             errors.push(place, origin.path, text);
-            refused
+            rejected
         }
     }
 }
 
-/// Why no more of the text can be read.
-struct Stopped {
+struct FatalError {
     place: Place,
     text: String,
 }
@@ -108,7 +103,7 @@ struct Builder<'t, 'm> {
 
 impl<'t> Builder<'t, '_> {
     /// The one document of the text; `None` when there is none.
-    fn document(&mut self) -> Result<Option<Node>, Stopped> {
+    fn document(&mut self) -> Result<Option<Node>, FatalError> {
         let mut root = None;
         let mut documents = 0;
         loop {
@@ -126,15 +121,15 @@ impl<'t> Builder<'t, '_> {
             }
             if documents > 1 {
                 let text = "a second document begins: expected one document".to_owned();
-                return Err(Stopped { place: self.place(span.start), text });
+                return Err(FatalError { place: self.place(span.start), text });
             }
         }
     }
 
-    fn next(&mut self) -> Result<(Event<'t>, Span), Stopped> {
+    fn next(&mut self) -> Result<(Event<'t>, Span), FatalError> {
         match self.parser.next_event() {
             Some(Ok(next)) => Ok(next),
-            Some(Err(error)) => Err(Stopped {
+            Some(Err(error)) => Err(FatalError {
                 place: self.place(*error.marker()),
                 text: format!("this is not YAML: {}", error.info()),
             }),
@@ -149,26 +144,26 @@ impl<'t> Builder<'t, '_> {
         }
     }
 
-    /// The value that begins with `event`; `None` when the event ends what encloses it.
+    /// The value that begins with `event`; `None` when the event ends the enclosing list or mapping.
     fn node(
         &mut self,
         event: Event<'t>,
         span: Span,
         depth: usize,
-    ) -> Result<Option<Node>, Stopped> {
+    ) -> Result<Option<Node>, FatalError> {
         let place = self.place(span.start);
         self.nodes += 1;
         if depth > NESTING_MAX {
             let text = format!("nested too deeply: expected at most {NESTING_MAX} levels");
-            return Err(Stopped { place, text });
+            return Err(FatalError { place, text });
         }
         if self.nodes > NODES_MAX {
             let text = format!("too many keys and values: expected at most {NODES_MAX}");
-            return Err(Stopped { place, text });
+            return Err(FatalError { place, text });
         }
         let content = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                self.refuse_marks(anchor, tag.as_deref(), place);
+                self.reject_marks(anchor, tag.as_deref(), place);
                 Content::Scalar(match style {
                     ScalarStyle::Plain => Scalar::plain(&text),
                     ScalarStyle::SingleQuoted
@@ -178,16 +173,16 @@ impl<'t> Builder<'t, '_> {
                 })
             }
             Event::SequenceStart(anchor, tag) => {
-                self.refuse_marks(anchor, tag.as_deref(), place);
+                self.reject_marks(anchor, tag.as_deref(), place);
                 Content::List(self.items(depth)?)
             }
             Event::MappingStart(anchor, tag) => {
-                self.refuse_marks(anchor, tag.as_deref(), place);
+                self.reject_marks(anchor, tag.as_deref(), place);
                 Content::Mapping(self.entries(depth)?)
             }
             Event::Alias(_) => {
-                self.refuse(place, "aliases (*name) are not supported: write the value out");
-                Content::Refused
+                self.reject(place, "aliases (*name) are not supported: write the value out");
+                Content::Rejected
             }
             Event::Nothing
             | Event::StreamStart
@@ -200,7 +195,7 @@ impl<'t> Builder<'t, '_> {
         Ok(Some(Node { place, content }))
     }
 
-    fn items(&mut self, depth: usize) -> Result<Vec<Node>, Stopped> {
+    fn items(&mut self, depth: usize) -> Result<Vec<Node>, FatalError> {
         let outer = self.path.len();
         let mut items = Vec::new();
         loop {
@@ -215,7 +210,7 @@ impl<'t> Builder<'t, '_> {
         }
     }
 
-    fn entries(&mut self, depth: usize) -> Result<Vec<Entry>, Stopped> {
+    fn entries(&mut self, depth: usize) -> Result<Vec<Entry>, FatalError> {
         let outer = self.path.len();
         let mut entries = Vec::new();
         let mut keys = BTreeSet::new();
@@ -239,7 +234,7 @@ impl<'t> Builder<'t, '_> {
         }
     }
 
-    /// Whether `key` can stand in a mapping that already has `keys`.
+    /// Checks a key of a mapping that already has `keys`.
     fn check_key(&mut self, key: Option<&str>, place: Place, keys: &mut BTreeSet<String>) -> bool {
         let text = match key {
             None => "a list or a mapping stands for a key: expected a word",
@@ -248,13 +243,13 @@ impl<'t> Builder<'t, '_> {
             Some(key) if !keys.insert(key.to_owned()) => "the key is here twice: expected it once",
             Some(_) => return true,
         };
-        self.refuse(place, text);
+        self.reject(place, text);
         false
     }
 
-    fn refuse_marks(&mut self, anchor: usize, tag: Option<&Tag>, place: Place) {
+    fn reject_marks(&mut self, anchor: usize, tag: Option<&Tag>, place: Place) {
         if anchor != 0 {
-            self.refuse(
+            self.reject(
                 place,
                 "anchors (&name) are not supported: write the value where it is used",
             );
@@ -262,11 +257,11 @@ impl<'t> Builder<'t, '_> {
         if let Some(tag) = tag {
             let handle = if tag.is_yaml_core_schema() { "!!" } else { &tag.handle };
             let text = format!("the tag {handle}{} is not supported: leave it out", tag.suffix);
-            self.refuse(place, &text);
+            self.reject(place, &text);
         }
     }
 
-    fn refuse(&mut self, place: Place, text: &str) {
+    fn reject(&mut self, place: Place, text: &str) {
         self.errors.push(place, &self.path, text.to_owned());
     }
 }

@@ -1,8 +1,7 @@
-//! How one scalar becomes one typed value, and what is said when it does not.
+//! Types of values: from a scalar to a typed value, or to an error.
 //!
-//! A type says what it is called, what a right value looks like, how to read it and how to write it; from
-//! that come messages, the reference page and the JSON Schema. Quantities with a unit are written with it
-//! (`10ms`, `64KiB`), bare numbers are counts, and shares lie in [0, 1].
+//! A type gives its name, an example, a reader and a writer. Messages, the reference page and the JSON Schema come from
+//! these. Quantities have a unit (`10ms`, `64KiB`), bare numbers are counts, and shares lie in [0, 1].
 
 use crate::quantity;
 use crate::scalar::{Meaning, Scalar};
@@ -11,20 +10,19 @@ use serde_json::{Value as Json, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a scalar is not a value of the type that was asked for.
+/// Why a scalar is not a value of the expected type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// It is something else.
+    /// It has another type.
     Kind,
-    /// It is the right thing, but too small or too large.
+    /// It is too small or too large.
     Range,
-    /// It is a word, but none of those that are known.
+    /// It is an unknown word.
     Word,
 }
 
 impl Wrong {
-    /// What is wrong with `scalar`.
-    pub(crate) fn says(self, scalar: &Scalar) -> String {
+    pub(crate) fn describe(self, scalar: &Scalar) -> String {
         let found = scalar.shown();
         match self {
             Self::Kind => format!("{found} is {}", scalar.kind()),
@@ -34,27 +32,30 @@ impl Wrong {
     }
 }
 
-/// A type that a key can have.
+/// The type of a key.
 pub trait Value: Sized {
-    /// What a value is called: "a duration".
+    /// The name of the type: "a duration".
     const NOUN: &'static str;
-    /// What a right value looks like: "such as 10ms or 1.5s".
+    /// An example of a value: "such as 10ms or 1.5s".
     const DETAIL: &'static str;
 
-    /// The value that `scalar` stands for.
+    /// Reads a value.
     ///
     /// # Errors
-    /// When it stands for none.
+    /// When `scalar` is not a value of this type.
     fn read(scalar: &Scalar) -> Result<Self, Wrong>;
 
-    /// The value as it is written in YAML; what this gives, `read` takes.
+    /// The value in YAML, as `read` accepts it.
     fn write(&self) -> String;
 
-    /// The value that reading goes on with after an error; it is never part of a result.
+    /// The value with which reading continues after an error; it is never part of a result.
     fn placeholder() -> Self;
 
-    /// The JSON Schema of what `read` takes, or of more than that.
-    fn schema() -> Json;
+    /// A JSON Schema that accepts at least what `read` accepts.
+    #[must_use]
+    fn schema() -> Json {
+        json!({ "type": "string" })
+    }
 }
 
 impl Value for String {
@@ -75,10 +76,6 @@ impl Value for String {
 
     fn placeholder() -> Self {
         Self::new()
-    }
-
-    fn schema() -> Json {
-        json!({ "type": "string" })
     }
 }
 
@@ -143,7 +140,7 @@ macro_rules! whole_number {
             }
 
             fn placeholder() -> Self {
-                // Not 0: a caller that divides by a count must not be tripped by an error elsewhere.
+                // Not 0: a caller may divide by a count.
                 1
             }
 
@@ -192,91 +189,78 @@ impl Value for f64 {
     }
 }
 
-impl Value for Quantile {
-    const NOUN: &'static str = "a quantile";
-    const DETAIL: &'static str = "from 0 to 1 (0.99, not 99)";
+macro_rules! unit_interval_value {
+    ($type:ty, $noun:literal, $detail:literal, $placeholder:expr) => {
+        impl Value for $type {
+            const NOUN: &'static str = $noun;
+            const DETAIL: &'static str = $detail;
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        Self::new(finite(scalar)?).map_err(|_| Wrong::Range)
-    }
+            fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+                Self::new(finite(scalar)?).map_err(|_| Wrong::Range)
+            }
 
-    fn write(&self) -> String {
-        self.to_string()
-    }
+            fn write(&self) -> String {
+                self.to_string()
+            }
 
-    fn placeholder() -> Self {
-        Self::P50
-    }
+            fn placeholder() -> Self {
+                $placeholder
+            }
 
-    fn schema() -> Json {
-        json!({ "type": "number", "minimum": 0, "maximum": 1 })
-    }
+            fn schema() -> Json {
+                json!({ "type": "number", "minimum": 0, "maximum": 1 })
+            }
+        }
+    };
 }
 
-impl Value for Ratio {
-    const NOUN: &'static str = "a ratio";
-    const DETAIL: &'static str = "from 0 to 1 (0.02 for 2 %)";
+unit_interval_value!(Quantile, "a quantile", "from 0 to 1 (0.99, not 99)", Self::P50);
+unit_interval_value!(Ratio, "a ratio", "from 0 to 1 (0.02 for 2 %)", Self::ZERO);
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        Self::new(finite(scalar)?).map_err(|_| Wrong::Range)
-    }
+macro_rules! quantity_value {
+    ($type:ty, $noun:literal, $detail:literal, $units:expr, $new:expr, $get:expr, $placeholder:expr) => {
+        impl Value for $type {
+            const NOUN: &'static str = $noun;
+            const DETAIL: &'static str = $detail;
 
-    fn write(&self) -> String {
-        self.to_string()
-    }
+            fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+                let text = scalar.text().ok_or(Wrong::Kind)?;
+                quantity::read(text, $units).map($new)
+            }
 
-    fn placeholder() -> Self {
-        Self::ZERO
-    }
+            fn write(&self) -> String {
+                quantity::write($get(*self), $units)
+            }
 
-    fn schema() -> Json {
-        json!({ "type": "number", "minimum": 0, "maximum": 1 })
-    }
+            fn placeholder() -> Self {
+                $placeholder
+            }
+
+            fn schema() -> Json {
+                json!({ "type": "string", "pattern": quantity::pattern($units) })
+            }
+        }
+    };
 }
 
-impl Value for Duration {
-    const NOUN: &'static str = "a duration";
-    const DETAIL: &'static str = "such as 10ms or 1.5s";
-
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        let text = scalar.text().ok_or(Wrong::Kind)?;
-        quantity::read(text, quantity::DURATION_UNITS).map(Self::from_ns)
-    }
-
-    fn write(&self) -> String {
-        quantity::write(self.as_ns(), quantity::DURATION_UNITS)
-    }
-
-    fn placeholder() -> Self {
-        Self::from_ms(1)
-    }
-
-    fn schema() -> Json {
-        json!({ "type": "string", "pattern": quantity::pattern(quantity::DURATION_UNITS) })
-    }
-}
-
-impl Value for Bytes {
-    const NOUN: &'static str = "a size";
-    const DETAIL: &'static str = "such as 512B, 64KiB or 1.5MiB";
-
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        let text = scalar.text().ok_or(Wrong::Kind)?;
-        quantity::read(text, quantity::SIZE_UNITS).map(Self::new)
-    }
-
-    fn write(&self) -> String {
-        quantity::write(self.get(), quantity::SIZE_UNITS)
-    }
-
-    fn placeholder() -> Self {
-        Self::from_kib(1)
-    }
-
-    fn schema() -> Json {
-        json!({ "type": "string", "pattern": quantity::pattern(quantity::SIZE_UNITS) })
-    }
-}
+quantity_value!(
+    Duration,
+    "a duration",
+    "such as 10ms or 1.5s",
+    quantity::DURATION_UNITS,
+    Self::from_ns,
+    Self::as_ns,
+    Self::from_ms(1)
+);
+quantity_value!(
+    Bytes,
+    "a size",
+    "such as 512B, 64KiB or 1.5MiB",
+    quantity::SIZE_UNITS,
+    Self::new,
+    Self::get,
+    Self::from_kib(1)
+);
 
 impl Value for SocketAddr {
     const NOUN: &'static str = "an address with a port";

@@ -1,14 +1,14 @@
-//! `curtail bench`: what a service's tail is, and whether a change has changed it.
+//! `curtail bench`: measures the tail of a service, and compares services.
 //!
 //! | command | does |
 //! |---|---|
-//! | [`load`] | sends load to one service, and prints what its requests took |
-//! | [`compare`] | sends the same load to two services in interleaved blocks, and says whether they differ |
+//! | [`load`] | sends load to one service, and prints the latencies |
+//! | [`compare`] | sends the same load to two services in interleaved blocks, with a verdict for each percentile |
 //! | [`sweep`] | latency against throughput, up to the knee |
-//! | [`report`] | makes reports of what a run has found, several generators of one run merged |
-//! | [`suite`] | starts what a file says, loads it, breaks it, compares, and takes it down again |
-//! | [`calibrate`] | compares A against A, and prints how often a difference is found where there is none |
-//! | [`buckets`] | how wrong a percentile is that was read from buckets |
+//! | [`report`] | prints the results of a run, merged from several generators |
+//! | [`suite`] | runs a whole experiment: start, load, faults, comparison, end |
+//! | [`calibrate`] | compares A against A, and prints the rate of false alarms |
+//! | [`buckets`] | measures the error of percentiles that are read from buckets |
 
 mod buckets;
 mod calibrate;
@@ -44,10 +44,6 @@ enum BenchCommand {
     Buckets(buckets::BucketsArgs),
 }
 
-/// Runs `curtail bench`.
-///
-/// # Errors
-/// What the command below it says.
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         BenchCommand::Load(args) => load::run(args),

@@ -16,10 +16,10 @@ mod template;
 mod understood;
 
 use crate::input;
+use crate::output::print;
 use clap::{Args, Subcommand, ValueEnum};
 use curtail_config::Key;
 use curtail_text::describe_error;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -40,7 +40,6 @@ pub(crate) struct ConfigArgs {
     command: ConfigCommand,
 }
 
-/// A program with a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ConfigKind {
     /// `curtail proxy`.
@@ -98,10 +97,6 @@ In a path, `[]` stands for every item of a list. `--set KEY=VALUE` takes precede
 
 ";
 
-/// Runs `curtail config`.
-///
-/// # Errors
-/// When the file cannot be read or has errors, or the result cannot be printed.
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
     let kind = args.kind;
     let text = match &args.command {
@@ -113,14 +108,11 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
         }
         ConfigCommand::Schema => curtail_config::json_schema(&kind.keys()),
     };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl ConfigKind {
-    /// Every key of the file.
     fn keys(self) -> Vec<Key> {
         match self {
             Self::Proxy => curtail_config::describe(curtail_proxy::Config::read),
@@ -139,7 +131,7 @@ fn check(kind: ConfigKind, file: &Path, sets: &[String]) -> anyhow::Result<Strin
             (errors.iter().map(ToString::to_string).collect(), understood::lines(&config))
         }
         ConfigKind::Server => {
-            let config = curtail_server::Config::from_yaml(&name, &text, sets)?;
+            let config = crate::server::read_config(&name, &text, sets)?;
             let error = config.check_files().err();
             (error.iter().map(|error| describe_error(error)).collect(), config.to_string())
         }

@@ -1,16 +1,15 @@
-//! Exit codes: what the caller of a command learns from its end.
+//! Exit codes of all commands.
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 0 | done; also a service that was stopped, and when nobody reads our output any more |
-//! | 1 | done, and the result is negative: a target missed, a difference found |
-//! | 2 | usage or configuration: the caller can mend it |
-//! | 3 | environment: an address in use, a file that cannot be read, a thread that was not given |
-//! | 4 | a bug of ours |
+//! | 0 | success; also a stopped service, and a closed output |
+//! | 1 | the result is negative: a target missed, a difference found |
+//! | 2 | usage or configuration: the caller can correct it |
+//! | 3 | environment: an address in use, a file that cannot be read, a refused thread |
+//! | 4 | a bug of curtail |
 //! | 130 | interrupted (SIGINT, SIGTERM) before the result |
 //!
-//! Commands return errors; what kind of failure an error is, is decided here and nowhere else. An error
-//! that nobody foresaw is a bug of ours.
+//! Only this file maps errors to codes. An unknown error is a bug of curtail.
 
 use crate::bench::RecordedError;
 use crate::config::ConfigCheckError;
@@ -31,13 +30,9 @@ use curtail_text::describe_error;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-/// Done, and the result is negative.
 pub(crate) const NO: u8 = 1;
-/// Usage or configuration.
 const CONFIG: u8 = 2;
-/// The machine that we run on.
 const ENVIRONMENT: u8 = 3;
-/// A bug of ours.
 const OURS: u8 = 4;
 /// Interrupted: 128 and the number of the signal, as shells do.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -51,7 +46,6 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     let code = code_of(&error);
     if code != 0 {
         let ours = if code == OURS { "\nThis is a bug of curtail: please report it." } else { "" };
-        // With standard error gone there is nobody left to tell.
         let _written = writeln!(std::io::stderr(), "{}{ours}", describe_error(error.as_ref()));
     }
     ExitCode::from(code)

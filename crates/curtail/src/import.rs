@@ -1,33 +1,33 @@
 //! `curtail import`: sends files of the Collector's file exporter to a server.
 //!
-//! | file | holds |
+//! | file | does |
 //! |---|---|
-//! | [`pieces`] | what stands in a file, one line or message after the other, decompressed |
-//! | [`read`] | from pieces to batches, in a thread of its own, at most two batches ahead |
-//! | [`send`] | one batch after the other to the server, which may ask for patience |
-//! | [`tally`] | what came of it all |
+//! | [`records`] | reads lines or messages from a file |
+//! | [`batches`] | merges them into batches, in a thread of its own, at most two batches ahead |
+//! | [`sender`] | sends the batches, with retries |
 //!
-//! **Limits**: a line or message has at most 64 MiB, as a batch of the server; short ones are sent together,
-//! about a megabyte at a time. A batch whose answer is lost is sent again, and may then be there twice.
+//! **Limits**: a line or message has at most 64 MiB, like a batch of the server; short ones are sent together, about a
+//! megabyte at a time. A batch is sent again if its response is lost.
 
-mod pieces;
-mod read;
-mod send;
-mod tally;
+mod batches;
+mod records;
+mod sender;
 
+use crate::output::{NamedValue, one_of, print};
 use crate::server_access::ServerAccessArgs;
+use crate::server_url::ServerUrl;
 use crate::terminal::ProgressLine;
+use crate::{exit, input};
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use batches::{Batch, ReaderEvent};
+use clap::Args;
 use curtail_otlp::Signal;
-use read::{Batch, Told};
-use send::{Sender, Target, Verdict};
+use sender::{SendOutcome, Sender};
+use std::fmt;
 use std::fs::File;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tally::Tally;
 use tokio::sync::mpsc;
 
 /// Send files of the Collector's file exporter to a server
@@ -58,109 +58,122 @@ pub(crate) struct ImportArgs {
     files: Vec<PathBuf>,
     /// URL of the OTLP receiver, without /v1/traces.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4318")]
-    to: Target,
+    to: ServerUrl,
     #[command(flatten)]
     access: ServerAccessArgs,
     /// Signal of protobuf messages; JSON lines name their own.
-    #[arg(long, value_enum, value_name = "SIGNAL")]
-    of: Option<Of>,
+    #[arg(long, value_name = "SIGNAL", value_parser = one_of(SIGNALS))]
+    of: Option<Signal>,
     /// Seconds to retry a server that accepts no batch.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     patience: u32,
 }
 
-/// What a batch is of.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Of {
-    Traces,
-    Logs,
-    Metrics,
-}
+const SIGNALS: &[NamedValue<Signal>] = &[
+    ("traces", "Spans", Signal::Traces),
+    ("logs", "Log records", Signal::Logs),
+    ("metrics", "Metric points", Signal::Metrics),
+];
 
-impl From<Of> for Signal {
-    fn from(of: Of) -> Self {
-        match of {
-            Of::Traces => Self::Traces,
-            Of::Logs => Self::Logs,
-            Of::Metrics => Self::Metrics,
-        }
-    }
-}
-
-/// The time between two lines that say how far it has come, without a terminal.
+/// The interval between two lines of progress without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// So many batches are read ahead.
+/// The number of batches that are read ahead.
 const AHEAD: usize = 2;
 
-/// Runs `curtail import`.
-///
-/// # Errors
-/// When a file cannot be opened, or the server does not take what it should.
 pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
-    for file in args.files.iter().filter(|file| **file != Path::new(pieces::STDIN)) {
-        // One that is not there is found before anything is sent.
+    // A missing file is an error before anything is sent.
+    for file in args.files.iter().filter(|file| !input::is_stdin(file)) {
         drop(File::open(file).with_context(|| file.display().to_string())?);
     }
     let patience = Duration::from_secs(args.patience.into());
     let sender = Sender::new(&args.to, &args.access, patience)?;
-    let (told, telling) = mpsc::channel(AHEAD);
-    let (files, of) = (args.files.clone(), args.of.map(Signal::from));
-    let reading = std::thread::Builder::new()
+    let (events, receiver) = mpsc::channel(AHEAD);
+    let (files, signal) = (args.files.clone(), args.of);
+    let reader = std::thread::Builder::new()
         .name("reader".to_owned())
-        .spawn(move || read::files(&files, of, &told))?;
+        .spawn(move || batches::read(&files, signal, &events))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let tally = runtime.block_on(send_all(sender, telling))?;
-    if reading.join().is_err() {
+    let counts = runtime.block_on(send_all(sender, receiver))?;
+    if reader.join().is_err() {
         anyhow::bail!("the reader has panicked");
     }
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{tally}")?;
-    out.flush()?;
-    Ok(if tally.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(crate::exit::NO) })
+    print(&format!("{counts}\n"))?;
+    let is_complete = counts.malformed == 0 && counts.rejected == 0;
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
 }
 
-/// Sends what the reader tells, to its end.
-async fn send_all(sender: Sender, mut telling: mpsc::Receiver<Told>) -> anyhow::Result<Tally> {
-    let (mut tally, mut progress) = (Tally::default(), ProgressLine::on_stderr(Some(LINE_EVERY)));
-    while let Some(told) = telling.recv().await {
-        match told {
-            Told::Piece => tally.lines += 1,
-            Told::Bad(place, what) => {
-                tally.bad += 1;
-                progress.say(&format!("{place}: {what}"));
+async fn send_all(
+    sender: Sender,
+    mut events: mpsc::Receiver<ReaderEvent>,
+) -> anyhow::Result<ImportCounts> {
+    let mut counts = ImportCounts::default();
+    let mut progress = ProgressLine::on_stderr(Some(LINE_EVERY));
+    while let Some(event) = events.recv().await {
+        match event {
+            ReaderEvent::Record => counts.records += 1,
+            ReaderEvent::Malformed(position, error) => {
+                counts.malformed += 1;
+                progress.say(&format!("{position}: {error}"));
             }
-            Told::Batch(batch) => {
-                let mut waits = |why: &str| progress.say(why);
-                match sender.send(&batch, &mut waits).await {
-                    Ok(verdict) => take(&batch, verdict, &mut tally, &mut progress),
+            ReaderEvent::Batch(batch) => {
+                match sender.send(&batch, &mut |why| progress.say(why)).await {
+                    Ok(outcome) => counts.add(&batch, outcome, &mut progress),
                     Err(error) => {
-                        progress.say(&format!("{}: from here on nothing was taken", batch.from));
-                        progress.say(&tally.to_string());
+                        progress
+                            .say(&format!("{}: nothing was accepted from here on", batch.first));
+                        progress.say(&counts.to_string());
                         return Err(error);
                     }
                 }
-                progress.show(|| format!("{}: {tally}", batch.to));
+                progress.show(|| format!("{}: {counts}", batch.last));
             }
         }
     }
     progress.clear();
-    Ok(tally)
+    Ok(counts)
 }
 
-/// Counts what came of a batch.
-fn take(batch: &Batch, verdict: Verdict, tally: &mut Tally, progress: &mut ProgressLine) {
-    let (places, rows) = (batch.places(), batch.rows);
-    match verdict {
-        Verdict::Taken { refused: 0, .. } => tally.took(batch.signal, rows),
-        Verdict::Taken { refused, why } => {
-            tally.took(batch.signal, rows.saturating_sub(refused));
-            tally.refused += refused;
-            progress.say(&format!("{places}: {why}"));
-        }
-        Verdict::Refused(why) => {
-            tally.refused += rows;
-            progress.say(&format!("{places}: {rows} rows refused by the server: {why}"));
-        }
+/// Records read, and rows sent.
+#[derive(Debug, Default)]
+struct ImportCounts {
+    records: u64,
+    malformed: u64,
+    spans: u64,
+    logs: u64,
+    points: u64,
+    /// Rejected rows.
+    rejected: u64,
+}
+
+impl ImportCounts {
+    fn add(&mut self, batch: &Batch, outcome: SendOutcome, progress: &mut ProgressLine) {
+        let (positions, rows) = (batch.positions(), batch.rows);
+        let rejected = match outcome {
+            SendOutcome::Accepted { rejected: 0, .. } => 0,
+            SendOutcome::Accepted { rejected, why } => {
+                progress.say(&format!("{positions}: {why}"));
+                rejected
+            }
+            SendOutcome::Rejected(why) => {
+                progress.say(&format!("{positions}: the server rejected {rows} rows: {why}"));
+                rows
+            }
+        };
+        self.rejected += rejected;
+        let accepted = match batch.signal {
+            Signal::Traces => &mut self.spans,
+            Signal::Logs => &mut self.logs,
+            Signal::Metrics => &mut self.points,
+        };
+        *accepted += rows.saturating_sub(rejected);
+    }
+}
+
+impl fmt::Display for ImportCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { records, malformed, spans, logs, points, rejected } = self;
+        write!(f, "{records} lines, {malformed} malformed; {spans} spans, {logs} logs and ")?;
+        write!(f, "{points} points accepted, {rejected} rejected")
     }
 }

@@ -1,33 +1,42 @@
-//! The text files that commands read; `-` stands for standard input.
+//! The input files of commands; `-` is standard input.
 //!
-//! **Limits**: at most the maximum size of a configuration.
+//! **Limits**: a configuration has at most its maximum size.
 
 use anyhow::Context as _;
 use curtail_config::TEXT_BYTES_MAX;
+use flate2::read::MultiGzDecoder;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
-/// The name of standard input in messages.
 const STANDARD_INPUT: &str = "<stdin>";
 
+/// The first bytes of compressed files.
+const GZIP: &[u8] = &[0x1F, 0x8B];
+pub(crate) const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+pub(crate) fn is_stdin(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+pub(crate) fn name(file: &Path) -> String {
+    if is_stdin(file) { STANDARD_INPUT.to_owned() } else { file.display().to_string() }
+}
+
 /// Opens a file or standard input; returns also its name for messages.
-///
-/// # Errors
-/// When it cannot be opened.
 pub(crate) fn open(file: &Path) -> anyhow::Result<(String, Box<dyn Read>)> {
-    if file.as_os_str() == "-" {
-        return Ok((STANDARD_INPUT.to_owned(), Box::new(io::stdin().lock())));
-    }
-    let name = file.display().to_string();
-    let opened = File::open(file).with_context(|| name.clone())?;
-    Ok((name, Box::new(opened)))
+    let name = name(file);
+    let opened: Box<dyn Read> = if is_stdin(file) {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(file).with_context(|| name.clone())?)
+    };
+    Ok((name, opened))
 }
 
 /// Reads a configuration; returns its name for messages and its text.
-///
-/// # Errors
-/// When it cannot be read or is not text.
 pub(crate) fn text(file: &Path) -> anyhow::Result<(String, String)> {
     let (name, input) = open(file)?;
     let mut bytes = Vec::new();
@@ -36,4 +45,19 @@ pub(crate) fn text(file: &Path) -> anyhow::Result<(String, String)> {
     read.with_context(|| name.clone())?;
     let text = curtail_config::text_of(&name, bytes)?;
     Ok((name, text))
+}
+
+/// Decompresses input if its first bytes are those of gzip or zstd.
+pub(crate) fn decompress<'r>(mut raw: impl Read + 'r) -> io::Result<Box<dyn BufRead + 'r>> {
+    let mut first = Vec::new();
+    raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut first)?;
+    let (is_gzip, is_zstd) = (first.starts_with(GZIP), first.starts_with(ZSTD));
+    let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(first).chain(raw));
+    Ok(if is_gzip {
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(whole)))
+    } else if is_zstd {
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, zstd::Decoder::with_buffer(whole)?))
+    } else {
+        Box::new(whole)
+    })
 }

@@ -9,6 +9,7 @@ mod exit;
 mod import;
 mod input;
 mod open_files;
+mod output;
 mod query;
 mod server;
 mod server_access;
@@ -67,10 +68,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(curtail_proxy::cli::run(args)))
         }
         Command::Query(args) => query::run(args),
-        Command::Server(args) => {
-            log_service()?;
-            server::run(args)
-        }
+        Command::Server(args) => server::run(args, &log_service()?),
         Command::Import(args) => import::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Sql(args) => sql::run(args),

@@ -9,12 +9,12 @@ mod waterfall;
 
 pub(crate) use request::QueryRejected;
 
+use crate::output::{Format, print};
 use crate::server_access::ServerAccessArgs;
 use crate::terminal;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use request::{QueryRequest, QueryResult};
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Ask a server for traces, the slowest spans, quantiles and counts
@@ -40,24 +40,16 @@ pub(crate) struct QueryArgs {
     server: String,
     #[command(flatten)]
     access: ServerAccessArgs,
-    /// Output format.
+    /// Output format; json is the server's response, unchanged.
     #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
     format: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    Table,
-    /// The server's response, unchanged.
-    Json,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 enum Query {
     /// Show a trace as a waterfall
     Trace {
-        /// Hexadecimal digits.
+        /// Trace ID: hexadecimal digits.
         id: String,
     },
     /// List the traces with the slowest of all spans
@@ -96,7 +88,6 @@ enum Query {
     },
 }
 
-/// Which spans.
 #[derive(Args, Clone, Debug)]
 struct Spans {
     /// Spans to select, in `TraceQL`.
@@ -128,10 +119,6 @@ struct Measured {
     of: String,
 }
 
-/// Sends a query and prints its result.
-///
-/// # Errors
-/// When no server responds, or it rejects the query.
 pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
     let send = |request| request::send(&args.server, &args.access, &request);
     let (json, quantile_error) = match send(request_of(&args.query)?)? {
@@ -153,9 +140,7 @@ pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
         Format::Json => format!("{json}\n"),
         Format::Table => table(&args.query, &json, quantile_error, &counts),
     };
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

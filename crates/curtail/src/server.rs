@@ -3,6 +3,8 @@
 use crate::stop::StopSignals;
 use crate::{input, open_files};
 use clap::Args;
+use curtail_config::ConfigErrors;
+use curtail_proxy::log::{ServiceLog, check_levels};
 use curtail_server::{Config, Running};
 use curtail_text::describe_error;
 use std::io::Write as _;
@@ -58,13 +60,12 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// The configuration: the file, changed by the options.
     fn config(&self) -> anyhow::Result<Config> {
         let (name, text) = match &self.config {
             Some(file) => input::text(file)?,
             None => (String::new(), "{}".to_owned()),
         };
-        Ok(Config::from_yaml(&name, &text, &self.sets())?)
+        Ok(read_config(&name, &text, &self.sets())?)
     }
 
     /// The options as `key=value`, `--set` last.
@@ -96,12 +97,21 @@ impl ServerArgs {
     }
 }
 
+/// Reads a configuration, and checks its log levels.
+pub(crate) fn read_config(name: &str, text: &str, sets: &[String]) -> Result<Config, ConfigErrors> {
+    curtail_config::read_with_sets(name, text, sets, |s| {
+        let config = Config::read(s);
+        if let Some(Err(error)) = config.log.as_deref().map(check_levels) {
+            s.error("log", error.to_string());
+        }
+        config
+    })
+}
+
 /// Runs the server until SIGINT or SIGTERM; SIGHUP reloads the configuration.
-///
-/// # Errors
-/// When the configuration has errors, or the server does not start.
-pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &ServerArgs, log: &ServiceLog) -> anyhow::Result<ExitCode> {
     let config = args.config()?;
+    log.set_levels(config.log.as_deref())?;
     open_files::allow(0)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -114,7 +124,7 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
             tokio::select! {
                 () = signals.received() => break,
                 () = server.failed() => break,
-                _ = hang_up.recv() => reload(args, &server),
+                _ = hang_up.recv() => reload(args, &server, log),
             }
         }
         server.stop()?;
@@ -122,13 +132,18 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Applies the configuration as its file is now.
-fn reload(args: &ServerArgs, server: &Running) {
+/// Applies the current content of the configuration file.
+fn reload(args: &ServerArgs, server: &Running, log: &ServiceLog) {
     if args.config.as_deref() == Some(Path::new("-")) {
         return tracing::warn!("not reloaded: standard input can be read only once");
     }
     let applied = match args.config() {
-        Ok(config) => server.reload(config).map_err(|error| describe_error(&error)),
+        Ok(config) => {
+            let levels = config.log.clone();
+            server.reload(config).map_err(|error| describe_error(&error)).and_then(|()| {
+                log.set_levels(levels.as_deref()).map_err(|error| describe_error(&error))
+            })
+        }
         Err(error) => {
             server.reload_failed();
             Err(describe_error(error.as_ref()))
@@ -140,7 +155,6 @@ fn reload(args: &ServerArgs, server: &Running) {
     }
 }
 
-/// Prints the URLs of the listeners.
 fn print(server: &Running) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let scheme = |has_tls| if has_tls { "https" } else { "http" };

@@ -14,7 +14,6 @@ use http_body_util::Full;
 use std::io;
 use std::path::PathBuf;
 
-/// The options of access to a server.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ServerAccessArgs {
     /// Tenant of the data (X-Scope-OrgID) [default: the token's tenant, or the
@@ -34,7 +33,6 @@ pub(crate) struct ServerAccessArgs {
 }
 
 impl ServerAccessArgs {
-    /// The headers of every request.
     pub(crate) fn headers(&self) -> anyhow::Result<HeaderMap> {
         let mut headers = HeaderMap::new();
         let value = |text: String| HeaderValue::try_from(text).map_err(io::Error::other);

@@ -2,11 +2,11 @@
 
 use curtail_http::origin::ServerOrigin;
 use http::Uri;
+use std::str::FromStr;
 
-/// The address of a server. All of what was given is used: there is no user name, no query and no fragment.
+/// The URL of a server, without user name, query and fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerUrl {
-    /// Scheme, host and port.
     pub(crate) origin: ServerOrigin,
     /// The path before those of requests; empty or without a slash at its end.
     pub(crate) path: String,
@@ -31,6 +31,15 @@ impl ServerUrl {
     }
 }
 
+impl FromStr for ServerUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || "expected http://HOST:PORT or https://HOST:PORT".to_owned();
+        Self::parse(text, None).ok_or_else(expected)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::ServerUrl;
@@ -51,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_with_a_part_that_would_not_be_used_is_rejected() {
+    fn a_url_with_an_unused_part_is_rejected() {
         for text in [
             "a:80",
             "ftp://a",

@@ -1,4 +1,4 @@
-//! `curtail simulate`: what policies would do to a service, and whether a proxy did what they say.
+//! `curtail simulate`: simulates policies on a model of a service, and replays the decisions of a proxy.
 //!
 //! | command | does |
 //! |---|---|
@@ -6,12 +6,13 @@
 //! | `simulate --replay JOURNAL` | replays the events of a proxy's machines to fresh ones, and compares the decisions |
 //! | `simulate --keys` | prints every key of a scenario, in Markdown |
 
+use crate::output::{Format, print};
 use crate::{input, terminal};
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use curtail_sim::{Described, Difference, End, Replayed, Scenario, SimulationProgress, Unreadable};
 use serde_json::json;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -54,16 +55,6 @@ pub(crate) struct SimulateArgs {
     keys: bool,
 }
 
-/// How a result is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
-}
-
-/// What the page of the keys opens with.
 const KEYS_HEAD: &str = "\
 # Keys of a scenario
 
@@ -76,10 +67,6 @@ upstream in the proxy's file.
 
 ";
 
-/// Runs `curtail simulate`.
-///
-/// # Errors
-/// When the scenario or the journal cannot be read or has errors, or the result cannot be printed.
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     if args.keys {
         let keys = curtail_config::reference_markdown(&Described::keys());
@@ -132,7 +119,6 @@ fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<Exi
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How far a simulation has come, in a line.
 fn progress_line(progress: &SimulationProgress<'_>) -> String {
     let SimulationProgress { variant, arm, runs_done, runs, requests, requests_max, .. } = progress;
     let name = if variant.is_empty() { (*arm).to_owned() } else { format!("{variant}, {arm}") };
@@ -152,7 +138,7 @@ fn replay(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
     Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A journal that is none is a file that cannot be read.
+/// An invalid journal is a file that cannot be read.
 fn as_io(unreadable: Unreadable) -> io::Error {
     match unreadable {
         Unreadable::Io(error) => error,
@@ -205,10 +191,4 @@ fn replay_json(replayed: &Replayed) -> serde_json::Value {
             "got": d.got,
         })),
     })
-}
-
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
 }

@@ -35,9 +35,6 @@ pub(crate) struct SqlArgs {
 }
 
 /// Becomes `curtail-sql`; returns only when that fails.
-///
-/// # Errors
-/// Always: the program is missing, or cannot be run.
 pub(crate) fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
     let become_it = |path: &Path| Err(Command::new(path).args(&args.arguments).exec());
     match program()?.start::<Infallible>(become_it) {

@@ -11,9 +11,6 @@ pub(crate) struct StopSignals {
 
 impl StopSignals {
     /// Registers for the signals, which from now on no longer kill the process.
-    ///
-    /// # Errors
-    /// When the system allows no signal handler.
     pub(crate) fn new() -> std::io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -21,7 +18,6 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the first of them.
     pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

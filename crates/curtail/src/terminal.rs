@@ -1,34 +1,32 @@
 //! The terminal: its width, and the progress of a command.
 //!
-//! **Decides** how progress is shown: on a terminal lines that are drawn over themselves, elsewhere a line now and then
-//! or none. It goes to standard error, or to standard output where the result replaces it.
-//! A closed stream is no error: a command goes on without anybody who reads its progress.
+//! Progress is drawn over itself on a terminal; elsewhere it is a line now and then, or none. It goes to standard error, or
+//! to standard output where the result replaces it. A closed stream is no error.
 
 use curtail_text::{WIDTH, cut};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// The shortest time between two changes of what is shown on a terminal.
+/// Minimum time between two updates on a terminal.
 const REDRAWN_EVERY: Duration = Duration::from_millis(250);
 
-/// The columns of standard output: at least [`WIDTH`], which is assumed without a terminal.
+/// The columns of standard output: at least [`WIDTH`], also without a terminal.
 pub(crate) fn width_of_stdout() -> usize {
     let size = terminal_size::terminal_size_of(io::stdout());
     size.map_or(WIDTH, |(width, _)| usize::from(width.0).max(WIDTH))
 }
 
-/// How far a command has come.
+/// The progress of a command.
 #[derive(Debug)]
 pub(crate) struct ProgressLine {
     stream: Stream,
-    /// The lines that will be drawn over; nothing without a terminal.
+    /// The number of drawn lines; absent without a terminal.
     drawn: Option<usize>,
-    /// The time between two lines without a terminal; nothing if there is none.
+    /// The time between two lines without a terminal; absent: no lines.
     line_every: Option<Duration>,
     shown: Instant,
 }
 
-/// Where it goes.
 #[derive(Clone, Copy, Debug)]
 enum Stream {
     Stdout,
@@ -57,7 +55,7 @@ impl Stream {
 }
 
 impl ProgressLine {
-    /// On standard error; without a terminal a line in each `line_every`, or none.
+    /// On standard error; without a terminal, a line each `line_every` if given.
     pub(crate) fn on_stderr(line_every: Option<Duration>) -> Self {
         Self::new(Stream::Stderr, line_every)
     }
@@ -77,7 +75,6 @@ impl ProgressLine {
         Self { stream: Stream::Stderr, drawn: None, line_every: None, shown: Instant::now() }
     }
 
-    /// Shows a line at once.
     pub(crate) fn begin(&mut self, line: &str) {
         if self.drawn.is_some() {
             self.draw(&[line.to_owned()]);
@@ -108,13 +105,12 @@ impl ProgressLine {
         }
     }
 
-    /// Writes a line that stays.
     pub(crate) fn say(&mut self, line: &str) {
         self.clear();
         self.stream.write(&format!("{line}\n"));
     }
 
-    /// Takes away what is drawn.
+    /// Clears the drawn lines.
     pub(crate) fn clear(&mut self) {
         if self.drawn.is_some_and(|drawn| drawn > 0) {
             self.draw(&[]);
@@ -130,7 +126,6 @@ impl ProgressLine {
     }
 }
 
-/// The bytes for a terminal.
 fn render_redraw(over: usize, lines: &[String]) -> String {
     const ERASE_REST_OF_LINE: &str = "\x1b[K";
     const ERASE_BELOW: &str = "\x1b[J";

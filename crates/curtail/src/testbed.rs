@@ -1,5 +1,6 @@
-//! `curtail testbed FILE`: starts the servers that a file describes, and says where they are.
+//! `curtail testbed FILE`: starts the servers of a file, and prints their addresses.
 
+use crate::output::{NamedValue, one_of};
 use crate::stop::StopSignals;
 use crate::{input, open_files};
 use clap::{Args, ValueEnum};
@@ -36,8 +37,8 @@ pub(crate) struct TestbedArgs {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Start only this part of an app; the file has the addresses of the others. Repeatable.
-    #[arg(long, value_enum, value_name = "ROLE")]
-    role: Vec<RoleArg>,
+    #[arg(long, value_name = "ROLE", value_parser = one_of(ROLES))]
+    role: Vec<Role>,
     /// Seed of service times and faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -46,31 +47,15 @@ pub(crate) struct TestbedArgs {
     format: Format,
 }
 
-/// Open files of a testbed beside its listeners, before anybody has connected.
+/// Open files of a testbed without connections, besides its listeners.
 const FILES_BESIDE: u64 = 32;
 
-/// A part of an app.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum RoleArg {
-    /// The app whose latency is measured.
-    Client,
-    /// The storage of payloads.
-    Storage,
-    /// The server that processes payloads.
-    Server,
-}
+const ROLES: &[NamedValue<Role>] = &[
+    ("client", "The app whose latency is measured", Role::Client),
+    ("storage", "The storage of payloads", Role::Storage),
+    ("server", "The server that processes payloads", Role::Server),
+];
 
-impl From<RoleArg> for Role {
-    fn from(role: RoleArg) -> Self {
-        match role {
-            RoleArg::Client => Self::Client,
-            RoleArg::Storage => Self::Storage,
-            RoleArg::Server => Self::Server,
-        }
-    }
-}
-
-/// How a result is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people.
@@ -92,7 +77,7 @@ struct AppReport<'a> {
     schema: &'static str,
     name: &'a str,
     seed: u64,
-    /// Where each role listens.
+    /// The address of each role.
     roles: BTreeMap<&'static str, SocketAddr>,
 }
 
@@ -104,22 +89,17 @@ struct Server {
 }
 
 /// Runs the servers until a signal stops them.
-///
-/// # Errors
-/// When the file cannot be read or has errors, an address cannot be listened on, or the addresses cannot
-/// be printed.
 pub(crate) fn run(args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     let (name, text) = input::text(&args.file)?;
-    let roles: Vec<Role> = args.role.iter().copied().map(Role::from).collect();
-    let roles = (!roles.is_empty()).then_some(roles);
-    match File::from_yaml(&name, &text, &args.set, roles.as_deref())? {
+    let roles = Some(&*args.role).filter(|roles| !roles.is_empty());
+    match File::from_yaml(&name, &text, &args.set, roles)? {
         File::Servers(config) => run_servers(&config, args),
-        File::App(config) => run_app(&config, roles.as_deref().unwrap_or(&Role::ALL), args),
+        File::App(config) => run_app(&config, roles.unwrap_or(&Role::ALL), args),
     }
 }
 
 fn run_servers(config: &TestbedConfig, args: &TestbedArgs) -> anyhow::Result<ExitCode> {
-    // A listener for each server; connections come on top, so all that can be had is asked for.
+    // A listener for each server; connections need further files.
     open_files::allow(config.servers() as u64 + FILES_BESIDE)?;
     let testbed = Running::start(config, args.seed)?;
     until_stopped(|| print(&testbed, args.format))

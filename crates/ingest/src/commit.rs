@@ -95,14 +95,12 @@ impl SinkStall {
     }
 }
 
-/// A message to the log thread.
 #[derive(Debug)]
 enum LogMessage {
     Commit(Box<QueuedBatch>),
     EndSegment,
 }
 
-/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// This commit made the batch durable.
@@ -122,7 +120,6 @@ struct QueuedBatch {
     reply: Reply,
 }
 
-/// Batches that are written together.
 #[derive(Debug, Default)]
 struct BatchGroup {
     batches: Vec<QueuedBatch>,
@@ -187,7 +184,6 @@ impl Committer {
         &self.metrics
     }
 
-    /// The recent durable batches.
     pub(crate) const fn recent(&self) -> &Arc<RecentBatches> {
         &self.recent
     }
@@ -248,7 +244,6 @@ impl FailureLog {
     }
 }
 
-/// The state of the log thread.
 struct LogWriter<S> {
     log: Log,
     sink: S,

@@ -6,7 +6,6 @@ use crate::rejection::{RejectReason, Rejection};
 use bytes::Bytes;
 use std::io::{self, Read};
 
-/// A way to compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Identity,
@@ -20,7 +19,6 @@ pub(crate) enum Encoding {
     Lz4,
 }
 
-/// The first bytes of snappy's framed format.
 const SNAPPY_FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
 impl Encoding {

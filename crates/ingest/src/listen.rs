@@ -135,7 +135,6 @@ impl Drop for Running {
 /// The listening sockets, the permits of their connections, and the workers.
 type AcceptLoopParts = (Vec<std::net::TcpListener>, Arc<Semaphore>, Vec<WorkerInbox<()>>);
 
-/// A thread that serves connections.
 struct Worker {
     receiver: Arc<Receiver>,
     tls: Option<TlsAcceptor>,

@@ -213,7 +213,7 @@ impl DecodeJob {
 }
 
 /// Runs `work` on a blocking thread.
-async fn beside<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Rejection> + Send + 'static,
 ) -> Result<T, Rejection> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(stopping()))

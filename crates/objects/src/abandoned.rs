@@ -1,21 +1,20 @@
-//! Files of a folder that somebody began to write and never finished.
+//! Removes unfinished files.
 //!
-//! `object_store` writes a file under its name with `#` and a number, and gives it its name when it is whole. What a
-//! process that was killed has left of one is not listed by it, so whoever removes by lists what no table needs would
-//! leave it for ever.
+//! `object_store` writes a file under its name with `#` and a number, and renames it when it is complete. It does not list
+//! the file of a killed process, so no cleaning by lists finds it.
 //!
-//! **When it hurts**: whoever needs more than [`AFTER`] between two parts of a file loses it, and is told when it is to
-//! get its name.
+//! **When it hurts**: a writer that pauses for more than [`AFTER`] between two parts loses its file, and fails at the
+//! rename.
 
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// A file to which nothing was written for so long is not being written any more.
+/// A file without writes for this time is abandoned.
 const AFTER: Duration = Duration::from_hours(24);
 
-/// Removes them from a folder and those below it; returns how many. It is `now`.
+/// Removes abandoned files below a folder; returns their number.
 pub(crate) fn remove(folder: &Path, now: SystemTime) -> io::Result<usize> {
     let (mut removed, mut folders) = (0, vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -44,8 +43,8 @@ fn is_unfinished(entry: &DirEntry) -> bool {
     })
 }
 
-/// One that got its name just now is not.
 fn is_old(entry: &DirEntry, now: SystemTime) -> bool {
+    // A file that was renamed meanwhile has no metadata.
     let modified = entry.metadata().and_then(|metadata| metadata.modified());
     modified.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age >= AFTER))
 }
@@ -56,7 +55,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn what_nobody_writes_any_more_goes_and_all_else_stays() {
+    fn only_abandoned_files_are_removed() {
         let root = std::env::temp_dir().join(format!("curtail-abandoned-{}", std::process::id()));
         let folder = root.join("spans").join("day=2024-10-04");
         fs::create_dir_all(&folder).expect("a folder");

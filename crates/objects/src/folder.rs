@@ -1,9 +1,8 @@
-//! A folder of this machine, read by the thread that asks.
+//! A folder of this machine, read by the calling thread.
 //!
-//! `object_store` has a thread of its pool read each time that it is asked within tokio, so that no other task waits
-//! for a disk. Here whoever asks for a run has a thread of its own, and what it asks for is mostly in the system's
-//! cache: going to another thread and back took longer than reading did. After each read other tasks of the thread
-//! have their turn, so that a question can be given up.
+//! `object_store` reads on tokio's blocking threads, so that a slow disk delays no other task. Our callers have threads of
+//! their own, and most reads hit the page cache: switching threads took longer than reading. After each read, other tasks
+//! of the thread run, so that a query can be cancelled.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,7 +17,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 
-/// Objects in a folder. What is put there is durable.
+/// Objects in a folder; writes are durable.
 #[derive(Debug)]
 pub(crate) struct Folder(LocalFileSystem);
 
@@ -96,19 +95,18 @@ fn read(file: &mut File, range: &Range<u64>) -> io::Result<Bytes> {
     file.seek(SeekFrom::Start(range.start))?;
     let read = file.take(len).read_to_end(&mut bytes)? as u64;
     if read < len {
-        let ends = format!("expected {len} bytes at {}, and it ends after {read}", range.start);
+        let ends = format!("expected {len} bytes at {}, found {read}", range.start);
         return Err(io::Error::new(ErrorKind::UnexpectedEof, ends));
     }
     Ok(bytes.into())
 }
 
 fn failed(location: &Path, source: io::Error) -> Error {
-    let (path, is_there) = (location.to_string(), source.kind() != ErrorKind::NotFound);
-    let source = Box::new(source);
-    if is_there {
-        Error::Generic { store: "LocalFileSystem", source }
-    } else {
-        Error::NotFound { path, source }
+    match source.kind() {
+        ErrorKind::NotFound => {
+            Error::NotFound { path: location.to_string(), source: source.into() }
+        }
+        _ => Error::Generic { store: "LocalFileSystem", source: source.into() },
     }
 }
 
@@ -118,7 +116,7 @@ mod tests {
     use object_store::ObjectStoreExt as _;
 
     #[tokio::test]
-    async fn ranges_are_read_and_what_is_missing_is_said() {
+    async fn ranges_are_read_and_missing_bytes_are_an_error() {
         let folder = std::env::temp_dir().join(format!("curtail-folder-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("made");
         let store = Folder::open(&folder).expect("opened");

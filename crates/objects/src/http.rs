@@ -70,7 +70,7 @@ const IDLE_MAX: usize = 32;
 const USER_AGENT_VALUE: HeaderValue =
     HeaderValue::from_static(concat!("curtail/", env!("CARGO_PKG_VERSION")));
 
-/// Makes the HTTP client of one store.
+/// Creates the HTTP client of a store.
 #[derive(Debug)]
 pub(crate) struct Http;
 

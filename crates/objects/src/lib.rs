@@ -1,12 +1,10 @@
-//! Object stores by their URL: a folder, Amazon S3 and what speaks like it, Google Cloud Storage, Azure.
+//! Object stores by URL: a folder, Amazon S3 and compatible stores, Google Cloud Storage, Azure.
 //!
-//! What a store is asked, how it is signed and what is asked again is the `object_store` crate's; which
-//! store a URL means, what the environment must say, and the HTTP below it are here. `object_store` comes
-//! with a client of its own; that one, with what it brings along, takes longer to build than all the rest.
+//! The `object_store` crate makes, signs and retries requests. This crate reads the URL and the environment, and provides
+//! HTTP: `object_store`'s own client takes longer to build than everything else together.
 //!
-//! **Limits**: HTTP/1.1, no HTTP proxies, no redirections; credentials come from the environment, or from the
-//! machine, task or pod, not from the files of command line tools. What bounds a request in time is in
-//! [`http`].
+//! **Limits**: HTTP/1.1, no HTTP proxies, no redirections. Credentials come from the environment, or from the machine, task
+//! or pod, not from the files of command line tools. [`http`] has the timeouts.
 
 mod abandoned;
 mod folder;

@@ -1,14 +1,14 @@
-//! From a URL to a store.
+//! Opens the store of a URL.
 //!
-//! | URL | store | what the environment says |
+//! | URL | store | environment |
 //! |---|---|---|
-//! | a path, `file:///folder` | a folder of this machine; it is made | |
-//! | `s3://bucket/prefix` | Amazon S3, and what speaks like it | `AWS_…` |
+//! | a path, `file:///folder` | a folder of this machine; created if missing | |
+//! | `s3://bucket/prefix` | Amazon S3 and compatible stores | `AWS_…` |
 //! | `gs://bucket/prefix` | Google Cloud Storage | `GOOGLE_…` |
 //! | `az://container/prefix` | Azure Blob Storage | `AZURE_…` |
 //!
-//! What is tried again, and for how long: [`TRIES`] times more, and not after [`TRY_FOR`]. So a store that does
-//! not answer is an error after some 20 s at most, which whoever can wait for longer tries again.
+//! A failed request is retried [`RETRIES`] times within [`RETRY_TIMEOUT`], so a store that does not respond is an error
+//! after about 20 s.
 
 use crate::abandoned;
 use crate::folder::Folder;
@@ -26,36 +26,36 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use url::Url;
 
-/// A request that fails is sent so often again.
-const TRIES: usize = 4;
+/// Maximum number of retries of a request.
+const RETRIES: usize = 4;
 
-/// After this long none is.
-const TRY_FOR: Duration = Duration::from_secs(10);
+/// Maximum time of all attempts of a request.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two tries lie at least the first and at most the second.
-const WAIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// The minimum and the maximum backoff.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// The object that says whether a store puts objects only where there is none.
+/// The object that tests conditional writes.
 const PROBE: &str = "put-if-absent";
 
-/// Why it is there, for whoever finds it.
-const PROBE_TEXT: &str = "curtail asks with this object whether the store puts an object only where there \
-                          is none: two writers would lose commits otherwise.\n";
+/// Explains the object to a person who finds it.
+const PROBE_TEXT: &str = "curtail tests with this object whether the store supports conditional writes \
+                          (If-None-Match): without them, two writers would lose commits.\n";
 
 /// Objects below a URL.
 #[derive(Clone, Debug)]
 pub struct Objects {
     /// All of the store.
     pub store: Arc<dyn ObjectStore>,
-    /// Above what is meant, from the root of the store.
+    /// The prefix of the objects.
     pub root: Path,
     url: String,
     scheme: Scheme,
-    /// Where it is, if it is a folder.
+    /// The folder, if the store is one.
     folder: Option<PathBuf>,
 }
 
-/// Which store it is.
+/// A kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
     Folder,
@@ -64,112 +64,125 @@ enum Scheme {
     Azure,
 }
 
-/// Why objects cannot be had.
+/// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Nobody knows what it is.
+    /// The URL is of no known kind.
     #[error(
         "{0}: expected a folder or a URL: file:///folder, s3://bucket/prefix, gs://bucket/prefix, \
          az://container/prefix"
     )]
     Url(String),
-    /// A folder.
+    /// The folder cannot be used.
     #[error("{url} cannot be used")]
     Folder {
-        /// What was asked for.
+        /// The folder.
         url: String,
-        /// What the system says.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The environment does not say what must be known.
-    #[error("{url}: {said}; expected in the environment: {expected}")]
+    /// Variables of the environment are missing or invalid.
+    #[error("{url}: {error}; expected in the environment: {expected}")]
     Environment {
-        /// What was asked for.
+        /// The URL.
         url: String,
-        /// What the store's client says.
-        said: object_store::Error,
+        /// The error of the store's client.
+        error: object_store::Error,
         /// Variables.
         expected: &'static str,
     },
-    /// There is no such bucket.
+    /// The bucket or container does not exist.
     #[error(
-        "{url}: there is no bucket or container {bucket:?}, and none is made; the store says: {said}"
+        "{url}: there is no bucket or container {bucket:?}; create it first; the store reports: {error}"
     )]
     NoBucket {
-        /// What was asked for.
+        /// The URL.
         url: String,
-        /// Its bucket.
+        /// The bucket or container.
         bucket: String,
-        /// What the store says.
-        said: object_store::Error,
+        /// The error of the store.
+        error: object_store::Error,
     },
-    /// We may not write there.
-    #[error("{url}: access is refused; expected {expected}; the store says: {said}")]
+    /// The credentials do not allow writes.
+    #[error("{url}: access is refused; expected {expected}; the store reports: {error}")]
     Refused {
-        /// What was asked for.
+        /// The URL.
         url: String,
         /// Variables.
         expected: &'static str,
-        /// What the store says.
-        said: object_store::Error,
+        /// The error of the store.
+        error: object_store::Error,
     },
-    /// It does not answer, or not as it should.
-    #[error("{url}: {said}; expected a store that answers, and {expected}")]
+    /// The store does not respond, or its response is invalid.
+    #[error("{url}: {error}; expected a store that responds, and {expected}")]
     Failed {
-        /// What was asked for.
+        /// The URL.
         url: String,
-        /// What the store's client says.
-        said: object_store::Error,
+        /// The error of the store's client.
+        error: object_store::Error,
         /// Variables.
         expected: &'static str,
     },
-    /// It ignores `If-None-Match`.
+    /// The store ignores `If-None-Match`.
     #[error(
-        "{0}: the store puts an object where there is one already though it is told not to \
-         (If-None-Match: *), so commits could be lost; expected a store with conditional writes"
+        "{0}: the store overwrites an object in spite of If-None-Match: *, so commits could be lost; \
+         expected a store with conditional writes"
     )]
     Overwrites(String),
 }
 
 impl Scheme {
-    /// What the environment must say.
+    /// The expected variables of the environment.
     const fn expected(self) -> &'static str {
         match self {
             Self::Folder => "nothing",
             Self::S3 => {
-                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role that the machine, task or pod gives; \
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role of the machine, task or pod; \
                  AWS_REGION; AWS_ENDPOINT_URL, and AWS_ALLOW_HTTP=true for http, where it is not Amazon's"
             }
             Self::Google => {
-                "GOOGLE_SERVICE_ACCOUNT or GOOGLE_APPLICATION_CREDENTIALS (files), or the account that the \
-                 machine gives"
+                "GOOGLE_SERVICE_ACCOUNT or GOOGLE_APPLICATION_CREDENTIALS (files), or the account of \
+                 the machine"
             }
             Self::Azure => {
                 "AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_KEY, \
-                 AZURE_CLIENT_ID and its like, or the identity that the machine gives; or \
+                 AZURE_CLIENT_ID and its like, or the identity of the machine; or \
                  AZURE_STORAGE_USE_EMULATOR=true"
             }
         }
     }
 }
 
-/// Opens what a URL, or the path of a folder, means. Nothing is asked of a store yet.
+/// Opens a URL or the path of a folder. No request is sent yet.
 ///
 /// # Errors
-/// When it means nothing, or the environment does not say enough.
+/// When the URL is invalid, or variables of the environment are missing.
 pub fn open(url: &str) -> Result<Objects, OpenError> {
     if let Some(folder) = folder(url)? {
         return Objects::folder(&folder);
     }
     let (scheme, root) = parse(url)?;
-    let store = match scheme {
-        Scheme::S3 => s3(url)?,
-        Scheme::Google => google(url)?,
-        Scheme::Azure => azure(url)?,
-        Scheme::Folder => return Err(OpenError::Url(url.to_owned())),
-    };
+    let store = build(scheme, url).map_err(|error| {
+        let (url, expected) = (url.to_owned(), scheme.expected());
+        OpenError::Environment { url, error, expected }
+    })?;
     Ok(Objects { store, root, url: url.to_owned(), scheme, folder: None })
+}
+
+fn build(scheme: Scheme, url: &str) -> object_store::Result<Arc<dyn ObjectStore>> {
+    macro_rules! store {
+        ($builder:ident) => {{
+            let builder = $builder::from_env().with_url(url).with_retry(retries());
+            Arc::new(builder.with_http_connector(Http).build()?)
+        }};
+    }
+    Ok(match scheme {
+        Scheme::S3 => store!(AmazonS3Builder),
+        Scheme::Google => store!(GoogleCloudStorageBuilder),
+        Scheme::Azure => store!(MicrosoftAzureBuilder),
+        Scheme::Folder => Arc::new(Folder::open(std::path::Path::new(url))?),
+    })
 }
 
 /// Checks the form of a path or URL, without access to what it names.
@@ -198,10 +211,10 @@ fn parse(url: &str) -> Result<(Scheme, Path), OpenError> {
     Ok((scheme, root))
 }
 
-/// The folder of this machine that a path or a URL means; [`None`] where that is elsewhere.
+/// The folder of a path or a `file` URL; [`None`] for other URLs.
 ///
 /// # Errors
-/// When it is a URL of a file and none of this machine.
+/// When a `file` URL names another machine.
 pub fn folder(url: &str) -> Result<Option<PathBuf>, OpenError> {
     let Some((scheme, _)) = url.split_once("://") else { return Ok(Some(PathBuf::from(url))) };
     if scheme != "file" {
@@ -212,10 +225,10 @@ pub fn folder(url: &str) -> Result<Option<PathBuf>, OpenError> {
 }
 
 impl Objects {
-    /// Those of a folder, which is made. What is put there is durable.
+    /// The objects of a folder, which is created if missing; writes are durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// When the folder cannot be created or opened.
     pub fn folder(path: &std::path::Path) -> Result<Self, OpenError> {
         let url = path.display().to_string();
         let failed = |source| OpenError::Folder { url: url.clone(), source };
@@ -225,27 +238,26 @@ impl Objects {
         Ok(Self { store, root: Path::default(), url, scheme: Scheme::Folder, folder })
     }
 
-    /// Removes what is left in a folder of files that whoever wrote them did not finish, a day after the last part of
-    /// it; returns how many. It is `now`. Other stores do that by rules of their own.
+    /// Removes files of a folder that are unfinished a day after their last write; returns their number. Other stores
+    /// have rules of their own for that.
     ///
     /// # Errors
-    /// What the system says.
+    /// When the folder cannot be read, or a file not removed.
     pub fn remove_abandoned(&self, now: SystemTime) -> io::Result<usize> {
         self.folder.as_ref().map_or(Ok(0), |folder| abandoned::remove(folder, now))
     }
 
-    /// Where they are, as it was asked for.
+    /// The URL or path as the caller passed it.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Asks whether they may be written, and whether the store keeps to what commits rest on: that of all who
-    /// put an object where there is none, one does. An object is left behind that says so. A folder is taken at
-    /// its word.
+    /// Checks that the store accepts writes and supports conditional ones, on which commits rest: of all writers that
+    /// create the same object, one succeeds. The object of the test remains. A folder is not tested.
     ///
     /// # Errors
-    /// When it does not answer, there is no such bucket, we may not, or it puts a second one.
+    /// When the store does not respond, there is no such bucket, access is refused, or it overwrites the object.
     pub async fn check_writing(&self) -> Result<(), OpenError> {
         if self.scheme == Scheme::Folder {
             return Ok(());
@@ -253,57 +265,39 @@ impl Objects {
         let path = self.root.clone().join(PROBE);
         let put =
             || self.store.put_opts(&path, PROBE_TEXT.into(), PutOptions::from(PutMode::Create));
-        // One of the two times it is there already.
+        // The object exists at the second put, or at the first.
         for _ in 0..2 {
             match put().await {
                 Ok(_) => {}
                 Err(object_store::Error::AlreadyExists { .. }) => return Ok(()),
-                Err(said) => return Err(self.why(said)),
+                Err(error) => return Err(self.explain(error)),
             }
         }
         Err(OpenError::Overwrites(self.url.clone()))
     }
 
-    /// What an error of the store means, before anything has worked.
-    fn why(&self, said: object_store::Error) -> OpenError {
+    /// The cause of an error of the first request.
+    fn explain(&self, error: object_store::Error) -> OpenError {
         use object_store::Error::{NotFound, PermissionDenied, Unauthenticated};
         let (url, expected) = (self.url.clone(), self.scheme.expected());
-        if matches!(said, NotFound { .. }) {
-            let bucket = Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned));
-            return OpenError::NoBucket { url, bucket: bucket.unwrap_or_default(), said };
+        match error {
+            NotFound { .. } => {
+                let parsed = Url::parse(&url).ok();
+                let bucket = parsed.and_then(|url| url.host_str().map(str::to_owned));
+                OpenError::NoBucket { url, bucket: bucket.unwrap_or_default(), error }
+            }
+            PermissionDenied { .. } | Unauthenticated { .. } => {
+                OpenError::Refused { url, expected, error }
+            }
+            _ => OpenError::Failed { url, error, expected },
         }
-        if matches!(said, PermissionDenied { .. } | Unauthenticated { .. }) {
-            return OpenError::Refused { url, expected, said };
-        }
-        OpenError::Failed { url, said, expected }
     }
 }
 
-fn s3(url: &str) -> Result<Arc<dyn ObjectStore>, OpenError> {
-    let builder = AmazonS3Builder::from_env().with_url(url).with_retry(retries());
-    let store = builder.with_http_connector(Http).build();
-    Ok(Arc::new(store.map_err(|said| unsaid(url, Scheme::S3, said))?))
-}
-
-fn google(url: &str) -> Result<Arc<dyn ObjectStore>, OpenError> {
-    let builder = GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retries());
-    let store = builder.with_http_connector(Http).build();
-    Ok(Arc::new(store.map_err(|said| unsaid(url, Scheme::Google, said))?))
-}
-
-fn azure(url: &str) -> Result<Arc<dyn ObjectStore>, OpenError> {
-    let builder = MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retries());
-    let store = builder.with_http_connector(Http).build();
-    Ok(Arc::new(store.map_err(|said| unsaid(url, Scheme::Azure, said))?))
-}
-
-fn unsaid(url: &str, scheme: Scheme, said: object_store::Error) -> OpenError {
-    OpenError::Environment { url: url.to_owned(), said, expected: scheme.expected() }
-}
-
 const fn retries() -> RetryConfig {
-    let backoff = BackoffConfig { init_backoff: WAIT.0, max_backoff: WAIT.1, base: 2.0 };
-    RetryConfig { backoff, max_retries: TRIES, retry_timeout: TRY_FOR }
+    let (init_backoff, max_backoff) = BACKOFF;
+    let backoff = BackoffConfig { init_backoff, max_backoff, base: 2.0 };
+    RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIMEOUT }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A server for tests that says what it is told to say, one connection after the other.
+//! A server for tests with scripted responses, one connection after the other.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,51 +6,55 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
 /// What it does with one request.
-pub(crate) enum Does {
+pub(crate) enum ServerAction {
     /// Answers with these bytes.
-    Says(&'static str),
+    Respond(&'static str),
     /// Answers with these bytes, and closes the connection.
-    SaysAndCloses(&'static str),
+    RespondAndClose(&'static str),
     /// Closes the connection.
-    Closes,
+    Close,
     /// Says nothing, until the client has gone.
-    Waits,
+    Wait,
 }
 
 /// Requests as they came: the number of the connection, and head and body.
-pub(crate) type Asked = (usize, String);
+pub(crate) type ReceivedRequest = (usize, String);
 
-/// Starts it with what it does with each request; returns its address and what it was asked.
-pub(crate) fn start(does: Vec<Does>) -> (SocketAddr, Receiver<Asked>, JoinHandle<()>) {
-    serving(does, |stream| stream)
+/// Starts it with what it does with each request; returns its address and what it was requests.
+pub(crate) fn start(
+    actions: Vec<ServerAction>,
+) -> (SocketAddr, Receiver<ReceivedRequest>, JoinHandle<()>) {
+    serving(actions, |stream| stream)
 }
 
 /// The same, where a connection speaks first as it must.
 pub(crate) fn serving<S: Read + Write>(
-    does: Vec<Does>,
+    actions: Vec<ServerAction>,
     accept: impl Fn(TcpStream) -> S + Send + 'static,
-) -> (SocketAddr, Receiver<Asked>, JoinHandle<()>) {
+) -> (SocketAddr, Receiver<ReceivedRequest>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("it is bound");
-    let (tells, told) = sync_channel(64);
+    let (sender, requests) = sync_channel(64);
     let thread = std::thread::spawn(move || {
-        let mut does = does.into_iter().peekable();
+        let mut actions = actions.into_iter().peekable();
         for nth in 0.. {
-            if does.peek().is_none() {
+            if actions.peek().is_none() {
                 return;
             }
             let (stream, _) = listener.accept().expect("a client");
             let mut stream = BufReader::new(accept(stream));
-            while let Some(asked) = request(&mut stream) {
-                tells.send((nth, asked)).expect("the test lives");
-                let is_open = match does.next() {
-                    Some(Does::Says(bytes)) => stream.get_mut().write_all(bytes.as_bytes()).is_ok(),
-                    Some(Does::SaysAndCloses(bytes)) => {
+            while let Some(requests) = request(&mut stream) {
+                sender.send((nth, requests)).expect("the test lives");
+                let is_open = match actions.next() {
+                    Some(ServerAction::Respond(bytes)) => {
+                        stream.get_mut().write_all(bytes.as_bytes()).is_ok()
+                    }
+                    Some(ServerAction::RespondAndClose(bytes)) => {
                         stream.get_mut().write_all(bytes.as_bytes()).expect("the client lives");
                         false
                     }
-                    Some(Does::Waits) => stream.read(&mut [0]).is_err(),
-                    Some(Does::Closes) | None => false,
+                    Some(ServerAction::Wait) => stream.read(&mut [0]).is_err(),
+                    Some(ServerAction::Close) | None => false,
                 };
                 if !is_open {
                     break;
@@ -58,7 +62,7 @@ pub(crate) fn serving<S: Read + Write>(
             }
         }
     });
-    (address, told, thread)
+    (address, requests, thread)
 }
 
 /// One request; [`None`] when the client has closed the connection.

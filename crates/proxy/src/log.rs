@@ -10,27 +10,71 @@ use tracing_subscriber::{EnvFilter, fmt};
 /// The environment variable.
 const VARIABLE: &str = "CURTAIL_LOG";
 
-/// The value of `CURTAIL_LOG` is invalid.
+/// A part of the levels is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{VARIABLE}: {part:?}: expected error, warn, info, debug, trace, off or TARGET=LEVEL, separated by commas"
+    "{origin}{part:?}: expected error, warn, info, debug, trace, off or TARGET=LEVEL, separated by commas"
 )]
 pub struct LogLevelsError {
+    /// `CURTAIL_LOG: `, or nothing for a key of a configuration.
+    origin: &'static str,
     part: String,
+}
+
+/// The log of a service, whose levels can change.
+pub struct ServiceLog {
+    replace: Box<dyn Fn(EnvFilter)>,
+}
+
+impl std::fmt::Debug for ServiceLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServiceLog").finish_non_exhaustive()
+    }
+}
+
+impl ServiceLog {
+    /// Sets the levels; absent: those of `CURTAIL_LOG`.
+    ///
+    /// # Errors
+    /// When they are invalid; the old ones stay.
+    pub fn set_levels(&self, levels: Option<&str>) -> Result<(), LogLevelsError> {
+        (self.replace)(service_filter(levels)?);
+        Ok(())
+    }
 }
 
 /// Sends the log of a service to standard error, from `info` on: text on a terminal, JSON elsewhere.
 ///
 /// # Errors
 /// When `CURTAIL_LOG` is invalid.
-pub fn log_service() -> Result<(), LogLevelsError> {
-    let log = fmt().with_writer(stderr).with_env_filter(levels(LevelFilter::INFO)?);
-    if stderr().is_terminal() {
-        log.with_target(false).init();
+pub fn log_service() -> Result<ServiceLog, LogLevelsError> {
+    let log = fmt().with_writer(stderr).with_env_filter(service_filter(None)?);
+    // A filter that cannot be replaced any more belongs to a logger that has ended.
+    let replace: Box<dyn Fn(EnvFilter)> = if stderr().is_terminal() {
+        let log = log.with_target(false).with_filter_reloading();
+        let handle = log.reload_handle();
+        log.init();
+        Box::new(move |filter| handle.reload(filter).unwrap_or_default())
     } else {
-        log.json().init();
-    }
-    Ok(())
+        let log = log.json().with_filter_reloading();
+        let handle = log.reload_handle();
+        log.init();
+        Box::new(move |filter| handle.reload(filter).unwrap_or_default())
+    };
+    Ok(ServiceLog { replace })
+}
+
+/// Checks the levels of a service.
+///
+/// # Errors
+/// When they are invalid.
+pub fn check_levels(levels: &str) -> Result<(), LogLevelsError> {
+    service_filter(Some(levels)).map(drop)
+}
+
+fn service_filter(levels: Option<&str>) -> Result<EnvFilter, LogLevelsError> {
+    levels
+        .map_or_else(|| self::levels(LevelFilter::INFO), |levels| parse(LevelFilter::INFO, levels))
 }
 
 /// Sends the warnings and errors of a command with results to standard error, as text.
@@ -44,13 +88,17 @@ pub fn log_problems() -> Result<(), LogLevelsError> {
 }
 
 fn levels(default: LevelFilter) -> Result<EnvFilter, LogLevelsError> {
-    parse(default, &std::env::var_os(VARIABLE).unwrap_or_default().to_string_lossy())
+    let levels = std::env::var_os(VARIABLE).unwrap_or_default();
+    parse(default, &levels.to_string_lossy())
+        .map_err(|error| LogLevelsError { origin: "CURTAIL_LOG: ", ..error })
 }
 
 fn parse(default: LevelFilter, levels: &str) -> Result<EnvFilter, LogLevelsError> {
     let mut filter = EnvFilter::default().add_directive(default.into());
     for part in levels.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let directive = directive(part).ok_or_else(|| LogLevelsError { part: part.to_owned() })?;
+        let directive = directive(part);
+        let error = || LogLevelsError { origin: "", part: part.to_owned() };
+        let directive = directive.ok_or_else(error)?;
         filter = filter.add_directive(directive);
     }
     Ok(filter)

@@ -32,6 +32,8 @@ pub struct Config {
     pub retention: Retention,
     /// What is kept of old days; absent: everything.
     pub tail: Option<Tail>,
+    /// The levels of the log, for the caller's logger; absent: unchanged.
+    pub log: Option<String>,
 }
 
 /// The OTLP receivers.
@@ -144,6 +146,9 @@ impl Config {
                 "Old days keep only traces with errors, the slowest and a sample; absent: all traces.",
                 tail,
             ),
+            log: s
+                .field("log", "Log levels, such as `info,curtail_store=debug`; absent: those of `CURTAIL_LOG`.")
+                .optional(),
         };
         config.check(s);
         config

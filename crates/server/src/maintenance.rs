@@ -38,7 +38,6 @@ const REFRESH_EVERY: Duration = Duration::from_secs(10);
 /// The interval of retention.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 
-/// The running thread.
 #[derive(Debug)]
 pub(crate) struct MaintenanceThread {
     stop: Arc<AtomicBool>,
@@ -47,7 +46,6 @@ pub(crate) struct MaintenanceThread {
 }
 
 impl MaintenanceThread {
-    /// Starts it.
     pub(crate) fn start(
         flusher: Flusher,
         (compactor, objects): (Compactor, Objects),
@@ -111,15 +109,11 @@ struct FlushTask {
 struct CompactTask {
     compactor: Compactor,
     objects: Objects,
-    /// A reload replaces it.
     config: Arc<ArcSwap<Config>>,
     metrics: Arc<MaintenanceMetrics>,
     stop: Arc<AtomicBool>,
-    /// The time of the last refresh.
     refreshed: Instant,
-    /// The time of the last expiry.
     expired: Option<Instant>,
-    /// The time of the last cleaning.
     cleaned: Instant,
     /// Whether the log has a line that nothing is left to compact.
     is_compacted: bool,

@@ -22,7 +22,9 @@ use std::time::SystemTime;
 /// The reference page of all metrics, in Markdown.
 #[must_use]
 pub fn metrics_reference() -> String {
-    curtail_metrics::reference_table(table::ALL)
+    let snapshot = Snapshot::default();
+    let metrics: Vec<_> = snapshot.families().iter().map(|family| family.metric).collect();
+    curtail_metrics::reference_table(&metrics)
 }
 
 /// A kind of maintenance that can fail.
@@ -34,7 +36,6 @@ pub(crate) enum MaintenanceTask {
 
 const TASKS: &[&str] = &["flush", "upkeep"];
 
-/// Counters of the maintenance thread.
 #[derive(Debug)]
 pub(crate) struct MaintenanceMetrics {
     pub(crate) flushes: AtomicHistogram,
@@ -59,7 +60,7 @@ impl MaintenanceMetrics {
 }
 
 /// The counters of all parts of a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ServerCounters {
     pub(crate) ingest: Arc<IngestMetrics>,
     pub(crate) log: Arc<LogMetrics>,
@@ -70,14 +71,12 @@ pub(crate) struct ServerCounters {
     pub(crate) started: Duration,
 }
 
-/// The page of all metrics of a server.
 #[derive(Debug)]
 pub(crate) struct ServerMetrics {
     pub(crate) store: Arc<Store>,
     pub(crate) counters: ServerCounters,
 }
 
-/// The time since 1970.
 pub(crate) fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().into()
 }
@@ -102,8 +101,8 @@ impl MetricsPage for ServerMetrics {
     }
 }
 
-/// Everything that one scrape shows.
-#[derive(Debug)]
+/// All values of one scrape.
+#[derive(Debug, Default)]
 struct Snapshot {
     counters: ServerCounters,
     /// Each table with the bytes of its memtables and the number of its runs.
@@ -114,10 +113,10 @@ struct Snapshot {
 }
 
 /// Counts with one label as series.
-fn by(
+fn by<'a>(
     label: &'static str,
     counts: Counts,
-) -> impl Iterator<Item = ([(&'static str, &'static str); 1], u64)> {
+) -> impl Iterator<Item = ([(&'a str, &'a str); 1], u64)> {
     counts.into_iter().map(move |(value, count)| ([(label, value)], count))
 }
 

@@ -18,7 +18,6 @@ impl WebOrigin {
         (is_origin || text == "*").then_some(Self(text))
     }
 
-    /// The text of the `origin` header.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -38,10 +37,6 @@ impl Value for WebOrigin {
 
     fn placeholder() -> Self {
         Self("*".to_owned())
-    }
-
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": "string" })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A new configuration for a running server: applied whole or not at all.
 //!
 //! Applied: certificates and tokens, whose files are read again even if nothing else has changed; retention, the tail,
-//! `flush_every` and the limits of the query API. **Decides** nothing else: any other changed key needs a restart.
+//! `flush_every` and the limits of the query API. The caller applies `log`. Any other changed key needs a restart.
 
 use crate::listener_security::ListenerSecurity;
 use crate::{Config, StartError};
@@ -16,7 +16,7 @@ pub enum ReloadError {
     /// Keys that are read only at the start have changed.
     #[error("{} changed, which needs a restart", keys.join(", "))]
     NeedsRestart {
-        /// Those keys.
+        /// The keys.
         keys: Vec<&'static str>,
     },
     /// A file of the new configuration cannot be used.
@@ -45,7 +45,6 @@ impl ReloadableParts {
         })
     }
 
-    /// Applies a new configuration.
     pub(crate) fn apply(&self, config: Config) -> Result<(), ReloadError> {
         let keys = keys_that_need_a_restart(&self.config.load(), &config);
         if !keys.is_empty() {

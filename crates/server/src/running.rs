@@ -133,7 +133,7 @@ impl Running {
     }
 }
 
-/// A server that listens.
+/// The parts of a server that listens.
 struct Parts {
     receivers: curtail_ingest::Running,
     api: curtail_api::Running,
@@ -249,7 +249,6 @@ impl Parts {
     }
 }
 
-/// Opens the addresses of the receivers and of the query API.
 async fn listen(
     parts: &ReloadableParts,
     storage: &Storage,
@@ -314,7 +313,6 @@ fn start_receivers(
     })
 }
 
-/// Inserts durable batches into the memtables.
 struct MemtableSink {
     store: Arc<Store>,
     backlog: Arc<FlushBacklog>,
@@ -337,7 +335,6 @@ impl Sink for MemtableSink {
     }
 }
 
-/// The batch counts of the log messages.
 struct BatchCounts {
     metrics: Arc<IngestMetrics>,
     recent: Arc<RecentBatches>,
@@ -357,7 +354,7 @@ impl BatchCounts {
     }
 }
 
-/// Logs what was replayed from the log, and what is damaged.
+/// Logs the replayed rows and the damage of the log.
 fn log_recovery(recovery: &Recovery) {
     let Recovery { spans, logs, points, damaged, undecoded, duplicates, unread_records, unread } =
         recovery;

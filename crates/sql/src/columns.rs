@@ -1,17 +1,17 @@
-//! The columns of a table, as Arrow has them.
+//! The Arrow columns of a table, from the store's Parquet schema.
 //!
-//! They follow from what the store writes to Parquet. Texts and bytes are views, which are copied less; and any
-//! column may have nothing, for a file may be older than the column.
+//! Texts and bytes are views, which are copied less. Every column is nullable, because a file may be older than the
+//! column.
 
 use curtail_store::schema;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::parquet::arrow::parquet_to_arrow_schema;
 use std::sync::Arc;
 
-/// The day on which rows came: it is in no file, it divides the table.
+/// The day of arrival; the partition column, which is in no file.
 pub(crate) const DAY: &str = "day";
 
-/// The columns that are in files. Those that every table has come last: they say least.
+/// The columns in files; those that all tables share come last.
 pub(crate) fn in_files(table: &schema::Schema) -> SchemaRef {
     let schema = parquet_to_arrow_schema(table.parquet(), None);
     let schema = schema.expect("each of our types is one of Arrow's");
@@ -20,7 +20,7 @@ pub(crate) fn in_files(table: &schema::Schema) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The column that is in none.
+/// The partition column.
 pub(crate) fn day() -> FieldRef {
     Arc::new(Field::new(DAY, DataType::Date32, true))
 }

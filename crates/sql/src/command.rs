@@ -1,14 +1,14 @@
-//! The program: a query in its arguments, the result on standard output.
+//! The program `curtail-sql`: a query in its arguments, the result on standard output.
 //!
 //! | exit code | meaning |
 //! |---|---|
 //! | 0 | success; also when the reader closes the output early |
-//! | 2 | the question: it is no SQL, it would change something, it needs more memory or time than it may |
+//! | 2 | the query: it is not SQL, it would change something, or it exceeds its memory or time |
 //! | 3 | the environment: no tables, or a file that cannot be read |
 //! | 4 | a bug of curtail |
 //!
-//! A question is worked on by other threads than the one that waits for it, so a time-out comes in time whatever
-//! they do. Their stacks are large: an expression is as deep as a question is long.
+//! The query runs on threads of its own, so the main thread can end it at its timeout. Their stacks are large: the depth
+//! of an expression is bounded only by the length of the query.
 
 use crate::error::{AskError, OpenError};
 use crate::print::{Format, PrintError, Printer};
@@ -73,26 +73,26 @@ pub struct Cli {
     rows: u32,
 }
 
-/// The folder of the tables, below that of the data.
+/// The folder of the tables in the data folder.
 const TABLES: &str = "tables";
 
-/// The stack of a thread that works on a question: it is taken from the system as it is used.
+/// The stack of a query thread; the system commits its pages when they are used.
 const STACK_BYTES: usize = 512 << 20;
 
 /// Threads that read files.
 const READERS_MAX: usize = 2;
 
-/// What is not counted may take this much, and as much again as what is: batches on their way, files' ends.
+/// Memory that the pool does not count, such as batches in flight and footers.
 const UNCOUNTED_BYTES: u64 = 1 << 30;
 
-/// Batches that wait to be printed.
+/// Maximum number of batches that wait to be printed.
 const WAITING_MAX: usize = 1;
 
-/// The question, or the limits that it may not pass.
+/// The query, or its limits.
 const QUESTION: u8 = 2;
-/// The machine that we run on.
+/// The environment.
 const ENVIRONMENT: u8 = 3;
-/// A bug of ours.
+/// A bug of curtail.
 const OURS: u8 = 4;
 
 /// Why a query has no result.
@@ -122,7 +122,6 @@ pub fn run(args: &Cli) -> ExitCode {
     if code != 0 {
         let ours = if code == OURS { "\nThis is a bug of curtail: please report it." } else { "" };
         let failure = anyhow::Error::new(failure);
-        // With standard error gone there is nobody left to tell.
         let _told = writeln!(io::stderr(), "{failure:#}{ours}");
     }
     ExitCode::from(code)
@@ -158,7 +157,6 @@ impl From<PrintError> for Failure {
     }
 }
 
-/// Messages from the query thread.
 enum Said {
     Begun(SchemaRef, MemoryReservation),
     Rows(RecordBatch),
@@ -180,13 +178,12 @@ fn execute(args: &Cli) -> Result<(), Failure> {
     let (said, hear) = mpsc::channel(WAITING_MAX);
     let worked = runtime.spawn(work(args.clone(), question, bounds, said));
     let printed = printed(args, &runtime, hear, worked);
-    // Whatever still runs is of no use to anybody.
     runtime.shutdown_background();
     printed
 }
 
-/// Bounds what this process may take from the system in all: what a function makes of one value is not counted,
-/// and must not be taken from others. A process that comes to this ends at once, and says so.
+/// Limits the memory of the process: the pool does not count the result of a function on one value. A process that
+/// exceeds the limit aborts with a message.
 fn bound(memory_bytes: usize, threads: NonZeroUsize) -> io::Result<()> {
     let stacks = (threads.get() + READERS_MAX) as u64 * STACK_BYTES as u64;
     let most = 2 * memory_bytes as u64 + UNCOUNTED_BYTES + stacks;
@@ -194,13 +191,13 @@ fn bound(memory_bytes: usize, threads: NonZeroUsize) -> io::Result<()> {
     Resource::DATA.set(most.min(hard), hard)
 }
 
-/// The question, as it was given or from standard input.
+/// The query, from the argument or standard input.
 fn question(args: &Cli) -> io::Result<String> {
     if args.question != "-" {
         return Ok(args.question.clone());
     }
     let mut question = String::new();
-    // One byte more than it may have, so that it is known to be too long.
+    // One byte more than allowed, to detect a query that is too long.
     let at_most = SQL_BYTES_MAX as u64 + 1;
     io::stdin().lock().take(at_most).read_to_string(&mut question)?;
     Ok(question)
@@ -216,7 +213,7 @@ async fn work(
     let folder = args.tables.unwrap_or_else(|| args.data.join(TABLES));
     let tables = Tables::open(&folder, args.tenant.as_deref(), bounds).await?;
     let mut result = tables.ask(&question, args.rows as usize).await?;
-    // Who does not hear it has given up.
+    // A receiver that is gone has given up.
     let begun = Said::Begun(result.columns(), result.reservation());
     let mut is_heard = said.send(begun).await.is_ok();
     while is_heard && let Some(rows) = result.next().await? {
@@ -225,7 +222,7 @@ async fn work(
     Ok(result.is_cut())
 }
 
-/// Prints what is said. Time counts while nothing is: to print, and to be read, takes as long as it takes.
+/// Prints the result. Only the time of the query counts, not that of printing.
 fn printed(
     args: &Cli,
     runtime: &Runtime,
@@ -254,7 +251,6 @@ fn printed(
     }
     if is_cut {
         let rows = args.rows;
-        // With standard error gone there is nobody left to tell.
         let _told = writeln!(io::stderr(), "There are more rows than {rows}: --rows prints more.");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What can go wrong, and who can mend it.
+//! Errors of queries, by who can correct them.
 
 use crate::footers::{Footers, UNREADABLE};
 use curtail_store::SQL_BYTES_MAX;
@@ -6,7 +6,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 use std::path::PathBuf;
 
-/// Why the tables cannot be asked.
+/// Why the tables cannot be queried.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There are none.
@@ -15,9 +15,9 @@ pub enum OpenError {
     /// The folder.
     #[error("{path} cannot be read")]
     Folder {
-        /// Of the data.
+        /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The cause.
         source: object_store::Error,
     },
     /// A table.
@@ -34,37 +34,37 @@ pub enum AskError {
     /// The tables.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The question is too long.
+    /// The query is too long.
     #[error(
-        "the question has {0} bytes: expected at most {max}",
+        "the query has {0} bytes: expected at most {max}",
         max = SQL_BYTES_MAX
     )]
     Long(usize),
-    /// It would change something.
+    /// The statement would change something.
     #[error(
-        "{0} is refused: nothing is changed here, use SELECT, WITH, VALUES, EXPLAIN, DESCRIBE or SHOW"
+        "{0} is refused: only reading is supported; use SELECT, WITH, VALUES, EXPLAIN, DESCRIBE or SHOW"
     )]
     Refused(String),
     /// There is no such table.
     #[error("there is no table {name}: there are {known}")]
     NoTable {
-        /// What was asked for.
+        /// The unknown name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
     /// There is no such column.
     #[error("there is no column {name}: there are {known}")]
     NoColumn {
-        /// What was asked for.
+        /// The unknown name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
     /// The text is not SQL, or not supported.
     #[error("{0}")]
     Question(String),
-    /// It needs too much memory.
+    /// The query needs too much memory.
     #[error(
         "the query needs more memory than --memory allows; group by less, select less or narrow the time range ({0})"
     )]
@@ -112,7 +112,7 @@ impl AskError {
         }
     }
 
-    /// Says which files were read, where an error does not.
+    /// Adds the names of the files that were read last, if the error names none.
     pub(crate) fn while_reading(self, footers: &Footers) -> Self {
         if let Self::Read(text) = &self
             && !text.contains(UNREADABLE)

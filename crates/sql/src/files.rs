@@ -1,7 +1,7 @@
-//! The files of a table, and what its log says of their rows: how many there are, and the extremes of numbers.
+//! The files of a table with the statistics of the log: row counts, minima and maxima of numbers.
 //!
-//! It is taken from the log once for each version of the table. A question then costs a comparison of extremes
-//! for each file, and for each file that is left a small struct; no file is opened to plan it.
+//! They are read from the log once for each version of the table. Planning a query compares these extremes, and opens no
+//! file.
 
 use crate::columns::DAY;
 use chrono::{Datelike as _, NaiveDate};
@@ -21,15 +21,15 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     files: Vec<PartitionedFile>,
-    /// How many rows each has.
+    /// The number of rows of each file.
     rows: Vec<Option<u64>>,
-    /// Days since 1970.
+    /// The day of each file, in days since 1970.
     days: Vec<Option<i32>>,
-    /// The least and the greatest number of each, by column.
+    /// The minimum and maximum of each file, by column.
     extremes: HashMap<String, Vec<Option<(i64, i64)>>>,
 }
 
-/// What the log says of a file's rows. What is not a whole number is of no use here.
+/// The statistics of a file in the log; only whole numbers are used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Said {
@@ -39,7 +39,7 @@ struct Said {
 }
 
 impl Files {
-    /// Those of a table at `root` with these columns of numbers.
+    /// The files of the table at `root`.
     pub(crate) fn of(snapshot: &Snapshot, root: &Path, columns: &SchemaRef) -> Self {
         let mut files = Self::default();
         let numbers = columns.fields().iter().filter(|field| *field.data_type() == DataType::Int64);
@@ -69,13 +69,12 @@ impl Files {
         self.files.iter().map(|file| file.path().as_ref())
     }
 
-    /// The files for which `is_kept` says so.
     pub(crate) fn kept(&self, is_kept: &[bool]) -> Vec<PartitionedFile> {
         let kept = self.files.iter().zip(is_kept).filter(|(_, is_kept)| **is_kept);
         kept.map(|(file, _)| file.clone()).collect()
     }
 
-    /// What is known of their rows, in a table with these columns.
+    /// The statistics of the kept files, for a table with these columns.
     pub(crate) fn statistics(&self, is_kept: &[bool], columns: &SchemaRef) -> Statistics {
         let mut statistics = Statistics::new_unknown(columns);
         let rows = only(&self.rows, is_kept).try_fold(0_u64, |sum, rows| Some(sum + (*rows)?));

@@ -1,9 +1,8 @@
-//! The ends of files: where in a file what is, and what its pages have. Each is read once, and kept as long as
-//! its file is part of a table.
+//! A cache of Parquet footers with their page indexes.
 //!
-//! A file is never written twice, so what was read of it stays right.
+//! A footer is read once, and kept as long as its file is part of a table. Files never change, so no entry is stale.
 //!
-//! **Limits**: [`BYTES_MAX`] of them; a file whose end finds no room is read again with each question.
+//! **Limits**: [`BYTES_MAX`] for all footers; a footer beyond it is read again by each query.
 
 use bytes::Bytes;
 use datafusion::datasource::listing::PartitionedFile;
@@ -23,25 +22,24 @@ use std::error::Error;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// All that are kept have this many bytes together.
+/// Maximum size of all kept footers.
 const BYTES_MAX: usize = 256 << 20;
 
-/// What an error says that names its file.
+/// The words of an error that names its file.
 pub(crate) const UNREADABLE: &str = "cannot be read";
 
-/// So much of the end of a file is fetched at first; the end of most files is not longer.
+/// The bytes of the first fetch; most footers are not longer.
 const TAIL_BYTES: usize = 256 << 10;
 
-/// What is damaged is found when it has been fetched, and Parquet does not say where it was: it is in one of the
-/// files that were fetched last.
+/// Parquet's errors about damaged data name no file: it is one of the files that were fetched last.
 const LAST_MAX: usize = 8;
 
-/// The ends that were read.
+/// The footers that were read.
 #[derive(Debug)]
 pub(crate) struct Footers {
     objects: Arc<dyn ObjectStore>,
     kept: Mutex<Kept>,
-    /// The files that were fetched last, the latest at the end.
+    /// The files that were fetched last, the latest last.
     last: Mutex<Vec<Path>>,
 }
 
@@ -56,14 +54,13 @@ impl Footers {
         Self { objects, kept: Mutex::default(), last: Mutex::default() }
     }
 
-    /// Keeps only those of these files.
+    /// Drops the footers of all other files.
     pub(crate) fn retain(&self, paths: &HashSet<&str>) {
         let kept = &mut *self.kept();
         kept.footers.retain(|path, _| paths.contains(path.as_ref()));
         kept.bytes = kept.footers.values().map(|footer| footer.memory_size()).sum();
     }
 
-    /// The files that were fetched last.
     pub(crate) fn last(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.iter().map(Path::as_ref).collect::<Vec<_>>().join(", ")
@@ -120,7 +117,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Says which file it is: neither an object store nor Parquet always does.
+    /// Adds the path: neither the object store nor Parquet always names it.
     fn failed(&self, source: impl Error + Send + Sync + 'static) -> ParquetError {
         ParquetError::General(format!("{} {UNREADABLE}: {source}", self.path))
     }

@@ -2,11 +2,11 @@
 //!
 //! | format | is |
 //! |---|---|
-//! | [`Format::Table`] | columns side by side, for people; kept in memory until it is whole, for their widths |
+//! | [`Format::Table`] | aligned columns, for people; buffered until the end for their widths |
 //! | [`Format::Json`] | an object a line, with all columns; maps are objects |
-//! | [`Format::Csv`] | RFC 4180, with a head; what has parts is JSON |
+//! | [`Format::Csv`] | RFC 4180, with a header; nested values are JSON |
 //!
-//! Bytes are hex digits in all of them.
+//! Bytes are hexadecimal digits in all formats.
 
 mod cells;
 mod grid;
@@ -150,7 +150,7 @@ fn head(columns: &Schema, out: &mut impl Write) -> io::Result<()> {
     out.write_all(line.as_bytes())
 }
 
-/// Appends the cell of a column: in quotes when it would not be one cell without.
+/// Appends a cell, in quotes if it needs them.
 fn quoted(cell: &str, column: usize, line: &mut String) {
     if column > 0 {
         line.push(',');

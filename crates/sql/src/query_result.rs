@@ -1,4 +1,4 @@
-//! The result of a query, as it comes: batches of rows, up to a maximum.
+//! The result of a query: a stream of batches, up to a maximum of rows.
 
 use crate::error::AskError;
 use crate::footers::Footers;
@@ -15,7 +15,7 @@ pub struct QueryResult {
     rows: SendableRecordBatchStream,
     runtime: Arc<RuntimeEnv>,
     footers: Arc<Footers>,
-    /// Rows until the maximum.
+    /// The number of further rows before the maximum.
     left: usize,
     is_cut: bool,
 }

@@ -1,4 +1,4 @@
-//! A table as DataFusion asks for it: its columns, and a plan that reads its files.
+//! A table for DataFusion: its columns, and a plan that reads its files.
 
 use crate::columns;
 use crate::files::Files;
@@ -22,15 +22,15 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use std::sync::Arc;
 
-/// What is read of the files of a table.
+/// The parameters of a scan.
 struct Read {
-    /// Which of them.
+    /// The files to read.
     kept: Vec<bool>,
-    /// Which columns; all without.
+    /// The columns; absent: all.
     columns: Option<Vec<usize>>,
-    /// Pages that have nothing for which it holds are left out; and rows, as far as the columns in it tell.
+    /// Prunes pages, and rows as far as its columns allow.
     condition: Option<Expr>,
-    /// More rows are not needed.
+    /// Maximum number of rows.
     limit: Option<usize>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct StoredTable {
     columns: TableSchema,
     files: Arc<Files>,
     footers: Arc<Footers>,
-    /// Whose rows it has; everybody's without.
+    /// The tenant; absent: all tenants.
     tenant: Option<Arc<str>>,
 }
 
@@ -57,13 +57,13 @@ impl StoredTable {
         Self { columns, files, footers, tenant }
     }
 
-    /// Which files can have rows for which `filters` hold.
+    /// The files that can have rows that match `filters`.
     fn kept(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<bool>> {
         let all = vec![true; self.files.num_containers()];
         let Some(filter) = conjunction(filters.to_vec()) else { return Ok(all) };
         let columns = DFSchema::try_from(self.schema())?;
         let filter = state.create_physical_expr(filter, &columns)?;
-        // A filter that says nothing of extremes makes none.
+        // A filter without bounds on a column gives no predicate.
         let pruning = PruningPredicateBuilder::new().with_file_schema(self.schema()).build(filter);
         pruning.map_or(Ok(all), |pruning| pruning.prune(&*self.files))
     }
@@ -130,7 +130,7 @@ impl TableProvider for StoredTable {
         TableType::Base
     }
 
-    /// They are used to leave out files, row groups and pages; what is left is looked at once more.
+    /// Filters prune files, row groups and pages, and are applied again to the remaining rows.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],

@@ -45,7 +45,7 @@ pub struct Tables {
     bounds: Bounds,
 }
 
-/// A table as it was when we last looked.
+/// A table at the version that was read last.
 struct Stored {
     name: &'static str,
     schema: &'static Schema,
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Tables {
 }
 
 impl Tables {
-    /// Opens those tables that a folder has: of all tenants, or as if there were one alone.
+    /// Opens the tables of a folder, for all tenants or for one.
     ///
     /// # Errors
     /// When it has none, or one cannot be read.
@@ -111,7 +111,7 @@ impl Tables {
         if question.len() > SQL_BYTES_MAX {
             return Err(AskError::Long(question.len()));
         }
-        // Nobody else may look at the log meanwhile: all parts of a question ask the same versions.
+        // Locked until the plan is made: all parts of a query read the same versions.
         let stored = &mut *self.stored.lock().await;
         self.refresh(stored).await?;
         let state = self.context.state();
@@ -143,7 +143,7 @@ impl Tables {
         Ok(QueryResult::new(rows, self.context.runtime_env(), Arc::clone(&self.footers), rows_max))
     }
 
-    /// Looks at what was committed since.
+    /// Reads the commits since the last query.
     async fn refresh(&self, stored: &mut [Stored]) -> Result<(), OpenError> {
         let mut has_changed = false;
         for table in &mut *stored {
@@ -174,7 +174,7 @@ impl Tables {
 }
 
 impl Stored {
-    /// Makes what the log says now what is asked from now on.
+    /// Registers the table at the current version of its log.
     fn look(
         &mut self,
         context: &SessionContext,
@@ -191,7 +191,7 @@ impl Stored {
     }
 }
 
-/// A session that nothing can be spilled from, and that has no tables yet.
+/// A session without tables that cannot spill to disk.
 fn context(bounds: Bounds) -> Result<SessionContext, OpenError> {
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
     let runtime = RuntimeEnvBuilder::new()
@@ -210,7 +210,7 @@ fn context(bounds: Bounds) -> Result<SessionContext, OpenError> {
     Ok(SessionContext::new_with_state(state))
 }
 
-/// Whether a statement asks, and does nothing else.
+/// Whether a statement only reads.
 fn is_question(statement: &Statement) -> bool {
     use ast::Statement as Sql;
     match statement {
@@ -228,7 +228,7 @@ fn is_question(statement: &Statement) -> bool {
     }
 }
 
-/// No more rows than one can say of that there are more.
+/// Limits a query to one row more than the maximum, to detect that there are more.
 fn at_most(plan: LogicalPlan, rows_max: usize) -> datafusion::common::Result<LogicalPlan> {
     let tells_of_plans = matches!(
         plan,

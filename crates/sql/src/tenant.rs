@@ -1,16 +1,14 @@
-//! The rows of one tenant, whatever is asked.
+//! Restricts queries to the rows of one tenant.
 //!
-//! Who asks for one tenant has tables whose every scan is a filter by the column `tenant`, above the files. All SQL
-//! comes to scans (joins, sub-selects, CTEs, UNION), so none of it gets around that.
+//! For one tenant, every scan of a table is filtered by the column `tenant`. All SQL reads rows through scans (joins,
+//! subqueries, CTEs, UNION), so no query avoids the filter.
 //!
-//! **Invariant**: no expression of a question is given a value of another tenant's row. To leave such rows out at
-//! the end is not enough: `CAST(name AS BIGINT)` fails over a name, and says which. So of the conditions of a question
-//! only those go down to the files that cannot fail ([`is_sure`]), in whatever order they are looked at there; and to
-//! DataFusion a scan has no inputs ([`RowsOf`]), so none of its rules moves anything else below the filter, or tells
-//! in a plan what is there.
+//! **Invariant**: no expression of a query sees a value of another tenant. A filter of the result would not suffice:
+//! `CAST(name AS BIGINT)` fails on a name, and its error contains the name. Only conditions that cannot fail are pushed
+//! down to the files ([`is_sure`]). For DataFusion a scan has no inputs ([`RowsOf`]), so no rule moves another expression
+//! below the filter, and no plan shows the files.
 //!
-//! **When it hurts**: the bounds that a sort with a limit or a join finds as it runs do not skip pages, as they do for
-//! who asks for all tenants.
+//! **When it hurts**: dynamic bounds of sorts with a limit and of joins do not skip pages, as they do for all tenants.
 
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -25,10 +23,10 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use std::fmt;
 use std::sync::Arc;
 
-/// The column that says whose a row is; every table has it.
+/// The column of the tenant, in every table.
 pub(crate) const TENANT: &str = "tenant";
 
-/// That a row is a tenant's.
+/// The condition for the rows of a tenant.
 pub(crate) fn is_of(tenant: &str) -> Expr {
     ident(TENANT).eq(lit(ScalarValue::Utf8View(Some(tenant.to_owned()))))
 }
@@ -37,7 +35,7 @@ pub(crate) fn is_of(tenant: &str) -> Expr {
 const COMPARISONS: [Operator; 6] =
     [Operator::Eq, Operator::NotEq, Operator::Lt, Operator::LtEq, Operator::Gt, Operator::GtEq];
 
-/// Whether a condition fails over no value: it compares columns with constants.
+/// Whether a condition fails for no value: it compares columns with constants.
 pub(crate) fn is_sure(condition: &Expr) -> bool {
     let is_column = |of: &Expr| matches!(of, Expr::Column(_));
     let is_constant = |of: &Expr| matches!(of, Expr::Literal(..));
@@ -58,7 +56,7 @@ pub(crate) fn is_sure(condition: &Expr) -> bool {
     matches!(condition, Expr::IsNull(of) | Expr::IsNotNull(of) if is_column(of))
 }
 
-/// A scan that gives the rows of one tenant.
+/// A scan of the rows of one tenant.
 #[derive(Debug)]
 pub(crate) struct RowsOf {
     tenant: Arc<str>,
@@ -67,7 +65,7 @@ pub(crate) struct RowsOf {
 }
 
 impl RowsOf {
-    /// Those of a scan; of its columns the first `shown` are given.
+    /// The rows of a scan, with its first `shown` columns.
     pub(crate) fn new(
         tenant: &Arc<str>,
         scan: Arc<dyn ExecutionPlan>,
@@ -116,7 +114,7 @@ impl ExecutionPlan for RowsOf {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    /// It is read once more: by a question that refers to itself.
+    /// A recursive query reads it again.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let rows = reset_plan_states(Arc::clone(&self.rows))?;
         Ok(Arc::new(Self { tenant: Arc::clone(&self.tenant), rows }))

@@ -1,4 +1,4 @@
-//! Lines of a terminal: how wide a text is, and what is done where it is too wide.
+//! Lines of a terminal: the width of a text, and cutting or wrapping it.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -37,8 +37,8 @@ pub fn cut_middle(text: &str, columns: usize) -> String {
     text.chars().take(kept - end).chain(['…']).chain(text.chars().skip(count - end)).collect()
 }
 
-/// Wraps a long text between words into lines of at most `columns`: the first one after `indent`, the others indented
-/// further. A word that is longer than a line is cut into several lines.
+/// Wraps a text between words into lines of at most `columns`: the first one after `indent`, the others indented
+/// further. A longer word is cut into several lines.
 #[must_use]
 pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
     let further = format!("{indent}    ");
@@ -62,7 +62,7 @@ pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// The widths of columns that want `wanted` and share `room`: short ones have what they want, long ones the rest.
+/// The widths of columns that share `room`: short columns get their `wanted` width, long ones share the rest.
 #[must_use]
 pub fn share_room(wanted: &[usize], room: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
@@ -81,11 +81,7 @@ pub fn share_room(wanted: &[usize], room: usize) -> Vec<usize> {
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {
-        if letter.is_control() {
-            line.extend(letter.escape_default());
-        } else {
-            line.push(letter);
-        }
+        if letter.is_control() { line.extend(letter.escape_default()) } else { line.push(letter) }
     }
     line
 }

@@ -1,4 +1,4 @@
-//! Numbers with their units, as every report, table and page writes them.
+//! Numbers with their units, for all reports, tables and pages.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -86,7 +86,7 @@ pub fn percent_to(ratio: f64, decimals: usize) -> String {
     format!("{:.decimals$} %", 100.0 * ratio)
 }
 
-/// A difference in percent, with its sign; what rounds to nothing has none.
+/// A difference in percent, with its sign unless it rounds to zero.
 #[must_use]
 pub fn signed_percent(difference: f64) -> String {
     let percent = 100.0 * difference;
@@ -97,10 +97,10 @@ pub fn signed_percent(difference: f64) -> String {
     }
 }
 
-/// How people call a quantile: `p99.9`.
+/// The name of a quantile: `p99.9`.
 #[must_use]
 pub fn percentile_name(quantile: Quantile) -> String {
-    // Six digits take off what a float is more than the decimal that was meant.
+    // Six digits hide the rounding of binary fractions.
     format!("p{}", short(100.0 * quantile.get(), 6))
 }
 
@@ -123,20 +123,17 @@ pub fn bytes(bytes: u64) -> String {
     }
     let mut value = bytes as f64 / 1_024.0;
     let mut units = UNITS.into_iter();
-    let mut unit = units.next().unwrap_or_default();
-    for next in units {
-        if value < 1_024.0 {
-            break;
-        }
-        (value, unit) = (value / 1_024.0, next);
+    while value >= 1_024.0 && units.len() > 1 {
+        value /= 1_024.0;
+        units.next();
     }
-    format!("{value:.1} {unit}")
+    format!("{value:.1} {}", units.next().unwrap_or_default())
 }
 
 /// An instant as a date and a time of day, in UTC.
 ///
-/// **Source** of the calendar: Hinnant, "chrono-compatible low-level date algorithms" (2013), `civil_from_days`; years
-/// begin in March there, so that the day that is only sometimes there is the last one.
+/// **Source** of the calendar: Hinnant, "chrono-compatible low-level date algorithms" (2013), `civil_from_days`. Its years
+/// begin in March, so the leap day is the last one.
 #[must_use]
 pub fn utc(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;

@@ -1,6 +1,6 @@
-//! Tables for a terminal: cells in columns, numbers to the right, names to the left.
+//! Tables for a terminal: names to the left, numbers to the right.
 //!
-//! **Decides** what happens to a cell that is too wide: a name is cut with `…`, a number is printed whole.
+//! A name that is too wide is cut with `…`; a number is never cut.
 
 use crate::lines::{self, WIDTH, cut, width};
 use alloc::string::String;
@@ -13,7 +13,7 @@ pub enum Column {
     Left(usize),
     /// Numbers, at least this many columns wide.
     Right(usize),
-    /// The last one: all that is left of the line.
+    /// The last one: the rest of the line.
     Rest,
 }
 
@@ -99,7 +99,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// Adds a long text over as many lines as it takes, the first one behind `indent`, the others indented further.
+    /// Adds a long text in several lines, the first one after `indent`, the others indented further.
     pub fn wrapped(&mut self, indent: &str, text: &str) {
         for line in lines::wrapped(indent, text, self.width) {
             self.line(line);

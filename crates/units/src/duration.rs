@@ -1,4 +1,4 @@
-//! A span of time.
+//! A length of time.
 
 use serde::{Deserialize, Serialize};
 

@@ -3,9 +3,9 @@
 use crate::Duration;
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds since the driver's own beginning: the proxy's start, or the first moment of a simulation.
+/// Nanoseconds since the start of the driver: of the proxy, or of a simulation.
 ///
-/// Two instants of different drivers have nothing to say to each other.
+/// Instants of different drivers cannot be compared.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 pub struct Instant(u64);
 
 impl Instant {
-    /// The driver's beginning.
+    /// The start of the driver.
     pub const ZERO: Self = Self(0);
-    /// Later than everything that will happen.
+    /// Later than any event.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The instant `ns` nanoseconds after the beginning.
+    /// The instant `ns` nanoseconds after the start.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// Nanoseconds since the beginning.
+    /// Nanoseconds since the start.
     #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0

@@ -1,30 +1,27 @@
-//! Units: the types that give numbers their meaning, and the one source of randomness.
+//! Numbers with units, and the only random number generator.
 //!
-//! Everything here is pure: there is no clock, only [`Instant`]s that a driver hands in; there is no
-//! entropy, only an [`Rng`] seeded by the caller. Arithmetic saturates: a duration that does not fit
-//! becomes the longest one, never a wrapped short one.
+//! The crate has no clock: a driver passes [`Instant`]s. It draws no entropy: the caller seeds the [`Rng`]. Arithmetic
+//! saturates: a duration that does not fit becomes the longest one.
 #![no_std]
 
 mod bytes;
 mod duration;
 mod instant;
-mod quantile;
-mod ratio;
 mod rng;
+mod unit_interval;
 
 pub use bytes::Bytes;
 pub use duration::Duration;
 pub use instant::Instant;
-pub use quantile::Quantile;
-pub use ratio::Ratio;
 pub use rng::Rng;
+pub use unit_interval::{Quantile, Ratio};
 
-/// A number that lies outside the range of its unit, with the range that was expected.
+/// A number outside the range of its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutOfRange {
-    /// The number that was given.
+    /// The number.
     pub value: f64,
-    /// The range that the unit allows, in words.
+    /// The expected range.
     pub expected: &'static str,
 }
 

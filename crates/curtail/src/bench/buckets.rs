@@ -1,9 +1,9 @@
-//! `curtail bench buckets`: how wrong a percentile is that was read from buckets.
+//! `curtail bench buckets`: the error of percentiles that are read from buckets.
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`mod@values`] | values from a file: a number a line, or a column of a CSV |
-//! | [`report`] | what each layout reads of them, and the coarsest that is good enough |
+//! | [`mod@values`] | reads values from a file: a number a line, or a column of a CSV |
+//! | [`report`] | the quantiles that each layout reads, and the coarsest layout within the error |
 //! | [`table`], [`plot`], [`json`], [`page`] | the report in each of its forms |
 
 mod json;
@@ -13,6 +13,8 @@ mod report;
 mod table;
 mod values;
 
+use crate::input;
+use crate::output::{Format, print};
 use crate::query::QueryRejected;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -20,7 +22,6 @@ use curtail_load::buckets::Layout;
 use curtail_sketch::exponential::Scale;
 use curtail_units::{Duration, Quantile};
 use report::{Data, Report, Wanted};
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -90,7 +91,6 @@ pub(crate) struct BucketsArgs {
     html: Option<PathBuf>,
 }
 
-/// What a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Unit {
     Ns,
@@ -118,13 +118,13 @@ impl Unit {
         }
     }
 
-    /// The duration that `text` says, to the nearest nanosecond.
+    /// Parses a duration, rounded to nanoseconds.
     fn read(self, text: &str) -> Result<Duration, String> {
         let expected = || format!("expected a number of {} from 0 to 100 days", self.name());
         let number: f64 =
             text.trim().parse().map_err(|_| format!("{}, found {text:.40?}", expected()))?;
         let ns = number * self.duration().as_ns_f64();
-        // Up to there every nanosecond is a float of its own.
+        // Below that maximum, floats represent every nanosecond.
         if (0.0..=DURATION_MAX.as_ns_f64()).contains(&ns) {
             Ok(Duration::from_ns_f64(ns))
         } else {
@@ -133,30 +133,16 @@ impl Unit {
     }
 }
 
-/// The longest value.
 const DURATION_MAX: Duration = Duration::from_secs(100 * 24 * 3_600);
 
-/// Layouts, and quantiles, of one report.
+/// Maximum number of layouts, and of quantiles.
 const LAYOUTS_MAX: usize = 100;
 
-/// How a result is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people: tables and a plot.
-    Table,
-    /// For programs.
-    Json,
-}
-
-/// Runs `curtail bench buckets`.
-///
-/// # Errors
-/// When the data cannot be read, a layout is none, or the result cannot be written.
 pub(crate) fn run(args: &BucketsArgs) -> anyhow::Result<ExitCode> {
     let layouts = layouts(args)?;
     if args.quantile.len() > LAYOUTS_MAX {
         let count = args.quantile.len();
-        return Err(refused(&format!("--quantile: {count}, expected at most {LAYOUTS_MAX}")));
+        return Err(usage_error(&format!("--quantile: {count}, expected at most {LAYOUTS_MAX}")));
     }
     let data = data(args)?;
     let wanted = Wanted {
@@ -173,19 +159,17 @@ pub(crate) fn run(args: &BucketsArgs) -> anyhow::Result<ExitCode> {
         Format::Table => format!("{}\n{}", table::render(&report), plot::render(&report)),
         Format::Json => format!("{}\n", json::render(&report)),
     };
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn data(args: &BucketsArgs) -> anyhow::Result<Data> {
     let Some(file) = &args.data else { return Ok(Data::drawn(args.seed)) };
     let read = values::read(file, args.column.as_deref(), args.unit)?;
-    Ok(Data { name: Some(values::name(file)), values: read, drawn: None })
+    Ok(Data { name: Some(input::name(file)), values: read, drawn: None })
 }
 
-/// The layouts that are asked for, or some of each kind.
+/// The layouts of the arguments, or some of each kind.
 fn layouts(args: &BucketsArgs) -> anyhow::Result<Vec<Layout>> {
     let BucketsArgs { growth, bounds, scale, schema, unit, .. } = args;
     if growth.is_empty() && bounds.is_empty() && scale.is_empty() && schema.is_empty() {
@@ -198,7 +182,7 @@ fn layouts(args: &BucketsArgs) -> anyhow::Result<Vec<Layout>> {
     let mut layouts = Vec::new();
     for growth in growth {
         let layout = Layout::growth(*growth, unit.duration());
-        layouts.push(layout.map_err(|error| refused(&format!("--growth: {error}")))?);
+        layouts.push(layout.map_err(|error| usage_error(&format!("--growth: {error}")))?);
     }
     for list in bounds {
         layouts.push(listed(list, *unit)?);
@@ -206,21 +190,20 @@ fn layouts(args: &BucketsArgs) -> anyhow::Result<Vec<Layout>> {
     for scale in scale {
         let scale = Scale::new(*scale);
         layouts.push(Layout::otel_scale(
-            scale.map_err(|error| refused(&format!("--scale: {error}")))?,
+            scale.map_err(|error| usage_error(&format!("--scale: {error}")))?,
         ));
     }
     for schema in schema {
         let layout = Layout::prometheus_native(*schema);
-        layouts.push(layout.map_err(|error| refused(&format!("--schema: {error}")))?);
+        layouts.push(layout.map_err(|error| usage_error(&format!("--schema: {error}")))?);
     }
     if layouts.len() > LAYOUTS_MAX {
         let count = layouts.len();
-        return Err(refused(&format!("{count} layouts, expected at most {LAYOUTS_MAX}")));
+        return Err(usage_error(&format!("{count} layouts, expected at most {LAYOUTS_MAX}")));
     }
     Ok(layouts)
 }
 
-/// The layout of `--bounds`.
 fn listed(list: &str, unit: Unit) -> anyhow::Result<Layout> {
     match list {
         "prometheus" => return Ok(Layout::prometheus_default()),
@@ -229,15 +212,15 @@ fn listed(list: &str, unit: Unit) -> anyhow::Result<Layout> {
     }
     let bounds: Result<Vec<Duration>, String> =
         list.split(',').map(|bound| unit.read(bound)).collect();
-    let bounds = bounds.map_err(|error| refused(&format!("--bounds: {error}")))?;
+    let bounds = bounds.map_err(|error| usage_error(&format!("--bounds: {error}")))?;
     let name = match &*bounds {
         [_] => "1 bound".to_owned(),
         bounds => format!("{} bounds", bounds.len()),
     };
-    Layout::bounds(&name, &bounds).map_err(|error| refused(&format!("--bounds: {error}")))
+    Layout::bounds(&name, &bounds).map_err(|error| usage_error(&format!("--bounds: {error}")))
 }
 
-fn refused(what: &str) -> anyhow::Error {
+fn usage_error(what: &str) -> anyhow::Error {
     QueryRejected(what.to_owned()).into()
 }
 

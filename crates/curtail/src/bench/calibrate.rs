@@ -1,17 +1,18 @@
-//! `curtail bench calibrate`: how often comparisons are wrong, on a model of stalls or on the blocks of a run, where the
-//! truth is known.
+//! `curtail bench calibrate`: the error rates of comparisons whose truth is known, on a model of stalls or on the blocks
+//! of a run.
 //!
-//! The figures come from `curtail_load::calibrate`; here they are put on a page.
-//! **Limits**: bounded by the comparisons and blocks asked for, at most [`COMPARISONS_MAX`] and [`BLOCKS_MAX`]; a
-//! comparison takes about half a millisecond a block.
+//! `curtail_load::calibrate` computes the rates; this module prints them.
+//! **Limits**: at most [`COMPARISONS_MAX`] comparisons of [`BLOCKS_MAX`] blocks; a comparison takes about half a
+//! millisecond a block.
 
 mod recorded;
 
 pub(crate) use recorded::RecordedError;
 
+use crate::output::{Format, print};
 use crate::terminal::ProgressLine;
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use curtail_load::Clock;
 use curtail_load::calibrate::{Calibration, Plan, Rate, Row, on_model, on_recorded};
 use curtail_load::compare::BLOCKS_DEFAULT;
@@ -21,14 +22,13 @@ use curtail_text::numbers::{percent_to, short, thousands};
 use curtail_text::{Columns, Left, Page, Right};
 use recorded::Recorded;
 use serde_json::{Value, json};
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// More comparisons tell no more: the interval is then below a tenth of a percent.
+/// With more comparisons, the interval is below a tenth of a percent.
 const COMPARISONS_MAX: i64 = 100_000;
 
-/// More blocks than anybody waits for: at 15 s each, more than eight hours.
+/// At 15 s a block, more than eight hours.
 const BLOCKS_MAX: i64 = 1_000;
 
 const NOTHING: &str = "–";
@@ -78,15 +78,6 @@ pub(crate) struct CalibrateArgs {
     format: Format,
 }
 
-/// How a result is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
-}
-
 fn shift(text: &str) -> Result<f64, String> {
     let shift: f64 = text.parse().map_err(|error| format!("{error}"))?;
     if (0.1..=10.0).contains(&shift) {
@@ -96,10 +87,6 @@ fn shift(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Runs `curtail bench calibrate`.
-///
-/// # Errors
-/// When the result cannot be printed.
 pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let plan = Plan {
         comparisons: args.comparisons,
@@ -126,23 +113,16 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
         Format::Table => table(&calibration, &from),
         Format::Json => format!("{}\n", json(&calibration, &from)),
     };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was compared.
+/// The source of the blocks.
 enum Source<'a> {
     /// The model of stalls.
     Model,
     /// The blocks of this arm of a run.
     Arm(&'a str),
-}
-
-/// The columns: a percentile, and how often its comparisons were wrong or right.
-fn columns() -> Columns {
-    Columns::new([Left(6), Right(23), Right(7), Right(9), Right(23), Right(7)])
 }
 
 fn table(calibration: &Calibration, from: &Source<'_>) -> String {
@@ -155,7 +135,7 @@ fn table(calibration: &Calibration, from: &Source<'_>) -> String {
     };
     page.line(format!("{comparisons} comparisons of {blocks} blocks an arm, {what}, seed {seed}"));
     page.blank();
-    let columns = columns();
+    let columns = Columns::new([Left(6), Right(23), Right(7), Right(9), Right(23), Right(7)]);
     let shifted = format!("found, all x {}", short(plan.shift, 4));
     page.row(&columns, ["", "A/A false alarms", "", "", &shifted, "design"]);
     page.row(&columns, ["", "verdicts (95 %)", "alone", "bootstrap", "(95 %)", "effect"]);

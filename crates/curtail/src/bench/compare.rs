@@ -1,5 +1,5 @@
-//! `curtail bench compare A B`: sends the same load to two services in interleaved blocks, and
-//! says whether they differ.
+//! `curtail bench compare A B`: sends the same load to two services in interleaved blocks, with a verdict for each
+//! percentile.
 
 use super::load::warm_up;
 use super::outcome::{self, OutputArgs};
@@ -58,10 +58,6 @@ pub(crate) struct CompareArgs {
     shown: OutputArgs,
 }
 
-/// Runs `curtail bench compare`.
-///
-/// # Errors
-/// When a URL is invalid, a file has errors, or results cannot be written.
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     let rng = Rng::new(args.workload.seed);
     let arm = |name: &str, url: &str| {

@@ -1,4 +1,4 @@
-//! `curtail bench load URL`: sends load to one service, and prints what its requests took.
+//! `curtail bench load URL`: sends load to one service, and prints the latencies.
 
 use super::outcome::{self, OutputArgs};
 use super::workload::{WorkloadArgs, duration};
@@ -40,10 +40,6 @@ pub(crate) struct LoadArgs {
     shown: OutputArgs,
 }
 
-/// Runs `curtail bench load`.
-///
-/// # Errors
-/// When the URL is invalid, a file has errors, or results cannot be written.
 pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<ExitCode> {
     let load = args.workload.load(&args.url, &Rng::new(args.workload.seed))?;
     let about = load.target.to_string();
@@ -61,7 +57,6 @@ pub(crate) fn run(args: &LoadArgs) -> anyhow::Result<ExitCode> {
     outcome::show(&outcome::run_session(&session)?, &Rule::default(), &args.shown)
 }
 
-/// Reads how long to warm up.
 pub(super) fn warm_up(text: &str) -> Result<WarmUp, String> {
     match text {
         "none" => Ok(WarmUp::None),

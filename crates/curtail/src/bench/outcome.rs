@@ -1,43 +1,31 @@
-//! How a run of the bench ends: what is printed, which files are written, and what the caller learns.
+//! The end of a run of the bench: the printed result, the files and the exit code.
 
-use clap::{Args, ValueEnum};
+use crate::output::{Format, print};
+use clap::Args;
 use curtail_generator::Session;
 use curtail_generator::Stop;
 use curtail_load::Latencies;
 use curtail_load::compare::Rule;
 use curtail_report::results::{Results, State};
 use curtail_report::{Outputs, difference, file, table};
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 
 use super::progress::RunProgress;
 use crate::stop::StopSignals;
 
-/// How a result is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// For people.
-    Table,
-    /// For programs: the content of a results file.
-    Json,
-}
-
-/// What is made of the results.
 #[derive(Args, Clone, Debug)]
 pub(super) struct OutputArgs {
     #[command(flatten)]
     pub(super) outputs: Outputs,
-    /// Output format.
+    /// Output format; json is the content of a results file.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
 }
 
-/// Runs `session` until it is over or Ctrl-C is pressed.
-///
-/// # Errors
-/// When the system gives no thread, no timer or no signals.
+/// Runs `session` until its end or Ctrl-C.
 pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
-    // A name says something where there is another.
+    // A single arm needs no name.
     let several = session.arms.len() > 1;
     let names = session.arms.iter().filter(|_| several).map(|(arm, _)| arm.name.clone());
     let mut shown = RunProgress::new(names.collect());
@@ -47,10 +35,7 @@ pub(super) fn run_session(session: &Session) -> anyhow::Result<Results> {
     Ok(results??)
 }
 
-/// Runs `run`, which is stopped by Ctrl-C or SIGTERM.
-///
-/// # Errors
-/// When the system gives no signals.
+/// Runs `run`; Ctrl-C or SIGTERM stops it.
 pub(crate) fn until_stopped<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io::Result<T> {
     let stop = Stop::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -78,9 +63,6 @@ pub(crate) fn until_stopped<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io:
 
 /// Prints the results and writes the requested files. The exit code tells a void or interrupted run, and an arm
 /// without a successful request.
-///
-/// # Errors
-/// When something cannot be written.
 pub(super) fn show(results: &Results, rule: &Rule, shown: &OutputArgs) -> anyhow::Result<ExitCode> {
     let OutputArgs { outputs, format } = shown;
     let comparisons = difference::all(results, rule);
@@ -89,9 +71,7 @@ pub(super) fn show(results: &Results, rule: &Rule, shown: &OutputArgs) -> anyhow
         Format::Table => table::render(results, &comparisons),
         Format::Json => file::to_json(results),
     };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+    print(&text)?;
     Ok(match results.state {
         State::Complete if has_dead_arm(results) => ExitCode::from(crate::exit::NO),
         State::Complete => ExitCode::SUCCESS,
@@ -100,7 +80,7 @@ pub(super) fn show(results: &Results, rule: &Rule, shown: &OutputArgs) -> anyhow
     })
 }
 
-/// Whether every request of an arm failed, so that nothing else was measured.
+/// Whether every request of an arm failed.
 fn has_dead_arm(results: &Results) -> bool {
     (0..results.arms.len()).any(|arm| {
         let latencies = Latencies::merged(&results.of_arm(arm));

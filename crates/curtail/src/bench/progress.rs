@@ -8,19 +8,17 @@ use curtail_text::{WIDTH, cut};
 use curtail_units::{Duration, Quantile};
 use std::collections::VecDeque;
 
-/// Reports that the live percentiles cover: five seconds of one thread.
+/// The number of slots in the live percentiles: five seconds of one thread.
 const RECENT: usize = 10;
 
-/// How wide the bar is.
 const BAR: usize = 8;
 
-/// A name is not cut below this.
+/// Minimum width of a name.
 const NAME_MIN: usize = 6;
 
 /// The interval between two lines without a terminal.
 const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(15);
 
-/// The line.
 #[derive(Debug)]
 pub(super) struct RunProgress {
     shown: terminal::ProgressLine,
@@ -30,7 +28,7 @@ pub(super) struct RunProgress {
 }
 
 impl RunProgress {
-    /// For a run of arms with these names; none where there is nothing to tell apart.
+    /// For a run of arms with these names; a single arm needs none.
     pub(super) fn new(names: Vec<String>) -> Self {
         Self {
             shown: terminal::ProgressLine::on_stderr(Some(LINE_EVERY)),
@@ -40,12 +38,11 @@ impl RunProgress {
         }
     }
 
-    /// The only arm is called this from now on.
+    /// Renames the only arm.
     pub(super) fn named(&mut self, name: &str) {
         self.names = vec![name.to_owned()];
     }
 
-    /// Shows how things stand.
     pub(super) fn show(&mut self, progress: SessionProgress, slot: &Slot) {
         if progress.since_began < self.shown_at {
             // Another block has begun.
@@ -60,18 +57,16 @@ impl RunProgress {
         shown.show(|| line(names, recent, progress));
     }
 
-    /// Writes a line that stays.
     pub(super) fn say(&mut self, line: &str) {
         self.shown.say(line);
     }
 
-    /// Takes the line away.
     pub(super) fn clear(&mut self) {
         self.shown.clear();
     }
 }
 
-/// At most [`WIDTH`] columns: failures come first, and percentiles are cut before them.
+/// At most [`WIDTH`] columns; failures come first, so that they are never cut.
 fn line(names: &[String], recent: &VecDeque<Slot>, progress: SessionProgress) -> String {
     let SessionProgress { arm, blocks_done, blocks, is_warm_up, since_began, lasts } = progress;
     let mut merged = Slot::new();

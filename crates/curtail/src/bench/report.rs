@@ -1,4 +1,4 @@
-//! `curtail bench report`: reports of what a run has found.
+//! `curtail bench report`: prints the results of a run.
 
 use super::outcome::{self, OutputArgs};
 use clap::Args;
@@ -28,10 +28,6 @@ pub(crate) struct ReportArgs {
     shown: OutputArgs,
 }
 
-/// Runs `curtail bench report`.
-///
-/// # Errors
-/// When a file cannot be read, the files are not of one run, or a report cannot be written.
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let parts = args.results.iter().map(|path| file::read(path));
     let results = curtail_report::merge(parts.collect::<Result<_, _>>()?)?;

@@ -3,6 +3,7 @@
 use super::outcome::{self, OutputArgs};
 use super::progress::RunProgress;
 use crate::input;
+use crate::output::print;
 use anyhow::Context as _;
 use clap::Args;
 use curtail_report::Outputs;
@@ -51,7 +52,6 @@ pub(crate) struct SuiteArgs {
     keys: bool,
 }
 
-/// What the page of the keys opens with.
 const KEYS_HEAD: &str = "\
 # Keys of a suite
 
@@ -72,17 +72,13 @@ to files in the folder of the run.
 
 ";
 
-/// The most runs whose folders stand beside each other.
+/// Maximum number of folders of runs.
 const RUNS_MAX: u32 = 100_000;
 
-/// Runs `curtail bench suite`.
-///
-/// # Errors
-/// When the suite has errors, something of it is not as it should be, or results cannot be written.
 pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
     let Some(file) = args.file.as_deref().filter(|_| !args.keys) else {
         let keys = curtail_config::reference_markdown(&SuiteConfig::keys());
-        write!(io::stdout(), "{KEYS_HEAD}{keys}")?;
+        print(&format!("{KEYS_HEAD}{keys}"))?;
         return Ok(ExitCode::SUCCESS);
     };
     let (name, text) = input::text(file)?;
@@ -128,7 +124,7 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
     ended
 }
 
-/// Runs a suite, and shows how it goes.
+/// Runs a suite and shows its progress.
 fn watched(suite: &Suite) -> io::Result<Outcome> {
     let names = suite.config.arms.iter().map(|arm| arm.name.clone()).collect();
     let shown = Mutex::new(RunProgress::new(names));
@@ -145,7 +141,6 @@ fn watched(suite: &Suite) -> io::Result<Outcome> {
     outcome
 }
 
-/// The folder of a run, new or empty, as an absolute path.
 fn made(wanted: Option<&Path>, file: &Path) -> anyhow::Result<PathBuf> {
     let in_words = |dir: &Path| dir.display().to_string();
     if let Some(dir) = wanted {

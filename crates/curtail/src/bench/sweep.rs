@@ -1,9 +1,10 @@
 //! `curtail bench sweep URL`: latency against throughput, up to the knee.
 
 use super::load::warm_up;
-use super::outcome::{self, Format, OutputArgs};
+use super::outcome::{self, OutputArgs};
 use super::progress::RunProgress;
 use super::workload::{WorkloadArgs, duration};
+use crate::output::{Format, print};
 use anyhow::bail;
 use clap::Args;
 use curtail_generator::Session;
@@ -15,7 +16,6 @@ use curtail_load::knee::{Bound, Knee, Search};
 use curtail_load::schedule::{RATE_MAX, Spacing};
 use curtail_text::{WIDTH, wrapped};
 use curtail_units::{Duration, Quantile, Rng};
-use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Measure latency against throughput, up to the knee
@@ -55,13 +55,9 @@ pub(crate) struct SweepArgs {
     shown: OutputArgs,
 }
 
-/// Requests of the first rate that have 10 beyond p99 even where their number is random.
+/// Enough requests for 10 beyond p99, even if their number is random.
 const REQUESTS_ADVISED: f64 = 1_200.0;
 
-/// Runs `curtail bench sweep`.
-///
-/// # Errors
-/// When the URL is invalid, a file has errors, or results cannot be written.
 pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     let load = args.workload.load(&args.url, &Rng::new(args.workload.seed))?;
     let Some((rate, lasts, spacing)) = args.workload.constant_rate(&load) else {
@@ -95,12 +91,8 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     let SweepOutcome { results, knee, cut_short } = swept??;
     let code = outcome::show(&results, &Rule::default(), &args.shown)?;
     if args.shown.format == Format::Table {
-        let mut out = std::io::stdout().lock();
-        writeln!(out)?;
-        for line in wrapped("", &said(&knee, cut_short.as_deref()), WIDTH) {
-            writeln!(out, "{line}")?;
-        }
-        out.flush()?;
+        let lines = wrapped("", &describe_knee(&knee, cut_short.as_deref()), WIDTH);
+        print(&format!("\n{}\n", lines.join("\n")))?;
     }
     Ok(code)
 }
@@ -128,8 +120,7 @@ fn check_duration(
     ));
 }
 
-/// Where the knee is, in words.
-fn said(knee: &Knee, cut_short: Option<&str>) -> String {
+fn describe_knee(knee: &Knee, cut_short: Option<&str>) -> String {
     let Knee { borne, refused } = knee;
     let so_far = match (borne, refused) {
         (Some(borne), Some((refused, why))) => {

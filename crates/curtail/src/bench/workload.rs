@@ -1,7 +1,8 @@
-//! What is sent and when, as arguments say it: for `bench load` and for each arm of `bench compare`.
+//! The arguments of a load: requests and schedule, for `bench load` and for each arm of `bench compare`.
 
 use crate::input;
-use clap::{Args, ValueEnum};
+use crate::output::{NamedValue, one_of};
+use clap::Args;
 use curtail_generator::arrivals;
 use curtail_generator::expect::Expect;
 use curtail_generator::target::{Protocol, Target};
@@ -13,7 +14,6 @@ use curtail_units::{Duration, Rng};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is sent and when.
 #[derive(Args, Clone, Debug)]
 pub(super) struct WorkloadArgs {
     /// Requests a second.
@@ -23,11 +23,11 @@ pub(super) struct WorkloadArgs {
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = duration)]
     lasts: Duration,
     /// Spacing of requests: at random, as from many users, or even.
-    #[arg(long, value_enum, default_value_t = SpacingArg::Poisson)]
-    spacing: SpacingArg,
+    #[arg(long, default_value = "poisson", value_parser = one_of(SPACINGS))]
+    spacing: Spacing,
     /// Protocol; with TLS, the server must offer HTTP/2 for `http2`.
-    #[arg(long, value_enum, default_value_t = ProtocolArg::Http1)]
-    protocol: ProtocolArg,
+    #[arg(long, default_value = "http1", value_parser = one_of(PROTOCOLS))]
+    protocol: Protocol,
     /// Maximum number of connections; requests wait when all are in use.
     #[arg(long, value_name = "NUMBER", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     connections: u32,
@@ -87,53 +87,21 @@ pub(super) struct WorkloadArgs {
     share: Share,
 }
 
-/// How requests are spaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SpacingArg {
-    /// At random, as from many users.
-    Poisson,
-    /// At equal distances.
-    Even,
-}
+const SPACINGS: &[NamedValue<Spacing>] = &[
+    ("poisson", "At random, as from many users", Spacing::Poisson),
+    ("even", "At equal distances", Spacing::Even),
+];
 
-/// The protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProtocolArg {
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2.
-    Http2,
-    /// gRPC, one message each way; --body-file holds the message.
-    Grpc,
-}
-
-impl SpacingArg {
-    const fn spacing(self) -> Spacing {
-        match self {
-            Self::Poisson => Spacing::Poisson,
-            Self::Even => Spacing::Even,
-        }
-    }
-}
-
-impl ProtocolArg {
-    const fn protocol(self) -> Protocol {
-        match self {
-            Self::Http1 => Protocol::Http1,
-            Self::Http2 => Protocol::Http2,
-            Self::Grpc => Protocol::Grpc,
-        }
-    }
-}
+const PROTOCOLS: &[NamedValue<Protocol>] = &[
+    ("http1", "HTTP/1.1", Protocol::Http1),
+    ("http2", "HTTP/2", Protocol::Http2),
+    ("grpc", "gRPC, one message each way; --body-file holds the message", Protocol::Grpc),
+];
 
 impl WorkloadArgs {
-    /// The load on the service at `url`.
-    ///
-    /// # Errors
-    /// When the URL is invalid, or a file cannot be read or has errors.
     pub(super) fn load(&self, url: &str, rng: &Rng) -> anyhow::Result<Load> {
         let target = Target::look_up(url)?;
-        let protocol = self.protocol.protocol();
+        let protocol = self.protocol;
         let connector = target.connector(protocol, self.ca_file.as_deref(), self.insecure)?;
         let (config, schedule, folder) = match &self.file {
             None => (self.workload(), self.schedule(), PathBuf::new()),
@@ -170,13 +138,12 @@ impl WorkloadArgs {
         })
     }
 
-    /// The load, in words.
     pub(super) fn about(&self, load: &Load) -> String {
-        let protocol = self.protocol.protocol().name();
+        let protocol = self.protocol.name();
         let connections = format!("{protocol}, at most {} connections", self.connections);
         let spacing = match self.spacing {
-            SpacingArg::Poisson => "at random",
-            SpacingArg::Even => "evenly",
+            Spacing::Poisson => "at random",
+            Spacing::Even => "evenly",
         };
         let when = match self.constant_rate(load) {
             Some((rate, lasts, _)) => format!("{rate} requests/s {spacing} for {lasts}"),
@@ -189,21 +156,21 @@ impl WorkloadArgs {
         format!("{file}{when}, {connections}")
     }
 
-    /// The rate of `load`, how long it is sent and how it is spaced; nothing when its file has a schedule.
+    /// The rate, duration and spacing of `load`; absent when its file has a schedule.
     pub(super) fn constant_rate(&self, load: &Load) -> Option<(f64, Duration, Spacing)> {
         let is_ours = *load.schedule == self.schedule();
-        is_ours.then_some((self.rate, self.lasts, self.spacing.spacing()))
+        is_ours.then_some((self.rate, self.lasts, self.spacing))
     }
 
     fn schedule(&self) -> Schedule {
-        Schedule::constant(self.rate, self.lasts, self.spacing.spacing())
+        Schedule::constant(self.rate, self.lasts, self.spacing)
     }
 
     fn workload(&self) -> WorkloadConfig {
         let text = self.body.clone().map(BodyConfig::Text);
         let body = text.or_else(|| self.body_file.clone().map(BodyConfig::File));
         let default =
-            if body.is_some() || self.protocol == ProtocolArg::Grpc { "POST" } else { "GET" };
+            if body.is_some() || self.protocol == Protocol::Grpc { "POST" } else { "GET" };
         WorkloadConfig::of_one(RequestConfig {
             method: self.method.clone().unwrap_or_else(|| default.to_owned()),
             path: self.path.clone(),

@@ -1,9 +1,7 @@
-//! A complete configuration file, written from the list of keys: each with its meaning and its default.
+//! A complete configuration file: each key with its meaning and its default.
 //!
-//! **Decides** what stands in the file as it is and what is commented out. A line that begins with `# ` is
-//! prose; `#key: value` is a key that is absent by default, and taking the `#` away puts it into effect.
-//! Keys that have no default get an example ([`example`]), so the file is right as it is, and works once the
-//! addresses are yours.
+//! A line that begins with `# ` is prose; `#key: value` is a key that is absent by default. A key without a default gets
+//! an example ([`example`]), so the file is valid, and works with your own addresses.
 //! **Limits**: one listener, one route, one upstream; one leaf, commented out.
 
 use super::ConfigKind;
@@ -12,11 +10,10 @@ use curtail_config::{Key, Presence};
 #[cfg(test)]
 mod tests;
 
-/// Sections that the file has although they are absent by default: without the first three a proxy does nothing, without
-/// the last nobody sees what it does.
+/// Sections that are absent by default, but needed: a proxy does nothing without the first three, and shows nothing
+/// without the last.
 const NEEDED: [&str; 4] = ["listeners", "routes", "upstreams", "admin"];
 
-/// The name of the one upstream.
 const NAME: &str = "service";
 
 fn head(kind: ConfigKind) -> String {
@@ -35,7 +32,7 @@ fn head(kind: ConfigKind) -> String {
     )
 }
 
-/// A value for a key that has no default.
+/// An example for a key without a default.
 fn example(path: &str) -> Option<&'static str> {
     Some(match path {
         "workers" | "api.query_threads" => "4",
@@ -55,6 +52,7 @@ fn example(path: &str) -> Option<&'static str> {
         "otlp.tokens_file" | "api.tokens_file" => "/etc/curtail/tokens",
         "retention.size" => "500GiB",
         "tail.after_days" => "7",
+        "log" => "info,curtail_store=debug",
         "spans.endpoint" => "http://127.0.0.1:4318",
         "limits.stream_idle_timeout" => "1h",
         path if path.ends_with(".tls.certificate_file") => "/etc/curtail/certificate.pem",
@@ -64,7 +62,6 @@ fn example(path: &str) -> Option<&'static str> {
     })
 }
 
-/// The file.
 pub(super) fn yaml(kind: ConfigKind, keys: &[Key]) -> String {
     let mut root = Node::default();
     for key in keys {
@@ -78,7 +75,7 @@ pub(super) fn yaml(kind: ConfigKind, keys: &[Key]) -> String {
     text
 }
 
-/// One name of a path and what lies under it: its own keys, `<name>`, or `[]`.
+/// One name of a path and the nodes below: keys, `<name>`, or `[]`.
 #[derive(Debug, Default)]
 struct Node<'k> {
     name: &'k str,
@@ -87,15 +84,15 @@ struct Node<'k> {
     inner: Vec<Self>,
 }
 
-/// Where a node is written.
+/// The position of a node in the file.
 #[derive(Clone, Copy, Debug)]
 struct Place<'k> {
-    /// The section that it lies in.
+    /// The enclosing section.
     outer: Option<&'k Key>,
     indent: usize,
     /// Whether it is the first key of an item of a list.
     is_item: bool,
-    /// Whether what it lies in is absent by default.
+    /// Whether the enclosing section is absent by default.
     is_absent: bool,
 }
 
@@ -173,7 +170,7 @@ impl<'k> Node<'k> {
     }
 }
 
-/// What is said above a key.
+/// The comment above a key.
 fn prose(key: &Key) -> Vec<String> {
     let mut prose = vec![key.doc.to_owned()];
     prose.extend(key.words.iter().map(|(word, doc)| format!("  {word}: {doc}")));

@@ -1,16 +1,13 @@
-//! What a configuration comes to, in a few lines: who listens, where requests go, what is done for them,
-//! and how many attempts a request can become at worst.
+//! A summary of a correct configuration: listeners, routes, policies, and the maximum of attempts for a request.
 //!
-//! **Decides** nothing: a file that is right is shown as the proxy understands it, defaults included.
-//! What is allowed but has no effect (a hedge without a second replica), or is dear where something outside the
-//! file is missing (a tie without leaves), is noted.
+//! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive without
+//! something outside the file (a tie without leaves).
 
 use curtail_policy::{SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
 use curtail_units::{Duration, Quantile, Ratio};
 use std::fmt::Write as _;
 
-/// The lines, each with its end.
 pub(super) fn lines(config: &Config) -> String {
     let mut text = String::new();
     write(&mut text, config).expect("a String takes everything");
@@ -45,7 +42,7 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
         let shards = route.shards(&config.upstreams).count();
         let fan_out = route.fan_out.as_ref().map(|fan_out| gathered(fan_out, shards));
         let fan_out = fan_out.unwrap_or_default();
-        writeln!(text, "route {} -> upstream {}{fan_out}", asked(route), route.upstream)?;
+        writeln!(text, "route {} -> upstream {}{fan_out}", condition(route), route.upstream)?;
     }
     config.upstreams.iter().enumerate().try_for_each(|(place, upstream)| {
         let mut routes = config.routes.iter();
@@ -54,8 +51,8 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
     })
 }
 
-/// What a request must be like for a route.
-fn asked(route: &RouteConfig) -> String {
+/// The condition of a route.
+fn condition(route: &RouteConfig) -> String {
     let host = route.host.as_deref().unwrap_or("any host,");
     let twice = if route.idempotent { " (any method may be sent twice)" } else { "" };
     let prefix = &route.path_prefix;
@@ -64,7 +61,7 @@ fn asked(route: &RouteConfig) -> String {
     format!("{host} {prefix}{below}{twice}")
 }
 
-/// What is needed of the shards, and what becomes of their bodies.
+/// The needed shards and the merge of their bodies.
 fn gathered(fan_out: &FanOutConfig, shards: usize) -> String {
     let needed = fan_out.needed.map_or_else(|| "all".to_owned(), |needed| needed.to_string());
     let bodies = match fan_out.merge {
@@ -119,7 +116,7 @@ fn notes(policy: &UpstreamConfig, replica_count: usize, is_used: bool) -> Vec<St
     notes
 }
 
-/// A tail of slow requests needs most of the budget, which the hedges of ordinary requests spend before it comes.
+/// Hedges of ordinary requests must leave most of the budget to the tail.
 fn budget_note(quantile: Quantile, ratio: Ratio) -> Option<String> {
     let (hedged, budget) = (100.0 * (1.0 - quantile.get()), 100.0 * ratio.get());
     if budget == 0.0 {
@@ -184,7 +181,7 @@ fn off() -> String {
     "off".to_owned()
 }
 
-/// How many attempts requests can be turned into, one by one and on average.
+/// The maximum of attempts, for one request and on average.
 fn at_worst(policy: &UpstreamConfig) -> String {
     let amplification = policy.amplification();
     let budget = policy.budget;

@@ -6,10 +6,10 @@ use curtail_units::Duration;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// What is longer is cut, so that a line has 80 columns.
+/// Longer names are cut, so that a line has 80 columns.
 const NAME_LEN: usize = 24;
 
-/// One line a trace: its ID, when it began, how long the first span that was asked for took, and which that is.
+/// One line a trace: its ID, and the duration and name of its first matching span.
 pub(super) fn traces(json: &Value) -> String {
     let traces = list(&json["traces"]);
     if traces.is_empty() {
@@ -52,17 +52,17 @@ pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Control characters would do to a terminal what they say.
+/// Text without control characters, which a terminal would execute.
 pub(super) fn text(value: &Value) -> String {
     one_line(value.as_str().unwrap_or_default())
 }
 
-/// A number of nanoseconds, which is a text in JSON.
+/// Nanoseconds, which are text in JSON.
 pub(super) fn ns(value: &Value) -> i64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// What took less than no time has a sign.
+/// A duration; a negative one has a sign.
 pub(super) fn duration(ns: i64) -> String {
     let took = Duration::from_ns(ns.unsigned_abs());
     if ns < 0 { format!("-{took}") } else { took.to_string() }

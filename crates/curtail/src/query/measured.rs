@@ -11,14 +11,13 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::iter;
 
-/// The longest bar.
 const BAR_LEN: f64 = 40.0;
 
 /// The columns of a count and of a quantile, each without the space before it.
 const COUNT_LEN: usize = 9;
 const QUANTILE_LEN: usize = 10;
 
-/// A value of a group keeps at least this many columns, however many quantiles there are.
+/// Minimum width of a value of a group.
 const VALUE_LEN_MIN: usize = 6;
 
 /// The values of a group: one for each `--by`.
@@ -35,7 +34,7 @@ pub(super) fn value_counts(histogram: &Value) -> BTreeMap<Group, u64> {
     counts
 }
 
-/// A quantile of `values` values, marked by the rule of every report if only few values are larger.
+/// A quantile of `values` values, marked as in every report if few values are larger.
 fn marked(at: f64, values: u64, shown: String) -> String {
     let beyond = Quantile::new(at).map_or(0, |quantile| values - rank(quantile, values));
     match beyond {
@@ -93,7 +92,7 @@ pub(super) fn quantiles(
     page.finish()
 }
 
-/// The widths of the columns that tell groups apart: each as wide as its values or as the room allows.
+/// The widths of the columns of groups: as wide as the values, within the room.
 fn name_widths<'g>(
     keys: &Group,
     groups: impl Iterator<Item = &'g Group>,
@@ -164,7 +163,7 @@ pub(super) fn counts(json: &Value) -> String {
     page.finish()
 }
 
-/// What tells a series from others, but for one label.
+/// The values of all labels of a series except one.
 fn group(series: &Value, without: &str) -> Group {
     labels_without(series, without).map(|label| text(&label["value"]["stringValue"])).collect()
 }

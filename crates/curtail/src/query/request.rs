@@ -11,17 +11,13 @@ use http_body_util::Full;
 /// Longer than the time limit of a server for a query.
 const TIMEOUT: Duration = Duration::from_secs(70);
 
-/// The maximum size of a response.
 const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 30, idle_max: 0 };
 
-/// The default port of the query API.
 const PORT: u16 = 3200;
 
-/// A path with parameters.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QueryRequest(String);
 
-/// The result of a query.
 #[derive(Debug)]
 pub(crate) enum QueryResult {
     Json {
@@ -50,7 +46,6 @@ impl QueryRequest {
     }
 }
 
-/// Sends a query and waits for its result.
 pub(crate) fn send(
     server: &str,
     access: &ServerAccessArgs,
@@ -80,7 +75,7 @@ async fn exchange(
     access: &ServerAccessArgs,
     query: &QueryRequest,
 ) -> anyhow::Result<ClientResponse> {
-    // The message does not repeat the argument, which may hold a password.
+    // The message does not repeat the argument: it may hold a password.
     let wrong = || {
         let text = "--server: expected http://HOST[:PORT][/PATH] or https://…, without user name, query or fragment";
         QueryRejected(text.to_owned())

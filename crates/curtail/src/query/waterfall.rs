@@ -1,21 +1,21 @@
-//! A trace as a waterfall: a line a span, beneath its parent, with a bar where in the trace it was.
+//! A trace as a waterfall: a line for each span, below its parent, with a bar at its time.
 
 use super::found::{duration, list, ns, text};
 use curtail_text::{Columns, Left, Page, Rest, Right, cut, cut_middle};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many lines are written; who wants all asks for JSON.
+/// Maximum number of lines; JSON has all spans.
 const LINES_MAX: usize = 1_000;
 
 /// The bar, and the columns after the label: a space, the duration, the left edge and the bar.
 const BAR_LEN: usize = 22;
 const AFTER_LABEL_LEN: usize = 1 + 10 + 2 + BAR_LEN + 1;
 
-/// A service's name is cut to this at the least, to leave room for the name of the span.
+/// Minimum width of a service, to leave room for the name of the span.
 const SERVICE_LEN_MIN: usize = 8;
 
-/// What is deeper stands no further to the right.
+/// Maximum indentation.
 const INDENT_MAX: usize = 12;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ struct Span {
     id: String,
     parent: String,
     service: String,
-    /// With Curtail's decision.
+    /// The name and the proxy's decision.
     name: String,
     is_error: bool,
     start_ns: i64,
@@ -72,7 +72,7 @@ pub(super) fn of(trace: &Value, columns: usize) -> String {
         spans.iter().map(|span| (&*span.id, &*span.service)).collect();
     for (depth, span) in in_order(&spans).into_iter().take(LINES_MAX) {
         let indent = depth.min(INDENT_MAX);
-        // A service is named where it differs from the one above.
+        // A service is named if it differs from its parent's.
         let above = services.get(&*span.parent).filter(|_| depth > 0);
         let label = span.label(above != Some(&&*span.service), label_len - indent);
         let label = format!("{:indent$}{label}", "");
@@ -109,8 +109,7 @@ fn spans(trace: &Value) -> Vec<Span> {
     spans
 }
 
-/// Each span after its parent, with its depth. A parent that is not there, or that is beneath its own child,
-/// is none.
+/// Each span after its parent, with its depth. A missing parent, or one below its own child, counts as none.
 fn in_order(spans: &[Span]) -> Vec<(usize, &Span)> {
     let ids: BTreeSet<_> = spans.iter().map(|span| &*span.id).collect();
     let mut children = BTreeMap::<&str, Vec<usize>>::new();
@@ -124,7 +123,7 @@ fn in_order(spans: &[Span]) -> Vec<(usize, &Span)> {
     }
     let mut is_placed = vec![false; spans.len()];
     let mut order = Vec::new();
-    // Whoever is in a circle comes at last, as if it had no parent.
+    // Spans of a cycle come last, as if they had no parent.
     for first in roots.into_iter().chain(0..spans.len()) {
         let mut waiting = vec![(0, first)];
         while let Some((depth, nth)) = waiting.pop() {
@@ -139,7 +138,6 @@ fn in_order(spans: &[Span]) -> Vec<(usize, &Span)> {
     order
 }
 
-/// Where in the whole something was.
 fn bar(of: (i64, i64), whole: (i64, i64)) -> String {
     let len = i128::from(whole.1) - i128::from(whole.0);
     let at = |ns: i64| {

@@ -1,4 +1,4 @@
-//! `curtail import`, over real sockets: into `curtail server`, and into servers that are full, away or no servers.
+//! `curtail import`, over real sockets: into `curtail server`, and into servers that are full, unavailable or not OTLP receivers.
 
 use crate::command::{Ended, curtail, written};
 use crate::server::{Server, folder};
@@ -13,7 +13,7 @@ const LOGS: &str = include_str!("../../../otlp/tests/golden/logs.json");
 const METRICS: &str = include_str!("../../../otlp/tests/golden/metrics.json");
 const TRACES_PB: &[u8] = include_bytes!("../../../otlp/tests/golden/traces.pb");
 
-const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+const ACCEPTED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 fn import(to: SocketAddr, arguments: &[&str]) -> Ended {
     let to = format!("http://{to}");
@@ -21,13 +21,13 @@ fn import(to: SocketAddr, arguments: &[&str]) -> Ended {
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut packing = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packing.write_all(bytes).expect("packed");
-    packing.finish().expect("packed")
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).expect("compressed");
+    encoder.finish().expect("compressed")
 }
 
 fn zstd(bytes: &[u8]) -> Vec<u8> {
-    zstd::encode_all(bytes, 1).expect("packed")
+    zstd::encode_all(bytes, 1).expect("compressed")
 }
 
 fn framed(message: &[u8]) -> Vec<u8> {
@@ -46,7 +46,7 @@ fn files_of_every_form_come_to_the_server() {
     ];
     let ended = import(server.otlp, &files.each_ref().map(|file| &**file));
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
-    let said = "6 lines, 0 of them bad; 4 spans, 42 logs and 6 points taken, 0 refused\n";
+    let said = "6 lines, 0 malformed; 4 spans, 42 logs and 6 points accepted, 0 rejected\n";
     assert_eq!(ended.stdout, said);
     let file = written("import-traces.binpb", framed(TRACES_PB).repeat(2));
     let ended = import(server.otlp, &["--of", "traces", &file]);
@@ -83,7 +83,7 @@ fn a_bad_line_is_named_and_the_others_go_on() {
     let file = written("import-bad.jsonl", format!("{LOGS}\n{cut}\n{zero}{TRACES}no JSON\n"));
     let ended = import(server.otlp, &[&file]);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    let said = "5 lines, 2 of them bad; 2 spans, 14 logs and 0 points taken, 2 refused\n";
+    let said = "5 lines, 2 malformed; 2 spans, 14 logs and 0 points accepted, 2 rejected\n";
     assert_eq!(ended.stdout, said, "{}", ended.stderr);
     let lines: Vec<_> = ended.stderr.lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
@@ -100,20 +100,20 @@ fn a_bad_line_is_named_and_the_others_go_on() {
 /// Heads and bodies.
 type Requests = Vec<(String, Vec<u8>)>;
 
-/// A server that gives these answers, one after the other, an empty one by closing the connection; returns the
-/// requests.
-fn answering(answers: &'static [&'static str]) -> (SocketAddr, JoinHandle<Requests>) {
+/// A server that sends these responses, one after the other, and returns the requests. It closes the connection for an
+/// empty response.
+fn responding(responses: &'static [&'static str]) -> (SocketAddr, JoinHandle<Requests>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("it is bound");
     let serving = std::thread::spawn(move || {
-        let (mut requests, mut answers) = (Vec::new(), answers.iter().peekable());
-        while answers.peek().is_some() {
+        let (mut requests, mut responses) = (Vec::new(), responses.iter().peekable());
+        while responses.peek().is_some() {
             let (mut stream, _) = listener.accept().expect("a connection");
-            while let Some(request) = answers.peek().and_then(|_| request(&mut stream)) {
+            while let Some(request) = responses.peek().and_then(|_| request(&mut stream)) {
                 requests.push(request);
-                let answer = answers.next().expect("one more");
-                stream.write_all(answer.as_bytes()).expect("it reads");
-                if answer.is_empty() {
+                let response = responses.next().expect("one more");
+                stream.write_all(response.as_bytes()).expect("it reads");
+                if response.is_empty() {
                     break;
                 }
             }
@@ -145,20 +145,20 @@ fn request(stream: &mut std::net::TcpStream) -> Option<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_server_that_is_full_is_asked_again() {
-    let (address, serving) = answering(&[
+fn a_full_server_is_retried() {
+    let (address, serving) = responding(&[
         "HTTP/1.1 503 Service Unavailable\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n",
         "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\nfull",
         "",
-        TAKEN,
+        ACCEPTED,
     ]);
     let file = written("import-again.jsonl", TRACES);
     let token = written("import-again.token", "s3cret\n");
     let ended = import(address, &["--tenant", "shop", "--token-file", &token, &file]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(ended.stdout.contains("2 spans, 0 logs and 0 points taken, 0 refused"));
+    assert!(ended.stdout.contains("2 spans, 0 logs and 0 points accepted, 0 rejected"));
     assert_eq!(ended.stderr.lines().count(), 3, "{}", ended.stderr);
-    assert!(ended.stderr.contains("429 Too Many Requests; again in 0ns"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("429 Too Many Requests; retry in 0ns"), "{}", ended.stderr);
     let requests = serving.join().expect("it has served");
     assert_eq!(requests.len(), 4);
     for (head, body) in &requests {
@@ -170,24 +170,24 @@ fn a_server_that_is_full_is_asked_again() {
 }
 
 #[test]
-fn patience_ends_and_says_from_where_on_nothing_was_taken() {
+fn patience_ends_with_the_position_of_the_first_batch_that_was_not_accepted() {
     let (address, serving) =
-        answering(&[TAKEN, "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"]);
+        responding(&[ACCEPTED, "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"]);
     let [first, second] =
         ["import-first.jsonl", "import-second.jsonl"].map(|name| written(name, TRACES));
     let ended = import(address, &["--patience", "0", &first, &second]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
-    let expected = "import-second.jsonl:1: from here on nothing was taken\n";
+    let expected = "import-second.jsonl:1: nothing was accepted from here on\n";
     assert!(ended.stderr.starts_with(expected), "{}", ended.stderr);
-    assert!(ended.stderr.contains("2 spans, 0 logs and 0 points taken"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("2 spans, 0 logs and 0 points accepted"), "{}", ended.stderr);
     assert!(ended.stderr.contains("503 Service Unavailable"), "{}", ended.stderr);
     assert_eq!(serving.join().expect("it has served").len(), 2);
 }
 
 #[test]
-fn what_will_never_be_taken_ends_it() {
+fn a_final_rejection_ends_the_import() {
     let (address, serving) =
-        answering(&["HTTP/1.1 401 Unauthorized\r\ncontent-length: 8\r\n\r\nno token"]);
+        responding(&["HTTP/1.1 401 Unauthorized\r\ncontent-length: 8\r\n\r\nno token"]);
     let ended = import(address, &[&written("import-never.jsonl", LOGS)]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     assert!(ended.stderr.contains("401 Unauthorized no token"), "{}", ended.stderr);

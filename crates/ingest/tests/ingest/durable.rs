@@ -3,7 +3,7 @@
 use crate::client::{GRPC_TRACES, TRACES, TestResponse, compressed, framed, post, send};
 use crate::receiver::Receiver;
 use crate::run;
-use curtail_ingest::Why;
+use curtail_ingest::StallReason;
 use http::{StatusCode, Version};
 use std::io;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::server::{Asked, Does, serving, start};
+use crate::server::{ReceivedRequest, ServerAction, serving, start};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
@@ -23,71 +23,76 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(test)
 }
 
-/// The body of an answer.
-async fn said(client: &StoreClient, address: SocketAddr) -> Result<Bytes, HttpError> {
+/// The body of a response.
+async fn body_of(client: &StoreClient, address: SocketAddr) -> Result<Bytes, HttpError> {
     client.call(put("http", address)).await?.into_body().bytes().await
 }
 
-fn connections(asked: &Receiver<Asked>) -> Vec<usize> {
-    asked.try_iter().map(|(connection, _)| connection).collect()
+fn connections(requests: &Receiver<ReceivedRequest>) -> Vec<usize> {
+    requests.try_iter().map(|(connection, _)| connection).collect()
 }
 
 #[test]
 fn a_connection_is_kept_for_the_next_request() {
-    let (address, asked, server) = start(vec![Does::Says(OK), Does::Says(OK), Does::Says(OK)]);
+    let (address, requests, server) = start(vec![
+        ServerAction::Respond(OK),
+        ServerAction::Respond(OK),
+        ServerAction::Respond(OK),
+    ]);
     run(async {
         let client = client(PATIENT);
         for _ in 0..3 {
-            assert_eq!(said(&client, address).await.expect("an answer"), "hi");
+            assert_eq!(body_of(&client, address).await.expect("a response"), "hi");
             kept(&client).await;
         }
     });
     server.join().expect("it ends well");
-    let (_, first) = asked.recv().expect("it was asked");
+    let (_, first) = requests.recv().expect("it was requests");
     let head = "put /bucket/key?x=y http/1.1\r\n";
     assert!(first.starts_with(head) && first.ends_with("\r\n\r\nbody"), "{first}");
     assert!(first.contains(&format!("host: {address}\r\n")), "{first}");
     assert!(first.contains("user-agent: curtail/"), "{first}");
-    assert_eq!(connections(&asked), [0, 0]);
+    assert_eq!(connections(&requests), [0, 0]);
 }
 
 /// Waits until a connection waits for its next request.
 async fn kept(client: &StoreClient) {
     let free = &client.free;
-    // Whoever has all turns knows that nobody has one.
+    // All permits are free only when no request is in flight.
     let all = u32::try_from(REQUESTS_MAX).expect("few");
     drop(free.acquire_many(all).await.expect("it is open"));
 }
 
 #[test]
 fn a_connection_that_was_closed_meanwhile_is_made_anew() {
-    let (address, asked, server) = start(vec![Does::SaysAndCloses(OK), Does::Says(OK)]);
+    let (address, requests, server) =
+        start(vec![ServerAction::RespondAndClose(OK), ServerAction::Respond(OK)]);
     run(async {
         let client = client(PATIENT);
-        assert_eq!(said(&client, address).await.expect("an answer"), "hi");
+        assert_eq!(body_of(&client, address).await.expect("a response"), "hi");
         kept(&client).await;
         // Whether it is seen to be closed before or after the request is given to it, that is not sent twice.
-        match said(&client, address).await {
+        match body_of(&client, address).await {
             Ok(body) => assert_eq!(body, "hi"),
             Err(error) => {
                 assert_eq!(error.kind(), HttpErrorKind::Interrupted);
-                said(&client, address).await.expect("a new one");
+                body_of(&client, address).await.expect("a new one");
             }
         }
     });
     server.join().expect("it ends well");
-    assert_eq!(connections(&asked), [0, 1]);
+    assert_eq!(connections(&requests), [0, 1]);
 }
 
 #[test]
-fn what_was_sent_and_not_answered_is_said_to_be_so() {
-    let (address, asked, server) = start(vec![Does::Closes]);
-    let error = run(said(&client(PATIENT), address)).expect_err("there is no answer");
+fn a_request_without_a_response_is_reported_as_sent() {
+    let (address, requests, server) = start(vec![ServerAction::Close]);
+    let error = run(body_of(&client(PATIENT), address)).expect_err("there is no response");
     assert_eq!(error.kind(), HttpErrorKind::Interrupted);
     server.join().expect("it ends well");
-    assert_eq!(connections(&asked), [0]);
+    assert_eq!(connections(&requests), [0]);
     // Nobody listens any more.
-    let error = run(said(&client(PATIENT), address)).expect_err("there is no server");
+    let error = run(body_of(&client(PATIENT), address)).expect_err("there is no server");
     assert_eq!(error.kind(), HttpErrorKind::Connect);
     assert!(error.to_string().contains(&address.to_string()), "{error}");
 }
@@ -95,14 +100,14 @@ fn what_was_sent_and_not_answered_is_said_to_be_so() {
 #[test]
 fn silence_is_an_error_after_a_time() {
     let part = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi";
-    let (address, _asked, server) = start(vec![Does::Waits, Does::Says(part)]);
+    let (address, _asked, server) = start(vec![ServerAction::Wait, ServerAction::Respond(part)]);
     run(async {
         let client = client(Timeouts { response: SOON, read: SOON, ..PATIENT });
-        let error = said(&client, address).await.expect_err("nothing is said");
+        let error = body_of(&client, address).await.expect_err("nothing is said");
         assert_eq!(error.kind(), HttpErrorKind::Timeout);
         assert!(error.to_string().contains("no complete response within"), "{error}");
         let client = self::client(Timeouts { read: SOON, ..PATIENT });
-        let error = said(&client, address).await.expect_err("not all is said");
+        let error = body_of(&client, address).await.expect_err("not all is said");
         assert_eq!(error.kind(), HttpErrorKind::Timeout);
         assert!(error.to_string().contains("the rest of the response paused"), "{error}");
     });
@@ -110,7 +115,7 @@ fn silence_is_an_error_after_a_time() {
 }
 
 #[test]
-fn what_is_logged_lets_nobody_in() {
+fn signatures_are_not_logged() {
     let uri = "/traces/spans?comp=block&sig=c2VjcmV0&sv=2020".parse().expect("a URI");
     assert_eq!(loggable(&uri), "/traces/spans?comp=block&sv=2020");
     assert_eq!(loggable(&"/traces".parse().expect("a URI")), "/traces");
@@ -132,7 +137,7 @@ fn plain_http_must_be_allowed() {
 }
 
 #[test]
-fn over_tls_only_who_is_trusted_is_asked() {
+fn an_untrusted_server_gets_no_request() {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -143,7 +148,7 @@ fn over_tls_only_who_is_trusted_is_asked() {
         .with_single_cert(vec![made.cert.der().clone()], key)
         .expect("a good certificate");
     let config = Arc::new(config);
-    let (address, asked, server) = serving(vec![Does::Says(OK)], move |stream| {
+    let (address, requests, server) = serving(vec![ServerAction::Respond(OK)], move |stream| {
         let session = rustls::ServerConnection::new(Arc::clone(&config)).expect("a session");
         rustls::StreamOwned::new(session, stream)
     });
@@ -164,5 +169,5 @@ fn over_tls_only_who_is_trusted_is_asked() {
         assert_eq!(response.into_body().bytes().await.expect("all of it"), "hi");
     });
     server.join().expect("it ends well");
-    assert_eq!(connections(&asked), [1]);
+    assert_eq!(connections(&requests), [1]);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::server::{Does, start};
+use crate::server::{ServerAction, start};
 use object_store::ObjectStoreExt as _;
 
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -9,7 +9,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn what_is_no_url_is_a_folder() {
+fn a_path_is_a_folder() {
     for (url, path) in [
         ("data", "data"),
         ("/var/a b", "/var/a b"),
@@ -25,7 +25,7 @@ fn what_is_no_url_is_a_folder() {
 }
 
 #[test]
-fn what_means_nothing_is_said_to() {
+fn unknown_urls_are_errors() {
     for url in ["s4://bucket", "s3://", "http://bucket/x", "://", "memory:///x"] {
         let error = open(url).expect_err("it means nothing");
         assert!(matches!(&error, OpenError::Url(said) if said == url), "{error}");
@@ -46,9 +46,9 @@ fn a_folder_is_made_and_written() {
     std::fs::remove_dir_all(path).expect("it is ours");
 }
 
-/// What is said of a store that answers like this.
-fn checked(does: Vec<Does>) -> (Result<(), OpenError>, Vec<String>) {
-    let (address, asked, server) = start(does);
+/// The result of the check for a store that responds like this.
+fn checked(actions: Vec<ServerAction>) -> (Result<(), OpenError>, Vec<String>) {
+    let (address, requests, server) = start(actions);
     let store = AmazonS3Builder::new()
         .with_endpoint(format!("http://{address}"))
         .with_allow_http(true)
@@ -70,7 +70,7 @@ fn checked(does: Vec<Does>) -> (Result<(), OpenError>, Vec<String>) {
     // With it the connections go, for which the server waits.
     drop(objects);
     server.join().expect("it ends well");
-    (checked, asked.iter().map(|(_, asked)| asked).collect())
+    (checked, requests.iter().map(|(_, requests)| requests).collect())
 }
 
 const PUT: &str = "HTTP/1.1 200 OK\r\netag: \"1\"\r\ncontent-length: 0\r\n\r\n";
@@ -78,17 +78,21 @@ const THERE: &str = "HTTP/1.1 412 Precondition Failed\r\ncontent-length: 0\r\n\r
 const BUSY: &str = "HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\n\r\n";
 
 #[test]
-fn a_store_is_asked_whether_it_puts_only_where_there_is_none() {
-    let (said, asked) = checked(vec![Does::Says(PUT), Does::Says(BUSY), Does::Says(THERE)]);
+fn conditional_writes_are_tested() {
+    let (said, requests) = checked(vec![
+        ServerAction::Respond(PUT),
+        ServerAction::Respond(BUSY),
+        ServerAction::Respond(THERE),
+    ]);
     said.expect("it does");
-    assert_eq!(asked.len(), 3);
-    for asked in asked {
-        assert!(asked.starts_with("put /b/p/put-if-absent http/1.1\r\n"), "{asked}");
-        assert!(asked.contains("\r\nif-none-match: *\r\n"), "{asked}");
+    assert_eq!(requests.len(), 3);
+    for requests in requests {
+        assert!(requests.starts_with("put /b/p/put-if-absent http/1.1\r\n"), "{requests}");
+        assert!(requests.contains("\r\nif-none-match: *\r\n"), "{requests}");
     }
-    let (said, _) = checked(vec![Does::Says(THERE)]);
+    let (said, _) = checked(vec![ServerAction::Respond(THERE)]);
     said.expect("it was there");
-    let (said, _) = checked(vec![Does::Says(PUT), Does::Says(PUT)]);
+    let (said, _) = checked(vec![ServerAction::Respond(PUT), ServerAction::Respond(PUT)]);
     let error = said.expect_err("it does not");
     assert!(error.to_string().contains("commits could be lost"), "{error}");
 }
@@ -97,10 +101,10 @@ fn a_store_is_asked_whether_it_puts_only_where_there_is_none() {
 fn errors_name_the_url_and_what_was_expected() {
     const GONE: &str = "HTTP/1.1 404 Not Found\r\ncontent-length: 12\r\n\r\nNoSuchBucket";
     const REFUSED: &str = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
-    for (answer, expected) in
+    for (response, expected) in
         [(GONE, "no bucket or container \"b\""), (REFUSED, "AWS_ACCESS_KEY_ID")]
     {
-        let (said, _) = checked(vec![Does::Says(answer)]);
+        let (said, _) = checked(vec![ServerAction::Respond(response)]);
         let error = said.expect_err("it cannot be used").to_string();
         assert!(error.starts_with("s3://b/p: ") && error.contains(expected), "{error}");
     }

@@ -1,11 +1,6 @@
-//! The one table of all metrics of the server: name, unit, labels and meaning of each.
+//! The metrics of the server: name, unit, labels and meaning of each.
 
-use curtail_metrics::process::{
-    BUILD, PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_MEMORY, PROCESS_OPEN_FDS, PROCESS_START,
-};
-use curtail_metrics::{
-    CONFIG_RELOADS, Metric, MetricType, Unit, counter, gauge, histogram_seconds, with_unit,
-};
+use curtail_metrics::{Metric, MetricType, Unit, counter, gauge, histogram_seconds, with_unit};
 
 const SIGNAL: &[&str] = &["signal"];
 const TABLE: &[&str] = &["table"];
@@ -107,35 +102,3 @@ const fn gauge_bytes(
 ) -> Metric {
     with_unit(MetricType::Gauge, Unit::Bytes, base, labels, help)
 }
-
-/// All metrics, in the order of the exposition.
-pub(super) static ALL: &[&Metric] = &[
-    &INGEST_BATCHES,
-    &INGEST_ROWS,
-    &INGEST_BYTES,
-    &INGEST_DUPLICATES,
-    &INGEST_REJECTED,
-    &INGEST_ROWS_REJECTED,
-    &INGEST_ACKNOWLEDGED,
-    &INGEST_WAITING,
-    &LOG_BYTES,
-    &LOG_WRITES,
-    &LOG_FAILURES,
-    &MEMTABLE_BYTES,
-    &FLUSH_BACKLOG,
-    &RUNS,
-    &FLUSHES,
-    &COMPACTIONS,
-    &MAINTENANCE_FAILURES,
-    &QUERIES,
-    &QUERY_DURATION,
-    &QUERIES_INCOMPLETE,
-    &CONNECTIONS_OPEN,
-    &CONFIG_RELOADS,
-    &BUILD,
-    &PROCESS_CPU,
-    &PROCESS_MEMORY,
-    &PROCESS_START,
-    &PROCESS_OPEN_FDS,
-    &PROCESS_MAX_FDS,
-];

@@ -1,4 +1,4 @@
-//! Values as text: bytes as hex digits, maps, lists and structs as JSON, nothing as nothing.
+//! Values as text: bytes as hexadecimal digits, nested values as JSON, null as an empty text.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::error::ArrowError;

@@ -1,4 +1,4 @@
-//! Columns side by side: numbers to the right, all else to the left.
+//! Aligned columns: numbers to the right, other values to the left.
 
 use super::cells::Cells;
 use crate::error::AskError;
@@ -9,11 +9,11 @@ use datafusion::arrow::datatypes::Schema;
 use datafusion::execution::memory_pool::MemoryReservation;
 use std::io::{self, Write};
 
-/// Rows that are kept until all are there.
+/// Rows that are buffered until the end, for the widths of the columns.
 #[derive(Debug)]
 pub(super) struct Grid {
     columns: Vec<Column>,
-    /// Row after row.
+    /// All cells, row by row.
     cells: Vec<String>,
     reservation: MemoryReservation,
 }

@@ -1,4 +1,4 @@
-//! The report as a page: the tables, and the error along all quantiles as a plot in SVG. It needs no other file.
+//! The report as a self-contained HTML page: the tables, and a plot of the error by quantile.
 
 use super::report::{self, Report, Row, SHOWN_MAX};
 use super::table;
@@ -8,7 +8,6 @@ use curtail_text::numbers::signed_percent;
 
 const TITLE: &str = "How wrong is a bucketed percentile?";
 
-/// The height of the plot.
 const HEIGHT: f64 = 320.0;
 
 pub(super) fn render(report: &Report<'_>) -> String {

@@ -1,7 +1,7 @@
-//! The error along all quantiles, drawn with letters, at most 80 columns wide.
+//! A plot of the error by quantile, drawn with letters, at most 80 columns wide.
 //!
-//! From left to right the quantile grows by nines: p90, p99 and p99.9 stand at equal distances. An error beyond
-//! [`SHOWN_MAX`] is drawn at the edge.
+//! The quantile grows by nines: p90, p99 and p99.9 are at equal distances. An error beyond [`SHOWN_MAX`] is drawn at the
+//! edge.
 
 use super::report::{self, Report, Row, SHOWN_MAX};
 use curtail_text::Page;
@@ -10,10 +10,9 @@ use curtail_text::numbers::signed_percent;
 const WIDTH: usize = 66;
 const HEIGHT: usize = 17;
 
-/// Layouts that are drawn: one letter each.
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz";
 
-/// Several layouts are here.
+/// The mark of several layouts.
 const SEVERAL: char = '*';
 
 pub(super) fn render(report: &Report<'_>) -> String {
@@ -77,7 +76,7 @@ fn shown(error: f64) -> f64 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a cast from float to integer saturates, and the result is held within the places"
+    reason = "a cast from float to integer saturates"
 )]
 fn place(share: f64, count: usize) -> usize {
     ((share * (count - 1) as f64).round() as usize).min(count - 1)

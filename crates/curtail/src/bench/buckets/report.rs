@@ -1,24 +1,23 @@
-//! What each layout reads of the data, and the coarsest layouts that are good enough.
+//! The quantiles that each layout reads, and the coarsest layouts within the error.
 
 use curtail_load::buckets::{Coarsest, Layout, Values, coarsest, lab};
 use curtail_units::{Duration, Quantile, Rng};
 
-/// Samples that are drawn where there is no file.
+/// The number of samples without a file.
 pub(super) const SAMPLES: u32 = 200;
 
-/// Values beyond a quantile; with fewer it says more of the sample than of where it comes from.
+/// Minimum number of values beyond a quantile; with fewer, chance decides.
 pub(super) const BEYOND_MIN: f64 = 100.0;
 
-/// Places along the curve of a layout.
+/// The number of points of a curve.
 const CURVE_PLACES: u32 = 240;
 
-/// Where a curve begins: nobody reads lower quantiles, and their errors dwarf the others.
+/// The first quantile of a curve: the errors of lower ones dwarf the others, and nobody reads them.
 const CURVE_FROM: f64 = 0.1;
 
-/// Further than twice as long is not drawn in proportion: all else would lie on one line.
+/// Maximum error that is drawn in proportion.
 pub(super) const SHOWN_MAX: f64 = 1.0;
 
-/// Quantiles that a plot names.
 const TICKS: [(f64, &str); 6] = [
     (0.5, "p50"),
     (0.9, "p90"),
@@ -28,13 +27,13 @@ const TICKS: [(f64, &str); 6] = [
     (0.999_99, "p99.999"),
 ];
 
-/// What is asked about.
+/// The values of a report.
 pub(super) struct Data {
-    /// The file; nothing for what was drawn.
+    /// The file; absent for samples.
     pub(super) name: Option<String>,
-    /// The values, or the first sample of them.
+    /// The values, or the first sample.
     pub(super) values: Values,
-    /// The seed, and where the samples come from, of what was drawn.
+    /// The seed and the generator of samples; absent for a file.
     pub(super) drawn: Option<(u64, Rng)>,
 }
 
@@ -47,28 +46,28 @@ impl Data {
     }
 }
 
-/// What is to be known.
+/// The quantiles and limits of a report.
 pub(super) struct Wanted<'w> {
     pub(super) quantiles: &'w [Quantile],
     /// The quantile and the error of the coarsest layout.
     pub(super) error_at: Quantile,
     pub(super) error_max: f64,
-    /// What is a bound of every growth factor.
+    /// A bound of every growth layout.
     pub(super) unit: Duration,
 }
 
-/// A figure; of samples their mean, and two standard deviations of one of them.
+/// A figure; for samples the mean, and two standard deviations of one sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figure {
     pub(super) ns: f64,
     pub(super) spread_ns: Option<f64>,
 }
 
-/// What is read from one layout.
+/// The quantiles of one layout.
 pub(super) struct Row {
     pub(super) layout: Layout,
     pub(super) buckets: u64,
-    /// What is read at each quantile, and by which share that is off.
+    /// Each quantile with its relative error.
     pub(super) reads: Vec<(Figure, Option<f64>)>,
     /// The error along all quantiles of the values: (the number of nines, the error).
     pub(super) curve: Vec<(f64, f64)>,
@@ -76,15 +75,15 @@ pub(super) struct Row {
 
 /// The coarsest layouts that keep the error.
 pub(super) struct Enough {
-    /// On these values.
+    /// For these values.
     pub(super) growth: Option<Coarsest>,
     pub(super) scale: Option<Coarsest>,
-    /// Whatever the values.
+    /// For any values.
     pub(super) growth_always: Option<Layout>,
     pub(super) scale_always: Option<Layout>,
 }
 
-/// All that is printed.
+/// The report in all its forms.
 pub(super) struct Report<'r> {
     pub(super) data: &'r Data,
     pub(super) wanted: &'r Wanted<'r>,
@@ -94,7 +93,7 @@ pub(super) struct Report<'r> {
 }
 
 impl<'r> Report<'r> {
-    /// What `layouts` read of `data`, which has values.
+    /// Measures `layouts` on `data`, which has values.
     pub(super) fn new(data: &'r Data, layouts: &[Layout], wanted: &'r Wanted<'r>) -> Self {
         let measure = |values: &Values| measured(values, layouts, wanted.quantiles);
         let measured: Vec<(f64, Option<f64>)> = match &data.drawn {
@@ -127,7 +126,7 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Quantiles with so few values beyond them that the sample decides.
+    /// Quantiles with fewer than [`BEYOND_MIN`] values beyond.
     pub(super) fn thin(&self) -> Vec<Quantile> {
         let count = self.data.values.len() as f64;
         let is_thin = |at: &&Quantile| (1.0 - at.get()) * count < BEYOND_MIN;
@@ -135,8 +134,8 @@ impl<'r> Report<'r> {
     }
 }
 
-/// The true quantiles in nanoseconds; then for each layout those that are read, and by which shares they are off,
-/// which is no number where the true quantile is no time at all.
+/// The true quantiles in nanoseconds; then for each layout the quantiles that it reads, and their relative errors (NaN
+/// if the true quantile is 0).
 fn measured(values: &Values, layouts: &[Layout], quantiles: &[Quantile]) -> Vec<f64> {
     let exact = |at: &Quantile| values.quantile(*at).map_or(f64::NAN, Duration::as_ns_f64);
     let mut measured: Vec<f64> = quantiles.iter().map(exact).collect();
@@ -149,19 +148,19 @@ fn measured(values: &Values, layouts: &[Layout], quantiles: &[Quantile]) -> Vec<
     measured
 }
 
-/// How many nines a quantile has: two at 0.99.
+/// The number of nines of a quantile: two at 0.99.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
 
-/// The quantiles that a plot names, as nines, up to a number of nines.
+/// The ticks of a plot, in nines, up to `nines_max`.
 pub(super) fn ticks(nines_max: f64) -> impl Iterator<Item = (f64, &'static str)> {
     let ticks = TICKS.into_iter().map(|(quantile, name)| (nines(quantile), name));
     ticks.filter(move |(nines, _)| *nines <= nines_max + 1e-9)
 }
 
 fn curve(values: &Values, layout: &Layout) -> Vec<(f64, f64)> {
-    // To where ten values are beyond: further out it is they that make the curve.
+    // Up to the quantile with ten values beyond: further out, single values make the curve.
     let nines_max = (values.len() as f64 / 10.0).log10().clamp(1.0, 5.0);
     let error = |place: u32| {
         let share = f64::from(place) / f64::from(CURVE_PLACES);

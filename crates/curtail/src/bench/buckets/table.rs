@@ -6,12 +6,11 @@ use curtail_text::numbers::{four_digits, percentile_name, short, signed_percent}
 use curtail_text::{Columns, Left, Page, Right};
 use curtail_units::{Duration, Quantile};
 
-/// Quantiles side by side.
 const COLUMNS: usize = 4;
 
 const NOTHING: &str = "–";
 
-/// The usual maximum of buckets: most SDKs lower the scale until it suffices.
+/// The usual maximum of buckets; most SDKs lower the scale to keep it.
 const SDK_BUCKETS: u64 = 160;
 
 pub(super) fn render(report: &Report<'_>) -> String {
@@ -28,7 +27,6 @@ pub(super) fn render(report: &Report<'_>) -> String {
     page.finish()
 }
 
-/// What the data are.
 fn head(report: &Report<'_>, page: &mut Page) {
     let count = report.data.values.len();
     match (&report.data.name, &report.data.drawn) {
@@ -64,7 +62,6 @@ fn table(report: &Report<'_>, first: usize, quantiles: &[Quantile], page: &mut P
     }
 }
 
-/// What follows from it.
 fn notes(report: &Report<'_>) -> Vec<String> {
     let enough = &report.enough;
     let at = percentile_name(report.wanted.error_at);
@@ -100,7 +97,7 @@ fn notes(report: &Report<'_>) -> Vec<String> {
     notes
 }
 
-/// The largest unit, and its worth, in which the first of the true quantiles is at least 1.
+/// The largest unit in which the first true quantile is at least 1.
 fn unit(report: &Report<'_>) -> (&'static str, Duration) {
     let units =
         [("s", Duration::from_secs(1)), ("ms", Duration::from_ms(1)), ("us", Duration::from_us(1))];

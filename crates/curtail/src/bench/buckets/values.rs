@@ -1,65 +1,30 @@
-//! Values from a file: a number a line, or a column of a CSV (RFC 4180, without fields over several lines).
+//! Reads values from a file: a number a line, or a column of a CSV (RFC 4180, without fields over several lines).
 //!
-//! **Limits**: [`VALUES_MAX`] values, [`LINE_BYTES_MAX`] bytes in a line, decompressed. Blank lines are passed over.
-//! The first line that is wrong ends it: a figure of half a file would be the figure of something else.
+//! **Limits**: [`VALUES_MAX`] values, [`LINE_BYTES_MAX`] bytes in a line, decompressed. Blank lines are skipped. The
+//! first invalid line is an error: half a file would give other quantiles.
 
 use super::Unit;
+use crate::input;
 use anyhow::Context as _;
 use curtail_load::buckets::Values;
 use curtail_units::Duration;
-use flate2::read::MultiGzDecoder;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Error, ErrorKind, Read};
+use std::io::{self, BufRead, Error, ErrorKind, Read as _};
 use std::path::Path;
 
 #[cfg(test)]
 mod tests;
 
-/// As many as take 400 MB.
+/// 400 MB of values.
 const VALUES_MAX: usize = 50_000_000;
 
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// The name of standard input.
-const STDIN: &str = "-";
-
-const GZIP: &[u8] = &[0x1F, 0x8B];
-const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
-
-/// All values of a file.
 pub(super) fn read(file: &Path, column: Option<&str>, unit: Unit) -> anyhow::Result<Values> {
-    let open = || {
-        if file == Path::new(STDIN) {
-            return read_lines(decompress(io::stdin().lock())?, column, unit);
-        }
-        read_lines(decompress(File::open(file)?)?, column, unit)
-    };
-    open().with_context(|| name(file))
+    let (name, raw) = input::open(file)?;
+    let read = input::decompress(raw).and_then(|lines| read_lines(lines, column, unit));
+    read.context(name)
 }
 
-/// What a file is called in reports and errors.
-pub(super) fn name(file: &Path) -> String {
-    if file == Path::new(STDIN) {
-        return "standard input".to_owned();
-    }
-    file.display().to_string()
-}
-
-/// The lines of something that may be compressed, which its first bytes show.
-fn decompress<'r>(mut raw: impl Read + 'r) -> io::Result<Box<dyn BufRead + 'r>> {
-    let mut first = Vec::new();
-    raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut first)?;
-    let whole = Cursor::new(first.clone()).chain(raw);
-    Ok(if first.starts_with(GZIP) {
-        Box::new(BufReader::new(MultiGzDecoder::new(BufReader::new(whole))))
-    } else if first.starts_with(ZSTD) {
-        Box::new(BufReader::new(zstd::Decoder::new(whole)?))
-    } else {
-        Box::new(BufReader::new(whole))
-    })
-}
-
-/// All values of these lines.
 fn read_lines(mut lines: impl BufRead, column: Option<&str>, unit: Unit) -> io::Result<Values> {
     let mut values = Vec::new();
     let mut place = None;
@@ -77,7 +42,7 @@ fn read_lines(mut lines: impl BufRead, column: Option<&str>, unit: Unit) -> io::
             return Err(wrong(&format!("expected at most {LINE_BYTES_MAX} bytes")));
         }
         let text = std::str::from_utf8(&line).map_err(|_| wrong("expected text in UTF-8"))?;
-        // A mark that some programs put in front of a file.
+        // Some programs put a byte order mark in front of a file.
         let text = text.trim_start_matches('\u{feff}').trim_end_matches(['\n', '\r']);
         if text.trim().is_empty() {
             continue;
@@ -99,7 +64,6 @@ fn read_lines(mut lines: impl BufRead, column: Option<&str>, unit: Unit) -> io::
     Ok(Values::new(values))
 }
 
-/// The value in a line, or in its field at `place`.
 fn value(line: &str, place: Option<usize>, unit: Unit) -> Result<Duration, String> {
     let Some(place) = place else { return unit.read(line) };
     let fields = fields(line)?;
@@ -119,7 +83,7 @@ fn find(line: &str, column: &str) -> Result<usize, String> {
     })
 }
 
-/// The fields of a line of CSV. In quotes a comma is part of a field, and two quotes are one.
+/// The fields of a line of CSV; in quotes, a comma is text and two quotes are one.
 fn fields(line: &str) -> Result<Vec<String>, String> {
     let mut fields = vec![String::new()];
     let mut letters = line.chars().peekable();

@@ -1,10 +1,10 @@
-//! The blocks of a run that was recorded, to be compared with each other.
+//! The blocks of a recorded run, to be compared with each other.
 
 use curtail_load::Latencies;
 use curtail_report::Results;
 use curtail_report::results::Block;
 
-/// Fewer blocks make no two pairs.
+/// Two pairs of blocks.
 const RECORDED_MIN: usize = 4;
 
 /// The blocks of one arm of a run, in the order of their time.
@@ -14,28 +14,17 @@ pub(super) struct Recorded {
     pub(super) blocks: Vec<Latencies>,
 }
 
-/// A run whose blocks cannot be compared with each other.
+/// Why the blocks of a run cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordedError {
     /// It has no arm of that name.
     #[error("there is no arm {wanted:?}: expected one of {}", .known.join(", "))]
-    Arm {
-        /// The name.
-        wanted: String,
-        /// Those that it has.
-        known: Vec<String>,
-    },
-    /// It was too short.
+    Arm { wanted: String, known: Vec<String> },
     #[error(
         "arm {arm:?} has {blocks} blocks: expected at least {RECORDED_MIN}, and some tens to learn \
          anything"
     )]
-    Blocks {
-        /// The name of the arm.
-        arm: String,
-        /// How many blocks it has.
-        blocks: usize,
-    },
+    Blocks { arm: String, blocks: usize },
 }
 
 impl Recorded {

@@ -1,5 +1,6 @@
-use super::{LINE_BYTES_MAX, decompress, fields, read_lines};
+use super::{LINE_BYTES_MAX, fields, read_lines};
 use crate::bench::buckets::Unit;
+use crate::input::decompress;
 use curtail_units::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;

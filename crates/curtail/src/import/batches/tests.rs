@@ -3,21 +3,21 @@ use super::*;
 const SPANS: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"01000000000000000000000000000002","spanId":"0300000000000004"}]}]}]}"#;
 const LOGS: &str = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{},{}]}]}]}"#;
 
-fn piece(bytes: &[u8], is_message: bool) -> Piece {
-    Piece { nth: 1, bytes: bytes.to_vec(), is_message }
-}
-
 fn line(text: &str) -> Result<Vec<(Signal, u64)>, String> {
-    told(&piece(text.as_bytes(), false), None)
+    signals(text.as_bytes(), false, None)
 }
 
-fn told(piece: &Piece, of: Option<Signal>) -> Result<Vec<(Signal, u64)>, String> {
-    let found = batches(piece, of)?;
-    Ok(found.into_iter().map(|(nth, _, rows)| (KEYS[nth].1, rows)).collect())
+fn signals(
+    bytes: &[u8],
+    is_message: bool,
+    signal: Option<Signal>,
+) -> Result<Vec<(Signal, u64)>, String> {
+    let found = to_batches(bytes, is_message, signal)?;
+    Ok(found.into_iter().map(|(key, _, rows)| (KEYS[key].1, rows)).collect())
 }
 
 #[test]
-fn a_line_says_by_its_key_what_it_is_of() {
+fn the_key_of_a_line_names_its_signal() {
     assert_eq!(line(SPANS), Ok(vec![(Signal::Traces, 1)]));
     assert_eq!(line(LOGS), Ok(vec![(Signal::Logs, 2)]));
     assert_eq!(line(r#" { "resourceMetrics" : [] } "#), Ok(vec![(Signal::Metrics, 0)]));
@@ -31,7 +31,7 @@ fn a_line_says_by_its_key_what_it_is_of() {
 }
 
 #[test]
-fn what_is_no_batch_is_named_with_its_byte_and_what_was_expected() {
+fn an_error_names_the_byte_and_the_expected_input() {
     let expected = "byte 1: expected an object with resourceSpans, resourceLogs or resourceMetrics";
     for wrong in ["{}", "null", "17", "GET / 200", "{\"resource\":[]}"] {
         assert_eq!(line(wrong), Err(expected.to_owned()), "{wrong}");
@@ -50,14 +50,13 @@ fn what_is_no_batch_is_named_with_its_byte_and_what_was_expected() {
 }
 
 #[test]
-fn messages_of_protobuf_are_what_is_said() {
+fn messages_in_protobuf_have_the_given_signal() {
     let batch =
         json::to_protobuf(SPANS.as_bytes(), Signal::Traces, &Limits::default()).expect("a batch");
-    let message = piece(&batch, true);
-    assert_eq!(told(&message, Some(Signal::Traces)), Ok(vec![(Signal::Traces, 1)]));
-    let unsaid = told(&message, None).expect_err("nobody knows");
-    assert!(unsaid.contains("--of"), "{unsaid}");
-    assert_eq!(told(&piece(SPANS.as_bytes(), true), None), Ok(vec![(Signal::Traces, 1)]));
-    let cut = told(&piece(&batch[..batch.len() - 1], true), Some(Signal::Traces));
+    assert_eq!(signals(&batch, true, Some(Signal::Traces)), Ok(vec![(Signal::Traces, 1)]));
+    let error = signals(&batch, true, None).expect_err("the signal is unknown");
+    assert!(error.contains("--of"), "{error}");
+    assert_eq!(signals(SPANS.as_bytes(), true, None), Ok(vec![(Signal::Traces, 1)]));
+    let cut = signals(&batch[..batch.len() - 1], true, Some(Signal::Traces));
     assert!(cut.expect_err("cut off").starts_with("byte "));
 }

@@ -1,0 +1,182 @@
+//! Merges the records of files into batches.
+//!
+//! The key of a line names its signal. The line is converted to protobuf, and checked as the server checks it. Two
+//! batches of protobuf, one after the other, are one batch.
+
+use super::records::Records;
+use crate::input;
+use curtail_otlp::{Decoded, Limits, Signal, json};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// A batch of this size is sent.
+const BATCH_BYTES: usize = 1 << 20;
+
+const KEYS: [(&str, Signal); 3] = [
+    ("\"resourceSpans\"", Signal::Traces),
+    ("\"resourceLogs\"", Signal::Logs),
+    ("\"resourceMetrics\"", Signal::Metrics),
+];
+
+#[derive(Debug)]
+pub(super) enum ReaderEvent {
+    /// A record was read, valid or not.
+    Record,
+    /// A record is not a valid batch.
+    Malformed(RecordPosition, String),
+    Batch(Batch),
+}
+
+/// A position for messages: a file and a record in it.
+#[derive(Clone, Debug)]
+pub(super) struct RecordPosition {
+    file: Arc<str>,
+    /// From 1; absent for the whole file.
+    nth: Option<u64>,
+}
+
+/// Rows of one signal, in protobuf.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) signal: Signal,
+    pub(super) bytes: Vec<u8>,
+    /// All rows, also those that the server will reject.
+    pub(super) rows: u64,
+    pub(super) first: RecordPosition,
+    pub(super) last: RecordPosition,
+}
+
+struct Gone;
+
+impl fmt::Display for RecordPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        self.nth.map_or(Ok(()), |nth| write!(f, ":{nth}"))
+    }
+}
+
+impl Batch {
+    pub(super) fn positions(&self) -> String {
+        match (self.first.nth, self.last.nth) {
+            (Some(first), Some(last)) if first != last => format!("{}-{last}", self.first),
+            _ => self.first.to_string(),
+        }
+    }
+}
+
+/// Reads files until their ends, or until nobody receives events; `signal` is that of protobuf messages.
+pub(super) fn read(files: &[PathBuf], signal: Option<Signal>, events: &mpsc::Sender<ReaderEvent>) {
+    for file in files {
+        let name = input::name(file).into();
+        let mut reader = FileReader { file: name, signal, events, pending: [None, None, None] };
+        if reader.read(file).is_err() {
+            return;
+        }
+    }
+}
+
+struct FileReader<'a> {
+    file: Arc<str>,
+    signal: Option<Signal>,
+    events: &'a mpsc::Sender<ReaderEvent>,
+    /// The incomplete batch of each of [`KEYS`].
+    pending: [Option<Batch>; KEYS.len()],
+}
+
+impl FileReader<'_> {
+    fn read(&mut self, file: &Path) -> Result<(), Gone> {
+        let records = match Records::open(file) {
+            Ok(records) => records,
+            Err(error) => return self.report(None, error.root_cause().to_string()),
+        };
+        let has_lengths = records.has_lengths;
+        for (nth, record) in records {
+            self.send(ReaderEvent::Record)?;
+            match record.and_then(|bytes| to_batches(&bytes, has_lengths, self.signal)) {
+                Ok(batches) => {
+                    for (key, bytes, rows) in batches {
+                        self.append(key, nth, &bytes, rows)?;
+                    }
+                }
+                Err(error) => self.report(Some(nth), error)?,
+            }
+        }
+        (0..KEYS.len()).try_for_each(|key| self.flush(key))
+    }
+
+    /// Appends rows to the pending batch of a key.
+    fn append(&mut self, key: usize, nth: u64, bytes: &[u8], rows: u64) -> Result<(), Gone> {
+        let len = self.pending[key].as_ref().map_or(0, |pending| pending.bytes.len());
+        if len > 0 && len + bytes.len() > BATCH_BYTES {
+            self.flush(key)?;
+        }
+        let position = RecordPosition { file: Arc::clone(&self.file), nth: Some(nth) };
+        let pending = self.pending[key].get_or_insert_with(|| Batch {
+            signal: KEYS[key].1,
+            bytes: Vec::new(),
+            rows: 0,
+            first: position.clone(),
+            last: position.clone(),
+        });
+        pending.bytes.extend_from_slice(bytes);
+        pending.rows += rows;
+        pending.last = position;
+        Ok(())
+    }
+
+    fn flush(&mut self, key: usize) -> Result<(), Gone> {
+        self.pending[key].take().map_or(Ok(()), |batch| self.send(ReaderEvent::Batch(batch)))
+    }
+
+    fn report(&self, nth: Option<u64>, error: String) -> Result<(), Gone> {
+        let position = RecordPosition { file: Arc::clone(&self.file), nth };
+        self.send(ReaderEvent::Malformed(position, error))
+    }
+
+    fn send(&self, event: ReaderEvent) -> Result<(), Gone> {
+        self.events.blocking_send(event).map_err(|_| Gone)
+    }
+}
+
+/// The batches of a record, at most one for each of [`KEYS`]: the index of the key, the rows in protobuf, their number.
+fn to_batches(
+    bytes: &[u8],
+    is_message: bool,
+    signal: Option<Signal>,
+) -> Result<Vec<(usize, Vec<u8>, u64)>, String> {
+    if is_message && !bytes.starts_with(b"{") {
+        let signal = signal.ok_or("a message in protobuf: pass its signal with --of")?;
+        let key = KEYS.iter().position(|(_, known)| *known == signal).expect("all signals");
+        return Ok(vec![(key, bytes.to_vec(), count_rows(bytes, signal)?)]);
+    }
+    let bytes = if is_message { bytes } else { bytes.trim_ascii_end() };
+    let has = |key: &str| memchr::memmem::find(bytes, key.as_bytes()).is_some();
+    let mut found = Vec::new();
+    for (nth, (key, signal)) in KEYS.into_iter().enumerate().filter(|(_, (key, _))| has(key)) {
+        let batch = json::to_protobuf(bytes, signal, &Limits::default());
+        let batch = batch.map_err(|error| format!("byte {}: {}", error.byte(), error.what()))?;
+        let rows = count_rows(&batch, signal)?;
+        // The key may also be part of a text.
+        if rows > 0 || bytes.trim_ascii_start()[1..].trim_ascii_start().starts_with(key.as_bytes())
+        {
+            found.push((nth, batch, rows));
+        }
+    }
+    if found.is_empty() {
+        let what = "expected an object with resourceSpans, resourceLogs or resourceMetrics";
+        return Err(format!("byte 1: {what}"));
+    }
+    Ok(found)
+}
+
+/// The number of rows of a batch, including those that cannot be stored.
+fn count_rows(batch: &[u8], signal: Signal) -> Result<u64, String> {
+    let decoded = Decoded::of(signal, batch, &Limits::default());
+    let (rows, refused) = decoded.map_err(|malformed| malformed.to_string())?;
+    Ok(rows.len() as u64 + refused.count)
+}
+
+#[cfg(test)]
+mod tests;

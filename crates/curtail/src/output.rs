@@ -1,0 +1,34 @@
+//! What commands share: the formats of results, standard output, and arguments with a few values.
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use std::io::{self, Write as _};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// Writes a result to standard output.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// A name, its help, and its value.
+pub(crate) type NamedValue<T> = (&'static str, &'static str, T);
+
+/// Parses an argument that is one of a few names.
+pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
+    values: &'static [NamedValue<T>],
+) -> impl TypedValueParser<Value = T> {
+    let names = values.iter().map(|(name, help, _)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(names).map(move |text| {
+        let found = values.iter().find(|(name, ..)| *name == text);
+        found.expect("clap accepts only these names").2
+    })
+}
