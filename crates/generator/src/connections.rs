@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use tokio::task::AbortHandle;
 
-/// The state that a thread shares with the task of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     /// The next request to send.
@@ -45,7 +44,6 @@ impl Connection {
 }
 
 impl Connections {
-    /// All connections, those that are being opened included.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
@@ -116,14 +114,12 @@ impl Connections {
         }
     }
 
-    /// Marks a connection as busy.
     pub(super) fn busy(&mut self, connection: &Connection) {
         if connection.is_idle.replace(false) {
             self.idle.retain(|idle| idle.key != connection.key);
         }
     }
 
-    /// The connections whose opening began before `before`.
     pub(super) fn opening_since(&self, before: Instant) -> Vec<Rc<Connection>> {
         let is_late = |connection: &&Rc<Connection>| {
             connection.opening_since.get().is_some_and(|since| since <= before)

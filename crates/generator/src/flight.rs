@@ -40,7 +40,7 @@ impl RequestFailure {
         Self::new(Failure::Malformed, text)
     }
 
-    /// The values that were filled in make no valid request.
+    /// The filled-in values are no valid request.
     pub(super) fn not_a_request(error: impl std::fmt::Display) -> Self {
         Self::malformed(format!("the request, as filled in: {error}"))
     }
@@ -121,7 +121,6 @@ impl Flights {
         self.next = ours.map(|(nth, at)| (nth, self.began + at));
     }
 
-    /// The intended time of the next request.
     pub(super) fn next_at(&self) -> Option<Instant> {
         let later = self.later.first_key_value().map(|((at, _), _)| *at);
         let planned = self.next.map(|(_, at)| at);
@@ -145,7 +144,7 @@ impl Flights {
         Some(DueRequest { choice, intended: at, waits_since: None, resends: 0 })
     }
 
-    /// Takes all that has come due by now: `take` has it sent, or gives it back to wait.
+    /// Hands out all due requests: `take` sends one, or gives it back to wait.
     pub(super) fn hand_out(
         &mut self,
         now: Instant,
@@ -228,7 +227,7 @@ impl Flights {
         self.record(due, now, now, Err(failed));
     }
 
-    /// Ends those that are not over and were turned to `timeout` ago or longer.
+    /// Ends the requests whose first try was `timeout` ago or longer.
     pub(super) fn time_out(&mut self, now: Instant, timeout: Duration) {
         let is_late = |ready: Instant| now.since(ready) >= timeout;
         let late: Vec<usize> = self
@@ -248,7 +247,7 @@ impl Flights {
         }
     }
 
-    /// Ends all that has come due and is not over, and gives what was seen.
+    /// Ends all due requests that are not over; returns the recording.
     pub(super) fn end(mut self, now: Instant) -> Recording {
         let ended = || RequestFailure::new(Failure::Ended, "the run ended before the response");
         let flying: Vec<usize> = self.flying.iter().map(|(key, _)| key).collect();

@@ -20,7 +20,6 @@ use std::task::{Context, Poll};
 /// The interval of checks for timeouts and the end of the run.
 const LOOK_EVERY: Duration = Duration::from_ms(10);
 
-/// The parameters of a run that all threads share.
 #[derive(Clone)]
 pub(super) struct Run {
     /// The start of the plan.
@@ -102,13 +101,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether nothing is in flight and nothing waits.
     fn is_done(&self) -> bool {
         let State { flights, connections, .. } = &*self.state.borrow();
         flights.flying() == 0 && flights.waiting() == 0 && connections.given() == 0
     }
 
-    /// Gives what has come due to connections that have nothing to do; what is left waits, and connections are made.
+    /// Gives due requests to idle connections; the others wait, and connections are opened.
     fn hand_out(self: &Rc<Self>, now: Instant) {
         let State { flights, connections, .. } = &mut *self.state.borrow_mut();
         let waiting = flights.waiting();
@@ -120,7 +118,7 @@ impl Worker {
         self.connect(flights, connections, now);
     }
 
-    /// Makes connections for the requests that wait, as far as there may be more and those there are have no room.
+    /// Opens connections for waiting requests, within the limit and without free capacity.
     fn connect(self: &Rc<Self>, flights: &Flights, connections: &mut Connections, now: Instant) {
         let at_once = match self.load.protocol {
             Protocol::Http1 => 1,

@@ -100,7 +100,6 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
     comparisons
 }
 
-/// The comparisons of parts of one kind, each with the part's name.
 pub(super) fn of_parts(
     comparisons: &[Comparison],
     by: By,

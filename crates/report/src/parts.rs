@@ -35,16 +35,13 @@ impl By {
     }
 }
 
-/// Some of the requests.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) name: String,
-    /// Whether each series belongs to the part.
     holds: Vec<bool>,
 }
 
 impl Part {
-    /// The merged series of the part.
     pub(super) fn of(&self, series: &[Latencies]) -> Latencies {
         let here = series.iter().zip(&self.holds).filter(|(_, holds)| **holds);
         Latencies::merged(here.map(|(latencies, _)| latencies))

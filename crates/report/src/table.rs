@@ -252,7 +252,6 @@ impl Table {
         }
     }
 
-    /// The usage of servers while each arm was measured.
     fn servers(&mut self, servers: &[Server], results: &Results) {
         if servers.is_empty() {
             return;

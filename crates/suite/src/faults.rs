@@ -31,7 +31,7 @@ struct Fault {
 }
 
 impl Faults {
-    /// Begins with a block that begins at `began`.
+    /// Starts the faults of a block that begins at `began`.
     pub(super) fn begin(
         configs: &[FaultConfig],
         (cluster, links): (&Arc<Cluster>, &Arc<Links>),
@@ -50,7 +50,7 @@ impl Faults {
         Self { threads: configs.iter().map(start).collect(), is_over }
     }
 
-    /// The block is over; waits until all is as it was. What was done is appended to `events`.
+    /// Ends the faults with the block, and appends their events.
     pub(super) fn end(self, events: &mut Vec<Event>) -> Result<(), Halt> {
         self.is_over.store(true, Ordering::Relaxed);
         let mut result = Ok(());

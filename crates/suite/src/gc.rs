@@ -21,7 +21,6 @@ pub(super) enum Ended {
     Uptime(Duration),
 }
 
-/// The pause in a line.
 pub(super) fn pause(line: &str) -> Option<Pause> {
     let (decorations, message) = decorated(line);
     if !message.contains("Pause") {

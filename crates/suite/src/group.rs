@@ -18,7 +18,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The time between two looks at a process.
 pub(super) const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Sleeps between two looks.
@@ -94,7 +93,6 @@ impl Spawner {
 }
 
 impl Spawner {
-    /// Runs a command until it has ended successfully.
     pub(super) fn run(&self, command: &CommandConfig, stop: &Stop) -> Result<(), Halt> {
         let CommandConfig { name, within, .. } = command;
         let mut group = self.start(command.program(), false)?;
@@ -186,7 +184,6 @@ impl Group {
         !is_gone_by_sigterm
     }
 
-    /// Kills all processes, and waits until they are gone.
     pub(super) fn kill(&mut self) {
         if !self.is_gone() {
             self.signal(Signal::KILL);
@@ -212,7 +209,6 @@ impl Drop for Group {
     }
 }
 
-/// Why a program has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitError {
     /// The suite was stopped.

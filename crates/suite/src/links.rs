@@ -34,7 +34,7 @@ pub(super) struct Links {
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
-/// By how much a link is slower now, in nanoseconds.
+/// The present delay of a link, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 struct Delay(Arc<AtomicU64>);
 
@@ -45,7 +45,6 @@ impl Delay {
 }
 
 impl Links {
-    /// Listens on all of them.
     pub(super) fn open(configs: &[LinkConfig]) -> Result<Self, Halt> {
         let bind = |link: &LinkConfig| {
             let LinkConfig { name, listen, to } = link;
@@ -92,7 +91,6 @@ impl Links {
         self.delay(name).fetch_add(by.as_ns(), Ordering::Relaxed);
     }
 
-    /// Ends such a delay.
     pub(super) fn end_slow(&self, name: &str, by: Duration) {
         self.delay(name).fetch_sub(by.as_ns(), Ordering::Relaxed);
     }

@@ -26,7 +26,6 @@ const POINTS_MAX: usize = 86_400;
 /// The interval of checks whether every process runs.
 const WATCHED_EVERY: Duration = Duration::from_ms(100);
 
-/// Maximum bytes of a log for one sample.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
 /// The sampling threads; they end when this is dropped.
@@ -63,7 +62,7 @@ impl Watch {
         Self { is_over, threads }
     }
 
-    /// Ends looking; what was seen.
+    /// Ends sampling; returns the measures.
     pub(super) fn end(mut self, events: &mut Vec<Event>) -> Vec<Measure> {
         self.is_over.store(true, Ordering::Relaxed);
         let mut measures: Vec<Measure> = Vec::new();
@@ -94,7 +93,6 @@ struct Looks {
     cluster: Arc<Cluster>,
     is_over: Arc<AtomicBool>,
     every: Duration,
-    /// The time of the next sample.
     at: Instant,
 }
 
@@ -158,7 +156,6 @@ fn look_at_processes(mut looks: Looks, mut logs: Vec<Log>) -> Vec<Measure> {
     cpu.into_iter().chain(memory).chain(logs.into_iter().map(|log| log.pauses)).collect()
 }
 
-/// Samples all gauges of one URL.
 fn ask_gauges(mut looks: Looks, gauges: &[GaugeConfig]) -> Vec<Measure> {
     let cluster = Arc::clone(&looks.cluster);
     let mut measures: Vec<Measure> =
@@ -188,7 +185,6 @@ struct Log {
     file: PathBuf,
     inode: u64,
     read: u64,
-    /// The beginning of a line.
     rest: Vec<u8>,
     pauses: Measure,
 }

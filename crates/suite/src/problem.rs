@@ -4,10 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a log that an error shows.
 const TAIL_BYTES_MAX: u64 = 4_096;
 
-/// The most lines of a log that an error shows.
 const TAIL_LINES_MAX: usize = 12;
 
 /// A failure of a suite.
@@ -47,7 +45,6 @@ impl fmt::Display for SuiteError {
     }
 }
 
-/// Why a suite ends before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
     /// It was stopped.

@@ -297,7 +297,6 @@ impl RunningSuite<'_> {
         }
     }
 
-    /// Waits until all conditions hold.
     fn validate(&self) -> Result<(), Halt> {
         for config in &self.suite.config.validate {
             self.timed(&config.url, || self.wait_until_valid(config))?;
@@ -341,7 +340,7 @@ struct SuiteHooks<'a> {
     links: &'a Arc<Links>,
     step: &'a (dyn Fn(&str) + Sync),
     faults: Option<Faults>,
-    /// Processor time of all processes when the block began.
+    /// CPU time of all processes at the start of the block.
     cpu: Option<Duration>,
     events: Vec<Event>,
 }

@@ -9,7 +9,6 @@ use curtail_policy::LeafConfig;
 use curtail_units::Duration;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// The most servers of one testbed.
 pub(crate) const SERVERS_MAX: usize = 4_096;
 
 /// The content of a file.

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The most tenants that are counted by name.
 pub const TENANTS_MAX: usize = 64;
 
-/// The name under which all further tenants are counted.
 pub(crate) const OTHER: &str = "other";
 
 #[derive(Debug)]

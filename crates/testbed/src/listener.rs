@@ -20,7 +20,6 @@ use tokio::sync::Semaphore;
 /// usual limit of 20 would close its connection.
 const PENDING_RESETS_MAX: usize = 1_024;
 
-/// Concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 4_096;
 
 /// Accepts connections as long as it is polled, and serves their requests.

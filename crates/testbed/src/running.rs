@@ -214,7 +214,6 @@ fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, S
         .collect()
 }
 
-/// Runs one server on the present thread's runtime.
 fn run(server: &Arc<Server>, listener: TcpListener) {
     tokio::spawn(listener::accept(listener, Arc::clone(server), |server, request| async move {
         respond(&server, request).await

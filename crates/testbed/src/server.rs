@@ -21,7 +21,6 @@ pub(crate) struct Server {
     resumed: Notify,
 }
 
-/// The identity of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerId {
     pub(crate) number: usize,
@@ -34,7 +33,6 @@ pub(crate) struct ServerId {
 struct State {
     machine: ServerMachine,
     clients: BTreeMap<u64, Client>,
-    /// The deadline of [`Server::run`].
     wakes_at: Instant,
 }
 
@@ -165,7 +163,6 @@ impl State {
     }
 }
 
-/// Cancels a request when its client goes away.
 struct CancelOnDrop<'a> {
     server: &'a Server,
     request: u64,

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// An invalid value in a file that has every key.
 pub(super) struct Wrong {
     pub(super) place: String,
     pub(super) expected: String,

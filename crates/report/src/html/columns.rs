@@ -8,7 +8,7 @@ use curtail_load::{Slot, Timeline};
 use curtail_sketch::rank;
 use curtail_units::{Duration, Instant, Quantile};
 
-/// More than that nobody could tell apart.
+/// More columns could not be distinguished.
 pub(super) const COLUMNS_MAX: usize = 240;
 
 pub(super) struct TimeColumns {

@@ -98,7 +98,6 @@ fn label(ratio: f64) -> String {
     if percent.abs() < 0.05 { "same".to_owned() } else { format!("{percent:+.0} %") }
 }
 
-/// The class of a verdict in the style sheet.
 const fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better | Verdict::Worse | Verdict::Equivalent => verdict.name(),

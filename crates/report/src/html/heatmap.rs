@@ -10,7 +10,7 @@ use curtail_text::numbers;
 use curtail_units::{Duration, Instant};
 
 const HEIGHT: f64 = 170.0;
-/// Each row is so high; 34 rows.
+/// The height of a row.
 const ROW: f64 = 5.0;
 const ROWS: usize = 34;
 const LEVELS: usize = 7;
@@ -35,7 +35,6 @@ pub(super) fn draw(results: &Results, arm: usize) -> Option<Picture> {
     Some(Picture { svg, legend: Vec::new() })
 }
 
-/// For each column, how many requests there are in each row.
 fn cells(columns: &TimeColumns, scale: LogScale) -> Vec<[u64; ROWS]> {
     let of_slot = |slot: &curtail_load::Slot| {
         let mut rows = [0; ROWS];
@@ -57,7 +56,6 @@ struct Map {
     frame: Frame,
     scale: LogScale,
     seconds: f64,
-    /// The most requests in a cell of any arm.
     most: u64,
 }
 
@@ -113,7 +111,6 @@ impl Map {
         svg.path("failed", &failed);
     }
 
-    /// The step of darkness for a count of at least 1.
     fn level(&self, count: u64) -> usize {
         let share = (count as f64).ln() / (self.most as f64 + 1.0).ln();
         step(share, LEVELS)

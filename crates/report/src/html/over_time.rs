@@ -13,11 +13,11 @@ const HEIGHT: f64 = 260.0;
 const PANEL: f64 = 72.0;
 /// From the bottom of one frame to the top of the next.
 const GAP: f64 = 26.0;
-/// More events than that are shaded, and not named.
+/// Further events are shaded, and not named.
 const EVENTS_MAX: usize = 40;
 /// Rows of event numbers above the plot.
 const ROWS: f64 = 3.0;
-/// More measures than that are in the results file, and not on the page.
+/// Further measures are in the results file only.
 const PANELS_MAX: usize = 8;
 
 pub(super) fn draw(results: &Results) -> Option<Picture> {

@@ -99,7 +99,7 @@ impl Plot {
     }
 }
 
-/// Adds a point unless nobody could tell it from the one before.
+/// Adds a point unless it is too near to the one before.
 fn push_apart(points: &mut Vec<(f64, f64)>, (x, y): (f64, f64)) {
     let is_near = |(before_x, before_y): &(f64, f64)| {
         (x - before_x).abs() < 0.6 && (y - before_y).abs() < 0.6

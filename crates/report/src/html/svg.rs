@@ -5,7 +5,6 @@
 
 use curtail_units::Duration;
 
-/// The width of every picture.
 pub(super) const WIDTH: f64 = 900.0;
 
 /// The number of colors; further arms begin again.
@@ -191,7 +190,6 @@ impl Frame {
     }
 }
 
-/// A logarithmic scale of durations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogScale {
     low: f64,
@@ -214,7 +212,6 @@ impl LogScale {
         ((log - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// Round durations, with their labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let steps: &[u64] = match self.high - self.low {
             0.0..2.2 => &[1, 2, 5],
@@ -229,7 +226,6 @@ impl LogScale {
     }
 }
 
-/// A linear scale from zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinearScale {
     high: f64,

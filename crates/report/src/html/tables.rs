@@ -50,7 +50,6 @@ fn table(head: &str, rows: &str) -> String {
     format!("<div class=\"wide\"><table>\n{head}<tbody>\n{rows}</tbody>\n</table></div>\n")
 }
 
-/// All arms, on both clocks.
 pub(super) fn of_arms(arms: &[ArmFigures]) -> String {
     let names = PERCENTILES.iter().map(|(name, _)| *name).chain(["max"]);
     let head = header(&["Latency in ms", "clock"], names);
@@ -77,7 +76,6 @@ pub(super) fn of_arms(arms: &[ArmFigures]) -> String {
     format!("{tables}<p class=\"about\">{clocks} {marks}</p>\n")
 }
 
-/// The load, the failures and the cost of each arm.
 fn loads(arms: &[ArmFigures]) -> String {
     let numbers = [
         "requests",
@@ -172,7 +170,6 @@ pub(super) fn of_parts(by: By, results: &Results) -> String {
 /// The columns of a difference. The verdict is the first one, so that a narrow screen shows it.
 const DIFFERENCE: [&str; 3] = ["difference", "from", "to"];
 
-/// The differences of a comparison.
 pub(super) fn of_comparison(comparison: &Comparison) -> String {
     let head = header(&["percentile", "verdict"], DIFFERENCE);
     let of_percentiles = comparison.percentiles.iter().map(|p| (p.name, p.difference, p.verdict));
@@ -181,7 +178,6 @@ pub(super) fn of_comparison(comparison: &Comparison) -> String {
     format!("{}<p class=\"about\">{}</p>\n", table(&head, &rows), escaped(&comparison.method))
 }
 
-/// The usage of servers while each arm was measured.
 pub(super) fn of_servers(servers: &[Server], results: &Results) -> String {
     if servers.is_empty() {
         return String::new();

@@ -21,7 +21,7 @@ pub enum FaultAction {
     Pause {
         /// Its name.
         process: String,
-        /// For how long.
+        /// The duration.
         lasts: Duration,
     },
     /// Ends a process by SIGTERM and starts it again at once.
@@ -33,23 +33,23 @@ pub enum FaultAction {
     Kill {
         /// Its name.
         process: String,
-        /// After how long; at the end of the block when absent.
+        /// The time until the restart; at the end of the block when absent.
         lasts: Option<Duration>,
     },
     /// Lets everything on a link come later, in each direction.
     Slow {
         /// Its name.
         link: String,
-        /// By how much.
+        /// The delay.
         by: Duration,
-        /// For how long; to the end of the block when absent.
+        /// The duration; to the end of the block when absent.
         lasts: Option<Duration>,
     },
     /// Runs a command.
     Run(CommandConfig),
 }
 
-/// The longest that a link may delay what passes it.
+/// Maximum delay of a link.
 const BY_MAX: Duration = Duration::from_secs(60);
 
 impl FaultConfig {

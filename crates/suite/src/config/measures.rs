@@ -29,7 +29,7 @@ pub struct GaugeConfig {
     pub pointer: String,
 }
 
-/// The most of them.
+/// Maximum number of gauges.
 const GAUGES_MAX: usize = 64;
 
 impl MeasuresConfig {

@@ -59,7 +59,7 @@ struct Spent {
     retries: u32,
 }
 
-/// A request that got no good response: from whom, and why.
+/// A failed request, with the peer and the reason.
 #[derive(Debug)]
 struct Failure {
     of: &'static str,
@@ -67,7 +67,7 @@ struct Failure {
 }
 
 impl Client {
-    /// A client that finds the other two there.
+    /// A client of the other two at these addresses.
     pub(super) fn new(
         config: &Config,
         (storage, server): (SocketAddr, SocketAddr),
@@ -145,7 +145,7 @@ impl Client {
         response
     }
 
-    /// Fetches the payload and posts it; what the server made of it.
+    /// Fetches the payload and posts it; returns the response of the server.
     async fn pass_on(&self, path: &str, rng: &Rng, spent: &mut Spent) -> Result<Bytes, Failure> {
         let call = Call {
             method: Method::GET,

@@ -36,11 +36,9 @@ pub(super) struct Call<'c> {
     pub(super) method: Method,
     pub(super) path: &'c str,
     pub(super) body: Bytes,
-    /// The timeout of an attempt, a new connection included.
     pub(super) timeout: Duration,
 }
 
-/// Why an attempt has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
     /// It took too long; it may have been executed.

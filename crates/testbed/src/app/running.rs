@@ -22,11 +22,9 @@ pub struct Running {
     threads: Vec<ServingThread>,
 }
 
-/// A role, about to be served.
 struct Starting {
     role: Role,
     config: Config,
-    /// The addresses of storage and server.
     others: (SocketAddr, SocketAddr),
     rng: Rng,
     alarm: Arc<Alarm>,
@@ -84,7 +82,6 @@ impl Running {
 }
 
 impl Starting {
-    /// Serves the role, as long as it is polled.
     async fn serve(self, listener: TcpListener) {
         let Self { role, config, others, rng, alarm } = self;
         if config.causes.cpu_load == Some(role) {

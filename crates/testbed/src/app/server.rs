@@ -20,7 +20,6 @@ use hyper::body::Body;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The response to `GET /test`.
 const NUMBERS: u64 = 999;
 
 #[derive(Debug)]
