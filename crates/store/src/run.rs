@@ -1,7 +1,7 @@
 //! Runs: sorted files of rows, in Parquet.
 //!
 //! A row group is one [`Columns`], and each column has pages of [`PAGE_ROWS`]. The page index has the range of trace IDs, starts
-//! and durations of each page, so one trace is read alone. A run of spans also has the [slowest](slowest) span of each service.
+//! and durations of each page, so one trace is read alone. A run of spans also has the slowest span ([`slowest`]) of each service.
 //! A column with one value in all rows, or none, is one page.
 //!
 //! The codes of dictionaries are written to pages as they are. So pages are made here, and only the file around them by the
