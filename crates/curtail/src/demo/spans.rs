@@ -63,7 +63,7 @@ impl SpanStore {
             if is_expected || began.elapsed() >= WAIT_MAX || stop.is_stopped() {
                 return slowest;
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::park_timeout(LOOK_EVERY);
         }
     }
 

@@ -26,7 +26,7 @@ fn measured(reads: &[(Duration, Option<Failure>)], lag: Duration, extra: f64) ->
 
 /// Direct reads, of which every eleventh is slow; `hedged` ones, a failed tied one, and no prequal one.
 fn report(lag: Duration, hedged: impl Fn(u64) -> Duration, of: Circumstances) -> Report {
-    let direct = |nth: u64| Duration::from_ms(if nth % 11 == 0 { 600 + nth } else { 14 });
+    let direct = |nth: u64| Duration::from_ms(if nth.is_multiple_of(11) { 600 + nth } else { 14 });
     let direct: Vec<_> = (0..1_200).map(|nth| (direct(nth), None)).collect();
     let hedged: Vec<_> = (0..1_200).map(|nth| (hedged(nth), None)).collect();
     let tied = [(Duration::from_ms(1), Some(Failure::Status))];
