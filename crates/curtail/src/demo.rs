@@ -19,6 +19,7 @@ mod report;
 mod spans;
 
 use crate::bench::outcome;
+use crate::output::print;
 use crate::terminal::ProgressLine;
 use crate::testbed::{self, Format};
 use crate::{exit, open_files};
@@ -165,14 +166,14 @@ impl Demo<'_> {
             Format::Text => self.summary(&report),
         };
         if self.args.exit {
-            print(&lines)?;
+            print(&text(&lines))?;
             return Ok(ExitCode::from(if report.is_void() { exit::NO } else { 0 }));
         }
         if self.args.format == Format::Text {
             lines.extend(self.still_up(slowest.as_ref()));
         }
         // After the result, an interrupt is the usual end.
-        testbed::until_stopped(|| print(&lines))
+        testbed::until_stopped(|| print(&text(&lines)))
     }
 
     /// Measures all arms at the same time and shows the progress.
@@ -290,13 +291,9 @@ impl Demo<'_> {
     }
 }
 
-/// Writes lines to standard output.
-fn print(lines: &[String]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
-    out.flush()
+/// Lines of output as one text.
+fn text(lines: &[String]) -> String {
+    lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The number of cores of this machine.
