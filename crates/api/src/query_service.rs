@@ -17,7 +17,7 @@ use curtail_metrics::form_for;
 use curtail_store::Store;
 use curtail_store::tree::Unread;
 use curtail_text::describe_error;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Body;
@@ -182,11 +182,14 @@ impl QueryService {
             return self.metrics_page(&head);
         }
         let timer = self.metrics.begin(head.uri.path());
-        let response = if head.uri.path() == sql::PATH {
-            to_http(self.sql(&head, body).await, form)
+        let (mut response, method) = if head.uri.path() == sql::PATH {
+            (to_http(self.sql(&head, body).await, form), "POST")
         } else {
-            self.run_query(head).await
+            (self.run_query(head).await, "GET")
         };
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(method));
+        }
         timer.end(response.status(), response.headers().contains_key(INCOMPLETE));
         response
     }

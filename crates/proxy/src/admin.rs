@@ -78,7 +78,9 @@ async fn serve_one(accepted: Accepted, worker: Arc<Worker>) {
 
 fn respond(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "this port accepts only GET\n");
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "this port accepts only GET\n");
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
     }
     match request.uri().path() {
         "/healthz" => text(StatusCode::OK, "ok\n"),

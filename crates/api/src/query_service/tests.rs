@@ -247,8 +247,14 @@ fn health_checks_respond_and_unknown_paths_do_not() {
         assert_eq!(got.as_u16(), status, "{target}: {body}");
         assert!(body.contains(said), "{target}: {body}");
     }
-    let (status, _) = service.send_empty(Request::get("/api/search"), "POST");
-    assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+    for (target, method, allowed) in
+        [("/api/search", "POST", "GET"), ("/api/v1/sql", "GET", "POST")]
+    {
+        let request = Request::get(target).method(method).body(String::new()).expect("a request");
+        let response = run(service.0.respond(request));
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(response.headers()["allow"], allowed, "{target}");
+    }
 }
 
 #[test]
