@@ -102,11 +102,10 @@ fn read(file: &mut File, range: &Range<u64>) -> io::Result<Bytes> {
 }
 
 fn failed(location: &Path, source: io::Error) -> Error {
-    match source.kind() {
-        ErrorKind::NotFound => {
-            Error::NotFound { path: location.to_string(), source: source.into() }
-        }
-        _ => Error::Generic { store: "LocalFileSystem", source: source.into() },
+    if source.kind() == ErrorKind::NotFound {
+        Error::NotFound { path: location.to_string(), source: source.into() }
+    } else {
+        Error::Generic { store: "LocalFileSystem", source: source.into() }
     }
 }
 

@@ -280,16 +280,14 @@ impl Objects {
     fn explain(&self, error: object_store::Error) -> OpenError {
         use object_store::Error::{NotFound, PermissionDenied, Unauthenticated};
         let (url, expected) = (self.url.clone(), self.scheme.expected());
-        match error {
-            NotFound { .. } => {
-                let parsed = Url::parse(&url).ok();
-                let bucket = parsed.and_then(|url| url.host_str().map(str::to_owned));
-                OpenError::NoBucket { url, bucket: bucket.unwrap_or_default(), error }
-            }
-            PermissionDenied { .. } | Unauthenticated { .. } => {
-                OpenError::Refused { url, expected, error }
-            }
-            _ => OpenError::Failed { url, error, expected },
+        if matches!(error, NotFound { .. }) {
+            let parsed = Url::parse(&url).ok();
+            let bucket = parsed.and_then(|url| url.host_str().map(str::to_owned));
+            OpenError::NoBucket { url, bucket: bucket.unwrap_or_default(), error }
+        } else if matches!(error, PermissionDenied { .. } | Unauthenticated { .. }) {
+            OpenError::Refused { url, expected, error }
+        } else {
+            OpenError::Failed { url, error, expected }
         }
     }
 }

@@ -298,8 +298,7 @@ impl Replay {
             }
             Entry::Cut { lost } => Ok(Some(End::Cut { lost })),
             Entry::End { entries } if entries != lines.line - 1 => {
-                let text = format!("expected {entries} entries before this line");
-                Err(lines.wrong(text))
+                Err(lines.wrong(format!("expected {entries} entries before this line")))
             }
             Entry::End { .. } => Ok(Some(End::Complete)),
         }
