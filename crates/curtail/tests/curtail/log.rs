@@ -1,6 +1,9 @@
-//! The levels of the log (`CURTAIL_LOG`).
+//! The levels of the log (`CURTAIL_LOG`, and the key `log` of the server).
 
-use crate::command::curtail_with_log;
+use crate::command::{curtail_with_log, written};
+use crate::server::{Server, folder};
+use std::fs::{self, File};
+use std::process::Command;
 
 /// Each command that logs, with arguments that end it at once.
 const COMMANDS: [&[&str]; 5] = [
@@ -36,4 +39,23 @@ fn the_level_of_one_target_leaves_the_errors_of_all_others() {
     }
     let silent = curtail_with_log("off", &["proxy", "--config", "no-such.yaml"]);
     assert_eq!((silent.code, silent.stderr.as_str()), (Some(3), ""));
+}
+
+#[test]
+fn a_reload_changes_the_log_levels_of_the_server() {
+    let path = |name: &str| format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
+    let config = path(&written("server-log.yaml", "log: error\n"));
+    let log = path("server-log.stderr");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
+    command.env_remove("CURTAIL_LOG").stderr(File::create(&log).expect("a file"));
+    let server = Server::run_with(&mut command, &folder("server-log"), &["--config", &config]);
+    let lines = || fs::read_to_string(&log).expect("text");
+    assert_eq!(lines(), "", "the start logs at level info");
+    written("server-log.yaml", "log: inf\n");
+    server.signal("HUP");
+    while !lines().contains("log: \\\"inf\\\": expected error, warn, info") {}
+    written("server-log.yaml", "log: info\n");
+    server.signal("HUP");
+    while !lines().contains("tokens reloaded") {}
+    server.ended("TERM");
 }

@@ -1,4 +1,4 @@
-//! `curtail server`: what is acknowledged is answered, however the server ends.
+//! `curtail server`: queries return all acknowledged spans, however the server ends.
 
 use crate::command::{curtail, written};
 use crate::running::Running;
@@ -41,7 +41,7 @@ impl Server {
         Self::run_with(command, data, &[])
     }
 
-    fn run_with(command: &mut Command, data: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn run_with(command: &mut Command, data: &Path, arguments: &[&str]) -> Self {
         let any = "127.0.0.1:0";
         command.arg("server").arg("--data").arg(data).args(["--otlp", any, "--api", any]);
         command.args(arguments);
