@@ -162,7 +162,7 @@ schedule: {spacing: even, phases: [{shape: bursts, rate: 1, size: 60, every: 1s,
 fn too_few_connections_are_told() {
     let (_testbed, address) = server("crowded.yaml");
     let url = format!("http://{address}/shard/0/keys?k=a");
-    // An answer takes a millisecond at least, so of 2,000 requests a second most wait for the one connection.
+    // A response takes at least a millisecond, so of 2,000 requests a second most wait for the one connection.
     let load = ["bench", "load", &url, "--rate", "2000", "--for", "200ms"];
     let found = results(&[&load[..], &["--connections", "1", "--format", "json"]].concat());
     let event = found["events"][0]["what"].as_str().expect("an event");

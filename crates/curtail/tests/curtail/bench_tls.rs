@@ -26,21 +26,21 @@ fn server(name: &str, is_ca: IsCa) -> (String, String) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (stream, config) = (stream.expect("a client"), Arc::clone(&config));
-            std::thread::spawn(move || answer(stream, config));
+            std::thread::spawn(move || respond(stream, config));
         }
     });
     (url, file)
 }
 
 /// Responds to requests until the client closes or rejects the certificate.
-fn answer(stream: TcpStream, config: Arc<ServerConfig>) {
+fn respond(stream: TcpStream, config: Arc<ServerConfig>) {
     let tls = ServerConnection::new(config).expect("a configuration");
     let mut reader = BufReader::new(StreamOwned::new(tls, stream));
     let mut line = String::new();
     while reader.read_line(&mut line).is_ok_and(|read| read > 0) {
         if line == "\r\n" {
-            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-            if reader.get_mut().write_all(answer).is_err() {
+            let response = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            if reader.get_mut().write_all(response).is_err() {
                 return;
             }
         }

@@ -11,8 +11,8 @@ fn json(arguments: &[&str]) -> Value {
 }
 
 /// A read of a layout: its value in ms, two standard deviations, the error.
-fn read(answer: &Value, layout: &str, quantile: usize) -> (f64, f64, f64) {
-    let layouts = answer["layouts"].as_array().expect("a list");
+fn read(response: &Value, layout: &str, quantile: usize) -> (f64, f64, f64) {
+    let layouts = response["layouts"].as_array().expect("a list");
     let layout = layouts.iter().find(|found| found["name"] == layout).expect("it was asked for");
     let read = &layout["read"][quantile];
     let number = |key: &str| read[key].as_f64().expect("a number");
@@ -21,15 +21,15 @@ fn read(answer: &Value, layout: &str, quantile: usize) -> (f64, f64, f64) {
 
 #[test]
 fn googles_table_comes_out_with_its_sampling_error() {
-    let answer = json(&["--quantile", "0.5,0.99", "--seed", "1"]);
-    assert_eq!(answer["data"]["values"], 100_000);
+    let response = json(&["--quantile", "0.5,0.99", "--seed", "1"]);
+    assert_eq!(response["data"]["values"], 100_000);
     // The document's figures are each of one sample, to one decimal.
     let is_near = |what: &str, got: f64, spread: f64, published: f64| {
         let margin = 0.05 + spread;
         assert!((got - published).abs() <= margin, "{what}: {got} ± {spread}, {published}");
     };
     for (nth, published) in [18.5, 49.5].into_iter().enumerate() {
-        let exact = &answer["exact"][nth];
+        let exact = &response["exact"][nth];
         let number = |key: &str| exact[key].as_f64().expect("a number") / 1e6;
         is_near("exact", number("value_ns"), number("spread_ns"), published);
     }
@@ -37,12 +37,12 @@ fn googles_table_comes_out_with_its_sampling_error() {
         [("growth 2", [19.2, 62.0]), ("growth 1.4", [18.7, 53.9]), ("growth 1.2", [18.6, 51.1])]
     {
         for (nth, published) in published.into_iter().enumerate() {
-            let (got, spread, _) = read(&answer, layout, nth);
+            let (got, spread, _) = read(&response, layout, nth);
             assert!(spread > 0.0, "{layout}: no sampling error");
             is_near(layout, got, spread, published);
         }
     }
-    let (_, _, error) = read(&answer, "growth 2", 1);
+    let (_, _, error) = read(&response, "growth 2", 1);
     assert!((error - 0.254).abs() < 0.02, "{error}");
 }
 
@@ -52,16 +52,16 @@ fn a_file_and_what_its_layouts_make_of_it() {
     let numbers: String = (1..=1_000).map(|ms| format!("{ms},x\n")).collect();
     let file = written("buckets-column.csv", format!("elapsed,other\n{numbers}"));
     let all = ["--data", &file, "--column", "elapsed"];
-    let answer =
+    let response =
         json(&[&all[..], &["--bounds", "prometheus", "--quantile", "0.3,0.99,1"]].concat());
-    assert_eq!(answer["data"]["min_ns"], 1_000_000);
-    assert_eq!(answer["exact"][1]["value_ns"], 990e6);
+    assert_eq!(response["data"]["min_ns"], 1_000_000);
+    assert_eq!(response["exact"][1]["value_ns"], 990e6);
     // 300 lies in (250, 500], 990 and 1,000 in (500, 1000]: linear, like the data.
     for (nth, expected) in [300e6, 990e6, 1_000e6].into_iter().enumerate() {
-        let got = answer["layouts"][0]["read"][nth]["value_ns"].as_f64().expect("a number");
+        let got = response["layouts"][0]["read"][nth]["value_ns"].as_f64().expect("a number");
         assert!((got / expected - 1.0).abs() < 1e-12, "{got}, expected {expected}");
     }
-    assert_eq!(answer["layouts"][0]["read"][0]["spread_ns"], Value::Null);
+    assert_eq!(response["layouts"][0]["read"][0]["spread_ns"], Value::Null);
     // The same numbers as seconds lie beyond all bounds but the last.
     let args = [&all[..], &["--unit", "s", "--bounds", "prometheus", "--quantile", "0.5"]].concat();
     assert_eq!(json(&args)["layouts"][0]["read"][0]["value_ns"], 10e9);

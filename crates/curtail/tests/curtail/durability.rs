@@ -69,8 +69,8 @@ fn comments_in_a_file_of_tokens_are_ignored() {
     let server = Server::with(&folder("commented-tokens-data"), &["--set", &tokens]);
     for (token, status) in [("# c", "401"), ("c", "401"), ("secret", "200")] {
         let head = format!("authorization: Bearer {token}\r\n");
-        let answer = server.posts(&head, &batch(1));
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{token}: {answer}");
+        let response = server.posts(&head, &batch(1));
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{token}: {response}");
     }
     server.ended("TERM");
     let only = written("only-comments", "# one\n#two\n");

@@ -144,7 +144,7 @@ fn cpu_load_is_the_client_s_processor_time_and_both_queries_are_slow_throughout(
     let (client, others) = (run.cpu("client"), run.cpu("storage") + run.cpu("server"));
     assert!(client > 4.0 * others, "client {client}, the others {others}");
     for query in ["small", "large"] {
-        // Two slices of 10 ms, between sending and looking for the answer, at the very least.
+        // Two slices of 10 ms, between sending and looking for the response, at the very least.
         let fastest = at(&run.query(query), 0.01);
         assert!(fastest >= Duration::from_ms(19), "{query} {fastest:?}");
     }

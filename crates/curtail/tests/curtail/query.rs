@@ -1,4 +1,4 @@
-//! `curtail query`: what a server answers, as people read it.
+//! `curtail query`: the printed results of a server.
 
 use crate::command::curtail;
 use crate::server::{BATCH, Server, TRACE, batch, folder};
@@ -30,8 +30,8 @@ fn questions_are_answered_as_tables_and_as_json() {
         (&["count", "--format", "json"], "\"series\""),
         (&["slowest", "--tenant", "nobody"], "none"),
     ] {
-        let answer = asked(arguments);
-        assert!(answer.contains(said), "{arguments:?}: {answer}");
+        let response = asked(arguments);
+        assert!(response.contains(said), "{arguments:?}: {response}");
     }
     server.ended("TERM");
 }

@@ -1,4 +1,4 @@
-//! A command that runs until it is told to stop.
+//! A command that runs until it is stopped.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};

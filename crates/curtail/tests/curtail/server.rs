@@ -58,12 +58,12 @@ impl Server {
 
     /// Sends a batch to a server, which may be gone; returns whether it was acknowledged.
     pub(crate) fn sends(&self, batch: &[u8]) -> bool {
-        self.post("", batch).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+        self.post("", batch).is_ok_and(|response| response.starts_with("HTTP/1.1 200"))
     }
 
     /// Sends a batch with additional headers; returns the response.
     pub(crate) fn posts(&self, headers: &str, batch: &[u8]) -> String {
-        self.post(headers, batch).expect("it answers")
+        self.post(headers, batch).expect("it responds")
     }
 
     fn post(&self, headers: &str, batch: &[u8]) -> std::io::Result<String> {
@@ -77,7 +77,7 @@ impl Server {
 
     /// Sends a request to the receiver; returns the response.
     pub(crate) fn asks_otlp(&self, request: &str) -> String {
-        asked(self.otlp, request.as_bytes()).expect("it answers")
+        asked(self.otlp, request.as_bytes()).expect("it responds")
     }
 
     /// The server's process ID.
@@ -92,19 +92,19 @@ impl Server {
 
     /// The total number of spans.
     pub(crate) fn span_count(&self) -> f64 {
-        let answer =
+        let response =
             self.get("/api/metrics/query?q=%7B%7D%7Ccount_over_time()&start=0&end=2000000000");
-        let (_, value) = answer.rsplit_once("\"value\":").unwrap_or_else(|| panic!("{answer}"));
+        let (_, value) = response.rsplit_once("\"value\":").unwrap_or_else(|| panic!("{response}"));
         let value = value.split([',', '}']).next().and_then(|value| value.parse::<f64>().ok());
-        value.unwrap_or_else(|| panic!("{answer}"))
+        value.unwrap_or_else(|| panic!("{response}"))
     }
 
     fn get(&self, path: &str) -> String {
         let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
-        asked(self.api, head.as_bytes()).expect("it answers")
+        asked(self.api, head.as_bytes()).expect("it responds")
     }
 
-    /// Asks in SQL; the stream is that of the answer.
+    /// Asks in SQL; the stream is that of the response.
     pub(crate) fn asks(&self, question: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.api).expect("it listens");
         let length = question.len();
@@ -117,9 +117,9 @@ impl Server {
     }
 
     pub(crate) fn trace(&self) -> String {
-        let answer = self.get(&format!("/api/traces/{TRACE}"));
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+        let response = self.get(&format!("/api/traces/{TRACE}"));
+        let (head, body) = response.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 200"), "{response}");
         body.to_owned()
     }
 
@@ -138,9 +138,9 @@ impl Server {
 fn asked(address: SocketAddr, request: &[u8]) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(request)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response)?;
+    Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
 pub(crate) fn folder(name: &str) -> PathBuf {
@@ -198,7 +198,7 @@ fn what_is_acknowledged_survives_being_killed_at_any_moment() {
     for round in 0..100 {
         let server = Server::start(&data);
         let there = server.trace_count();
-        // What was on its way may be there, though nobody was told.
+        // Batches in flight may be there without an acknowledgement.
         assert!((acknowledged..=sent).contains(&there), "{acknowledged}, {there}, {sent}");
         (acknowledged, sent) = (there, there);
         let last = round % 5;

@@ -82,11 +82,11 @@ fn begun(pipe: &Path) -> BufReader<File> {
 #[test]
 fn the_server_answers_what_the_program_prints() {
     let (server, _) = serving("sql-server");
-    let mut answer = String::new();
-    server.asks(r#"echo "{\"tables\":\"$2\"}""#).read_to_string(&mut answer).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(answer.contains("content-type: application/json\r\n"), "{answer}");
-    assert!(answer.ends_with("sql-server/data/tables\"}]\n"), "{answer}");
+    let mut response = String::new();
+    server.asks(r#"echo "{\"tables\":\"$2\"}""#).read_to_string(&mut response).expect("a response");
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    assert!(response.contains("content-type: application/json\r\n"), "{response}");
+    assert!(response.ends_with("sql-server/data/tables\"}]\n"), "{response}");
     server.ended("TERM");
 }
 
@@ -115,10 +115,10 @@ fn the_server_says_what_the_command_says_where_there_is_none() {
     let folder = folder("sql-server-missing");
     let mut command = Command::new(folder.join("curtail"));
     let server = Server::run(command.env("PATH", &folder), &folder.join("data"));
-    let mut answer = String::new();
-    server.asks("SELECT 1").read_to_string(&mut answer).expect("an answer");
+    let mut response = String::new();
+    server.asks("SELECT 1").read_to_string(&mut response).expect("a response");
     let said = asked(&folder, &folder, SCRIPT).stderr;
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
     assert!(head.starts_with("HTTP/1.1 501"), "{head}");
     assert!(body.contains(String::from_utf8_lossy(&said).trim_end()), "{body}");
     server.ended("TERM");

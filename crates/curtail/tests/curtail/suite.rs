@@ -25,13 +25,13 @@ impl Server {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it listens").port();
-        let (told, loaded) = sync_channel(1);
+        let (loading, loaded) = sync_channel(1);
         let lines = Arc::new(AtomicUsize::new(0));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (stream, lines, told) =
-                    (stream.expect("a client"), Arc::clone(&lines), told.clone());
-                std::thread::spawn(move || serve(&stream, &lines, &told));
+                let (stream, lines, loading) =
+                    (stream.expect("a client"), Arc::clone(&lines), loading.clone());
+                std::thread::spawn(move || serve(&stream, &lines, &loading));
             }
         });
         Self { port, loaded }
@@ -39,7 +39,7 @@ impl Server {
 }
 
 /// Serves one connection until it is closed.
-fn serve(stream: &TcpStream, lines: &AtomicUsize, told: &SyncSender<()>) -> Option<()> {
+fn serve(stream: &TcpStream, lines: &AtomicUsize, loading: &SyncSender<()>) -> Option<()> {
     let mut input = BufReader::new(stream);
     loop {
         let mut head = Vec::new();
@@ -59,14 +59,14 @@ fn serve(stream: &TcpStream, lines: &AtomicUsize, told: &SyncSender<()>) -> Opti
             lines.fetch_add(body.iter().filter(|byte| **byte == b'\n').count(), Ordering::SeqCst);
         }
         if head[0].starts_with("get /load") {
-            // It is full when it was told before.
-            let _told = told.try_send(());
+            // It is full after the first time.
+            let _sent = loading.try_send(());
         }
         let body = format!("{{\"lines\":{}}}", lines.load(Ordering::SeqCst));
         let length = body.len();
-        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+        let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
         let mut output = stream;
-        output.write_all(answer.as_bytes()).ok()?;
+        output.write_all(response.as_bytes()).ok()?;
     }
 }
 
@@ -117,7 +117,7 @@ fn gone(dir: &Path) -> usize {
     let pids = fs::read_to_string(dir.join("pids")).expect("the worker has noted them");
     let pids: Vec<&str> = pids.split_whitespace().collect();
     for pid in &pids {
-        // A process that has ended may still be listed for whoever has to wait for it.
+        // A process that has ended may still be listed until its parent waits for it.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z "), "process {pid} is still there: {stat}");
     }

@@ -1,4 +1,4 @@
-//! `curtail testbed`: addresses that answer, errors all at once, ends as documented.
+//! `curtail testbed`: addresses that respond, errors all at once, ends as documented.
 
 use crate::command::{curtail, written};
 use crate::running::Running;
@@ -19,19 +19,19 @@ fn small(name: &str) -> String {
     format!("{folder}/{}", written(name, SMALL))
 }
 
-/// The answer to a GET, head and body.
+/// The response to a GET, head and body.
 pub(crate) fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     write!(stream, "GET {path} HTTP/1.1\r\nhost: testbed\r\nconnection: close\r\n\r\n")
         .expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers in text");
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("it responds in text");
+    response
 }
 
 #[test]
 fn the_addresses_it_prints_answer_until_it_is_told_to_stop() {
-    let mut testbed = Running::start(&["testbed", &small("answers.yaml"), "--seed", "9"]);
+    let mut testbed = Running::start(&["testbed", &small("responses.yaml"), "--seed", "9"]);
     assert_eq!(testbed.line(), "testbed small, seed 9");
     for shard in 0..2 {
         let line = testbed.line();
@@ -39,8 +39,8 @@ fn the_addresses_it_prints_answer_until_it_is_told_to_stop() {
         for address in addresses.split(' ') {
             let address: SocketAddr = address.parse().expect("an address");
             assert!(get(address, "/healthz").ends_with("\r\n\r\nok\n"));
-            let answer = get(address, &format!("/shard/{shard}/keys?k=a"));
-            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            let response = get(address, &format!("/shard/{shard}/keys?k=a"));
+            assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
             assert!(get(address, "/executions").ends_with("\r\n\r\n1\n"));
         }
     }
