@@ -84,7 +84,7 @@ fn all_failed(seen: &Recording, requests: u64, failure: Failure) {
 const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
 
 #[test]
-fn every_request_of_the_plan_is_answered_once() {
+fn every_request_of_the_plan_gets_one_response() {
     let address = server(|stream| respond_with(stream, HELLO));
     for threads in [1, 3] {
         let seen = sent(Load { threads, ..load(address, 500.0) });
@@ -175,7 +175,7 @@ fn a_response_is_complete_in_each_framing() {
 }
 
 #[test]
-fn a_server_that_never_answers_times_out() {
+fn a_server_that_never_responds_times_out() {
     let address = server(|mut stream| {
         let mut nothing = Vec::new();
         drop(stream.read_to_end(&mut nothing));

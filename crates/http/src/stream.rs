@@ -14,7 +14,7 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 pub const TCP_KEEPALIVE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(9 * 3_600);
 
-/// Maximum unanswered probes of a silent connection.
+/// Maximum probes without a reply of a silent connection.
 const PROBES: u32 = 6;
 
 /// Makes the kernel probe a connection that is silent for `idle`, and close it when nothing is acknowledged for twice

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 
 /// What it does with one request.
 pub(crate) enum ServerAction {
-    /// Answers with these bytes.
+    /// Responds with these bytes.
     Respond(&'static str),
-    /// Answers with these bytes, and closes the connection.
+    /// Responds with these bytes, and closes the connection.
     RespondAndClose(&'static str),
     /// Closes the connection.
     Close,

@@ -25,7 +25,7 @@ pub struct SimulationProgress<'s> {
 }
 
 /// Events between two progress reports: there are several reports a second.
-const EVENTS_UNTOLD: u64 = 1 << 20;
+const EVENTS_PER_REPORT: u64 = 1 << 20;
 
 /// Simulates `scenario` with everything random drawn from `seed`; `watch` receives the progress.
 pub fn run(
@@ -39,7 +39,7 @@ pub fn run(
         let mut first: Option<(&str, Batches)> = None;
         for arm in &scenario.arms {
             let mut world = World::new(model, arm, (scenario.stop, &scenario.above), seed);
-            while world.run(EVENTS_UNTOLD) {
+            while world.run(EVENTS_PER_REPORT) {
                 watch(SimulationProgress {
                     variant,
                     arm: &arm.name,

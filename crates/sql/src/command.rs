@@ -122,7 +122,7 @@ pub fn run(args: &Cli) -> ExitCode {
     if code != 0 {
         let ours = if code == OURS { "\nThis is a bug of curtail: please report it." } else { "" };
         let failure = anyhow::Error::new(failure);
-        let _told = writeln!(io::stderr(), "{failure:#}{ours}");
+        let _written = writeln!(io::stderr(), "{failure:#}{ours}");
     }
     ExitCode::from(code)
 }
@@ -251,7 +251,8 @@ fn printed(
     }
     if is_cut {
         let rows = args.rows;
-        let _told = writeln!(io::stderr(), "There are more rows than {rows}: --rows prints more.");
+        let _written =
+            writeln!(io::stderr(), "There are more rows than {rows}: --rows prints more.");
     }
     Ok(())
 }

@@ -80,7 +80,7 @@ fn durations_that_all_must_have_are_bounds() {
 }
 
 #[test]
-fn what_is_not_answered_is_told_apart_from_what_is_wrong() {
+fn unsupported_queries_differ_from_wrong_ones() {
     for (text, status, said) in [
         ("{", StatusCode::BAD_REQUEST, "byte 1"),
         ("{ rootName = \"a\" }", StatusCode::NOT_IMPLEMENTED, "rootName"),

@@ -97,7 +97,7 @@ fn a_rate_below_the_plan_is_reported() {
 }
 
 /// Responds to this many requests on one connection, then closes it and the listener.
-fn answer_then_go(listener: TcpListener, requests: usize) {
+fn respond_then_close(listener: TcpListener, requests: usize) {
     let (mut stream, _) = listener.accept().expect("a client");
     let mut lines = BufReader::new(stream.try_clone().expect("a second handle")).lines();
     for _ in 0..requests {
@@ -110,7 +110,7 @@ fn answer_then_go(listener: TcpListener, requests: usize) {
 fn the_first_failure_has_the_time_at_which_it_happened() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
-    std::thread::spawn(move || answer_then_go(listener, 50));
+    std::thread::spawn(move || respond_then_close(listener, 50));
     // Request 51, the first without a response, is sent a second after the start.
     let load = ["--rate", "50", "--for", "2s", "--spacing", "even", "--connections", "1"];
     let found = results(&[&["bench", "load", &url, "--format", "json"], &load[..]].concat());
@@ -159,7 +159,7 @@ schedule: {spacing: even, phases: [{shape: bursts, rate: 1, size: 60, every: 1s,
 }
 
 #[test]
-fn too_few_connections_are_told() {
+fn too_few_connections_are_reported() {
     let (_testbed, address) = server("crowded.yaml");
     let url = format!("http://{address}/shard/0/keys?k=a");
     // A response takes at least a millisecond, so of 2,000 requests a second most wait for the one connection.

@@ -4,7 +4,7 @@ use crate::command::curtail;
 use crate::server::{BATCH, Server, TRACE, batch, folder};
 
 #[test]
-fn questions_are_answered_as_tables_and_as_json() {
+fn queries_print_tables_and_json() {
     let server = Server::start(&folder("query-tables"));
     assert!(server.sends(BATCH));
     let url = format!("http://{}", server.api);
@@ -67,7 +67,7 @@ fn a_quantile_of_few_values_is_marked() {
 }
 
 #[test]
-fn who_can_mend_it_is_told_by_the_exit_code() {
+fn the_exit_code_says_who_can_mend_it() {
     let server = Server::start(&folder("query-codes"));
     let url = format!("http://{}", server.api);
     for (arguments, code, said) in [

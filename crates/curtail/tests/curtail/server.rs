@@ -159,7 +159,7 @@ fn segments(folder: &Path) -> usize {
 }
 
 #[test]
-fn a_trace_is_answered_at_once_and_after_every_end() {
+fn a_trace_is_found_at_once_and_after_every_end() {
     let data = folder("server-ends");
     let server = Server::start(&data);
     for path in ["/ready", "/readyz", "/healthz"] {

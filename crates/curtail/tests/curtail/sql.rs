@@ -80,7 +80,7 @@ fn begun(pipe: &Path) -> BufReader<File> {
 }
 
 #[test]
-fn the_server_answers_what_the_program_prints() {
+fn the_server_returns_what_the_program_prints() {
     let (server, _) = serving("sql-server");
     let mut response = String::new();
     server.asks(r#"echo "{\"tables\":\"$2\"}""#).read_to_string(&mut response).expect("a response");

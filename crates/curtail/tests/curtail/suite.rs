@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Answers every `GET` with how many lines were posted.
+/// Responds to each `GET` with the number of lines that were posted.
 struct Server {
     port: u16,
     /// Hears of the first request to `/load`.
@@ -323,7 +323,7 @@ fn a_command_that_fails_or_takes_too_long_is_named() {
 }
 
 #[test]
-fn an_answer_that_is_not_valid_ends_the_suite() {
+fn an_invalid_response_ends_the_suite() {
     let server = Server::start();
     let more = r#"validate: [{url: "http://127.0.0.1:${port}/", expect: {counts: [{pointer: /lines, equals: 1}]}, within: 200ms}]"#;
     let (ended, dir) = run("suite-invalid", &suite(server.port, &format!("{SHORT}{more}\n")));
@@ -390,7 +390,7 @@ teardown: [{{run: [sh, -c, "echo down > ${{dir}}/down"]}}]"#,
 }
 
 #[test]
-fn a_process_that_does_not_end_when_it_is_told_to_is_killed() {
+fn a_process_that_ignores_sigterm_is_killed() {
     let server = Server::start();
     let more = r#"processes:
   deaf:
@@ -420,7 +420,7 @@ fn data_that_ends_early_ends_the_suite() {
 fn when_it_is_killed_its_processes_are_killed_too() {
     let server = Server::start();
     let pipe = pipe("suite-killed-pipe");
-    // Whoever runs holds the pipe open; it is read to its end when nobody does any more.
+    // Each process that runs holds the pipe open; the read ends after the last of them.
     let worker = format!(
         r#"{{run: [sh, -c, "exec > {}; sleep 1000 & echo up >> ${{dir}}/worker.log; echo; wait"], ready: {{line: up}}}}"#,
         pipe.display()

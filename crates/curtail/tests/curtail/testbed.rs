@@ -30,7 +30,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> String {
 }
 
 #[test]
-fn the_addresses_it_prints_answer_until_it_is_told_to_stop() {
+fn the_addresses_it_prints_respond_until_it_is_stopped() {
     let mut testbed = Running::start(&["testbed", &small("responses.yaml"), "--seed", "9"]);
     assert_eq!(testbed.line(), "testbed small, seed 9");
     for shard in 0..2 {

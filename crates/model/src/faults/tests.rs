@@ -130,7 +130,7 @@ fn the_demands_of_antagonists_add_up_and_leave_a_minimum() {
 }
 
 #[test]
-fn garbage_is_collected_every_so_many_executions() {
+fn garbage_is_collected_every_nth_execution() {
     let lasts = Distribution::Constant { value: Duration::from_ms(5) };
     let collection = everywhere(Recipe::GarbageCollection { executions: 10, lasts });
     let mut timeline = timeline(&[collection], 1, 0);

@@ -103,7 +103,7 @@ fn broke(config: UpstreamConfig) -> UpstreamConfig {
 }
 
 #[test]
-fn a_quick_answer_is_the_answer() {
+fn a_quick_response_is_the_response() {
     let mut call = RecordedCall::new(hedged(), 3, READ);
     call.handle(Event::Arrived);
     call.responded(0, Outcome::Good);
@@ -535,7 +535,7 @@ fn a_body_that_cannot_be_kept_ends_what_was_planned() {
 }
 
 #[test]
-fn when_the_time_is_over_an_answer_that_is_held_is_given() {
+fn at_the_timeout_a_held_response_is_sent() {
     let config = UpstreamConfig { timeout: Duration::from_ms(995), ..hedged() };
     let mut call = RecordedCall::new(config, 3, READ);
     call.handle(Event::Arrived);
@@ -582,7 +582,7 @@ fn a_client_that_goes_away_takes_everything_with_it() {
 }
 
 #[test]
-fn an_upstream_without_replicas_answers_nothing() {
+fn an_upstream_without_replicas_fails() {
     let mut call = RecordedCall::new(hedged(), 0, READ);
     call.handle(Event::Arrived);
     call.check(&expect![[r#"

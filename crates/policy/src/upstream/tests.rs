@@ -77,7 +77,7 @@ fn the_time_between_the_copies_of_a_tie_follows_the_message_delay() {
 }
 
 #[test]
-fn prequal_probes_for_a_request_and_chooses_by_the_answers() {
+fn prequal_probes_for_a_request_and_chooses_by_the_replies() {
     let hot_quantile = Quantile::new(0.84).expect("a quantile");
     let balance =
         BalanceConfig::Prequal(PrequalConfig { hot_quantile, ..PrequalConfig::default() });

@@ -94,7 +94,7 @@ fn an_interval_as_if_nothing_depended_would_be_much_too_narrow() {
 }
 
 #[test]
-fn failures_are_longer_than_every_answer() {
+fn failures_are_longer_than_every_response() {
     let mut batches = Batches::new(&[Duration::from_ms(50)], 1);
     for n in 1..=1000 {
         batches.record(n, (n % 50 != 0).then(|| Duration::from_ms(n % 50)));

@@ -74,7 +74,7 @@ fn without_chance_the_latency_is_the_share_of_the_fullest() {
 }
 
 #[test]
-fn servers_without_a_shard_do_not_answer() {
+fn servers_without_a_shard_do_not_respond() {
     let whole = Distribution::Constant { value: Duration::from_secs(16) };
     let mut few = sharding(&[10], whole, Rule::Fixed { shards: 4 });
     few.per_response = Duration::from_ms(100);

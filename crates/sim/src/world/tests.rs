@@ -214,7 +214,7 @@ fn a_stall_delays_those_who_come_during_it() {
 }
 
 #[test]
-fn garbage_is_collected_after_so_many_executions() {
+fn garbage_is_collected_every_nth_execution() {
     let mut model = roomy(1);
     model.arrivals.rate = Rate::PerSecond(10.0);
     model.arrivals.spacing = Spacing::Even;

@@ -71,8 +71,8 @@ fn all_rows_of_all_runs_come_in_their_common_order() {
                 let rows = rng.below(60);
                 run(&mut rng, nth, rows, in_group)
             });
-            let (inputs, told_before): (Vec<_>, Vec<_>) = inputs.unzip();
-            let mut want: Vec<_> = told_before.into_iter().flatten().collect();
+            let (inputs, written_before): (Vec<_>, Vec<_>) = inputs.unzip();
+            let mut want: Vec<_> = written_before.into_iter().flatten().collect();
             // What is equal stays in the order of the runs, and within one as it was.
             want.sort_by_key(|(id, start, _)| (*id, *start));
             let made = merged(inputs);
@@ -110,13 +110,13 @@ fn row_groups_are_full_but_for_the_last() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let rows = [GROUP_ROWS / 2 + 1, GROUP_ROWS, 3_000];
-    let (inputs, told_before): (Vec<_>, Vec<_>) =
+    let (inputs, written_before): (Vec<_>, Vec<_>) =
         rows.iter().enumerate().map(|(nth, rows)| run(&mut rng, nth, *rows, GROUP_ROWS)).unzip();
     let made = merged(inputs);
     let lens: Vec<_> = made.iter().map(Columns::len).collect();
     let total: usize = rows.iter().sum();
     assert_eq!(lens, [GROUP_ROWS, total - GROUP_ROWS]);
-    let mut want: Vec<_> = told_before.into_iter().flatten().collect();
+    let mut want: Vec<_> = written_before.into_iter().flatten().collect();
     want.sort_by_key(|(id, start, _)| (*id, *start));
     assert!(made.iter().flat_map(facts).eq(want));
 }

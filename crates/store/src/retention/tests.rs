@@ -23,7 +23,7 @@ fn due(retention: &Retention, adds: &[Add]) -> Vec<i64> {
 }
 
 #[test]
-fn a_day_goes_when_it_is_older_than_so_many_whole_days() {
+fn a_day_goes_when_it_is_older_than_the_whole_days_kept() {
     let days = ["2026-10-22", "2026-10-23", "2026-11-21", "2026-11-22", "2026-11-23"];
     let adds: Vec<_> = days.iter().zip(1..).map(|(day, nth)| add(day, 10, nth)).collect();
     let days = |days| Retention { days, bytes: None };

@@ -564,7 +564,7 @@ fn a_damaged_segment_is_said_and_kept_and_the_rest_of_it_is_there() {
 }
 
 #[test]
-fn a_run_that_cannot_be_read_is_named_and_the_others_answer() {
+fn a_run_that_cannot_be_read_is_named_and_the_others_are_read() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");

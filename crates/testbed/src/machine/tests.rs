@@ -132,7 +132,7 @@ fn an_execution_counts_from_when_it_progresses() {
 }
 
 #[test]
-fn garbage_is_collected_every_so_many_executions() {
+fn garbage_is_collected_every_nth_execution() {
     let collections =
         "{recipe: garbage_collection, executions: 10, lasts: {shape: constant, value: 100ms}}";
     let (mut machine, _) = server("service: {shape: constant, value: 1ms}", collections);

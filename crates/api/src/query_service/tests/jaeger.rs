@@ -56,7 +56,7 @@ fn summaries_are_those_of_whole_traces() {
 }
 
 #[test]
-fn a_trace_is_answered_as_its_page_has_it() {
+fn a_trace_is_as_its_page_has_it() {
     let all = all();
     let service = TestService::of(&all);
     let sent = all.iter().find(|sent| !sent.is_error).expect("most are none");

@@ -35,7 +35,7 @@ fn ask_all(service: &TestService, trace_id: u128) -> Vec<Value> {
 }
 
 #[test]
-fn times_that_cannot_be_are_kept_and_answered() {
+fn impossible_times_are_kept_and_returned() {
     let most = u64::MAX >> 1;
     let times = [(0, 0), (0, most), (most, most), (most, 0), (BASE_NS.cast_unsigned(), 5)];
     let spans: Vec<_> = (1..)
@@ -58,7 +58,7 @@ fn times_that_cannot_be_are_kept_and_answered() {
 }
 
 #[test]
-fn relations_that_cannot_be_are_kept_and_answered() {
+fn impossible_relations_are_kept_and_returned() {
     let circle = [span(1, 1, 2), span(1, 2, 1)];
     let own_parent = [span(2, 1, 1)];
     let lost = [span(3, 1, 99)];
@@ -79,7 +79,7 @@ fn relations_that_cannot_be_are_kept_and_answered() {
 }
 
 #[test]
-fn a_trace_of_a_hundred_thousand_spans_is_answered_whole() {
+fn a_trace_of_a_hundred_thousand_spans_is_returned_whole() {
     let spans: Vec<_> = (1..=100_000).map(|id| span(9, id, id - 1)).collect();
     let batches: Vec<_> = spans.chunks(10_000).map(batch).collect();
     let service = TestService::with(&batches);

@@ -39,7 +39,7 @@ fn rows_are_an_array_or_csv() {
 }
 
 #[test]
-fn the_program_is_told_whose_rows_and_where_they_are() {
+fn the_program_gets_the_tenant_and_the_tables() {
     let service = service();
     let tenant_argument = |tenant: Option<&'static str>| {
         let mut request = post(r#"for each; do printf '"%s"\n' "$each"; done"#);
@@ -62,7 +62,7 @@ fn the_program_is_told_whose_rows_and_where_they_are() {
 }
 
 #[test]
-fn what_is_no_answer_says_whose_fault_it_is() {
+fn an_error_says_whose_fault_it_is() {
     let service = service();
     for (query, status, said) in [
         (
@@ -126,7 +126,7 @@ fn what_takes_too_long_is_given_up() {
 }
 
 #[test]
-fn two_are_answered_at_once_and_no_more() {
+fn two_run_at_once_and_no_more() {
     let service = service();
     run(async {
         let (status, said) = tokio::select! {

@@ -29,7 +29,7 @@ fn times() -> String {
 const FRONT: &str = "{ resource.service.name = \"front\" }";
 
 #[test]
-fn a_trace_is_answered_in_both_forms() {
+fn a_trace_is_returned_in_both_forms() {
     let all = all();
     let service = TestService::of(&all);
     for sent in [&all[0], &all[TRACES - 1]] {
@@ -50,7 +50,7 @@ fn a_trace_is_answered_in_both_forms() {
 }
 
 #[test]
-fn the_logs_of_a_trace_are_answered() {
+fn the_logs_of_a_trace_are_returned() {
     let all = all();
     let service = TestService::of(&all);
     for sent in [&all[0], &all[TRACES - 1]] {

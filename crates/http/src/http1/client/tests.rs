@@ -239,17 +239,17 @@ async fn a_request_goes_on_when_its_client_goes_on() {
 }
 
 #[tokio::test]
-async fn how_an_exchange_fails_is_told_apart() {
+async fn failures_of_an_exchange_are_distinguished() {
     let name = |error: &Error| match error {
         Error::Unwritten(_) => "unwritten",
-        Error::NoResponse(_) => "unanswered",
+        Error::NoResponse(_) => "no response",
         Error::Incomplete(_) => "cut short",
         Error::Malformed(_) => "bad response",
         Error::Body(_) | Error::Response(_) | Error::BodyLength => "body",
     };
     for (response, then, want) in [
-        ("", Then::Closes, "unanswered"),
-        ("", Then::Resets, "unanswered"),
+        ("", Then::Closes, "no response"),
+        ("", Then::Resets, "no response"),
         ("H", Then::Closes, "cut short"),
         ("HTTP/1.1 200 OK\r\n", Then::Closes, "cut short"),
         ("HTTP/1.1 100 Continue\r\n\r\n", Then::Closes, "cut short"),

@@ -87,7 +87,7 @@ fn a_use_adds_one_in_flight_and_a_pool_of_one_is_too_small() {
 }
 
 #[test]
-fn an_answer_is_too_old_after_a_second() {
+fn a_probe_is_too_old_after_a_second() {
     let mut world = World::new(hot_from(0.84), 4, 1);
     world.report_load(0, 1, 10);
     world.now = world.now + Duration::from_ms(1);
@@ -119,7 +119,7 @@ fn excluded_is_never_chosen_and_a_failing_replica_only_when_all_fail() {
 }
 
 #[test]
-fn the_reuse_budget_is_the_papers_and_unbounded_where_its_formula_has_no_answer() {
+fn the_reuse_budget_is_the_papers_and_unbounded_where_its_formula_has_no_value() {
     let paper = PrequalConfig::default();
     let budget = paper.reuse_budget(100).expect("the paper's own case");
     assert!((budget - 2.0 / 1.52).abs() < 1e-12, "{budget}");
@@ -133,7 +133,7 @@ fn the_reuse_budget_is_the_papers_and_unbounded_where_its_formula_has_no_answer(
 }
 
 #[test]
-fn answers_are_used_as_often_as_the_budget_says_on_average() {
+fn probes_are_used_as_often_as_the_budget_says_on_average() {
     let seed = 21;
     // By latency alone, so that the attempts in flight that a use adds do not matter.
     let mut world = World::new(hot_from(1.0), 100, seed);

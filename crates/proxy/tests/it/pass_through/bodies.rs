@@ -232,7 +232,7 @@ fn pieces_are_passed_on_as_they_come_in_both_directions() {
 }
 
 #[test]
-fn a_client_that_expects_to_be_told_to_go_on_is_draining() {
+fn a_client_that_expects_continue_is_draining() {
     run(async {
         let replica = RawReplica::responding("done").await;
         let proxy = Setup::before(&[replica.address()]).start();

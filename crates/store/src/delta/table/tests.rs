@@ -90,7 +90,7 @@ async fn put(store: &InMemory, name: &str, text: &'static str) {
 }
 
 #[tokio::test]
-async fn what_was_committed_is_there_for_whoever_opens_it() {
+async fn what_was_committed_is_there_at_the_next_opening() {
     let store = Arc::new(InMemory::new());
     assert!(opened(&store).await.expect("nothing is wrong").is_none());
     let mut table = created(&store).await;

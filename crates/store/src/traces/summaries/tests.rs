@@ -94,7 +94,7 @@ fn said(rows: &Columns) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_trace_is_told_as_it_is() {
+fn a_trace_is_summarised_as_it_is() {
     let sent = |service, name, ids, time| Sent {
         tenant: "shop",
         service,

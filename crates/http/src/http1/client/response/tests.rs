@@ -158,7 +158,7 @@ fn what_is_no_head_is_refused_in_whatever_pieces_it_comes() {
 }
 
 #[test]
-fn a_head_may_have_so_many_fields() {
+fn a_head_has_at_most_the_maximum_of_fields() {
     for (fields, want) in [(FIELDS_MAX, None), (FIELDS_MAX + 1, Some("it has too many fields"))] {
         let head = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: 1\r\n".repeat(fields));
         assert_eq!(read_head(&[head.as_bytes()]).err(), want, "{fields} fields");
@@ -195,7 +195,7 @@ fn a_head_is_taken_up_to_its_limit_in_whatever_pieces_it_comes() {
 }
 
 #[test]
-fn interim_answers_without_end_are_cut_off() {
+fn endless_interim_responses_are_cut_off() {
     const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
     let (mut reader, mut read) = (HeadReader::default(), BytesMut::new());
     for sent in 1.. {

@@ -201,7 +201,7 @@ async fn a_commit_that_is_missing_is_an_error_and_no_older_table() {
 }
 
 #[tokio::test]
-async fn whoever_is_behind_a_cleaned_log_begins_anew() {
+async fn a_reader_behind_a_cleaned_log_begins_anew() {
     let store = Arc::new(InMemory::new());
     let mut table = created(&store).await;
     let mut reader = there(&store).await;
@@ -223,7 +223,7 @@ async fn whoever_is_behind_a_cleaned_log_begins_anew() {
 }
 
 #[tokio::test]
-async fn whoever_cannot_begin_anew_stays_where_it_is() {
+async fn a_reader_that_cannot_begin_anew_stays_where_it_is() {
     let store = Arc::new(InMemory::new());
     let mut table = created(&store).await;
     table.commit(&adding("a"), NOW_MS, "id").await.expect("committed");
@@ -259,7 +259,7 @@ async fn a_shorter_log_in_place_of_the_one_that_was_is_not_taken_for_it() {
 }
 
 #[tokio::test]
-async fn a_cleaning_that_stops_half_way_is_seen_by_whoever_is_behind() {
+async fn a_cleaning_that_stops_half_way_is_seen_by_a_reader_that_is_behind() {
     let store = Arc::new(InMemory::new());
     let mut table = created(&store).await;
     let mut behind = there(&store).await;
@@ -279,7 +279,7 @@ async fn a_cleaning_that_stops_half_way_is_seen_by_whoever_is_behind() {
 }
 
 #[tokio::test]
-async fn whoever_has_not_committed_for_long_does_not_take_a_cleaned_number() {
+async fn a_writer_that_was_idle_for_long_does_not_take_a_cleaned_number() {
     let store = Arc::new(InMemory::new());
     let mut sleeper = created(&store).await;
     sleeper.commit(&adding("first"), NOW_MS, "id").await.expect("committed");

@@ -59,7 +59,7 @@ fn removing(path: &str, deletion_timestamp: i64) -> Change {
 }
 
 #[tokio::test]
-async fn a_checkpoint_is_due_so_many_commits_after_the_last() {
+async fn a_checkpoint_is_due_n_commits_after_the_last() {
     let store = Arc::new(InMemory::new());
     let mut table = with_properties(&store, &[("delta.checkpointInterval", "3")]).await;
     let mut due = Vec::new();
