@@ -1,8 +1,8 @@
 //! One scalar of a YAML file, by the core schema of YAML 1.2 (section 10.3.2).
 //!
-//! A plain word is nothing, a truth value, a number or text; a quoted scalar is text. Nothing of YAML 1.1 remains: `no`
-//! and `1_000` are text. One deviation from the core schema: a number with a leading zero is rejected, because some
-//! readers take `012` as ten and others as twelve.
+//! A plain scalar is null, a boolean, a number or text; a quoted one is text. Nothing of YAML 1.1 remains: `no` and
+//! `1_000` are text. One deviation from the core schema: a number with a leading zero is rejected, because some readers
+//! take `012` as ten and others as twelve.
 
 /// A scalar of the file, and its meaning.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! YAML text as a tree whose keys and values know their positions.
 //!
 //! A configuration may use mappings with scalar keys, lists and scalars, in one document. Anchors, aliases, merge keys and
-//! tags are rejected: with them, a value would apply elsewhere than at the position in messages. A duplicate key is an
+//! tags are rejected: with them, the position in a message would not be where the value applies. A duplicate key is an
 //! error.
 //!
 //! **Limits**: [`TEXT_BYTES_MAX`] of text, [`NESTING_MAX`] levels, [`NODES_MAX`] values. Text that is not YAML gives one

@@ -1,4 +1,4 @@
-//! Waits for an instant, exact to some ten microseconds.
+//! Waits for an instant, exact to some tens of microseconds.
 //!
 //! The runtime's timer counts in whole milliseconds, and a sleeping processor takes time to wake. The wait therefore
 //! sleeps until shortly before the instant, and then polls connections.

@@ -1,7 +1,7 @@
 //! The accept loop of every server.
 //!
-//! **Limits**: a connection has a place among those of its server; clients beyond wait in the kernel's queue. After a
-//! failure to accept, usually for lack of file descriptors, the loop pauses ([`PAUSE`]).
+//! **Limits**: a server has a maximum of connections; further clients wait in the kernel's queue. After a failure to
+//! accept, usually for lack of file descriptors, the loop pauses ([`PAUSE`]).
 
 use std::future::Future;
 use std::io;

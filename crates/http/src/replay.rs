@@ -1,7 +1,7 @@
 //! A request body for several attempts: read once from the client, sent as often as needed.
 //!
-//! **Limits**: the replay buffer holds up to [`Replay`]'s bound. Beyond it, only the attempt that reads can go on.
-//! Until the response begins, the client may pause for the body timeout at most.
+//! **Limits**: the replay buffer holds up to [`Replay`]'s bound. Beyond it, only the attempt that reads the body
+//! continues. Until the response begins, the client may pause for the body timeout at most.
 
 use crate::http1::RequestBody;
 use crate::trailers;

@@ -3,11 +3,11 @@
 //! **Inputs**: every value ([`Values`]), and a [`Layout`]: the bounds of the buckets, and the way to read between them.
 //! The error is a share of the true quantile ([`rank()`]).
 //!
-//! | layout | bounds | read between two bounds | as by |
+//! | layout | bounds | read between two bounds | reader |
 //! |---|---|---|---|
 //! | growth factor | powers of it, 1 of the data's unit is one of them | linearly | Google's tail latency lab, `histogram_quantile` |
 //! | explicit bounds | as listed; 0 below, nothing above | linearly; above the last: the last | `histogram_quantile` |
-//! | OpenTelemetry scale | powers of 2^(2^-scale) seconds | harmonic middle, off by the same share of both | `DDSketch`, `curtail_sketch` |
+//! | OpenTelemetry scale | powers of 2^(2^-scale) seconds | middle with the same relative error at both | `DDSketch`, `curtail_sketch` |
 //! | Prometheus native schema | the same | exponentially | `histogram_quantile` since Prometheus 3.0 |
 //!
 //! A bound belongs to the bucket below it. OpenTelemetry does not define how its buckets are read.

@@ -2,8 +2,8 @@
 //!
 //! **Decides** which queued item is next. Tenants get equal shares of cost (bytes, work): each turn grants a tenant one
 //! quantum, and its next item goes when its grants cover the cost.
-//! **Limits**: the caller bounds the number of queued items. O(log tenants) an item, and one turn for each quantum that
-//! the items of all tenants lack.
+//! **Limits**: the caller bounds the number of queued items. O(log tenants) an item, and one turn for each quantum by
+//! which the grants of all tenants fall short of their next items.
 //! **Invariant** `fair-shares`: between two tenants that always have an item, the costs served differ by at most a
 //! quantum and the largest cost.
 //! **Source**: Shreedhar & Varghese, "Efficient Fair Queueing using Deficit Round Robin", SIGCOMM 1995.

@@ -1,4 +1,4 @@
-//! The leaf: what stands in front of one server.
+//! The leaf: the queue in front of one server.
 //!
 //! It composes a [`limiter`] (how many requests are in service), a [`queue`] (which one is next), its side of ties, and
 //! the load for probes.

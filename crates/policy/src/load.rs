@@ -7,7 +7,7 @@
 //! **Invariant** `load-says-what-is-known`: a latency that was recorded is never followed by "unknown".
 //! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024, section 4. The
 //! levels and ages are ours.
-//! **Hurts when** requests differ much in cost: a median over a mixture belongs to none of its parts.
+//! **Hurts when** requests differ much in cost: the median of a mixture fits none of its parts.
 
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;

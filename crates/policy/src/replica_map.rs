@@ -1,7 +1,7 @@
 //! Values by replica, in the order of the replicas' numbers.
 //!
-//! Numbers are handed out in ascending order and never again, so a value is found at the place of its number until a
-//! replica leaves, and by binary search afterwards.
+//! Numbers ascend and are never reused. A value is found at the index of its number until a replica leaves, and by
+//! binary search afterwards.
 
 use crate::ReplicaId;
 use alloc::vec::Vec;

@@ -6,12 +6,12 @@
 //! **Limits**: [`RetryConfig::retries_max`] retries a request, paid from the [`crate::budget`]. Only the retry of an
 //! attempt that provably was not executed ([`crate::Failure::NotSent`]) is free. A retry goes to an untried replica at
 //! once, and after a backoff when all were tried.
-//! **Invariants** `repeat-only-if-safe`: a request that a server may have executed is sent again only when it is
-//! repeatable, and its client gets no refusal, because a refusal means that nothing was executed.
+//! **Invariants** `repeat-only-if-safe`: a request that a server may have executed is sent again only if it is
+//! repeatable. Its client gets no refusal, because a refusal means that nothing was executed.
 //! `slow-is-not-cancelled`: an overdue attempt stays in the race with the next one.
 //! **Source**: Envoy's `hedge_on_per_try_timeout`, for overdue attempts; Google Cloud, "Identifying causes of app
 //! latency"; full jitter: Brooker, "Exponential backoff and jitter", AWS Architecture Blog, 2015.
-//! **Hurts when** the upstream fails because of load: every retry is more of it. Hence the budget.
+//! **Hurts when** the upstream fails because of load: every retry adds to it. Hence the budget.
 
 use curtail_units::{Duration, Quantile, Rng};
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,8 @@
 //! **Decides** at the root when the second copy follows the first. [`crate::Leaf`] cancels the twin of a copy that
 //! starts.
 //! **Inputs**: message delays between root and leaf, one way.
-//! **Limits**: two copies, on two replicas. The second leaves [`MESSAGES`] mean message delays after the first, so that
-//! the cancel of a first copy that starts at once can overtake it.
+//! **Limits**: two copies, on two replicas. The root sends the second [`MESSAGES`] mean message delays after the first,
+//! so that the cancel of a first copy that starts at once can overtake it.
 //! **Invariant** `tie-at-most-one-duplicate`: a crash or a lost message costs at most one redundant execution. It never
 //! costs the response, because a dropped copy whose twin fails is sent again.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 77–78 and table 2.

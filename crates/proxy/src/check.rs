@@ -1,8 +1,8 @@
 //! Checks beyond the text of a configuration: certificates, keys and authorities that cannot be used, and names that no
 //! certificate can have.
 //!
-//! They are the steps of a start that open no socket and start no thread, and they continue after a failure. Addresses
-//! are not bound, because a running proxy uses them.
+//! A start takes the same steps. They open no socket and start no thread, and continue after a failure. They bind no
+//! address, because a running proxy uses the addresses.
 
 use crate::StartError;
 use crate::config::{Config, ConnectConfig, ReplicaUrl, certified_key, load_trust};

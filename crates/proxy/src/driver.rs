@@ -5,9 +5,9 @@
 //! the effects, which [`crate::root`] carries out. An event of an upstream in a [`Group`] holds the lock of the group
 //! as well.
 //!
-//! A fresh machine replaces one that panics or decides the impossible ([`crate::guard`]). It has no latencies, no loads
-//! and a full budget, its group too. The requests of the old machine pass straight through, because the loads of the
-//! fresh one do not count their attempts.
+//! A fresh machine replaces one that panics or makes an impossible decision ([`crate::guard`]). It and its group have
+//! no latencies, no loads and a full budget. The requests of the old machine continue without a policy, because the
+//! loads of the fresh one do not count their attempts.
 
 pub(crate) mod membership;
 

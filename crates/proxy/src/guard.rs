@@ -1,4 +1,4 @@
-//! Fail open: a machine that panics, or decides the impossible, never stops the service.
+//! Fail open: a machine that panics, or makes an impossible decision, never stops the service.
 //!
 //! The guard counts and logs the panic, and the driver replaces the machine, because its state may be inconsistent.
 //! The requests of the old machine pass straight through ([`crate::root`], [`crate::leaf`], [`crate::fan_out`]).

@@ -1,7 +1,7 @@
 //! The log of a command: lines on standard error, with the levels that `CURTAIL_LOG` sets.
 //!
-//! Levels are words separated by commas, such as `warn,curtail_proxy=debug`. A target without a level of its own has the
-//! level that stands alone, or else the command's, so a level for one target never hides the errors of others.
+//! Levels are words separated by commas, such as `warn,curtail_proxy=debug`. A level without a target, or else the
+//! command's, applies to all targets that are not named. So a level for one target never hides the errors of others.
 
 use std::io::{IsTerminal as _, stderr};
 use tracing_subscriber::filter::{Directive, LevelFilter};

@@ -1,7 +1,7 @@
 //! Workers: one thread each, with a runtime of its own and its own connections to the replicas.
 //!
-//! A request stays on the worker that accepted its connection; what workers share is the machines' state,
-//! each under a short lock.
+//! A request stays on the worker that accepted its connection. Workers share the machines' state, each under a short
+//! lock.
 
 use crate::metrics::ListenerMetrics;
 use crate::site::{Lasting, Site};

@@ -1,8 +1,8 @@
 //! The tally of one run: which requests count, and when the run ends.
 //!
-//! Requests count that arrive between the warm-up and [`Stop::requests_max`] arrivals, or until the interval of the
-//! chosen statistic is narrow enough. The run ends when all of them have ended, because those in flight are the slow
-//! ones.
+//! A request counts if it arrives between the warm-up and the end of counting: [`Stop::requests_max`] arrivals, or a
+//! narrow enough interval of the chosen statistic. The run ends when all counted ones have ended, because those in
+//! flight are slow.
 //! **Hurts when** the interval is checked often: a run that stops the first time it looks good has a slightly too
 //! narrow interval. It is checked once a batch, a few dozen times while the run doubles.
 

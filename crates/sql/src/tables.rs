@@ -1,7 +1,7 @@
-//! The tables of a folder, and what is kept of them from one question to the next: the list of their files,
-//! and the ends of those that were read.
+//! The tables of a folder, and their cache between queries: the list of their files, and the footers of those that
+//! were read.
 //!
-//! Each question first follows the log of each table: one look for the next commit where nothing has happened.
+//! Each query first follows the log of each table. Without a new commit, that is one lookup of the next one.
 
 use crate::error::{AskError, OpenError};
 use crate::files::Files;

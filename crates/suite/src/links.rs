@@ -1,7 +1,7 @@
 //! Links: TCP connections that pass through this process, so that a fault can delay them.
 //!
-//! Bytes pass in pieces, in order, each `by` after its arrival ([`Links::slow`]), in both directions. A request and its
-//! response take twice `by` longer, and a new connection as much again. Delays of several faults add up.
+//! Bytes pass in pieces, in order and in both directions, each delayed by the `by` of [`Links::slow`]. A request and
+//! its response take twice `by` longer, and a new connection as much again. Delays of several faults add up.
 //! **Limits**: [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait in a direction; a faster sender waits, as with a full
 //! window.
 //! [`CONNECTIONS_MAX`] connections a link. Delays are exact to a millisecond. The CPU time counts as the generator's.

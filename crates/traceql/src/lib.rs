@@ -13,7 +13,7 @@
 //! | functions | `rate`, `count_over_time`, `min_`, `max_`, `avg_`, `sum_over_time`, `quantile_over_time`, `histogram_over_time`, each `by (…)` |
 //! | others | `select(…)`, `with (…)` |
 //!
-//! An error is either unsupported TraceQL ([`Fault::Unsupported`]) or invalid text ([`Fault::Expected`]); both have the byte.
+//! An error is either unsupported TraceQL ([`Fault::Unsupported`]) or invalid text ([`Fault::Expected`]); both name the byte.
 //!
 //! **Limits**: conditions are at most 64 deep, a query has 16 KiB.
 //!

@@ -1,7 +1,7 @@
 //! Holm's procedure with weights, for many tests at once.
 //!
-//! Each test gets a part of the level by its weight. The test that is furthest below its part is a finding, and the
-//! others share its part. The procedure ends when no test is below its part.
+//! Each test gets a part of the level by its weight. The test whose p-value is furthest below its part is a finding,
+//! and the others share its part. The procedure ends when no p-value is below its part.
 //! **Invariant**: without any true difference, the probability of a finding is at most the level.
 //! **Source**: Holm, "A simple sequentially rejective multiple test procedure" (1979), sections 2 and 4 (weights).
 

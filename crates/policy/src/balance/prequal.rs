@@ -11,7 +11,7 @@
 //! requests get n × the rate of probes and removals, rounded down; `one-entry-a-replica`; `never-probed-alone`: a
 //! single replica is not probed.
 //! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024, section 4.
-//! Ours: `reuse_budget` where its formula is undefined, the floor under removal, and the view from the root.
+//! Ours: unlimited reuse where its formula is undefined, removal that leaves two, and replicas without leaves.
 //! **Hurts when** many roots have few requests each: probes then outnumber requests. Also when only some replicas have
 //! leaves: those without look less loaded than they are, because a root sees only its own requests.
 

@@ -1,10 +1,10 @@
 //! One tied request, one root and two leaves: every order of all messages and mishaps.
 //!
-//! Messages are delivered in any order, only a cancel never overtakes the request that it cancels. News from
-//! leaf to leaf, and cancels, may be lost; news may come twice. In some worlds a leaf crashes, or a
-//! request breaks off on its way, once at any point. Whatever happens, a copy that waits is not started
-//! after its leaf knew of its twin; executions beyond the first are paid for by a mishap or by news
-//! that came too late; and with one mishap at most there is always a response.
+//! Messages are delivered in any order, except that a cancel never overtakes its request. Cancels and messages
+//! between leaves may be lost; messages between leaves may also come twice. In some worlds a leaf crashes, or a
+//! request breaks off on its way, once at any point. In every order, a copy does not start after its leaf knows that
+//! its twin has started. Each execution beyond the first is due to a mishap, or to a message between leaves that came
+//! too late. With at most one mishap there is always a response.
 
 use super::{TieConfig, TieId};
 use crate::{

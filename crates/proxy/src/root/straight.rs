@@ -1,4 +1,4 @@
-//! Serves a request whose machine has panicked or decided the impossible, without a policy.
+//! Serves a request whose state machine panicked or made an impossible decision, without a policy.
 //!
 //! Its open attempts continue. The client gets the first good response, or a bad one when no other can come. A
 //! request that no server can have executed is sent to the next replica, round robin. So is a repeatable request whose

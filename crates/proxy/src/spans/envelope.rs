@@ -1,7 +1,6 @@
-//! What goes around spans on the wire: who sends them, and the frame of the transport.
+//! The envelope of spans on the wire: the resource that sends them, and the frame of the transport.
 //!
-//! Spans are copied no more once they are written: a request for export is what goes before them, and then
-//! the buffers themselves.
+//! Encoded spans are not copied: the body of an export request is the envelope, then the buffers themselves.
 
 use super::Batch;
 use super::attributes::Attributes;

@@ -3,7 +3,7 @@
 //! A row is an action with the field names of its JSON, so actions are converted through JSON: about 3 us an action to write or
 //! to read.
 //!
-//! **Damage**: Parquet pages have no checksum of their own here, and a flipped bit in one byte of three changes rows silently.
+//! **Damage**: Parquet pages have no checksum of their own here, and in one byte of three a flipped bit changes rows silently.
 //! Our checkpoints have a checksum of all pages in the footer. The footer has none: of 8,000 changed bytes in it, 94 changed
 //! rows.
 //!

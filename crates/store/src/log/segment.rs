@@ -1,4 +1,4 @@
-//! The layout of a segment, and how it is read around damage.
+//! The layout of a segment, and how a reader skips damage.
 //!
 //! | position | content |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | each group | begins at a block; records one after the other, then zeros to the end of a block |
 //! | each record | a header: salt, number of the record in the segment, signal, lengths, checksums of the body and of the header; then the body: the tenant's name, the batch |
 //!
-//! After damage, a reader looks for the next valid record: at the header's length if the header is valid, else wherever
-//! the salt occurs. A record is valid only with the segment's salt and a number that was not read yet. A batch that
-//! contains the bytes of a record is therefore never read as one, because no sender knows the salt.
+//! After damage, a reader looks for the next valid record: behind the record if its header is valid, else wherever the salt
+//! occurs. A record is valid only with the segment's salt and a number that was not read yet. A batch that contains the bytes of
+//! a record is therefore never read as one, because no sender knows the salt.
 
 use super::{Damage, Record, Segment};
 use crate::files::BLOCK_BYTES;

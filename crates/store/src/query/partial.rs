@@ -1,8 +1,8 @@
 //! The aggregate of some spans, by group. It merges with that of other spans, so that cores, runs and machines can
 //! share a query.
 //!
-//! All numbers of a group are kept, and a quantile is one of them. When they are more than [`EXACT_MAX`] in
-//! all, durations are counted in a histogram for each group instead, and quantiles have its error.
+//! A partial keeps all numbers of a group, so quantiles are exact. Beyond [`EXACT_MAX`] numbers in all, it counts
+//! durations in a histogram for each group instead, and quantiles have its error.
 //!
 //! **Invariant**: partials merged in the order of their rows equal one of all rows. Only sums depend on the order.
 //!

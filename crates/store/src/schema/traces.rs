@@ -2,8 +2,8 @@
 //!
 //! Fields of the root are null if the run has no root of the trace: the span without a parent that began first.
 //!
-//! `is_whole` is true if there is one root and no span lacks its parent. So a trace that is split between runs is mostly
-//! detected: not if the part elsewhere has no children here.
+//! `is_whole` is true if there is one root and no span lacks its parent. This detects most traces that are split between
+//! runs, but not those whose part elsewhere has no children here.
 //!
 //! `weight` is the number of traces that the row stands for: one, unless the day was reduced to its tail.
 

@@ -3,7 +3,7 @@
 //! The runs of the day are read twice, for the durations of traces and for the selection of traces. Then they are rewritten as
 //! one run. One commit replaces them, so a reader sees the whole day or its tail, and an interruption changes nothing.
 //!
-//! **Limits**: memory holds, for a row group of each run, the columns of the summaries, and the selection.
+//! **Limits**: memory holds the selection, and the summary columns of a row group of each run.
 
 use super::{Compactor, CompactorError};
 use crate::columns::Columns;

@@ -1,7 +1,7 @@
 //! Commits to a table, and what they make visible.
 //!
-//! The flusher and the compactor have one each for a table, as two servers do, and neither waits for the other. What a
-//! reader sees follows from the table's newest known version: its runs, and the memtables beyond its committed position.
+//! The flusher and the compactor each have their own for a table, like two servers, and neither waits for the other. What a
+//! reader sees follows from the newest known version: its runs, and the memtables beyond its committed position.
 
 use super::open::{OpenError as OpenTableError, Settings};
 use super::opener::Opener;
