@@ -6,7 +6,7 @@
 //! **Limits**: [`Load::connections_max`] connections, [`BACKLOG_MAX`] waiting requests of a thread (further ones count
 //! as lag), responses of the size that [`Expect`](crate::expect::Expect) allows.
 //! **Invariant**: every request of the plan counts once; one without a response at the end of the run has failed.
-//! **Hurts when** the machine is short of CPU time: the generator is late then, which its lag shows
+//! **Hurts when** the machine is short of CPU time: the generator is late then, and its lag shows it
 //! ([`curtail_load::lag`]).
 
 pub mod arrivals;

@@ -1,6 +1,6 @@
-//! A request to a server: a head that several requests may share, and the own fields of this one.
+//! A request to a server: a head that several requests may share, and the fields of this request alone.
 //!
-//! HTTP/1.1 writes both from their places ([`crate::http1`]); HTTP/2 needs one map.
+//! HTTP/1.1 writes both without merging them ([`crate::http1`]); HTTP/2 needs one map.
 
 use crate::head::{self, Fields, Known, RequestHead, Target};
 use crate::http1::InterimSink;

@@ -1,7 +1,7 @@
 //! A connection with a write timeout.
 //!
-//! **Limits**: when the other side reads nothing for the write timeout while bytes wait for it, writing fails. The
-//! connection is then reset when it is dropped; otherwise the kernel would retransmit the rest. Progress is what the
+//! **Limits**: a write fails when the other side reads nothing for the write timeout while bytes wait for it.
+//! Dropping the connection then resets it; otherwise the kernel would retransmit the rest. Progress is what the
 //! kernel accepts: it reports room only when a third of its buffer is free.
 
 use crate::progress::ProgressTimer;

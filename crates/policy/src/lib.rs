@@ -19,7 +19,7 @@
 //! - [`Group`]: the recent latencies and the budget of one upstream, or of several that share them.
 //! - [`Call`]: one request at the root; it composes [`hedge`], [`tie`] and [`retry`].
 //! - [`Gather`]: one request that needs several calls, such as one to each shard. Its driver owns the calls.
-//! - [`Leaf`]: what stands in front of one server: its queue, its classes, its side of a tie, its load.
+//! - [`Leaf`]: the queue in front of one server, with its classes, its side of a tie, and its load.
 #![no_std]
 
 extern crate alloc;

@@ -2,7 +2,7 @@
 //!
 //! A connection goes to the worker with the fewest connections ([`WorkerInbox::hand_over`]).
 //!
-//! **Limits**: `connections_max` for each listener; what comes beyond waits in the kernel's queue.
+//! **Limits**: `connections_max` for each listener; further clients wait in the kernel's queue.
 
 use crate::StartError;
 use crate::leaf::Leaf;

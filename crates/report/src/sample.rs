@@ -1,8 +1,8 @@
 //! Results for tests, from a model with a seed.
 //!
 //! **Model**: Poisson arrivals, lognormal service times, garbage collections, and one pause of a server for a second. A
-//! request in a pause ends when the pause is over and its own service time after that. The service clock misses a part
-//! of that wait, because the connections bound the requests in flight.
+//! request that arrives in a pause ends its own service time after the pause. The service clock misses a part of that
+//! wait, because the connections bound the requests in flight.
 
 use crate::Results;
 use crate::results::{

@@ -1,8 +1,8 @@
 //! A scenario: which models are simulated with which policies, and for how long.
 //!
-//! It is written in YAML; [`Described::read`] names every error at once. The keys of the policies are those of
-//! the proxy's own file, so what was simulated can be copied there. A file with the key `sharding` is no such
-//! scenario but a [`Sharding`], and has no other key.
+//! It is written in YAML; [`Described::read`] names every error at once. The keys of the policies are those of the
+//! proxy's own file, so simulated policies can be copied there. A file with the key `sharding` is not a scenario but a
+//! [`Sharding`], and has no other key.
 //!
 //! **Limits**: [`RUNS_MAX`] models × arms, [`MACHINES_MAX`] machines in a model, [`CALLS_MAX`](curtail_policy::CALLS_MAX)
 //! calls of one request, [`REPLICA_VIEWS_MAX`] replicas as their roots see them, [`FAULT_PLACES_MAX`] faults of servers,

@@ -6,7 +6,7 @@
 //! of their own, which no policy influences: two arms see the same ones (common random numbers).
 //! **Limits**: [`LIMITS`]: a run with more in flight, or with more events without an end of a request, is stopped.
 //! **Invariants**: `same-seed-same-log`: everything follows from the inputs, and [`World::log`] is a hash of it.
-//! `attempts-end`: each attempt is known until the last message about it could matter, and not longer.
+//! `attempts-end`: the world keeps each attempt until the last message about it could matter, and no longer.
 
 mod fault;
 mod leaf;

@@ -9,7 +9,7 @@
 //! **Limits**: so sum, minimum and maximum are read from the buckets, each off by at most [`Precision::error`]. Counts wrap after
 //! 2^64 values in one bucket: 584 years at one a nanosecond.
 //!
-//! **Hurts when** all threads record the same duration: then they share one cache line. Real latencies spread.
+//! **Hurts when** all threads record the same duration: then they share one cache line. Real latencies vary enough.
 
 use crate::{Histogram, Precision};
 use alloc::{boxed::Box, vec::Vec};

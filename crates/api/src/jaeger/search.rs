@@ -1,6 +1,6 @@
 //! Searching for traces, as Jaeger's page and Grafana do it.
 //!
-//! The newest traces come first, or with `order=slowest` the slowest of all, where Jaeger's page sorts the first found.
+//! The newest traces come first. `order=slowest` gives the slowest of all; Jaeger's page sorts only those that it gets.
 
 use super::legacy::JaegerChunks;
 use crate::Limits;

@@ -1,4 +1,4 @@
-//! The reading side of a connection: bytes that are read but not taken, and the framing of the body among them.
+//! The reading side of a connection: bytes that are read but not consumed, and the framing of the body in them.
 //!
 //! **Limits**: at most [`READ_BYTES_MAX`] are read before the body is taken.
 

@@ -1,7 +1,7 @@
 //! One HTTP/1.1 connection with a client, driven by the task that responds to its requests.
 //!
-//! Requests are served one at a time; bytes that arrive meanwhile wait. A client that closes its side of the connection
-//! has gone, because a half-close and a full one look alike from here: its request is abandoned.
+//! Requests are served one at a time; bytes that arrive meanwhile wait. When a client closes its sending side, its request
+//! is abandoned, because this side cannot tell a half-close from a full one.
 //!
 //! **Limits**: a head has [`ServerLimits::head_bytes_max`] bytes and [`FIELDS_MAX`] fields, arrives within
 //! [`ServerLimits::header_timeout`], and begins within [`ServerLimits::idle_timeout`] after the previous response; trailers

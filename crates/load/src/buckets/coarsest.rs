@@ -1,7 +1,7 @@
 //! The coarsest layout that keeps a quantile within an error.
 //!
 //! A quantile just below a bound is read well from any bucket. A layout is therefore good enough only if it is so at
-//! all positions of its bounds, and all finer layouts are as well.
+//! every position of its bounds, and all finer layouts are too.
 
 use super::{Layout, Values};
 use curtail_sketch::exponential::Scale;

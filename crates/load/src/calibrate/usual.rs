@@ -1,4 +1,4 @@
-//! The usual tests, which take requests as independent. They are measured here and decide nothing.
+//! Common tests that take requests as independent. The command measures them; no verdict uses them.
 //!
 //! **Bootstrap of all requests**: the quantile of a resample of `n` requests lies at a share that is distributed as
 //! Beta(k, n + 1 − k), with the rank `k` of the quantile. One draw of that share is therefore one resample.

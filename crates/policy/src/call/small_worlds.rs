@@ -1,9 +1,9 @@
 //! Every order of events, to a small depth, for one request over two or three replicas.
 //!
-//! A world is a call, its upstream, and what an onlooker has seen. From each state every event is tried that
-//! a driver could hand in next, the passing of time to the next timer among them; after each the
-//! invariants are checked, and at the depth limit time alone must bring the request to its end. The reasons
-//! that were met are collected, so that a world in which nothing happens cannot pass for a test.
+//! A world is a call, its upstream, and an observer's record. In each state the test tries every event that a driver
+//! could send next, including the passing of time to the next timer. After each it checks the invariants; at the
+//! depth limit, time alone must end the request. The reasons that occurred are collected, so that a world in which
+//! nothing happens cannot pass.
 
 use super::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 use crate::{

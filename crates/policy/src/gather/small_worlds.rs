@@ -1,7 +1,7 @@
 //! Every order of events for up to four calls, in every configuration, to the end of the request.
 //!
-//! A world is a gather and what an onlooker has seen. After each event the invariants are checked against the
-//! onlooker's own count. The reasons that occurred are collected, so that a world in which nothing happens cannot pass.
+//! A world is a gather and an observer's record of it. After each event the invariants are checked against that record.
+//! The reasons that occurred are collected, so that a world in which nothing happens cannot pass.
 
 #![expect(clippy::cast_possible_truncation, reason = "numbers up to four")]
 

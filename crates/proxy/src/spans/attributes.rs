@@ -1,7 +1,7 @@
 //! Attributes of spans, events and resources: OTLP's `KeyValue`. Their names are ASCII.
 //!
-//! There are some twenty for each request, so they cost what the compiler leaves of them: the length of a
-//! name is part of its type, and a short attribute is put together on the stack and appended at once.
+//! A request has some twenty, so they must be cheap: the length of a name is part of its type, and a short attribute
+//! is built on the stack and appended at once.
 
 use curtail_protobuf::{bytes_field, length_field, length_tag, padded_varint, varint_len};
 

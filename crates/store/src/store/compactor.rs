@@ -1,7 +1,7 @@
 //! The compactor: merges runs, summarizes their traces, removes expired rows, and maintains the tables.
 //!
-//! The compactor and the [`Flusher`](super::Flusher) do not call each other. They may run on one thread, two threads or in two
-//! processes: their commits decide conflicts.
+//! The compactor and the [`Flusher`](super::Flusher) do not call each other. They may run on one thread, on two threads or in
+//! two processes, because their commits resolve conflicts.
 
 use crate::columns::Columns;
 use crate::delta::{self, Add, CommitError, UpkeepError};

@@ -1,6 +1,6 @@
 //! Writes the runs of a compaction, one after the other.
 //!
-//! **Limits**: memory holds the end of each new run, and the part of one that is not uploaded yet.
+//! **Limits**: memory holds the footer and indexes of each new run, and the part of one run that is not uploaded yet.
 
 use super::compact::{CompactError, Compaction};
 use super::cut::Cut;
