@@ -1,4 +1,4 @@
-//! Detects the end of a warm-up: caches, compiled code and connections of a service are there.
+//! Detects the end of a warm-up: the caches, compiled code and connections of a service are warm.
 //!
 //! The medians of the last [`SLOTS`] slots are steady without a significant trend (Mann–Kendall test, two-sided, at
 //! [`LEVEL`]), or when the medians of the two halves differ by at most [`DIFFERENCE_MAX`].

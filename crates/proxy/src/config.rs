@@ -1,7 +1,7 @@
 //! The proxy's configuration: the YAML file as typed values.
 //!
-//! The keys, their meanings and their defaults are named here once; `curtail_config` makes the messages,
-//! the reference page and the JSON Schema of them.
+//! The keys, their meanings and their defaults are named here once; `curtail_config` derives the messages, the
+//! reference page and the JSON Schema from them.
 
 mod connect;
 mod consistency;

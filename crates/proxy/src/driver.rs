@@ -340,8 +340,8 @@ impl Driver {
         self.timeout
     }
 
-    /// Whether the request passes straight through, without further decisions: its machine panicked or decided the
-    /// impossible.
+    /// Whether the request passes straight through, without further decisions: its machine panicked or made an
+    /// impossible decision.
     pub(crate) const fn is_broken(&self) -> bool {
         self.is_broken
     }

@@ -112,7 +112,7 @@ struct FanOutRequest {
     buffer: Arc<ResponseBuffer>,
     /// When the machine wants to be woken.
     timeout: Option<Instant>,
-    /// Whether the machine panicked or decided the impossible: then the request goes to every shard and waits for all.
+    /// Whether the machine panicked or made an impossible decision: the request then goes to all shards and waits for all.
     is_broken: bool,
 }
 

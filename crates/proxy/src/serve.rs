@@ -1,4 +1,4 @@
-//! Serving one connection of a client to its end, whatever it speaks.
+//! Serving one connection of a client to its end, in HTTP/1.1 or HTTP/2.
 //!
 //! **HTTP/2 in clear text** is known by its preface ([`curtail_http::preface`]); under TLS it is negotiated.
 

@@ -1,7 +1,7 @@
 //! The critical path: the span that the root waited for at each moment.
 //!
-//! The path is followed back from the end of a span. The span waited for its child that ended last; before the start of that
-//! child, for the child that had ended last by then; and without such a child it worked itself. Each child is followed in the
+//! The path is followed back from the end of a span. The span waited for its child that ended last. Before that child started,
+//! it waited for the child that had ended last by then; without such a child it worked itself. Each child is followed in the
 //! same way. The result is a list of sections without gaps from the start of the span to its end.
 //!
 //! | a child | is |

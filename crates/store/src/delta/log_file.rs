@@ -1,6 +1,6 @@
 //! The files of `_delta_log`, by name: a version in twenty digits, then the kind.
 //!
-//! Leading zeros make the order of names that of versions, with a checkpoint before the commit of its number.
+//! Leading zeros sort the names by version, with a checkpoint before the commit of its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 

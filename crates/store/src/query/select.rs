@@ -1,7 +1,7 @@
 //! The value of a rank among unsorted numbers, which lie in several pieces and stay where they are.
 //!
-//! A sorted sample gives two bounds that the value is most probably between. One pass counts the numbers below the
-//! bounds and collects those between; the value is among these. Where it is not, all numbers are collected.
+//! Two numbers of a sorted sample most probably enclose the value. One pass counts the numbers below these bounds and
+//! collects those between; the value is among these. If it is not, all numbers are collected.
 //!
 //! **Source**: Floyd and Rivest, "Expected time bounds for selection", CACM 18, 1975.
 
