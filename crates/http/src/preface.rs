@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 /// The bytes that identify HTTP/2.
 const PREFACE: &[u8; 3] = b"PRI";
 
-/// Waits for the first bytes and tells whether they are those of HTTP/2; returns also those that had to be
-/// read for that.
+/// Waits for the first bytes, and returns whether they begin HTTP/2, together with the bytes that it had to
+/// read.
 ///
 /// # Errors
 /// When the connection breaks.

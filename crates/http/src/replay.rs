@@ -92,8 +92,8 @@ struct ReplayState {
 
 /// The readers that wait for the client.
 ///
-/// All of them are woken when it has sent something. Else the last to ask would be the only one to hear of
-/// it, and it may have been cancelled, or wait for a server that does not read: the others would wait on.
+/// All of them wake when the client has sent something. Waking only the last one would not do: it may have been
+/// cancelled, or wait for a server that does not read, and the others would wait on.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 

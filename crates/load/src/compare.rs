@@ -41,7 +41,7 @@ pub use percentiles::{PERCENTILES, Percentile, Unpaired, percentiles};
 use curtail_units::Quantile;
 use std::fmt;
 
-/// The length that finds a shift of p99 by 10 % in four of five comparisons: blocks of one arm, when a block has some 15,000
+/// Number of blocks of one arm that finds a shift of p99 by 10 % in four of five comparisons, if a block has some 15,000
 /// requests and half a dozen stalls.
 ///
 /// With blocks of 15 s at 1,000 requests a second two interleaved arms take 40 minutes.

@@ -18,7 +18,7 @@ pub struct CounterVec {
 }
 
 impl CounterVec {
-    /// Counters for the values `names`, of which those in `usual` are expected.
+    /// Counters for the values `names`; those in `usual` are expected.
     #[must_use]
     pub fn new(names: &'static [&'static str], usual: &'static [&'static str]) -> Self {
         let counts = names.iter().map(|_| AtomicU64::new(0)).collect();

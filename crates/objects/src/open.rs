@@ -253,7 +253,7 @@ impl Objects {
         &self.url
     }
 
-    /// Checks that the store accepts writes and supports conditional ones, on which commits rest: of all writers that
+    /// Checks that the store accepts writes and supports conditional ones, which commits need: of all writers that
     /// create the same object, one succeeds. The object of the test remains. A folder is not tested.
     ///
     /// # Errors

@@ -135,7 +135,7 @@ pub(crate) fn any_value(
     Ok(value)
 }
 
-/// Reads an attribute into a list, of which `from` on are those of the same row.
+/// Reads an attribute into a list, in which those of the same row begin at `from`.
 #[inline(always)]
 pub(crate) fn push(
     within: &mut Reader<'_>,

@@ -43,11 +43,11 @@ impl Signal {
     }
 }
 
-/// A batch in JSON, as the same in protobuf.
+/// Converts a batch from JSON to protobuf.
 ///
 /// # Errors
-/// When it is not one: with the line, the column, and what was expected there. Of values deeper than the limit is left
-/// so much that the decoder refuses their rows.
+/// When it is not a batch: with the line, the column, and the expected input. Values deeper than the limit are cut one
+/// level beyond it, so the decoder refuses their rows.
 pub fn to_protobuf(json: &[u8], signal: Signal, limits: &Limits) -> Result<Vec<u8>, NotOtlp> {
     read::to_protobuf(json, signal.batch(), limits.depth).map_err(NotOtlp)
 }

@@ -96,7 +96,7 @@ pub const fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
-/// The beginning of a field of which `len` bytes follow.
+/// Appends the tag and the length of a field; its `len` bytes follow.
 #[inline]
 pub fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
     tag(out, field, LEN);

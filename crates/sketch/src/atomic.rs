@@ -45,10 +45,10 @@ impl AtomicHistogram {
         }
     }
 
-    /// What was recorded so far.
+    /// The values recorded so far.
     ///
-    /// Values recorded while the snapshot is taken may be in it or not, each for itself. No count is
-    /// ever less in a later snapshot.
+    /// A value that is recorded while the snapshot is taken may be in it or not. No count decreases
+    /// in a later snapshot.
     #[must_use]
     pub fn snapshot(&self) -> Histogram {
         let overflowed = self.overflowed.load(Acquire);

@@ -191,8 +191,8 @@ impl Histogram {
         self.counts.non_empty().map(move |(index, count)| (middle(index), count))
     }
 
-    /// A histogram of which only the counts of all buckets, in order, are known: every value is taken
-    /// for the middle of its bucket.
+    /// A histogram from the counts of all buckets, in order. Every value counts as the middle of its
+    /// bucket.
     pub(crate) fn from_counts(precision: Precision, counts: &[u64], overflowed: u64) -> Self {
         let mut histogram = Self::new(precision);
         histogram.counts.make_room_for(counts);

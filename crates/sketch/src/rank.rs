@@ -5,8 +5,8 @@ use curtail_units::Quantile;
 /// The rank, from 1 to `count`, of the value at `quantile` among `count` sorted values: `ceil(q · n)`.
 ///
 /// This is the smallest value that at least a share `q` of all values does not exceed; there is no
-/// interpolation, so the result is a recorded value. The product is taken down by its own
-/// rounding error first: 0.07 of 100 values is the 7th, although 0.07 as a float is a hair more.
+/// interpolation, so the result is a recorded value. The product is first reduced by its rounding
+/// error: 0.07 of 100 values is the 7th, although 0.07 as a float is slightly more.
 /// A `count` of 0 has no ranks; the result is then 0. Above 2^52 values the rank is right to 2^-52 of it.
 #[must_use]
 #[expect(

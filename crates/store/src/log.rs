@@ -212,7 +212,7 @@ pub fn damaged_name(segment: u64) -> String {
     format!("damaged-{}", name(segment))
 }
 
-/// Removes a segment, of which all is in committed runs.
+/// Removes a segment whose rows are all in committed runs.
 ///
 /// # Errors
 /// What the system says.

@@ -25,7 +25,7 @@ use curtail_load::compare::Rule;
 use curtail_units::{Duration, Quantile};
 use std::path::PathBuf;
 
-/// The most processes of a suite, each of which has a log and is looked at every second; and the most links.
+/// Maximum number of processes of a suite, and of links. Each process has a log and is checked every second.
 pub const PROCESSES_MAX: usize = 64;
 
 /// The most faults of a block.

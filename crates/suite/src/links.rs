@@ -57,7 +57,7 @@ impl Links {
         Self::begin(links).map_err(|error| Halt::io("links", "they cannot be opened", &error))
     }
 
-    /// Passes on what comes to these listeners, under these names, to these addresses.
+    /// Forwards connections from the listener of each named link to its address.
     fn begin(links: Vec<(String, std::net::TcpListener, SocketAddr)>) -> io::Result<Self> {
         if links.is_empty() {
             return Ok(Self { delays: Vec::new(), running: None });

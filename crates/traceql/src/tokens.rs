@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A name: parts with points or colons before them. One that ends with a point goes on in quotes.
+    /// A name: parts with points or colons before them. A name that ends with a point continues in quotes.
     fn name(&mut self) -> Result<Word, QueryError> {
         let mut parts = Vec::new();
         loop {

@@ -55,7 +55,7 @@ fn exact(count: usize, sum: f64) -> f64 {
 mod tests {
     use super::{exact, two_sided};
 
-    /// The ranks 1 to `count` of which the first few that add up to `sum` are positive.
+    /// The ranks 1 to `count`; the positive ones add up to `sum`.
     fn with_sum(count: u32, sum: u32) -> Vec<f64> {
         let mut left = sum;
         let sign = |rank: u32| {

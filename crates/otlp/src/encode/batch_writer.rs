@@ -79,7 +79,7 @@ impl BatchWriter {
         Self::default()
     }
 
-    /// Takes a row, of which `write` writes what its message says. One that fails leaves nothing.
+    /// Adds a row, whose message `write` writes. A failed row leaves nothing in the batch.
     pub(super) fn row(
         &mut self,
         resource: &ResourceText<'_>,

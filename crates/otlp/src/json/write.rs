@@ -105,7 +105,7 @@ fn list(out: &mut Out, mut reader: Reader<'_>, field: &Field, depth: u32) -> Res
     Ok(())
 }
 
-/// Writes what comes next.
+/// Writes the next value.
 fn value(out: &mut Out, reader: &mut Reader<'_>, kind: Kind, depth: u32) -> Result<(), Broken> {
     match kind {
         Kind::Message(message) => return object(out, reader.message(message)?, depth + 1),

@@ -97,10 +97,10 @@ impl Form {
 }
 
 impl Points {
-    /// What a point has beside its number.
+    /// The buckets, quantiles and exemplars of a point.
     ///
     /// # Panics
-    /// When the point is of another batch than `self`, or `batch` is another.
+    /// When `self`, `point` and `batch` are not of the same batch.
     #[must_use]
     pub fn details(&self, point: &Point, batch: &[u8]) -> Details {
         let form = self.metrics[point.metric as usize].form;
@@ -183,7 +183,7 @@ impl Details {
 }
 
 impl Buckets {
-    /// Reads what comes next; what comes in two parts is one.
+    /// Reads the next message of buckets; a message in two parts is merged.
     fn read(&mut self, within: &mut Reader<'_>) -> Result<(), Broken> {
         let mut reader = within.message(&BUCKETS)?;
         while let Some(tag) = reader.tag()? {

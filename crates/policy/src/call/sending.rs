@@ -80,8 +80,8 @@ impl Call {
         self.send(upstream, now, (twin.replica, twin.choice), Mark { tie, ..self.untied(reason) });
     }
 
-    /// Sends the second copy of a tie, because the first was lost. It is not tied any more: the first may have
-    /// started before, and the news of it would have this copy dropped for nothing.
+    /// Sends the second copy of a tie, because the first was lost. It is no longer tied: the first may have
+    /// started before, and a late cancel from its leaf would drop this copy for nothing.
     pub(super) fn send_twin_alone(
         &mut self,
         upstream: &mut Upstream,
@@ -93,9 +93,9 @@ impl Call {
         self.send(upstream, now, (twin.replica, twin.choice), mark);
     }
 
-    /// Sends a copy again that was dropped for a twin that then failed; false when there is none. No
-    /// server has seen it, so the two executions of the tie are not used up: neither the budget nor the
-    /// retries are asked.
+    /// Sends a dropped copy again after its twin has failed; false when there is none. No server has seen
+    /// it, so the tie has an execution left, and the copy counts neither against the budget nor against
+    /// the retries.
     pub(super) fn resend_dropped(
         &mut self,
         upstream: &mut Upstream,

@@ -7,7 +7,7 @@ use crate::TieId;
 use alloc::collections::{BTreeMap, VecDeque};
 use curtail_units::{Duration, Instant};
 
-/// The most ties remembered: at 40,000 tied requests a second, each of which starts at its twin first, this
+/// Maximum number of remembered ties: at 40,000 tied requests a second, each of which starts at its twin first, this
 /// still reaches back 100 ms, two hundred times a usual message delay. They take some 150 KB.
 pub(super) const TIES_MAX: usize = 4_096;
 

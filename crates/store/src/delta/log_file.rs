@@ -32,7 +32,7 @@ pub(super) enum LogFile {
     Spare(u64),
 }
 
-/// A checkpoint of which all files are there.
+/// A checkpoint that has all of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Checkpoint {
     /// Of the last commit in it.

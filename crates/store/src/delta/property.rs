@@ -41,7 +41,7 @@ impl Metadata {
         })
     }
 
-    /// How long a commit is kept that a checkpoint stands for, in milliseconds:
+    /// Retention of a commit that is covered by a checkpoint, in milliseconds:
     /// `delta.logRetentionDuration`, else 30 days.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Metadata {
         self.time_ms(LOG_RETENTION, 30 * DAY_MS)
     }
 
-    /// How long a file is kept that is no longer part of the table, in milliseconds:
+    /// Retention of a file that was removed from the table, in milliseconds:
     /// `delta.deletedFileRetentionDuration`, else 7 days.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub enum Refused {
         /// The committed position.
         committed: u64,
     },
-    /// Another process goes on with the source.
+    /// Another process continues the source.
     #[error(
         "{source} is committed up to {committed}, expected {from}: another process writes it",
         source = .range.source, from = .range.from

@@ -48,7 +48,7 @@ impl Filter {
         }
     }
 
-    /// The service of which all must be, if there is one.
+    /// The service that all matching spans must have, if the filter names one.
     pub(super) fn service(&self) -> Option<&str> {
         self.conditions.iter().find_map(Condition::service)
     }

@@ -37,7 +37,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Of rows of which nothing is known.
+    /// The bounds of rows about which nothing is known.
     pub(super) const NONE: Self =
         Self { starts: i64::MIN..=i64::MAX, durations: i64::MIN..=i64::MAX };
 }
@@ -141,9 +141,9 @@ where
 }
 
 impl Tree<SpanRows> {
-    /// Computes partial results of the spans that a filter selects, of several parts at once, and merges them in the
-    /// order of the parts: memtables, then runs, the last ones first. `compute` gets the projected columns, and the
-    /// selected rows, of which there is at least one. Returns the runs that may have more.
+    /// Computes partial results of the spans that a filter selects, for several parts in parallel, and merges them in the
+    /// order of the parts: memtables, then runs, the last ones first. `compute` gets the projected columns, and at
+    /// least one selected row. Returns the runs that may have more.
     pub(super) async fn scan<T, E>(
         &self,
         filter: &Filter,

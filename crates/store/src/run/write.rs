@@ -105,7 +105,7 @@ impl<W: Write + Send> RunWriter<W> {
 }
 
 impl RunWriter<Vec<u8>> {
-    /// Takes what there is of the file, but for what was taken before.
+    /// Takes the bytes of the file that were written since the last call.
     ///
     /// # Errors
     /// None.

@@ -117,12 +117,12 @@ impl Compactor {
         Ok(rows)
     }
 
-    /// Brings the summaries of traces in step with the runs of spans, a run at a time: those of runs that have gone
-    /// go, and a run that was not merged for a while gets its own. Returns whether there was anything to do. It is
-    /// `now_ms`, milliseconds since 1970.
+    /// Updates the summaries of traces to the runs of spans, one run at a time: deletes those of removed runs, and
+    /// summarizes a run that was not merged for a while. Returns whether there was anything to do. `now_ms` is the
+    /// time, in milliseconds since 1970.
     ///
     /// # Errors
-    /// When a run cannot be read or the object store fails: what is not done is tried again.
+    /// When a run cannot be read or the object store fails; the next call retries the rest.
     pub async fn summarise(&mut self, now_ms: i64) -> Result<bool, CompactorError> {
         let missing = self.traces.missing(&self.spans, now_ms);
         if missing.is_none() && !self.traces.is_behind(&self.spans) {

@@ -102,8 +102,8 @@ pub enum CompactError {
 }
 
 impl Compaction {
-    /// Of runs of one day, of which only the tail stays. Some may be ranges; what they become is one run, for there is
-    /// little of it.
+    /// Reduces the runs of one day to their tail. Some of them may be ranges of IDs. The result is one run, because it
+    /// is small.
     pub(crate) const fn of_tail(runs: Vec<Arc<StoredRun>>) -> Self {
         Self { runs, kind: CompactionKind::Tail }
     }

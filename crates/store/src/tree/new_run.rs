@@ -5,7 +5,7 @@ use crate::run::RunWriter;
 use crate::schema::{Form, Kind, Presence, Schema};
 use serde_json::{Value, json};
 
-/// A run in memory, of which parts may be taken before it is whole.
+/// A run in memory. Its finished parts may be taken before it is complete.
 #[derive(Debug)]
 pub(super) struct NewRun {
     writer: RunWriter<Vec<u8>>,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// So much of the end of a file is fetched at first; the end of most runs is not longer.
 const TAIL_BYTES: u64 = 256 << 10;
 
-/// The tag of files of which the rows are the tail of those that there were.
+/// The tag of files that were reduced to their tail.
 pub(super) const TAIL: &str = "curtail.tail";
 
 /// The tag of files that were made of others by ranges of IDs.

@@ -146,7 +146,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether we may read and write a table of which this is said.
+    /// Checks that we support the protocol versions that the table requires.
     fn check(&self, actions: &[Action]) -> Result<(), OpenError> {
         for action in actions {
             if let Action::Protocol(needed) = action
