@@ -8,7 +8,7 @@ use curtail_units::Duration;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The most arrivals of a file.
+/// Maximum number of arrivals of a file.
 pub const ARRIVALS_MAX: usize = 50_000_000;
 
 const COLUMN: &str = "start_ns";

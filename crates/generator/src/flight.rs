@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 
-/// The most requests of a thread that wait for a connection with the instant known at which they began to. What is
-/// due beyond that waits in the plan.
+/// Maximum number of a thread's requests that wait for a connection and whose waits are measured from their start.
+/// Further due requests wait in the plan.
 pub const BACKLOG_MAX: usize = 1 << 20;
 
-/// The most journeys of a thread that think; the next step of one more fails.
+/// Maximum number of a thread's journeys in think time; beyond it, the next step of a journey fails.
 const THINKING_MAX: usize = 1 << 20;
 
 /// Maximum resends of a request that the server did not process.

@@ -24,7 +24,7 @@ use std::task::{Poll, ready};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_local;
 
-/// The most requests of a connection at once.
+/// Maximum number of requests of a connection at once.
 pub(super) const STREAMS_MAX: usize = 100;
 
 /// The flow-control window of a stream, and of a connection.

@@ -57,7 +57,7 @@ pub struct Load {
     pub protocol: Protocol,
     /// Whether connections are reused.
     pub keep_alive: bool,
-    /// The most connections of all threads, at least one each.
+    /// Maximum number of connections of all threads, at least one each.
     pub connections_max: usize,
     /// Maximum time from when the generator turns to a request to the end of its response.
     pub timeout: Duration,

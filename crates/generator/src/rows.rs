@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a data file: all rows are in memory.
+/// Maximum size of a data file, in bytes: all rows are in memory.
 pub const DATA_BYTES_MAX: u64 = 256 << 20;
 
 /// Rows of values.

@@ -23,10 +23,10 @@ use curtail_units::{Duration, Rng};
 use http::{HeaderName, HeaderValue};
 use std::sync::Arc;
 
-/// The most requests of a workload.
+/// Maximum number of requests of a workload.
 pub const REQUESTS_MAX: usize = 64;
 
-/// The most tenants of a workload.
+/// Maximum number of tenants of a workload.
 pub const TENANTS_MAX: usize = 64;
 
 /// The workload.

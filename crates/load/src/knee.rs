@@ -14,7 +14,7 @@ use curtail_units::{Duration, Quantile};
 /// The final ratio of the rates on both sides of the knee.
 pub const PRECISION: f64 = 1.05;
 
-/// The most rates that are measured.
+/// Maximum number of rates that are measured.
 pub const RATES_MAX: usize = 40;
 
 /// The largest share of requests that may fail.

@@ -8,7 +8,7 @@ use crate::{Failure, Timing};
 use curtail_sketch::{Histogram, Precision};
 use curtail_units::Duration;
 
-/// The most slots of a timeline.
+/// Maximum number of slots of a timeline.
 pub const SLOTS_MAX: usize = 1_024;
 
 /// The recording of the requests that were intended in one slot of time.

@@ -40,11 +40,11 @@ use tokio::time::Sleep;
 /// The time limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
-    /// Of a connection attempt, including TLS.
+    /// Timeout of a connection attempt, including TLS.
     pub(crate) connect: Duration,
-    /// Of the head of a response.
+    /// Timeout of the head of a response.
     pub(crate) response: Duration,
-    /// Of the next piece of a body.
+    /// Timeout of the next piece of a body.
     pub(crate) read: Duration,
 }
 

@@ -18,7 +18,7 @@ use curtail_units::Instant;
 pub use event::{Event, Failure, Outcome, Request};
 use sending::{AttemptTimer, RetryDue, Twin};
 
-/// The most attempts of one request, whatever the configuration says.
+/// Maximum number of attempts of one request, whatever the configuration says.
 pub const ATTEMPTS_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

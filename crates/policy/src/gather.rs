@@ -18,7 +18,7 @@ use open_calls::OpenCalls;
 pub use reason::GatherReason;
 use serde::{Deserialize, Serialize};
 
-/// The most calls of one request.
+/// Maximum number of calls of one request.
 pub const CALLS_MAX: u32 = 100_000;
 
 /// A call, by its place in the order in which calls start.

@@ -8,7 +8,7 @@
 use crate::{Load, LoadTracker, ReplicaId, ReplicaMap};
 use curtail_units::{Duration, Instant, Rng};
 
-/// The most replicas of one upstream.
+/// Maximum number of replicas of one upstream.
 pub const REPLICAS_MAX: usize = 4_096;
 
 /// A replica is ejected after this many failures in a row.

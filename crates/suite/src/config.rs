@@ -28,7 +28,7 @@ use std::path::PathBuf;
 /// Maximum number of processes of a suite, and of links. Each process has a log and is checked every second.
 pub const PROCESSES_MAX: usize = 64;
 
-/// The most faults of a block.
+/// Maximum number of faults of a block.
 pub const FAULTS_MAX: usize = 64;
 
 /// The longest that anything is waited for: a day.

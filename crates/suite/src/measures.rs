@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// The most points of a measure: a day of seconds.
+/// Maximum number of points of a measure: a day of seconds.
 const POINTS_MAX: usize = 86_400;
 
 /// The interval of checks whether every process runs.

@@ -6,7 +6,7 @@
 
 use super::student::two_sided_normal;
 
-/// The most differences whose distribution is counted out.
+/// Maximum number of differences with an exact distribution.
 const EXACT_MAX: usize = 50;
 
 /// The probability that signs given by chance make the ranks of `differences` at least as uneven.

@@ -34,21 +34,21 @@ pub struct Distribution {
     pub min: Option<f64>,
     /// The greatest.
     pub max: Option<f64>,
-    /// Of a histogram: the greatest value of each bucket but the last.
+    /// Histogram: the upper bound of each bucket but the last.
     pub bounds: Vec<f64>,
-    /// Of a histogram: how many were in each bucket.
+    /// Histogram: the count of each bucket.
     pub bucket_counts: Vec<u64>,
-    /// Of an exponential histogram: its base is 2 to the power of 2^-scale.
+    /// Exponential histogram: its base is 2 to the power of 2^-scale.
     pub scale: i32,
-    /// Of an exponential histogram: how many were zero.
+    /// Exponential histogram: the count of zeros.
     pub zero_count: u64,
-    /// Of an exponential histogram: what is taken for zero.
+    /// Exponential histogram: absolute values up to this count as zero.
     pub zero_threshold: f64,
-    /// Of an exponential histogram: those above zero.
+    /// Exponential histogram: the buckets above zero.
     pub positive: Option<Buckets>,
-    /// Of an exponential histogram: those below.
+    /// Exponential histogram: the buckets below zero.
     pub negative: Option<Buckets>,
-    /// Of a summary.
+    /// Summary: its quantiles.
     pub quantiles: Vec<AtQuantile>,
 }
 

@@ -9,7 +9,7 @@ use curtail_text::numbers;
 
 const DRAWN: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// The most rates that the axis names.
+/// Maximum number of rates that the axis names.
 const NAMES_MAX: usize = 8;
 
 const HEIGHT: f64 = 300.0;
