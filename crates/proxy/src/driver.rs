@@ -271,7 +271,7 @@ impl Driver {
         upstream: Arc<Upstream>,
         request: Request,
         effects: &mut Effects,
-    ) -> (Self, Instant) {
+    ) -> (Box<Self>, Instant) {
         let (number, generation) = {
             let mut root = upstream.lock();
             root.calls += 1;
@@ -284,7 +284,8 @@ impl Driver {
         let call = Call::new(request);
         let replicas = upstream.replicas.load_full();
         let (timeout, is_broken) = (None, false);
-        let mut driver = Self { upstream, call, number, generation, replicas, timeout, is_broken };
+        let mut driver =
+            Box::new(Self { upstream, call, number, generation, replicas, timeout, is_broken });
         let now = driver.handle(Event::Arrived, effects);
         (driver, now)
     }

@@ -4,7 +4,7 @@ use crate::driver::Upstream;
 use crate::fan_out::{self, FanOut};
 use crate::leaf::{Admission, Leaf, Place, TWIN_STARTED_PATH};
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
-use crate::response::{BufferedBody, IdleTimeout, RelayedBody, WinningResponse};
+use crate::response::{BufferedBody, BufferedResponse, IdleTimeout, RelayedBody, WinningResponse};
 use crate::root::{self, NoResponse, Outgoing};
 use crate::route::Target;
 use crate::site::Site;
@@ -204,8 +204,8 @@ fn give(
     (place, idle): (Option<Place>, Option<IdleTimeout>),
 ) -> Given {
     let WinningResponse { held, mut ending } = response;
+    let BufferedResponse { mut head, body } = *held;
     ending.spans_to(worker.shared.lasting.spans.clone());
-    let mut head = held.head;
     if client.leaf.is_none() {
         // What our leaves tell us is not for clients: another root would take it for its own leaf's word.
         head.fields.remove(Known::CurtailLeaf.bit());
@@ -216,7 +216,7 @@ fn give(
     }
     if head.status == StatusCode::SWITCHING_PROTOCOLS
         && let Some(protocol) = forwarding::upgrade(&head.fields)
-        && let BufferedBody::Open(body) = held.body
+        && let BufferedBody::Open(body) = body
     {
         forwarding::remove_hop_by_hop(&mut head.fields);
         forwarding::ask_upgrade(&mut head.fields, &protocol);
@@ -227,7 +227,7 @@ fn give(
         return (head, body);
     }
     forwarding::remove_hop_by_hop(&mut head.fields);
-    (head, RelayedBody::new(held.body, ending, (place, idle)))
+    (head, RelayedBody::new(body, ending, (place, idle)))
 }
 
 /// Responds to messages for the leaf itself: probes and started twins.

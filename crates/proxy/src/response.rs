@@ -81,14 +81,14 @@ fn append(data: Bytes, piece: Bytes) -> Bytes {
 
 #[derive(Debug)]
 pub(crate) struct WinningResponse {
-    pub(crate) held: BufferedResponse,
+    pub(crate) held: Box<BufferedResponse>,
     pub(crate) ending: Completion,
 }
 
 /// The end of a forwarded response: reports it to the machine and writes the spans.
 #[derive(Debug)]
 pub(crate) struct Completion {
-    driver: Driver,
+    driver: Box<Driver>,
     trail: Box<Trail>,
     attempt: AttemptId,
     sink: Option<Arc<SpanSink>>,
@@ -97,10 +97,10 @@ pub(crate) struct Completion {
 
 impl WinningResponse {
     pub(crate) fn new(
-        driver: Driver,
+        driver: Box<Driver>,
         trail: Box<Trail>,
         attempt: AttemptId,
-        held: BufferedResponse,
+        held: Box<BufferedResponse>,
     ) -> Self {
         let ending = Completion { driver, trail, attempt, sink: None, is_over: false };
         Self { held, ending }

@@ -73,7 +73,7 @@ struct AttemptResult {
 struct Exchange {
     worker: Arc<Worker>,
     outgoing: Outgoing,
-    driver: Driver,
+    driver: Box<Driver>,
     trail: Box<Trail>,
     /// By [`AttemptId`]; the machine sends at most `ATTEMPTS_MAX`.
     attempts: Vec<Attempt>,
@@ -142,7 +142,7 @@ impl Drop for InProgress {
     }
 }
 
-type Ended = Result<(AttemptId, BufferedResponse), NoResponse>;
+type Ended = Result<(AttemptId, Box<BufferedResponse>), NoResponse>;
 
 impl Exchange {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
@@ -291,12 +291,12 @@ impl Exchange {
     }
 
     /// Takes the response of the winning attempt, if it has one.
-    fn take_held(&mut self, attempt: AttemptId) -> Option<BufferedResponse> {
+    fn take_held(&mut self, attempt: AttemptId) -> Option<Box<BufferedResponse>> {
         let slot = self.attempts.get_mut(attempt.index())?;
         let slot = Some(slot).filter(|slot| matches!(slot, Attempt::Held(_)))?;
         let Attempt::Held(held) = std::mem::replace(slot, Attempt::Gone) else { return None };
         self.trail.won(attempt);
-        Some(*held)
+        Some(held)
     }
 
     fn note_end(
