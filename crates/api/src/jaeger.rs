@@ -11,7 +11,7 @@ use crate::Limits;
 use crate::api_error::ApiError;
 use crate::query_request::QueryRequest;
 use crate::query_service::{ApiResponse, ApiResult};
-use crate::response_chunks::{OtlpChunks, OtlpForm, find_trace};
+use crate::response_chunks::{OtlpChunks, OtlpForm, SPANS, find_trace};
 use curtail_store::Store;
 use legacy::JaegerChunks;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ pub(crate) async fn respond(
     if let Some(id) = request.after("/jaeger/api/v3/traces/") {
         let found = find_trace(spans, limits, request, &id).await?;
         let form = OtlpForm::Json { before: r#"{"result":{"resourceSpans":["#, after: "]}}" };
-        return ApiResponse::of_chunks(OtlpChunks::new(found, form, limits)?).await;
+        return ApiResponse::of_chunks(OtlpChunks::new(found, SPANS, form, limits)?).await;
     }
     if let Some(id) = request.after("/jaeger/api/traces/") {
         let found = find_trace(spans, limits, request, &id).await?;

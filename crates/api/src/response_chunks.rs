@@ -11,9 +11,9 @@ use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, trace_id};
 use curtail_otlp::{BadRow, BatchWriter, Signal, json};
 use curtail_protobuf::{bytes_field, varint_field};
+use curtail_store::Columns;
 use curtail_store::batch::{write_log, write_span};
 use curtail_store::tree::{RowsWithId, Tree, Unread};
-use curtail_store::{Columns, LogRows, Rows, SpanRows};
 use futures_util::future::BoxFuture;
 
 /// The approximate length of a chunk; the last row may exceed it.
@@ -43,29 +43,23 @@ pub(crate) trait ResponseChunks: Send {
 
 pub(crate) type NextChunk<'a> = BoxFuture<'a, Result<Option<Vec<u8>>, ApiError>>;
 
-/// Rows that are written as OTLP.
-pub(crate) trait OtlpRows: Rows {
-    const SIGNAL: Signal;
-    const WRITE: fn(&mut BatchWriter, &Columns, usize) -> Result<(), BadRow>;
+/// A signal, and the function that adds a row of its table to a batch.
+#[derive(Clone, Copy)]
+pub(crate) struct OtlpRows {
+    signal: Signal,
+    write: fn(&mut BatchWriter, &Columns, usize) -> Result<(), BadRow>,
 }
 
-impl OtlpRows for SpanRows {
-    const SIGNAL: Signal = Signal::Traces;
-    const WRITE: fn(&mut BatchWriter, &Columns, usize) -> Result<(), BadRow> = write_span;
-}
-
-impl OtlpRows for LogRows {
-    const SIGNAL: Signal = Signal::Logs;
-    const WRITE: fn(&mut BatchWriter, &Columns, usize) -> Result<(), BadRow> = write_log;
-}
+pub(crate) const SPANS: OtlpRows = OtlpRows { signal: Signal::Traces, write: write_span };
+pub(crate) const LOGS: OtlpRows = OtlpRows { signal: Signal::Logs, write: write_log };
 
 /// Finds the spans of a trace, whose ID is a text.
 pub(crate) async fn find_trace(
-    spans: &Tree<SpanRows>,
+    spans: &Tree,
     limits: &Limits,
     request: &QueryRequest<'_>,
     id: &str,
-) -> Result<RowsWithId<SpanRows>, ApiError> {
+) -> Result<RowsWithId, ApiError> {
     let found = spans.rows_with_id(request.tenant, trace_id(id)?, limits.trace_spans).await;
     if found.is_empty() && found.unread().is_empty() {
         return Err(ApiError::not_found("there is no such trace"));
@@ -75,8 +69,8 @@ pub(crate) async fn find_trace(
 
 /// Reads the rows with an ID in order.
 #[derive(Debug)]
-pub(crate) struct RowReader<R> {
-    found: RowsWithId<R>,
+pub(crate) struct RowReader {
+    found: RowsWithId,
     fields: Vec<usize>,
     /// The first row after the window.
     next: usize,
@@ -86,12 +80,13 @@ pub(crate) struct RowReader<R> {
     unread: Vec<Unread>,
 }
 
-impl<R: Rows> RowReader<R> {
-    pub(crate) fn new(found: RowsWithId<R>) -> Self {
+impl RowReader {
+    pub(crate) fn new(found: RowsWithId) -> Self {
+        let schema = found.table().schema();
         Self {
-            fields: (0..R::table().schema().fields().len()).collect(),
+            fields: (0..schema.fields().len()).collect(),
             next: 0,
-            window: Columns::new(R::table().schema()),
+            window: Columns::new(schema),
             row: 0,
             unread: found.unread().to_vec(),
             found,
@@ -234,8 +229,9 @@ impl OtlpForm {
 }
 
 /// Rows with an ID as OTLP.
-pub(crate) struct OtlpChunks<R> {
-    reader: RowReader<R>,
+pub(crate) struct OtlpChunks {
+    reader: RowReader,
+    rows: OtlpRows,
     form: OtlpForm,
     bytes_left: usize,
     is_begun: bool,
@@ -244,11 +240,12 @@ pub(crate) struct OtlpChunks<R> {
     partial: Option<String>,
 }
 
-impl<R: OtlpRows> OtlpChunks<R> {
+impl OtlpChunks {
     /// # Errors
     /// When there are more rows than are returned, and the form cannot say so.
     pub(crate) fn new(
-        found: RowsWithId<R>,
+        found: RowsWithId,
+        rows: OtlpRows,
         form: OtlpForm,
         limits: &Limits,
     ) -> Result<Self, ApiError> {
@@ -261,6 +258,7 @@ impl<R: OtlpRows> OtlpChunks<R> {
         }
         Ok(Self {
             reader,
+            rows,
             form,
             bytes_left: limits.response_bytes,
             is_begun: false,
@@ -282,7 +280,7 @@ impl<R: OtlpRows> OtlpChunks<R> {
         let is_last = match batch {
             Some(batch) => {
                 let is_first = !std::mem::replace(&mut self.has_batch, true);
-                self.form.batch(&mut out, R::SIGNAL, batch, is_first)?;
+                self.form.batch(&mut out, self.rows.signal, batch, is_first)?;
                 // Most traces are one chunk.
                 !self.reader.fill().await
             }
@@ -312,7 +310,7 @@ impl<R: OtlpRows> OtlpChunks<R> {
         while writer.bytes() < CHUNK_BYTES && self.reader.fill().await {
             while !self.reader.is_taken() && writer.bytes() < CHUNK_BYTES {
                 let row = self.reader.take();
-                (R::WRITE)(&mut writer, self.reader.window(), row)
+                (self.rows.write)(&mut writer, self.reader.window(), row)
                     .map_err(|_| ApiError::damaged())?;
             }
         }
@@ -321,7 +319,7 @@ impl<R: OtlpRows> OtlpChunks<R> {
     }
 }
 
-impl<R: OtlpRows> ResponseChunks for OtlpChunks<R> {
+impl ResponseChunks for OtlpChunks {
     fn next(&mut self) -> NextChunk<'_> {
         Box::pin(self.chunk())
     }

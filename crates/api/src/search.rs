@@ -10,7 +10,7 @@ use curtail_store::query::{Filter, HitUnit, Order, SpanField, Value};
 use curtail_store::schema::envelope::{SERVICE, TENANT};
 use curtail_store::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, START, STATUS, TRACE_ID};
 use curtail_store::tree::Unread;
-use curtail_store::{Columns, SpanRows, tree::Tree};
+use curtail_store::{Columns, tree::Tree};
 use futures_util::StreamExt as _;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -74,7 +74,7 @@ pub(crate) struct ServiceCounts {
 
 /// Searches and passes each trace on in order. Returns the runs that could not be read and may have more.
 pub(crate) async fn search(
-    spans: &Arc<Tree<SpanRows>>,
+    spans: &Arc<Tree>,
     limits: &Limits,
     search: Search,
     mut each: impl FnMut(Summary) -> Result<(), ApiError>,
@@ -107,7 +107,7 @@ pub(crate) async fn search(
 
 /// Reads the first `max` spans of a trace. Returns also the runs that could not be read and may have more.
 async fn summarize(
-    spans: &Tree<SpanRows>,
+    spans: &Tree,
     search: &Search,
     fields: &[usize],
     (trace_id, max): (u128, usize),

@@ -10,7 +10,7 @@ use crate::Limits;
 use crate::api_error::ApiError;
 use crate::query_request::QueryRequest;
 use crate::query_service::{ApiResponse, ApiResult};
-use crate::response_chunks::{OtlpChunks, OtlpForm, find_trace};
+use crate::response_chunks::{OtlpChunks, OtlpForm, SPANS, find_trace};
 use curtail_store::Store;
 use curtail_store::query::Value;
 use serde_json::json;
@@ -53,7 +53,7 @@ pub(crate) async fn respond(
         if let Some(id) = request.after(prefix) {
             let form = if request.accepts("protobuf") { protobuf } else { json };
             let found = find_trace(spans, limits, request, &id).await?;
-            return ApiResponse::of_chunks(OtlpChunks::new(found, form, limits)?).await;
+            return ApiResponse::of_chunks(OtlpChunks::new(found, SPANS, form, limits)?).await;
         }
     }
     Err(ApiError::not_found("there is nothing of this name"))

@@ -6,7 +6,7 @@ use crate::Limits;
 use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, trace_id};
 use crate::query_service::{ApiResponse, ApiResult};
-use crate::response_chunks::{OtlpChunks, OtlpForm};
+use crate::response_chunks::{LOGS, OtlpChunks, OtlpForm};
 use curtail_store::Store;
 
 /// The beginning of all our paths.
@@ -30,5 +30,5 @@ async fn logs(store: &Store, limits: &Limits, request: &QueryRequest<'_>, id: &s
     let found = logs.rows_with_id(request.tenant, trace_id(id)?, limits.trace_spans).await;
     let json = OtlpForm::Json { before: r#"{"resourceLogs":["#, after: "]}" };
     let form = if request.accepts("protobuf") { OtlpForm::Protobuf } else { json };
-    ApiResponse::of_chunks(OtlpChunks::new(found, form, limits)?).await
+    ApiResponse::of_chunks(OtlpChunks::new(found, LOGS, form, limits)?).await
 }

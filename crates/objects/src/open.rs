@@ -45,7 +45,7 @@ const PROBE_TEXT: &str = "curtail tests with this object whether the store suppo
 /// Objects below a URL.
 #[derive(Clone, Debug)]
 pub struct Objects {
-    /// All of the store.
+    /// The store, of which the objects are a part.
     pub store: Arc<dyn ObjectStore>,
     /// The prefix of the objects.
     pub root: Path,

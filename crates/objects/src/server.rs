@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
-/// What it does with one request.
+/// The reaction to one request.
 pub(crate) enum ServerAction {
     /// Responds with these bytes.
     Respond(&'static str),

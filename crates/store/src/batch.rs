@@ -1,21 +1,123 @@
 //! Rows of a table as a batch of OTLP.
 
-mod logs;
-mod points;
-mod spans;
-
-pub use logs::write_log;
-pub use points::write_point;
-pub use spans::{with_span, write_span};
-
 use crate::columns::{Columns, Values, int, text};
 use crate::schema::envelope::{
-    ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT, RESOURCE,
-    RESOURCE_DROPPED, RESOURCE_SCHEMA_URL, SCOPE, SCOPE_DROPPED, SCOPE_NAME, SCOPE_SCHEMA_URL,
-    SCOPE_VERSION,
+    ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT,
+    DROPPED_ATTRIBUTES, RESOURCE, RESOURCE_DROPPED, RESOURCE_SCHEMA_URL, SCOPE, SCOPE_DROPPED,
+    SCOPE_NAME, SCOPE_SCHEMA_URL, SCOPE_VERSION,
 };
-use crate::schema::{Kind, Table};
-use curtail_otlp::{PlainValue, ResourceText, ScopeText};
+use crate::schema::{Kind, Table, logs, number, spans};
+use curtail_otlp::{
+    BadRow, BatchWriter, EventRow, LinkRow, LogRow, PlainValue, ResourceText, ScopeText, SpanRow,
+};
+
+/// Adds a span to a batch of traces. Its attributes come in the order of their columns, then those in maps.
+///
+/// # Errors
+/// When JSON in the row is invalid.
+///
+/// # Panics
+/// When there is no such row, or the rows are not spans.
+pub fn write_span(writer: &mut BatchWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
+    with_span(rows, row, |resource, scope, span| writer.span(resource, scope, span))
+}
+
+/// Calls `take` with a span, its resource and its scope.
+///
+/// # Panics
+/// When there is no such row, or the rows are not spans.
+pub fn with_span<T>(
+    rows: &Columns,
+    row: usize,
+    take: impl FnOnce(&ResourceText<'_>, &ScopeText<'_>, &SpanRow<'_>) -> T,
+) -> T {
+    let text = |field: usize| rows.coded(field).text(row);
+    let start = rows.longs(spans::START)[row];
+    let end = start.saturating_add(rows.longs(spans::DURATION)[row]);
+    let (attributes, events, links) =
+        (attributes(rows, row, &spans::SPANS), events(rows, row), links(rows, row));
+    let span = SpanRow {
+        trace_id: rows.wide(spans::TRACE_ID)[row],
+        span_id: rows.narrow(spans::SPAN_ID)[row],
+        parent_id: rows.narrow(spans::PARENT_ID).get(row).copied().unwrap_or(0),
+        start_ns: start.cast_unsigned(),
+        end_ns: end.cast_unsigned(),
+        name: text(spans::NAME),
+        trace_state: text(spans::TRACE_STATE),
+        kind: number(&spans::KINDS, text(spans::KIND)),
+        status: number(&spans::STATUSES, text(spans::STATUS)),
+        status_message: text(spans::STATUS_MESSAGE),
+        flags: count(rows, spans::FLAGS, row),
+        dropped_attributes: count(rows, DROPPED_ATTRIBUTES, row),
+        dropped_events: count(rows, spans::DROPPED_EVENTS, row),
+        dropped_links: count(rows, spans::DROPPED_LINKS, row),
+        attributes: &attributes,
+        events: &events,
+        links: &links,
+    };
+    take(&resource(rows, row), &scope(rows, row), &span)
+}
+
+fn events(rows: &Columns, row: usize) -> Vec<EventRow<'_>> {
+    let lists = rows.lists(spans::EVENTS);
+    let [Values::Longs(times), names, attributes, dropped] = lists.parts() else {
+        return Vec::new();
+    };
+    let event = |entry: usize| EventRow {
+        time_ns: times[entry].cast_unsigned(),
+        name: text(value(names, entry)),
+        attributes: text(value(attributes, entry)),
+        dropped_attributes: short(int(value(dropped, entry))),
+    };
+    lists.entries(row).map(event).collect()
+}
+
+fn links(rows: &Columns, row: usize) -> Vec<LinkRow<'_>> {
+    let lists = rows.lists(spans::LINKS);
+    let [Values::Wide(traces), Values::Narrow(span_ids), states, attributes, dropped, flags] =
+        lists.parts()
+    else {
+        return Vec::new();
+    };
+    let link = |entry: usize| LinkRow {
+        trace_id: traces[entry],
+        span_id: span_ids[entry],
+        trace_state: text(value(states, entry)),
+        attributes: text(value(attributes, entry)),
+        dropped_attributes: short(int(value(dropped, entry))),
+        flags: short(int(value(flags, entry))),
+    };
+    lists.entries(row).map(link).collect()
+}
+
+/// Adds a record to a batch of logs. Its attributes come in the order of their columns, then those in maps.
+///
+/// # Errors
+/// When JSON in the row is invalid.
+///
+/// # Panics
+/// When there is no such row, or the rows are not log records.
+pub fn write_log(writer: &mut BatchWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
+    let of = |field: usize| rows.coded(field);
+    let body = of(logs::BODY).get(row).map(|body| PlainValue::Text(text(body)));
+    let body =
+        body.or_else(|| of(logs::BODY_JSON).get(row).map(|body| PlainValue::Json(text(body))));
+    let severity = of(logs::SEVERITY).int(row).unwrap_or_default();
+    let record = LogRow {
+        time_ns: rows.longs(logs::TIME)[row].cast_unsigned(),
+        observed_ns: rows.longs(logs::OBSERVED)[row].cast_unsigned(),
+        trace_id: rows.wide(logs::TRACE_ID).get(row).copied().unwrap_or(0),
+        span_id: rows.narrow(logs::SPAN_ID).get(row).copied().unwrap_or(0),
+        severity: i32::try_from(severity).unwrap_or_default(),
+        severity_text: of(logs::SEVERITY_TEXT).text(row),
+        body,
+        event_name: of(logs::EVENT_NAME).text(row),
+        attributes: &attributes(rows, row, &logs::LOGS),
+        dropped_attributes: count(rows, DROPPED_ATTRIBUTES, row),
+        flags: count(rows, logs::FLAGS, row),
+    };
+    writer.record(&resource(rows, row), &scope(rows, row), &record)
+}
 
 /// The resource of a row.
 fn resource(rows: &Columns, row: usize) -> ResourceText<'_> {
@@ -51,7 +153,7 @@ fn short(number: i64) -> u32 {
 /// The attributes in the order of their columns, then those in maps.
 fn attributes<'a>(rows: &'a Columns, row: usize, table: &Table) -> Vec<(&'a str, PlainValue<'a>)> {
     let mut attributes = Vec::new();
-    for (field, key, kind) in table.keys() {
+    for (field, key, kind) in &table.keys {
         if let Some(value) = rows.coded(*field).get(row) {
             attributes.push((*key, plain(*kind, value)));
         }

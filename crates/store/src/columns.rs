@@ -8,7 +8,6 @@
 
 mod dictionary;
 mod gather;
-mod same;
 
 pub use dictionary::{Dictionary, Plain};
 
@@ -102,7 +101,7 @@ impl Columns {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -130,42 +129,6 @@ impl Columns {
         self.columns[field] = column;
     }
 
-    /// The sixteen bytes of each row.
-    ///
-    /// # Panics
-    /// When the field is of another kind.
-    #[must_use]
-    pub fn wide(&self, field: usize) -> &[u128] {
-        let Column::One(Values::Wide(wide)) = &self.columns[field] else {
-            wrong(self.schema, field)
-        };
-        wide
-    }
-
-    /// The eight bytes of each row.
-    ///
-    /// # Panics
-    /// When the field is of another kind.
-    #[must_use]
-    pub fn narrow(&self, field: usize) -> &[u64] {
-        let Column::One(Values::Narrow(narrow)) = &self.columns[field] else {
-            wrong(self.schema, field)
-        };
-        narrow
-    }
-
-    /// The number of each row.
-    ///
-    /// # Panics
-    /// When the field is of another kind.
-    #[must_use]
-    pub fn longs(&self, field: usize) -> &[i64] {
-        let Column::One(Values::Longs(longs)) = &self.columns[field] else {
-            wrong(self.schema, field)
-        };
-        longs
-    }
-
     /// The values of a field that has a dictionary.
     ///
     /// # Panics
@@ -176,6 +139,15 @@ impl Columns {
             wrong(self.schema, field)
         };
         coded
+    }
+
+    /// Whether a row equals a row of other columns with the same schema.
+    pub(crate) fn is_same_row(&self, row: usize, other: &Self, other_row: usize) -> bool {
+        self.columns.iter().zip(&other.columns).all(|columns| match columns {
+            (Column::One(one), Column::One(other)) => one.is_same(row, other, other_row),
+            (Column::Many(one), Column::Many(other)) => one.is_same(row, other, other_row),
+            (Column::One(_), Column::Many(_)) | (Column::Many(_), Column::One(_)) => false,
+        })
     }
 
     /// The lists of a field.
@@ -197,30 +169,6 @@ fn wrong(schema: &Schema, field: usize) -> ! {
 
 /// Rows are added at the end: first all values of one, then [`Columns::end_row`].
 impl Columns {
-    /// The sixteen bytes of the row that is being added.
-    pub(crate) fn push_wide(&mut self, field: usize, value: u128) {
-        let Column::One(Values::Wide(wide)) = &mut self.columns[field] else {
-            wrong(self.schema, field)
-        };
-        wide.push(value);
-    }
-
-    /// The eight bytes of the row that is being added.
-    pub(crate) fn push_narrow(&mut self, field: usize, value: u64) {
-        let Column::One(Values::Narrow(narrow)) = &mut self.columns[field] else {
-            wrong(self.schema, field)
-        };
-        narrow.push(value);
-    }
-
-    /// The number of the row that is being added.
-    pub(crate) fn push_long(&mut self, field: usize, value: i64) {
-        let Column::One(Values::Longs(longs)) = &mut self.columns[field] else {
-            wrong(self.schema, field)
-        };
-        longs.push(value);
-    }
-
     /// The code of a value in the dictionary of a field.
     pub(crate) fn intern(&mut self, field: usize, value: &[u8]) -> u32 {
         self.coded_mut(field).dictionary.intern(value)
@@ -301,27 +249,61 @@ impl Entry<'_> {
         coded.codes.push(code);
         self
     }
+}
 
-    /// A part that is a number.
-    pub(crate) fn long(&mut self, value: i64) -> &mut Self {
-        let Some(Values::Longs(longs)) = self.0.next() else { panic!("{ANOTHER}") };
-        longs.push(value);
-        self
-    }
+/// Functions for values of a fixed size: the column of a field, a value of the row that is being added, and a part of the
+/// entry that is being added.
+macro_rules! fixed_size {
+    ($($variant:ident $type:ty, $of_field:ident $push:ident $part:ident, $what:literal;)*) => {
+        impl Columns {$(
+            #[doc = concat!("The ", $what, " of each row.")]
+            ///
+            /// # Panics
+            /// When the field is of another kind.
+            #[must_use]
+            pub fn $of_field(&self, field: usize) -> &[$type] {
+                let Column::One(Values::$variant(values)) = &self.columns[field] else {
+                    wrong(self.schema, field)
+                };
+                values
+            }
 
-    /// A part that is sixteen bytes.
-    pub(crate) fn wide(&mut self, value: u128) -> &mut Self {
-        let Some(Values::Wide(wide)) = self.0.next() else { panic!("{ANOTHER}") };
-        wide.push(value);
-        self
-    }
+            #[doc = concat!("The ", $what, " of the row that is being added.")]
+            pub(crate) fn $push(&mut self, field: usize, value: $type) {
+                let Column::One(Values::$variant(values)) = &mut self.columns[field] else {
+                    wrong(self.schema, field)
+                };
+                values.push(value);
+            }
+        )*}
 
-    /// A part that is eight bytes.
-    pub(crate) fn narrow(&mut self, value: u64) -> &mut Self {
-        let Some(Values::Narrow(narrow)) = self.0.next() else { panic!("{ANOTHER}") };
-        narrow.push(value);
-        self
-    }
+        impl Entry<'_> {$(
+            #[doc = concat!("A part: the ", $what, ".")]
+            pub(crate) fn $part(&mut self, value: $type) -> &mut Self {
+                let Some(Values::$variant(values)) = self.0.next() else { panic!("{ANOTHER}") };
+                values.push(value);
+                self
+            }
+        )*}
+    };
+}
+
+fixed_size! {
+    Wide u128, wide push_wide wide, "sixteen bytes";
+    Narrow u64, narrow push_narrow narrow, "eight bytes";
+    Longs i64, longs push_long long, "number";
+}
+
+/// Runs the same code on the vector of any variant: the values, or their codes.
+macro_rules! on_vector {
+    ($values:expr, $vector:ident => $code:expr) => {
+        match $values {
+            Values::Wide($vector) => $code,
+            Values::Narrow($vector) => $code,
+            Values::Longs($vector) => $code,
+            Values::Coded(Coded { codes: $vector, .. }) => $code,
+        }
+    };
 }
 
 impl Column {
@@ -357,48 +339,48 @@ impl Values {
         }
     }
 
-    /// The same values; dictionaries have no lookup table.
+    /// A copy; dictionaries have no lookup table.
     fn copy(&self) -> Self {
         let Self::Coded(Coded { dictionary, codes }) = self else { return self.clone() };
         Self::Coded(Coded { dictionary: dictionary.copy(), codes: codes.clone() })
     }
 
     pub(crate) fn reserve(&mut self, len: usize) {
-        match self {
-            Self::Wide(wide) => wide.reserve(len),
-            Self::Narrow(narrow) => narrow.reserve(len),
-            Self::Longs(longs) => longs.reserve(len),
-            Self::Coded(coded) => coded.codes.reserve(len),
-        }
+        on_vector!(self, values => values.reserve(len));
     }
 
     pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Wide(wide) => wide.len(),
-            Self::Narrow(narrow) => narrow.len(),
-            Self::Longs(longs) => longs.len(),
-            Self::Coded(coded) => coded.codes.len(),
-        }
+        on_vector!(self, values => values.len())
     }
 
     /// Spreads the values from `at` on over rows: one for each row that is present, null for the others.
     pub(crate) fn spread(&mut self, at: usize, present: &[u32]) {
-        match self {
-            Self::Wide(wide) => spread(wide, at, present),
-            Self::Narrow(narrow) => spread(narrow, at, present),
-            Self::Longs(longs) => spread(longs, at, present),
-            Self::Coded(coded) => spread(&mut coded.codes, at, present),
+        on_vector!(self, values => spread(values, at, present));
+    }
+
+    fn is_same(&self, at: usize, other: &Self, other_at: usize) -> bool {
+        match (self, other) {
+            (Self::Wide(one), Self::Wide(other)) => value(one, at) == value(other, other_at),
+            (Self::Narrow(one), Self::Narrow(other)) => value(one, at) == value(other, other_at),
+            (Self::Longs(one), Self::Longs(other)) => value(one, at) == value(other, other_at),
+            (Self::Coded(one), Self::Coded(other)) => one.get(at) == other.get(other_at),
+            (Self::Wide(_) | Self::Narrow(_) | Self::Longs(_) | Self::Coded(_), _) => false,
         }
     }
 
     fn bytes(&self) -> usize {
-        match self {
-            Self::Wide(wide) => wide.capacity() * 16,
-            Self::Narrow(narrow) => narrow.capacity() * 8,
-            Self::Longs(longs) => longs.capacity() * 8,
-            Self::Coded(coded) => coded.codes.capacity() * 4 + coded.dictionary.bytes(),
-        }
+        let dictionary = if let Self::Coded(coded) = self { coded.dictionary.bytes() } else { 0 };
+        dictionary + on_vector!(self, values => allocated(values))
     }
+}
+
+const fn allocated<T>(values: &Vec<T>) -> usize {
+    values.capacity() * size_of::<T>()
+}
+
+/// The value of a row; columns that are null in every row are empty.
+fn value<T: Copy + Default>(values: &[T], at: usize) -> T {
+    values.get(at).copied().unwrap_or_default()
 }
 
 /// From the end, so that no value is overwritten before it is moved.
@@ -489,6 +471,15 @@ impl Lists {
     #[must_use]
     pub fn parts(&self) -> &[Values] {
         &self.parts
+    }
+
+    fn is_same(&self, row: usize, other: &Self, other_row: usize) -> bool {
+        let (entries, others) = (self.entries(row), other.entries(other_row));
+        entries.len() == others.len()
+            && entries.zip(others).all(|(at, other_at)| {
+                let mut parts = self.parts.iter().zip(&other.parts);
+                parts.all(|(part, other)| part.is_same(at, other, other_at))
+            })
     }
 
     fn begin(&mut self, row: usize) -> Entry<'_> {

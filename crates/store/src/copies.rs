@@ -20,12 +20,12 @@ pub(crate) fn is_copy(
     before: &[Place],
     place: Place,
 ) -> bool {
-    let Some(identity) = table.identity() else { return false };
+    let Some(identity) = table.identity else { return false };
     let key = |place: Place| {
         let (rows, row): (&Columns, usize) =
             (sources[place.batch as usize].borrow(), place.row as usize);
-        let id = rows.wide(table.order().0).get(row).copied().unwrap_or(0);
-        (id, rows.longs(table.order().1)[row])
+        let id = rows.wide(table.order.0).get(row).copied().unwrap_or(0);
+        (id, rows.longs(table.order.1)[row])
     };
     let identity = |place: Place| {
         let rows: &Columns = sources[place.batch as usize].borrow();

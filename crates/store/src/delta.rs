@@ -33,9 +33,11 @@ mod property;
 mod snapshot;
 mod table;
 
-pub use action::{Action, Add, CommitInfo, Format, Metadata, Protocol, Remove, Transaction};
+pub use action::{Add, Protocol};
+pub(crate) use action::{Format, Metadata, Remove};
 pub use checkpoint::CheckpointError;
-pub use objects::StoreError;
+pub use objects::{StoreError, WriteError};
 pub use property::PropertyError;
 pub use snapshot::{Refused, Snapshot};
-pub use table::{Change, CommitError, OpenError, SourceRange, Table, TableVersion, UpkeepError};
+pub(crate) use table::Change;
+pub use table::{CommitError, OpenError, SourceRange, Table, TableVersion, UpkeepError};

@@ -14,61 +14,42 @@ use std::path::{Path, PathBuf};
 /// Writes past the page cache are aligned to this, in memory and on disk.
 pub const BLOCK_BYTES: usize = 4_096;
 
-/// So much is put together for one write.
+/// The maximum size of one write.
 const WRITE_BYTES: usize = 256 * BLOCK_BYTES;
 
-/// A flat folder of files.
+/// A flat folder of files. Errors are those of the system.
+#[expect(clippy::missing_errors_doc, reason = "said once for all functions")]
 pub trait Files: std::fmt::Debug + Send + Sync {
     /// Creates a new file. Its name survives a power cut.
-    ///
-    /// # Errors
-    /// What the system says.
     fn create(&self, name: &str) -> io::Result<Box<dyn GrowingFile>>;
 
     /// The content of a file.
-    ///
-    /// # Errors
-    /// What the system says.
     fn read(&self, name: &str) -> io::Result<Vec<u8>>;
 
     /// The sorted names of all files.
-    ///
-    /// # Errors
-    /// What the system says.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// Durably removes a file.
-    ///
-    /// # Errors
-    /// What the system says.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Durably renames a file, in place of another with that name.
-    ///
-    /// # Errors
-    /// What the system says.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 }
 
-/// A file that is written from its beginning to its end.
+/// A file that is written from its beginning to its end. Errors are those of the system.
+#[expect(clippy::missing_errors_doc, reason = "said once for all functions")]
 pub trait GrowingFile: std::fmt::Debug + Send {
-    /// Writes all of these parts, one after the other. Together they are whole blocks of [`BLOCK_BYTES`].
-    ///
-    /// # Errors
-    /// What the system says; a part of them may have been written.
+    /// Writes all of these parts, one after the other. Together they are whole blocks of [`BLOCK_BYTES`]. After an error, a
+    /// part of them may have been written.
     fn append(&mut self, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
 
     /// Makes the appended bytes durable.
     ///
-    /// # Errors
-    /// What the system says. The bytes since the last sync are then durable or not, and another sync does not show
-    /// which: the system forgets failed writes.
+    /// After an error, the bytes since the last sync are durable or not, and another sync does not show which: the system
+    /// forgets failed writes.
     fn sync(&mut self) -> io::Result<()>;
 
     /// Durably truncates the file to `len` bytes.
-    ///
-    /// # Errors
-    /// What the system says.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 

@@ -33,7 +33,7 @@ pub mod tree;
 
 pub use columns::{Coded, Column, Columns, Dictionary, Lists, Plain, Values};
 pub use files::{Directory, Files};
-pub use memtable::{LogRows, Memtable, PointRows, Rows, SpanRows};
+pub use memtable::Memtable;
 pub use retention::{Expired, Retention};
 pub use sort::{Key, Place, sort};
 pub use store::{
@@ -44,5 +44,5 @@ pub use store::{
 /// as that allows must find room on the program's stack.
 pub const SQL_BYTES_MAX: usize = 16 << 10;
 
-/// The tenant of those who name none.
+/// The default tenant.
 pub const NOBODY: &str = "anonymous";

@@ -26,23 +26,23 @@ use curtail_units::Rng;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-/// What one sender sent at once.
+/// A batch from a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it is of.
+    /// The signal of its rows.
     pub signal: Signal,
-    /// Whose it is; at most 255 bytes.
+    /// The tenant, of at most 255 bytes.
     pub tenant: Arc<str>,
-    /// When it came, in nanoseconds since 1970.
+    /// The time of arrival, in nanoseconds since 1970.
     pub received_ns: u64,
     /// OTLP in protobuf.
     pub batch: Bytes,
 }
 
-/// What is read back from a segment.
+/// The content of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// In the order in which they were written.
+    /// In the order of their writes.
     pub records: Vec<Record>,
     /// The damage between or after them, in the same order.
     pub damage: Vec<Damage>,
@@ -51,9 +51,9 @@ pub struct Segment {
 /// Bytes of a segment that are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where they begin.
+    /// The position of the first.
     pub at: u64,
-    /// How many there are.
+    /// The number of bytes.
     pub bytes: u64,
     /// The number of lost records; [`None`] when no record follows, so that the number is unknown.
     pub records: Option<u64>,
@@ -62,7 +62,7 @@ pub struct Damage {
     pub is_torn: bool,
 }
 
-/// The log, as it is written.
+/// The log, for its writer.
 #[derive(Debug)]
 pub struct Log {
     files: Arc<dyn Files>,
@@ -70,7 +70,7 @@ pub struct Log {
     open: Option<Open>,
     /// A segment that could not be cut back after a failed write, so it may have unacknowledged records.
     uncut: Option<Open>,
-    /// That of the next segment.
+    /// The number of the next segment.
     next: u64,
     /// The source of salts.
     rng: Rng,
@@ -80,7 +80,7 @@ pub struct Log {
 struct Open {
     number: u64,
     file: Box<dyn GrowingFile>,
-    /// All of it is synced.
+    /// The synced length.
     len: u64,
     salt: u64,
     /// The number of records in it.
@@ -92,7 +92,7 @@ impl Log {
     /// may have been removed. `rng` makes the salts of its segments, so senders must not know its seed.
     ///
     /// # Errors
-    /// What the system says.
+    /// Any error of the system.
     pub fn open(files: Arc<dyn Files>, after: u64, rng: Rng) -> io::Result<Self> {
         let last = segments(&*files)?.last().copied().unwrap_or_default();
         Ok(Self { files, open: None, uncut: None, next: last.max(after) + 1, rng })
@@ -101,7 +101,7 @@ impl Log {
     /// Writes records and syncs them: when this returns they are durable. Returns the segment.
     ///
     /// # Errors
-    /// What the system says. None of them is durable then, and the next group may well be.
+    /// Any error of the system. None of the records is durable then; the next group may be.
     ///
     /// # Panics
     /// When a record is longer than the limits.
@@ -187,10 +187,10 @@ impl Log {
     }
 }
 
-/// The numbers of the segments that there are, in their order.
+/// The numbers of the existing segments, in order.
 ///
 /// # Errors
-/// What the system says.
+/// Any error of the system.
 pub fn segments(files: &dyn Files) -> io::Result<Vec<u64>> {
     let number = |name: &String| name.strip_prefix("log-")?.parse().ok();
     let mut all: Vec<u64> = files.list()?.iter().filter_map(number).collect();
@@ -198,11 +198,8 @@ pub fn segments(files: &dyn Files) -> io::Result<Vec<u64>> {
     Ok(all)
 }
 
-/// Keeps a segment that is damaged under another name, under which it is not read any more.
-///
-/// # Errors
-/// What the system says.
-pub fn set_aside(files: &dyn Files, segment: u64) -> io::Result<()> {
+/// Renames a damaged segment to [`damaged_name`], under which it is not read any more.
+pub(crate) fn set_aside(files: &dyn Files, segment: u64) -> io::Result<()> {
     files.rename(&name(segment), &damaged_name(segment))
 }
 
@@ -213,10 +210,7 @@ pub fn damaged_name(segment: u64) -> String {
 }
 
 /// Removes a segment whose rows are all in committed runs.
-///
-/// # Errors
-/// What the system says.
-pub fn remove(files: &dyn Files, segment: u64) -> io::Result<()> {
+pub(crate) fn remove(files: &dyn Files, segment: u64) -> io::Result<()> {
     files.remove(&name(segment))
 }
 
@@ -234,7 +228,7 @@ fn name(segment: u64) -> String {
     format!("log-{segment:012}")
 }
 
-/// Fills a group up to the end of a block; returns how long it is.
+/// Fills a group up to the end of a block; returns its length in bytes.
 fn fill_up(parts: &mut Vec<IoSlice<'_>>) -> u64 {
     const ZEROS: &[u8] = &[0; BLOCK_BYTES];
     let bytes: usize = parts.iter().map(|part| part.len()).sum();

@@ -13,50 +13,53 @@ mod series;
 mod shared_memtable;
 mod spans;
 
-pub use logs::LogRows;
-pub use points::PointRows;
 pub(crate) use shared_memtable::SharedMemtable;
-pub use spans::SpanRows;
 
 use crate::columns::Columns;
 use crate::run::GROUP_ROWS;
 use crate::schema::Table;
 use crate::sort::{Key, Place, sort};
+use attributes::Attributes;
+use curtail_otlp::Decoded;
 use std::sync::Arc;
 
-/// The rows of a table: from batches to columns.
-pub trait Rows: std::fmt::Debug + Default + Send + Sync + 'static {
-    /// A decoded batch.
-    type Batch: std::fmt::Debug + Send + Sync;
-
-    /// The table.
-    fn table() -> &'static Table;
-
-    /// Adds the rows of a batch to columns; `rows` is the decoded batch.
-    fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Self::Batch);
-}
-
-/// The rows since the last flush.
+/// The rows of a table since its last flush.
 #[derive(Debug)]
-pub struct Memtable<R> {
+pub struct Memtable {
+    table: &'static Table,
     /// Shared with queries once the memtable is sealed.
     columns: Arc<Columns>,
-    rows: R,
+    writer: RowWriter,
 }
 
-impl<R: Rows> Default for Memtable<R> {
-    fn default() -> Self {
-        Self { columns: Columns::new(R::table().schema()).into(), rows: R::default() }
+/// Adds decoded batches to columns.
+#[derive(Debug)]
+struct RowWriter {
+    attributes: Attributes,
+    /// A buffer for attributes as plain JSON.
+    json: Vec<u8>,
+}
+
+impl Memtable {
+    /// An empty memtable of a table of ingested rows.
+    #[must_use]
+    pub fn new(table: &'static Table) -> Self {
+        let writer = RowWriter { attributes: Attributes::new(&table.own), json: Vec::new() };
+        Self { table, columns: Columns::new(table.schema()).into(), writer }
     }
-}
 
-impl<R: Rows> Memtable<R> {
     /// Adds the rows of a batch; `rows` is the decoded batch.
     ///
     /// # Panics
-    /// When `rows` were read of another batch.
-    pub fn insert(&mut self, tenant: &str, batch: &[u8], rows: &R::Batch) {
-        self.rows.insert(Arc::make_mut(&mut self.columns), tenant, batch, rows);
+    /// When `rows` are of another batch or table.
+    pub fn insert(&mut self, tenant: &str, batch: &[u8], rows: &Decoded) {
+        let columns = Arc::make_mut(&mut self.columns);
+        match rows {
+            Decoded::Spans(spans) => self.writer.spans(columns, tenant, batch, spans),
+            Decoded::Logs(logs) => self.writer.logs(columns, tenant, batch, logs),
+            Decoded::Points(points) => self.writer.points(columns, tenant, batch, points),
+        }
+        self.writer.attributes.put(columns, batch);
     }
 
     /// The size in memory.
@@ -71,27 +74,27 @@ impl<R: Rows> Memtable<R> {
         self.columns.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
 
-    /// The rows, in the order in which they came.
+    /// The rows in order of arrival.
     #[must_use]
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
 
-    /// The rows that have an ID in the field by which runs are sorted, in the order in which they came.
+    /// The rows with an ID in the field by which runs are sorted, in order of arrival.
     pub fn with_id(&self, id: u128) -> impl Iterator<Item = usize> {
-        let ids = self.columns.wide(R::table().order().0).iter().enumerate();
+        let ids = self.columns.wide(self.table.order.0).iter().enumerate();
         ids.filter(move |(_, each)| **each == id).map(|(row, _)| row)
     }
 
     /// All rows in the order of a run, as the row groups of one.
     pub fn sorted(&self) -> impl Iterator<Item = Columns> {
-        let (id, time) = R::table().order();
+        let (id, time) = self.table.order;
         let ids = self.columns.wide(id).iter().zip(self.columns.longs(time));
         let mut keys: Vec<Key> = (0..)
             .zip(ids)
@@ -106,7 +109,7 @@ impl<R: Rows> Memtable<R> {
         let groups = places.len().div_ceil(GROUP_ROWS);
         (0..groups).map(move |nth| {
             let of_group = &places[nth * GROUP_ROWS..((nth + 1) * GROUP_ROWS).min(places.len())];
-            Columns::gather(R::table().schema(), &[&self.columns], of_group)
+            Columns::gather(self.table.schema(), &[&self.columns], of_group)
         })
     }
 }

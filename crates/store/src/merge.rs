@@ -40,7 +40,7 @@ pub struct Merge {
 /// The position of the merge in a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Input {
-    /// Its current row group in [`Merge::groups`], and its next row.
+    /// The current row group in [`Merge::groups`], and its next row.
     next: Option<(usize, usize)>,
     is_at_end: bool,
 }
@@ -48,9 +48,9 @@ struct Input {
 /// The next step of a merge.
 #[derive(Debug)]
 pub enum Step {
-    /// It needs the next row group of a run, counted from zero: [`Merge::give`], or [`Merge::end`].
+    /// The next row group of a run, from zero, is needed: [`Merge::give`], or [`Merge::end`].
     Needs(usize),
-    /// It has made a row group.
+    /// A row group is complete.
     Made(Columns),
     /// All rows have been taken.
     Done,
@@ -73,7 +73,7 @@ impl Merge {
         }
     }
 
-    /// The next row group of a run that needs one.
+    /// Adds the next row group of a run that needs one.
     pub fn give(&mut self, run: usize, group: Columns) {
         if !group.is_empty() {
             self.heads.push(Reverse(key(self.table, &group, 0, run)));
@@ -83,7 +83,7 @@ impl Merge {
         }
     }
 
-    /// A run that needs a row group has none any more.
+    /// Ends a run that has no more row groups.
     pub fn end(&mut self, run: usize) {
         self.runs[run].is_at_end = true;
     }
@@ -155,14 +155,14 @@ impl Merge {
     }
 }
 
-/// Whether a row group has as many rows, or bytes, as it may.
+/// Whether a row group has the maximum of rows or bytes.
 const fn is_full(rows: usize, bytes: usize) -> bool {
     rows >= GROUP_ROWS || bytes >= GROUP_BYTES
 }
 
 fn key(table: &Table, group: &Columns, row: usize, run: usize) -> Key {
-    let (id, number) = table.order();
-    // Where no row has an ID, a file has no column of them.
+    let (id, number) = table.order;
+    // If no row has an ID, the file has no column of IDs.
     (group.wide(id).get(row).copied().unwrap_or(0), group.longs(number)[row], run)
 }
 

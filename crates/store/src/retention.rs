@@ -13,7 +13,7 @@ use crate::tree::{FAN_IN, RANGE};
 use chrono::{DateTime, Days, NaiveDate};
 use std::cmp::Reverse;
 
-/// How long rows are kept, and how many bytes of them; by default all of them for ever.
+/// The limits by age and by size; by default, rows are kept for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// Whole days after the day of arrival.
@@ -25,9 +25,9 @@ pub struct Retention {
 /// A run that may expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// Which table it is of.
+    /// The number of the table.
     pub(crate) table: usize,
-    /// That of its [`Add`].
+    /// The path, as in [`Add`].
     pub(crate) path: String,
     day: NaiveDate,
     is_range: bool,
@@ -38,11 +38,11 @@ pub(crate) struct Kept {
 /// The expired runs of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
-    /// Which one.
+    /// The name of the table.
     pub table: &'static str,
-    /// How many runs.
+    /// The number of runs.
     pub runs: usize,
-    /// How many bytes they have.
+    /// The size in bytes.
     pub bytes: u64,
     /// The day of the oldest of them.
     pub first: NaiveDate,

@@ -32,11 +32,11 @@ pub use read::{Run, RunError, Wanted};
 pub use slowest::{Known, OfService};
 pub use write::RunWriter;
 
-/// How many rows a page has, but for the last of a row group.
+/// The number of rows of a page, except the last of a row group.
 pub const PAGE_ROWS: usize = 8_192;
 
-/// A row group has no more bytes than this in memory, unless it has one row: long texts make small ones.
+/// Maximum size of a row group in memory, unless it has one row. So row groups of long texts have fewer rows.
 pub const GROUP_BYTES: usize = 64 << 20;
 
-/// How many rows a row group has at most.
+/// Maximum number of rows of a row group.
 pub const GROUP_ROWS: usize = 8 * PAGE_ROWS;

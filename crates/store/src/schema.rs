@@ -44,17 +44,21 @@ const fn optional(kind: Kind) -> Form {
     Form::One(kind, Presence::Optional)
 }
 
-/// A table: what it is called, its fields, and how its runs are sorted. Flush, compaction, retention and upkeep know no
-/// more of a table than this.
+/// The descriptor of a table. Flush, compaction, retention, upkeep and queries by ID know no more of a table.
 #[derive(Debug)]
 pub struct Table {
-    name: &'static str,
+    /// The name, which is that of its folder.
+    pub name: &'static str,
     schema: Schema,
-    order: (usize, usize),
-    identity: Option<usize>,
-    own: OwnColumns,
-    /// Keys of the attributes with a column of their own, by that.
-    keys: Vec<(usize, &'static str, Kind)>,
+    /// The fields by which runs are sorted: one of sixteen bytes, then a number.
+    pub order: (usize, usize),
+    /// A field of eight bytes that is unique among rows with the same order. Rows that are equal in all fields are then
+    /// [copies](crate::copies). [`None`] if equal rows are legitimate.
+    pub identity: Option<usize>,
+    /// The attributes with a column of their own, by their keys.
+    pub own: OwnColumns,
+    /// The attributes with a column of their own, by their columns.
+    pub keys: Vec<(usize, &'static str, Kind)>,
 }
 
 impl Table {
@@ -83,41 +87,10 @@ impl Table {
         Self { name, schema: Schema::new(fields.to_vec(), 0), order, identity: None, own, keys }
     }
 
-    /// The name, which is that of its folder.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// The fields by which runs are sorted: one of sixteen bytes, then a number.
-    #[must_use]
-    pub const fn order(&self) -> (usize, usize) {
-        self.order
-    }
-
-    /// A field of eight bytes that is unique among rows with the same order. Rows that are equal in all fields are then
-    /// [copies](crate::copies). [`None`] where equal rows are legitimate.
-    #[must_use]
-    pub const fn identity(&self) -> Option<usize> {
-        self.identity
-    }
-
     /// The fields.
     #[must_use]
     pub const fn schema(&self) -> &Schema {
         &self.schema
-    }
-
-    /// Attributes with a column of their own.
-    #[must_use]
-    pub const fn own(&self) -> &OwnColumns {
-        &self.own
-    }
-
-    /// The same by their columns: numbers, keys and kinds.
-    #[must_use]
-    pub fn keys(&self) -> &[(usize, &'static str, Kind)] {
-        &self.keys
     }
 }
 
@@ -132,13 +105,13 @@ pub struct Schema {
 /// A field, which is a column, or several for a map or a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
-    /// What a row has of it.
+    /// The form of its values.
     pub form: Form,
 }
 
-/// What a row has of a field.
+/// The form of a field in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One value.
@@ -160,7 +133,7 @@ pub enum Presence {
     Optional,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Sixteen bytes: the ID of a trace.
@@ -180,7 +153,7 @@ pub enum Kind {
 }
 
 impl Schema {
-    /// Of these fields, of which the first `shared` are those that other tables have too.
+    /// A schema of fields, the first `shared` of which all tables of ingested rows have.
     fn new(fields: Vec<Field>, shared: usize) -> Self {
         let parquet = parquet::schema(&fields);
         Self { fields, shared, parquet }
@@ -192,7 +165,7 @@ impl Schema {
         &self.fields
     }
 
-    /// How many of the first are those that every table has.
+    /// The number of the first fields, which all tables of ingested rows have.
     #[must_use]
     pub const fn shared(&self) -> usize {
         self.shared
@@ -204,7 +177,7 @@ impl Schema {
         self.fields.iter().position(|field| field.name == name)
     }
 
-    /// As Parquet has it: a column for each part of each field.
+    /// The schema in Parquet: a column for each part of each field.
     #[must_use]
     pub const fn parquet(&self) -> &::parquet::schema::types::SchemaDescPtr {
         &self.parquet

@@ -27,10 +27,10 @@ pub use keep_tail::TailKept;
 
 use crate::files::Files;
 use crate::log::{self, Damage, Record};
-use crate::memtable::{LogRows, PointRows, SpanRows};
 use crate::recent::{BatchKey, RecentBatches};
+use crate::schema::{logs::LOGS, points::POINTS, spans::SPANS};
 use crate::traces::Summariser;
-use crate::tree::{self, RunSet, SealedMemtables, Tree, Unread};
+use crate::tree::{self, RunSet, Tree, Unread};
 use curtail_otlp::{Decoded, Limits};
 use flush_record::FlushRecords;
 use std::collections::BTreeSet;
@@ -38,12 +38,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where a store is.
+/// The settings of a store.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The folder of the log.
     pub files: Arc<dyn Files>,
-    /// Where the tables are.
+    /// The settings of the tables.
     pub tables: tree::Settings,
     /// Memtables of this many bytes are full.
     pub memtable_bytes: usize,
@@ -54,37 +54,37 @@ pub struct Settings {
 /// All tables.
 #[derive(Debug)]
 pub struct Store {
-    spans: Arc<Tree<SpanRows>>,
-    logs: Arc<Tree<LogRows>>,
-    points: Arc<Tree<PointRows>>,
+    spans: Arc<Tree>,
+    logs: Arc<Tree>,
+    points: Arc<Tree>,
     traces: Arc<RunSet>,
     recent: Arc<RecentBatches>,
     memtable_bytes: usize,
-    /// No later batch is of a segment up to this one.
+    /// Segments up to this one get no more batches.
     sealed: AtomicU64,
 }
 
 /// An open store and its roles.
 #[derive(Debug)]
 pub struct StoreParts {
-    /// What is filled and queried.
+    /// The memtables and runs.
     pub store: Arc<Store>,
-    /// Writes its memtables.
+    /// Writes sealed memtables as runs.
     pub flusher: Flusher,
-    /// Merges and removes its runs.
+    /// Merges and removes runs.
     pub compactor: Compactor,
-    /// The last segment of the log that there was: the log goes on after it.
+    /// The last segment of the log: the log continues after it.
     pub last_segment: u64,
 }
 
-/// What opening a store recovered from the log, and what is damaged.
+/// The rows and the damage that were found when a store was opened.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// How many spans the log had that are in no run.
+    /// The number of spans that were only in the log.
     pub spans: usize,
-    /// The same of log records.
+    /// The number of log records that were only in the log.
     pub logs: usize,
-    /// The same of points of metrics.
+    /// The number of points that were only in the log.
     pub points: usize,
     /// Damage of the log, by segment. A damaged segment is kept as `damaged-…` once its valid records are in runs. The
     /// [torn](Damage::is_torn) end of the newest segment is not kept.
@@ -95,7 +95,7 @@ pub struct Recovery {
     pub duplicates: usize,
     /// Flush records that cannot be read. Batches that are sent again may count twice for ten minutes.
     pub unread_records: Vec<String>,
-    /// Runs that cannot be read. They are part of their table, and are not asked.
+    /// Runs that cannot be read. They are part of their table, and queries skip them.
     pub unread: Vec<Unread>,
 }
 
@@ -110,7 +110,7 @@ pub enum OpenError {
     Table(#[from] tree::OpenError),
 }
 
-/// What is in the log was within the limits when it came.
+/// Records in the log were within the limits on arrival.
 const TAKEN: Limits = Limits {
     batch_bytes: u32::MAX,
     attributes: u32::MAX,
@@ -120,7 +120,7 @@ const TAKEN: Limits = Limits {
 };
 
 impl Store {
-    /// Opens a store, or makes it. What the log has and no run is in sealed memtables after it, so that
+    /// Opens or creates a store. Rows that are only in the log are in sealed memtables afterwards, so that
     /// it is written soon. It is `now_ms`, milliseconds since 1970; `id` is a UUID, for tables that are made.
     ///
     /// # Errors
@@ -135,13 +135,15 @@ impl Store {
         let known = records.versions().clone();
         let tables = &tree::Settings { known, ..settings.tables.clone() };
         let last = log::segments(&*settings.files)?.last().copied().unwrap_or_default();
-        let (spans, of_spans, mut unread) = Tree::open(tables, last, now_ms, id).await?;
-        let (logs, of_logs, unread_logs) = Tree::open(tables, last, now_ms, id).await?;
-        let (points, of_points, unread_points) = Tree::open(tables, last, now_ms, id).await?;
+        let (spans, of_spans, mut unread) = Tree::open(tables, &SPANS, last, now_ms, id).await?;
+        let (logs, of_logs, unread_logs) = Tree::open(tables, &LOGS, last, now_ms, id).await?;
+        let (points, of_points, unread_points) =
+            Tree::open(tables, &POINTS, last, now_ms, id).await?;
         let (traces, unread_traces) = Summariser::open(tables, now_ms, id).await?;
         unread.extend(unread_logs.into_iter().chain(unread_points).chain(unread_traces));
         let mut recovery = Recovery { unread, unread_records, ..Recovery::default() };
-        let written = [spans.written(), logs.written(), points.written(), records.last_segment()];
+        let written = [&spans, &logs, &points].map(|tree| tree.written()).into_iter().max();
+        let sealed = AtomicU64::new(written.unwrap_or_default().max(records.last_segment()));
         let store = Arc::new(Self {
             spans,
             logs,
@@ -149,16 +151,13 @@ impl Store {
             traces: Arc::clone(traces.writer.runs()),
             recent,
             memtable_bytes: settings.memtable_bytes,
-            // What one table has written was whole.
-            sealed: AtomicU64::new(written.into_iter().max().unwrap_or_default()),
+            // A segment that one table has committed is complete.
+            sealed,
         });
         let files = Arc::clone(&settings.files);
         let (last_segment, damaged) = store.replay(&*files, &mut recovery)?;
-        let tables: Vec<(Arc<dyn SealedMemtables>, _)> = vec![
-            (Arc::clone(&store.spans) as _, of_spans.clone()),
-            (Arc::clone(&store.logs) as _, of_logs.clone()),
-            (Arc::clone(&store.points) as _, of_points.clone()),
-        ];
+        let writers = [of_spans.clone(), of_logs.clone(), of_points.clone()];
+        let tables = store.trees().into_iter().cloned().zip(writers).collect();
         let flusher = Flusher { store: Arc::clone(&store), files, tables, damaged, records };
         let others = vec![of_logs, of_points];
         let compactor = Compactor { spans: of_spans, others, traces, left_whole: BTreeSet::new() };
@@ -194,12 +193,12 @@ impl Store {
                     recovery.duplicates += 1;
                     continue;
                 }
-                let (written, count) = match rows {
-                    Decoded::Spans(_) => (self.spans.written(), &mut recovery.spans),
-                    Decoded::Logs(_) => (self.logs.written(), &mut recovery.logs),
-                    Decoded::Points(_) => (self.points.written(), &mut recovery.points),
+                let count = match rows {
+                    Decoded::Spans(_) => &mut recovery.spans,
+                    Decoded::Logs(_) => &mut recovery.logs,
+                    Decoded::Points(_) => &mut recovery.points,
                 };
-                if segment > written {
+                if segment > self.tree(&rows).written() {
                     *count += rows.len();
                     self.insert(segment, record, rows);
                 }
@@ -212,32 +211,36 @@ impl Store {
         Ok((last, damaged))
     }
 
-    /// Adds what a record says, which is durable in a segment of the log.
+    /// Adds the rows of a record that is durable in a segment of the log.
     pub fn insert(&self, segment: u64, record: &Record, rows: Decoded) {
+        self.tree(&rows).insert(segment, record, rows);
+    }
+
+    /// The table of the rows of a batch.
+    const fn tree(&self, rows: &Decoded) -> &Arc<Tree> {
         match rows {
-            Decoded::Spans(spans) => self.spans.insert(segment, record, spans),
-            Decoded::Logs(logs) => self.logs.insert(segment, record, logs),
-            Decoded::Points(points) => self.points.insert(segment, record, points),
+            Decoded::Spans(_) => &self.spans,
+            Decoded::Logs(_) => &self.logs,
+            Decoded::Points(_) => &self.points,
         }
     }
 
-    /// Whether memtables have as much as they may, or rows of more than one day: then the log's segment
-    /// should end, and they be sealed.
+    /// The tables of ingested rows.
+    const fn trees(&self) -> [&Arc<Tree>; 3] {
+        [&self.spans, &self.logs, &self.points]
+    }
+
+    /// Whether the memtables have their maximum size, or rows of more than one day. Then the segment of the log should
+    /// end, and the memtables be sealed.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let bytes =
-            self.spans.active_bytes() + self.logs.active_bytes() + self.points.active_bytes();
-        bytes >= self.memtable_bytes
-            || self.spans.has_several_days()
-            || self.logs.has_several_days()
-            || self.points.has_several_days()
+        let bytes: usize = self.trees().map(|tree| tree.active_bytes()).iter().sum();
+        bytes >= self.memtable_bytes || self.trees().iter().any(|tree| tree.has_several_days())
     }
 
     /// Begins other memtables. The log must have ended its `segment`: no later batch is in it.
     pub fn seal(&self, segment: u64) {
-        self.spans.seal();
-        self.logs.seal();
-        self.points.seal();
+        self.trees().into_iter().for_each(|tree| tree.seal());
         self.sealed.store(segment, Ordering::Release);
     }
 
@@ -247,27 +250,27 @@ impl Store {
         &self.recent
     }
 
-    /// How many bytes are in sealed memtables, which wait to be written.
+    /// The size of the sealed memtables, which wait for their flush.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
-        self.spans.waiting_bytes() + self.logs.waiting_bytes() + self.points.waiting_bytes()
+        self.trees().map(|tree| tree.waiting_bytes()).iter().sum()
     }
 
     /// The table of spans.
     #[must_use]
-    pub const fn spans(&self) -> &Arc<Tree<SpanRows>> {
+    pub const fn spans(&self) -> &Arc<Tree> {
         &self.spans
     }
 
     /// The table of logs.
     #[must_use]
-    pub const fn logs(&self) -> &Arc<Tree<LogRows>> {
+    pub const fn logs(&self) -> &Arc<Tree> {
         &self.logs
     }
 
     /// The table of points of metrics.
     #[must_use]
-    pub const fn points(&self) -> &Arc<Tree<PointRows>> {
+    pub const fn points(&self) -> &Arc<Tree> {
         &self.points
     }
 

@@ -36,7 +36,7 @@ pub const EXACT_MAX: usize = 8 << 20;
 /// Maximum number of kept traces: 400 MB of IDs.
 pub const STAYING_MAX: usize = 8 << 20;
 
-/// Of which days the tail is kept, and what is the tail.
+/// The age of the reduced days, and the size of their tail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tail {
     /// The age in days after which a day is reduced.

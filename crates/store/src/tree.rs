@@ -12,63 +12,60 @@ mod compact;
 mod cut;
 mod end;
 mod flush;
-mod in_order;
-mod making;
 mod new_run;
 mod open;
-mod opener;
-mod read_view;
-mod remove;
 mod rows_with_id;
 mod run_set;
 mod stored;
 mod table_writer;
 mod upload;
 
-pub(crate) use compact::FAN_IN;
-pub use compact::{CompactError, Compaction, FINAL_ROWS, Merged};
-pub(crate) use flush::SealedMemtables;
+pub use compact::{CompactError, FINAL_ROWS};
+pub(crate) use compact::{Compaction, FAN_IN, Merged};
 pub use flush::{FlushError, FlushOutcome};
 pub use open::{OpenError, Settings};
-pub(crate) use read_view::ReadView;
 pub use rows_with_id::{RowsWithId, Window};
 pub use run_set::RunSet;
 pub(crate) use stored::RANGE;
 pub use stored::{ReadError, StoredRun, Unread};
-pub use table_writer::TableWriter;
-pub(crate) use upload::Upload;
+pub(crate) use table_writer::TableWriter;
+pub(crate) use upload::Uploader;
 
+use crate::columns::Columns;
 use crate::log::Record;
-use crate::memtable::{Rows, SharedMemtable};
+use crate::memtable::SharedMemtable;
+use crate::schema::Table;
+use curtail_otlp::Decoded;
 use object_store::ObjectStore;
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The rows of a table, in memory and in runs.
 #[derive(Debug)]
-pub struct Tree<R: Rows> {
+pub struct Tree {
     runs: Arc<RunSet>,
-    /// What the log has up to this segment was in runs when the tree was opened.
+    /// The last segment of the log whose rows were in runs when the tree was opened.
     written: u64,
-    state: RwLock<State<R>>,
+    state: RwLock<State>,
 }
 
 #[derive(Debug)]
-struct State<R: Rows> {
-    active: Option<LoggedMemtable<R>>,
+struct State {
+    active: Option<LoggedMemtable>,
     /// The oldest first.
-    sealed: Vec<Arc<LoggedMemtable<R>>>,
+    sealed: Vec<Arc<LoggedMemtable>>,
     /// The last segment of a sealed memtable.
     sealed_to: u64,
 }
 
 /// A memtable, and the part of the log that has its rows.
 #[derive(Debug)]
-struct LoggedMemtable<R: Rows> {
-    memtable: Arc<SharedMemtable<R>>,
+struct LoggedMemtable {
+    memtable: Arc<SharedMemtable>,
     /// The day of its first row, in days since 1970.
     day: u64,
     has_several_days: bool,
-    /// The first segment that has rows of it.
+    /// The first segment with its rows.
     first: u64,
     range: LogRange,
 }
@@ -81,7 +78,7 @@ struct LogRange {
 }
 
 impl LogRange {
-    /// Whether its rows are in runs, which have all up to `committed`.
+    /// Whether its rows are in runs with all rows up to `committed`.
     const fn is_in_run(self, committed: u64) -> bool {
         self.after < self.to && self.to <= committed
     }
@@ -92,15 +89,31 @@ const AT_ONCE: usize = 16;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-impl<R: Rows> Tree<R> {
+/// The memtables and the runs of a tree at one moment. Taking one copies no rows.
+#[derive(Debug)]
+pub(crate) struct ReadView {
+    memtables: Vec<Arc<SharedMemtable>>,
+    pub(crate) runs: Arc<[Arc<StoredRun>]>,
+    /// Runs of the table that cannot be read.
+    pub(crate) unopened: Vec<Unread>,
+}
+
+impl ReadView {
+    /// Some columns of each memtable, or more. Rows that came after the view was taken may be among them.
+    pub(crate) fn memory(&self, fields: &BTreeSet<usize>) -> Vec<Arc<Columns>> {
+        self.memtables.iter().map(|memtable| memtable.columns(fields)).collect()
+    }
+}
+
+impl Tree {
     /// Adds the rows of a batch that is durable in a segment of the log, which is not [written](Self::written).
-    pub fn insert(&self, segment: u64, record: &Record, rows: R::Batch) {
+    pub fn insert(&self, segment: u64, record: &Record, rows: Decoded) {
         let memtable = {
             let state = &mut *self.write();
             let day = record.received_ns / DAY_NS;
             let after = state.sealed_to;
             let active = state.active.get_or_insert_with(|| LoggedMemtable {
-                memtable: Arc::default(),
+                memtable: Arc::new(SharedMemtable::new(self.table())),
                 day,
                 has_several_days: false,
                 first: segment,
@@ -141,15 +154,15 @@ impl<R: Rows> Tree<R> {
         self.read().sealed.iter().map(|sealed| sealed.memtable.bytes()).sum()
     }
 
-    /// How many rows are in memory, and in how many runs the others are.
+    /// The number of rows in memory, and the number of runs.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         let rows = self.read().memtables().map(|logged| logged.memtable.read().len()).sum();
         (rows, self.runs.read().runs.len())
     }
 
-    /// The memtables and the runs, at one moment.
-    pub(crate) fn read_view(&self) -> ReadView<R> {
+    /// Takes a read view.
+    pub(crate) fn read_view(&self) -> ReadView {
         // A memtable leaves the list after its run is visible: what is in the list and in a run is left out here.
         let memtables: Vec<_> = {
             let state = self.read();
@@ -171,23 +184,29 @@ impl<R: Rows> Tree<R> {
         &self.runs
     }
 
-    /// Where the runs are.
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> &'static Table {
+        self.runs.table()
+    }
+
+    /// The object store of the runs.
     pub(crate) fn objects(&self) -> &Arc<dyn ObjectStore> {
         self.runs.objects()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State<R>> {
+    fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State<R>> {
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<R: Rows> State<R> {
+impl State {
     /// The sealed memtables, the oldest first, and the active one.
-    fn memtables(&self) -> impl Iterator<Item = &LoggedMemtable<R>> {
+    fn memtables(&self) -> impl Iterator<Item = &LoggedMemtable> {
         self.sealed.iter().map(Arc::as_ref).chain(&self.active)
     }
 }

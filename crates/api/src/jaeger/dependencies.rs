@@ -4,7 +4,6 @@ use super::envelope;
 use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, expected};
 use crate::query_service::{ApiResponse, ApiResult};
-use curtail_store::SpanRows;
 use curtail_store::query::Filter;
 use curtail_store::tree::Tree;
 use serde_json::json;
@@ -12,7 +11,7 @@ use serde_json::json;
 const MS_NS: i64 = 1_000_000;
 
 /// `/api/dependencies`: calls in the time `lookback` before `endTs`, both in milliseconds; by default all calls.
-pub(super) async fn respond(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
+pub(super) async fn respond(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
     let (end, lookback) = (milliseconds(request, "endTs")?, milliseconds(request, "lookback")?);
     let mut filter = Filter::of(request.tenant);
     filter.starts.end = end.unwrap_or(i64::MAX);

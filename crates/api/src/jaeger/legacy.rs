@@ -8,7 +8,7 @@ use crate::response_chunks::{CHUNK_BYTES, NextChunk, ResponseChunks, RowReader, 
 use curtail_otlp::{EventRow, LinkRow, PlainValue, ResourceText, ScopeText, SpanRow};
 use curtail_store::batch::with_span;
 use curtail_store::tree::{RowsWithId, Unread};
-use curtail_store::{Columns, SpanRows, Store};
+use curtail_store::{Columns, Store};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, VecDeque};
@@ -32,7 +32,7 @@ pub(super) struct JaegerChunks {
 
 /// The current trace.
 struct Trace {
-    reader: RowReader<SpanRows>,
+    reader: RowReader,
     has_span: bool,
     processes: Processes,
 }
@@ -68,13 +68,13 @@ impl JaegerChunks {
     }
 
     /// One trace, which was found already.
-    pub(super) fn of_one(store: &Arc<Store>, found: RowsWithId<SpanRows>, limits: &Limits) -> Self {
+    pub(super) fn of_one(store: &Arc<Store>, found: RowsWithId, limits: &Limits) -> Self {
         let mut chunks = Self::new(store, "", limits, (Vec::new(), Vec::new()));
         chunks.begin(found);
         chunks
     }
 
-    fn begin(&mut self, found: RowsWithId<SpanRows>) {
+    fn begin(&mut self, found: RowsWithId) {
         self.count += 1;
         self.unread.extend_from_slice(found.unread());
         let reader = RowReader::new(found);

@@ -8,11 +8,11 @@ use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, expected};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::search::{Search, Summary, search};
+use curtail_store::Store;
 use curtail_store::query::{Condition, Filter, HitUnit, Order, SpanField, Test};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::{NAME, STATUS};
 use curtail_store::tree::Tree;
-use curtail_store::{SpanRows, Store};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const WHOLE_MAX: usize = 1_500;
 
 /// `/api/v3/trace-summaries`.
 pub(super) async fn summaries(
-    spans: &Arc<Tree<SpanRows>>,
+    spans: &Arc<Tree>,
     limits: &Limits,
     request: &QueryRequest<'_>,
 ) -> ApiResult {

@@ -4,7 +4,6 @@ use super::envelope;
 use crate::api_error::ApiError;
 use crate::query_request::QueryRequest;
 use crate::query_service::{ApiResponse, ApiResult};
-use curtail_store::SpanRows;
 use curtail_store::query::{Aggregate, AggregateQuery, Condition, Filter, SpanField, Test};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::{KIND, NAME};
@@ -15,32 +14,26 @@ use std::collections::BTreeSet;
 const SERVICES_MAX: usize = 10_000;
 
 /// `/api/v3/services`.
-pub(super) async fn third(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
+pub(super) async fn third(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
     let (names, unread) = services(spans, request).await;
     Ok(ApiResponse::json(&json!({ "services": names })).without(&unread))
 }
 
 /// `/api/services`.
-pub(super) async fn legacy(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
+pub(super) async fn legacy(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
     let (names, unread) = services(spans, request).await;
     let names = names.into_iter().map(Into::into).collect();
     Ok(ApiResponse::json(&envelope(names)).without(&unread))
 }
 
-async fn services(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-) -> (BTreeSet<String>, Vec<Unread>) {
+async fn services(spans: &Tree, request: &QueryRequest<'_>) -> (BTreeSet<String>, Vec<Unread>) {
     let filter = Filter::of(request.tenant);
     let counts = spans.values(&filter, &SpanField::Column(SERVICE), SERVICES_MAX).await;
     (counts.values.into_iter().map(|value| value.text).collect(), counts.unread)
 }
 
 /// `/api/v3/operations`.
-pub(super) async fn operations_third(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-) -> ApiResult {
+pub(super) async fn operations_third(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
     let (found, unread) = of(spans, request, service(request)?).await?;
     let each = found.iter().map(|(name, kind)| json!({ "name": name, "spanKind": kind }));
     let operations: Vec<_> = each.collect();
@@ -48,7 +41,7 @@ pub(super) async fn operations_third(
 }
 
 /// `/api/operations`.
-pub(super) async fn operations(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
+pub(super) async fn operations(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
     let (found, unread) = of(spans, request, service(request)?).await?;
     let each = found.iter().map(|(name, kind)| json!({ "name": name, "spanKind": kind }));
     Ok(ApiResponse::json(&envelope(each.collect())).without(&unread))
@@ -56,7 +49,7 @@ pub(super) async fn operations(spans: &Tree<SpanRows>, request: &QueryRequest<'_
 
 /// `/api/services/{service}/operations`: names alone.
 pub(super) async fn of_service(
-    spans: &Tree<SpanRows>,
+    spans: &Tree,
     request: &QueryRequest<'_>,
     service: &str,
 ) -> ApiResult {
@@ -71,7 +64,7 @@ fn service<'a>(request: &'a QueryRequest<'_>) -> Result<&'a str, ApiError> {
 
 /// The names and kinds of the operations of a service.
 async fn of(
-    spans: &Tree<SpanRows>,
+    spans: &Tree,
     request: &QueryRequest<'_>,
     service: &str,
 ) -> Result<(BTreeSet<(String, String)>, Vec<Unread>), ApiError> {

@@ -11,7 +11,6 @@ use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, expected};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::translation;
-use curtail_store::SpanRows;
 use curtail_store::query::{
     Aggregate, AggregateQuery, AggregateResult, Filter, Group, HitUnit, Numbers, Order, SpanField,
 };
@@ -43,7 +42,7 @@ enum Label {
 }
 
 /// `/api/metrics/query_range`.
-pub(super) async fn range(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
+pub(super) async fn range(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
     let query = MetricsQuery::of(request)?;
     let starts = &query.aggregate.filter.starts;
     let took = starts.end.saturating_sub(starts.start);
@@ -81,7 +80,7 @@ pub(super) async fn range(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) ->
 }
 
 /// `/api/metrics/query`.
-pub(super) async fn instant(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
+pub(super) async fn instant(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
     let query = MetricsQuery::of(request)?;
     let starts = &query.aggregate.filter.starts;
     #[expect(clippy::cast_precision_loss, reason = "a rate need not be exacter")]
@@ -225,7 +224,7 @@ fn shape(labels: &[(String, Label)]) -> Vec<Value> {
 }
 
 /// The slowest measured spans, one of each trace.
-async fn exemplars(spans: &Tree<SpanRows>, filter: &Filter, count: usize) -> Value {
+async fn exemplars(spans: &Tree, filter: &Filter, count: usize) -> Value {
     let top = spans.top(filter, Order::Slowest, HitUnit::Trace, count).await;
     let exemplar = |hit: &curtail_store::query::Hit| {
         #[expect(clippy::cast_precision_loss, reason = "as JSON has numbers")]

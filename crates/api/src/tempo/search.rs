@@ -8,7 +8,6 @@ use crate::query_request::{QueryRequest, expected};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::search::{MatchedSpan, Search, Summary};
 use crate::{Limits, search, translation};
-use curtail_store::SpanRows;
 use curtail_store::query::{Condition, Filter, Order, SpanField, Test};
 use curtail_store::tree::Tree;
 use curtail_traceql::{Expression, Literal, Operand, Query};
@@ -24,7 +23,7 @@ const SPANS: usize = 3;
 const SPANS_MAX: usize = 1_000;
 
 pub(super) async fn respond(
-    spans: &Arc<Tree<SpanRows>>,
+    spans: &Arc<Tree>,
     limits: &Limits,
     request: &QueryRequest<'_>,
 ) -> ApiResult {

@@ -4,7 +4,6 @@ use crate::api_error::ApiError;
 use crate::query_request::QueryRequest;
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::translation;
-use curtail_store::SpanRows;
 use curtail_store::query::{AttributeKeys, Filter, ValueCounts};
 use curtail_store::tree::Tree;
 use curtail_traceql::{Expression, parse};
@@ -33,7 +32,7 @@ const INTRINSICS: [&str; 13] = [
 ];
 
 /// `/api/v2/search/tags`.
-pub(super) async fn scopes(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
+pub(super) async fn scopes(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
     let (keys, count) = (spans.keys(&filter(request)?).await, count(request)?);
     let only = request.get("scope").filter(|scope| *scope != "none");
     let scopes: Vec<_> = by_scope(&keys)
@@ -45,7 +44,7 @@ pub(super) async fn scopes(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -
 }
 
 /// `/api/search/tags`.
-pub(super) async fn names(spans: &Tree<SpanRows>, request: &QueryRequest<'_>) -> ApiResult {
+pub(super) async fn names(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
     let (keys, count) = (spans.keys(&filter(request)?).await, count(request)?);
     let names: BTreeSet<_> = keys.spans.union(&keys.resources).collect();
     let names: Vec<_> = names.into_iter().take(count).collect();
@@ -67,11 +66,7 @@ fn by_scope(keys: &AttributeKeys) -> Vec<(&'static str, Vec<&str>)> {
 }
 
 /// `/api/v2/search/tag/{tag}/values`.
-pub(super) async fn values(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-    tag: &str,
-) -> ApiResult {
+pub(super) async fn values(spans: &Tree, request: &QueryRequest<'_>, tag: &str) -> ApiResult {
     let counts = counted(spans, request, tag).await?;
     let is_keyword = ["status", "kind", "span:status", "span:kind"].contains(&tag);
     let value = |of: &curtail_store::query::ValueCount| {
@@ -88,11 +83,7 @@ pub(super) async fn values(
 }
 
 /// `/api/search/tag/{tag}/values`: a tag without its scope.
-pub(super) async fn texts(
-    spans: &Tree<SpanRows>,
-    request: &QueryRequest<'_>,
-    tag: &str,
-) -> ApiResult {
+pub(super) async fn texts(spans: &Tree, request: &QueryRequest<'_>, tag: &str) -> ApiResult {
     let scoped = if INTRINSICS.contains(&tag) { tag.to_owned() } else { format!(".{tag}") };
     let counts = counted(spans, request, &scoped).await?;
     let values: Vec<_> = counts.values.iter().map(|value| json!(value.text)).collect();
@@ -104,7 +95,7 @@ fn shape(name: &str, values: Vec<Value>, counts: &ValueCounts) -> ApiResponse {
 }
 
 async fn counted(
-    spans: &Tree<SpanRows>,
+    spans: &Tree,
     request: &QueryRequest<'_>,
     tag: &str,
 ) -> Result<ValueCounts, ApiError> {

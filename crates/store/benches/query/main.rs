@@ -17,7 +17,7 @@ use curtail_store::query::{
 };
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::{DURATION, SPANS};
-use curtail_store::{Directory, Recovery, Settings, SpanRows, Store, StoreParts, tree};
+use curtail_store::{Directory, Recovery, Settings, Store, StoreParts, tree};
 use curtail_units::{Quantile, Rng};
 use object_store::memory::InMemory;
 use std::sync::Arc;
@@ -167,7 +167,7 @@ fn cpu_ms() -> f64 {
     threads.map(of_thread).sum::<f64>() / 1e6
 }
 
-async fn traces_by_id(spans: &tree::Tree<SpanRows>, ids: &[u128]) {
+async fn traces_by_id(spans: &tree::Tree, ids: &[u128]) {
     let mut rng = Rng::new(7);
     let mut times = Times::new("trace by ID");
     let fields: Vec<_> = (0..SPANS.schema().fields().len()).collect();

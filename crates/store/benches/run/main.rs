@@ -9,13 +9,13 @@
 mod batches;
 
 use bytes::Bytes;
-use curtail_otlp::{Limits, Spans};
+use curtail_otlp::{Decoded, Limits, Spans};
 use curtail_store::merge::{Merge, Step};
-use curtail_store::run::{Run, RunWriter};
+use curtail_store::run::{Run, RunWriter, Wanted};
 use curtail_store::schema::spans::{SPANS, TRACE_ID};
 use curtail_store::schema::traces::TRACES;
 use curtail_store::traces::Summaries;
-use curtail_store::{Columns, Memtable, SpanRows};
+use curtail_store::{Columns, Memtable};
 use std::time::Instant;
 
 const ROWS: usize = 400_000;
@@ -31,6 +31,8 @@ fn main() {
         .collect();
     let rows: usize = decoded.iter().map(|spans| spans.spans.len()).sum();
     let attributes: usize = decoded.iter().map(|spans| spans.attributes.len()).sum();
+    let first_id = decoded[0].spans[0].trace_id;
+    let decoded: Vec<_> = decoded.into_iter().map(Decoded::Spans).collect();
     let bytes: usize = batches.iter().map(Vec::len).sum();
     println!(
         "{rows} spans, {:.1} attributes and {} bytes each, seed {SEED}; ns a span, median of {ROUNDS}",
@@ -44,7 +46,7 @@ fn main() {
     let (mut in_memory, mut file, mut summaries) = (0, Bytes::new(), Vec::new());
     for _ in 0..ROUNDS {
         let mut took = Vec::new();
-        let mut memtable = Memtable::<SpanRows>::default();
+        let mut memtable = Memtable::new(&SPANS);
         timed(&mut took, || {
             for (batch, spans) in batches.iter().zip(&decoded) {
                 memtable.insert("shop", batch, spans);
@@ -52,9 +54,9 @@ fn main() {
         });
         let groups: Vec<_> = timed(&mut took, || memtable.sorted().collect());
         file = timed(&mut took, || {
-            let mut writer = RunWriter::new(SPANS.schema(), Vec::new()).expect("memory");
-            groups.iter().for_each(|group| writer.write(group).expect("memory"));
-            writer.finish().expect("memory").into()
+            let mut writer = RunWriter::new(SPANS.schema());
+            groups.iter().for_each(|group| writer.write(group));
+            writer.finish().into()
         });
         let run = Run::open(SPANS.schema(), &file, file.len() as u64).expect("a run");
         timed(&mut took, || read(&run, &file));
@@ -79,7 +81,7 @@ fn main() {
     println!("run: {:.1} bytes a span", file.len() as f64 / rows as f64);
     println!("summaries: {:.1} bytes a span", summaries.len() as f64 / rows as f64);
     let run = Run::open(SPANS.schema(), &file, file.len() as u64).expect("a run");
-    one_trace(&run, &file, decoded[0].spans[0].trace_id);
+    one_trace(&run, &file, first_id);
 }
 
 fn timed<T>(took: &mut Vec<f64>, step: impl FnOnce() -> T) -> T {
@@ -90,14 +92,20 @@ fn timed<T>(took: &mut Vec<f64>, step: impl FnOnce() -> T) -> T {
 }
 
 /// An eighth of it, as a run of its own.
-fn part(batches: &[Vec<u8>], decoded: &[Spans]) -> Bytes {
-    let mut memtable = Memtable::<SpanRows>::default();
+fn part(batches: &[Vec<u8>], decoded: &[Decoded]) -> Bytes {
+    let mut memtable = Memtable::new(&SPANS);
     for (batch, spans) in batches.iter().zip(decoded) {
         memtable.insert("shop", batch, spans);
     }
-    let mut writer = RunWriter::new(SPANS.schema(), Vec::new()).expect("memory");
-    memtable.sorted().for_each(|group| writer.write(&group).expect("memory"));
-    writer.finish().expect("memory").into()
+    let mut writer = RunWriter::new(SPANS.schema());
+    memtable.sorted().for_each(|group| writer.write(&group));
+    writer.finish().into()
+}
+
+/// The wanted bytes of a file.
+fn within(wanted: &Wanted, file: &Bytes) -> Vec<Bytes> {
+    let at = |offset: u64| usize::try_from(offset).expect("the file is in memory");
+    wanted.ranges.iter().map(|range| file.slice(at(range.start)..at(range.end))).collect()
 }
 
 /// Reads runs and writes them as one.
@@ -107,18 +115,18 @@ fn merge(parts: &[Bytes]) -> Vec<u8> {
     let runs: Vec<_> = parts.iter().map(open).collect();
     let mut next = vec![0; runs.len()];
     let mut merge = Merge::new(&SPANS, runs.len(), true);
-    let mut writer = RunWriter::new(SPANS.schema(), Vec::new()).expect("memory");
+    let mut writer = RunWriter::new(SPANS.schema());
     loop {
         match merge.step() {
             Step::Needs(nth) if next[nth] == runs[nth].groups() => merge.end(nth),
             Step::Needs(nth) => {
                 let (run, group) = (&runs[nth], next[nth]);
                 let wanted = run.want(group, &fields, 0..run.rows(group));
-                merge.give(nth, run.read(&wanted, &wanted.within(&parts[nth])).expect("a run"));
+                merge.give(nth, run.read(&wanted, &within(&wanted, &parts[nth])).expect("a run"));
                 next[nth] += 1;
             }
-            Step::Made(group) => writer.write(&group).expect("memory"),
-            Step::Done => return writer.finish().expect("memory"),
+            Step::Made(group) => writer.write(&group),
+            Step::Done => return writer.finish(),
         }
     }
 }
@@ -126,12 +134,12 @@ fn merge(parts: &[Bytes]) -> Vec<u8> {
 /// What a merge does beside: summarises the traces of the row groups that it has made, and writes that.
 fn summarise(groups: &[Columns]) -> Vec<u8> {
     let mut summaries = Summaries::default();
-    let mut writer = RunWriter::new(TRACES.schema(), Vec::new()).expect("memory");
+    let mut writer = RunWriter::new(TRACES.schema());
     for group in groups.iter().flat_map(|group| summaries.take(group)) {
-        writer.write(&group).expect("memory");
+        writer.write(&group);
     }
-    summaries.finish().iter().for_each(|group| writer.write(group).expect("memory"));
-    writer.finish().expect("memory")
+    summaries.finish().iter().for_each(|group| writer.write(group));
+    writer.finish()
 }
 
 /// All of it.
@@ -139,7 +147,7 @@ fn read(run: &Run, file: &Bytes) {
     let fields: Vec<_> = (0..SPANS.schema().fields().len()).collect();
     for group in 0..run.groups() {
         let wanted = run.want(group, &fields, 0..run.rows(group));
-        let rows = run.read(&wanted, &wanted.within(file)).expect("a good run");
+        let rows = run.read(&wanted, &within(&wanted, file)).expect("a good run");
         assert_eq!(rows.len(), run.rows(group));
     }
 }
@@ -156,12 +164,12 @@ fn one_trace(run: &Run, file: &Bytes, trace_id: u128) {
             for group in 0..run.groups() {
                 for rows in run.rows_between(group, TRACE_ID, trace_id, trace_id) {
                     let wanted = run.want(group, &[TRACE_ID], rows.clone());
-                    let ids = run.read(&wanted, &wanted.within(file)).expect("a good run");
+                    let ids = run.read(&wanted, &within(&wanted, file)).expect("a good run");
                     let ids = ids.wide(TRACE_ID);
                     let from = rows.start + ids.partition_point(|id| *id < trace_id);
                     let to = rows.start + ids.partition_point(|id| *id <= trace_id);
                     let wanted = run.want(group, &fields, from..to);
-                    found += run.read(&wanted, &wanted.within(file)).expect("a good run").len();
+                    found += run.read(&wanted, &within(&wanted, file)).expect("a good run").len();
                 }
             }
         });

@@ -74,7 +74,7 @@ impl Dictionary {
         short(self.ends.len())
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -165,13 +165,13 @@ impl Dictionary {
         &self.plain[range(&self.ends, self.form.prefix(), code)]
     }
 
-    /// The same in plain encoding.
+    /// The value of a code in plain encoding.
     #[must_use]
     pub fn get_plain(&self, code: u32) -> &[u8] {
         &self.plain[range(&self.ends, 0, code)]
     }
 
-    /// The same values without the lookup table.
+    /// A copy without the lookup table.
     pub(crate) fn copy(&self) -> Self {
         Self { plain: self.plain.clone(), ends: self.ends.clone(), ..Self::new(self.form) }
     }

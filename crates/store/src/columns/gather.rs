@@ -2,9 +2,19 @@
 
 use super::dictionary::{Dictionary, short};
 use super::{Coded, Column, Columns, Lists, Values};
-use crate::schema::Schema;
+use crate::schema::{Field, Schema};
 use crate::sort::Place;
 use std::ops::Range;
+
+/// The values of each source in this variant.
+macro_rules! each {
+    ($sources:expr, $variant:path) => {
+        $sources.iter().map(|source| match source {
+            $variant(values) => values,
+            _ => panic!("sources have the same schema"),
+        })
+    };
+}
 
 impl Columns {
     /// The rows at these places, in this order; the batch of a place is the number of a source.
@@ -19,9 +29,7 @@ impl Columns {
         });
         Self { schema, len: places.len(), columns: columns.collect() }
     }
-}
 
-impl Columns {
     /// Some of the rows.
     pub(crate) fn part(&self, rows: Range<usize>) -> Self {
         let places: Vec<_> = rows.map(|row| Place { batch: 0, row: short(row) }).collect();
@@ -29,45 +37,19 @@ impl Columns {
     }
 }
 
-fn gather_column(field: &crate::schema::Field, sources: &[&Column], places: &[Place]) -> Column {
+fn gather_column(field: &Field, sources: &[&Column], places: &[Place]) -> Column {
     let mut gathered = Column::new(field);
     match &mut gathered {
         Column::One(values) => {
-            let sources: Vec<_> = sources.iter().map(|source| source.values()).collect();
+            let sources: Vec<_> = each!(sources, Column::One).collect();
             values.gather(&sources, places);
         }
         Column::Many(lists) => {
-            let sources: Vec<_> = sources.iter().map(|source| source.lists()).collect();
+            let sources: Vec<_> = each!(sources, Column::Many).collect();
             lists.gather(&sources, places);
         }
     }
     gathered
-}
-
-impl Column {
-    fn values(&self) -> &Values {
-        match self {
-            Self::One(values) => values,
-            Self::Many(_) => panic!("sources have the same schema"),
-        }
-    }
-
-    fn lists(&self) -> &Lists {
-        match self {
-            Self::Many(lists) => lists,
-            Self::One(_) => panic!("sources have the same schema"),
-        }
-    }
-}
-
-/// The values of each source in this variant.
-macro_rules! each {
-    ($sources:expr, $variant:path) => {
-        $sources.iter().map(|source| match source {
-            $variant(values) => values,
-            _ => panic!("sources have the same schema"),
-        })
-    };
 }
 
 impl Values {
@@ -111,10 +93,8 @@ impl Coded {
             self.codes.push(code);
         }
     }
-}
 
-impl Coded {
-    /// The same from one source, whose values are distinct.
+    /// Gathers from one source, whose values are distinct.
     fn gather_one(&mut self, source: &Self, places: &[Place]) {
         let mut renumbered = vec![0; source.dictionary.len() as usize + 1];
         let (before, mut new) = (self.dictionary.len(), Vec::new());

@@ -4,25 +4,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// One line.
+/// An action of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Action {
-    /// Who committed, and why. It decides nothing.
+pub(crate) enum Action {
+    /// The author and the operation of the commit, for people.
     CommitInfo(CommitInfo),
-    /// What readers and writers must know.
+    /// The required versions of readers and writers.
     Protocol(Protocol),
-    /// What the table is.
+    /// The schema and the properties of the table.
     MetaData(Metadata),
     /// A file that is part of the table from now on.
     Add(Add),
-    /// A file that is no longer part of it.
+    /// A file that is no longer part of the table.
     Remove(Remove),
-    /// Up to where a writer has come.
+    /// The position that a source has reached.
     Txn(Transaction),
 }
 
-/// A line, as it is read: an action, or one that only later versions know.
+/// A parsed line. All fields are missing in an action of a later version.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Line {
@@ -35,12 +35,12 @@ struct Line {
 }
 
 impl Action {
-    /// Reads a line; [`None`] when it says nothing that must be known here.
+    /// Parses a line; [`None`] for an unknown action.
     pub(super) fn read(line: &[u8]) -> serde_json::Result<Option<Self>> {
         Ok(Self::of(serde_json::from_slice(line)?))
     }
 
-    /// Reads a line that was taken apart already.
+    /// Converts a parsed line.
     pub(super) fn from_json(line: Value) -> serde_json::Result<Option<Self>> {
         Ok(Self::of(serde_json::from_value(line)?))
     }
@@ -55,20 +55,20 @@ impl Action {
     }
 }
 
-/// Who committed, and why.
+/// The author and the operation of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CommitInfo {
-    /// Milliseconds since 1970.
+pub(crate) struct CommitInfo {
+    /// The time, in milliseconds since 1970.
     #[serde(default)]
     pub timestamp: i64,
-    /// In Delta's words: `WRITE`, `OPTIMIZE`, `DELETE`.
+    /// Delta's name of the operation: `WRITE`, `OPTIMIZE`, `DELETE`.
     #[serde(default)]
     pub operation: String,
-    /// Which program.
+    /// The program and its version.
     #[serde(default)]
     pub engine_info: String,
-    /// Tells this commit from all others.
+    /// A unique ID of the commit.
     #[serde(default)]
     pub txn_id: String,
     /// CRC-32 of the lines that follow, in hexadecimal digits. It detects a truncated commit, even between two lines.
@@ -77,7 +77,7 @@ pub struct CommitInfo {
     pub checksum: Option<String>,
 }
 
-/// What readers and writers must know.
+/// The required versions of readers and writers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Protocol {
@@ -87,34 +87,34 @@ pub struct Protocol {
     pub min_writer_version: u32,
 }
 
-/// What the table is.
+/// The schema and the properties of the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Metadata {
-    /// A UUID, given once.
+pub(crate) struct Metadata {
+    /// The UUID of the table.
     pub id: String,
-    /// For people.
+    /// The name, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of the files.
+    /// The format of the files.
     pub format: Format,
     /// The columns: a struct in Delta's JSON, as text.
     pub schema_string: String,
-    /// Columns that stand in [`Add::partition_values`] and not in files.
+    /// Columns in [`Add::partition_values`], which files do not have.
     pub partition_columns: Vec<String>,
     /// Properties of the table.
     pub configuration: BTreeMap<String, String>,
-    /// Milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_time: Option<i64>,
 }
 
 /// How files are written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Format {
+pub(crate) struct Format {
     /// `parquet`.
     pub provider: String,
-    /// None are known.
+    /// Options of the format; none are known.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
 }
@@ -123,20 +123,20 @@ pub struct Format {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Add {
-    /// From the table's root, as in a URL.
+    /// The path below the table's root, as in a URL.
     pub path: String,
-    /// Of the columns that divide the table.
+    /// The values of the partition columns.
     pub partition_values: BTreeMap<String, Option<String>>,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub modification_time: i64,
-    /// Whether rows come with it that were not in the table before.
+    /// Whether it has rows that were not in the table before.
     pub data_change: bool,
-    /// How many rows, and the extremes of columns: JSON, as text.
+    /// The number of rows, and the extremes of columns, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<String>,
-    /// For writers.
+    /// Tags of the writer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<BTreeMap<String, Option<String>>>,
 }
@@ -144,18 +144,18 @@ pub struct Add {
 /// A file that is no longer part of the table. It stays for readers that began before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Remove {
-    /// That of its [`Add`].
+pub(crate) struct Remove {
+    /// The path, as in [`Add`].
     pub path: String,
-    /// Milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<i64>,
-    /// Whether its rows leave the table with it.
+    /// Whether its rows leave the table.
     pub data_change: bool,
 }
 
 impl Add {
-    /// Whether it has a tag, whatever that says.
+    /// Whether it has a tag of any value.
     pub(crate) fn has_tag(&self, tag: &str) -> bool {
         self.tags.as_ref().is_some_and(|tags| tags.contains_key(tag))
     }
@@ -167,26 +167,26 @@ impl Remove {
         Self { path: add.path.clone(), deletion_timestamp: Some(now_ms), data_change }
     }
 
-    /// Whether all readers from before the removal are done. A missing time counts as past.
+    /// Whether no reader from before the removal remains. A missing time counts as past.
     pub(super) fn is_expired(&self, before_ms: i64) -> bool {
         self.deletion_timestamp.unwrap_or(0) <= before_ms
     }
 }
 
-/// Up to where a writer has come: what it commits with this is committed once.
+/// The committed position of a source: each of its rows is committed once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Transaction {
-    /// Which writer.
+pub(crate) struct Transaction {
+    /// The name of the source.
     pub app_id: String,
-    /// It only grows.
+    /// The position, which only grows.
     pub version: i64,
-    /// Milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<i64>,
 }
 
 impl Protocol {
-    /// What tables have that are made here.
+    /// The versions of our tables.
     pub const OURS: Self = Self { min_reader_version: 1, min_writer_version: 2 };
 }

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use read::decode;
 pub(super) use write::encode;
 
-/// Where the newest checkpoint is looked for first.
+/// The file with the version of the newest checkpoint.
 pub(super) const LAST_NAME: &str = "_last_checkpoint";
 
 /// Rows, as they are written. Nothing repeats within what repeats.
@@ -91,51 +91,51 @@ const SCHEMA: &str = "message checkpoint {
     }
 }";
 
-/// Why a checkpoint says nothing.
+/// Why a checkpoint cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// It is not there.
+    /// The file is missing.
     #[error("there is no such file")]
     Missing,
-    /// It is cut off, or damaged, or does not hold what it should.
+    /// The file is truncated, damaged, or has another schema.
     #[error("it is no checkpoint in Parquet")]
     Parquet(#[from] ParquetError),
-    /// It has changed since it was written.
+    /// The file has changed since it was written.
     #[error("it is damaged: its checksum is another, or its pages make no rows")]
     Damaged,
-    /// A row that is none.
+    /// A row is no action.
     #[error("a row is no action of Delta")]
     Row(#[from] serde_json::Error),
-    /// It says neither what the table is nor who may read it.
+    /// The metadata or the protocol versions are missing.
     #[error("it holds no metaData or no protocol")]
     Incomplete,
-    /// Of a later version.
+    /// The checkpoint has a later version of the format.
     #[error("it is of version 2 of the specification of checkpoints, known is 1")]
     Later,
 }
 
-/// `_last_checkpoint`: where the newest checkpoint was when somebody last said so.
+/// `_last_checkpoint`: the newest checkpoint at the time of its write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Last {
-    /// Of the last commit in it.
+    /// The version of the last commit in it.
     pub(super) version: u64,
-    /// How many rows.
+    /// The number of rows.
     #[serde(default)]
     pub(super) size: usize,
-    /// How many files it is, if they are counted.
+    /// The number of files, if it has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) parts: Option<u32>,
-    /// Of all its files.
+    /// The size of all files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) size_in_bytes: Option<usize>,
-    /// How many live files the table has.
+    /// The number of live files of the table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) num_of_add_files: Option<usize>,
 }
 
 impl Last {
-    /// Of a checkpoint with these rows.
+    /// The content for a checkpoint with these rows.
     pub(super) fn new(checkpoint: Checkpoint, rows: &[Action]) -> Self {
         let adds = rows.iter().filter(|row| matches!(row, Action::Add(_))).count();
         Self {
@@ -147,7 +147,7 @@ impl Last {
         }
     }
 
-    /// The checkpoint; [`None`] when there can be no such.
+    /// The checkpoint; [`None`] when there can be none.
     pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
         Checkpoint::new(self.version, self.parts)
     }

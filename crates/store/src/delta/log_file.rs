@@ -17,32 +17,32 @@ pub(super) enum LogFile {
     Commit(u64),
     /// A checkpoint that is one file.
     Whole(u64),
-    /// One file of a checkpoint that is several.
+    /// One file of a checkpoint with several.
     Part {
-        /// Of the last commit in it.
+        /// The version of the last commit in it.
         version: u64,
         /// Counted from one.
         nth: u32,
-        /// How many there are.
+        /// The number of files.
         of: u32,
     },
     /// A checkpoint of a later version of the protocol, with a UUID in its name.
     Later(u64),
-    /// A checksum, or several commits put together: nobody needs it.
+    /// A checksum, or several commits in one file, which no reader needs.
     Spare(u64),
 }
 
-/// A checkpoint that has all of its files.
+/// A complete checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Checkpoint {
-    /// Of the last commit in it.
+    /// The version of the last commit in it.
     pub(super) version: u64,
-    /// How many files it is, if they are counted.
+    /// The number of files, if it has several.
     pub(super) parts: Option<u32>,
 }
 
 impl LogFile {
-    /// Reads a name; [`None`] where it is no file of the log.
+    /// Parses a name; [`None`] if it is no file of the log.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (version, kind) = name.split_at_checked(20)?;
         let version = digits(version).filter(|version| *version <= VERSION_MAX)?;
@@ -60,7 +60,7 @@ impl LogFile {
         }
     }
 
-    /// The version that it is of, or begins with.
+    /// The version, or the first version.
     pub(super) const fn version(self) -> u64 {
         match self {
             Self::Commit(version)
@@ -73,7 +73,7 @@ impl LogFile {
 }
 
 impl Checkpoint {
-    /// [`None`] for what no checkpoint can be.
+    /// [`None`] if no checkpoint has this version and number of files.
     pub(super) fn new(version: u64, parts: Option<u32>) -> Option<Self> {
         let is_possible = version <= VERSION_MAX && parts.is_none_or(|of| of <= PARTS_MAX);
         is_possible.then_some(Self { version, parts })
@@ -88,7 +88,7 @@ impl Checkpoint {
         })
     }
 
-    /// Those that are whole, the oldest first.
+    /// The complete checkpoints, the oldest first.
     pub(super) fn among(files: impl Iterator<Item = LogFile>) -> BTreeSet<Self> {
         let mut whole = BTreeSet::new();
         let mut parts: BTreeMap<(u64, u32), BTreeSet<u32>> = BTreeMap::new();

@@ -9,9 +9,20 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 #[error("the store fails at {path}")]
 pub struct StoreError {
-    /// What was asked for.
+    /// The path of the object.
     pub path: Path,
-    /// What it says.
+    /// The error of the store.
+    #[source]
+    pub source: object_store::Error,
+}
+
+/// An object cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path} cannot be written")]
+pub struct WriteError {
+    /// The path of the object.
+    pub path: Path,
+    /// The error of the store.
     #[source]
     pub source: object_store::Error,
 }
@@ -24,7 +35,7 @@ pub(super) struct Objects {
     pub(super) faults: Arc<faults::Faults>,
 }
 
-/// What lies in a folder.
+/// The content of a folder.
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) folders: Vec<Path>,
@@ -35,7 +46,7 @@ pub(super) struct Listed {
 #[derive(Clone, Debug)]
 pub(super) struct File {
     pub(super) path: Path,
-    /// By the store's clock, in milliseconds since 1970.
+    /// The time of the last write by the store's clock, in milliseconds since 1970.
     pub(super) modified_ms: i64,
 }
 
@@ -48,7 +59,7 @@ impl Objects {
         }
     }
 
-    /// All of an object; [`None`] when there is none.
+    /// The content of an object; [`None`] when there is none.
     pub(super) async fn get(&self, path: &Path) -> Result<Option<Bytes>, StoreError> {
         let read = self.run(async { self.store.get(path).await?.bytes().await });
         match read.await {
@@ -74,7 +85,7 @@ impl Objects {
         put.await.map_err(|source| StoreError { path: path.clone(), source })
     }
 
-    /// Deletes an object; it may be gone already.
+    /// Deletes an object, if it exists.
     pub(super) async fn delete(&self, path: &Path) -> Result<(), StoreError> {
         match self.run(self.store.delete(path)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -82,7 +93,7 @@ impl Objects {
         }
     }
 
-    /// What lies in a folder, in the order of the names.
+    /// The content of a folder in the order of the names.
     pub(super) async fn list(&self, folder: &Path) -> Result<Listed, StoreError> {
         let listed = self.run(self.store.list_with_delimiter(Some(folder))).await;
         let listed = listed.map_err(|source| StoreError { path: folder.clone(), source })?;

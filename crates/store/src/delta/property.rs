@@ -8,29 +8,26 @@ const CHECKPOINT_INTERVAL: &str = "delta.checkpointInterval";
 const LOG_RETENTION: &str = "delta.logRetentionDuration";
 const DELETED_FILE_RETENTION: &str = "delta.deletedFileRetentionDuration";
 
-/// In commits. A checkpoint costs what all live files cost, a commit what it changes: so rarely.
+/// In commits. Rarely, because a checkpoint costs as much as all live files.
 const CHECKPOINT_INTERVAL_DEFAULT: u64 = 100;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// A property that says nothing.
+/// An invalid property.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the table's property {key} is {text:?}, expected {expected}")]
 pub struct PropertyError {
-    /// Of the property.
+    /// The key of the property.
     pub key: &'static str,
-    /// What it is.
+    /// The invalid value.
     pub text: String,
-    /// What it could be.
+    /// The expected form.
     pub expected: &'static str,
 }
 
 impl Metadata {
-    /// After how many commits a checkpoint is written: `delta.checkpointInterval`, else 100.
-    ///
-    /// # Errors
-    /// When it is no number above zero.
-    pub fn checkpoint_interval(&self) -> Result<u64, PropertyError> {
+    /// The number of commits between two checkpoints: `delta.checkpointInterval`, else 100.
+    pub(crate) fn checkpoint_interval(&self) -> Result<u64, PropertyError> {
         let Some(text) = self.configuration.get(CHECKPOINT_INTERVAL) else {
             return Ok(CHECKPOINT_INTERVAL_DEFAULT);
         };
@@ -43,19 +40,13 @@ impl Metadata {
 
     /// Retention of a commit that is covered by a checkpoint, in milliseconds:
     /// `delta.logRetentionDuration`, else 30 days.
-    ///
-    /// # Errors
-    /// When it is no time.
-    pub fn log_retention_ms(&self) -> Result<i64, PropertyError> {
+    pub(crate) fn log_retention_ms(&self) -> Result<i64, PropertyError> {
         self.time_ms(LOG_RETENTION, 30 * DAY_MS)
     }
 
     /// Retention of a file that was removed from the table, in milliseconds:
     /// `delta.deletedFileRetentionDuration`, else 7 days.
-    ///
-    /// # Errors
-    /// When it is no time.
-    pub fn deleted_file_retention_ms(&self) -> Result<i64, PropertyError> {
+    pub(crate) fn deleted_file_retention_ms(&self) -> Result<i64, PropertyError> {
         self.time_ms(DELETED_FILE_RETENTION, 7 * DAY_MS)
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// The files of a table, and the committed positions of its sources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    protocol: Option<Protocol>,
+    pub(super) protocol: Option<Protocol>,
     metadata: Option<Metadata>,
     files: BTreeMap<String, Add>,
     /// Removed files that may still be read.
@@ -15,19 +15,19 @@ pub struct Snapshot {
     transactions: BTreeMap<String, Transaction>,
 }
 
-/// Why a change would be wrong now.
+/// Why a change is invalid now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Somebody else has removed it.
+    /// Another writer has removed the file.
     #[error("{0} is not part of the table any more")]
     Gone(String),
-    /// Paths are given once.
+    /// The path is not new.
     #[error("{0} is part of the table already")]
     There(String),
     /// The rows were committed before.
     #[error("{source} is committed up to {committed} already, and {to} is no further", source = .range.source, to = .range.to)]
     Done {
-        /// What should be committed.
+        /// The refused range.
         range: SourceRange,
         /// The committed position.
         committed: u64,
@@ -38,7 +38,7 @@ pub enum Refused {
         source = .range.source, from = .range.from
     )]
     Overtaken {
-        /// What should be committed.
+        /// The refused range.
         range: SourceRange,
         /// The committed position.
         committed: u64,
@@ -46,36 +46,28 @@ pub enum Refused {
 }
 
 impl Snapshot {
-    /// What must be known to read and to write it.
-    #[must_use]
-    pub const fn protocol(&self) -> Option<&Protocol> {
-        self.protocol.as_ref()
-    }
-
-    /// What it is.
-    #[must_use]
-    pub const fn metadata(&self) -> Option<&Metadata> {
+    /// The schema and the properties of the table.
+    pub(crate) const fn metadata(&self) -> Option<&Metadata> {
         self.metadata.as_ref()
     }
 
-    /// Its files, in the order of their paths.
+    /// The files in the order of their paths.
     pub fn files(&self) -> impl ExactSizeIterator<Item = &Add> {
         self.files.values()
     }
 
-    /// Files that are no longer part of it, in the order of their paths.
-    pub fn removed(&self) -> impl ExactSizeIterator<Item = &Remove> {
+    /// The removed files in the order of their paths.
+    pub(crate) fn removed(&self) -> impl ExactSizeIterator<Item = &Remove> {
         self.removed.values()
     }
 
     /// The committed position of a source; 0 if it has none.
-    #[must_use]
-    pub fn position(&self, source: &str) -> u64 {
+    pub(crate) fn position(&self, source: &str) -> u64 {
         let version = self.transactions.get(source).map(|transaction| transaction.version);
         version.and_then(|version| u64::try_from(version).ok()).unwrap_or_default()
     }
 
-    /// Follows what a commit says.
+    /// Applies an action of a commit.
     pub(super) fn apply(&mut self, action: Action) {
         match action {
             Action::Protocol(protocol) => self.protocol = Some(protocol),
@@ -95,7 +87,7 @@ impl Snapshot {
         }
     }
 
-    /// All that must be said to have it again, but for files that were removed up to `before_ms`.
+    /// Actions that make the same state, without files that were removed up to `before_ms`.
     pub(super) fn actions(&self, before_ms: i64) -> Vec<Action> {
         let removed = self.removed.values().filter(|remove| !remove.is_expired(before_ms));
         (self.protocol.iter().cloned().map(Action::Protocol))
@@ -106,7 +98,7 @@ impl Snapshot {
             .collect()
     }
 
-    /// The paths of all files that somebody may read: its own, and those that were removed after `before_ms`.
+    /// The paths of all files that a reader may use: the current ones, and those removed after `before_ms`.
     pub(super) fn readable(&self, before_ms: i64) -> impl Iterator<Item = &str> {
         let removed = self.removed.values().filter(move |remove| !remove.is_expired(before_ms));
         self.files.keys().map(|path| &**path).chain(removed.map(|remove| &*remove.path))
@@ -117,7 +109,7 @@ impl Snapshot {
         self.removed.retain(|_, remove| !remove.is_expired(before_ms));
     }
 
-    /// Whether a change may be made to it.
+    /// Checks that a change is valid now.
     pub(super) fn allows(
         &self,
         sources: &[SourceRange],

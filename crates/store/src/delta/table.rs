@@ -5,7 +5,7 @@ mod upkeep;
 
 use super::action::{Action, Add, CommitInfo, Metadata, Protocol, Remove, Transaction};
 use super::checkpoint::{self, CheckpointError};
-use super::objects::{Objects, StoreError};
+use super::objects::{Objects, StoreError, WriteError};
 use super::snapshot::{Refused, Snapshot};
 use bytes::Bytes;
 use log::{Log, State};
@@ -25,12 +25,12 @@ const CONFLICTS_MAX: usize = 10;
 /// Our name in commits and checkpoints.
 pub(super) const ENGINE: &str = concat!("curtail/", env!("CARGO_PKG_VERSION"));
 
-/// A table, as it was when we last looked. A clone commits by itself, as another process does.
+/// The last known state of a table. A clone commits by itself, like another process.
 #[derive(Clone, Debug)]
 pub struct Table {
     log: Log,
     state: State,
-    /// When we last knew that the next number is free: when we committed, or looked in order to.
+    /// The last time at which the next number was known to be free: of a commit, or a look for one.
     committed_ms: Option<i64>,
 }
 
@@ -43,18 +43,18 @@ pub struct TableVersion {
     pub version: u64,
 }
 
-/// What a commit changes.
+/// The changes of a commit.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Change {
-    /// In Delta's words: `WRITE`, `OPTIMIZE`, `DELETE`.
+pub(crate) struct Change {
+    /// Delta's name of the operation: `WRITE`, `OPTIMIZE`, `DELETE`.
     pub operation: &'static str,
-    /// Files that come, at new paths.
+    /// Added files, at new paths.
     pub add: Vec<Add>,
-    /// Files that go.
+    /// Removed files.
     pub remove: Vec<Remove>,
     /// The positions of sources that the added rows reach.
     pub sources: Vec<SourceRange>,
-    /// What the table is from now on.
+    /// The new schema and properties of the table.
     pub metadata: Option<Metadata>,
 }
 
@@ -71,7 +71,7 @@ pub struct SourceRange {
 }
 
 impl SourceRange {
-    /// The action that says so in the table's log.
+    /// The action in the table's log.
     fn action(&self, now_ms: i64) -> Action {
         let version = i64::try_from(self.to).expect("a position is a count of rows or segments");
         let app_id = self.source.clone();
@@ -85,29 +85,23 @@ pub enum OpenError {
     /// An operation on the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A commit that is none.
+    /// A line of a commit is invalid.
     #[error("{path}, line {line}, is no action of Delta")]
     Malformed {
         /// The commit.
         path: Path,
-        /// Counted from one.
+        /// The line, from one.
         line: usize,
-        /// What was expected.
+        /// The error.
         #[source]
         source: serde_json::Error,
     },
     /// An empty commit.
-    #[error("{path} is empty: restore it from a backup; its rows would be missing otherwise")]
-    Empty {
-        /// The commit.
-        path: Path,
-    },
+    #[error("{0} is empty: restore it from a backup; its rows would be missing otherwise")]
+    Empty(Path),
     /// A commit of ours whose checksum does not match.
-    #[error("{path} is damaged: its checksum does not match; restore it from a backup")]
-    Checksum {
-        /// The commit.
-        path: Path,
-    },
+    #[error("{0} is damaged: its checksum does not match; restore it from a backup")]
+    Checksum(Path),
     /// A table that lacks commits.
     #[error(
         "{root} is at version {found}, but this server last wrote version {known}: {missing} is \
@@ -135,34 +129,34 @@ pub enum OpenError {
         /// The ID of the known table.
         known: String,
     },
-    /// A checkpoint that is none, and nothing can be read instead.
+    /// A checkpoint cannot be read, and nothing replaces it.
     #[error("{path} cannot be read")]
     Checkpoint {
-        /// Where it is, or should be.
+        /// The path of the checkpoint.
         path: Path,
-        /// What was expected.
+        /// The error.
         #[source]
         source: CheckpointError,
     },
-    /// It begins with neither.
+    /// The log begins with neither its first commit nor a checkpoint.
     #[error("the log of {0} begins with neither its first commit nor a checkpoint")]
     NoBeginning(Path),
     /// Commits are missing in between.
     #[error("the log of {root} goes up to {newest}, but commit {missing} is missing")]
     Gap {
-        /// Where the table is.
+        /// The root of the table.
         root: Path,
-        /// The first that is not there.
+        /// The first missing version.
         missing: u64,
-        /// What there is a commit or a checkpoint of.
+        /// The newest version in the log.
         newest: u64,
     },
     /// A later version of the protocol.
     #[error("{root} needs version {needed:?} of Delta's protocol, known is {known:?}", known = Protocol::OURS)]
     Protocol {
-        /// Where the table is.
+        /// The root of the table.
         root: Path,
-        /// What it says.
+        /// The versions that the table requires.
         needed: Protocol,
     },
 }
@@ -170,32 +164,23 @@ pub enum OpenError {
 /// Why a change was not committed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// It would be wrong now. The table has been looked at again.
+    /// The change is invalid now. The table was read again.
     #[error("the change is refused: {0}")]
     Refused(#[from] Refused),
     /// The log cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The store does not take the commit; it may have taken it all the same.
-    #[error("{path} cannot be written")]
-    Store {
-        /// The commit.
-        path: Path,
-        /// What it says.
-        #[source]
-        source: object_store::Error,
-    },
-    /// Others were always first.
+    /// The store failed. The commit may have succeeded.
+    #[error(transparent)]
+    Store(#[from] WriteError),
+    /// Other writers were always first.
     #[error("others committed first {ATTEMPTS_MAX} times in a row")]
     Crowded,
 }
 
 impl Table {
     /// Opens a table, or creates it at `now_ms`, milliseconds since 1970; `id` identifies this commit.
-    ///
-    /// # Errors
-    /// When the store fails, or there is something that is no table.
-    pub async fn create(
+    pub(crate) async fn create(
         store: Arc<dyn ObjectStore>,
         root: Path,
         metadata: Metadata,
@@ -228,17 +213,13 @@ impl Table {
     }
 
     /// The ID and the last known version.
-    #[must_use]
-    pub fn committed(&self) -> TableVersion {
+    pub(crate) fn committed(&self) -> TableVersion {
         let id = self.state.snapshot.metadata().map(|table| table.id.clone());
         TableVersion { id: id.unwrap_or_default(), version: self.state.version }
     }
 
     /// Checks that it is the known table, with all known commits.
-    ///
-    /// # Errors
-    /// When it is another table, or its newest commits are missing.
-    pub fn check(&self, known: &TableVersion) -> Result<(), OpenError> {
+    pub(crate) fn check(&self, known: &TableVersion) -> Result<(), OpenError> {
         let (root, found) = (self.log.root.clone(), self.committed());
         if found.id != known.id {
             return Err(OpenError::Another { root, known: known.id.clone() });
@@ -251,29 +232,25 @@ impl Table {
         Ok(())
     }
 
-    /// Its files, as they were when we last looked.
+    /// The last known state.
     #[must_use]
     pub const fn snapshot(&self) -> &Snapshot {
         &self.state.snapshot
     }
 
-    /// The number of the last commit that we know.
-    #[must_use]
-    pub const fn version(&self) -> u64 {
+    /// The version of the last known commit.
+    pub(crate) const fn version(&self) -> u64 {
         self.state.version
     }
 
-    /// Commits nothing, under the next number. A pending commit of a process that died is part of the table after this, or
+    /// Makes an empty commit. A pending commit of a process that died is part of the table after this, or
     /// never will be, because it has at most this number. `id` identifies this commit.
-    ///
-    /// # Errors
-    /// When the store fails, or the log cannot be read.
-    pub async fn fence(&mut self, now_ms: i64, id: &str) -> Result<u64, CommitError> {
+    pub(crate) async fn fence(&mut self, now_ms: i64, id: &str) -> Result<u64, CommitError> {
         let nothing = Change { operation: "FENCE", ..Change::default() };
         self.commit(&nothing, now_ms, id).await
     }
 
-    /// Looks at what was committed since. Where that was cleaned away already, it begins anew.
+    /// Reads the commits since the last look. If they were cleaned away, it begins anew.
     ///
     /// # Errors
     /// When the store fails, or what was committed cannot be read; the table is then as it was, or as it was
@@ -287,10 +264,7 @@ impl Table {
     /// A number is free if it has no commit, but also if its commit was cleaned away. So a writer that has not committed
     /// for half of the retention of commits reads the log first. The clocks of all writers and of the store must differ by
     /// less than that.
-    ///
-    /// # Errors
-    /// When it would be wrong after what others have committed, or the store fails.
-    pub async fn commit(
+    pub(crate) async fn commit(
         &mut self,
         change: &Change,
         now_ms: i64,
@@ -334,12 +308,12 @@ impl Table {
                 Ok(Some(there)) => return Ok(there == lines),
                 // S3 says so (409) while somebody else puts one there, which may yet come to nothing.
                 Ok(None) if is_conflict(&source) && conflicts < CONFLICTS_MAX => conflicts += 1,
-                Ok(None) | Err(_) => return Err(CommitError::Store { path, source }),
+                Ok(None) | Err(_) => return Err(WriteError { path, source }.into()),
             }
         }
     }
 
-    /// Whether the next number could have been given, and cleaned away, since we looked.
+    /// Whether the next number may have been used and cleaned away since the last look.
     fn is_number_doubtful(&self, now_ms: i64) -> bool {
         let Some(committed_ms) = self.committed_ms else { return true };
         let kept_ms =

@@ -3,7 +3,7 @@
 /// Numbers are packed in groups of this many, which end with a byte whatever their width.
 pub(super) const GROUP: usize = 8;
 
-/// How many bits a number needs.
+/// The number of bits of a number.
 pub(super) fn width(number: u64) -> u8 {
     (u64::BITS - number.leading_zeros()).to_le_bytes()[0]
 }
@@ -19,7 +19,7 @@ pub(super) fn pack(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64
         if filled >= u64::BITS {
             out.extend_from_slice(&word.to_le_bytes());
             filled -= u64::BITS;
-            // What had no room; a shift by all 64 bits is none.
+            // The bits without room; a shift by all 64 bits leaves none.
             word = number.checked_shr(u32::from(width) - filled).unwrap_or(0);
         }
     }

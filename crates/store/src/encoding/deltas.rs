@@ -68,7 +68,7 @@ pub(crate) fn take(out: &mut Vec<i64>, bytes: &mut &[u8], max: usize) -> Result<
         let least = unzigzag(take_varint(bytes)?);
         for width in take_bytes(bytes, MINIBLOCKS)? {
             if out.len() >= end {
-                // What is not needed is not written.
+                // Widths of further miniblocks have no numbers.
                 break;
             }
             if *width > 64 {

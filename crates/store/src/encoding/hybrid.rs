@@ -7,7 +7,7 @@ use super::{Damaged, take_bytes, take_varint};
 use curtail_protobuf::varint;
 use std::ops::Range;
 
-/// How many bits numbers up to this one need.
+/// The number of bits of numbers up to this one.
 pub(crate) fn width(max: u32) -> u8 {
     super::bits::width(u64::from(max))
 }
@@ -30,7 +30,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, numbers: &[u32], width: u8) {
     put_packed(out, &numbers[packed_from..], width);
 }
 
-/// How many of the first numbers are equal. Fewer than a group are not counted further.
+/// The number of equal numbers at the beginning; one if fewer than a group.
 fn run_len(numbers: &[u32]) -> usize {
     let first = numbers[0];
     // A group is compared as fast as a number.
@@ -128,7 +128,7 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// How many of the first `count` numbers of one bit are one.
+/// The number of ones among the first `count` numbers of one bit.
 ///
 /// # Errors
 /// When there are fewer.

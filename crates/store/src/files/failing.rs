@@ -43,12 +43,12 @@ impl Failing {
         self.lock().is_full = true;
     }
 
-    /// How many there were.
+    /// The number of operations.
     pub(crate) fn operations(&self) -> usize {
         self.lock().operations
     }
 
-    /// What is left when the power goes: what was synced, and whatever of the rest.
+    /// The files after a power cut: the synced bytes, and any part of the rest.
     pub(crate) fn after_power_cut(&self, rng: &mut Rng) -> Self {
         let mut files = self.lock().files.clone();
         for held in files.values_mut() {

@@ -20,7 +20,7 @@ pub(super) struct Attributes {
     own: &'static OwnColumns,
     /// The keys of the last row, and their columns.
     last: Vec<(Vec<u8>, OwnColumn)>,
-    /// By the column: rows, and what they have.
+    /// The rows and values of each column.
     waiting: Vec<Vec<(usize, Own)>>,
     json: Vec<u8>,
 }
@@ -37,7 +37,7 @@ impl Attributes {
         Self { own, last: Vec::new(), waiting: Vec::new(), json: Vec::new() }
     }
 
-    /// Takes the attributes of the row that is being added. [`Self::put`] adds those of several rows at once.
+    /// Collects the attributes of the row that is being added. [`Self::put`] adds those of several rows at once.
     pub(super) fn take(&mut self, columns: &mut Columns, attributes: &[Attribute], batch: &[u8]) {
         for (nth, attribute) in attributes.iter().enumerate() {
             let key = attribute.key.of(batch);
@@ -97,7 +97,7 @@ impl Attributes {
         column
     }
 
-    /// Into the map of its kind.
+    /// Adds an attribute to the map of its kind.
     fn insert_other(&mut self, columns: &mut Columns, key: &[u8], value: &Value, batch: &[u8]) {
         match value {
             Value::Text(text) => entry(columns, ATTRIBUTES_TEXT, key, text.of(batch)),
@@ -118,6 +118,28 @@ impl Attributes {
 pub(super) fn set(columns: &mut Columns, field: usize, value: &[u8]) -> bool {
     let code = columns.intern(field, value);
     columns.set(field, code)
+}
+
+/// Sets those of the texts that are not empty in the row that is being added.
+pub(super) fn set_texts<const N: usize>(
+    columns: &mut Columns,
+    texts: [(usize, Slice); N],
+    batch: &[u8],
+) {
+    for (field, text) in texts {
+        if !text.is_empty() {
+            set(columns, field, text.of(batch));
+        }
+    }
+}
+
+/// Sets those of the numbers that are not zero in the row that is being added.
+pub(super) fn set_numbers<const N: usize>(columns: &mut Columns, numbers: [(usize, i64); N]) {
+    for (field, number) in numbers {
+        if number != 0 {
+            set(columns, field, &number.to_le_bytes());
+        }
+    }
 }
 
 fn entry(columns: &mut Columns, field: usize, key: &[u8], value: &[u8]) {

@@ -54,7 +54,7 @@ impl EnvelopeWriter<'_> {
             let Value::Text(text) = attribute.value else { continue };
             let key = std::str::from_utf8(attribute.key.of(self.batch)).unwrap_or_default();
             if let Some(field) = of_resource(key) {
-                // An attribute with an empty text is not a missing one.
+                // An attribute with an empty text is not null.
                 shared.0.push((field, self.columns.intern(field, text.of(self.batch))));
             }
         }

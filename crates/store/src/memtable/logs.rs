@@ -1,38 +1,17 @@
 //! Log records into columns.
 
-use super::Rows;
-use super::attributes::{Attributes, set};
+use super::RowWriter;
+use super::attributes::{set, set_numbers, set_texts};
 use super::envelope::Shared;
 use crate::columns::Columns;
-use crate::schema::Table;
 use crate::schema::envelope::DROPPED_ATTRIBUTES;
 use crate::schema::logs::{
-    BODY, BODY_JSON, EVENT_NAME, FLAGS, LOGS, OBSERVED, SEVERITY, SEVERITY_TEXT, SPAN_ID, TIME,
-    TRACE_ID,
+    BODY, BODY_JSON, EVENT_NAME, FLAGS, OBSERVED, SEVERITY, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID,
 };
 use curtail_otlp::{LogRecord, Logs, Value, plain};
 
-/// The table of logs.
-#[derive(Debug)]
-pub struct LogRows {
-    attributes: Attributes,
-    json: Vec<u8>,
-}
-
-impl Default for LogRows {
-    fn default() -> Self {
-        Self { attributes: Attributes::new(LOGS.own()), json: Vec::new() }
-    }
-}
-
-impl Rows for LogRows {
-    type Batch = Logs;
-
-    fn table() -> &'static Table {
-        &LOGS
-    }
-
-    fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Logs) {
+impl RowWriter {
+    pub(super) fn logs(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Logs) {
         let scopes = Shared::of(columns, tenant, batch, &rows.envelope);
         for records in rows.records.chunk_by(|record, next| record.scope == next.scope) {
             scopes[records[0].scope as usize].set(columns, records.len());
@@ -42,11 +21,8 @@ impl Rows for LogRows {
                 columns.end_row();
             }
         }
-        self.attributes.put(columns, batch);
     }
-}
 
-impl LogRows {
     fn record(&mut self, columns: &mut Columns, record: &LogRecord, batch: &[u8]) {
         columns.push_wide(TRACE_ID, record.trace_id);
         columns.push_narrow(SPAN_ID, record.span_id);
@@ -54,21 +30,13 @@ impl LogRows {
         columns.push_long(TIME, record.time_ns.cast_signed());
         columns.push_long(OBSERVED, record.observed_ns.cast_signed());
         let texts = [(SEVERITY_TEXT, record.severity_text), (EVENT_NAME, record.event_name)];
-        for (field, text) in texts {
-            if !text.is_empty() {
-                set(columns, field, text.of(batch));
-            }
-        }
+        set_texts(columns, texts, batch);
         let numbers = [
             (SEVERITY, i64::from(record.severity)),
             (FLAGS, i64::from(record.flags)),
             (DROPPED_ATTRIBUTES, i64::from(record.dropped_attributes)),
         ];
-        for (field, number) in numbers {
-            if number != 0 {
-                set(columns, field, &number.to_le_bytes());
-            }
-        }
+        set_numbers(columns, numbers);
         match &record.body {
             Value::Empty => {}
             Value::Text(text) => {

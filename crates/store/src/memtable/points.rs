@@ -1,40 +1,27 @@
 //! Points of metrics into columns.
 
-use super::Rows;
-use super::attributes::{Attributes, set};
+use super::RowWriter;
+use super::attributes::set;
 use super::envelope::Shared;
 use super::series::Series;
 use crate::columns::Columns;
 use crate::schema::points::{
     BOUNDS, BUCKET_COUNTS, COUNT, DESCRIPTION, EXEMPLARS, FLAGS, IS_MONOTONIC, KIND, KINDS, MAX,
-    METADATA, METRIC, MIN, NEGATIVE_COUNTS, NEGATIVE_OFFSET, POINTS, POSITIVE_COUNTS,
-    POSITIVE_OFFSET, QUANTILES, SCALE, SERIES_ID, START, SUM, TEMPORALITIES, TEMPORALITY, TIME,
-    UNIT, VALUE_DOUBLE, VALUE_INT, ZERO_COUNT, ZERO_THRESHOLD,
+    METADATA, METRIC, MIN, NEGATIVE_COUNTS, NEGATIVE_OFFSET, POSITIVE_COUNTS, POSITIVE_OFFSET,
+    QUANTILES, SCALE, SERIES_ID, START, SUM, TEMPORALITIES, TEMPORALITY, TIME, UNIT, VALUE_DOUBLE,
+    VALUE_INT, ZERO_COUNT, ZERO_THRESHOLD,
 };
-use crate::schema::{Table, with_name};
+use crate::schema::with_name;
 use curtail_otlp::{Buckets, Details, Distribution, Form, Measured, Metric, Point, Points, plain};
 
-/// The table of points.
-#[derive(Debug)]
-pub struct PointRows {
-    attributes: Attributes,
-    json: Vec<u8>,
-}
-
-impl Default for PointRows {
-    fn default() -> Self {
-        Self { attributes: Attributes::new(POINTS.own()), json: Vec::new() }
-    }
-}
-
-impl Rows for PointRows {
-    type Batch = Points;
-
-    fn table() -> &'static Table {
-        &POINTS
-    }
-
-    fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Points) {
+impl RowWriter {
+    pub(super) fn points(
+        &mut self,
+        columns: &mut Columns,
+        tenant: &str,
+        batch: &[u8],
+        rows: &Points,
+    ) {
         let envelope = &rows.envelope;
         let scopes = Shared::of(columns, tenant, batch, envelope);
         let of_scope = |scope| Series::of_scope(tenant, batch, envelope, scope);
@@ -54,7 +41,6 @@ impl Rows for PointRows {
                 columns.end_row();
             }
         }
-        self.attributes.put(columns, batch);
     }
 }
 
@@ -77,7 +63,7 @@ fn number(columns: &mut Columns, point: &Point) {
     }
 }
 
-impl PointRows {
+impl RowWriter {
     /// Values that all points of a metric have.
     fn metric(
         &mut self,

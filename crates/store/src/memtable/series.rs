@@ -19,7 +19,7 @@ pub(super) struct Series([u64; 2]);
 const FACTORS: [u64; 2] = [0x243F_6A88_85A3_08D3, 0xB7E1_5162_8AED_2A6B];
 
 impl Series {
-    /// Of all points of a scope.
+    /// The hash of what all points of a scope share.
     pub(super) fn of_scope(tenant: &str, batch: &[u8], envelope: &Envelope, scope: &Scope) -> Self {
         let resource = &envelope.resources[scope.resource as usize];
         let mut series = Self(FACTORS);
@@ -31,7 +31,7 @@ impl Series {
         series
     }
 
-    /// Of all points of a metric in that scope.
+    /// The hash of what all points of a metric in that scope share.
     pub(super) fn of_metric(mut self, batch: &[u8], metric: &Metric) -> Self {
         self.bytes(metric.name.of(batch));
         self.bytes(metric.unit.of(batch));
@@ -81,7 +81,7 @@ impl Series {
         self.bytes(bytes);
     }
 
-    /// With their length before them.
+    /// Hashes the length of the bytes, then the bytes.
     fn bytes(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
         let (words, rest) = bytes.as_chunks();
@@ -93,7 +93,7 @@ impl Series {
         }
     }
 
-    /// Both steps can be undone, so what differs in one word differs behind it.
+    /// Both steps are invertible, so different words give different states.
     #[inline]
     fn word(&mut self, word: u64) {
         for (state, factor) in self.0.iter_mut().zip(FACTORS) {

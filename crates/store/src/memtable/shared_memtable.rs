@@ -5,10 +5,12 @@
 //!
 //! **Limits**: [`QUEUE_BYTES_MAX`] of batches in the queue. Beyond that an insert waits for the queries that copy.
 
-use super::{Memtable, Rows};
+use super::Memtable;
 use crate::columns::Columns;
 use crate::log::Record;
+use crate::schema::Table;
 use crate::sort::Place;
+use curtail_otlp::Decoded;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{
@@ -20,41 +22,34 @@ const QUEUE_BYTES_MAX: usize = 8 << 20;
 
 /// A memtable that one thread fills and any number of threads read.
 #[derive(Debug)]
-pub(crate) struct SharedMemtable<R: Rows> {
-    queue: Mutex<Queue<R::Batch>>,
-    memtable: RwLock<Memtable<R>>,
+pub(crate) struct SharedMemtable {
+    queue: Mutex<Queue>,
+    memtable: RwLock<Memtable>,
     /// The size of the memtable without the queue.
     bytes: AtomicUsize,
     is_sealed: AtomicBool,
 }
 
 /// Batches that are not in the memtable yet, the oldest first.
-#[derive(Debug)]
-struct Queue<B> {
-    batches: Vec<(Record, B)>,
+#[derive(Debug, Default)]
+struct Queue {
+    batches: Vec<(Record, Decoded)>,
     bytes: usize,
 }
 
-impl<B> Default for Queue<B> {
-    fn default() -> Self {
-        Self { batches: Vec::new(), bytes: 0 }
-    }
-}
-
-impl<R: Rows> Default for SharedMemtable<R> {
-    fn default() -> Self {
+impl SharedMemtable {
+    /// An empty memtable of a table.
+    pub(crate) fn new(table: &'static Table) -> Self {
         Self {
             queue: Mutex::default(),
-            memtable: RwLock::default(),
+            memtable: RwLock::new(Memtable::new(table)),
             bytes: AtomicUsize::default(),
             is_sealed: AtomicBool::default(),
         }
     }
-}
 
-impl<R: Rows> SharedMemtable<R> {
     /// Adds a batch, or queues it while a query copies.
-    pub(crate) fn insert(&self, record: &Record, rows: R::Batch) {
+    pub(crate) fn insert(&self, record: &Record, rows: Decoded) {
         let is_long = {
             let queue = &mut *self.queue();
             queue.bytes += record.batch.len();
@@ -83,7 +78,7 @@ impl<R: Rows> SharedMemtable<R> {
     }
 
     /// The memtable with all batches.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Memtable<R>> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Memtable> {
         if !self.queue().batches.is_empty() {
             self.insert_queued(self.write());
         }
@@ -104,10 +99,10 @@ impl<R: Rows> SharedMemtable<R> {
         let memtable = self.read();
         let row = |row| Place { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
         let places: Vec<_> = memtable.with_id(id).map(row).collect();
-        Columns::gather(R::table().schema(), &[&memtable.columns], &places)
+        Columns::gather(memtable.table.schema(), &[&memtable.columns], &places)
     }
 
-    fn insert_queued(&self, mut memtable: RwLockWriteGuard<'_, Memtable<R>>) {
+    fn insert_queued(&self, mut memtable: RwLockWriteGuard<'_, Memtable>) {
         let queue = std::mem::take(&mut *self.queue());
         for (record, rows) in &queue.batches {
             memtable.insert(&record.tenant, &record.batch, rows);
@@ -115,11 +110,11 @@ impl<R: Rows> SharedMemtable<R> {
         self.bytes.store(memtable.bytes(), Ordering::Relaxed);
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue<R::Batch>> {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Memtable<R>> {
+    fn write(&self) -> RwLockWriteGuard<'_, Memtable> {
         self.memtable.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

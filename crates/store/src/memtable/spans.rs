@@ -1,38 +1,25 @@
 //! Spans into columns.
 
-use super::Rows;
-use super::attributes::{Attributes, set};
+use super::RowWriter;
+use super::attributes::{set, set_numbers, set_texts};
 use super::envelope::Shared;
 use crate::columns::Columns;
 use crate::schema::envelope::DROPPED_ATTRIBUTES;
 use crate::schema::spans::{
     DROPPED_EVENTS, DROPPED_LINKS, DURATION, EVENTS, FLAGS, KIND, KINDS, LINKS, NAME, PARENT_ID,
-    SPAN_ID, SPANS, START, STATUS, STATUS_MESSAGE, STATUSES, TRACE_ID, TRACE_STATE,
+    SPAN_ID, START, STATUS, STATUS_MESSAGE, STATUSES, TRACE_ID, TRACE_STATE,
 };
-use crate::schema::{Table, with_name};
+use crate::schema::with_name;
 use curtail_otlp::{Span, Spans, plain};
 
-/// The table of spans.
-#[derive(Debug)]
-pub struct SpanRows {
-    attributes: Attributes,
-    json: Vec<u8>,
-}
-
-impl Default for SpanRows {
-    fn default() -> Self {
-        Self { attributes: Attributes::new(SPANS.own()), json: Vec::new() }
-    }
-}
-
-impl Rows for SpanRows {
-    type Batch = Spans;
-
-    fn table() -> &'static Table {
-        &SPANS
-    }
-
-    fn insert(&mut self, columns: &mut Columns, tenant: &str, batch: &[u8], rows: &Spans) {
+impl RowWriter {
+    pub(super) fn spans(
+        &mut self,
+        columns: &mut Columns,
+        tenant: &str,
+        batch: &[u8],
+        rows: &Spans,
+    ) {
         let scopes = Shared::of(columns, tenant, batch, &rows.envelope);
         for spans in rows.spans.chunk_by(|span, next| span.scope == next.scope) {
             scopes[spans[0].scope as usize].set(columns, spans.len());
@@ -43,11 +30,8 @@ impl Rows for SpanRows {
                 columns.end_row();
             }
         }
-        self.attributes.put(columns, batch);
     }
-}
 
-impl SpanRows {
     fn span(columns: &mut Columns, span: &Span, batch: &[u8]) {
         columns.push_wide(TRACE_ID, span.trace_id);
         columns.push_narrow(SPAN_ID, span.span_id);
@@ -56,30 +40,21 @@ impl SpanRows {
         columns.push_long(START, start);
         // Both have 63 bits.
         columns.push_long(DURATION, end - start);
-        let mut value = |field: usize, value: &[u8]| set(columns, field, value);
-        with_name(&KINDS, span.kind, |name| value(KIND, name.as_bytes()));
-        with_name(&STATUSES, span.status, |name| value(STATUS, name.as_bytes()));
+        with_name(&KINDS, span.kind, |name| set(columns, KIND, name.as_bytes()));
+        with_name(&STATUSES, span.status, |name| set(columns, STATUS, name.as_bytes()));
         let texts = [
             (NAME, span.name),
             (STATUS_MESSAGE, span.status_message),
             (TRACE_STATE, span.trace_state),
         ];
-        for (field, text) in texts {
-            if !text.is_empty() {
-                value(field, text.of(batch));
-            }
-        }
+        set_texts(columns, texts, batch);
         let counts = [
             (FLAGS, span.flags),
             (DROPPED_ATTRIBUTES, span.dropped_attributes),
             (DROPPED_EVENTS, span.dropped_events),
             (DROPPED_LINKS, span.dropped_links),
         ];
-        for (field, count) in counts {
-            if count > 0 {
-                value(field, &i64::from(count).to_le_bytes());
-            }
-        }
+        set_numbers(columns, counts.map(|(field, count)| (field, i64::from(count))));
     }
 
     fn events_and_links(&mut self, columns: &mut Columns, span: &Span, rows: &Spans, batch: &[u8]) {

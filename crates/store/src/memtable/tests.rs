@@ -1,20 +1,20 @@
 use super::*;
-use crate::schema::spans::KINDS;
+use crate::schema::spans::{KINDS, SPANS};
 use crate::schema::{number, with_name};
 use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow, Spans};
 
-fn insert(memtable: &mut Memtable<SpanRows>, name: &str) {
+fn insert(memtable: &mut Memtable, name: &str) {
     let mut writer = BatchWriter::new();
     let span = SpanRow { trace_id: 1, span_id: 1, name, ..SpanRow::default() };
     writer.span(&ResourceText::default(), &ScopeText::default(), &span).expect("no JSON in it");
     let batch = writer.finish();
     let (rows, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
-    memtable.insert("shop", &batch, &rows);
+    memtable.insert("shop", &batch, &Decoded::Spans(rows));
 }
 
 #[test]
 fn what_it_takes_is_known_and_what_repeats_takes_little() {
-    let mut memtable = Memtable::<SpanRows>::default();
+    let mut memtable = Memtable::new(&SPANS);
     assert!(memtable.is_empty());
     for nth in 0..1_000 {
         insert(&mut memtable, &format!("{nth:0>1000}"));

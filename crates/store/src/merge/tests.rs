@@ -1,7 +1,7 @@
 use super::*;
-use crate::memtable::{Memtable, Rows as _, SpanRows};
+use crate::memtable::Memtable;
 use crate::schema::spans::{NAME, SPANS, START, TRACE_ID};
-use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow, Spans};
+use curtail_otlp::{BatchWriter, Decoded, Limits, ResourceText, ScopeText, Signal, SpanRow};
 use curtail_units::Rng;
 
 const SEED: u64 = 17;
@@ -22,16 +22,15 @@ fn run(
         writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
     }
     let batch = writer.finish();
-    let (spans, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
-    let mut memtable = Memtable::<SpanRows>::default();
+    let (spans, _) = Decoded::of(Signal::Traces, &batch, &Limits::default()).expect("a good batch");
+    let mut memtable = Memtable::new(&SPANS);
     memtable.insert("shop", &batch, &spans);
     let sorted: Vec<_> = memtable.sorted().collect();
     let sources: Vec<_> = sorted.iter().collect();
     let places: Vec<_> = (0..short(rows)).map(|row| Place { batch: 0, row }).collect();
     let groups = places.chunks(in_group);
-    let groups: Vec<_> = groups
-        .map(|places| Columns::gather(SpanRows::table().schema(), &sources, places))
-        .collect();
+    let groups: Vec<_> =
+        groups.map(|places| Columns::gather(SPANS.schema(), &sources, places)).collect();
     let facts = groups.iter().flat_map(facts).collect();
     (groups, facts)
 }
@@ -91,8 +90,9 @@ fn long_rows_make_small_row_groups() {
         let row = SpanRow { trace_id: 1 + nth as u128, span_id: 1, name, ..SpanRow::default() };
         writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
         let batch = writer.finish();
-        let (spans, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
-        let mut memtable = Memtable::<SpanRows>::default();
+        let (spans, _) =
+            Decoded::of(Signal::Traces, &batch, &Limits::default()).expect("a good batch");
+        let mut memtable = Memtable::new(&SPANS);
         memtable.insert("shop", &batch, &spans);
         memtable.sorted().collect::<Vec<_>>()
     };

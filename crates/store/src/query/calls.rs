@@ -8,22 +8,21 @@ use super::filter::Filter;
 use super::measure::weight;
 use super::scan::Projection;
 use crate::columns::Columns;
-use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{PARENT_ID, SPAN_ID, TRACE_ID, WEIGHT};
 use crate::tree::{Tree, Unread};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
-/// Nobody looks at a picture of more.
+/// Maximum number of pairs: a picture of more is unreadable.
 const PAIRS_MAX: usize = 10_000;
 
-/// Who calls whom.
+/// The calls between services.
 #[derive(Debug, Default)]
 pub struct ServiceCalls {
-    /// How many calls there are, by the service that calls and the one that is called.
+    /// The number of calls by the calling and the called service.
     pub pairs: BTreeMap<(String, String), u64>,
-    /// There are more of them.
+    /// Whether there are more pairs.
     pub is_cut: bool,
     /// Runs that may have more.
     pub unread: Vec<Unread>,
@@ -54,11 +53,11 @@ struct Partial {
     services: HashMap<Id, u32>,
     /// The first is that of spans without a service.
     names: Vec<String>,
-    /// Calls whose parent is not among the rows.
+    /// Calls whose parents are not among the rows.
     open: Vec<Call>,
 }
 
-impl Tree<SpanRows> {
+impl Tree {
     /// Counts the calls from one service to another that a filter lets through, with the spans that they come from.
     pub async fn calls(&self, filter: &Filter) -> ServiceCalls {
         let projection = Projection::of([TRACE_ID, SPAN_ID, PARENT_ID, SERVICE, WEIGHT], []);
@@ -127,7 +126,7 @@ impl Partial {
     }
 }
 
-/// What a service does within itself is no call.
+/// Counts calls, except those of a service to itself.
 fn add(pairs: &mut Pairs, calls: &str, called: &str, count: u64) {
     if calls != called {
         *pairs.entry((calls.to_owned(), called.to_owned())).or_default() += count;
@@ -138,7 +137,8 @@ fn add(pairs: &mut Pairs, calls: &str, called: &str, count: u64) {
 mod tests {
     use super::*;
     use crate::memtable::Memtable;
-    use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow, Spans};
+    use crate::schema::spans::SPANS;
+    use curtail_otlp::{BatchWriter, Decoded, Limits, ResourceText, ScopeText, Signal, SpanRow};
 
     /// Of a trace, a span, its parent and its service.
     type Sent = (u128, u64, u64, &'static str);
@@ -153,8 +153,8 @@ mod tests {
             writer.span(&resource, &ScopeText::default(), &row).expect("plain JSON");
         }
         let batch = writer.finish();
-        let (rows, _) = Spans::decode(&batch, &Limits::default()).expect("a batch");
-        let mut memtable = Memtable::<SpanRows>::default();
+        let (rows, _) = Decoded::of(Signal::Traces, &batch, &Limits::default()).expect("a batch");
+        let mut memtable = Memtable::new(&SPANS);
         memtable.insert("shop", &batch, &rows);
         memtable.columns().clone()
     }

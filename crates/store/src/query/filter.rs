@@ -10,29 +10,29 @@ use crate::schema::spans::{DURATION, START};
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 
-/// Which spans are asked for: those of a tenant that meet every condition.
+/// Selects the spans of a tenant that meet every condition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    /// Whose.
+    /// The tenant.
     pub tenant: String,
     /// Start times in nanoseconds since 1970, without the end of the range; [`i64::MAX`] means no end.
     pub starts: Range<i64>,
     /// Durations in nanoseconds. A span that ends before it starts has duration 0.
     pub durations: RangeInclusive<i64>,
-    /// All of these.
+    /// All of these conditions.
     pub conditions: Vec<Condition>,
 }
 
-/// What a span must be.
+/// A condition on a span.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// Something of it meets a test; of what it has several of, one.
+    /// A field passes a test; of several values, one does.
     Is(SpanField, Test),
-    /// All of these.
+    /// All of these conditions.
     All(Vec<Self>),
-    /// One of these.
+    /// At least one of these conditions.
     Any(Vec<Self>),
-    /// Not so.
+    /// The opposite.
     Not(Box<Self>),
 }
 
@@ -53,7 +53,7 @@ impl Filter {
         self.conditions.iter().find_map(Condition::service)
     }
 
-    /// Whether there may be some among spans within these bounds.
+    /// Whether spans within these bounds may match.
     pub(super) const fn may_have(&self, bounds: &Bounds) -> bool {
         is_before(*bounds.starts.start(), self.starts.end)
             && *bounds.starts.end() >= self.starts.start
@@ -61,7 +61,7 @@ impl Filter {
             && *bounds.durations.end() >= *self.durations.start()
     }
 
-    /// Whether all spans within these bounds began, and took, as is asked for.
+    /// Whether all spans within these bounds match by start, and by duration.
     const fn has_all(&self, bounds: &Bounds) -> (bool, bool) {
         let starts = *bounds.starts.start() >= self.starts.start
             && is_before(*bounds.starts.end(), self.starts.end);
@@ -70,7 +70,7 @@ impl Filter {
         (starts, durations)
     }
 
-    /// The columns that must be read to know which of the spans within these bounds are asked for.
+    /// The columns that are needed to select among spans within these bounds.
     pub(super) fn fields(&self, bounds: &Bounds) -> BTreeSet<usize> {
         let (has_starts, has_durations) = self.has_all(bounds);
         let mut fields = BTreeSet::from([TENANT]);
@@ -80,7 +80,7 @@ impl Filter {
         fields
     }
 
-    /// Adds the columns that must be read to know which spans are asked for.
+    /// Adds the columns that the filter needs.
     pub fn read(&self, fields: &mut BTreeSet<usize>) {
         fields.extend(self.fields(&Bounds::NONE));
     }
@@ -92,18 +92,18 @@ impl Filter {
         keys
     }
 
-    /// Which of some spans are asked for, by their rows.
+    /// The rows of the matching spans.
     #[must_use]
     pub fn rows(&self, rows: &Columns) -> Vec<usize> {
         self.select(rows, &Bounds::NONE)
     }
 
-    /// The same of some within these bounds.
+    /// The rows of the matching spans, all of which are within these bounds.
     pub(super) fn select(&self, rows: &Columns, bounds: &Bounds) -> Vec<usize> {
         self.retain(rows, bounds, Selected { len: rows.len(), rows: None })
     }
 
-    /// The same of some of these.
+    /// The rows of the matching spans among some rows.
     pub(super) fn among(&self, rows: &Columns, bounds: &Bounds, among: Vec<usize>) -> Vec<usize> {
         self.retain(rows, bounds, Selected { len: rows.len(), rows: Some(among) })
     }
@@ -137,9 +137,9 @@ impl Filter {
 /// Rows that have met all conditions so far.
 #[derive(Clone)]
 struct Selected {
-    /// How many there are in all.
+    /// The number of all rows.
     len: usize,
-    /// In their order; before the first condition, all.
+    /// In order; before the first condition, [`None`] for all.
     rows: Option<Vec<usize>>,
 }
 
@@ -168,7 +168,7 @@ impl Condition {
         }
     }
 
-    /// Adds the columns that must be read.
+    /// Adds the columns that the condition needs.
     fn read(&self, fields: &mut BTreeSet<usize>) {
         match self {
             Self::Is(of, _) => of.read(fields),
@@ -213,7 +213,7 @@ impl Condition {
     }
 }
 
-/// Keeps the rows of which something meets a test.
+/// Keeps the rows with a value of the field that passes the test.
 fn is(of: &SpanField, test: &Test, rows: &Columns, selected: &mut Selected) {
     let kind = match of {
         SpanField::Column(field) => Some(rows.schema().fields()[*field].form.parts()[0].1),

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 /// Maximum size of the table: beyond it, only pairs that occur get a number.
 const PLACES_MAX: u32 = 1 << 16;
 
-/// A number for each of some rows: the same for those of one group, and less than `places`.
+/// The group of each row as a number below `places`.
 #[derive(Debug)]
 pub(super) struct Grouping {
     numbers: Vec<u32>,
@@ -54,7 +54,7 @@ impl Grouping {
         }
     }
 
-    /// The same, with a number only for pairs that occur.
+    /// Renumbers the groups: only pairs that occur get a number.
     fn renumber(&mut self, of_rows: impl Iterator<Item = u64>) {
         let mut known = HashMap::new();
         for (number, value) in self.numbers.iter_mut().zip(of_rows) {

@@ -11,7 +11,6 @@ use super::partial::{GroupKey, Partial};
 use super::scan::Projection;
 use super::span_field::{Coding, SpanField, of_rows};
 use crate::columns::{Coded, Columns};
-use crate::memtable::SpanRows;
 use crate::schema::spans::{DURATION, START, WEIGHT};
 use crate::tree::{Tree, Unread};
 use curtail_units::Quantile;
@@ -42,20 +41,20 @@ pub struct AggregateQuery {
 /// An aggregate. Spans without its number are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Aggregate {
-    /// How many spans there are, and no more.
+    /// The number of spans.
     Count,
     /// Quantiles of a number.
     Quantiles(SpanField, Vec<Quantile>),
     /// The least, the greatest and the sum of a number.
     Extremes(SpanField),
-    /// How many numbers are in each bucket, by powers of two.
+    /// The count of numbers in each bucket, by powers of two.
     Buckets(SpanField),
 }
 
 /// The result of an aggregate query.
 #[derive(Debug, Default)]
 pub struct AggregateResult {
-    /// By their time, then by their values.
+    /// In order of time, then of values.
     pub groups: Vec<Group>,
     /// The largest error of a quantile, as a share of it: zero when all are exact.
     pub error: f64,
@@ -77,16 +76,16 @@ pub enum AggregateError {
     /// Too many values make groups.
     #[error("expected at most {BY_MAX} values to group by")]
     By,
-    /// A span may have several of something, or each has another one.
+    /// A field has several values in a span, or differs in nearly every span.
     #[error("a span's number and what it is grouped by must be a column or an attribute of it")]
     Field,
 }
 
-impl Tree<SpanRows> {
-    /// Measures spans.
+impl Tree {
+    /// Aggregates spans.
     ///
     /// # Errors
-    /// When there are too many groups or numbers, or it is nothing that can be measured.
+    /// When there are too many groups or numbers, or a field cannot be aggregated.
     pub async fn measure(&self, of: &AggregateQuery) -> Result<AggregateResult, AggregateError> {
         if of.by.len() > BY_MAX {
             return Err(AggregateError::By);
@@ -180,7 +179,7 @@ impl AggregateQuery {
         if let Some(step) = step {
             grouping.by_step(step, &of_rows(starts, selected));
         }
-        // Of each value that is a group's: its code in the partial, once it is known.
+        // The code in the partial of each value, once it is known.
         let mut known: Vec<_> = by.iter().map(|coding| vec![0; coding.values.len() + 1]).collect();
         grouping.groups(|nth| {
             let row = selected[nth];
@@ -204,13 +203,13 @@ pub(super) fn weight(weights: &Coded, row: usize) -> u64 {
     weights.int(row).and_then(|weight| u64::try_from(weight).ok()).unwrap_or(1)
 }
 
-/// Whole numbers in the order of others.
+/// An integer in the order of the numbers.
 pub(super) fn ordered(number: f64) -> i64 {
     let bits = number.to_bits().cast_signed();
     if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 
-/// The number of an [ordered] one.
+/// The number of an [ordered] integer.
 pub(super) fn read_ordered(ordered: i64) -> f64 {
     let bits = if ordered < 0 { ordered ^ i64::MAX } else { ordered };
     f64::from_bits(bits.cast_unsigned())

@@ -27,7 +27,7 @@ const PIECE_MIN: usize = 256;
 /// Spans that have the same values in the same step of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// When the step begins, in nanoseconds since 1970; zero without steps.
+    /// The begin of the step, in nanoseconds since 1970; zero without steps.
     pub start_ns: i64,
     /// In the order of the query; [`None`] where a span has no value.
     pub values: Vec<Option<String>>,
@@ -44,13 +44,13 @@ pub enum Numbers {
     Uncounted,
     /// In the order of the query.
     Quantiles(Vec<f64>),
-    /// Of all.
+    /// Of all numbers.
     Extremes {
         /// The least.
         min: f64,
         /// The greatest.
         max: f64,
-        /// All together.
+        /// The sum.
         sum: f64,
     },
     /// The counts of values up to each power of two, in order. Values at or below zero are in a bucket at zero.
@@ -72,7 +72,7 @@ pub(super) struct Partial {
     /// The texts of all values by which spans are grouped.
     values: Dictionary,
     groups: HashMap<GroupKey, u32>,
-    /// By the number of a group, as the next two.
+    /// By the number of a group, like the next two fields.
     keys: Vec<GroupKey>,
     counts: Vec<u64>,
     numbers: GroupNumbers,
@@ -82,9 +82,9 @@ pub(super) struct Partial {
 #[derive(Debug)]
 enum GroupNumbers {
     Nothing,
-    /// All, and their count in all groups.
+    /// All numbers, and their count in all groups.
     Exact(Vec<ExactNumbers>, usize),
-    /// In place of those, once there are too many.
+    /// Instead of exact numbers, once there are too many.
     Histograms(Vec<Histogram>),
     Extremes(Vec<Extremes>),
     /// By the [`ordered`] power of two.
@@ -335,9 +335,9 @@ fn read_number(is_duration: bool, ordered: i64) -> f64 {
 /// All numbers of a group.
 #[derive(Debug, Default)]
 struct ExactNumbers {
-    /// Of spans that stand for themselves: nearly all. In pieces, which merging does not copy.
+    /// The numbers of spans of weight one, nearly all. In pieces, which merging does not copy.
     single: Vec<Vec<i64>>,
-    /// Of others, with their weights.
+    /// The numbers of other spans, with their weights.
     weighted: Vec<(i64, u64)>,
 }
 

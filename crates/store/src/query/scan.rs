@@ -3,10 +3,9 @@
 use super::filter::{Filter, took};
 use super::span_field::SpanField;
 use crate::columns::Columns;
-use crate::memtable::SpanRows;
 use crate::parallel::{run_in_order, worker_count};
 use crate::run::Known;
-use crate::schema::spans::{DURATION, START};
+use crate::schema::spans::{DURATION, SPANS, START};
 use crate::tree::{ReadError, ReadView, StoredRun, Tree, Unread};
 use futures_util::StreamExt as _;
 use object_store::ObjectStore;
@@ -20,7 +19,7 @@ use std::sync::Arc;
 const PARTS_MIN: usize = 16;
 const PARTS_PER_WORKER: usize = 2;
 
-/// Some rows of a run, which may have what is asked for.
+/// Some rows of a run that may match.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) run: Arc<StoredRun>,
@@ -68,7 +67,7 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// Fields, and what other values of spans are read from.
+    /// These fields, and the columns that other fields need.
     pub(super) fn of<'a>(
         fields: impl IntoIterator<Item = usize>,
         values: impl IntoIterator<Item = &'a SpanField>,
@@ -82,7 +81,7 @@ impl Projection {
     }
 }
 
-/// What the tasks of a query share.
+/// The shared state of the tasks of a query.
 struct Scan<F> {
     objects: Arc<dyn ObjectStore>,
     filter: Filter,
@@ -140,7 +139,16 @@ where
     }
 }
 
-impl Tree<SpanRows> {
+impl Tree {
+    /// A view of the table of spans.
+    ///
+    /// # Panics
+    /// When this is another table.
+    pub(super) fn view_of_spans(&self) -> ReadView {
+        assert!(std::ptr::eq(self.table(), &*SPANS), "only spans are queried");
+        self.read_view()
+    }
+
     /// Computes partial results of the spans that a filter selects, for several parts in parallel, and merges them in the
     /// order of the parts: memtables, then runs, the last ones first. `compute` gets the projected columns, and at
     /// least one selected row. Returns the runs that may have more.
@@ -156,7 +164,7 @@ impl Tree<SpanRows> {
     {
         let Projection { fields, keys } = projection;
         let all = filter.fields(&Bounds::NONE).union(&fields).copied().collect();
-        let view = self.read_view();
+        let view = self.view_of_spans();
         let memory = view.memory(&all);
         let ReadView { runs, unopened: mut unread, .. } = view;
         let parts = together(runs.iter().rev().flat_map(|run| pages(run, filter)));
@@ -212,7 +220,7 @@ pub(super) fn pages<'a>(
     })
 }
 
-/// Pages that follow each other, as one.
+/// Joins adjacent pages.
 fn together(pages: impl Iterator<Item = Part>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for page in pages {

@@ -8,7 +8,7 @@
 /// The size of the sample.
 const SAMPLE: usize = 2_048;
 
-/// Of fewer numbers no sample is taken.
+/// Fewer numbers are not sampled.
 const SAMPLED_MIN: usize = 4 * SAMPLE;
 
 /// The number at an index of all numbers in order.
@@ -30,7 +30,7 @@ pub(super) fn select(pieces: &[Vec<i64>], nth: usize) -> i64 {
     *pieces.concat().select_nth_unstable(nth).1
 }
 
-/// Two numbers of which the first is probably at most the one at an index, and the second at least.
+/// Two numbers that most probably enclose the number at an index.
 fn bounds(pieces: &[Vec<i64>], len: usize, nth: usize) -> (i64, i64) {
     let step = len / SAMPLE;
     let mut sample = Vec::with_capacity(SAMPLE + 1);
@@ -52,7 +52,7 @@ fn bounds(pieces: &[Vec<i64>], len: usize, nth: usize) -> (i64, i64) {
     (least, greatest)
 }
 
-/// How many numbers are below both bounds, and those that are not outside.
+/// The count of numbers below the bounds, and the numbers between them.
 fn partition(pieces: &[Vec<i64>], least: i64, greatest: i64) -> (usize, Vec<i64>) {
     const BLOCK: usize = 64;
     let (mut below, mut between) = (0, Vec::new());

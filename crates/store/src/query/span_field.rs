@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::ops::Range;
 
-/// What is looked at.
+/// A field of a span, its resource, its scope, its events or its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpanField {
     /// A column, as [`crate::schema::spans::NAME`].
@@ -25,22 +25,22 @@ pub enum SpanField {
     Resource(String),
     /// An attribute of the span, or else of its resource.
     Either(String),
-    /// An attribute of the library that made it.
+    /// An attribute of its scope, the library that made it.
     Scope(String),
-    /// Something of its events or of its links.
+    /// A field of its events or links.
     Entry(Entry),
 }
 
-/// What every entry of a list has.
+/// A field of an event or a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// What happened.
+    /// The name of an event.
     EventName,
     /// An attribute of an event.
     Event(String),
-    /// The trace that is linked.
+    /// The ID of the linked trace.
     LinkTrace,
-    /// The span that is linked.
+    /// The ID of the linked span.
     LinkSpan,
     /// An attribute of a link.
     Link(String),
@@ -55,7 +55,7 @@ pub(super) const MAPS: [(usize, Kind); 5] = [
     (ATTRIBUTES_JSON, Kind::Text),
 ];
 
-/// Texts that every span has. Their columns have null for an empty text.
+/// Texts that every span has: null is an empty text.
 const ALWAYS: [usize; 4] = [NAME, STATUS_MESSAGE, SCOPE_NAME, SCOPE_VERSION];
 
 /// A dictionary of values, and the code of each row or list entry.
@@ -79,7 +79,7 @@ impl Coding<'_> {
         self
     }
 
-    /// The number of a row's value; zero: it has none.
+    /// The code of a row's value; zero means null.
     pub(super) fn code(&self, row: usize) -> u32 {
         self.codes.get(row).copied().unwrap_or(0)
     }
@@ -95,10 +95,10 @@ impl Coding<'_> {
         codes
     }
 
-    /// The numbers of some rows' values; these are in their order.
+    /// The codes of some rows, which are in order.
     pub(super) fn codes_of(&self, rows: &[usize]) -> Cow<'_, [u32]> {
         match rows.last() {
-            // Beyond the end there are none.
+            // Rows beyond the end are null.
             Some(last) if *last >= self.codes.len() => {
                 Cow::Owned(rows.iter().map(|row| self.code(*row)).collect())
             }
@@ -112,21 +112,21 @@ impl Coding<'_> {
         std::iter::once(false).chain(each).collect()
     }
 
-    /// The value of a number that is not zero.
+    /// The value of a code, which is not zero.
     pub(super) fn value(&self, code: u32) -> &Value<'_> {
         &self.values[code as usize - 1]
     }
 }
 
 impl SpanField {
-    /// Adds the columns that must be read to look at it.
+    /// Adds the columns that the field needs.
     pub fn read(&self, fields: &mut BTreeSet<usize>) {
         match self {
             Self::Column(field) => drop(fields.insert(*field)),
             Self::Resource(key) => drop(fields.insert(of_resource(key).unwrap_or(RESOURCE))),
             Self::Scope(_) => drop(fields.insert(SCOPE)),
             Self::Attribute(key) => {
-                fields.extend(SPANS.own().get(key.as_str()).map(|(field, _)| *field));
+                fields.extend(SPANS.own.get(key.as_str()).map(|(field, _)| *field));
                 fields.extend(MAPS.map(|(field, _)| field));
             }
             Self::Either(key) => {
@@ -137,7 +137,7 @@ impl SpanField {
         }
     }
 
-    /// Adds the key that maps of attributes may have.
+    /// Adds the key by which the field is looked up in maps of attributes.
     pub(super) fn add_key(&self, keys: &mut BTreeSet<String>) {
         match self {
             Self::Attribute(key) | Self::Either(key) => drop(keys.insert(key.clone())),
@@ -154,7 +154,7 @@ impl SpanField {
         }
     }
 
-    /// Whether each row has at most one value, of which many rows have the same.
+    /// Whether each row has at most one value, and many rows share a value.
     #[must_use]
     pub fn is_coded(&self) -> bool {
         match self {
@@ -206,7 +206,7 @@ impl SpanField {
     }
 }
 
-/// What some rows have; these are in their order. That of all is not copied.
+/// The values of some rows, which are in order. The values of all rows are not copied.
 pub(super) fn of_rows<'a, T: Copy>(values: &'a [T], rows: &[usize]) -> Cow<'a, [T]> {
     if rows.len() == values.len() {
         return Cow::Borrowed(values);
@@ -221,7 +221,7 @@ fn resource<'a>(rows: &'a Columns, key: &str) -> Coding<'a> {
     }
 }
 
-/// The one where a row has it, else the other.
+/// The first where a row has it, else the second.
 fn either<'a>(one: Coding<'a>, other: Coding<'a>, len: usize) -> Coding<'a> {
     if one.values.is_empty() {
         return other;
@@ -289,7 +289,7 @@ fn members(objects: &Coded, key: &str) -> Coding<'static> {
 
 /// An attribute is in its own column, or in the map for values of its kind.
 fn attribute<'a>(rows: &'a Columns, key: &str) -> Coding<'a> {
-    let own = SPANS.own().get(key).map(|(field, _)| column(rows, *field));
+    let own = SPANS.own.get(key).map(|(field, _)| column(rows, *field));
     let mut coding = own.unwrap_or(Coding { codes: Cow::Borrowed(&[]), values: Vec::new() });
     for (field, kind) in MAPS {
         let lists = rows.lists(field);
@@ -326,7 +326,7 @@ fn in_map(field: usize, kind: Kind, value: &[u8]) -> Option<Value<'_>> {
     Some(Value::of(kind, value))
 }
 
-/// Adds a value; returns its number.
+/// Adds a value; returns its code.
 fn add<'a>(values: &mut Vec<Value<'a>>, value: Value<'a>) -> u32 {
     values.push(value);
     u32::try_from(values.len()).expect("there are no more values than rows")

@@ -5,7 +5,6 @@ mod of_service;
 use super::*;
 use crate::files::failing::Failing;
 use crate::log::Record;
-use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, STATUS, TRACE_ID};
 use crate::tree::{self, Tree};
@@ -126,14 +125,14 @@ async fn empty() -> (StoreParts, Arc<Store>) {
 }
 
 /// Spans in runs, in a sealed memtable and in that which is being filled.
-async fn filled(all: &[Sent]) -> Arc<Tree<SpanRows>> {
+async fn filled(all: &[Sent]) -> Arc<Tree> {
     let tree = filled_in(all, 4).await;
     assert_eq!(tree.size().1, 2);
     tree
 }
 
 /// The same in `parts` parts, of which two are memtables.
-async fn filled_in(all: &[Sent], parts: u64) -> Arc<Tree<SpanRows>> {
+async fn filled_in(all: &[Sent], parts: u64) -> Arc<Tree> {
     let (mut roles, store) = empty().await;
     let len = all.len().div_ceil(usize::try_from(parts).expect("small"));
     for (part, segment) in all.chunks(len).zip(1..) {

@@ -6,7 +6,6 @@
 use super::filter::Filter;
 use super::scan::{Bounds, Part, pages};
 use crate::columns::Columns;
-use crate::memtable::SpanRows;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{DURATION, NAME, SPAN_ID, START, STATUS, TRACE_ID};
 use crate::tree::{ReadView, Tree, Unread};
@@ -42,41 +41,41 @@ pub struct Hit {
     pub trace_id: u128,
     /// Its own ID.
     pub span_id: u64,
-    /// When it began, in nanoseconds since 1970.
+    /// Its start, in nanoseconds since 1970.
     pub start_ns: i64,
-    /// How long it took, in nanoseconds.
+    /// Its duration, in nanoseconds.
     pub duration_ns: i64,
-    /// Of which service.
+    /// Its service.
     pub service: String,
-    /// What was done.
+    /// Its name.
     pub name: String,
     /// `unset`, `ok` or `error`.
     pub status: String,
 }
 
-/// The result.
+/// The hits of a query.
 #[derive(Debug, Default)]
 pub struct TopHits {
-    /// In their order.
+    /// In the order of the query.
     pub hits: Vec<Hit>,
-    /// How many pages were read, of how many.
+    /// The number of read pages, and of all pages.
     pub pages: (usize, usize),
     /// Runs that may have more.
     pub unread: Vec<Unread>,
 }
 
-/// Those that were found so far.
+/// The hits so far.
 struct HitSet {
-    /// The least of them is the first to go.
+    /// The least is removed first.
     hits: BTreeSet<(i64, Hit)>,
-    /// Where traces are counted: the one of each.
+    /// The hit of each trace, if traces are counted.
     of_traces: Option<BTreeMap<u128, (i64, Hit)>>,
     count: usize,
     /// The column of the order.
     by: usize,
 }
 
-impl Tree<SpanRows> {
+impl Tree {
     /// The first `count` spans in an order, or traces by these, of all that a filter lets through.
     pub async fn top(&self, filter: &Filter, order: Order, each: HitUnit, count: usize) -> TopHits {
         let of_hits = [TRACE_ID, SPAN_ID, START, DURATION, SERVICE, NAME, STATUS];
@@ -86,7 +85,7 @@ impl Tree<SpanRows> {
         };
         let mut in_memory = filter.fields(&Bounds::NONE);
         in_memory.extend(of_hits);
-        let view = self.read_view();
+        let view = self.view_of_spans();
         let (objects, keys) = (&**self.objects(), filter.keys());
         let mut found = HitSet::new(each, count, by);
         for rows in view.memory(&in_memory) {
@@ -105,7 +104,7 @@ impl Tree<SpanRows> {
                 break;
             }
             top.pages.0 += 1;
-            // Most pages have few spans that come first, and of most of these none is asked for.
+            // Most pages have few better spans, and most of these do not match.
             let looked = async {
                 let rows = part.read(objects, &[by].into(), None).await?;
                 let among = found.better(&rows, 0..rows.len());
@@ -135,12 +134,12 @@ impl HitSet {
         Self { hits: BTreeSet::new(), of_traces, count, by }
     }
 
-    /// Whether nothing that is no more than this need be among them.
+    /// Whether a span with at most this value is no hit.
     fn has_all_above(&self, most: i64) -> bool {
         self.hits.len() >= self.count && self.hits.first().is_none_or(|(least, _)| *least >= most)
     }
 
-    /// Takes those of a memtable: at first of few rows, so that of the many few are looked at.
+    /// Adds the hits of a memtable: of few rows first, so that most others are skipped.
     fn take(&mut self, filter: &Filter, rows: &Columns) {
         let (mut from, mut len) = (0, FIRST_ROWS);
         while from < rows.len() {
@@ -152,7 +151,7 @@ impl HitSet {
         }
     }
 
-    /// The rows that may be among them.
+    /// The rows that may be hits.
     fn better(&self, rows: &Columns, of: Range<usize>) -> Vec<usize> {
         let by = rows.longs(self.by);
         of.filter(|row| !self.has_all_above(by[*row])).collect()

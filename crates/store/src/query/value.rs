@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// A compiled pattern takes no more memory.
+/// Maximum size of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 /// A value of a span.
@@ -32,11 +32,11 @@ pub enum Value<'a> {
 /// Numbers are compared exactly, also integers with doubles; texts byte by byte.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
-    /// It is there.
+    /// Any value.
     Exists,
-    /// It is this.
+    /// This value.
     Is(Value<'static>),
-    /// It is something else.
+    /// Any other value.
     IsNot(Value<'static>),
     /// Less than this.
     Less(Value<'static>),
@@ -46,9 +46,9 @@ pub enum Test {
     Greater(Value<'static>),
     /// Greater than or equal to this.
     AtLeast(Value<'static>),
-    /// It is a text, and the pattern matches all of it.
+    /// A text that the pattern matches as a whole.
     Matches(Pattern),
-    /// It is a text, and the pattern does not.
+    /// A text that the pattern does not match.
     MatchesNot(Pattern),
 }
 
@@ -63,9 +63,9 @@ impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// When it is none, or takes too much memory.
+    /// When the pattern is invalid, or needs too much memory.
     pub fn new(text: &str) -> Result<Self, regex::Error> {
-        // Alone it must be one as well: `a)|(b` is none.
+        // It must be valid alone: `a)|(b` is not.
         regex::Regex::new(text)?;
         let whole = format!("^(?s:{text})$");
         let regex = regex::RegexBuilder::new(&whole).size_limit(PATTERN_BYTES_MAX).build()?;
@@ -115,7 +115,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The same, borrowed from nobody.
+    /// An owned copy.
     #[must_use]
     pub fn into_owned(self) -> Value<'static> {
         match self {
@@ -128,7 +128,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What kind of value it is.
+    /// The name of the kind of value.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -141,7 +141,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The number that it is.
+    /// The value as a number.
     #[must_use]
     pub const fn number(&self) -> Option<f64> {
         match self {
@@ -233,7 +233,7 @@ impl std::fmt::Display for Value<'_> {
 }
 
 impl Test {
-    /// Whether a value meets it.
+    /// Whether a value passes.
     #[must_use]
     pub fn accepts(&self, value: &Value<'_>) -> bool {
         match (self, value) {

@@ -6,7 +6,6 @@ use super::scan::Projection;
 use super::span_field::{MAPS, SpanField};
 use super::value::Value;
 use crate::columns::{Columns, Values, text};
-use crate::memtable::SpanRows;
 use crate::schema::envelope::{RESOURCE, SCOPE};
 use crate::schema::spans::{EVENTS, LINKS, SPANS, WEIGHT};
 use crate::tree::{Tree, Unread};
@@ -18,23 +17,23 @@ const KEYED_MAX: usize = 2 << 20;
 /// Maximum number of keys: with more of them, keys contain values.
 const KEYS_MAX: usize = 10_000;
 
-/// A value, and how many spans have it.
+/// A value, and the number of its spans.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ValueCount {
     /// The kind, as in [`Value::kind`].
     pub kind: &'static str,
-    /// As text.
+    /// The value as text.
     pub text: String,
     /// The number of spans.
     pub count: u64,
 }
 
-/// The values of something.
+/// The values of a field.
 #[derive(Debug, Default)]
 pub struct ValueCounts {
-    /// Those of most spans first.
+    /// In descending order of their spans.
     pub values: Vec<ValueCount>,
-    /// There are more of them.
+    /// Whether there are more values.
     pub is_cut: bool,
     /// Runs that may have more.
     pub unread: Vec<Unread>,
@@ -43,22 +42,22 @@ pub struct ValueCounts {
 /// Keys of attributes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AttributeKeys {
-    /// Of spans.
+    /// Keys of spans.
     pub spans: BTreeSet<String>,
-    /// Of resources.
+    /// Keys of resources.
     pub resources: BTreeSet<String>,
-    /// Of the libraries that made them.
+    /// Keys of scopes, the libraries that made the spans.
     pub scopes: BTreeSet<String>,
-    /// Of events.
+    /// Keys of events.
     pub events: BTreeSet<String>,
-    /// Of links.
+    /// Keys of links.
     pub links: BTreeSet<String>,
 }
 
 /// Enough was found.
 struct Enough;
 
-impl Tree<SpanRows> {
+impl Tree {
     /// The distinct values of a field among spans, up to a maximum; for a list, those of its elements. A field that
     /// differs for nearly every span (an ID, a duration) has none.
     pub async fn values(&self, filter: &Filter, of: &SpanField, count: usize) -> ValueCounts {
@@ -88,7 +87,7 @@ impl Tree<SpanRows> {
     pub async fn keys(&self, filter: &Filter) -> AttributeKeys {
         let mut fields = BTreeSet::from([RESOURCE, SCOPE, EVENTS, LINKS]);
         fields.extend(MAPS.map(|(field, _)| field));
-        fields.extend(SPANS.keys().iter().map(|(field, ..)| *field));
+        fields.extend(SPANS.keys.iter().map(|(field, ..)| *field));
         let projection = Projection { fields, keys: None };
         let (mut keys, mut looked_at) = (AttributeKeys::default(), 0);
         let partial = |rows: &Columns, selected: Vec<usize>| {
@@ -137,7 +136,7 @@ impl SpanField {
 impl AttributeKeys {
     fn of_rows(rows: &Columns, selected: &[usize]) -> Self {
         let mut all = Self::default();
-        for (field, key, _) in SPANS.keys() {
+        for (field, key, _) in &SPANS.keys {
             let coded = rows.coded(*field);
             if selected.iter().any(|row| coded.code(*row) != 0) {
                 add(&mut all.spans, key);
@@ -177,7 +176,7 @@ impl AttributeKeys {
     }
 }
 
-/// The different values of a part of the entries that rows have.
+/// The distinct values of a part of the entries of some rows.
 fn used<'a>(rows: &'a Columns, field: usize, part: usize, selected: &[usize]) -> Vec<&'a [u8]> {
     let lists = rows.lists(field);
     let Some(Values::Coded(coded)) = lists.parts().get(part) else { return Vec::new() };

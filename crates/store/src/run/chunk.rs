@@ -9,10 +9,10 @@ use parquet::basic::Encoding;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Larger dictionaries are none: readers keep them whole.
+/// Maximum size of a dictionary, which readers keep whole.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 
-/// Of less than this nothing is saved.
+/// Minimum size of a compressed chunk.
 const COMPRESSED_BYTES_MIN: usize = 256;
 
 /// A column chunk.
@@ -20,7 +20,7 @@ const COMPRESSED_BYTES_MIN: usize = 256;
 pub(super) struct Chunk {
     /// All pages with their headers, the dictionary first.
     pub(super) bytes: Vec<u8>,
-    /// How long that of the dictionary is, if there is one.
+    /// The length of the page of the dictionary; zero without one.
     pub(super) dictionary_len: usize,
     pub(super) pages: Vec<Page>,
     pub(super) encoding: Encoding,
@@ -29,21 +29,21 @@ pub(super) struct Chunk {
     pub(super) raw_len: usize,
 }
 
-/// Where a page of a chunk is, and what it has.
+/// The position and the content of a page of a chunk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page {
     pub(super) at: usize,
     pub(super) len: usize,
     pub(super) rows: usize,
-    /// Entries, with one for each row that has none.
+    /// The number of entries, with one for each row without entries.
     pub(super) values: usize,
-    /// Those of rows that have none.
+    /// The number of rows or lists without a value.
     pub(super) nulls: usize,
     /// The least and the greatest value, of columns by which pages are looked for.
     pub(super) extremes: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Makes chunks; it keeps what that needs.
+/// Makes chunks with reused buffers.
 pub(super) struct Encoder {
     numbers: Vec<u32>,
     compressor: zstd::bulk::Compressor<'static>,
@@ -56,7 +56,7 @@ struct Raw {
     page: Page,
 }
 
-/// How values of a chunk are written.
+/// The encoding of the values of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     /// Codes of the dictionary, of this many bits.
@@ -69,7 +69,7 @@ enum Plan {
     Bits,
     /// Bytes of a fixed length side by side, their lengths before.
     SideBySide,
-    /// The same without zeros, which stand for null.
+    /// As [`Self::SideBySide`] without zeros, which are null.
     NonNullSideBySide,
 }
 
@@ -137,7 +137,7 @@ impl Encoder {
         chunks.collect()
     }
 
-    /// Writes whether each row has a value; returns how many have none.
+    /// Writes whether each row has a value; returns the number of rows without one.
     fn presence(&mut self, body: &mut Vec<u8>, values: &Values, range: Range<usize>) -> usize {
         self.numbers.clear();
         match values {
@@ -182,7 +182,7 @@ impl Encoder {
         Raw { body, page }
     }
 
-    /// The values that there are.
+    /// Writes the values that are not null.
     fn values(&mut self, body: &mut Vec<u8>, values: &Values, range: Range<usize>, plan: Plan) {
         match values {
             Values::Wide(wide) => {
@@ -286,7 +286,7 @@ impl Encoder {
     }
 }
 
-/// With a place for every row.
+/// The values with nulls up to the last row.
 fn whole(values: &Values, rows: usize) -> Cow<'_, Values> {
     if values.len() == rows {
         return Cow::Borrowed(values);
@@ -296,7 +296,7 @@ fn whole(values: &Values, rows: usize) -> Cow<'_, Values> {
     Cow::Owned(values)
 }
 
-/// Whether all rows have the same of it, so that it is one page however many there are.
+/// Whether all rows have the same value, so that all are one page.
 fn is_same(values: &Values) -> bool {
     match values {
         Values::Coded(Coded { codes, .. }) => codes.iter().all(|code| *code == codes[0]),

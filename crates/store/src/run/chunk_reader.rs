@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A page has no more than this before compression: a dictionary, or its rows.
+/// Maximum size of a page before compression.
 const PAGE_BYTES_MAX: usize = 1 << 30;
 
 /// The bytes of one column chunk, or of some of its pages.
@@ -22,7 +22,7 @@ pub(super) struct Stored {
 }
 
 thread_local! {
-    /// Making one takes as long as using it for a page.
+    /// Making one takes as long as decompressing a page.
     static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
         RefCell::new(zstd::bulk::Decompressor::new().expect("memory for it"));
 }
@@ -66,7 +66,7 @@ pub(super) fn column(
     Ok(Column::Many(Lists::from_parts(ends, parts)))
 }
 
-/// Whether one of these may be among the keys of a map, by their dictionary.
+/// Whether a map may have one of the keys, by its dictionary.
 pub(super) fn may_have_key(stored: &Stored, keys: &BTreeSet<String>) -> Result<bool, Damaged> {
     let mut decoder = Decoder::new(Kind::Text, Presence::Required, stored);
     let Some(Body { header: Header { of: Of::Dictionary, values: count, .. }, bytes }) =
@@ -186,7 +186,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Which rows of a page with `len` of them, the first of which is at `at`, are in `rows`.
+/// The part of `rows` in a page of `len` rows from `at`.
 fn overlap(rows: &Range<usize>, at: usize, len: usize) -> Range<usize> {
     let from = rows.start.saturating_sub(at).min(len);
     from..(rows.end - at).min(len)
@@ -226,14 +226,14 @@ fn take_plain<'a>(bytes: &mut &'a [u8], form: Plain) -> Result<&'a [u8], Damaged
     Ok(value)
 }
 
-/// What a page has, behind what says where rows begin.
+/// The content of a page after its levels of repetition.
 struct Page<'a> {
     encoding: i32,
-    /// No more values than this: rows, or entries of them.
+    /// The maximum number of values: rows, or entries.
     values: usize,
     /// The values that there are.
     body: &'a [u8],
-    /// Whether each row has one; without it, all have.
+    /// Whether each row has a value; [`None`]: all have.
     levels: Option<&'a [u8]>,
 }
 

@@ -5,18 +5,18 @@
 use crate::encoding::{Damaged, take_varint};
 use curtail_protobuf::{varint, zigzag};
 
-/// What a page says before its bytes.
+/// The header of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) of: Of,
-    /// How many bytes there are before compression.
+    /// The number of bytes before compression.
     pub(super) raw_len: usize,
-    /// How many follow.
+    /// The number of bytes that follow.
     pub(super) len: usize,
     pub(super) checksum: u32,
     /// Rows, or entries of them.
     pub(super) values: usize,
-    /// In Parquet's numbers.
+    /// The encoding by Parquet's number.
     pub(super) encoding: i32,
 }
 

@@ -17,17 +17,17 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A run, as its end describes it.
+/// A run by the metadata at its end.
 #[derive(Debug)]
 pub struct Run {
     schema: &'static Schema,
     metadata: ParquetMetaData,
-    /// Which columns of the file are of a field; none where it was not known yet when the run was written.
+    /// The columns of each field in the file; none if the run was written before the field was added.
     columns: Vec<Vec<usize>>,
     slowest: Slowest,
 }
 
-/// What must be fetched to read some rows of a row group.
+/// The bytes that are needed to read some rows of a row group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     group: usize,
@@ -35,7 +35,7 @@ pub struct Wanted {
     /// A map without any of these keys is not decoded; [`None`]: all are.
     keys: Option<BTreeSet<String>>,
     rows: Range<usize>,
-    /// Where in the file it is; in the order in which [`Run::read`] takes it.
+    /// The ranges of the file, in the order of [`Run::read`].
     pub ranges: Vec<Range<u64>>,
 }
 
@@ -45,20 +45,20 @@ pub enum RunError {
     /// More bytes of the end are needed: this many.
     #[error("its last {0} bytes are needed")]
     Longer(usize),
-    /// The end of the file is not that of one.
+    /// The end of the file is not that of a run.
     #[error("it does not end as a run does")]
     NoRun(#[source] ParquetError),
-    /// It is not the end that was written.
+    /// The end has changed since it was written.
     #[error("its end has the wrong checksum")]
     End,
-    /// Something in it is not as it was written.
+    /// A column is damaged.
     #[error("row group {group}, column {column}")]
     Damaged {
-        /// Counted from zero.
+        /// The row group, from zero.
         group: usize,
-        /// Its name.
+        /// The name of the column.
         column: &'static str,
-        /// What is wrong.
+        /// The damage.
         #[source]
         source: Damaged,
     },
@@ -70,23 +70,13 @@ impl Wanted {
     pub fn with_keys(self, keys: Option<&BTreeSet<String>>) -> Self {
         Self { keys: keys.cloned(), ..self }
     }
-
-    /// The bytes, from a file that is in memory.
-    ///
-    /// # Panics
-    /// When it is shorter than that of the run.
-    #[must_use]
-    pub fn within(&self, file: &Bytes) -> Vec<Bytes> {
-        let at = |offset: u64| usize::try_from(offset).expect("the file is in memory");
-        self.ranges.iter().map(|range| file.slice(at(range.start)..at(range.end))).collect()
-    }
 }
 
 impl Run {
     /// Reads the end of a file of `len` bytes; `tail` is as much of it as was fetched.
     ///
     /// # Errors
-    /// When that is not enough, or no run.
+    /// When `tail` is too short, or the file is no run.
     pub fn open(schema: &'static Schema, tail: &Bytes, len: u64) -> Result<Self, RunError> {
         let mut reader =
             ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
@@ -112,7 +102,7 @@ impl Run {
                 let name = part.path().string();
                 names.iter().position(|of_file| *of_file == name)
             });
-            // All of them, or the field is not there; but all are taken.
+            // A field without all of its parts is missing; all parts are consumed.
             let parts: Vec<_> = parts.collect();
             parts.into_iter().collect::<Option<_>>().unwrap_or_default()
         });
@@ -124,7 +114,7 @@ impl Run {
         Ok(Self { schema, metadata, columns, slowest })
     }
 
-    /// Where in the file its end begins: the first index, which all the others and the footer follow.
+    /// The position of the end of the file: of the first index, before the others and the footer.
     #[must_use]
     pub fn end_begins(&self) -> Option<u64> {
         let chunks = self.metadata.row_groups().iter().flat_map(|group| group.columns());
@@ -139,13 +129,13 @@ impl Run {
         self.schema
     }
 
-    /// How many row groups there are.
+    /// The number of row groups.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.metadata.num_row_groups()
     }
 
-    /// How many rows a row group has.
+    /// The number of rows of a row group.
     ///
     /// # Panics
     /// When there is no such row group.
@@ -204,13 +194,13 @@ impl Run {
         })
     }
 
-    /// How long the slowest spans of a service took.
+    /// The slowest spans of a service.
     #[must_use]
     pub fn slowest(&self, service: &str) -> OfService<'_> {
         self.slowest.of(service)
     }
 
-    /// What must be fetched to read fields of rows of a row group.
+    /// The bytes that are needed to read fields of rows of a row group.
     ///
     /// # Panics
     /// When there is no such row group.
@@ -246,7 +236,7 @@ impl Run {
                 read = of_pages;
             }
             if stored.iter().all(|stored| stored.parts.is_empty()) {
-                // No row has any.
+                // No row has a value.
                 continue;
             }
             if let (Form::Map(_), Some(keys)) = (of_field.form, keys)
@@ -261,7 +251,7 @@ impl Run {
         Ok(columns)
     }
 
-    /// Where the dictionary and the pages with these rows are, and which rows those pages have.
+    /// The positions of the dictionary and of the pages with these rows, and all rows of those pages.
     fn parts(
         &self,
         group: usize,
@@ -315,7 +305,7 @@ impl Run {
     }
 }
 
-/// What counts rows is never negative.
+/// A count of rows, which is never negative.
 fn position(number: i64) -> usize {
     usize::try_from(number).unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use crate::schema::spans::DURATION;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-/// In a file's metadata.
+/// The key in a file's metadata.
 pub(super) const KEY: &str = "curtail.slowest";
 
 const SERVICES_MAX: usize = 64;
@@ -56,7 +56,7 @@ impl Slowest {
 #[derive(Clone, Copy, Debug)]
 pub struct OfService<'a> {
     slowest: &'a Slowest,
-    /// None where no span is of it.
+    /// [`None`] if no span is of the service.
     number: Option<u32>,
 }
 
@@ -73,7 +73,7 @@ impl OfService<'_> {
     }
 }
 
-/// The same of a run that is being written.
+/// The slowest spans of a run that is being written.
 #[derive(Debug, Default)]
 pub(super) struct NewSlowest {
     slowest: Slowest,

@@ -18,113 +18,94 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnDescPtr;
-use std::io::{self, Write};
-use std::sync::Arc;
 
-/// A run that is being written.
-pub struct RunWriter<W: Write + Send> {
+/// A run that is being written in memory. Its finished parts may be [taken](Self::take) before it is complete.
+pub struct RunWriter {
     schema: &'static Schema,
-    file: SerializedFileWriter<W>,
+    file: SerializedFileWriter<Vec<u8>>,
     encoder: Encoder,
-    /// Of spans.
+    /// For runs of spans.
     slowest: Option<NewSlowest>,
     rows: u64,
 }
 
-impl<W: Write + Send> std::fmt::Debug for RunWriter<W> {
+impl std::fmt::Debug for RunWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RunWriter").field("rows", &self.rows).finish_non_exhaustive()
     }
 }
 
-impl<W: Write + Send> RunWriter<W> {
+impl RunWriter {
     /// Begins a run.
-    ///
-    /// # Errors
-    /// What `to` says.
-    pub fn new(schema: &'static Schema, to: W) -> io::Result<Self> {
+    #[must_use]
+    pub fn new(schema: &'static Schema) -> Self {
         const WRITER: &str = concat!("curtail ", env!("CARGO_PKG_VERSION"));
         let properties = WriterProperties::builder().set_created_by(WRITER.to_owned()).build();
         let root = schema.parquet().root_schema_ptr();
-        let file = SerializedFileWriter::new(to, root, Arc::new(properties)).map_err(failed)?;
+        let file = in_memory(SerializedFileWriter::new(Vec::new(), root, properties.into()));
         let slowest = std::ptr::eq(schema, SPANS.schema()).then(NewSlowest::default);
-        Ok(Self { schema, file, encoder: Encoder::new(), slowest, rows: 0 })
+        Self { schema, file, encoder: Encoder::new(), slowest, rows: 0 }
     }
 
-    /// Writes rows, which follow those before, as a row group, or as several where they are long.
-    ///
-    /// # Errors
-    /// What `to` says.
+    /// Writes the next rows as a row group, or as several if they are long.
     ///
     /// # Panics
-    /// When they are of another table.
-    pub fn write(&mut self, rows: &Columns) -> io::Result<()> {
+    /// When the rows are of another table.
+    pub fn write(&mut self, rows: &Columns) {
         if rows.bytes() > GROUP_BYTES && rows.len() > 1 {
             let half = rows.len() / 2;
-            self.write(&rows.part(0..half))?;
+            self.write(&rows.part(0..half));
             return self.write(&rows.part(half..rows.len()));
         }
-        self.write_group(rows)
-    }
-
-    fn write_group(&mut self, rows: &Columns) -> io::Result<()> {
-        let mut columns = self.schema.parquet().columns().iter();
-        let mut group = self.file.next_row_group().map_err(failed)?;
-        for (nth, field) in self.schema.fields().iter().enumerate() {
-            for chunk in self.encoder.field(field, rows.column(nth), rows.len()) {
-                let column = columns.next().expect("a column for each part");
-                let close = close(&chunk, column, rows.len()).map_err(failed)?;
-                group.append_column(&Bytes::from(chunk.bytes), close).map_err(failed)?;
-            }
-        }
-        group.close().map_err(failed)?;
+        in_memory(self.write_group(rows));
         if let Some(slowest) = &mut self.slowest {
             slowest.push(rows);
         }
         self.rows += rows.len() as u64;
-        Ok(())
     }
 
-    /// How many rows were written.
+    fn write_group(&mut self, rows: &Columns) -> Result<(), ParquetError> {
+        let mut columns = self.schema.parquet().columns().iter();
+        let mut group = self.file.next_row_group()?;
+        for (nth, field) in self.schema.fields().iter().enumerate() {
+            for chunk in self.encoder.field(field, rows.column(nth), rows.len()) {
+                let column = columns.next().expect("a column for each part");
+                let close = close(&chunk, column, rows.len())?;
+                group.append_column(&Bytes::from(chunk.bytes), close)?;
+            }
+        }
+        group.close().map(drop)
+    }
+
+    /// The number of written rows.
     #[must_use]
     pub const fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Writes the end of the run.
-    ///
-    /// # Errors
-    /// What `to` says.
-    pub fn finish(mut self) -> io::Result<W> {
-        if let Some(slowest) = self.slowest {
-            let said = KeyValue::new(slowest::KEY.to_owned(), slowest.finish());
-            self.file.append_key_value_metadata(said);
-        }
-        self.file.into_inner().map_err(failed)
-    }
-}
-
-impl RunWriter<Vec<u8>> {
     /// Takes the bytes of the file that were written since the last call.
-    ///
-    /// # Errors
-    /// None.
-    pub fn take(&mut self) -> io::Result<Vec<u8>> {
-        self.file.flush()?;
-        Ok(std::mem::take(self.file.inner_mut()))
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        in_memory(self.file.flush());
+        std::mem::take(self.file.inner_mut())
+    }
+
+    /// Writes the end of the run; returns the bytes that were not taken.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u8> {
+        if let Some(slowest) = self.slowest {
+            let metadata = KeyValue::new(slowest::KEY.to_owned(), slowest.finish());
+            self.file.append_key_value_metadata(metadata);
+        }
+        in_memory(self.file.into_inner())
     }
 }
 
-/// The only thing that can go wrong is the writing.
-fn failed(error: ParquetError) -> io::Error {
-    let ParquetError::External(error) = error else { return io::Error::other(error) };
-    match error.downcast::<io::Error>() {
-        Ok(error) => *error,
-        Err(error) => io::Error::other(error),
-    }
+/// The result of a write to memory, which does not fail.
+fn in_memory<T>(written: Result<T, impl std::fmt::Debug>) -> T {
+    written.expect("memory can be written to")
 }
 
-/// What the file says about a chunk.
+/// The metadata and indexes of a chunk.
 fn close(
     chunk: &Chunk,
     column: &ColumnDescPtr,
@@ -173,7 +154,7 @@ fn close(
     })
 }
 
-/// Trace IDs ascend, and are compared as bytes; all else is in no order.
+/// Trace IDs ascend, and are compared as bytes; other columns are in no order.
 fn order(chunk: &Chunk) -> BoundaryOrder {
     let is_id = |page: &super::chunk::Page| {
         page.extremes.as_ref().is_some_and(|(least, _)| least.len() == size_of::<u128>())
@@ -189,7 +170,7 @@ fn order(chunk: &Chunk) -> BoundaryOrder {
     }
 }
 
-/// The least and the greatest value, and how many rows or lists have none.
+/// The least and the greatest value, and the number of rows or lists without one.
 fn statistics(chunk: &Chunk, of: Type) -> Statistics {
     let nulls = Some(chunk.pages.iter().map(|page| page.nulls as u64).sum());
     let extremes = chunk.pages.iter().filter_map(|page| page.extremes.as_ref());

@@ -42,7 +42,7 @@ const OF_RESOURCES: &[(&str, &str)] = &[
     ("k8s.node.name", "k8s_node_name"),
 ];
 
-/// How many fields there are: those of a table itself have the numbers after them.
+/// The number of these fields. A table's own fields have the numbers after them.
 pub(super) const LEN: usize = FIELDS.len() + OF_RESOURCES.len();
 
 /// The fields.

@@ -52,7 +52,7 @@ fields! {
     FLAGS "flags" optional(Kind::Int);
 }
 
-/// What `kind` says.
+/// The values of `kind`.
 pub(crate) const KINDS: [(Measures, &str); 6] = [
     (Measures::None, "none"),
     (Measures::Gauge, "gauge"),
@@ -62,7 +62,7 @@ pub(crate) const KINDS: [(Measures, &str); 6] = [
     (Measures::Summary, "summary"),
 ];
 
-/// What `temporality` says, by OTLP's number.
+/// The values of `temporality` by OTLP's number.
 pub(crate) const TEMPORALITIES: [&str; 3] = ["unspecified", "delta", "cumulative"];
 
 /// The table.

@@ -96,11 +96,11 @@ const OF_SPANS: &[(&str, &str, Kind)] = &[
     ("db.statement", "db_statement", Kind::Text),
 ];
 
-/// What `kind` says, by OTLP's number.
+/// The values of `kind` by OTLP's number.
 pub(crate) const KINDS: [&str; 6] =
     ["unspecified", "internal", "server", "client", "producer", "consumer"];
 
-/// What `status` says, by OTLP's number.
+/// The values of `status` by OTLP's number.
 pub(crate) const STATUSES: [&str; 3] = ["unset", "ok", "error"];
 
 /// The table.

@@ -21,7 +21,7 @@ pub struct Compactor {
     /// The other tables of ingested rows: those without summaries.
     pub(super) others: Vec<TableWriter>,
     pub(super) traces: Summariser,
-    /// Days that are left as they are, though of others the tail is kept.
+    /// Days that are not reduced to their tail.
     pub(super) left_whole: BTreeSet<NaiveDate>,
 }
 
@@ -34,14 +34,14 @@ pub enum CompactorError {
     /// The commit failed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// A day stays as it is, and its tail is not looked for again before the next start.
+    /// A day has too large a tail, and is left as it is until the next start.
     #[error(transparent)]
     Tail(#[from] TooMany),
 }
 
 impl CompactorError {
-    /// Whether another writer of the table has done it, or something else with these runs, first: the table has been
-    /// looked at again, and nothing is amiss.
+    /// Whether another writer has replaced these runs first. The table was
+    /// read again, and nothing is wrong.
     #[must_use]
     pub const fn is_outrun(&self) -> bool {
         matches!(self, Self::Commit(CommitError::Refused(_)))
@@ -49,7 +49,7 @@ impl CompactorError {
 }
 
 impl Compactor {
-    /// Looks at what other writers have committed; returns runs that cannot be read, which are not asked.
+    /// Reads the commits of other writers; returns runs that cannot be read, which queries skip.
     ///
     /// # Errors
     /// When a table cannot be read.
@@ -79,7 +79,7 @@ impl Compactor {
         compacted.into_iter().try_fold(false, |is_any, is_one| Ok(is_any | is_one?))
     }
 
-    /// The same of spans, whose traces are summarised in passing.
+    /// Merges runs of spans, and summarizes their traces meanwhile.
     async fn compact_spans(&mut self, now_ms: i64, name: &str) -> Result<bool, CompactorError> {
         let runs = Arc::clone(self.spans.runs());
         let Some(compaction) = runs.due() else { return Ok(false) };

@@ -4,7 +4,7 @@ use super::Store;
 use super::flush_record::{FlushRecords, Versions};
 use crate::files::Files;
 use crate::log;
-use crate::tree::{FlushError, FlushOutcome, SealedMemtables, TableWriter};
+use crate::tree::{FlushError, FlushOutcome, TableWriter, Tree};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Flusher {
     pub(super) store: Arc<Store>,
     pub(super) files: Arc<dyn Files>,
     /// The tables of ingested rows.
-    pub(super) tables: Vec<(Arc<dyn SealedMemtables>, TableWriter)>,
+    pub(super) tables: Vec<(Arc<Tree>, TableWriter)>,
     /// Segments of the log that are set aside where others are removed.
     pub(super) damaged: BTreeSet<u64>,
     pub(super) records: FlushRecords,
@@ -31,8 +31,8 @@ impl Flusher {
     /// Nothing is lost then, and a retry writes nothing twice.
     pub async fn flush(&mut self, now_ms: i64) -> Result<Vec<FlushOutcome>, FlushError> {
         let mut all = Vec::new();
-        for (memtables, table) in &mut self.tables {
-            all.push(table.flush(&**memtables, now_ms).await);
+        for (tree, table) in &mut self.tables {
+            all.push(table.flush(tree, now_ms).await);
         }
         let removed = self.remove_segments(now_ms);
         let flushed = all.into_iter().filter_map(Result::transpose).collect();
@@ -43,8 +43,7 @@ impl Flusher {
     /// with the next ones.
     fn remove_segments(&mut self, now_ms: i64) -> io::Result<()> {
         let sealed = self.store.sealed.load(Ordering::Acquire);
-        let first_unwritten =
-            self.tables.iter().filter_map(|(memtables, _)| memtables.first_unwritten());
+        let first_unwritten = self.tables.iter().filter_map(|(tree, _)| tree.first_unwritten());
         let first_unwritten = first_unwritten.min().unwrap_or(u64::MAX);
         let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
         let done: Vec<_> = log::segments(&*self.files)?.into_iter().filter(is_done).collect();

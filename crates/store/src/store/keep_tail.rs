@@ -17,11 +17,11 @@ use std::sync::Arc;
 /// A day of which the tail was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailKept {
-    /// The day on which its spans came.
+    /// The day on which its spans arrived.
     pub day: NaiveDate,
-    /// How many spans it had.
+    /// The number of spans before.
     pub before: u64,
-    /// How many it has now.
+    /// The number of kept spans.
     pub after: u64,
 }
 
@@ -55,7 +55,7 @@ impl Compactor {
         Ok(Some(TailKept { day, before, after }))
     }
 
-    /// The oldest day of which the tail is to be kept, and its runs.
+    /// The oldest day that is due, and its runs.
     fn tail_due(&self, tail: &Tail, now_ms: i64) -> Option<(NaiveDate, Vec<Arc<StoredRun>>)> {
         let first_day = first_day(tail.after_days, now_ms)?;
         let of_day = |run: Arc<StoredRun>| Some((day_of(run.add())?, run));
@@ -84,7 +84,7 @@ impl Compactor {
         Ok(summaries.finish().iter().try_for_each(take)?)
     }
 
-    /// Writes what stays of runs as one, which takes their place; returns how many rows it has.
+    /// Replaces runs by one with the kept rows; returns their number.
     async fn write_tail(
         &mut self,
         runs: Vec<Arc<StoredRun>>,
@@ -99,7 +99,7 @@ impl Compactor {
         let mut new = self.traces.begin(compaction.day());
         let each = async |below: &str, rows: &Columns| new.take(below, rows).await;
         let merged = match set.rewrite(compaction, name, pick, each).await {
-            // What was decided and what was done are the same, or nothing changes.
+            // Another number of rows than decided changes nothing.
             Ok(Merged { path, rows, .. }) if rows != staying.spans() => {
                 Err(CompactError::Rows { path, rows, before: staying.spans() })
             }

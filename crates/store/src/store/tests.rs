@@ -11,12 +11,12 @@ use crate::columns::Columns;
 use crate::delta::{CommitError, Refused};
 use crate::files::failing::Failing;
 use crate::log::Log;
-use crate::memtable::{Memtable, Rows};
+use crate::memtable::Memtable;
 use crate::query::{Filter, HitUnit, Order, SpanField};
 use crate::schema::{logs, points, spans};
 use crate::tree::{FlushError, StoredRun, Window};
 use curtail_otlp::{
-    BatchWriter, Form, LogRow, Measured, MetricText, MetricsWriter, PlainValue, PointRow, Points,
+    BatchWriter, Form, LogRow, Measured, MetricText, MetricsWriter, PlainValue, PointRow,
     ResourceText, ScopeText, Signal, SpanRow,
 };
 use curtail_units::Rng;
@@ -69,10 +69,10 @@ fn records(nth: u64, trace_id: u128) -> [Record; 3] {
 /// That of the points that come with the rows of a trace.
 fn series_id(trace_id: u128) -> u128 {
     let [.., record] = &records(1, trace_id);
-    let (points, _) = Points::decode(&record.batch, &Limits::default()).expect("a good batch");
-    let mut memtable = Memtable::<PointRows>::default();
-    memtable.insert("shop", &record.batch, &points);
-    memtable.columns().wide(PointRows::table().order().0)[0]
+    let rows = Decoded::of(Signal::Metrics, &record.batch, &Limits::default());
+    let mut memtable = Memtable::new(&POINTS);
+    memtable.insert("shop", &record.batch, &rows.expect("a good batch").0);
+    memtable.columns().wide(points::SERIES_ID)[0]
 }
 
 fn insert(store: &Store, segment: u64, records: &[Record]) {
@@ -107,9 +107,9 @@ async fn open(files: &Failing, objects: &Arc<Faulty>) -> Result<(StoreParts, Rec
 }
 
 /// All rows with an ID, and the runs that may have more.
-async fn with_id<R: Rows>(tree: &Tree<R>, tenant: &str, id: u128) -> Window {
+async fn with_id(tree: &Tree, tenant: &str, id: u128) -> Window {
     let found = tree.rows_with_id(tenant, id, usize::MAX).await;
-    let fields: Vec<_> = (0..R::table().schema().fields().len()).collect();
+    let fields: Vec<_> = (0..tree.table().schema().fields().len()).collect();
     let mut window = found.window(&fields, 0..found.len()).await;
     window.unread.extend_from_slice(found.unread());
     window
@@ -123,11 +123,7 @@ async fn row_group(run: &StoredRun, objects: &dyn ObjectStore, group: usize) -> 
 }
 
 /// The facts of the rows with an ID.
-async fn said<R: Rows>(
-    tree: &Tree<R>,
-    id: u128,
-    say: impl Fn(&Columns, usize) -> String,
-) -> Vec<String> {
+async fn said(tree: &Tree, id: u128, say: impl Fn(&Columns, usize) -> String) -> Vec<String> {
     let found = with_id(tree, "shop", id).await;
     assert!(found.unread.is_empty(), "{:?}", found.unread);
     let mut said: Vec<_> = (0..found.rows.len()).map(|row| say(&found.rows, row)).collect();

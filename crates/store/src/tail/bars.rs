@@ -7,10 +7,10 @@ use curtail_sketch::{Histogram, Precision};
 use curtail_units::{Duration, Quantile, Ratio};
 use hashbrown::HashMap;
 
-/// More endpoints are one.
+/// Maximum number of endpoints; further ones are one.
 const ENDPOINTS_MAX: usize = 100_000;
 
-/// Whose traces, and of which operation of which service: the tenant, the service and the name of the root.
+/// The tenant, and the service and the name of the root.
 type Endpoint = [String; 3];
 
 /// Durations of the traces of each endpoint.
@@ -19,20 +19,20 @@ pub(crate) struct Durations {
     numbers: HashMap<Endpoint, usize>,
     exact: Vec<Vec<i64>>,
     count: usize,
-    /// In place of `exact`, once there are too many.
+    /// Instead of `exact`, once there are too many.
     counted: Option<Vec<Histogram>>,
 }
 
-/// What durations have come to.
+/// The minimum durations of the slowest traces.
 #[derive(Debug)]
 pub(crate) struct Bars {
     numbers: HashMap<Endpoint, usize>,
-    /// The least duration that is among the slowest.
+    /// The minimum duration of each endpoint.
     bars_ns: Vec<i64>,
 }
 
 impl Durations {
-    /// Takes rows of the table of traces.
+    /// Adds rows of the table of traces.
     pub(crate) fn take(&mut self, rows: &Columns) {
         let mut known = HashMap::new();
         for row in 0..rows.len() {
@@ -69,7 +69,7 @@ impl Durations {
         }
     }
 
-    /// Where the slowest share begins.
+    /// The minimum durations of the slowest share.
     pub(crate) fn bars(self, slowest: Ratio) -> Bars {
         let bars_ns = match self.counted {
             None => self.exact.into_iter().map(|all| exact_bar(all, slowest)).collect(),
@@ -80,7 +80,7 @@ impl Durations {
 }
 
 impl Bars {
-    /// Which rows of the table of traces are among the slowest of their endpoints.
+    /// Whether each row of the table of traces is among the slowest of its endpoint.
     pub(crate) fn slowest(&self, rows: &Columns) -> Vec<bool> {
         let mut known = HashMap::new();
         let is_slow = |row: usize| {
@@ -105,7 +105,7 @@ fn endpoint(rows: &Columns, row: usize) -> Endpoint {
         .map(|field| rows.coded(field).text(row).to_owned())
 }
 
-/// That of the root, or of all that there is.
+/// The duration of the root, or of the trace without a root.
 fn duration_ns(rows: &Columns, row: usize) -> i64 {
     let of_root = rows.coded(traces::ROOT_DURATION).int(row);
     of_root.unwrap_or_else(|| rows.longs(traces::DURATION)[row])
@@ -119,13 +119,13 @@ fn exact_bar(mut all: Vec<i64>, slowest: Ratio) -> i64 {
     }
 }
 
-/// The same from a histogram: rather too little than too much.
+/// As [`exact_bar`], from a histogram: rather too short than too long.
 fn counted_bar(all: &Histogram, slowest: Ratio) -> i64 {
     let Some(nth) = fast(slowest, all.count()) else { return i64::MAX };
     let quantile = Quantile::new(nth as f64 / all.count() as f64).expect("it is a share");
     let bar = all.quantile(quantile).unwrap_or_default();
     let bar_ns = i64::try_from(bar.as_ns()).unwrap_or(i64::MAX);
-    // A middle of a bucket, which may be that after the one that is meant.
+    // The middle of a bucket may be in the next one.
     bar_ns - bar_ns / 100
 }
 
@@ -140,7 +140,7 @@ fn fast(slowest: Ratio, count: u64) -> Option<u64> {
     count.checked_sub(slow.min(count)).filter(|fast| *fast < count)
 }
 
-/// What took less than no time took none.
+/// A negative duration is zero.
 fn duration(ns: i64) -> Duration {
     Duration::from_ns(u64::try_from(ns).unwrap_or_default())
 }

@@ -8,38 +8,38 @@ use crate::schema::{spans, traces};
 use crate::sort::Place;
 use std::num::NonZeroU32;
 
-/// Traces that stay, in the order of their IDs.
+/// Kept traces in the order of their IDs.
 #[derive(Debug)]
 pub(crate) struct Staying {
     bars: Bars,
     sample: NonZeroU32,
     ids: Vec<u128>,
-    /// Whose each of them is, and the weight of its rows.
+    /// The tenant and the weight of each trace.
     whose: Vec<(u32, NonZeroU32)>,
     tenants: Vec<String>,
-    /// How many spans they have.
+    /// The number of their spans.
     spans: u64,
 }
 
-/// More traces would stay than can be remembered.
+/// Too many traces would be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than {STAYING_MAX} traces would stay")]
 pub struct TooMany;
 
 impl Staying {
-    /// None so far. Of those that are neither slow nor failed, one in `sample` will stay.
+    /// No traces yet. One in `sample` of the traces that are neither slow nor failed will be kept.
     pub(crate) const fn new(bars: Bars, sample: NonZeroU32) -> Self {
         Self { bars, sample, ids: Vec::new(), whose: Vec::new(), tenants: Vec::new(), spans: 0 }
     }
 
-    /// Decides of rows of the table of traces, which follow those before in the order of their IDs.
+    /// Selects from the next rows of the table of traces in the order of their IDs.
     ///
     /// # Errors
-    /// When too many would stay.
+    /// When too many would be kept.
     pub(crate) fn take(&mut self, rows: &Columns) -> Result<(), TooMany> {
         let slowest = self.bars.slowest(rows);
         let tenants = rows.coded(traces::TENANT);
-        // The number that each has here, by that which it has there.
+        // The number in `self.tenants` by the code in the rows.
         let mut known = vec![None; tenants.dictionary.len() as usize + 1];
         for (row, is_slow) in slowest.into_iter().enumerate() {
             let id = rows.wide(traces::TRACE_ID)[row];
@@ -62,13 +62,13 @@ impl Staying {
         Ok(())
     }
 
-    /// How many spans stay.
+    /// The number of kept spans.
     pub(crate) const fn spans(&self) -> u64 {
         self.spans
     }
 
-    /// What stays of a row group of spans, with its weights. Row groups of a run are looked at in their order; `at` is
-    /// where among the traces the next one goes on, and zero at first.
+    /// The kept rows of a row group of spans, with their weights. The row groups of a run come in order; `at` is
+    /// the position among the traces, zero at first.
     pub(crate) fn of(&self, group: &Columns, at: &mut usize) -> Columns {
         let mut places = Vec::new();
         let mut weights = Coded::new(Plain::Eight);

@@ -12,21 +12,21 @@ use crate::schema::traces::TRACES;
 use std::collections::BTreeSet;
 use std::mem;
 
-/// The names that are remembered: more are forgotten when no trace needs them.
+/// The maximum number of names. Beyond it, names that the current trace does not need are forgotten.
 const NAMES_MAX: u32 = 10_000;
 
-/// Makes summaries.
+/// Summarizes the traces of one run.
 #[derive(Debug)]
 pub struct Summaries {
     fields: Fields,
-    /// Of services and tenants.
+    /// The names of services and tenants.
     names: Dictionary,
     /// Rows of the row group that is being made.
     made: Columns,
-    /// Those that are full.
+    /// Full row groups.
     full: Vec<Columns>,
     trace_id: u128,
-    /// What each tenant has of the trace: mostly one does.
+    /// The part of the trace of each tenant: mostly one.
     parts: Vec<OneTrace>,
     /// The number of used parts.
     used: usize,
@@ -47,13 +47,13 @@ impl Default for Summaries {
 }
 
 impl Summaries {
-    /// The columns of spans that are looked at.
+    /// The columns of spans that summaries need.
     #[must_use]
     pub fn fields() -> BTreeSet<usize> {
         Fields::default().all()
     }
 
-    /// Takes rows, which follow those before in the order of a run. Returns row groups of summaries that are full.
+    /// Adds the next rows in the order of a run. Returns full row groups of summaries.
     pub fn take(&mut self, rows: &Columns) -> Vec<Columns> {
         if self.names.len() > NAMES_MAX {
             self.forget_names();
@@ -73,7 +73,7 @@ impl Summaries {
         mem::take(&mut self.full)
     }
 
-    /// All has been taken: returns the rest.
+    /// Ends the last trace; returns the other row groups.
     #[must_use]
     pub fn finish(mut self) -> Vec<Columns> {
         self.end_trace();
@@ -83,7 +83,7 @@ impl Summaries {
         self.full
     }
 
-    /// What a tenant has of the trace.
+    /// The part of the trace of a tenant.
     fn part(&mut self, tenant: u32) -> &mut OneTrace {
         let known = self.parts[..self.used].iter().position(|part| part.tenant == tenant);
         let nth = known.unwrap_or_else(|| {
@@ -107,7 +107,7 @@ impl Summaries {
         self.used = 0;
     }
 
-    /// Forgets names that the trace at hand does not have.
+    /// Forgets names that the current trace does not have.
     fn forget_names(&mut self) {
         let old = mem::replace(&mut self.names, Dictionary::new(Plain::Text));
         for part in &mut self.parts[..self.used] {
@@ -119,10 +119,10 @@ impl Summaries {
     }
 }
 
-/// The numbers that the names of a column's rows have here.
+/// Translates the codes of a column to the codes in [`Summaries::names`].
 struct Names<'a> {
     of: &'a Coded,
-    /// By their number there; zero: not known yet. That of none is none.
+    /// By the code in the column; zero: not known yet, or null.
     known: Vec<u32>,
 }
 

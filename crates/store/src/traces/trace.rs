@@ -9,13 +9,13 @@ use crate::schema::traces;
 use curtail_trace::{Assembly, CriticalPath, Span};
 use std::collections::BTreeSet;
 
-/// More spans of a trace are only counted: 64 MB of them are held.
+/// The maximum number of spans of a trace in memory: 64 MB. Further spans are only counted.
 pub(super) const SPANS_MAX: usize = 1 << 20;
 
-/// What a status says when something has failed.
+/// The status of a failed span.
 const ERROR: &str = STATUSES[2];
 
-/// The columns that are looked at, and that have no constant.
+/// The columns of attributes that summaries need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
     resends: usize,
@@ -25,7 +25,7 @@ pub(super) struct Fields {
 
 impl Default for Fields {
     fn default() -> Self {
-        let own = |key: &str| SPANS.own().get(key).expect("it has a column").0;
+        let own = |key: &str| SPANS.own.get(key).expect("it has a column").0;
         Self {
             resends: own("http.request.resend_count"),
             request_bytes: own("http.request.body.size"),
@@ -62,17 +62,17 @@ impl Fields {
     }
 }
 
-/// What rows have in these columns.
+/// The columns of some rows that summaries need.
 #[derive(Debug)]
 pub(super) struct Values<'a> {
     span_ids: &'a [u64],
-    /// Empty where nobody has one.
+    /// Empty if no span has a parent.
     parent_ids: &'a [u64],
     starts: &'a [i64],
     durations: &'a [i64],
     names: &'a Coded,
     status: &'a Coded,
-    /// The number of that which says that something has failed.
+    /// The code of the status of failed spans.
     error: Option<u32>,
     resends: &'a Coded,
     request_bytes: &'a Coded,
@@ -80,34 +80,34 @@ pub(super) struct Values<'a> {
     weights: &'a Coded,
 }
 
-/// A span of them, and the number that the name of its service has.
+/// A span by its row, and the code of its service.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) row: usize,
     pub(super) service: u32,
 }
 
-/// What one tenant has of a trace.
+/// The spans of one tenant in a trace.
 #[derive(Debug, Default)]
 pub(super) struct OneTrace {
-    /// The number of its name.
+    /// The code of the tenant's name.
     pub(super) tenant: u32,
     spans: Vec<Span>,
-    /// Of each span: the number of its service, and whether it has failed.
+    /// The code of the service of each span, and whether the span has failed.
     of_spans: Vec<(u32, bool)>,
     root: Option<Root>,
     counts: Counts,
     start_ns: i64,
     end_ns: i64,
-    /// That of its spans: they stay or go together.
+    /// The weight of each span: all are kept or removed together.
     weight: i64,
-    /// By the number of a service; all zero between two traces.
+    /// By the code of the service; all zero between two traces.
     tallies: Vec<Tally>,
     assembly: Assembly,
     path: CriticalPath,
 }
 
-/// How many spans there are of a kind.
+/// Counts of spans.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     spans: i64,
@@ -127,7 +127,7 @@ struct Root {
     response_bytes: Option<i64>,
 }
 
-/// What a service has of a trace.
+/// The counts of a service in a trace.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     spans: i64,
@@ -160,7 +160,7 @@ impl OneTrace {
         self.counts.retries += i64::from(values.resends.int(row).is_some_and(|again| again > 0));
         self.start_ns = self.start_ns.min(start_ns);
         self.end_ns = self.end_ns.max(start_ns.max(span.end_ns));
-        // As the tree has it: the first one that came, of those that began first.
+        // As in the assembled tree: of the spans with the earliest start, the first that arrived.
         let is_root =
             span.parent_id == 0 && self.root.as_ref().is_none_or(|root| start_ns < root.start_ns);
         if is_root {
@@ -180,7 +180,7 @@ impl OneTrace {
         }
     }
 
-    /// Gives names other numbers.
+    /// Changes the codes of names.
     pub(super) fn rename(&mut self, mut number: impl FnMut(u32) -> u32) {
         self.tenant = number(self.tenant);
         if let Some(root) = &mut self.root {
@@ -231,7 +231,7 @@ impl OneTrace {
         into.end_row();
     }
 
-    /// What is said of the root, and of all for want of it.
+    /// Sets the fields of the root, and the status of the trace.
     fn put_root(&self, names: &Dictionary, into: &mut Columns) {
         let root_status = self.root.as_ref().and_then(|root| root.status.as_deref());
         let status = if self.counts.errors > 0 { Some(ERROR.as_bytes()) } else { root_status };
@@ -260,7 +260,7 @@ impl OneTrace {
         }
     }
 
-    /// What services have, in the order in which they come in the trace.
+    /// Sets the counts of services in the order of their first spans.
     fn put_services(&mut self, names: &Dictionary, into: &mut Columns) {
         for (service, _) in &self.of_spans {
             // Each is written once.

@@ -17,28 +17,30 @@
 //! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; size tiers as in Lakshman and Malik,
 //! "Cassandra", 2010.
 
-use super::making::Making;
+use super::cut::Cut;
 use super::run_set::RunSet;
 use super::stored::{RANGE, ReadError, StoredRun, TAIL};
 use super::table_writer::TableWriter;
+use super::upload::Uploader;
 use crate::columns::Columns;
-use crate::delta::{Change, CommitError, Remove};
+use crate::delta::{Change, CommitError, Remove, WriteError};
 use object_store::path::Path;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many runs are merged.
+/// The number of runs in a merge.
 pub(crate) const FAN_IN: usize = 8;
 
-/// A run of more rows is not merged into a larger one, so one that was merged has sixteen million at most.
+/// A run of more rows is not merged into a larger one. So a merged run has at most sixteen million rows.
 pub const FINAL_ROWS: u64 = (1 << 24) / FAN_IN as u64;
 
-/// That of runs of more rows, whatever their size.
+/// The tier of all larger runs.
 const LAST_TIER: u32 = u32::MAX;
 
-/// Runs of one day that should become others.
+/// Runs of one day that should be replaced.
 #[derive(Clone, Debug)]
-pub struct Compaction {
+pub(crate) struct Compaction {
     runs: Vec<Arc<StoredRun>>,
     kind: CompactionKind,
 }
@@ -56,12 +58,12 @@ enum CompactionKind {
 
 /// The new runs of a compaction, before the commit.
 #[derive(Debug)]
-pub struct Merged {
+pub(crate) struct Merged {
     /// None, if there are no rows.
     made: Vec<StoredRun>,
-    /// Where the first of them is.
+    /// The path of the first new run.
     pub path: Path,
-    /// How many rows they have.
+    /// The number of their rows.
     pub rows: u64,
     /// The number of rows that were dropped as copies.
     pub copies: u64,
@@ -71,32 +73,26 @@ pub struct Merged {
 /// Why runs were not merged.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
-    /// One of them cannot be read.
+    /// A run cannot be read.
     #[error("{path} cannot be read")]
     Read {
-        /// Which one.
+        /// The path of the run.
         path: Path,
-        /// Why.
+        /// The error of the run.
         #[source]
         source: ReadError,
     },
-    /// What they would become cannot be written.
-    #[error("{path} cannot be written")]
-    Write {
-        /// Where it would be.
-        path: Path,
-        /// What the store says.
-        #[source]
-        source: object_store::Error,
-    },
-    /// That would lose rows that should stay, or add some.
+    /// A new run cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The new runs would have lost or duplicated rows.
     #[error("{path} would have {rows} rows in place of {before}")]
     Rows {
-        /// Where it would be.
+        /// The path of the new run.
         path: Path,
-        /// How many it would have.
+        /// The number of rows of the new runs.
         rows: u64,
-        /// How many those have of which it is made.
+        /// The number of rows that they should have.
         before: u64,
     },
 }
@@ -108,37 +104,31 @@ impl Compaction {
         Self { runs, kind: CompactionKind::Tail }
     }
 
-    /// The runs, the oldest first.
-    pub fn runs(&self) -> impl ExactSizeIterator<Item = &Path> {
-        self.runs.iter().map(|run| run.path())
-    }
-
-    /// The day that they are of.
-    #[must_use]
-    pub fn day(&self) -> &str {
+    /// The day of the runs.
+    pub(crate) fn day(&self) -> &str {
         self.runs[0].day()
     }
 
-    /// How many rows they have.
+    /// The number of their rows.
     fn rows(&self) -> u64 {
         self.runs.iter().map(|run| run.row_count()).sum()
     }
 
     /// The number of rows after which a new run may end.
-    pub(super) fn share(&self) -> u64 {
+    fn share(&self) -> u64 {
         match self.kind {
             CompactionKind::Ranges => self.rows().div_ceil(self.runs.len() as u64),
             CompactionKind::One | CompactionKind::Tail => u64::MAX,
         }
     }
 
-    /// Whether there are other rows in the table when it is done.
-    pub(super) fn is_change(&self) -> bool {
+    /// Whether the compaction changes the rows of the table.
+    fn is_change(&self) -> bool {
         self.kind == CompactionKind::Tail
     }
 
-    /// The tags of the new runs, beside those of every run.
-    pub(super) fn tags(&self) -> impl Iterator<Item = (String, Option<String>)> {
+    /// The tags of the new runs, besides those of every run.
+    fn tags(&self) -> impl Iterator<Item = (String, Option<String>)> {
         let is_tail = self.is_change() || self.runs[0].is_tail();
         let tags = [(TAIL, is_tail), (RANGE, self.kind == CompactionKind::Ranges)];
         let tags = tags.into_iter().filter(|(_, is_so)| *is_so);
@@ -146,7 +136,7 @@ impl Compaction {
     }
 
     /// The path of the nth new file below the table's root, counted from zero.
-    pub(super) fn below(&self, name: &str, nth: usize) -> String {
+    fn below(&self, name: &str, nth: usize) -> String {
         let range =
             if self.kind == CompactionKind::Ranges { format!("-{nth}") } else { String::new() };
         format!("day={}/{name}{range}.parquet", self.day())
@@ -154,17 +144,16 @@ impl Compaction {
 }
 
 impl RunSet {
-    /// Runs that should be merged now, if there are any. One that is damaged stays as it is.
-    #[must_use]
-    pub fn due(&self) -> Option<Compaction> {
+    /// The runs that should be merged now, if any. Damaged runs are left as they are.
+    pub(crate) fn due(&self) -> Option<Compaction> {
         let mut tiers = BTreeMap::<_, Vec<_>>::new();
         for run in self.runs() {
             let rows = run.row_count();
             let is_final = rows > self.final_rows();
-            // Small ones first: they are many, and quickly merged.
+            // Small runs first: they are many, and quickly merged.
             let tier = if is_final { LAST_TIER } else { rows.max(1).ilog(FAN_IN as u64) };
             if !run.is_range() && !run.is_damaged() {
-                // What is left of a day is not mixed with what came for it since.
+                // The tail of a day is not merged with rows that arrived since.
                 let of = (tier, run.day().to_owned(), run.is_tail());
                 tiers.entry(of).or_default().push(run);
             }
@@ -178,11 +167,8 @@ impl RunSet {
 
     /// Merges runs into files named after `name`, which must be unique. `each` gets the row groups of each new run and its
     /// path below the table's root.
-    ///
-    /// # Errors
-    /// When a run cannot be read, or a file cannot be written. Nothing has changed then.
-    pub async fn merge(
-        &self,
+    pub(crate) async fn merge(
+        self: &Arc<Self>,
         compaction: Compaction,
         name: &str,
         each: impl AsyncFnMut(&str, &Columns),
@@ -196,27 +182,46 @@ impl RunSet {
         Ok(merged)
     }
 
-    /// The same with the rows that `pick` keeps of each row group; it gets the number of the run, counted from zero.
+    /// As [`Self::merge`], with the rows that `pick` selects from each row group. It gets the number of the run, from zero.
     pub(crate) async fn rewrite(
-        &self,
+        self: &Arc<Self>,
         compaction: Compaction,
         name: &str,
         pick: impl FnMut(usize, Columns) -> Columns,
         mut each: impl AsyncFnMut(&str, &Columns),
     ) -> Result<Merged, CompactError> {
         let all: Vec<_> = (0..self.table().schema().fields().len()).collect();
-        let mut making = Making::new(self, &compaction, name);
-        let push = async |rows: Columns| making.push(&rows, &mut each).await;
+        let mut uploader = Uploader::new(self, compaction.day());
+        let (mut cut, mut run) = (Cut::new(compaction.share()), 0);
+        let push = async |rows: Columns| {
+            let parts = cut.parts(rows.wide(self.table().order.0), rows.len());
+            for (nth, part) in parts.into_iter().enumerate() {
+                run += usize::from(nth > 0);
+                if !part.is_empty() {
+                    let below = compaction.below(name, run);
+                    let is_all = part.len() == rows.len();
+                    let part =
+                        if is_all { Cow::Borrowed(&rows) } else { Cow::Owned(rows.part(part)) };
+                    uploader.push(&below, &part).await?;
+                    each(&below, &part).await;
+                }
+            }
+            Ok(())
+        };
         let pushed: Result<_, CompactError> =
             self.in_order(&compaction.runs, &all, pick, push).await;
         let copies = match pushed {
             Ok(copies) => copies,
             Err(failed) => {
-                making.abort().await;
+                uploader.abort().await;
                 return Err(failed);
             }
         };
-        let made = making.finish().await?;
+        let mut made = uploader.finish().await?;
+        for run in &mut made {
+            run.add.data_change = compaction.is_change();
+            run.add.tags.get_or_insert_default().extend(compaction.tags());
+        }
         let path = self.path(&compaction.below(name, 0));
         let rows = made.iter().map(StoredRun::row_count).sum();
         Ok(Merged { made, path, rows, copies, replaces: compaction })
@@ -229,11 +234,11 @@ impl TableWriter {
     /// # Errors
     /// When somebody else has replaced one of them, or the store fails. The merged files are then no part of the
     /// table, and go with the next vacuum.
-    pub async fn replace(&mut self, merged: Merged, now_ms: i64) -> Result<(), CommitError> {
-        let Merged { made, path, replaces, .. } = merged;
+    pub(crate) async fn replace(&mut self, merged: Merged, now_ms: i64) -> Result<(), CommitError> {
+        let Merged { mut made, path, replaces, .. } = merged;
         let data_change = replaces.is_change();
         let remove = replaces.runs.iter().map(|run| Remove::of(run.add(), now_ms, data_change));
-        let made: Vec<_> = made.into_iter().map(|run| run.modified(now_ms)).collect();
+        made.iter_mut().for_each(|run| run.add.modification_time = now_ms);
         let change = Change {
             operation: if data_change { "DELETE" } else { "OPTIMIZE" },
             add: made.iter().map(|run| run.add().clone()).collect(),

@@ -1,56 +1,24 @@
 //! Flushes memtables as runs.
 
-use super::end::End;
 use super::new_run::NewRun;
 use super::stored::StoredRun;
 use super::table_writer::TableWriter;
 use super::{DAY_NS, LogRange, Tree};
-use crate::columns::Columns;
-use crate::delta::{Add, Change, CommitError, Refused, SourceRange};
-use crate::memtable::Rows;
-use crate::run::{Run, RunError};
-use bytes::Bytes;
+use crate::delta::{Add, Change, CommitError, Refused, SourceRange, WriteError};
+use crate::run::RunError;
 use chrono::DateTime;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
-use std::collections::BTreeMap;
-use std::fmt::Debug;
 
-/// The sealed memtables of a table, whatever its rows are.
-pub(crate) trait SealedMemtables: Debug + Send + Sync {
-    /// Gives the row groups of the oldest one to `each`, in the order of a run; [`None`] when none is sealed.
-    fn oldest(&self, each: &mut dyn FnMut(&Columns)) -> Option<SealedRows>;
-
-    /// Drops those whose rows are in runs that queries see.
-    fn forget_committed(&self);
-
-    /// The first segment of the log with rows that are in no run.
-    fn first_unwritten(&self) -> Option<u64>;
-}
-
-/// The rows of a sealed memtable.
-#[derive(Debug)]
-pub(crate) struct SealedRows {
-    rows: usize,
-    /// Days since 1970.
-    day: u64,
-    range: LogRange,
-}
-
-impl<R: Rows> SealedMemtables for Tree<R> {
-    fn oldest(&self, each: &mut dyn FnMut(&Columns)) -> Option<SealedRows> {
-        let sealed = self.read().sealed.first().cloned()?;
-        let memtable = sealed.memtable.read();
-        memtable.sorted().for_each(|group| each(&group));
-        Some(SealedRows { rows: memtable.len(), day: sealed.day, range: sealed.range })
-    }
-
+impl Tree {
+    /// Drops the sealed memtables whose rows are in runs that queries see.
     fn forget_committed(&self) {
         let committed = self.runs.read().committed;
         self.write().sealed.retain(|sealed| !sealed.range.is_in_run(committed));
     }
 
-    fn first_unwritten(&self) -> Option<u64> {
+    /// The first segment of the log with rows that are in no run.
+    pub(crate) fn first_unwritten(&self) -> Option<u64> {
         self.read().memtables().map(|logged| logged.first).min()
     }
 }
@@ -70,24 +38,18 @@ pub struct FlushOutcome {
 #[derive(Debug, thiserror::Error)]
 pub enum FlushError {
     /// The file cannot be written.
-    #[error("{path} cannot be written")]
-    Write {
-        /// Where it would be.
-        path: Path,
-        /// What the store says.
-        #[source]
-        source: object_store::Error,
-    },
-    /// What was written is no run.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The written file is no run.
     #[error("{path} was not written well")]
     Run {
-        /// What was written.
+        /// The path of the run.
         path: Path,
-        /// What is wrong with it.
+        /// The error of the file.
         #[source]
         source: RunError,
     },
-    /// It was not committed.
+    /// The commit failed.
     #[error(transparent)]
     Commit(#[from] CommitError),
     /// The table is committed, but the log's segments cannot be removed.
@@ -103,40 +65,31 @@ impl TableWriter {
     /// When the store fails. Nothing is lost then, and nothing is there twice when it is tried again.
     pub(crate) async fn flush(
         &mut self,
-        memtables: &dyn SealedMemtables,
+        tree: &Tree,
         now_ms: i64,
     ) -> Result<Option<FlushOutcome>, FlushError> {
+        let Some(sealed) = tree.read().sealed.first().cloned() else { return Ok(None) };
         let mut new = NewRun::new(self.runs.table().schema());
-        let Some(SealedRows { rows, day: since_1970, range }) =
-            memtables.oldest(&mut |group| new.push(group))
-        else {
-            return Ok(None);
+        let rows = {
+            let memtable = sealed.memtable.read();
+            memtable.sorted().for_each(|group| new.push(&group));
+            memtable.len()
         };
-        let day = day(since_1970);
-        // With both ends: a process that was replaced must not put another file in the place of its successor's.
+        let (day, range) = (day(sealed.day), sealed.range);
+        // The name has both ends, so that a replaced process overwrites no file of its successor.
         let (first, last) = (range.after + 1, range.to);
         let below = format!("day={day}/{}-{first:012}-{last:012}.parquet", self.source);
-        let path = self.opener.path(&below);
-        let (file, stats) = new.finish();
-        let bytes = file.len();
-        let file = Bytes::from(file);
-        let run = Run::open(self.runs.table().schema(), &file, bytes as u64)
+        let path = self.runs.path(&below);
+        let (file, run, mut add) = new
+            .finish(Vec::new(), 0, (below, &day))
             .map_err(|source| FlushError::Run { path: path.clone(), source })?;
-        let end = End::of(&run, &file, bytes as u64);
+        let bytes = file.len();
+        add.modification_time = now_ms;
         let put = self.runs.objects().put(&path, file.into()).await;
-        put.map_err(|source| FlushError::Write { path: path.clone(), source })?;
-        let add = Add {
-            path: below,
-            partition_values: BTreeMap::from([("day".to_owned(), Some(day))]),
-            size: bytes as u64,
-            modification_time: now_ms,
-            data_change: true,
-            stats: Some(stats),
-            tags: Some(end.tags()),
-        };
+        put.map_err(|source| WriteError { path: path.clone(), source })?;
         self.commit(range, add.clone(), now_ms).await?;
         self.publish(Some(StoredRun::new(path.clone(), add, run))).await;
-        memtables.forget_committed();
+        tree.forget_committed();
         Ok(Some(FlushOutcome { path, rows, bytes }))
     }
 
@@ -153,13 +106,13 @@ impl TableWriter {
         let change = Change { operation: "WRITE", add, sources, ..Change::default() };
         match self.table.commit(&change, now_ms, &id).await {
             Ok(_) => Ok(()),
-            // It was committed before, and the response was lost.
+            // An earlier commit succeeded, and its response was lost.
             Err(CommitError::Refused(Refused::Done { .. })) if self.knows(&change.add) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether files are part of the table, or were and have been replaced.
+    /// Whether all files are in the table, or were until they were replaced.
     fn knows(&self, files: &[Add]) -> bool {
         let snapshot = self.table.snapshot();
         files.iter().all(|add| {
@@ -169,7 +122,7 @@ impl TableWriter {
     }
 }
 
-/// As in 2026-11-22.
+/// A day as in 2026-11-22.
 fn day(since_1970: u64) -> String {
     let ns = i64::try_from(since_1970 * DAY_NS).unwrap_or_default();
     DateTime::from_timestamp_nanos(ns).date_naive().to_string()

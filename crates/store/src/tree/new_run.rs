@@ -1,15 +1,20 @@
-//! A run that is being written, and what Delta says about its rows.
+//! A run that is being written, and its entry in the Delta table.
 
+use super::end::End;
 use crate::columns::Columns;
-use crate::run::RunWriter;
+use crate::delta::Add;
+use crate::run::{Run, RunError, RunWriter};
 use crate::schema::{Form, Kind, Presence, Schema};
+use bytes::Bytes;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// A run in memory. Its finished parts may be taken before it is complete.
 #[derive(Debug)]
 pub(super) struct NewRun {
-    writer: RunWriter<Vec<u8>>,
-    /// Of numbers that every row has.
+    schema: &'static Schema,
+    writer: RunWriter,
+    /// The extremes of numbers that every row has.
     extremes: Vec<Extremes>,
 }
 
@@ -21,12 +26,9 @@ struct Extremes {
     greatest: i64,
 }
 
-const IN_MEMORY: &str = "memory can be written to";
-
 impl NewRun {
-    /// One with no rows.
+    /// A run without rows.
     pub(super) fn new(schema: &'static Schema) -> Self {
-        let writer = RunWriter::new(schema, Vec::new()).expect(IN_MEMORY);
         let fields = schema.fields().iter().enumerate();
         let longs =
             fields.filter(|(_, field)| field.form == Form::One(Kind::Long, Presence::Required));
@@ -36,7 +38,7 @@ impl NewRun {
             least: i64::MAX,
             greatest: i64::MIN,
         });
-        Self { writer, extremes: extremes.collect() }
+        Self { schema, writer: RunWriter::new(schema), extremes: extremes.collect() }
     }
 
     /// Adds a row group.
@@ -46,16 +48,22 @@ impl NewRun {
                 (*least, *greatest) = ((*least).min(*number), (*greatest).max(*number));
             }
         }
-        self.writer.write(group).expect(IN_MEMORY);
+        self.writer.write(group);
     }
 
-    /// Takes what there is of the file, but for what was taken before.
+    /// The bytes of the file since the last call.
     pub(super) fn take(&mut self) -> Vec<u8> {
-        self.writer.take().expect(IN_MEMORY)
+        self.writer.take()
     }
 
-    /// The rest of the file; and what Delta says: how many rows there are, and the extremes of numbers.
-    pub(super) fn finish(self) -> (Vec<u8>, String) {
+    /// Completes the file, of which `part` are the last bytes that were taken, after `before` others. Returns the last part,
+    /// with all of the file's end, and the entry of the file at a path below the table's root.
+    pub(super) fn finish(
+        self,
+        mut part: Vec<u8>,
+        before: u64,
+        (below, day): (String, &str),
+    ) -> Result<(Bytes, Run, Add), RunError> {
         let rows = self.writer.rows();
         let each = |of: fn(&Extremes) -> i64| {
             let pairs = self.extremes.iter().map(|each| (each.name.to_owned(), of(each).into()));
@@ -67,6 +75,18 @@ impl NewRun {
             "maxValues": each(|of| of.greatest),
             "nullCount": each(|_| 0),
         });
-        (self.writer.finish().expect(IN_MEMORY), stats.to_string())
+        part.append(&mut self.writer.finish());
+        let (len, part) = (before + part.len() as u64, Bytes::from(part));
+        let run = Run::open(self.schema, &part, len)?;
+        let add = Add {
+            path: below,
+            partition_values: BTreeMap::from([("day".to_owned(), Some(day.to_owned()))]),
+            size: len,
+            modification_time: 0,
+            data_change: true,
+            stats: Some(stats.to_string()),
+            tags: Some(End::of(&run, &part, len).tags()),
+        };
+        Ok((part, run, add))
     }
 }

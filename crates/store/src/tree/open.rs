@@ -1,28 +1,27 @@
 //! Opens a tree.
 
-use super::opener::Opener;
+use super::run_set::RunSet;
 use super::stored::Unread;
 use super::table_writer::TableWriter;
 use super::{State, Tree};
 use crate::delta::{self, Change, CommitError, Format, Metadata, Table, TableVersion};
-use crate::memtable::Rows;
-use crate::schema::Schema;
+use crate::schema::{self, Schema};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock};
 
 /// The location of a tree.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where runs and the table's log are.
+    /// The object store of the runs and the table's log.
     pub objects: Arc<dyn ObjectStore>,
-    /// Above the table, from the root of the object store.
+    /// The folder of the tables, from the root of the object store.
     pub root: Path,
-    /// Which writer of the table this is: the folder of one log, and no other, has this name.
+    /// The name of this writer of the table, unique to one folder of a log.
     pub writer: String,
-    /// Runs of more rows are not merged into larger ones: [`FINAL_ROWS`](super::FINAL_ROWS), but for tests.
+    /// Runs of more rows are not merged into larger ones: [`FINAL_ROWS`](super::FINAL_ROWS), except in tests.
     pub final_rows: u64,
     /// The last known version of each table, by name; an older table is an error.
     pub known: BTreeMap<String, TableVersion>,
@@ -39,22 +38,20 @@ pub enum OpenError {
     Create(#[from] CommitError),
 }
 
-impl<R: Rows> Tree<R> {
-    /// Opens a tree, or makes it. It is `now_ms`, milliseconds since 1970; `id` is a UUID, for a table that is
-    /// made. Returns the runs that cannot be read, which every query result names.
+impl Tree {
+    /// Opens a tree, or makes it at `now_ms`, milliseconds since 1970; `id` is a UUID, for a table that is made. Returns the
+    /// runs that cannot be read, which every query result names.
     ///
     /// `last_segment` is the last that the log has. When the table has less, a process may have died while its
     /// commit was on the way to the store, where it may still be done: then it is [fenced](Table::fence) off.
-    ///
-    /// # Errors
-    /// When the table cannot be read, or made, or fenced.
-    pub async fn open(
+    pub(crate) async fn open(
         settings: &Settings,
+        table: &'static schema::Table,
         last_segment: u64,
         now_ms: i64,
         id: &str,
     ) -> Result<(Arc<Self>, TableWriter, Vec<Unread>), OpenError> {
-        let mut writer = TableWriter::open(settings, R::table(), now_ms, id).await?;
+        let mut writer = TableWriter::open(settings, table, now_ms, id).await?;
         if last_segment > writer.table.snapshot().position(&settings.writer) {
             writer.table.fence(now_ms, id).await?;
         }
@@ -65,48 +62,48 @@ impl<R: Rows> Tree<R> {
         Ok((Arc::new(tree), writer, unread))
     }
 
-    /// What the log has up to this segment was in runs when the tree was opened.
-    #[must_use]
-    pub const fn written(&self) -> u64 {
+    /// The last segment of the log whose rows were in runs when the tree was opened.
+    pub(crate) const fn written(&self) -> u64 {
         self.written
     }
 }
 
-impl Settings {
-    /// Opens a table, or makes it.
+impl TableWriter {
+    /// Opens a table, or makes it. Its runs are not visible yet.
     pub(crate) async fn open(
-        &self,
-        name: &str,
-        schema: &'static Schema,
+        settings: &Settings,
+        table: &'static schema::Table,
         now_ms: i64,
         id: &str,
-    ) -> Result<(Table, Opener), OpenError> {
-        let (objects, root) = (Arc::clone(&self.objects), self.root.clone().join(name));
-        let opener = Opener::new(Arc::clone(&objects), schema, root.clone());
-        let (opened, known) =
-            (Table::open(Arc::clone(&objects), root.clone()).await?, self.known.get(name));
-        match (&opened, known) {
+    ) -> Result<Self, OpenError> {
+        let Settings { objects, root, writer, final_rows, known } = settings.clone();
+        let (name, schema, root) = (table.name, table.schema(), root.join(table.name));
+        let opened = Table::open(Arc::clone(&objects), root.clone()).await?;
+        match (&opened, known.get(name)) {
             (Some(table), Some(known)) => table.check(known)?,
             (None, Some(TableVersion { id, .. })) => {
                 return Err(delta::OpenError::Another { root, known: id.clone() }.into());
             }
             (_, None) => {}
         }
-        if let Some(mut table) = opened {
-            if let Some(metadata) = with_new_columns(&table, schema) {
+        let delta = if let Some(mut delta) = opened {
+            if let Some(metadata) = with_new_columns(&delta, schema) {
                 let (operation, metadata) = ("ADD COLUMNS", Some(metadata));
                 let change = Change { operation, metadata, ..Change::default() };
-                table.commit(&change, now_ms, id).await?;
+                delta.commit(&change, now_ms, id).await?;
             }
-            return Ok((table, opener));
-        }
-        let metadata = metadata(name, schema, id, now_ms);
-        Ok((Table::create(objects, root, metadata, now_ms, id).await?, opener))
+            delta
+        } else {
+            let metadata = metadata(name, schema, id, now_ms);
+            Table::create(Arc::clone(&objects), root.clone(), metadata, now_ms, id).await?
+        };
+        let runs = Arc::new(RunSet::new(table, objects, root, final_rows));
+        Ok(Self { runs, table: delta, damaged: HashMap::new(), source: writer })
     }
 }
 
-/// What a table is with columns that were not known yet when it was made; [`None`] when it has all. Those that only
-/// others know stay.
+/// The metadata of a table with the columns that it lacks; [`None`] if it has all. Unknown columns of other
+/// writers remain.
 fn with_new_columns(table: &Table, schema: &Schema) -> Option<Metadata> {
     let metadata = table.snapshot().metadata()?;
     let mut there: Value = serde_json::from_str(&metadata.schema_string).ok()?;

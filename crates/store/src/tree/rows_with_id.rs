@@ -9,32 +9,30 @@ use super::stored::ReadError;
 use super::{AT_ONCE, ReadView, RunSet, StoredRun, Tree, Unread};
 use crate::columns::Columns;
 use crate::copies::is_copy;
-use crate::memtable::Rows;
+use crate::schema::Table;
 use crate::schema::envelope::TENANT;
 use crate::sort::Place;
 use futures_util::stream::{self, StreamExt as _};
 use object_store::ObjectStore;
 use std::borrow::Cow;
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The maximum gap between two rows of a run that are read together, with the rows between them.
 const GAP_ROWS: u32 = 1_024;
 
-/// The rows with an ID, not read yet.
+/// The positions of the rows with an ID.
 #[derive(Debug)]
-pub struct RowsWithId<R> {
+pub struct RowsWithId {
     runs: Arc<RunSet>,
     sources: Vec<Source>,
     /// In order of time.
     places: Vec<Place>,
     found: usize,
     unread: Vec<Unread>,
-    of: PhantomData<fn() -> R>,
 }
 
-/// A range of these rows.
+/// Some rows with an ID.
 #[derive(Debug)]
 pub struct Window {
     /// In order of time.
@@ -43,14 +41,14 @@ pub struct Window {
     pub unread: Vec<Unread>,
 }
 
-/// A part of a table that has rows with the ID.
+/// A part of a table with rows of the ID.
 #[derive(Debug)]
 enum Source {
     Memory(Columns),
     Run {
         run: Arc<StoredRun>,
         group: usize,
-        /// The row of the row group that is number zero here.
+        /// The first of these rows in the row group.
         first: usize,
     },
 }
@@ -58,27 +56,31 @@ enum Source {
 /// A source with the tenants and the times of its rows.
 type SourceTimes = (Source, Columns);
 
-impl<R: Rows> Tree<R> {
+impl Tree {
     /// Finds the rows of a tenant with an ID, including those in memtables. Only the first `max` in order of time can
     /// be read.
-    pub async fn rows_with_id(&self, tenant: &str, id: u128, max: usize) -> RowsWithId<R> {
+    pub async fn rows_with_id(&self, tenant: &str, id: u128, max: usize) -> RowsWithId {
         let view = self.read_view();
-        let fields = [TENANT, R::table().order().1].into();
-        let in_memory = view.memory_with_id(id).into_iter().map(|rows| {
-            let times = rows.only(&fields);
+        let (id_field, time_field) = self.table().order;
+        let fields = [TENANT, time_field];
+        let in_memory = view.memtables.iter().map(|memtable| {
+            let rows = memtable.rows_with_id(id);
+            let times = rows.only(&fields.into());
             (Source::Memory(rows), times)
         });
         let mut timed: Vec<SourceTimes> = in_memory.collect();
         let ReadView { runs, unopened: mut unread, .. } = view;
         let asked = stream::iter(runs.to_vec()).map(|run| async {
-            let found = timed_rows::<R>(self.objects(), &run, id).await;
+            let found = run.pages_with_id(self.objects(), (id_field, id), &fields).await;
             (run, found)
         });
         // In the order of the runs, so that the order of rows with equal times is deterministic.
         let asked: Vec<_> = asked.buffered(AT_ONCE).collect().await;
         for (run, found) in asked {
             match found {
-                Ok(found) => timed.extend(found),
+                Ok(found) => timed.extend(found.into_iter().map(|(group, first, rows)| {
+                    (Source::Run { run: Arc::clone(&run), group, first }, rows)
+                })),
                 Err(error) => {
                     unread.push(Unread { path: run.path().clone(), error: error.into() });
                 }
@@ -86,7 +88,7 @@ impl<R: Rows> Tree<R> {
         }
         let mut theirs = Vec::new();
         for (batch, (_, rows)) in (0..).zip(&timed) {
-            let (tenants, times) = (rows.coded(TENANT), rows.longs(R::table().order().1));
+            let (tenants, times) = (rows.coded(TENANT), rows.longs(time_field));
             for (row, time) in (0..).zip(times) {
                 if tenants.text(row as usize) == tenant {
                     theirs.push((*time, Place { batch, row }));
@@ -100,24 +102,17 @@ impl<R: Rows> Tree<R> {
             found: theirs.len(),
             places: theirs.into_iter().take(max).map(|(_, place)| place).collect(),
             unread,
-            of: PhantomData,
         }
     }
 }
 
-async fn timed_rows<R: Rows>(
-    objects: &dyn ObjectStore,
-    run: &Arc<StoredRun>,
-    id: u128,
-) -> Result<Vec<SourceTimes>, ReadError> {
-    let found = run
-        .pages_with_id(objects, (R::table().order().0, id), &[TENANT, R::table().order().1])
-        .await?;
-    let source = |group, first| Source::Run { run: Arc::clone(run), group, first };
-    Ok(found.into_iter().map(|(group, first, rows)| (source(group, first), rows)).collect())
-}
+impl RowsWithId {
+    /// The table of the rows.
+    #[must_use]
+    pub fn table(&self) -> &'static Table {
+        self.runs.table()
+    }
 
-impl<R: Rows> RowsWithId<R> {
     /// The number of rows that can be read.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -176,15 +171,16 @@ impl<R: Rows> RowsWithId<R> {
             let (first, batch) = parts[parts.partition_point(|(first, _)| *first <= place.row) - 1];
             Some(Place { batch: batch?, row: place.row - first })
         });
-        let is_all = fields.len() == R::table().schema().fields().len();
+        let table = self.table();
+        let is_all = fields.len() == table.schema().fields().len();
         let mut kept = Vec::with_capacity(places.len());
         for place in moved {
-            if !is_all || !is_copy(R::table(), &read, &kept, place) {
+            if !is_all || !is_copy(table, &read, &kept, place) {
                 kept.push(place);
             }
         }
         let sources: Vec<_> = read.iter().map(|rows: &Cow<'_, Columns>| &**rows).collect();
-        Window { rows: Columns::gather(R::table().schema(), &sources, &kept), unread }
+        Window { rows: Columns::gather(table.schema(), &sources, &kept), unread }
     }
 }
 

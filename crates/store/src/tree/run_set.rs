@@ -1,6 +1,9 @@
 //! The runs of a table that queries see.
 
+use super::compact::CompactError;
 use super::{StoredRun, Unread};
+use crate::columns::Columns;
+use crate::merge::{Merge, Step};
 use crate::schema::Table;
 use object_store::ObjectStore;
 use object_store::path::Path;
@@ -11,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 pub struct RunSet {
     table: &'static Table,
     objects: Arc<dyn ObjectStore>,
-    /// Where the table is.
+    /// The path of the table.
     root: Path,
     /// Runs of more rows are not merged into larger ones.
     final_rows: u64,
@@ -47,14 +50,13 @@ impl RunSet {
         runs.to_vec()
     }
 
-    /// Where the runs are.
-    #[must_use]
-    pub const fn objects(&self) -> &Arc<dyn ObjectStore> {
+    /// The object store of the runs.
+    pub(crate) const fn objects(&self) -> &Arc<dyn ObjectStore> {
         &self.objects
     }
 
     /// The table.
-    pub(super) const fn table(&self) -> &'static Table {
+    pub(crate) const fn table(&self) -> &'static Table {
         self.table
     }
 
@@ -62,7 +64,7 @@ impl RunSet {
         self.final_rows
     }
 
-    /// Where a file of the table is.
+    /// The path of a file of the table.
     pub(crate) fn path(&self, below: &str) -> Path {
         Path::from(format!("{}/{below}", self.root))
     }
@@ -76,6 +78,49 @@ impl RunSet {
         let known = &mut *self.version.write().unwrap_or_else(PoisonError::into_inner);
         if new.version >= known.version {
             *known = new;
+        }
+    }
+
+    /// Merges fields of runs and passes the rows to `each` in their common order, a row group at a time. `pick` selects rows of
+    /// each row group; it gets the number of the run, counted from zero. Returns the number of rows that were dropped as
+    /// copies, which needs all fields.
+    ///
+    /// The fields by which runs are sorted must be among them. Memory holds the selected rows of a row group of each run, and
+    /// the row group that is made.
+    ///
+    /// # Errors
+    /// When a run cannot be read; the error of `each`.
+    pub(crate) async fn in_order<E: From<CompactError>>(
+        &self,
+        runs: &[Arc<StoredRun>],
+        fields: &[usize],
+        mut pick: impl FnMut(usize, Columns) -> Columns,
+        mut each: impl AsyncFnMut(Columns) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let is_all = fields.len() == self.table.schema().fields().len();
+        let mut merge = Merge::new(self.table, runs.len(), is_all);
+        let mut next = vec![0; runs.len()];
+        loop {
+            match merge.step() {
+                Step::Needs(nth) => {
+                    let (run, group) = (&runs[nth], next[nth]);
+                    if group == run.run().groups() {
+                        merge.end(nth);
+                        continue;
+                    }
+                    let rows = 0..run.run().rows(group);
+                    let rows = run.rows(self.objects(), group, fields, rows).await;
+                    let failed = |source| CompactError::Read { path: run.path().clone(), source };
+                    next[nth] += 1;
+                    merge.give(nth, pick(nth, rows.map_err(failed)?));
+                }
+                Step::Made(group) => {
+                    each(group).await?;
+                    // Several may be made between two reads, and a flush on this thread should not wait for them.
+                    tokio::task::yield_now().await;
+                }
+                Step::Done => return Ok(merge.copies()),
+            }
         }
     }
 }

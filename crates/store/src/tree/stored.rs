@@ -11,33 +11,33 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// So much of the end of a file is fetched at first; the end of most runs is not longer.
+/// The number of bytes at the end of a file that are fetched first. The end of most runs is not longer.
 const TAIL_BYTES: u64 = 256 << 10;
 
 /// The tag of files that were reduced to their tail.
 pub(super) const TAIL: &str = "curtail.tail";
 
-/// The tag of files that were made of others by ranges of IDs.
+/// The tag of files with a range of the IDs of the runs that they replaced.
 pub(crate) const RANGE: &str = "curtail.range";
 
-/// A run, and where it is.
+/// A run in the object store.
 #[derive(Debug)]
 pub struct StoredRun {
     path: Path,
-    /// As the table has it.
-    add: Add,
+    /// Its entry in the table.
+    pub(super) add: Add,
     run: Run,
-    /// Some of it was read and is not as it was written.
+    /// Whether damage was found in a read part.
     is_damaged: AtomicBool,
 }
 
-/// Why a run is not read.
+/// Why a run cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The store does not give it.
+    /// The store failed.
     #[error("it cannot be fetched")]
     Store(#[from] object_store::Error),
-    /// It is not as it was written.
+    /// The run is damaged.
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -54,12 +54,6 @@ pub struct Unread {
 impl StoredRun {
     pub(super) const fn new(path: Path, add: Add, run: Run) -> Self {
         Self { path, add, run, is_damaged: AtomicBool::new(false) }
-    }
-
-    /// The same, written at this time: milliseconds since 1970.
-    pub(super) fn modified(mut self, now_ms: i64) -> Self {
-        self.add.modification_time = now_ms;
-        self
     }
 
     /// Fetches the end of a run.
@@ -89,13 +83,13 @@ impl StoredRun {
         }
     }
 
-    /// Where it is.
+    /// The path of the run.
     #[must_use]
     pub const fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the table says of it.
+    /// Its entry in the table.
     pub(crate) const fn add(&self) -> &Add {
         &self.add
     }
@@ -106,42 +100,34 @@ impl StoredRun {
         self.add.partition_values.get("day").and_then(Option::as_deref).unwrap_or_default()
     }
 
-    /// Whether it is what was left of others: rows have weights.
-    #[must_use]
-    pub fn is_tail(&self) -> bool {
+    /// Whether it has the tail of other runs: its rows have weights.
+    pub(crate) fn is_tail(&self) -> bool {
         self.add.has_tag(TAIL)
     }
 
-    /// Whether it has a range of the IDs of others, and those that were made with it have none of these: it is not
+    /// Whether it has all rows of the replaced runs for a range of IDs. It is not
     /// merged again.
-    #[must_use]
-    pub fn is_range(&self) -> bool {
+    pub(crate) fn is_range(&self) -> bool {
         self.add.has_tag(RANGE)
     }
 
-    /// Whether something in it was found not to be as it was written. It is still asked, and says so.
-    #[must_use]
-    pub fn is_damaged(&self) -> bool {
+    /// Whether damage was found in it. Queries still read it, and report it.
+    pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
 
-    /// How many rows it has.
-    #[must_use]
-    pub fn row_count(&self) -> u64 {
+    /// The number of rows.
+    pub(crate) fn row_count(&self) -> u64 {
         (0..self.run.groups()).map(|group| self.run.rows(group) as u64).sum()
     }
 
-    /// What its end says.
-    #[must_use]
-    pub const fn run(&self) -> &Run {
+    /// The metadata at the end of the file.
+    pub(crate) const fn run(&self) -> &Run {
         &self.run
     }
 
     /// Fetches fields of rows of a row group.
-    ///
-    /// # Errors
-    /// When the store does not give them, or they are damaged.
-    pub async fn rows(
+    pub(crate) async fn rows(
         &self,
         objects: &dyn ObjectStore,
         group: usize,
@@ -151,7 +137,7 @@ impl StoredRun {
         self.read(objects, &self.run.want(group, fields, rows)).await
     }
 
-    /// Fetches and decodes what is wanted of the [run](Self::run).
+    /// Fetches and decodes the wanted rows of the [run](Self::run).
     ///
     /// # Errors
     /// When the store does not give it, or it is damaged.

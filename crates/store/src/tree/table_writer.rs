@@ -3,41 +3,31 @@
 //! The flusher and the compactor each have their own for a table, like two servers, and neither waits for the other. What a
 //! reader sees follows from the newest known version: its runs, and the memtables beyond its committed position.
 
-use super::open::{OpenError as OpenTableError, Settings};
-use super::opener::Opener;
+use super::AT_ONCE;
 use super::run_set::{RunSet, RunVersion};
-use super::stored::{StoredRun, Unread};
-use crate::delta::{OpenError, Table, TableVersion, UpkeepError};
-use crate::schema;
+use super::stored::{ReadError, StoredRun, Unread};
+use crate::delta::{
+    Add, Change, CommitError, OpenError, Refused, Remove, Table, TableVersion, UpkeepError,
+};
+use futures_util::stream::{self, StreamExt as _};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Commits to one table.
 #[derive(Clone, Debug)]
-pub struct TableWriter {
+pub(crate) struct TableWriter {
     pub(super) runs: Arc<RunSet>,
     pub(crate) table: Table,
-    pub(super) opener: Opener,
+    /// Damaged runs, which are not opened again.
+    pub(super) damaged: HashMap<String, Arc<ReadError>>,
     /// The name of our log, which is the source of our rows.
     pub(crate) source: String,
 }
 
 impl TableWriter {
-    /// Opens a table, or makes it. Nothing of it is visible yet.
-    pub(crate) async fn open(
-        settings: &Settings,
-        table: &'static schema::Table,
-        now_ms: i64,
-        id: &str,
-    ) -> Result<Self, OpenTableError> {
-        let Settings { objects, writer, final_rows, .. } = settings.clone();
-        let (delta, opener) = settings.open(table.name(), table.schema(), now_ms, id).await?;
-        let runs = Arc::new(RunSet::new(table, objects, opener.root.clone(), final_rows));
-        Ok(Self { runs, table: delta, opener, source: writer })
-    }
-
-    /// What it is called.
+    /// The name of the table.
     pub(crate) fn name(&self) -> &'static str {
-        self.runs.table().name()
+        self.runs.table().name
     }
 
     /// The table's ID and last known version.
@@ -46,16 +36,12 @@ impl TableWriter {
     }
 
     /// The runs of the table.
-    #[must_use]
-    pub const fn runs(&self) -> &Arc<RunSet> {
+    pub(crate) const fn runs(&self) -> &Arc<RunSet> {
         &self.runs
     }
 
     /// Writes a checkpoint of the table if one is due.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+    pub(crate) async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
         if self.table.is_checkpoint_due()? {
             self.table.checkpoint(now_ms).await?;
         }
@@ -64,19 +50,13 @@ impl TableWriter {
 
     /// Removes what the table does not need any more: commits that are in a checkpoint, and files that were
     /// replaced long ago.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+    pub(crate) async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
         self.table.clean_log(now_ms).await?;
         self.table.vacuum(now_ms).await.map(drop)
     }
 
     /// Reads what others have committed; returns runs that cannot be read, which every query result names.
-    ///
-    /// # Errors
-    /// When the table cannot be read.
-    pub async fn refresh(&mut self) -> Result<Vec<Unread>, OpenError> {
+    pub(crate) async fn refresh(&mut self) -> Result<Vec<Unread>, OpenError> {
         self.table.refresh().await?;
         Ok(self.publish(None).await)
     }
@@ -87,7 +67,7 @@ impl TableWriter {
         new: impl IntoIterator<Item = StoredRun>,
     ) -> Vec<Unread> {
         let known = self.runs.runs().into_iter().chain(new.into_iter().map(Arc::new));
-        let (runs, unread) = self.opener.open(self.table.snapshot().files(), known).await;
+        let (runs, unread) = self.open_runs(known).await;
         self.runs.publish(RunVersion {
             version: self.table.version(),
             committed: self.table.snapshot().position(&self.source),
@@ -95,5 +75,78 @@ impl TableWriter {
             unopened: unread.clone(),
         });
         unread
+    }
+    /// Opens the runs of the table, except known ones; returns also unreadable ones. If the store fails, a run is retried
+    /// each time.
+    async fn open_runs(
+        &mut self,
+        known: impl Iterator<Item = Arc<StoredRun>>,
+    ) -> (Vec<Arc<StoredRun>>, Vec<Unread>) {
+        let known: HashMap<_, _> = known.map(|run| (run.add().path.clone(), run)).collect();
+        let (mut runs, mut added, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+        for add in self.table.snapshot().files() {
+            if let Some(run) = known.get(&add.path) {
+                runs.push(Arc::clone(run));
+            } else if let Some(error) = self.damaged.get(&add.path) {
+                unread.push(Unread { path: self.runs.path(&add.path), error: Arc::clone(error) });
+            } else {
+                added.push(add.clone());
+            }
+        }
+        let (objects, schema) = (self.runs.objects(), self.runs.table().schema());
+        let opened = stream::iter(added).map(|add| async {
+            let path = self.runs.path(&add.path);
+            (StoredRun::open(&**objects, schema, path, &add).await, add)
+        });
+        let opened: Vec<_> = opened.buffered(AT_ONCE).collect().await;
+        for (opened, add) in opened {
+            match opened {
+                Ok(run) => runs.push(Arc::new(run)),
+                Err(error) => {
+                    let (path, error) = (self.runs.path(&add.path), Arc::new(error));
+                    if matches!(*error, ReadError::Run(_)) {
+                        self.damaged.insert(add.path, Arc::clone(&error));
+                    }
+                    unread.push(Unread { path, error });
+                }
+            }
+        }
+        // The order of the table.
+        runs.sort_unstable_by(|one, other| one.add().path.cmp(&other.add().path));
+        (runs, unread)
+    }
+
+    /// The runs of the table in its last known version, also unreadable ones.
+    pub(crate) fn files(&self) -> impl ExactSizeIterator<Item = &Add> {
+        self.table.snapshot().files()
+    }
+
+    /// Removes runs, with their rows, in one commit at `now_ms`, milliseconds since 1970; returns the removed ones.
+    ///
+    /// If another writer has removed or merged one of them meanwhile, only the rest is removed.
+    pub(crate) async fn remove(
+        &mut self,
+        paths: &BTreeSet<String>,
+        now_ms: i64,
+    ) -> Result<Vec<Add>, CommitError> {
+        let id = format!("{}-removes-{now_ms}", self.source);
+        let removed = loop {
+            let there = self.files().filter(|add| paths.contains(&add.path));
+            let there: Vec<_> = there.cloned().collect();
+            if there.is_empty() {
+                break Ok(there);
+            }
+            let remove = there.iter().map(|add| Remove::of(add, now_ms, true)).collect();
+            let change = Change { operation: "DELETE", remove, ..Change::default() };
+            match self.table.commit(&change, now_ms, &id).await {
+                Ok(_) => break Ok(there),
+                // Another writer has removed one: try the rest.
+                Err(CommitError::Refused(Refused::Gone(_))) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        // The table was read in any case.
+        self.publish(None).await;
+        removed
     }
 }

@@ -1,26 +1,34 @@
-//! Uploads a run in parts: memory holds one part.
+//! Uploads runs in parts: memory holds one part of one run, and the footer and indexes of each finished run.
 
 use super::compact::CompactError;
-use super::end::End;
 use super::new_run::NewRun;
+use super::run_set::RunSet;
+use super::stored::StoredRun;
 use crate::columns::Columns;
-use crate::delta::Add;
-use crate::run::Run;
-use crate::schema::Schema;
-use bytes::Bytes;
+use crate::delta::WriteError;
 use object_store::path::Path;
-use object_store::{Error, MultipartUpload, ObjectStore, ObjectStoreExt as _};
-use std::collections::BTreeMap;
+use object_store::{Error, MultipartUpload, ObjectStoreExt as _};
 use std::mem;
+use std::sync::Arc;
 
 /// Parts of this many bytes are uploaded; object stores take none of less than five million.
 const PART_BYTES: usize = 8 << 20;
 
+/// Uploads the new runs of a day, one after another.
+#[derive(Debug)]
+pub(crate) struct Uploader {
+    runs: Arc<RunSet>,
+    day: String,
+    current: Option<Upload>,
+    uploaded: Vec<StoredRun>,
+}
+
 /// A run that is being uploaded. It exists once it is [finished](Self::finish).
 #[derive(Debug)]
-pub(crate) struct Upload {
+struct Upload {
+    /// The path below the table's root.
+    below: String,
     path: Path,
-    schema: &'static Schema,
     upload: Box<dyn MultipartUpload>,
     new: NewRun,
     part: Vec<u8>,
@@ -28,34 +36,64 @@ pub(crate) struct Upload {
     bytes: u64,
 }
 
-/// An uploaded run.
-#[derive(Debug)]
-pub(crate) struct Uploaded {
-    pub(crate) path: Path,
-    pub(crate) run: Run,
-    bytes: u64,
-    /// The statistics of Delta.
-    stats: String,
-    end: End,
+impl Uploader {
+    /// An uploader of runs of a day.
+    pub(crate) fn new(runs: &Arc<RunSet>, day: &str) -> Self {
+        let (runs, day) = (Arc::clone(runs), day.to_owned());
+        Self { runs, day, current: None, uploaded: Vec::new() }
+    }
+
+    /// Adds a row group to the run at a path below the table's root. Another path than before begins another run.
+    pub(crate) async fn push(&mut self, below: &str, group: &Columns) -> Result<(), CompactError> {
+        if self.current.as_ref().is_none_or(|current| current.below != below) {
+            self.end_run().await?;
+            self.current = Some(Upload::begin(&self.runs, below).await?);
+        }
+        self.current.as_mut().expect("it has just begun, if not before").push(group).await
+    }
+
+    /// Ends the last run; returns all.
+    pub(crate) async fn finish(mut self) -> Result<Vec<StoredRun>, CompactError> {
+        if let Err(failed) = self.end_run().await {
+            self.abort().await;
+            return Err(failed);
+        }
+        Ok(self.uploaded)
+    }
+
+    /// Abandons the current run and removes those before, so that they do not fill a disk. A later vacuum removes the
+    /// rest.
+    pub(crate) async fn abort(self) {
+        if let Some(mut current) = self.current {
+            current.upload.abort().await.ok();
+        }
+        for run in &self.uploaded {
+            self.runs.objects().delete(run.path()).await.ok();
+        }
+    }
+
+    async fn end_run(&mut self) -> Result<(), CompactError> {
+        if let Some(current) = self.current.take() {
+            self.uploaded.push(current.finish(&self.day).await?);
+        }
+        Ok(())
+    }
 }
 
 impl Upload {
-    pub(crate) async fn begin(
-        objects: &dyn ObjectStore,
-        schema: &'static Schema,
-        path: Path,
-    ) -> Result<Self, CompactError> {
-        match objects.put_multipart(&path).await {
+    async fn begin(runs: &RunSet, below: &str) -> Result<Self, CompactError> {
+        let path = runs.path(below);
+        match runs.objects().put_multipart(&path).await {
             Ok(upload) => {
-                let new = NewRun::new(schema);
-                Ok(Self { path, schema, upload, new, part: Vec::new(), bytes: 0 })
+                let new = NewRun::new(runs.table().schema());
+                Ok(Self { below: below.to_owned(), path, upload, new, part: Vec::new(), bytes: 0 })
             }
-            Err(source) => Err(CompactError::Write { path, source }),
+            Err(source) => Err(WriteError { path, source }.into()),
         }
     }
 
     /// Adds a row group.
-    pub(crate) async fn push(&mut self, group: &Columns) -> Result<(), CompactError> {
+    async fn push(&mut self, group: &Columns) -> Result<(), CompactError> {
         self.new.push(group);
         self.part.append(&mut self.new.take());
         if self.part.len() < PART_BYTES {
@@ -63,51 +101,26 @@ impl Upload {
         }
         self.bytes += self.part.len() as u64;
         let put = self.upload.put_part(mem::take(&mut self.part).into()).await;
-        put.map_err(|source| CompactError::Write { path: self.path.clone(), source })
+        Ok(put.map_err(|source| WriteError { path: self.path.clone(), source })?)
     }
 
     /// Uploads the rest.
-    pub(crate) async fn finish(self) -> Result<Uploaded, CompactError> {
-        let Self { path, mut upload, schema, new, mut part, mut bytes } = self;
-        let (mut rest, stats) = new.finish();
-        part.append(&mut rest);
-        bytes += part.len() as u64;
-        let part = Bytes::from(part);
-        // All of its end is in the last part.
+    async fn finish(self, day: &str) -> Result<StoredRun, CompactError> {
+        let Self { below, path, mut upload, new, part, bytes } = self;
         let uploaded = async {
-            let run = Run::open(schema, &part, bytes)
+            let (part, run, add) = new
+                .finish(part, bytes, (below, day))
                 .map_err(|error| Error::Generic { store: "run", source: Box::new(error) })?;
-            let end = End::of(&run, &part, bytes);
             upload.put_part(part.into()).await?;
             upload.complete().await?;
-            Ok::<_, Error>((run, end))
+            Ok::<_, Error>((run, add))
         };
         match uploaded.await {
-            Ok((run, end)) => Ok(Uploaded { path, run, bytes, stats, end }),
+            Ok((run, add)) => Ok(StoredRun::new(path, add, run)),
             Err(source) => {
                 upload.abort().await.ok();
-                Err(CompactError::Write { path, source })
+                Err(WriteError { path, source }.into())
             }
-        }
-    }
-
-    /// Abandons the upload: its parts belong to no table.
-    pub(crate) async fn abort(mut self) {
-        self.upload.abort().await.ok();
-    }
-}
-
-impl Uploaded {
-    /// The file as the table has it, by its path below the table's root and its day.
-    pub(crate) fn add(&self, below: String, day: &str, now_ms: i64) -> Add {
-        Add {
-            path: below,
-            partition_values: BTreeMap::from([("day".to_owned(), Some(day.to_owned()))]),
-            size: self.bytes,
-            modification_time: now_ms,
-            data_change: true,
-            stats: Some(self.stats.clone()),
-            tags: Some(self.end.tags()),
         }
     }
 }

@@ -5,3 +5,4 @@ mod batch_rows;
 mod random;
 mod ranges;
 mod round_trip;
+mod write_point;

@@ -1,12 +1,13 @@
 //! Large runs become ranges of IDs, and nothing of a row is lost on the way.
 
-use crate::batch_rows::BatchRows;
+use crate::batch_rows::{BatchRows, LOG_ROWS, POINT_ROWS, SPAN_ROWS};
 use crate::random::{batch, facts, logs, points};
 use crate::round_trip::{open, read};
 use curtail_otlp::{Decoded, Limits, Signal};
 use curtail_store::log::Record;
+use curtail_store::schema::Table;
 use curtail_store::tree::{self, Tree};
-use curtail_store::{Columns, Directory, LogRows, PointRows, Rows, Settings, SpanRows, Store};
+use curtail_store::{Columns, Directory, Settings, Store};
 use curtail_units::Rng;
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -23,15 +24,15 @@ const RUNS: usize = 8;
 type Facts = fn(&[u8]) -> Vec<String>;
 
 /// The rows of each run in a table's folder that is a range.
-async fn ranges<R: Rows>(objects: &InMemory) -> Vec<Vec<Columns>> {
+async fn ranges(table: &'static Table, objects: &InMemory) -> Vec<Vec<Columns>> {
     let mut ranges = Vec::new();
-    let folder = Path::from(format!("data/{}/day=1970-01-01", R::table().name()));
+    let folder = Path::from(format!("data/{}/day=1970-01-01", table.name));
     let files = objects.list_with_delimiter(Some(&folder)).await.expect("memory").objects;
     for file in files {
         if file.location.filename().is_some_and(|name| name.starts_with("range")) {
             let file = objects.get(&file.location).await.expect("it is there");
             let file = file.bytes().await.expect("memory");
-            let run = open::<R>(&file);
+            let run = open(table, &file);
             let groups = 0..run.groups();
             let rows = groups.map(|group| read(&run, &file, group, 0..run.rows(group)));
             ranges.push(rows.map(|rows| rows.expect("a good run")).collect());
@@ -41,46 +42,47 @@ async fn ranges<R: Rows>(objects: &InMemory) -> Vec<Vec<Columns>> {
 }
 
 /// What is said by ID.
-async fn by_id<R: BatchRows>(
-    tree: &Tree<R>,
+async fn by_id(
+    of: BatchRows,
+    tree: &Tree,
     ids: &BTreeSet<u128>,
     facts: Facts,
 ) -> BTreeMap<u128, Vec<String>> {
     let mut all = BTreeMap::new();
-    let fields: Vec<_> = (0..R::table().schema().fields().len()).collect();
+    let fields: Vec<_> = (0..tree.table().schema().fields().len()).collect();
     for id in ids {
         let found = tree.rows_with_id("shop", *id, usize::MAX).await;
         let window = found.window(&fields, 0..found.len()).await;
         assert!(found.unread().is_empty() && window.unread.is_empty(), "{id:x}");
         assert!(!window.rows.is_empty(), "{id:x}");
-        all.insert(*id, facts(&R::batch(&[window.rows])));
+        all.insert(*id, facts(&(of.batch)(&[window.rows])));
     }
     all
 }
 
 /// The IDs that rows have.
-fn ids<R: Rows>(rows: &[Columns]) -> BTreeSet<u128> {
-    rows.iter().flat_map(|rows| rows.wide(R::table().order().0)).copied().collect()
+fn ids(table: &Table, rows: &[Columns]) -> BTreeSet<u128> {
+    rows.iter().flat_map(|rows| rows.wide(table.order.0)).copied().collect()
 }
 
 /// The ranges of a table have what came; no ID is in two, and by each comes what there was before.
-async fn have<R: BatchRows>(tree: &Tree<R>, objects: &InMemory, came: &[Vec<u8>], facts: Facts) {
-    let ranges = ranges::<R>(objects).await;
+async fn have(of: BatchRows, tree: &Tree, objects: &InMemory, (came, facts): (&[Vec<u8>], Facts)) {
+    let table = tree.table();
+    let ranges = ranges(table, objects).await;
     let mut said: Vec<_> = came.iter().flat_map(|batch| facts(batch)).collect();
     said.sort();
     let rows = ranges.concat();
-    assert!(facts(&R::batch(&rows)) == said, "{}", R::table().name());
-    assert!(ranges.len() > 4, "{} has {}", R::table().name(), ranges.len());
-    let of_all = ids::<R>(&rows);
-    let of_each = ranges.iter().map(|range| ids::<R>(range).len());
-    assert_eq!(of_each.sum::<usize>(), of_all.len(), "{}", R::table().name());
+    assert!(facts(&(of.batch)(&rows)) == said, "{}", table.name);
+    assert!(ranges.len() > 4, "{} has {}", table.name, ranges.len());
+    let of_all = ids(table, &rows);
+    let of_each = ranges.iter().map(|range| ids(table, range).len());
+    assert_eq!(of_each.sum::<usize>(), of_all.len(), "{}", table.name);
     assert_eq!(tree.size(), (0, ranges.len()));
     // Zero is no ID.
     let of_all: BTreeSet<_> = of_all.into_iter().filter(|id| *id != 0).collect();
-    let there = by_id(tree, &of_all, facts).await;
+    let there = by_id(of, tree, &of_all, facts).await;
     let of_rows: usize = there.values().map(Vec::len).sum();
-    let with_id =
-        rows.iter().flat_map(|rows| rows.wide(R::table().order().0)).filter(|id| **id != 0);
+    let with_id = rows.iter().flat_map(|rows| rows.wide(table.order.0)).filter(|id| **id != 0);
     assert_eq!(of_rows, with_id.count());
     assert!(there.values().flatten().all(|row| said.binary_search(row).is_ok()));
 }
@@ -130,8 +132,8 @@ fn every_field_of_every_row_is_in_a_range() {
             assert_eq!(parts.flusher.flush(0).await.expect("memory").len(), 3);
         }
         assert!(parts.compactor.compact(0, "range").await.expect("memory"));
-        have::<SpanRows>(store.spans(), &objects, &spans, facts).await;
-        have::<LogRows>(store.logs(), &objects, &of_logs, logs::facts).await;
-        have::<PointRows>(store.points(), &objects, &of_points, points::facts).await;
+        have(SPAN_ROWS, store.spans(), &objects, (&spans, facts)).await;
+        have(LOG_ROWS, store.logs(), &objects, (&of_logs, logs::facts)).await;
+        have(POINT_ROWS, store.points(), &objects, (&of_points, points::facts)).await;
     });
 }

@@ -1,37 +1,40 @@
 //! What came is what is read: nothing of a row is lost on its way into a run and back.
 
-use crate::batch_rows::BatchRows;
+use crate::batch_rows::{BatchRows, LOG_ROWS, POINT_ROWS, SPAN_ROWS};
 use crate::random::{batch, facts, logs, points, trace_id};
 use bytes::Bytes;
 use curtail_otlp::{BatchWriter, LogRow, ResourceText, ScopeText, SpanRow};
 use curtail_store::batch::write_span;
-use curtail_store::run::{PAGE_ROWS, Run, RunError, RunWriter};
-use curtail_store::schema::spans::{NAME, SPANS, START, TRACE_ID};
-use curtail_store::{Columns, LogRows, Memtable, PointRows, Rows, SpanRows};
+use curtail_store::run::{PAGE_ROWS, Run, RunError, RunWriter, Wanted};
+use curtail_store::schema::{
+    Table,
+    logs::{self as log_fields, LOGS},
+    spans::{NAME, SPANS, START, TRACE_ID},
+};
+use curtail_store::{Columns, Memtable};
 use curtail_units::Rng;
 use std::ops::Range;
 
 const SEED: u64 = 20_801;
 
-fn memtable<R: BatchRows>(batches: &[Vec<u8>]) -> Memtable<R> {
-    let mut memtable = Memtable::default();
-    for batch in batches {
-        memtable.insert("shop", batch, &R::decode(batch));
-    }
-    memtable
-}
-
-fn file<R: Rows>(memtable: &Memtable<R>) -> Bytes {
-    let mut writer = RunWriter::new(R::table().schema(), Vec::new()).expect("memory");
+fn file(memtable: &Memtable) -> Bytes {
+    let schema = memtable.columns().schema();
+    let mut writer = RunWriter::new(schema);
     for group in memtable.sorted() {
-        writer.write(&group).expect("memory");
+        writer.write(&group);
     }
     assert_eq!(writer.rows(), memtable.len() as u64);
-    writer.finish().expect("memory").into()
+    writer.finish().into()
 }
 
-pub(crate) fn open<R: Rows>(file: &Bytes) -> Run {
-    Run::open(R::table().schema(), file, file.len() as u64).expect("a run")
+pub(crate) fn open(table: &'static Table, file: &Bytes) -> Run {
+    Run::open(table.schema(), file, file.len() as u64).expect("a run")
+}
+
+/// The wanted bytes of a file.
+fn within(wanted: &Wanted, file: &Bytes) -> Vec<Bytes> {
+    let at = |offset: u64| usize::try_from(offset).expect("the file is in memory");
+    wanted.ranges.iter().map(|range| file.slice(at(range.start)..at(range.end))).collect()
 }
 
 pub(crate) fn read(
@@ -42,7 +45,7 @@ pub(crate) fn read(
 ) -> Result<Columns, RunError> {
     let fields: Vec<_> = (0..run.schema().fields().len()).collect();
     let wanted = run.want(group, &fields, rows);
-    run.read(&wanted, &wanted.within(file))
+    run.read(&wanted, &within(&wanted, file))
 }
 
 fn again(writer: &mut BatchWriter, rows: &Columns) {
@@ -52,19 +55,20 @@ fn again(writer: &mut BatchWriter, rows: &Columns) {
 }
 
 /// Puts batches into a memtable, and that into a run; the rows of both have the same facts.
-fn come_back<R: BatchRows>(batches: &[Vec<u8>], facts: fn(&[u8]) -> Vec<String>) {
+fn come_back(of: BatchRows, batches: &[Vec<u8>], facts: fn(&[u8]) -> Vec<String>) {
+    let table = (of.table)();
     let mut came: Vec<_> = batches.iter().flat_map(|batch| facts(batch)).collect();
     came.sort();
-    let memtable = memtable::<R>(batches);
+    let memtable = of.memtable(batches);
     assert_eq!(memtable.len(), came.len());
-    let in_memory = R::batch(&[memtable.columns().clone()]);
-    assert_eq!(facts(&in_memory), came, "{} {} in memory", came.len(), R::table().name());
+    let in_memory = (of.batch)(&[memtable.columns().clone()]);
+    assert_eq!(facts(&in_memory), came, "{} {} in memory", came.len(), table.name);
     let file = file(&memtable);
-    let run = open::<R>(&file);
+    let run = open(table, &file);
     let groups = (0..run.groups()).map(|group| read(&run, &file, group, 0..run.rows(group)));
     let groups: Vec<_> = groups.map(|rows| rows.expect("a good run")).collect();
-    let in_file = R::batch(&groups);
-    assert_eq!(facts(&in_file), came, "{} {} in a run", came.len(), R::table().name());
+    let in_file = (of.batch)(&groups);
+    assert_eq!(facts(&in_file), came, "{} {} in a run", came.len(), table.name);
 }
 
 #[test]
@@ -75,9 +79,9 @@ fn every_field_of_every_row_comes_back() {
         let mut batches = |batch: fn(&mut Rng, usize, usize) -> Vec<u8>| -> Vec<_> {
             (0..5).map(|_| batch(&mut rng, rows, rows.div_ceil(4))).collect()
         };
-        come_back::<SpanRows>(&batches(batch), facts);
-        come_back::<LogRows>(&batches(logs::batch), logs::facts);
-        come_back::<PointRows>(&batches(points::batch), points::facts);
+        come_back(SPAN_ROWS, &batches(batch), facts);
+        come_back(LOG_ROWS, &batches(logs::batch), logs::facts);
+        come_back(POINT_ROWS, &batches(points::batch), points::facts);
     }
 }
 
@@ -89,9 +93,9 @@ fn every_field_of_golden_rows_comes_back() {
         include_bytes!("../../../otlp/tests/golden/metrics.pb"),
     ];
     let [spans, of_logs, of_points] = golden.map(|batch| [batch.to_vec()]);
-    come_back::<SpanRows>(&spans, facts);
-    come_back::<LogRows>(&of_logs, logs::facts);
-    come_back::<PointRows>(&of_points, points::facts);
+    come_back(SPAN_ROWS, &spans, facts);
+    come_back(LOG_ROWS, &of_logs, logs::facts);
+    come_back(POINT_ROWS, &of_points, points::facts);
 }
 
 /// Rows of no trace come first, and no page of theirs is looked at for a trace.
@@ -100,12 +104,11 @@ fn the_records_of_a_trace_are_found_by_their_pages() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let batches: Vec<_> = (0..12).map(|_| logs::batch(&mut rng, 3_000, 500)).collect();
-    let memtable = memtable::<LogRows>(&batches);
+    let memtable = LOG_ROWS.memtable(&batches);
     let file = file(&memtable);
-    let run = open::<LogRows>(&file);
+    let run = open(&LOGS, &file);
     let whole = read(&run, &file, 0, 0..run.rows(0)).expect("a good run");
-    let (ids, times) =
-        (whole.wide(LogRows::table().order().0), whole.longs(LogRows::table().order().1));
+    let (ids, times) = (whole.wide(log_fields::TRACE_ID), whole.longs(log_fields::TIME));
     assert!(ids.iter().zip(times).is_sorted() && run.groups() == 1);
     let of_none = ids.partition_point(|id| *id == 0);
     assert!(of_none > PAGE_ROWS && ids.len() - of_none > PAGE_ROWS);
@@ -113,7 +116,7 @@ fn the_records_of_a_trace_are_found_by_their_pages() {
         let id = trace_id(nth);
         let rows = ids.iter().filter(|each| **each == id).count();
         assert!(rows > 0, "trace {id:x}");
-        let pages: Vec<_> = run.rows_between(0, LogRows::table().order().0, id, id).collect();
+        let pages: Vec<_> = run.rows_between(0, log_fields::TRACE_ID, id, id).collect();
         let in_pages = pages.iter().flat_map(|page| &ids[page.clone()]);
         assert_eq!(in_pages.filter(|each| **each == id).count(), rows, "trace {id:x}");
         assert!(pages.len() <= 2 && pages[0].end > of_none, "trace {id:x}: {pages:?}");
@@ -129,7 +132,7 @@ fn records_of_no_trace_come_back() {
         let (resource, scope) = (ResourceText::default(), ScopeText::default());
         writer.record(&resource, &scope, &record).expect("no JSON in it");
     }
-    come_back::<LogRows>(&[writer.finish()], logs::facts);
+    come_back(LOG_ROWS, &[writer.finish()], logs::facts);
 }
 
 #[test]
@@ -138,9 +141,9 @@ fn a_run_is_in_the_order_of_traces_and_starts_and_any_part_of_it_is_read_alone()
     let mut rng = Rng::new(SEED);
     // Two pages, and a part of a third.
     let batches: Vec<_> = (0..9).map(|_| batch(&mut rng, 2_000, 500)).collect();
-    let memtable = memtable::<SpanRows>(&batches);
+    let memtable = SPAN_ROWS.memtable(&batches);
     let file = file(&memtable);
-    let run = open::<SpanRows>(&file);
+    let run = open(&SPANS, &file);
     let whole = read(&run, &file, 0, 0..run.rows(0)).expect("a good run");
     assert!(whole.len() > 2 * PAGE_ROWS && run.groups() == 1);
     let order: Vec<_> = whole.wide(TRACE_ID).iter().zip(whole.longs(START)).collect();
@@ -184,9 +187,9 @@ fn spans_with_long_texts_come_in_small_row_groups() {
         writer.span(&around.0, &around.1, &span).expect("no JSON in it");
         batches.push(writer.finish());
     }
-    let memtable = memtable::<SpanRows>(&batches);
+    let memtable = SPAN_ROWS.memtable(&batches);
     let file = file(&memtable);
-    let run = open::<SpanRows>(&file);
+    let run = open(&SPANS, &file);
     assert!(run.groups() > 1, "{} bytes in one", memtable.bytes());
     let mut names = 0;
     for group in 0..run.groups() {
@@ -205,8 +208,8 @@ fn damage_is_said_and_never_read() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let batches = [batch(&mut rng, 400, 50)];
-    let file = file(&memtable::<SpanRows>(&batches));
-    let run = open::<SpanRows>(&file);
+    let file = file(&SPAN_ROWS.memtable(&batches));
+    let run = open(&SPANS, &file);
     let mut wrong = 0;
     for _ in 0..1_000 {
         let mut bytes = file.to_vec();
@@ -232,7 +235,7 @@ fn damage_is_said_and_never_read() {
 #[test]
 fn a_file_that_is_cut_off_is_no_run() {
     let mut rng = Rng::new(SEED);
-    let file = file(&memtable::<SpanRows>(&[batch(&mut rng, 40, 5)]));
+    let file = file(&SPAN_ROWS.memtable(&[batch(&mut rng, 40, 5)]));
     for len in [0, 1, 7, 8, 100, file.len() / 2, file.len() - 1] {
         let opened = Run::open(SPANS.schema(), &file.slice(..len), len as u64);
         assert!(opened.is_err(), "{len} bytes");

@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-/// What only checkpoints of version 2 hold.
+/// Columns that only checkpoints of version 2 have.
 const LATER: [&str; 2] = ["sidecar", "checkpointMetadata"];
 
 /// The actions of one file of a checkpoint. Parquet's reader may panic at a damaged file; that is an error here, because
@@ -40,7 +40,7 @@ fn rows(bytes: Bytes) -> Result<Vec<Action>, CheckpointError> {
     Ok(actions)
 }
 
-/// All before the footer, whose length is in the last eight bytes.
+/// The bytes before the footer, whose length is in the last eight bytes.
 pub(super) fn pages(file: &[u8]) -> &[u8] {
     let (rest, _) = file.split_last_chunk::<4>().unwrap_or((file, b"PAR1"));
     let (rest, length) = rest.split_last_chunk().unwrap_or((rest, &[0; 4]));
@@ -71,7 +71,7 @@ fn field<'a>(of: &'a Type, name: &str) -> Option<&'a Type> {
     of.get_fields().iter().map(AsRef::as_ref).find(|field| field.name() == name)
 }
 
-/// A record as JSON; in it, what is null is left out.
+/// A record as JSON without nulls.
 fn json(row: Row) -> Value {
     let fields = row.into_columns().into_iter();
     let there = fields.filter(|(_, field)| !matches!(field, Field::Null));

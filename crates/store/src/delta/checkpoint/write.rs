@@ -13,10 +13,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// In a row group: what is held in memory as columns at a time.
+/// Maximum number of rows of a row group, which is in memory.
 const ROWS_MAX: usize = 65_536;
 
-/// What stands where nothing is.
+/// The value of a missing field.
 static NULL: Value = Value::Null;
 
 /// The file of a checkpoint.
@@ -39,7 +39,7 @@ pub(super) fn encode_as<T: Serialize>(schema: Type, rows: &[T]) -> Result<Bytes,
         let mut columns = Columns(leaves.columns().iter().cloned().map(Column::new).collect());
         for row in rows {
             let row = serde_json::to_value(row).expect("it is plain data");
-            columns.shred_fields(&schema, &row, Levels::default(), &mut 0)?;
+            columns.shred_fields(&schema, &row, Levels::default(), &mut 0);
         }
         let mut group = writer.next_row_group()?;
         for column in columns.0 {
@@ -53,7 +53,7 @@ pub(super) fn encode_as<T: Serialize>(schema: Type, rows: &[T]) -> Result<Bytes,
     Ok(writer.into_inner()?.into())
 }
 
-/// How much of the way to a value is there, and how much of it the value shares with the one before.
+/// The definition and the repetition level of a value.
 #[derive(Clone, Copy, Default)]
 struct Levels {
     definition: i16,
@@ -65,64 +65,38 @@ struct Columns(Vec<Column>);
 
 struct Column {
     leaf: ColumnDescPtr,
-    values: Values,
+    values: Vec<Value>,
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
 }
 
-enum Values {
-    Bool(Vec<bool>),
-    Int32(Vec<i32>),
-    Int64(Vec<i64>),
-    Text(Vec<ByteArray>),
-}
-
 impl Columns {
     /// Puts a value into the leaves below a node; `leaf` is the first of them, and then the one after.
-    fn shred(
-        &mut self,
-        node: &Type,
-        value: &Value,
-        levels: Levels,
-        leaf: &mut usize,
-    ) -> Result<(), ParquetError> {
+    fn shred(&mut self, node: &Type, value: &Value, levels: Levels, leaf: &mut usize) {
         let is_optional = node.get_basic_info().repetition() == Repetition::OPTIONAL;
         let is_defined = is_optional && !value.is_null();
         let levels = Levels { definition: levels.definition + i16::from(is_defined), ..levels };
         if node.is_primitive() {
-            self.0[*leaf].push(value, levels)?;
+            self.0[*leaf].push(value, levels);
             *leaf += 1;
-            return Ok(());
+        } else {
+            self.shred_fields(node, value, levels, leaf);
         }
-        self.shred_fields(node, value, levels, leaf)
     }
 
-    fn shred_fields(
-        &mut self,
-        node: &Type,
-        value: &Value,
-        levels: Levels,
-        leaf: &mut usize,
-    ) -> Result<(), ParquetError> {
+    fn shred_fields(&mut self, node: &Type, value: &Value, levels: Levels, leaf: &mut usize) {
         for field in node.get_fields() {
             if field.get_basic_info().repetition() == Repetition::REPEATED {
-                self.shred_items(field, value, levels, leaf)?;
+                self.shred_items(field, value, levels, leaf);
             } else {
                 let value = value.get(field.name()).unwrap_or(&NULL);
-                self.shred(field, value, levels, leaf)?;
+                self.shred(field, value, levels, leaf);
             }
         }
-        Ok(())
     }
 
-    /// What is in a map or a list; nothing is one item that is not there.
-    fn shred_items(
-        &mut self,
-        node: &Type,
-        value: &Value,
-        levels: Levels,
-        leaf: &mut usize,
-    ) -> Result<(), ParquetError> {
+    /// Puts the items of a map or a list; an empty one is one missing item.
+    fn shred_items(&mut self, node: &Type, value: &Value, levels: Levels, leaf: &mut usize) {
         let items: Vec<Value> = match value {
             Value::Object(map) => {
                 map.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect()
@@ -139,58 +113,46 @@ impl Columns {
         for (nth, item) in items.iter().enumerate() {
             *leaf = first;
             let (definition, repetition) = (levels.definition + 1, i16::from(nth > 0));
-            self.shred_fields(node, item, Levels { definition, repetition }, leaf)?;
+            self.shred_fields(node, item, Levels { definition, repetition }, leaf);
         }
-        Ok(())
     }
 }
 
 impl Column {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "what else the schema has is text")]
-    fn new(leaf: ColumnDescPtr) -> Self {
-        let values = match leaf.physical_type() {
-            Physical::BOOLEAN => Values::Bool(Vec::new()),
-            Physical::INT32 => Values::Int32(Vec::new()),
-            Physical::INT64 => Values::Int64(Vec::new()),
-            _ => Values::Text(Vec::new()),
-        };
-        Self { leaf, values, definitions: Vec::new(), repetitions: Vec::new() }
+    const fn new(leaf: ColumnDescPtr) -> Self {
+        Self { leaf, values: Vec::new(), definitions: Vec::new(), repetitions: Vec::new() }
     }
 
-    fn push(&mut self, value: &Value, levels: Levels) -> Result<(), ParquetError> {
+    fn push(&mut self, value: &Value, levels: Levels) {
         self.definitions.push(levels.definition);
         self.repetitions.push(levels.repetition);
-        if levels.definition < self.leaf.max_def_level() {
-            return Ok(());
+        if levels.definition == self.leaf.max_def_level() {
+            self.values.push(value.clone());
         }
-        let is_taken = match &mut self.values {
-            Values::Bool(values) => value.as_bool().map(|value| values.push(value)),
-            Values::Int32(values) => {
-                let value = value.as_i64().and_then(|value| value.try_into().ok());
-                value.map(|value| values.push(value))
-            }
-            Values::Int64(values) => value.as_i64().map(|value| values.push(value)),
-            Values::Text(values) => value.as_str().map(|value| values.push(value.into())),
-        };
-        is_taken.ok_or_else(|| {
-            let (path, want) = (self.leaf.path(), self.leaf.physical_type());
-            ParquetError::General(format!("{path} is {value}, expected {want}"))
-        })
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what else the schema has is text")]
     fn write(self, group: &mut SerializedRowGroupWriter<'_, Vec<u8>>) -> Result<(), ParquetError> {
         let mut writer = group.next_column()?.expect("there are as many as leaves");
-        let (definitions, repetitions) = (Some(&*self.definitions), Some(&*self.repetitions));
+        let (path, physical) = (self.leaf.path(), self.leaf.physical_type());
+        let wrong = |value: &Value| {
+            ParquetError::General(format!("{path} is {value}, expected {physical}"))
+        };
         macro_rules! write {
-            ($type:ty, $values:expr) => {
-                writer.typed::<$type>().write_batch($values, definitions, repetitions)?
-            };
+            ($type:ty, $read:expr) => {{
+                let values =
+                    self.values.iter().map(|value| $read(value).ok_or_else(|| wrong(value)));
+                let values = values.collect::<Result<Vec<_>, _>>()?;
+                let (definitions, repetitions) = (&*self.definitions, &*self.repetitions);
+                let writer = writer.typed::<$type>();
+                writer.write_batch(&values, Some(definitions), Some(repetitions))?
+            }};
         }
-        match &self.values {
-            Values::Bool(values) => write!(BoolType, values),
-            Values::Int32(values) => write!(Int32Type, values),
-            Values::Int64(values) => write!(Int64Type, values),
-            Values::Text(values) => write!(ByteArrayType, values),
+        match physical {
+            Physical::BOOLEAN => write!(BoolType, Value::as_bool),
+            Physical::INT32 => write!(Int32Type, |value: &Value| value.as_i64()?.try_into().ok()),
+            Physical::INT64 => write!(Int64Type, Value::as_i64),
+            _ => write!(ByteArrayType, |value: &Value| value.as_str().map(ByteArray::from)),
         };
         writer.close()
     }

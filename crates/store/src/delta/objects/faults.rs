@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) enum When {
     /// Nothing is done.
     Before,
-    /// It is done, and said not to be.
+    /// The operation succeeds and reports an error.
     After,
 }
 
-/// Which operation fails: the nth from now on; none at first.
+/// Makes the nth operation from now on fail; at first none.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// How many operations are left, that one included; zero for none.
+    /// The number of operations up to the failing one; zero for none.
     left: AtomicU64,
     is_after: std::sync::atomic::AtomicBool,
 }
 
-/// What becomes of an operation that was let through.
+/// The fate of an operation that was executed.
 #[derive(Debug)]
 pub(super) struct Fault(bool);
 

@@ -19,17 +19,17 @@ use object_store::path::Path;
 #[derive(Clone, Debug)]
 pub(super) struct Log {
     pub(super) objects: Objects,
-    /// Of the table.
+    /// The root of the table.
     pub(super) root: Path,
 }
 
-/// What a table is after a commit.
+/// The state of a table after a commit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) snapshot: Snapshot,
-    /// Of the last commit in it.
+    /// The version of the last commit.
     pub(super) version: u64,
-    /// Of the newest checkpoint that we know; zero when there is none.
+    /// The version of the newest known checkpoint; zero if there is none.
     pub(super) checkpoint: u64,
 }
 
@@ -40,9 +40,9 @@ impl State {
 }
 
 impl Log {
-    /// Looks at what was committed since. Where that was cleaned away already, it begins anew. Whatever
-    /// fails, and whenever it is given up, `state` is what the table was after one commit or another, and
-    /// none before the one that it was: the next number must never be one that was given.
+    /// Reads the commits since the last look. If they were cleaned away, it begins anew. After
+    /// an error or a cancellation, `state` is that of the table after some commit, and
+    /// never an earlier one than before: the next number must be free.
     pub(super) async fn refresh(&self, state: &mut State) -> Result<(), OpenError> {
         self.follow(state).await?;
         let last = self.last_checkpoint().await?.map_or(0, |last| last.version);
@@ -55,7 +55,7 @@ impl Log {
         Ok(())
     }
 
-    /// Reads it from the newest checkpoint on, or from its first commit; [`None`] where there is no table.
+    /// Reads the log from the newest checkpoint or the first commit; [`None`] when there is no table.
     pub(super) async fn begin(&self) -> Result<Option<State>, OpenError> {
         let Some(checkpoint) = self.last_checkpoint().await? else {
             return self.begin_by_listing().await;
@@ -137,7 +137,7 @@ impl Log {
         Ok(state)
     }
 
-    /// Follows the commits after the last that we know, as far as they go.
+    /// Applies the commits after the last known one.
     async fn follow(&self, state: &mut State) -> Result<(), OpenError> {
         while let Some(actions) = self.read(state.version + 1).await? {
             state.apply(actions);
@@ -160,12 +160,12 @@ impl Log {
         Ok(())
     }
 
-    /// What a commit says; [`None`] when there is none with this number.
+    /// The actions of a commit; [`None`] when there is none with this number.
     async fn read(&self, version: u64) -> Result<Option<Vec<Action>>, OpenError> {
         let path = self.commit_path(version);
         let Some(bytes) = self.objects.get(&path).await? else { return Ok(None) };
         if bytes.trim_ascii().is_empty() {
-            return Err(OpenError::Empty { path });
+            return Err(OpenError::Empty(path));
         }
         let mut actions = Vec::new();
         for (nth, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -183,14 +183,14 @@ impl Log {
             let (_, rest) =
                 bytes.split_at(bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1));
             if checkpoint::checksum(rest) != *checksum {
-                return Err(OpenError::Checksum { path });
+                return Err(OpenError::Checksum(path));
             }
         }
         self.check(&actions)?;
         Ok(Some(actions))
     }
 
-    /// What a checkpoint says, all of its files.
+    /// The actions of a checkpoint with all of its files.
     pub(super) async fn read_checkpoint(
         &self,
         checkpoint: Checkpoint,
@@ -215,14 +215,14 @@ impl Log {
         Ok(rows)
     }
 
-    /// Where the newest checkpoint is said to be; [`None`] also where that cannot be read.
+    /// The checkpoint in `_last_checkpoint`; [`None`] also when it cannot be read.
     pub(super) async fn last_checkpoint(&self) -> Result<Option<Checkpoint>, StoreError> {
         let bytes = self.objects.get(&self.last_path()).await?;
         let last = bytes.and_then(|bytes| serde_json::from_slice::<Last>(&bytes).ok());
         Ok(last.and_then(|last| last.checkpoint()))
     }
 
-    /// Says where to begin, if nobody has said that one may begin later.
+    /// Writes `_last_checkpoint`, unless it has a later version.
     pub(super) async fn point_to(&self, last: &Last) -> Result<(), StoreError> {
         let said = self.last_checkpoint().await?;
         if said.is_some_and(|said| said.version >= last.version) {

@@ -103,7 +103,7 @@ async fn what_was_committed_is_there_at_the_next_opening() {
     assert_eq!(paths(&again), ["c"]);
     assert_eq!(again.snapshot().removed().len(), 2);
     assert_eq!(again.snapshot().metadata(), Some(&metadata("one")));
-    assert_eq!(again.snapshot().protocol(), Some(&Protocol::OURS));
+    assert_eq!(again.snapshot().protocol, Some(Protocol::OURS));
 }
 
 #[tokio::test]

@@ -34,28 +34,25 @@ pub enum UpkeepError {
     /// The state of the table cannot be written as a checkpoint.
     #[error("no checkpoint can be made of {root}")]
     Checkpoint {
-        /// Where the table is.
+        /// The root of the table.
         root: Path,
-        /// What was expected.
+        /// The error of the checkpoint.
         #[source]
         source: CheckpointError,
     },
     /// The table has a file elsewhere, so none is deleted.
     #[error("{root} has the file {path:?}, expected a path from the table's root, as in a URL")]
     Elsewhere {
-        /// Where the table is.
+        /// The root of the table.
         root: Path,
-        /// What its log says.
+        /// The path in the log.
         path: String,
     },
 }
 
 impl Table {
     /// Whether the last known checkpoint is `delta.checkpointInterval` commits old.
-    ///
-    /// # Errors
-    /// When the interval is none.
-    pub fn is_checkpoint_due(&self) -> Result<bool, PropertyError> {
+    pub(crate) fn is_checkpoint_due(&self) -> Result<bool, PropertyError> {
         let since = self.state.version.saturating_sub(self.state.checkpoint);
         match self.state.snapshot.metadata() {
             None => Ok(false),
@@ -64,10 +61,7 @@ impl Table {
     }
 
     /// Writes a checkpoint of the last known version, without files that were removed before the retention.
-    ///
-    /// # Errors
-    /// When the store fails, or a property is no time.
-    pub async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
+    pub(crate) async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
         let kept_ms = self.property(Metadata::deleted_file_retention_ms)?;
         let rows = self.state.snapshot.actions(now_ms.saturating_sub(kept_ms));
         let impossible = |source| {
@@ -88,10 +82,7 @@ impl Table {
 
     /// Deletes the log before the newest checkpoint that is older than `delta.logRetentionDuration`. Returns the deleted
     /// files.
-    ///
-    /// # Errors
-    /// When the store fails, the property is no time, or that checkpoint cannot be read.
-    pub async fn clean_log(&mut self, now_ms: i64) -> Result<Vec<Path>, UpkeepError> {
+    pub(crate) async fn clean_log(&mut self, now_ms: i64) -> Result<Vec<Path>, UpkeepError> {
         let kept_ms = self.property(Metadata::log_retention_ms)?;
         let listed = self.log.objects.list(&self.log.folder()).await?.files;
         let needless = needless(&listed, now_ms.saturating_sub(kept_ms));
@@ -106,10 +97,7 @@ impl Table {
 
     /// Deletes files below the table's root that were neither written nor part of the table within the last
     /// `delta.deletedFileRetentionDuration`. Names that begin with `_` or `.` are kept. Returns the deleted files.
-    ///
-    /// # Errors
-    /// When the store fails, the property is no time, or a path in the log is none below the root.
-    pub async fn vacuum(&mut self, now_ms: i64) -> Result<Vec<Path>, UpkeepError> {
+    pub(crate) async fn vacuum(&mut self, now_ms: i64) -> Result<Vec<Path>, UpkeepError> {
         self.refresh().await?;
         let kept_ms = self.property(Metadata::deleted_file_retention_ms)?;
         let before_ms = now_ms.saturating_sub(kept_ms);
@@ -142,7 +130,7 @@ impl Table {
         Ok(of(self.state.snapshot.metadata().ok_or_else(none)?)?)
     }
 
-    /// Where a file of the table is.
+    /// The path of a file of the table.
     fn object_path(&self, path: &str) -> Result<Path, UpkeepError> {
         let elsewhere =
             || UpkeepError::Elsewhere { root: self.log.root.clone(), path: path.to_owned() };
@@ -163,7 +151,7 @@ fn needless(listed: &[File], before_ms: i64) -> Option<(Checkpoint, Vec<Path>)> 
     (!needless.is_empty()).then_some((oldest, needless))
 }
 
-/// Whether vacuum looks at it.
+/// Whether vacuum may delete the file or enter the folder.
 fn is_of_table(path: &Path) -> bool {
     path.filename().is_some_and(|name| !name.starts_with(['_', '.']))
 }

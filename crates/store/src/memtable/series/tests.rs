@@ -1,7 +1,8 @@
-use crate::memtable::{Memtable, PointRows};
-use crate::schema::points::SERIES_ID;
+use crate::memtable::Memtable;
+use crate::schema::points::{POINTS, SERIES_ID};
 use curtail_otlp::{
-    Form, Limits, MetricText, MetricsWriter, PlainValue, PointRow, Points, ResourceText, ScopeText,
+    Decoded, Form, Limits, MetricText, MetricsWriter, PlainValue, PointRow, ResourceText,
+    ScopeText, Signal,
 };
 use std::collections::HashSet;
 
@@ -39,8 +40,8 @@ fn ids<'a>(
         writer.point(around.0, around.1, around.2, &row).expect("plain JSON");
     }
     let batch = writer.finish();
-    let (points, _) = Points::decode(&batch, &Limits::default()).expect("a batch");
-    let mut memtable = Memtable::<PointRows>::default();
+    let (points, _) = Decoded::of(Signal::Metrics, &batch, &Limits::default()).expect("a batch");
+    let mut memtable = Memtable::new(&POINTS);
     memtable.insert(tenant, &batch, &points);
     memtable.columns().wide(SERIES_ID).to_vec()
 }

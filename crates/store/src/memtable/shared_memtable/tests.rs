@@ -1,19 +1,19 @@
 use super::*;
-use crate::memtable::SpanRows;
-use crate::schema::spans::NAME;
-use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, Signal, SpanRow, Spans};
+use crate::schema::spans::{NAME, SPANS};
+use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, Signal, SpanRow};
 
-fn record(name: &str) -> (Record, Spans) {
+fn record(name: &str) -> (Record, Decoded) {
     let mut writer = BatchWriter::new();
     let span = SpanRow { trace_id: 1, span_id: 1, name, ..SpanRow::default() };
     writer.span(&ResourceText::default(), &ScopeText::default(), &span).expect("no JSON in it");
     let batch = writer.finish().into();
     let record = Record { signal: Signal::Traces, tenant: "shop".into(), received_ns: 0, batch };
-    let rows = Spans::decode(&record.batch, &Limits::default()).expect("a good batch").0;
+    let rows =
+        Decoded::of(Signal::Traces, &record.batch, &Limits::default()).expect("a good batch").0;
     (record, rows)
 }
 
-fn insert(memtable: &SharedMemtable<SpanRows>, nth: usize) {
+fn insert(memtable: &SharedMemtable, nth: usize) {
     let (record, rows) = record(&nth.to_string());
     memtable.insert(&record, rows);
 }
@@ -24,7 +24,7 @@ fn names(columns: &Columns) -> Vec<&str> {
 
 #[test]
 fn inserts_beside_a_query_wait_for_nothing_and_are_all_seen_after_it() {
-    let memtable = SharedMemtable::<SpanRows>::default();
+    let memtable = SharedMemtable::new(&SPANS);
     insert(&memtable, 1);
     let query = memtable.read();
     // These return although the query holds its lock.
@@ -47,7 +47,7 @@ fn inserts_beside_a_query_wait_for_nothing_and_are_all_seen_after_it() {
 
 #[test]
 fn a_long_queue_waits_for_the_query() {
-    let memtable = SharedMemtable::<SpanRows>::default();
+    let memtable = SharedMemtable::new(&SPANS);
     let (record, rows) = record(&"x".repeat(QUEUE_BYTES_MAX));
     std::thread::scope(|scope| {
         let query = memtable.read();

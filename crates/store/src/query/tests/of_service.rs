@@ -7,7 +7,7 @@ const MS_NS: u64 = 1_000_000;
 
 /// A run of five pages. Of two services `slow` is in all of them and takes a second; `fast` is in all but the fourth, and
 /// takes two milliseconds, in the second page one time fifty.
-async fn tree() -> Arc<Tree<SpanRows>> {
+async fn tree() -> Arc<Tree> {
     let mut writer = BatchWriter::new();
     for row in 0..5 * PAGE_ROWS {
         let page = row / PAGE_ROWS;

@@ -57,14 +57,14 @@ async fn compact(parts: &mut StoreParts, name: &str) -> usize {
 }
 
 /// The IDs of the rows of each run, by its first one; where no row of a run has any, zeros. All runs are ranges.
-async fn ids<R: Rows>(tree: &Tree<R>) -> Vec<Vec<u128>> {
+async fn ids(tree: &Tree) -> Vec<Vec<u128>> {
     let mut all = Vec::new();
     for run in tree.run_set().runs() {
         assert!(run.is_range() && !run.is_tail(), "{}", run.path());
         let mut ids = Vec::new();
         for group in 0..run.run().groups() {
             let rows = row_group(&run, &**tree.objects(), group).await;
-            ids.extend_from_slice(rows.wide(R::table().order().0));
+            ids.extend_from_slice(rows.wide(tree.table().order.0));
         }
         ids.resize(usize::try_from(run.row_count()).expect("few"), 0);
         all.push(ids);
@@ -74,19 +74,19 @@ async fn ids<R: Rows>(tree: &Tree<R>) -> Vec<Vec<u128>> {
 }
 
 /// The runs of a tree are one set of ranges; asking for a trace reads of one of them, and for what is not there of none.
-async fn apart<R: Rows>(tree: &Tree<R>, objects: &Faulty) -> Vec<usize> {
+async fn apart(tree: &Tree, objects: &Faulty) -> Vec<usize> {
     let runs = ids(tree).await;
     for pair in runs.windows(2) {
-        assert!(pair[0].last() < pair[1].first(), "{} {pair:?}", R::table().name());
+        assert!(pair[0].last() < pair[1].first(), "{} {pair:?}", tree.table().name);
     }
-    assert!(runs.iter().flatten().is_sorted(), "{}", R::table().name());
+    assert!(runs.iter().flatten().is_sorted(), "{}", tree.table().name);
     let of_all: BTreeSet<_> = runs.iter().flatten().copied().collect();
     for id in &of_all {
         objects.asked();
         let found = tree.rows_with_id("shop", *id, usize::MAX).await.len();
         assert_eq!(found, runs.iter().flatten().filter(|each| *each == id).count());
         let asked = objects.asked();
-        assert_eq!(asked.len(), 1, "{} {id:x}: {asked:?}", R::table().name());
+        assert_eq!(asked.len(), 1, "{} {id:x}: {asked:?}", tree.table().name);
     }
     let last = of_all.last().expect("there are some");
     assert!(tree.rows_with_id("shop", last + 1, usize::MAX).await.is_empty());

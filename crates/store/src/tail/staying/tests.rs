@@ -1,9 +1,10 @@
 use super::*;
-use crate::memtable::{Memtable, SpanRows};
+use crate::memtable::Memtable;
+use crate::schema::spans::SPANS;
 use crate::schema::traces::TRACES;
 use crate::tail::Durations;
 use crate::tail::tests::trace;
-use curtail_otlp::{BatchWriter, Limits, ResourceText, ScopeText, SpanRow, Spans};
+use curtail_otlp::{BatchWriter, Decoded, Limits, ResourceText, ScopeText, Signal, SpanRow};
 use curtail_units::{Ratio, Rng};
 
 const SEED: u64 = 89;
@@ -72,13 +73,14 @@ fn what_has_failed_or_was_slow_stays_with_a_weight_of_one() {
 
 /// Spans of a tenant and a trace each, in the order of a run.
 fn spans_of(all: &[(&str, u128)]) -> Columns {
-    let mut memtable = Memtable::<SpanRows>::default();
+    let mut memtable = Memtable::new(&SPANS);
     for (tenant, trace_id) in all {
         let row = SpanRow { trace_id: *trace_id, span_id: 1, ..SpanRow::default() };
         let mut writer = BatchWriter::new();
         writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
         let batch = writer.finish();
-        let (spans, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
+        let (spans, _) =
+            Decoded::of(Signal::Traces, &batch, &Limits::default()).expect("a good batch");
         memtable.insert(tenant, &batch, &spans);
     }
     memtable.sorted().next().expect("a row group")

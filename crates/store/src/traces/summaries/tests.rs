@@ -1,9 +1,12 @@
 use super::*;
 use crate::columns::{Values, int, text};
-use crate::memtable::{Memtable, Rows as _, SpanRows};
+use crate::memtable::Memtable;
+use crate::schema::spans::SPANS;
 use crate::schema::traces;
 use crate::sort::Place;
-use curtail_otlp::{BatchWriter, Limits, PlainValue, ResourceText, ScopeText, SpanRow, Spans};
+use curtail_otlp::{
+    BatchWriter, Decoded, Limits, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
+};
 use curtail_units::Rng;
 use std::collections::BTreeMap;
 
@@ -26,7 +29,7 @@ struct Sent {
 
 /// Spans in the order of a run, in row groups of this many.
 fn groups(all: &[Sent], in_group: usize) -> Vec<Columns> {
-    let mut memtable = Memtable::<SpanRows>::default();
+    let mut memtable = Memtable::new(&SPANS);
     for sent in all {
         let row = SpanRow {
             trace_id: sent.trace_id,
@@ -45,7 +48,8 @@ fn groups(all: &[Sent], in_group: usize) -> Vec<Columns> {
         let mut writer = BatchWriter::new();
         writer.span(&resource, &ScopeText::default(), &row).expect("plain JSON");
         let batch = writer.finish();
-        let (spans, _) = Spans::decode(&batch, &Limits::default()).expect("a good batch");
+        let (spans, _) =
+            Decoded::of(Signal::Traces, &batch, &Limits::default()).expect("a good batch");
         memtable.insert(sent.tenant, &batch, &spans);
     }
     let sorted: Vec<_> = memtable.sorted().collect();
@@ -53,7 +57,7 @@ fn groups(all: &[Sent], in_group: usize) -> Vec<Columns> {
     let row = |row| Place { batch: 0, row: u32::try_from(row).expect("few") };
     let places: Vec<_> = (0..all.len()).map(row).collect();
     let groups = places.chunks(in_group);
-    groups.map(|places| Columns::gather(SpanRows::table().schema(), &sources, places)).collect()
+    groups.map(|places| Columns::gather(SPANS.schema(), &sources, places)).collect()
 }
 
 fn summarised(groups: &[Columns]) -> Vec<Columns> {

@@ -1,27 +1,36 @@
-//! Rows of the table of points.
+//! Rows of the table of points as a batch of metrics.
 
-use super::{attributes, count, resource, scope, value};
-use crate::columns::{Columns, Values, int, text};
-use crate::schema::number;
-use crate::schema::points::{
-    BOUNDS, BUCKET_COUNTS, COUNT, DESCRIPTION, EXEMPLARS, FLAGS, IS_MONOTONIC, KIND, KINDS, MAX,
-    METADATA, METRIC, MIN, NEGATIVE_COUNTS, NEGATIVE_OFFSET, POINTS, POSITIVE_COUNTS,
-    POSITIVE_OFFSET, QUANTILES, SCALE, START, SUM, TEMPORALITIES, TEMPORALITY, TIME, UNIT,
-    VALUE_DOUBLE, VALUE_INT, ZERO_COUNT, ZERO_THRESHOLD,
-};
 use curtail_otlp::{
-    AtQuantile, BadRow, Buckets, Distribution, ExemplarRow, Measured, MetricText, MetricsWriter,
-    PointRow,
+    AtQuantile, BadRow, Buckets, Distribution, ExemplarRow, Form, Measured, MetricText,
+    MetricsWriter, PlainValue, PointRow, ResourceText, ScopeText,
 };
+use curtail_store::schema::envelope::{
+    ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT, RESOURCE,
+    RESOURCE_DROPPED, RESOURCE_SCHEMA_URL, SCOPE, SCOPE_DROPPED, SCOPE_NAME, SCOPE_SCHEMA_URL,
+    SCOPE_VERSION,
+};
+use curtail_store::schema::points::{
+    BOUNDS, BUCKET_COUNTS, COUNT, DESCRIPTION, EXEMPLARS, FLAGS, IS_MONOTONIC, KIND, MAX, METADATA,
+    METRIC, MIN, NEGATIVE_COUNTS, NEGATIVE_OFFSET, POSITIVE_COUNTS, POSITIVE_OFFSET, QUANTILES,
+    SCALE, START, SUM, TEMPORALITY, TIME, UNIT, VALUE_DOUBLE, VALUE_INT, ZERO_COUNT,
+    ZERO_THRESHOLD,
+};
+use curtail_store::{Columns, Values};
+
+const KINDS: [(Form, &str); 5] = [
+    (Form::Gauge, "gauge"),
+    (Form::Sum, "sum"),
+    (Form::Histogram, "histogram"),
+    (Form::ExponentialHistogram, "exponential_histogram"),
+    (Form::Summary, "summary"),
+];
 
 /// Adds a point to a batch of metrics. Its attributes come by their kinds.
-///
-/// # Errors
-/// When what should be JSON in the row is none.
-///
-/// # Panics
-/// When there is no such row, or the rows are not points.
-pub fn write_point(writer: &mut MetricsWriter, rows: &Columns, row: usize) -> Result<(), BadRow> {
+pub(crate) fn write_point(
+    writer: &mut MetricsWriter,
+    rows: &Columns,
+    row: usize,
+) -> Result<(), BadRow> {
     let text = |field: usize| rows.coded(field).text(row);
     let kind = KINDS.iter().find(|(_, name)| *name == text(KIND));
     let metric = MetricText {
@@ -29,7 +38,7 @@ pub fn write_point(writer: &mut MetricsWriter, rows: &Columns, row: usize) -> Re
         description: text(DESCRIPTION),
         unit: text(UNIT),
         form: kind.map(|(form, _)| *form).unwrap_or_default(),
-        temporality: number(&TEMPORALITIES, text(TEMPORALITY)),
+        temporality: temporality(text(TEMPORALITY)),
         is_monotonic: rows.coded(IS_MONOTONIC).get(row) == Some(&[1]),
         metadata: text(METADATA),
     };
@@ -44,10 +53,77 @@ pub fn write_point(writer: &mut MetricsWriter, rows: &Columns, row: usize) -> Re
         measured,
         distribution: &distribution(rows, row),
         exemplars: &exemplars(rows, row),
-        attributes: &attributes(rows, row, &POINTS),
+        attributes: &attributes(rows, row),
         flags: count(rows, FLAGS, row),
     };
     writer.point(&resource(rows, row), &scope(rows, row), &metric, &point)
+}
+
+/// OTLP's number of a name; unknown ones are digits.
+fn temporality(name: &str) -> i32 {
+    match name {
+        "delta" => 1,
+        "cumulative" => 2,
+        other => other.parse().unwrap_or_default(),
+    }
+}
+
+fn resource(rows: &Columns, row: usize) -> ResourceText<'_> {
+    ResourceText {
+        attributes: rows.coded(RESOURCE).text(row),
+        dropped_attributes: count(rows, RESOURCE_DROPPED, row),
+        schema_url: rows.coded(RESOURCE_SCHEMA_URL).text(row),
+    }
+}
+
+fn scope(rows: &Columns, row: usize) -> ScopeText<'_> {
+    ScopeText {
+        name: rows.coded(SCOPE_NAME).text(row),
+        version: rows.coded(SCOPE_VERSION).text(row),
+        attributes: rows.coded(SCOPE).text(row),
+        dropped_attributes: count(rows, SCOPE_DROPPED, row),
+        schema_url: rows.coded(SCOPE_SCHEMA_URL).text(row),
+    }
+}
+
+/// Reads the value of an attribute.
+type ReadValue = fn(&[u8]) -> PlainValue<'_>;
+
+fn attributes(rows: &Columns, row: usize) -> Vec<(&str, PlainValue<'_>)> {
+    let maps: [(usize, ReadValue); 5] = [
+        (ATTRIBUTES_TEXT, |value| PlainValue::Text(text(value))),
+        (ATTRIBUTES_INT, |value| PlainValue::Int(int(value))),
+        (ATTRIBUTES_DOUBLE, |value| PlainValue::Double(f64::from_bits(bits(value)))),
+        (ATTRIBUTES_BOOL, |value| PlainValue::Bool(value != [0])),
+        (ATTRIBUTES_JSON, |value| PlainValue::Json(text(value))),
+    ];
+    let mut attributes = Vec::new();
+    for (field, plain) in maps {
+        let lists = rows.lists(field);
+        let [keys, values] = lists.parts() else { panic!("a map has keys and values") };
+        let entries = lists.entries(row);
+        attributes.extend(entries.map(|at| (text(value(keys, at)), plain(value(values, at)))));
+    }
+    attributes
+}
+
+fn count(rows: &Columns, field: usize, row: usize) -> u32 {
+    let number = rows.coded(field).int(row).unwrap_or_default();
+    u32::try_from(number).expect("a count of 32 bits")
+}
+
+/// The value of an entry's part that has a dictionary.
+fn value(part: &Values, entry: usize) -> &[u8] {
+    let Values::Coded(coded) = part else { panic!("the part has no dictionary") };
+    coded.get(entry).unwrap_or_default()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+fn int(bytes: &[u8]) -> i64 {
+    i64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
 fn distribution(rows: &Columns, row: usize) -> Distribution {
@@ -77,7 +153,7 @@ fn bits(bytes: &[u8]) -> u64 {
     int(bytes).cast_unsigned()
 }
 
-/// What came with 32 bits.
+/// A number of 32 bits.
 fn signed(number: i64) -> i32 {
     i32::try_from(number).unwrap_or_default()
 }
