@@ -32,7 +32,6 @@ mod percentiles;
 pub mod student;
 #[cfg(test)]
 mod tests;
-mod wilcoxon;
 
 pub use numbers::{Goal, NotComparable, Number, Numbers, numbers};
 pub(crate) use percentiles::percentiles_of;
@@ -154,8 +153,6 @@ pub struct Difference {
     pub confidence: f64,
     /// The probability of so large a difference by chance (paired t).
     pub p_value: f64,
-    /// The same by Wilcoxon's signed ranks: the check. It decides nothing.
-    pub wilcoxon_p_value: f64,
     /// The ratio of the variance to that of independent requests; 1 for numbers.
     pub design_effect: f64,
 }

@@ -5,7 +5,7 @@
 //! **Inputs**: numbers from 0 on, of any one unit; each block has the same weight.
 //! **Many numbers** share the level equally, by Holm's procedure.
 
-use super::{BLOCKS_MIN, Difference, Rule, Test, Unpaired, Verdict, error_of_mean, holm, wilcoxon};
+use super::{BLOCKS_MIN, Difference, Rule, Test, Unpaired, Verdict, error_of_mean, holm};
 
 /// The better direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,6 @@ fn differ(numbers: &Numbers<'_>, test: &Test, level: f64) -> Difference {
         interval: fieller(numbers, ratio, test.critical(level)),
         confidence: 1.0 - level,
         p_value: test.p_value(),
-        wilcoxon_p_value: wilcoxon::two_sided(&differences(numbers)),
         design_effect: 1.0,
     }
 }

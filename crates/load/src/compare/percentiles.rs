@@ -3,7 +3,7 @@
 use super::arm::Arm;
 use super::{
     BLOCKS_MIN, Difference, EXCEEDANCES_MIN, INDICATIVE_MIN, Rule, Test, Verdict, error_of_mean,
-    holm, whole, wilcoxon,
+    holm, whole,
 };
 use crate::{Clock, Latencies};
 use curtail_units::{Duration, Quantile};
@@ -56,7 +56,6 @@ struct Seen {
     exceedances: u64,
     blocks: u64,
     test: Option<Test>,
-    wilcoxon_p_value: f64,
     design_effect: f64,
 }
 
@@ -118,7 +117,6 @@ fn look((a, b): (&Arm<'_>, &Arm<'_>), name: &'static str, quantile: Quantile) ->
         exceedances: a.exceedances(quantile).min(b.exceedances(quantile)),
         blocks: 0,
         test: None,
-        wilcoxon_p_value: 1.0,
         design_effect: 1.0,
     };
     if requests == 0 {
@@ -131,16 +129,11 @@ fn look((a, b): (&Arm<'_>, &Arm<'_>), name: &'static str, quantile: Quantile) ->
     if pairs < 2 {
         return seen;
     }
-    let paired = |(of_a, of_b): (&[u64], &[u64])| -> Vec<f64> {
-        a.residuals(of_a).iter().zip(b.residuals(of_b)).map(|(a, b)| b - a).collect()
-    };
-    let error = error_of_mean(&paired((&reaching.0, &reaching.1)));
+    let residuals = a.residuals(&reaching.0).into_iter().zip(b.residuals(&reaching.1));
+    let error = error_of_mean(&residuals.map(|(a, b)| b - a).collect::<Vec<f64>>());
     let place = place_of_both(a, b, beyond);
     let difference = b.share_beyond(place) - a.share_beyond(place);
     seen.test = Some(Test { difference, error, pairs });
-    let at_place = paired((&a.reaching(place), &b.reaching(place)));
-    let by_block: Vec<f64> = at_place.into_iter().map(|residual| residual + difference).collect();
-    seen.wilcoxon_p_value = wilcoxon::two_sided(&by_block);
     let independent =
         beyond * quantile.get() * (1.0 / a.requests() as f64 + 1.0 / b.requests() as f64);
     seen.design_effect = error * error / independent;
@@ -199,7 +192,6 @@ fn differ((a, b): (&Arm<'_>, &Arm<'_>), seen: &Seen, test: &Test, level: f64) ->
         ),
         confidence: 1.0 - level,
         p_value: test.p_value(),
-        wilcoxon_p_value: seen.wilcoxon_p_value,
         design_effect: seen.design_effect,
     }
 }

@@ -25,7 +25,6 @@ pub(crate) fn comparison() -> Comparison {
             interval,
             confidence: 0.95,
             p_value: 0.01,
-            wilcoxon_p_value: 0.01,
             design_effect: 1.0,
         }),
         exceedances: 1_000,
