@@ -111,10 +111,12 @@ impl GroupUsage {
             let read = |file| fs::read_to_string(process.path().join(file)).ok();
             let Some(stat) = read("stat").as_deref().and_then(ProcessStat::parse) else { continue };
             let Some(nth) = groups.iter().position(|group| *group == stat.group) else { continue };
-            let resident = read("status").as_deref().and_then(resident_of_status);
+            let Some(status) = read("status") else { continue };
             let usage = &mut usages[nth];
             usage.cpu = usage.cpu + stat.cpu + stat.cpu_of_children;
-            usage.resident = Bytes::new(usage.resident.get() + resident.map_or(0, Bytes::get));
+            usage.resident = Bytes::new(
+                usage.resident.get() + resident_of_status(&status).map_or(0, Bytes::get),
+            );
             usage.alive += usize::from(!stat.is_zombie);
         }
         usages

@@ -5,9 +5,9 @@
 //! the effects, which [`crate::root`] carries out. An event of an upstream in a [`Group`] holds the lock of the group
 //! as well.
 //!
-//! A fresh machine replaces one that panics or makes an impossible decision ([`crate::guard`]). It and its group have
-//! no latencies, no loads and a full budget. The requests of the old machine continue without a policy, because the
-//! loads of the fresh one do not count their attempts.
+//! A fresh machine replaces one that panics or makes an impossible decision ([`crate::guard`]). It has no latencies, no
+//! loads and a full budget; after a panic its group has none either. The requests of the old machine continue without
+//! a policy, because the loads of the fresh one do not count their attempts.
 
 pub(crate) mod membership;
 
@@ -109,9 +109,12 @@ impl Upstream {
         self.name == config.name && self.policy == config.policy && group == config.group.as_deref()
     }
 
-    /// Something happened that is not the business of one request.
-    pub(crate) fn handle(&self, event: UpstreamEvent, effects: &mut Effects) {
-        self.handle_locked(&mut self.lock(), &mut self.lock_group(), event, effects);
+    /// Handles an event that does not concern one request; returns the generation of the machine that decided.
+    pub(crate) fn handle(&self, event: UpstreamEvent, effects: &mut Effects) -> u64 {
+        let mut root = self.lock();
+        let generation = root.generation;
+        self.handle_locked(&mut root, &mut self.lock_group(), event, effects);
+        generation
     }
 
     fn handle_locked(
@@ -140,12 +143,14 @@ impl Upstream {
         }
     }
 
-    /// Counts and logs an effect that cannot be carried out, and replaces the machine. Its group stays: the journal
-    /// has no panic there, so a replay of the other members goes on.
-    pub(crate) fn report_defect(&self, message: &str) {
+    /// Counts and logs an effect that cannot be carried out, and replaces the machine that decided it, once. Its group
+    /// stays: the journal has no panic there, so a replay of the other members goes on.
+    pub(crate) fn report_defect(&self, generation: u64, message: &str) {
         let mut root = self.lock();
         self.guard.report(self.clock.now(), Step::Effects, message);
-        root.begin_anew(self);
+        if root.generation == generation {
+            root.begin_anew(self);
+        }
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
@@ -351,7 +356,7 @@ impl Driver {
     #[cold]
     pub(crate) fn fail_open(&mut self, message: &str) {
         self.is_broken = true;
-        self.upstream.report_defect(message);
+        self.upstream.report_defect(self.generation, message);
     }
 
     /// A replica, unless it left before the last attempt was decided.

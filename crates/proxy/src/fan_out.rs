@@ -192,7 +192,7 @@ impl FanOutRequest {
         }
         let message = "a call is unknown, or the request is neither done nor waiting";
         self.fan_out.guard.report(now, Step::Gather(event), message);
-        self.pass_straight()
+        done.or_else(|| self.pass_straight())
     }
 
     /// False when the effect names a call that cannot be started or abandoned.

@@ -13,12 +13,21 @@ use std::sync::Arc;
 /// The path at which a leaf reports its load.
 pub(crate) const PATH: &str = "/.curtail/load";
 
-/// Sends a probe in a task of its own and tells the machine what came of it.
-pub(crate) fn send(worker: &Arc<Worker>, upstream: &Arc<Upstream>, replica: ReplicaId) {
+/// Sends a probe in a task of its own, which hands its result to the machine.
+///
+/// # Errors
+/// The defect, when the balancing rule sends no probes.
+pub(crate) fn send(
+    worker: &Arc<Worker>,
+    upstream: &Arc<Upstream>,
+    replica: ReplicaId,
+) -> Result<(), &'static str> {
+    let timeout = upstream.policy.balance.probe_timeout();
+    let timeout = timeout.ok_or("a rule without a timeout for probes sends one")?;
     let (worker, upstream) = (Arc::clone(worker), Arc::clone(upstream));
     tokio::spawn(async move {
         let begun = upstream.clock.now();
-        let event = probe(&worker, &upstream, replica).await;
+        let event = probe(&worker, &upstream, replica, timeout).await;
         let mut effects = Effects::new();
         if matches!(event, UpstreamEvent::ProbeSucceeded { .. }) {
             // A probe and its response are two of the shortest messages there are.
@@ -26,34 +35,42 @@ pub(crate) fn send(worker: &Arc<Worker>, upstream: &Arc<Upstream>, replica: Repl
             let one_way = Duration::from_ns(round_trip.as_ns() / 2);
             upstream.handle(UpstreamEvent::MessageTimed { one_way }, &mut effects);
         }
-        upstream.handle(event, &mut effects);
-        carry_out(&worker, &upstream, effects);
+        let generation = upstream.handle(event, &mut effects);
+        carry_out(&worker, &upstream, generation, effects);
     });
+    Ok(())
 }
 
-/// Carries out the effects of an upstream that are not those of a request.
-pub(crate) fn carry_out(worker: &Arc<Worker>, upstream: &Arc<Upstream>, effects: Effects) {
+/// Carries out the effects, which are not those of a request, up to the first impossible one. The machine of
+/// `generation` has decided them.
+pub(crate) fn carry_out(
+    worker: &Arc<Worker>,
+    upstream: &Arc<Upstream>,
+    generation: u64,
+    effects: Effects,
+) {
     for decided in effects {
-        upstream.metrics.decided(&decided);
-        match decided.effect {
+        let carried_out = match decided.effect {
             Effect::Probe { replica, .. } => send(worker, upstream, replica),
             Effect::Send { .. }
             | Effect::Cancel { .. }
             | Effect::Respond { .. }
             | Effect::Fail { .. }
-            | Effect::Skip => {
-                upstream.report_defect("an event without a request decides about a request");
-            }
+            | Effect::Skip => Err("an event without a request decides about a request"),
+        };
+        if let Err(impossible) = carried_out {
+            return upstream.report_defect(generation, impossible);
         }
+        upstream.metrics.decided(&decided);
     }
 }
 
-async fn probe(worker: &Worker, upstream: &Upstream, replica: ReplicaId) -> UpstreamEvent {
-    let balance = &upstream.policy.balance;
-    let Some(timeout) = balance.probe_timeout() else {
-        upstream.report_defect("a rule without a timeout for probes sends one");
-        return UpstreamEvent::ProbeTimedOut { replica };
-    };
+async fn probe(
+    worker: &Worker,
+    upstream: &Upstream,
+    replica: ReplicaId,
+    timeout: Duration,
+) -> UpstreamEvent {
     let replicas = upstream.replicas.load_full();
     // It may have left since the machine asked for the probe.
     let Some(target) = replicas.get(replica) else {

@@ -237,11 +237,11 @@ impl Exchange {
     fn carry_out(&mut self, now: Instant, effects: &mut Effects) -> Option<Ended> {
         let mut ended = None;
         for decided in effects.drain(..) {
-            self.driver.upstream.metrics.decided(&decided);
             if let Err(impossible) = self.carry_out_one(now, &decided, &mut ended) {
                 self.driver.fail_open(impossible);
                 break;
             }
+            self.driver.upstream.metrics.decided(&decided);
         }
         ended
     }
@@ -284,7 +284,7 @@ impl Exchange {
             }
             Effect::Skip => self.trail.skipped(now, reason),
             Effect::Probe { probe: _, replica } => {
-                probe::send(&self.worker, &self.driver.upstream, replica);
+                probe::send(&self.worker, &self.driver.upstream, replica)?;
             }
         }
         Ok(())

@@ -382,8 +382,9 @@ async fn wake_upstreams(worker: Arc<Worker>) {
                 continue;
             }
             let mut effects = Vec::new();
-            upstream.handle(curtail_policy::UpstreamEvent::Woke, &mut effects);
-            probe::carry_out(&worker, upstream, effects);
+            let woke = curtail_policy::UpstreamEvent::Woke;
+            let generation = upstream.handle(woke, &mut effects);
+            probe::carry_out(&worker, upstream, generation, effects);
             next = next.min(upstream.poll_timeout().unwrap_or(next));
         }
         // The runtime's timers are a millisecond coarse; sooner than that would be a busy loop.

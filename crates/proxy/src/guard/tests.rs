@@ -2,9 +2,12 @@
 
 use super::planted::plant;
 use super::{DefectLog, Guard, LOG_INTERVAL, Step};
+use crate::driver::{Driver, Effects, Upstream};
+use crate::site::Lasting;
 use crate::{Config, Options, Running};
-use curtail_policy::{Event, GatherEvent, LeafEvent, UpstreamEvent};
-use curtail_units::{Duration, Instant};
+use curtail_http::clock::Clock;
+use curtail_policy::{Class, Event, GatherEvent, LeafEvent, Request, UpstreamEvent};
+use curtail_units::{Duration, Instant, Rng};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -198,9 +201,37 @@ async fn a_panic_or_an_impossible_decision_at_any_step_of_a_request_costs_only_i
             assert!(is_good(&response), "{name}, {nth}: {response}");
         }
         assert_eq!(panics(&proxy).await, "1", "{name}");
+        // Only attempts that a machine has decided, and that could be sent, count by their reason.
+        let sent = if matches!(name, "responded" | "ended") { 2 } else { 1 };
+        let first =
+            format!("curtail_attempts_total{{upstream=\"{name}\",reason=\"first\"}} {sent}\n");
+        assert!(admin(&proxy, "/metrics").await.contains(&first), "{name}");
     }
     let executed: usize = servers.iter().map(Server::executed).sum();
     assert_eq!(executed, 18, "no request is executed twice");
+}
+
+#[test]
+fn two_reports_of_one_machine_replace_it_once() {
+    let yaml = "routes: [{upstream: late}]\nlisteners: [{address: \"127.0.0.1:0\"}]\n\
+                upstreams: {late: {replicas: [\"http://127.0.0.1:1\"]}}";
+    let lasting = Lasting {
+        clock: Clock::start(),
+        rng: Rng::new(1),
+        journal: None,
+        spans: None,
+        process: Arc::default(),
+        listeners: Vec::new(),
+    };
+    let config = config(yaml);
+    let upstream = Upstream::new(&config.upstreams[0], 1, Rng::new(1), &lasting, None);
+    let upstream = Arc::new(upstream.expect("no TLS"));
+    let request = Request { class: Class::default(), repeatable: true };
+    let arrive = || Driver::arrive(Arc::clone(&upstream), request, &mut Effects::new()).0;
+    let mut requests = [arrive(), arrive()];
+    requests.iter_mut().for_each(|request| request.fail_open("planted"));
+    let generation = upstream.handle(UpstreamEvent::Woke, &mut Effects::new());
+    assert_eq!(generation, 1, "the second report is about the machine before");
 }
 
 #[tokio::test]
