@@ -14,7 +14,7 @@ mod random;
 mod round_robin;
 
 use crate::label::labels;
-use crate::replica::Replicas;
+use crate::replica::{Candidates, Replicas};
 use crate::upstream::Sent;
 use crate::{Load, Reason, ReplicaId};
 use alloc::boxed::Box;
@@ -158,14 +158,8 @@ labels!(Choice {
 
 /// A balancing rule and its state. Every hook but [`Self::choose`] does nothing by default.
 pub(crate) trait Rule: Debug + Send + CloneRule {
-    /// Chooses one of two or more replicas that is not in `exclude`, if there is one.
-    fn choose(
-        &mut self,
-        replicas: &Replicas,
-        rng: &mut Rng,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<(ReplicaId, Choice)>;
+    /// Chooses one of the candidates, if there is one; the upstream has two replicas or more.
+    fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)>;
 
     fn replica_joined(&mut self, _replica: ReplicaId) {}
 
@@ -216,15 +210,14 @@ impl Clone for Box<dyn Rule> {
 
 /// The cheaper of two drawn replicas, or a suspect replica that is cheaper than both.
 fn lower_of_two<C: Copy + PartialOrd>(
-    replicas: &Replicas,
+    candidates: Candidates<'_>,
     rng: &mut Rng,
-    (now, exclude): (Instant, &[ReplicaId]),
     cost: impl Fn(ReplicaId) -> C,
     choice: impl Fn(C, C) -> Choice,
 ) -> Option<(ReplicaId, Choice)> {
-    let (first, second) = replicas.draw_two(rng, now, exclude)?;
+    let (first, second) = candidates.draw_two(rng)?;
     let chosen = lower((first, second), &cost, &choice);
-    let Some(suspect) = replicas.draw_suspect(rng, now, exclude) else { return Some(chosen) };
+    let Some(suspect) = candidates.draw_suspect(rng) else { return Some(chosen) };
     let (suspect_cost, other) = (cost(suspect), cost(chosen.0));
     Some(if suspect_cost < other { (suspect, choice(suspect_cost, other)) } else { chosen })
 }

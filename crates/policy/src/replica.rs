@@ -5,8 +5,11 @@
 //! same reason a replica is *suspect* after a later attempt overtook one of its own, until its next response begins.
 //! Rules that compare two replicas prefer any other, unless that is busier.
 
+mod candidates;
+
 use crate::{Load, LoadTracker, ReplicaId, ReplicaMap};
-use curtail_units::{Duration, Instant, Rng};
+pub(crate) use candidates::Candidates;
+use curtail_units::{Duration, Instant};
 
 /// Maximum number of replicas of one upstream.
 pub const REPLICAS_MAX: usize = 4_096;
@@ -178,96 +181,13 @@ impl Replicas {
         self.all.ids()
     }
 
-    /// Whether a replica may be chosen: present, not excluded and not ejected.
-    pub(crate) fn is_eligible(&self, id: ReplicaId, now: Instant, exclude: &[ReplicaId]) -> bool {
-        !exclude.contains(&id) && self.get(id).is_some_and(|replica| !replica.is_ejected(now))
-    }
-
-    /// The first replica that may be chosen, in a ring that begins at `next` or the first one after it; failing ones
-    /// when there are only such (a policy must not take a site down), excluded ones never.
-    pub(crate) fn next_eligible(
-        &self,
-        next: ReplicaId,
+    /// The candidates for an attempt: every replica that is not in `exclude`.
+    pub(crate) const fn candidates<'a>(
+        &'a self,
         now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<ReplicaId> {
-        let start = self.all.place_from(next);
-        let ring = || (start..start + self.len()).map(|place| self.all.id_at(place));
-        ring()
-            .find(|id| self.is_eligible(*id, now, exclude))
-            .or_else(|| ring().find(|id| !exclude.contains(id)))
-    }
-
-    fn is_suspect(&self, id: ReplicaId, now: Instant) -> bool {
-        self.get(id).is_some_and(|replica| now < replica.suspect_until)
-    }
-
-    /// A replica drawn uniformly from those that may be chosen, by the same rule.
-    pub(crate) fn draw(
-        &self,
-        rng: &mut Rng,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<ReplicaId> {
-        self.draw_where(rng, |id| self.is_eligible(id, now, exclude))
-            .or_else(|| self.draw_where(rng, |id| !exclude.contains(&id)))
-    }
-
-    /// Two different replicas drawn like [`Self::draw`], suspect ones only when all are; one when there is no second.
-    pub(crate) fn draw_two(
-        &self,
-        rng: &mut Rng,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<(ReplicaId, Option<ReplicaId>)> {
-        let is_eligible = |id: ReplicaId| self.is_eligible(id, now, exclude);
-        self.draw_two_where(rng, |id| is_eligible(id) && !self.is_suspect(id, now))
-            .or_else(|| self.draw_two_where(rng, is_eligible))
-            // Of failing replicas, the one that refuses connections has the fewest in flight: they are not compared.
-            .or_else(|| Some((self.draw(rng, now, exclude)?, None)))
-    }
-
-    /// A suspect replica, if a draw from all replicas finds one that may be chosen.
-    pub(crate) fn draw_suspect(
-        &self,
-        rng: &mut Rng,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<ReplicaId> {
-        if self.suspect_until <= now || self.all.is_empty() {
-            return None;
-        }
-        let id = self.all.id_at(rng.below(self.len()));
-        (self.is_suspect(id, now) && self.is_eligible(id, now, exclude)).then_some(id)
-    }
-
-    fn draw_two_where(
-        &self,
-        rng: &mut Rng,
-        is_wanted: impl Fn(ReplicaId) -> bool,
-    ) -> Option<(ReplicaId, Option<ReplicaId>)> {
-        let first = self.draw_where(rng, &is_wanted)?;
-        Some((first, self.draw_where(rng, |id| id != first && is_wanted(id))))
-    }
-
-    fn draw_where(
-        &self,
-        rng: &mut Rng,
-        is_wanted: impl Fn(ReplicaId) -> bool,
-    ) -> Option<ReplicaId> {
-        // Nearly always an early draw is wanted; the exact way costs a walk over all.
-        for _ in 0..4 {
-            if self.all.is_empty() {
-                return None;
-            }
-            let id = self.all.id_at(rng.below(self.len()));
-            if is_wanted(id) {
-                return Some(id);
-            }
-        }
-        let wanted = || self.ids().filter(|id| is_wanted(*id));
-        let count = wanted().count();
-        (count > 0).then(|| wanted().nth(rng.below(count))).flatten()
+        exclude: &'a [ReplicaId],
+    ) -> Candidates<'a> {
+        Candidates { replicas: self, now, exclude }
     }
 }
 

@@ -293,7 +293,7 @@ impl Upstream {
         if let Some(only) = self.replicas.only() {
             return (!exclude.contains(&only)).then_some((only, Choice::Only));
         }
-        self.rule.choose(&self.replicas, &mut self.balance_rng, now, exclude)
+        self.rule.choose(self.replicas.candidates(now, exclude), &mut self.balance_rng)
     }
 
     /// Whether the replica is still in the upstream.

@@ -4,22 +4,15 @@
 
 use super::{Choice, Rule, lower_of_two};
 use crate::ReplicaId;
-use crate::replica::Replicas;
-use curtail_units::{Instant, Rng};
+use crate::replica::Candidates;
+use curtail_units::Rng;
 
 #[derive(Clone, Debug)]
 pub(super) struct LeastRequest;
 
 impl Rule for LeastRequest {
-    fn choose(
-        &mut self,
-        replicas: &Replicas,
-        rng: &mut Rng,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<(ReplicaId, Choice)> {
-        let in_flight = |id: ReplicaId| replicas.in_flight(id, now);
+    fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)> {
         let choice = |in_flight, other| Choice::FewerInFlight { in_flight, other };
-        lower_of_two(replicas, rng, (now, exclude), in_flight, choice)
+        lower_of_two(candidates, rng, |id| candidates.in_flight(id), choice)
     }
 }

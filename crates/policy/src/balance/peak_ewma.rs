@@ -7,7 +7,7 @@
 //! **Hurts when** one odd request makes a good replica look bad for a while.
 
 use super::{Choice, Rule, lower_of_two};
-use crate::replica::Replicas;
+use crate::replica::{Candidates, Replicas};
 use crate::upstream::Sent;
 use crate::{ReplicaId, ReplicaMap};
 use curtail_units::{Duration, Instant, Rng};
@@ -58,16 +58,10 @@ impl PeakEwma {
 }
 
 impl Rule for PeakEwma {
-    fn choose(
-        &mut self,
-        replicas: &Replicas,
-        rng: &mut Rng,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<(ReplicaId, Choice)> {
-        let cost = |id: ReplicaId| self.cost(id, now, replicas.in_flight(id, now));
+    fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)> {
+        let cost = |id: ReplicaId| self.cost(id, candidates.now(), candidates.in_flight(id));
         let choice = |cost, other| Choice::LowerPeakEwma { cost, other };
-        lower_of_two(replicas, rng, (now, exclude), cost, choice)
+        lower_of_two(candidates, rng, cost, choice)
     }
 
     fn latency_observed(&mut self, _: &mut Replicas, sent: Sent, now: Instant) {

@@ -19,7 +19,7 @@ mod pool;
 mod threshold;
 
 use super::{Choice, Rule};
-use crate::replica::Replicas;
+use crate::replica::{Candidates, Replicas};
 use crate::upstream::Sent;
 use crate::{Load, Reason, ReplicaId, ReplicaMap};
 use alloc::collections::VecDeque;
@@ -208,22 +208,15 @@ impl Prequal {
 }
 
 impl Rule for Prequal {
-    /// The best entry of the pool that is not in `exclude`; a random replica when the pool is too small.
-    fn choose(
-        &mut self,
-        replicas: &Replicas,
-        rng: &mut Rng,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<(ReplicaId, Choice)> {
-        self.pool.expire(now, self.config.age_max);
+    /// The best eligible entry of the pool; a random replica when the pool is too small.
+    fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)> {
+        self.pool.expire(candidates.now(), self.config.age_max);
         let hot_from = self.threshold.get();
-        let eligible = |id: ReplicaId| replicas.is_eligible(id, now, exclude);
-        let (best, candidates) = self.pool.best(hot_from, eligible);
-        let Some(best) = best.filter(|_| candidates >= POOL_LEN_MIN) else {
-            let id = replicas.draw(rng, now, exclude)?;
+        let (best, eligible) = self.pool.best(hot_from, |id| candidates.is_eligible(id));
+        let Some(best) = best.filter(|_| eligible >= POOL_LEN_MIN) else {
+            let id = candidates.draw(rng)?;
             self.pool.sent_to(id);
-            let len = u32::try_from(candidates).expect("at most pool_len_max");
+            let len = u32::try_from(eligible).expect("at most pool_len_max");
             return Some((id, Choice::PoolTooSmall { len }));
         };
         let Entry { replica, load, .. } = self.pool.use_entry(best);

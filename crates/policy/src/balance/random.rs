@@ -2,20 +2,14 @@
 
 use super::{Choice, Rule};
 use crate::ReplicaId;
-use crate::replica::Replicas;
-use curtail_units::{Instant, Rng};
+use crate::replica::Candidates;
+use curtail_units::Rng;
 
 #[derive(Clone, Debug)]
 pub(super) struct Random;
 
 impl Rule for Random {
-    fn choose(
-        &mut self,
-        replicas: &Replicas,
-        rng: &mut Rng,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<(ReplicaId, Choice)> {
-        Some((replicas.draw(rng, now, exclude)?, Choice::Chance))
+    fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)> {
+        Some((candidates.draw(rng)?, Choice::Chance))
     }
 }

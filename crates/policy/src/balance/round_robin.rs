@@ -2,8 +2,8 @@
 
 use super::{Choice, Rule};
 use crate::ReplicaId;
-use crate::replica::Replicas;
-use curtail_units::{Instant, Rng};
+use crate::replica::Candidates;
+use curtail_units::Rng;
 
 /// The rule, and where the next turn begins.
 #[derive(Clone, Debug)]
@@ -18,14 +18,8 @@ impl RoundRobin {
 }
 
 impl Rule for RoundRobin {
-    fn choose(
-        &mut self,
-        replicas: &Replicas,
-        _: &mut Rng,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<(ReplicaId, Choice)> {
-        let id = replicas.next_eligible(self.next, now, exclude)?;
+    fn choose(&mut self, candidates: Candidates<'_>, _: &mut Rng) -> Option<(ReplicaId, Choice)> {
+        let id = candidates.next_from(self.next)?;
         self.next = ReplicaId(id.0.wrapping_add(1));
         Some((id, Choice::Turn))
     }

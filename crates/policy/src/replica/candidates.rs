@@ -1,0 +1,100 @@
+//! The replicas that an attempt may go to.
+//!
+//! A failing replica is chosen when there are only such: a policy must not take a site down. An excluded one never is.
+
+use super::Replicas;
+use crate::ReplicaId;
+use curtail_units::{Instant, Rng};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidates<'a> {
+    pub(super) replicas: &'a Replicas,
+    pub(super) now: Instant,
+    pub(super) exclude: &'a [ReplicaId],
+}
+
+impl Candidates<'_> {
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Attempts in flight as balancing counts them.
+    pub(crate) fn in_flight(&self, id: ReplicaId) -> u32 {
+        self.replicas.in_flight(id, self.now)
+    }
+
+    /// Whether a replica is present, not excluded and not ejected.
+    pub(crate) fn is_eligible(&self, id: ReplicaId) -> bool {
+        let is_ejected =
+            || self.replicas.get(id).is_none_or(|replica| replica.is_ejected(self.now));
+        self.is_included(id) && !is_ejected()
+    }
+
+    fn is_included(&self, id: ReplicaId) -> bool {
+        !self.exclude.contains(&id)
+    }
+
+    pub(super) fn is_suspect(&self, id: ReplicaId) -> bool {
+        self.replicas.get(id).is_some_and(|replica| self.now < replica.suspect_until)
+    }
+
+    /// The first eligible replica in a ring that begins at `next` or the first one after it.
+    pub(crate) fn next_from(&self, next: ReplicaId) -> Option<ReplicaId> {
+        let all = &self.replicas.all;
+        let start = all.place_from(next);
+        let ring = || (start..start + all.len()).map(|place| all.id_at(place));
+        ring().find(|id| self.is_eligible(*id)).or_else(|| ring().find(|id| self.is_included(*id)))
+    }
+
+    /// An eligible replica, drawn uniformly.
+    pub(crate) fn draw(&self, rng: &mut Rng) -> Option<ReplicaId> {
+        self.draw_where(rng, |id| self.is_eligible(id))
+            .or_else(|| self.draw_where(rng, |id| self.is_included(id)))
+    }
+
+    /// Two different replicas drawn like [`Self::draw`], suspect ones only when all are; one when there is no second.
+    pub(crate) fn draw_two(&self, rng: &mut Rng) -> Option<(ReplicaId, Option<ReplicaId>)> {
+        self.draw_two_where(rng, |id| self.is_eligible(id) && !self.is_suspect(id))
+            .or_else(|| self.draw_two_where(rng, |id| self.is_eligible(id)))
+            // Of failing replicas, the one that refuses connections has the fewest in flight: they are not compared.
+            .or_else(|| Some((self.draw(rng)?, None)))
+    }
+
+    /// A suspect replica, if a draw from all replicas finds an eligible one.
+    pub(crate) fn draw_suspect(&self, rng: &mut Rng) -> Option<ReplicaId> {
+        if self.replicas.suspect_until <= self.now || self.replicas.all.is_empty() {
+            return None;
+        }
+        let id = self.replicas.all.id_at(rng.below(self.replicas.len()));
+        (self.is_suspect(id) && self.is_eligible(id)).then_some(id)
+    }
+
+    fn draw_two_where(
+        &self,
+        rng: &mut Rng,
+        is_wanted: impl Fn(ReplicaId) -> bool,
+    ) -> Option<(ReplicaId, Option<ReplicaId>)> {
+        let first = self.draw_where(rng, &is_wanted)?;
+        Some((first, self.draw_where(rng, |id| id != first && is_wanted(id))))
+    }
+
+    fn draw_where(
+        &self,
+        rng: &mut Rng,
+        is_wanted: impl Fn(ReplicaId) -> bool,
+    ) -> Option<ReplicaId> {
+        // Nearly always an early draw is wanted; the exact way costs a walk over all.
+        for _ in 0..4 {
+            if self.replicas.all.is_empty() {
+                return None;
+            }
+            let id = self.replicas.all.id_at(rng.below(self.replicas.len()));
+            if is_wanted(id) {
+                return Some(id);
+            }
+        }
+        let wanted = || self.replicas.ids().filter(|id| is_wanted(*id));
+        let count = wanted().count();
+        (count > 0).then(|| wanted().nth(rng.below(count))).flatten()
+    }
+}
