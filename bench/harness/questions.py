@@ -60,7 +60,7 @@ QUESTIONS = (
         " FROM {table} WHERE tenant = 'anonymous' GROUP BY service, minute",
         path="/api/metrics/query_range",
         asked={"q": "{ } | quantile_over_time(duration, 0.99) by (resource.service.name)", "step": "60s", **TIME},
-        p50_max_ms=300.0,
+        p50_max_ms=180.0,
     ),
     Question(
         "p99 of an attribute",
@@ -68,7 +68,7 @@ QUESTIONS = (
         " WHERE tenant = 'anonymous' AND enduser_id = 'user-17'",
         path="/api/metrics/query",
         asked={"q": '{ span.enduser.id = "user-17" } | quantile_over_time(duration, 0.99)', **TIME},
-        p50_max_ms=500.0,
+        p50_max_ms=130.0,
     ),
 )
 
