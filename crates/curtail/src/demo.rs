@@ -21,12 +21,12 @@ mod spans;
 use crate::bench::outcome;
 use crate::output::print;
 use crate::terminal::ProgressLine;
-use crate::testbed::{self, Format};
+use crate::testbed::Format;
 use crate::{exit, open_files};
 use arm::Arm;
 use clap::Args;
 use cpu::Cpu;
-use curtail_generator::{Clock, Recording, Stop};
+use curtail_generator::{Clock, Load, Recording, Stop};
 use curtail_load::Schedule;
 use curtail_load::schedule::Spacing;
 use curtail_testbed::{Running as Testbed, TestbedConfig};
@@ -38,7 +38,7 @@ use report::{Circumstances, Report};
 use spans::{ReadTrace, SpanStore};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// The testbed; the same file as for `curtail testbed`.
@@ -63,8 +63,11 @@ Your own service, in a minute (the first address is where your clients go):
 /// The time between two lines of progress without a terminal.
 const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Maximum number of open files: listeners, and both ends of every connection.
-const FILES: u64 = 8_000;
+/// The interval of checks for Ctrl-C while the demo stays up.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// Open files besides the connections of direct and hedged reads: listeners, and connections between proxies and servers.
+const FILES: u64 = 7_000;
 
 /// The reads of each arm before the measurement. They open the connections and do not count.
 const WARM_UP_RATE: f64 = 20.0;
@@ -76,8 +79,9 @@ const WARM_UP_TENANT: &str = "warm-up";
 /// Watch a latency tail being cut, on this machine, in a minute
 ///
 /// Starts 300 servers that stall now and then, proxies in front of them, and
-/// a client that reads 1,000 keys from 100 of the servers at a time. Needs no
-/// setup, listens only on 127.0.0.1, and writes only to a temporary folder.
+/// a client that reads 1,000 keys from 100 of the servers at a time. The demo
+/// needs no setup. It listens only on 127.0.0.1, and writes only to a temporary
+/// folder.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -94,7 +98,7 @@ pub(crate) struct DemoArgs {
     /// Duration of the measurement, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Direct reads a second; the rate of hedged reads is the same.
+    /// Direct reads a second, and as many hedged ones.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     rate: u16,
     /// Seed of reads, service times and stalls.
@@ -109,11 +113,9 @@ pub(crate) struct DemoArgs {
 }
 
 /// Runs the demo.
-///
-/// # Errors
-/// When servers or proxies cannot be started, or the result cannot be printed.
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
-    open_files::allow(FILES)?;
+    // Two arms, and both ends of each connection.
+    open_files::allow(FILES + 4 * u64::from(load::connections_max(args.rate)))?;
     // Not the user's file: an error in it is ours.
     let config = TestbedConfig::from_yaml("bigtable.yaml", BIGTABLE)
         .map_err(|errors| anyhow::anyhow!("{errors}"))?;
@@ -121,9 +123,10 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let spans = SpanStore::start()?;
     let proxies = Proxies::start(&testbed, spans.otlp(), args.seed);
     let result = proxies.and_then(|proxies| {
-        let result = Demo { args, testbed: &testbed, proxies: &proxies, spans: &spans }.run();
+        let demo = Demo { args, testbed: &testbed, proxies: &proxies, spans: &spans };
+        let result = outcome::until_stopped(|stop| demo.run(stop));
         proxies.stop();
-        result
+        result?
     });
     spans.stop();
     result
@@ -140,27 +143,30 @@ struct Demo<'a> {
 /// A complete measurement.
 struct Outcome {
     report: Report,
+    /// The first failed read of each arm.
+    failures: Vec<String>,
     /// The slowest read with a remedy; not sought with `--exit` or JSON.
     slowest: Option<ReadTrace>,
 }
 
 impl Demo<'_> {
-    fn run(&self) -> anyhow::Result<ExitCode> {
+    /// Measures, prints the result, and stays up until `stop`.
+    fn run(&self, stop: &Stop) -> anyhow::Result<ExitCode> {
         let mut progress = match self.args.format {
             Format::Json => ProgressLine::silent(),
             Format::Text => ProgressLine::on_stdout(Some(LINE_EVERY)),
         };
-        let outcome = outcome::until_stopped(|stop| {
-            let outcome = self.measure(stop, &mut progress)?;
-            anyhow::Ok((!stop.is_stopped()).then_some(outcome))
-        })?;
+        let measured = self.measure(stop, &mut progress);
         progress.clear();
-        let Some(Outcome { report, slowest }) = outcome? else {
+        let Some(Outcome { report, failures, slowest }) = measured? else {
             // A closed standard error does not need this line.
             let _written =
                 writeln!(io::stderr(), "interrupted before the result; nothing was saved");
             return Ok(ExitCode::from(exit::INTERRUPTED));
         };
+        for failure in failures {
+            tracing::warn!("{failure}");
+        }
         let mut lines = match self.args.format {
             Format::Json => vec![serde_json::to_string(&report)?],
             Format::Text => self.summary(&report),
@@ -169,63 +175,79 @@ impl Demo<'_> {
             print(&text(&lines))?;
             return Ok(ExitCode::from(if report.is_void() { exit::NO } else { 0 }));
         }
-        if self.args.format == Format::Text {
+        if self.args.format == Format::Text && !stop.is_stopped() {
             lines.extend(self.still_up(slowest.as_ref()));
         }
-        // After the result, an interrupt is the usual end.
-        testbed::until_stopped(|| print(&text(&lines)))
+        print(&text(&lines))?;
+        while !stop.is_stopped() {
+            thread::park_timeout(LOOK_EVERY);
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
-    /// Measures all arms at the same time and shows the progress.
-    fn measure(&self, stop: &Stop, progress: &mut ProgressLine) -> anyhow::Result<Outcome> {
+    /// Measures all arms at the same time and shows the progress; [`None`] if it was stopped.
+    fn measure(&self, stop: &Stop, progress: &mut ProgressLine) -> anyhow::Result<Option<Outcome>> {
         let (clock, rng) = (Clock::start(), Rng::new(self.args.seed).split("demo"));
+        let (rate, length) = (f64::from(self.args.rate), Duration::from_secs(self.args.seconds));
+        let connections_max = load::connections_max(self.args.rate);
         progress.begin("warming up");
         for arm in Arm::ALL {
             let schedule = Schedule::constant(WARM_UP_RATE, WARM_UP, Spacing::Even);
             let (address, rng) = (self.proxies.address(arm), rng.split("warm-up"));
-            let load = load::reads(address, WARM_UP_TENANT, schedule, rng)?;
+            let load = load::reads(address, WARM_UP_TENANT, (schedule, connections_max), rng)?;
             curtail_generator::run(&load.into(), clock, stop, |_, _| {})?;
         }
+        // All loads are ready before the first arm starts: the arms share one start.
+        let load = |arm: Arm| {
+            let schedule = (load::schedule(arm, rate, length), connections_max);
+            load::reads(self.proxies.address(arm), arm.name(), schedule, rng.split(arm.name()))
+        };
+        let loads = Arm::ALL.into_iter().map(|arm| Ok((arm, Arc::new(load(arm)?))));
+        let loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
         let (began, cpu) = (clock.now(), Cpu::start());
-        let (rate, length) = (f64::from(self.args.rate), Duration::from_secs(self.args.seconds));
-        let live = Mutex::new((Arm::ALL.map(|_| ArmMeasurement::default()), progress));
-        let run_arm = |arm: Arm| {
-            let schedule = load::schedule(arm, rate, length);
-            let (address, rng) = (self.proxies.address(arm), rng.split(arm.name()));
-            let load = load::reads(address, arm.name(), schedule, rng)?;
-            let recording = curtail_generator::run(&load.into(), clock, stop, |now, slot| {
+        let live = Mutex::new((Arm::ALL.map(|_| ArmMeasurement::default()), &mut *progress));
+        let run_arm = |arm: Arm, load: &Arc<Load>| {
+            curtail_generator::run(load, clock, stop, |now, slot| {
                 let mut live = live.lock().unwrap_or_else(PoisonError::into_inner);
                 let (measurements, progress) = &mut *live;
                 measurements[arm.index()].add(slot);
                 let so_far = || self.report(measurements, now.since(began).min(length), &cpu);
                 progress.show_lines(|| self.live(&so_far()), || so_far().line());
-            })?;
-            anyhow::Ok(self.measurement(arm, &recording, length))
+            })
         };
-        let measurements: Vec<ArmMeasurement> = thread::scope(|scope| {
+        let recordings: Vec<Recording> = thread::scope(|scope| {
             let run_arm = &run_arm;
-            let running = Arm::ALL.map(|arm| scope.spawn(move || run_arm(arm)));
+            let running = loads.iter().map(|(arm, load)| scope.spawn(move || run_arm(*arm, load)));
+            let running: Vec<_> = running.collect();
             let ended = running.into_iter().map(|running| {
                 running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            ended.collect::<anyhow::Result<_>>()
+            ended.collect::<io::Result<_>>()
         })?;
+        if stop.is_stopped() {
+            return Ok(None);
+        }
+        let arms = || Arm::ALL.into_iter().zip(&recordings);
+        let measurements: Vec<_> =
+            arms().map(|(arm, recording)| self.measurement(arm, recording, length)).collect();
         let report = self.report(&measurements, length, &cpu);
+        let failures = arms().filter_map(|(arm, recording)| {
+            let failure = recording.examples.first()?;
+            Some(format!("the first {} read that failed: {}", arm.name(), failure.text))
+        });
         let remedies =
             Arm::ALL.into_iter().zip(&measurements).filter(|(arm, _)| *arm != Arm::Direct);
         let latency = remedies.filter_map(|(_, measured)| measured.latencies.service.max()).max();
         let is_shown = self.args.format == Format::Text && !self.args.exit;
-        let slowest = latency
-            .filter(|_| is_shown)
-            .and_then(|latency| self.spans.slowest_read(clock.unix_ns(began), latency, stop));
-        Ok(Outcome { report, slowest })
+        let slowest = latency.filter(|_| is_shown).and_then(|latency| {
+            progress.begin("waiting for the span of the slowest read");
+            self.spans.slowest_read(clock.unix_ns(began), latency, stop)
+        });
+        Ok(Some(Outcome { report, failures: failures.collect(), slowest }))
     }
 
     /// The complete measurement of an arm.
     fn measurement(&self, arm: Arm, recording: &Recording, length: Duration) -> ArmMeasurement {
-        if let Some(failure) = recording.examples.first().filter(|_| !recording.is_stopped) {
-            tracing::warn!("the first {} read that failed: {}", arm.name(), failure.text);
-        }
         let executions = self.testbed.executions_of_tenant(arm.name());
         let shards = self.testbed.config().shards;
         ArmMeasurement::new(recording, length, (executions, shards))

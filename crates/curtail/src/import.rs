@@ -32,12 +32,12 @@ use tokio::sync::mpsc;
 
 /// Send files of the Collector's file exporter to a server
 ///
-/// Each line is a batch in OTLP's JSON; its key tells traces, logs or metrics.
-/// Files may be compressed (gzip, zstd); `-` is standard input. The first bytes
-/// identify length-prefixed messages, which the exporter writes with
-/// `format: proto` or with compression. The command merges short batches. It
-/// retries after the time in `Retry-After` when the server is full. It reports a
-/// malformed line with the byte and the expected input, and continues.
+/// Each line of a file is a batch of traces, logs or metrics in OTLP's JSON. A
+/// file may also hold messages with a length before each, which the exporter
+/// writes with `format: proto` or with compression. Both may be compressed
+/// (gzip, zstd). The command merges short batches. When the server is full, the
+/// command retries after the time in `Retry-After`. It reports a malformed line
+/// with the byte and the expected input, and continues.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -53,7 +53,7 @@ rejected rows. Exit code 3: the server is unavailable; the last error names the
 position of the first batch that it did not accept."
 )]
 pub(crate) struct ImportArgs {
-    /// Files to send; - is standard input.
+    /// Files to send; `-` is standard input.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// URL of the OTLP receiver, without /v1/traces.
@@ -64,7 +64,7 @@ pub(crate) struct ImportArgs {
     /// Signal of protobuf messages; JSON lines name their own.
     #[arg(long, value_name = "SIGNAL", value_parser = one_of(SIGNALS))]
     of: Option<Signal>,
-    /// Seconds to retry a server that accepts no batch.
+    /// Seconds of retries for one batch, after which the command fails.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     patience: u32,
 }

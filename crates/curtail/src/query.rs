@@ -49,14 +49,14 @@ pub(crate) struct QueryArgs {
 enum Query {
     /// Show a trace as a waterfall
     Trace {
-        /// Trace ID: hexadecimal digits.
+        /// Trace ID, in hexadecimal.
         id: String,
     },
-    /// List the traces with the slowest of all spans
+    /// List the traces of the slowest spans, the slowest first
     Slowest(Found),
-    /// List the traces with the newest spans
+    /// List the traces of the newest spans, the newest first
     Newest(Found),
-    /// Compute quantiles of durations, or of another number: exact, or with their error
+    /// Compute quantiles of durations or of another number, and state their error
     Quantiles {
         #[command(flatten)]
         of: Measured,
@@ -64,7 +64,7 @@ enum Query {
         #[arg(long, value_name = "Q", default_values = ["0.5", "0.9", "0.99", "0.999"])]
         quantile: Vec<String>,
     },
-    /// Count durations up to each power of two
+    /// Count spans by duration, in buckets that end at powers of two
     Histogram {
         #[command(flatten)]
         of: Measured,
@@ -81,7 +81,7 @@ enum Query {
     },
     /// List the values of an attribute, the most frequent first
     Values {
-        /// As span.http.route, resource.service.name or name.
+        /// Attribute, such as span.http.route, resource.service.name or name.
         tag: String,
         #[command(flatten)]
         spans: Spans,
@@ -114,7 +114,7 @@ struct Measured {
     /// Group by this attribute, such as resource.service.name. Repeatable.
     #[arg(long, value_name = "TAG")]
     by: Vec<String>,
-    /// Number to measure.
+    /// Numeric attribute to measure, such as span.http.response.body.size; or `duration`.
     #[arg(long, value_name = "TAG", default_value = "duration")]
     of: String,
 }

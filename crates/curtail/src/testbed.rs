@@ -1,15 +1,13 @@
 //! `curtail testbed FILE`: starts the servers of a file, and prints their addresses.
 
-use crate::output::{NamedValue, one_of};
+use crate::output::{NamedValue, one_of, print};
 use crate::stop::StopSignals;
 use crate::{input, open_files};
 use clap::{Args, ValueEnum};
 use curtail_testbed::app::{self, Role};
 use curtail_testbed::{File, Running, TestbedConfig};
-use serde::Serialize;
+use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,7 +34,7 @@ pub(crate) struct TestbedArgs {
     /// Change a key of the file, by its path: `server.concurrency=4`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Start only this part of an app; the file has the addresses of the others. Repeatable.
+    /// Part of an app to start; the file has the addresses of the others. Repeatable [default: all].
     #[arg(long, value_name = "ROLE", value_parser = one_of(ROLES))]
     role: Vec<Role>,
     /// Seed of service times and faults.
@@ -64,30 +62,6 @@ pub(crate) enum Format {
     Json,
 }
 
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    schema: &'static str,
-    name: &'a str,
-    seed: u64,
-    servers: Vec<Server>,
-}
-
-#[derive(Debug, Serialize)]
-struct AppReport<'a> {
-    schema: &'static str,
-    name: &'a str,
-    seed: u64,
-    /// The address of each role.
-    roles: BTreeMap<&'static str, SocketAddr>,
-}
-
-#[derive(Debug, Serialize)]
-struct Server {
-    shard: usize,
-    replica: usize,
-    address: SocketAddr,
-}
-
 /// Runs the servers until a signal stops them.
 pub(crate) fn run(args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     let (name, text) = input::text(&args.file)?;
@@ -99,81 +73,65 @@ pub(crate) fn run(args: &TestbedArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn run_servers(config: &TestbedConfig, args: &TestbedArgs) -> anyhow::Result<ExitCode> {
+    let TestbedConfig { name, shards, replicas, .. } = config;
     // A listener for each server; connections need further files.
     open_files::allow(config.servers() as u64 + FILES_BESIDE)?;
     let testbed = Running::start(config, args.seed)?;
-    until_stopped(|| print(&testbed, args.format))
+    let (shards, replicas, testbed) = (*shards, *replicas, &testbed);
+    let addresses =
+        |shard| (0..replicas).map(move |replica| testbed.address(shard, replica).to_string());
+    until_stopped(&match args.format {
+        Format::Json => {
+            let of_shard = |shard| {
+                let server = move |(replica, address)| json!({ "shard": shard, "replica": replica, "address": address });
+                addresses(shard).enumerate().map(server)
+            };
+            let servers: Vec<_> = (0..shards).flat_map(of_shard).collect();
+            json!({
+                "schema": "curtail.testbed/1",
+                "name": name,
+                "seed": args.seed,
+                "servers": servers,
+            })
+            .to_string()
+        }
+        Format::Text => {
+            let line = |shard| {
+                format!("\nshard {shard}: {}", addresses(shard).collect::<Vec<_>>().join(" "))
+            };
+            let lines: String = (0..shards).map(line).collect();
+            format!("testbed {name}, seed {}{lines}", args.seed)
+        }
+    })
 }
 
 fn run_app(config: &app::Config, roles: &[Role], args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     open_files::allow(roles.len() as u64 + FILES_BESIDE)?;
     let app = app::Running::start(config, roles, args.seed)?;
-    until_stopped(|| print_app(&config.name, &app, args))
+    let (name, seed) = (&config.name, args.seed);
+    let addresses = app.addresses().map(|(role, address)| (role.name(), address.to_string()));
+    until_stopped(&match args.format {
+        Format::Json => {
+            let roles: BTreeMap<_, _> = addresses.collect();
+            json!({ "schema": "curtail.app/1", "name": name, "seed": seed, "roles": roles })
+                .to_string()
+        }
+        Format::Text => {
+            let lines: String =
+                addresses.map(|(role, address)| format!("\n{role}: {address}")).collect();
+            format!("app {name}, seed {seed}{lines}")
+        }
+    })
 }
 
 /// Prints the addresses and waits for a signal.
-pub(crate) fn until_stopped(
-    print: impl FnOnce() -> std::io::Result<()>,
-) -> anyhow::Result<ExitCode> {
+fn until_stopped(addresses: &str) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         // The reader of the addresses may send a signal at once.
         let mut signals = StopSignals::new()?;
-        print()?;
+        print(&format!("{addresses}\n"))?;
         signals.received().await;
         Ok(ExitCode::SUCCESS)
     })
-}
-
-fn print_app(name: &str, app: &app::Running, args: &TestbedArgs) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    match args.format {
-        Format::Json => {
-            let roles = app.addresses().map(|(role, address)| (role.name(), address)).collect();
-            let report = AppReport { schema: "curtail.app/1", name, seed: args.seed, roles };
-            serde_json::to_writer(&mut out, &report)?;
-            writeln!(out)?;
-        }
-        Format::Text => {
-            writeln!(out, "app {name}, seed {}", args.seed)?;
-            for (role, address) in app.addresses() {
-                writeln!(out, "{}: {address}", role.name())?;
-            }
-        }
-    }
-    out.flush()
-}
-
-fn print(testbed: &Running, format: Format) -> std::io::Result<()> {
-    let config = testbed.config();
-    let mut out = std::io::stdout().lock();
-    match format {
-        Format::Json => {
-            let servers = (0..config.shards).flat_map(|shard| {
-                (0..config.replicas).map(move |replica| {
-                    let address = testbed.address(shard, replica);
-                    Server { shard, replica, address }
-                })
-            });
-            let report = Report {
-                schema: "curtail.testbed/1",
-                name: &config.name,
-                seed: testbed.seed(),
-                servers: servers.collect(),
-            };
-            serde_json::to_writer(&mut out, &report)?;
-            writeln!(out)?;
-        }
-        Format::Text => {
-            writeln!(out, "testbed {}, seed {}", config.name, testbed.seed())?;
-            for shard in 0..config.shards {
-                write!(out, "shard {shard}:")?;
-                for replica in 0..config.replicas {
-                    write!(out, " {}", testbed.address(shard, replica))?;
-                }
-                writeln!(out)?;
-            }
-        }
-    }
-    out.flush()
 }

@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 /// Maximum number of a thread's requests that wait for a connection and whose waits are measured from their start.
 /// Further due requests wait in the plan.
-pub const BACKLOG_MAX: usize = 1 << 20;
+const BACKLOG_MAX: usize = 1 << 20;
 
 /// Maximum number of a thread's journeys in think time; beyond it, the next step of a journey fails.
 const THINKING_MAX: usize = 1 << 20;
@@ -23,10 +23,9 @@ pub(super) const RESENDS_MAX: u8 = 10;
 
 /// Why a request failed.
 #[derive(Debug)]
-pub struct RequestFailure {
+pub(crate) struct RequestFailure {
     pub(super) failure: Failure,
-    /// The error, in words.
-    pub text: String,
+    pub(super) text: String,
     /// Whether the server provably did not process the request.
     pub(super) is_unprocessed: bool,
 }

@@ -3,7 +3,7 @@
 //! **Open loop**: the plan alone decides the send times. A request that finds all connections in use waits, and the
 //! wait is part of its response time.
 //! **Threads** share nothing while they run: each has a part of the plan, connections and recordings.
-//! **Limits**: [`Load::connections_max`] connections, [`BACKLOG_MAX`] waiting requests of a thread (further ones count
+//! **Limits**: [`Load::connections_max`] connections, 2^20 waiting requests of a thread (further ones count
 //! as lag), responses of the size that [`Expect`](crate::expect::Expect) allows.
 //! **Invariant**: every request of the plan counts once; one without a response at the end of the run has failed.
 //! **Hurts when** the machine is short of CPU time: the generator is late then, and its lag shows it
@@ -17,11 +17,11 @@ mod http1;
 mod http2;
 mod pace;
 mod recording;
-pub mod rows;
+mod rows;
 pub mod session;
 pub mod sweep;
 pub mod target;
-pub mod template;
+mod template;
 mod worker;
 pub mod workload;
 
@@ -29,7 +29,6 @@ pub mod workload;
 mod tests;
 
 pub use curtail_http::clock::Clock;
-pub use flight::{BACKLOG_MAX, RequestFailure};
 pub use recording::{FailureExample, Recording};
 pub use session::Session;
 

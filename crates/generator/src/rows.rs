@@ -1,58 +1,34 @@
 //! Rows of values for placeholders in requests, from a CSV file with a line of names.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 
 /// Maximum size of a data file, in bytes: all rows are in memory.
-pub const DATA_BYTES_MAX: u64 = 256 << 20;
+const DATA_BYTES_MAX: u64 = 256 << 20;
 
 /// Rows of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rows {
-    /// The names of the columns.
-    pub columns: Vec<String>,
+pub(crate) struct Rows {
+    pub(crate) columns: Vec<String>,
     /// At least one, unless there are no columns.
-    pub rows: Vec<Vec<String>>,
-}
-
-/// Why a file is no data.
-#[derive(Debug, thiserror::Error)]
-pub enum RowsError {
-    /// It cannot be read.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// A line is not what it should be.
-    #[error("{}: {problem}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, the problem and the expected value.
-        problem: String,
-    },
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Rows {
-    /// Reads the file at `path`.
-    ///
-    /// # Errors
-    /// When it cannot be read, is too long, or a line does not fit the first.
-    pub fn read(path: &Path) -> Result<Self, RowsError> {
-        let io = |source| RowsError::Io { path: path.to_owned(), source };
-        let file = std::fs::File::open(path).map_err(io)?;
+    /// Reads the file at `path`; an error names it and the line.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let problem = |problem: &dyn Display| format!("{}: {problem}", path.display());
         let mut text = Vec::new();
-        file.take(DATA_BYTES_MAX + 1).read_to_end(&mut text).map_err(io)?;
-        let problem = |problem| RowsError::Line { path: path.to_owned(), problem };
+        let read =
+            File::open(path).and_then(|file| file.take(DATA_BYTES_MAX + 1).read_to_end(&mut text));
+        read.map_err(|error| problem(&error))?;
         if text.len() as u64 > DATA_BYTES_MAX {
-            return Err(problem(format!(
-                "longer than {DATA_BYTES_MAX} bytes: expected a smaller file"
-            )));
+            let text = format!("longer than {DATA_BYTES_MAX} bytes: expected a smaller file");
+            return Err(problem(&text));
         }
-        Self::parse(&text).map_err(problem)
+        Self::parse(&text).map_err(|error| problem(&error))
     }
 
     fn parse(text: &[u8]) -> Result<Self, String> {
@@ -68,14 +44,14 @@ impl Rows {
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::Headers).from_reader(text);
         let columns: Vec<String> = match reader.headers() {
             Ok(names) => names.iter().map(str::to_owned).collect(),
-            Err(error) => return Err(said(&error)),
+            Err(error) => return Err(describe(&error)),
         };
         if columns.iter().all(String::is_empty) {
             return Err("line 1: expected the names of the columns, separated by commas".to_owned());
         }
         let mut rows = Vec::new();
         for row in reader.records() {
-            let row = row.map_err(|error| said(&error))?;
+            let row = row.map_err(|error| describe(&error))?;
             rows.push(row.iter().map(str::to_owned).collect());
         }
         if rows.is_empty() {
@@ -85,7 +61,7 @@ impl Rows {
     }
 }
 
-fn said(error: &csv::Error) -> String {
+fn describe(error: &csv::Error) -> String {
     let line = error.position().map_or(1, csv::Position::line);
     if let csv::ErrorKind::UnequalLengths { expected_len, len, .. } = error.kind() {
         return format!(

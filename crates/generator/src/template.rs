@@ -11,7 +11,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 /// A text with places to fill in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
+pub(crate) struct Template(Vec<Piece>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
@@ -28,21 +28,18 @@ enum Place {
 
 /// The values of the placeholders of one request.
 #[derive(Clone, Copy, Debug)]
-pub struct Filling<'a> {
+pub(crate) struct Filling<'a> {
     /// A row of the data; empty when there is none.
-    pub row: &'a [String],
+    pub(crate) row: &'a [String],
     /// The tenant; empty without tenants.
-    pub tenant: &'a str,
+    pub(crate) tenant: &'a str,
     /// Its number in the plan.
-    pub nth: u64,
+    pub(crate) nth: u64,
 }
 
 impl Template {
     /// Reads a text whose places are named after `columns`; `is_escaped` for a path.
-    ///
-    /// # Errors
-    /// What is wrong with it, in words.
-    pub fn parse(text: &str, columns: &[String], is_escaped: bool) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str, columns: &[String], is_escaped: bool) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -75,29 +72,17 @@ impl Template {
     }
 
     /// The template of this text, with nothing to fill in.
-    #[must_use]
-    pub fn of_text(text: String) -> Self {
+    pub(crate) fn of_text(text: String) -> Self {
         if text.is_empty() { Self::default() } else { Self(vec![Piece::Text(text)]) }
     }
 
-    /// This one and then `other`.
-    pub fn append(&mut self, other: Self) {
-        for piece in other.0 {
-            match (self.0.last_mut(), piece) {
-                (Some(Piece::Text(text)), Piece::Text(more)) => text.push_str(&more),
-                (_, piece) => self.0.push(piece),
-            }
-        }
-    }
-
     /// Whether it is the same for all requests.
-    #[must_use]
-    pub fn is_fixed(&self) -> bool {
+    pub(crate) fn is_fixed(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
     /// Writes the text, filled in, behind what is in `out`.
-    pub fn fill(&self, filling: &Filling<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn fill(&self, filling: &Filling<'_>, out: &mut Vec<u8>) {
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
@@ -122,8 +107,7 @@ impl Template {
     }
 
     /// The text, filled in.
-    #[must_use]
-    pub fn filled(&self, filling: &Filling<'_>) -> Vec<u8> {
+    pub(crate) fn filled(&self, filling: &Filling<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         self.fill(filling, &mut out);
         out

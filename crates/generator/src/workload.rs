@@ -32,46 +32,32 @@ pub const TENANTS_MAX: usize = 64;
 /// The workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// The requests that there are.
-    pub requests: Vec<Request>,
-    /// The journeys; a lone request is a journey of one step.
+    pub(crate) requests: Vec<Request>,
+    /// A lone request is a journey of one step.
     journeys: Vec<Journey>,
-    /// The tenants; one without a name if there are none.
+    /// One without a name if there are none.
     tenants: Vec<Tenant>,
     rng: Rng,
 }
 
-impl Workload {
-    /// Whether a request can lead to others.
-    #[must_use]
-    pub fn has_journeys(&self) -> bool {
-        self.journeys.iter().any(|journey| journey.steps.len() > 1)
-    }
-}
-
-/// A request, but for what is filled in.
+/// A request, but for the values of its placeholders.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// Its name in reports.
-    pub name: String,
-    /// The method.
-    pub method: http::Method,
-    /// The path and the query.
-    pub path: Template,
-    /// Fields beside those that the protocol needs.
-    pub headers: Vec<(HeaderName, Template)>,
-    /// The body; empty for none.
-    pub body: Body,
-    /// What is filled in.
-    pub rows: Arc<Vec<Vec<String>>>,
-    /// The expected response.
-    pub expect: Expect,
+    name: String,
+    pub(crate) method: http::Method,
+    pub(crate) path: Template,
+    /// Headers beside those that the protocol needs.
+    pub(crate) headers: Vec<(HeaderName, Template)>,
+    pub(crate) body: Body,
+    /// Values of the placeholders.
+    rows: Arc<Vec<Vec<String>>>,
+    pub(crate) expect: Expect,
 }
 
-/// A body.
+/// A body; an empty text for none.
 #[derive(Clone, Debug)]
-pub enum Body {
-    /// Text, which may have places to fill in.
+pub(crate) enum Body {
     Text(Template),
     /// The bytes of a file.
     Bytes(Arc<[u8]>),
@@ -102,24 +88,27 @@ struct Tenant {
 
 /// One arrival at one of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub(crate) struct Choice {
     /// Its number in the plan.
-    pub nth: u64,
+    pub(crate) nth: u64,
     journey: usize,
     step: usize,
     tenant: usize,
 }
 
 impl Workload {
+    /// Whether a request can lead to others.
+    pub(crate) fn has_journeys(&self) -> bool {
+        self.journeys.iter().any(|journey| journey.steps.len() > 1)
+    }
+
     /// The same requests, chosen and filled in by another source of randomness.
-    #[must_use]
-    pub fn seeded(&self, rng: &Rng) -> Self {
+    pub(crate) fn seeded(&self, rng: &Rng) -> Self {
         Self { rng: rng.split("workload"), ..self.clone() }
     }
 
     /// The first step of the arrival with this number in the plan.
-    #[must_use]
-    pub fn choose(&self, nth: u64) -> Choice {
+    pub(crate) fn choose(&self, nth: u64) -> Choice {
         let mut rng = self.rng.split_index(nth);
         let journey = by_weight(&self.journeys, |journey| journey.weight_until, &mut rng);
         let tenant = by_weight(&self.tenants, |tenant| tenant.weight_until, &mut rng);
@@ -127,8 +116,7 @@ impl Workload {
     }
 
     /// The next step of the same arrival, with the think time before it; [`None`] after the last.
-    #[must_use]
-    pub fn after(&self, choice: Choice) -> Option<(Duration, Choice)> {
+    pub(crate) fn after(&self, choice: Choice) -> Option<(Duration, Choice)> {
         let next = Choice { step: choice.step + 1, ..choice };
         let step = self.journeys[next.journey].steps.get(next.step)?;
         let think = if step.is_think_random {
@@ -142,14 +130,12 @@ impl Workload {
     }
 
     /// The request that is made.
-    #[must_use]
-    pub fn request(&self, choice: Choice) -> &Request {
+    pub(crate) fn request(&self, choice: Choice) -> &Request {
         &self.requests[self.request_of(choice)]
     }
 
     /// The values of its placeholders.
-    #[must_use]
-    pub fn filling(&self, choice: Choice) -> Filling<'_> {
+    pub(crate) fn filling(&self, choice: Choice) -> Filling<'_> {
         let rows = &self.request(choice).rows;
         let row: &[String] = match rows.len() {
             0 => &[],
@@ -161,8 +147,7 @@ impl Workload {
     }
 
     /// The index of its series in [`Self::series`].
-    #[must_use]
-    pub fn series_of(&self, choice: Choice) -> usize {
+    pub(crate) fn series_of(&self, choice: Choice) -> usize {
         self.request_of(choice) * self.tenants.len() + choice.tenant
     }
 
@@ -206,15 +191,14 @@ impl Request {
 
 impl Body {
     /// The bytes, filled in.
-    #[must_use]
-    pub fn filled(&self, filling: &Filling<'_>) -> Vec<u8> {
+    pub(crate) fn filled(&self, filling: &Filling<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         self.fill(filling, &mut out);
         out
     }
 
     /// The bytes, filled in, behind what is in `out`.
-    pub fn fill(&self, filling: &Filling<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn fill(&self, filling: &Filling<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Text(template) => template.fill(filling, out),
             Self::Bytes(bytes) => out.extend_from_slice(bytes),

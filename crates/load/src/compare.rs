@@ -33,9 +33,9 @@ pub mod student;
 #[cfg(test)]
 mod tests;
 
-pub use numbers::{Goal, NotComparable, Number, Numbers, numbers};
+pub use numbers::{Goal, Number, Numbers, numbers};
 pub(crate) use percentiles::percentiles_of;
-pub use percentiles::{PERCENTILES, Percentile, Unpaired, percentiles};
+pub use percentiles::{PERCENTILES, Percentile, percentiles};
 
 use curtail_units::Quantile;
 use std::fmt;

@@ -12,28 +12,25 @@ use curtail_load::{Clock, Latencies};
 use curtail_text::numbers::{self, percentile_name};
 use curtail_units::Quantile;
 
-/// One arm held against another.
+/// A comparison of the arm `other` with the arm `base`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// The arm that is compared with.
-    pub base: String,
-    /// The arm that is compared.
-    pub other: String,
+    pub(crate) base: String,
+    pub(crate) other: String,
     /// The part of the requests: its kind and name; [`None`] for all.
-    pub of: Option<(By, String)>,
-    /// Response times.
-    pub percentiles: Vec<Percentile>,
-    /// Numbers of blocks, each with its name; only where it is about all requests.
-    pub numbers: Vec<(&'static str, Number)>,
+    pub(crate) of: Option<(By, String)>,
+    /// Of response times.
+    pub(crate) percentiles: Vec<Percentile>,
+    /// Numbers of blocks, each with its name; empty for a part of the requests.
+    pub(crate) numbers: Vec<(&'static str, Number)>,
     /// The percentile that is declared beforehand, and shown of parts of the requests.
-    pub primary: Quantile,
+    pub(crate) primary: Quantile,
     /// The confidence and the number of blocks, in words.
-    pub method: String,
+    pub(crate) method: String,
 }
 
 /// The reason not to compare two arms, if there is one: the figures of a void run give no verdict on the service.
-#[must_use]
-pub fn no_verdict(results: &Results) -> Option<String> {
+pub(crate) fn no_verdict(results: &Results) -> Option<String> {
     let is_void = matches!(results.state, State::Void { .. }) && results.arms.len() == 2;
     is_void.then(|| "No verdict: the run is void.".to_owned())
 }
@@ -71,9 +68,8 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
         let of_blocks = |blocks: &[&Block]| -> Vec<Latencies> {
             blocks.iter().map(|block| merged(block)).collect()
         };
-        let percentiles =
+        let mut percentiles =
             compare::percentiles(&of_blocks(&a), &of_blocks(&b), Clock::Response, rule);
-        let mut percentiles = percentiles.unwrap_or_default();
         percentiles.retain(|each| from.is_none_or(|from| each.quantile < from));
         let percent = 100.0 * rule.level;
         let method = format!("{pairs} pairs of blocks; at most {percent:.2} % false alarms");
@@ -133,7 +129,7 @@ fn numbers(a: &[&Block], b: &[&Block], rule: &Rule) -> Vec<(&'static str, Number
     }
     let asked: Vec<Numbers<'_>> =
         values.iter().map(|(a, b, goal)| Numbers { a, b, goal: *goal }).collect();
-    names.into_iter().zip(compare::numbers(&asked, rule).unwrap_or_default()).collect()
+    names.into_iter().zip(compare::numbers(&asked, rule)).collect()
 }
 
 fn responses_per_second(block: &Block) -> Option<f64> {
@@ -155,8 +151,7 @@ fn sum(block: &Block, count: fn(&Latencies) -> u64) -> f64 {
 }
 
 /// A ratio as people say it: `-20.0 %`.
-#[must_use]
-pub fn change(ratio: f64) -> String {
+pub(crate) fn change(ratio: f64) -> String {
     if ratio.is_nan() {
         "n/a".to_owned()
     } else if ratio.is_infinite() || ratio > 100.0 {

@@ -59,8 +59,7 @@ impl Figure {
     }
 
     /// The longest request; it is known however few there are.
-    #[must_use]
-    pub fn longest(latencies: &Latencies, clock: Clock) -> Self {
+    pub(crate) fn longest(latencies: &Latencies, clock: Clock) -> Self {
         match latencies.responses(clock).max() {
             _ if latencies.failures.total() > 0 => Self::Failed,
             None => Self::TooFew,
@@ -92,17 +91,16 @@ impl std::fmt::Display for Figure {
 
 /// All percentiles of one clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Percentiles {
+pub(crate) struct Percentiles {
     /// In the order of [`PERCENTILES`].
-    pub at: [Figure; PERCENTILES.len()],
+    pub(crate) at: [Figure; PERCENTILES.len()],
     /// The longest.
-    pub max: Figure,
+    pub(crate) max: Figure,
 }
 
 impl Percentiles {
     /// The percentiles of these requests.
-    #[must_use]
-    pub fn of(latencies: &Latencies, clock: Clock) -> Self {
+    pub(crate) fn of(latencies: &Latencies, clock: Clock) -> Self {
         Self {
             at: PERCENTILES.map(|(_, q)| Figure::of(latencies, clock, quantile(q))),
             max: Figure::longest(latencies, clock),
@@ -110,7 +108,7 @@ impl Percentiles {
     }
 
     /// The name and the figure of each; the longest last.
-    pub fn named(&self) -> impl Iterator<Item = (&'static str, Figure)> + '_ {
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, Figure)> + '_ {
         let names = PERCENTILES.into_iter().map(|(name, _)| name);
         names.zip(self.at).chain([("max", self.max)])
     }
@@ -121,43 +119,35 @@ pub(super) fn quantile(q: f64) -> Quantile {
     Quantile::new(q).expect("it is between 0 and 1")
 }
 
-/// The figures of an arm.
+/// The figures of an arm, without warm-ups.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ArmFigures {
-    /// Its name.
-    pub name: String,
-    /// All its requests, warming up left out.
-    pub latencies: Latencies,
+pub(crate) struct ArmFigures {
+    pub(crate) name: String,
+    pub(crate) latencies: Latencies,
     /// The planned requests per second, if known.
-    pub rate_wanted: Option<f64>,
+    pub(crate) rate_wanted: Option<f64>,
     /// The number of blocks.
-    pub blocks: usize,
+    pub(crate) blocks: usize,
     /// The total duration of its blocks.
-    pub lasted: Duration,
-    /// Bytes of responses that were received.
-    pub received_bytes: u64,
-    /// Connections that were made.
-    pub connections: u64,
-    /// Resends of requests that the server did not process.
-    pub resent: u64,
-    /// Processor time of the generator.
-    pub generator_cpu: Duration,
-    /// Processor time of the servers, where it was measured in every block.
-    pub servers_cpu: Option<Duration>,
+    pub(crate) lasted: Duration,
+    pub(crate) received_bytes: u64,
+    pub(crate) connections: u64,
+    pub(crate) resent: u64,
+    pub(crate) generator_cpu: Duration,
+    /// CPU time of the servers, if it was measured in every block.
+    pub(crate) servers_cpu: Option<Duration>,
 }
 
 impl ArmFigures {
     /// Requests a second, from the first that was intended in a block to the end of its last.
-    #[must_use]
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         let seconds = self.lasted.as_secs_f64();
         if seconds > 0.0 { self.latencies.count() as f64 / seconds } else { 0.0 }
     }
 
     /// The report of sending much slower than planned although the generator was not late: the service did not accept
     /// more. The longest response of each block does not count as time of sending.
-    #[must_use]
-    pub fn behind_plan(&self) -> Option<String> {
+    pub(crate) fn behind_plan(&self) -> Option<String> {
         let wanted = self.rate_wanted.filter(|wanted| self.rate() < BEHIND_MAX * wanted)?;
         let longest = self.latencies.service.max().unwrap_or(Duration::ZERO);
         let sending = self.lasted.as_secs_f64() - longest.as_secs_f64() * self.blocks as f64;
@@ -173,22 +163,19 @@ impl ArmFigures {
     }
 
     /// The lag of the generator at `q`.
-    #[must_use]
-    pub fn lag(&self, q: f64) -> Option<Duration> {
+    pub(crate) fn lag(&self, q: f64) -> Option<Duration> {
         self.latencies.lag.quantile(quantile(q))
     }
 
     /// `time` for each request.
-    #[must_use]
-    pub fn each(&self, time: Duration) -> Duration {
+    pub(crate) fn each(&self, time: Duration) -> Duration {
         let count = self.latencies.count().max(1);
         Duration::from_ns(time.as_ns() / count)
     }
 }
 
 /// The figures of each arm, in their order.
-#[must_use]
-pub fn of_arms(results: &Results) -> Vec<ArmFigures> {
+pub(crate) fn of_arms(results: &Results) -> Vec<ArmFigures> {
     let of_arm = |(nth, arm): (usize, &crate::results::Arm)| {
         let blocks = || results.blocks.iter().filter(|b| b.arm == nth && !b.is_warm_up);
         let servers_cpu = |sum: Option<Duration>, of: Option<Duration>| Some(sum? + of?);

@@ -2,13 +2,15 @@
 //!
 //! It holds all of [`Results`]: reading returns an equal value. Histograms are in `HdrHistogram`'s compressed form
 //! (`hdr_v2`), with the exact sum, minimum and maximum. The percentiles under `figures` are for other programs.
-//! **Limits**: files of at most [`FILE_LEN_MAX`]. The `state` of an interrupted run says so.
+//! **Limits**: files of at most 1 GiB. The `state` of an interrupted run says so.
 //! **Invariant**: a file appears completely or not at all.
 
-mod wire;
+pub(crate) mod wire;
 
-use super::figures;
+use super::figures::{self, ArmFigures};
 use crate::Results;
+use crate::results::Shares;
+use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,9 +19,18 @@ use std::path::{Path, PathBuf};
 mod tests;
 
 /// Maximum size of a file; a run of a hundred arms with fifty series in a hundred blocks stays below it.
-pub const FILE_LEN_MAX: u64 = 1 << 30;
+const FILE_LEN_MAX: u64 = 1 << 30;
 
 const SCHEMA: &str = "curtail.bench/1";
+
+/// The content of a file.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    results: &'a Results,
+    figures: Vec<ArmFigures>,
+}
 
 /// A results file that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +61,7 @@ pub enum ReadError {
 /// Never: all results can be written as JSON.
 #[must_use]
 pub fn to_json(results: &Results) -> String {
-    let document = wire::Document::new(SCHEMA, results, figures::of_arms(results));
+    let document = Document { schema: SCHEMA, results, figures: figures::of_arms(results) };
     let mut text = serde_json::to_string(&document).expect("numbers and texts can be written");
     text.push('\n');
     text
@@ -72,9 +83,32 @@ pub fn from_json(file: &Path, text: &[u8]) -> Result<Results, ReadError> {
         let expected = format!("{SCHEMA:?}, which `curtail bench` writes; it is {found}");
         return Err(damaged("schema".to_owned(), expected));
     }
-    let document: wire::Document<'_> =
-        serde_json::from_slice(text).map_err(|error| not_json(file, &error))?;
-    document.into_results().map_err(|wire::Wrong { place, expected }| damaged(place, expected))
+    let results = serde_json::from_slice(text).map_err(|error| not_json(file, &error))?;
+    match inconsistency(&results) {
+        Some((place, expected)) => Err(damaged(place, expected)),
+        None => Ok(results),
+    }
+}
+
+/// The first key that does not fit the others, and its expected value.
+fn inconsistency(results: &Results) -> Option<(String, String)> {
+    let Results { shares: Shares { of, sent }, arms, series, blocks, .. } = results;
+    let is_ascending = sent.is_sorted_by(|one, other| one < other);
+    if sent.is_empty() || !is_ascending || !sent.iter().all(|nth| (1..=*of).contains(nth)) {
+        let expected = format!("ascending numbers from 1 to {of}, at least one");
+        return Some(("shares.sent".to_owned(), expected));
+    }
+    blocks.iter().enumerate().find_map(|(nth, block)| {
+        let (arms, series) = (arms.len(), series.len());
+        if block.arm >= arms {
+            Some((format!("blocks[{nth}].arm"), format!("the place of one of {arms} arms")))
+        } else if block.latencies.len() != series {
+            let expected = format!("one for each of {series} series");
+            Some((format!("blocks[{nth}].latencies"), expected))
+        } else {
+            None
+        }
+    })
 }
 
 fn not_json(file: &Path, error: &serde_json::Error) -> ReadError {

@@ -18,8 +18,7 @@ const LINES_A_HALVING: i32 = 5;
 const HALVINGS_MAX: i32 = 64;
 
 /// The distribution of one arm on one clock; `about` is a line for those who read it.
-#[must_use]
-pub fn render(latencies: &Latencies, clock: Clock, about: &str) -> String {
+pub(crate) fn render(latencies: &Latencies, clock: Clock, about: &str) -> String {
     let mut text = String::new();
     let mut line = |line: std::fmt::Arguments<'_>| text += &format!("{line}\n");
     let responses = latencies.responses(clock);

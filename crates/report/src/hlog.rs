@@ -17,8 +17,7 @@ use curtail_units::Instant;
 mod tests;
 
 /// The log.
-#[must_use]
-pub fn render(results: &Results) -> String {
+pub(crate) fn render(results: &Results) -> String {
     let mut text = String::new();
     let mut line = |line: std::fmt::Arguments<'_>| text += &format!("{line}\n");
     let began = results.began_unix_ns as f64 / 1e9;

@@ -6,8 +6,8 @@
 //! | merge the results of several generators | [`merge()`] |
 //! | print a table | [`table::render`] |
 //! | write a page with plots | [`html::render`] |
-//! | export to `HdrHistogram`'s tools | [`hgrm`], [`hlog`] |
-//! | export to Prometheus | [`prometheus`] |
+//! | export to `HdrHistogram`'s tools | `hgrm`, `hlog` |
+//! | export to Prometheus | `prometheus` |
 //! | write the requested files | [`Outputs`], [`write()`] |
 //!
 //! All reports come from [`Results`] and, with two arms, from [`Comparison`]s. [`figures`] alone decides the
@@ -17,12 +17,12 @@ pub mod difference;
 pub mod figures;
 pub mod file;
 mod hdr;
-pub mod hgrm;
-pub mod hlog;
+mod hgrm;
+mod hlog;
 pub mod html;
 pub mod merge;
-pub mod parts;
-pub mod prometheus;
+mod parts;
+mod prometheus;
 pub mod results;
 #[cfg(test)]
 mod sample;
@@ -43,20 +43,20 @@ use std::path::{Path, PathBuf};
 /// The files to write.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Outputs {
-    /// Write the results, from which every report can be made again (JSON).
+    /// Write the results as JSON; `curtail bench report` makes every report from them.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write one page with plots.
+    /// Write an HTML page with plots.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write percentile distributions for `HdrHistogram`'s plotter: of `run.hgrm`, `run.ARM.response.hgrm` and
-    /// `run.ARM.service.hgrm` for each arm.
+    /// Write percentile distributions for the plotter of `HdrHistogram`. FILE `run.hgrm` makes two files for each arm:
+    /// `run.ARM.response.hgrm` and `run.ARM.service.hgrm`.
     #[arg(long, value_name = "FILE")]
     pub hgrm: Option<PathBuf>,
-    /// Write an interval log of `HdrHistogram`.
+    /// Write an interval log for the tools of `HdrHistogram`.
     #[arg(long, value_name = "FILE")]
     pub hlog: Option<PathBuf>,
-    /// Write the final figures as Prometheus text.
+    /// Write the figures in Prometheus' text format.
     #[arg(long, value_name = "FILE")]
     pub prometheus: Option<PathBuf>,
 }

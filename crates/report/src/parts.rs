@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 
 /// The grouping of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub(crate) enum By {
     /// By request.
     Query,
     /// By tenant.
@@ -22,11 +22,10 @@ pub enum By {
 
 impl By {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 3] = [Self::Query, Self::Tenant, Self::Size];
+    pub(crate) const ALL: [Self; 3] = [Self::Query, Self::Tenant, Self::Size];
 
     /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Query => "query",
             Self::Tenant => "tenant",

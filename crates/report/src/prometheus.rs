@@ -20,8 +20,7 @@ const GROWTH: f64 = 1.05;
 const CLOCKS: [(&str, Clock); 2] = [("response", Clock::Response), ("service", Clock::Service)];
 
 /// The text.
-#[must_use]
-pub fn render(results: &Results) -> String {
+pub(crate) fn render(results: &Results) -> String {
     let mut page = Page { text: String::new() };
     let arms = figures::of_arms(results);
     let run = label(&results.name);
@@ -30,40 +29,57 @@ pub fn render(results: &Results) -> String {
         ("partial", matches!(results.state, State::Partial { .. })),
         ("void", matches!(results.state, State::Void { .. })),
     ];
-    page.head("state", "Whether the run can be believed: 1 for the state that it is in.", "gauge");
+    page.head("state", "Whether the run is valid: 1 for its state.", "gauge");
     for (name, is) in states {
         page.sample("state", &format!("run=\"{run}\",state=\"{name}\""), f64::from(u8::from(is)));
     }
     let of = |arm: &ArmFigures| format!("run=\"{run}\",arm=\"{}\"", label(&arm.name));
-    page.head("requests", "Requests, those that failed included.", "gauge");
-    for arm in &arms {
-        page.sample("requests", &of(arm), arm.latencies.count() as f64);
-    }
-    page.head("failures", "Requests that failed, by reason.", "gauge");
-    for arm in &arms {
-        for (reason, count) in reasons(&arm.latencies.failures) {
-            page.sample("failures", &format!("{},reason=\"{reason}\"", of(arm)), count as f64);
+    let mut gauge = |name: &str, help: &str, samples: &dyn Fn(&ArmFigures) -> Samples| {
+        page.head(name, help, "gauge");
+        for arm in &arms {
+            for (labels, value) in samples(arm) {
+                page.sample(name, &format!("{}{labels}", of(arm)), value);
+            }
         }
-    }
-    page.head("requests_per_second", "The rate that was reached.", "gauge");
-    for arm in &arms {
-        page.sample("requests_per_second", &of(arm), arm.rate());
-    }
-    page.head("lag_seconds", "How late the generator was.", "gauge");
-    for arm in &arms {
-        for q in [0.99, 0.999] {
-            if let Some(lag) = arm.lag(q) {
-                page.sample(
-                    "lag_seconds",
-                    &format!("{},quantile=\"{q}\"", of(arm)),
-                    lag.as_secs_f64(),
-                );
+    };
+    let one = |value: f64| vec![(String::new(), value)];
+    gauge("requests", "Requests, those that failed included.", &|arm| {
+        one(arm.latencies.count() as f64)
+    });
+    gauge("failures", "Requests that failed, by reason.", &|arm| {
+        let labelled = |(reason, count)| (format!(",reason=\"{reason}\""), count as f64);
+        reasons(&arm.latencies.failures).map(labelled).collect()
+    });
+    gauge("requests_per_second", "The rate that was reached.", &|arm| one(arm.rate()));
+    gauge("lag_seconds", "How late the generator was.", &|arm| {
+        let at = |q| Some((format!(",quantile=\"{q}\""), arm.lag(q)?.as_secs_f64()));
+        [0.99, 0.999].into_iter().filter_map(at).collect()
+    });
+    gauge(
+        "latency_seconds",
+        "Latency by quantile and clock; +Inf where requests failed.",
+        &quantiles,
+    );
+    page.histograms(&arms, of);
+    page.text
+}
+
+/// Samples of one family: further labels, each after a comma, and the value.
+type Samples = Vec<(String, f64)>;
+
+fn quantiles(arm: &ArmFigures) -> Samples {
+    let mut samples = Vec::new();
+    for (name, clock) in CLOCKS {
+        let percentiles = Percentiles::of(&arm.latencies, clock);
+        let at = PERCENTILES.into_iter().map(|(_, quantile)| quantile).zip(percentiles.at);
+        for (quantile, figure) in at.chain([(1.0, percentiles.max)]) {
+            if figure != Figure::TooFew {
+                let value = figure.latency().map_or(f64::INFINITY, Duration::as_secs_f64);
+                samples.push((format!(",clock=\"{name}\",quantile=\"{quantile}\""), value));
             }
         }
     }
-    page.quantiles(&arms, of);
-    page.histograms(&arms, of);
-    page.text
+    samples
 }
 
 /// A text as the value of a label.
@@ -87,26 +103,6 @@ impl Page {
 
     fn sample(&mut self, name: &str, labels: &str, value: f64) {
         self.push(format_args!("curtail_bench_{name}{{{labels}}} {}", number(value)));
-    }
-
-    fn quantiles(&mut self, arms: &[ArmFigures], of: impl Fn(&ArmFigures) -> String) {
-        let name = "latency_seconds";
-        self.head(name, "Latency by quantile and clock; +Inf where requests failed.", "gauge");
-        for arm in arms {
-            for (clock_name, clock) in CLOCKS {
-                let percentiles = Percentiles::of(&arm.latencies, clock);
-                let at = PERCENTILES.into_iter().map(|(_, quantile)| quantile).zip(percentiles.at);
-                for (quantile, figure) in at.chain([(1.0, percentiles.max)]) {
-                    let value = match (figure, figure.latency()) {
-                        (Figure::TooFew, _) => continue,
-                        (_, latency) => latency.map_or(f64::INFINITY, Duration::as_secs_f64),
-                    };
-                    let labels =
-                        format!("{},clock=\"{clock_name}\",quantile=\"{quantile}\"", of(arm));
-                    self.sample(name, &labels, value);
-                }
-            }
-        }
     }
 
     fn histograms(&mut self, arms: &[ArmFigures], of: impl Fn(&ArmFigures) -> String) {

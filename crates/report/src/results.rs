@@ -3,13 +3,14 @@
 //! A run measures **arms** (a target in one state: A, B, each rate of a sweep) in **blocks**, stretches of load on one
 //! arm. Comparisons use blocks, tables the merged blocks of an arm. No percentile is averaged.
 
+use crate::file::wire;
 use curtail_load::lag::{self, ExcessiveLag};
 use curtail_load::{Latencies, Share, Timeline};
 use curtail_units::{Duration, Instant};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The results of one run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The name of the suite, or the target.
     pub name: String,
@@ -21,7 +22,8 @@ pub struct Results {
     pub began_unix_ns: u64,
     /// The machine of the generator.
     pub machine: Machine,
-    /// The parts of the plan that were sent.
+    /// The parts of the plan that were sent; all in older files.
+    #[serde(default = "Shares::all")]
     pub shares: Shares,
     /// Whether the run is valid.
     pub state: State,
@@ -40,11 +42,11 @@ pub struct Results {
 }
 
 /// The parts of a plan that generators sent: each sends every `of`th request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shares {
     /// The number of parts of the plan.
     pub of: usize,
-    /// The parts that were sent, from 0 on, in ascending order.
+    /// The parts that were sent, from 1 on, in ascending order.
     pub sent: Vec<usize>,
 }
 
@@ -64,7 +66,7 @@ impl Shares {
 
 impl From<Share> for Shares {
     fn from(Share { nth, of }: Share) -> Self {
-        Self { of, sent: vec![nth] }
+        Self { of, sent: vec![nth + 1] }
     }
 }
 
@@ -73,7 +75,7 @@ impl std::fmt::Display for Shares {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (place, nth) in self.sent.iter().enumerate() {
             let and = if place > 0 { " and " } else { "" };
-            write!(f, "{and}{}/{}", nth + 1, self.of)?;
+            write!(f, "{and}{nth}/{}", self.of)?;
         }
         Ok(())
     }
@@ -147,27 +149,34 @@ pub struct Series {
 }
 
 /// A stretch of load on one arm.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Block {
     /// The index of its arm.
     pub arm: usize,
     /// The intended time of its first request, from the start of the run on.
+    #[serde(rename = "began_ns")]
     pub began: Instant,
     /// The time from there to the end of its last request.
+    #[serde(rename = "lasted_ns")]
     pub lasted: Duration,
     /// The recordings of each series, in their order.
+    #[serde(with = "wire::latencies")]
     pub latencies: Vec<Latencies>,
     /// All series together, from the start of the block on.
+    #[serde(with = "wire::timeline")]
     pub timeline: Timeline,
     /// Received bytes of responses.
     pub received_bytes: u64,
     /// Opened connections.
     pub connections: u64,
     /// Resends of requests that the server did not process.
+    #[serde(default, skip_serializing_if = "wire::is_zero")]
     pub resent: u64,
     /// CPU time of the generator.
+    #[serde(rename = "generator_cpu_ns")]
     pub generator_cpu: Duration,
     /// CPU time of the servers, where it was measured.
+    #[serde(rename = "servers_cpu_ns")]
     pub servers_cpu: Option<Duration>,
     /// Whether it is a warm-up, which is shown over time and is part of no percentile.
     pub is_warm_up: bool,

@@ -5,14 +5,14 @@
 use super::ask::Ask;
 use super::config::{ProcessConfig, ReadyConfig, ReadySign};
 use super::group::{Group, LOOK_EVERY, Program, Spawner, pause};
-use super::problem::Halt;
+use super::problem::{Halt, read_part};
 use curtail_generator::expect::Expect;
 use curtail_generator::{Clock, Stop};
 use curtail_metrics::process::GroupUsage;
 use curtail_units::{Duration, Instant};
 use rustix::process::Signal;
+use std::fs::File;
 use std::net::TcpStream;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The timeout of one readiness check; after it the process is checked again.
@@ -20,6 +20,9 @@ const ASKED_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Maximum output that is searched for a sign of readiness.
 const SIGN_BYTES_MAX: u64 = 16 << 20;
+
+/// No group has this number. In `/proc`, a process that is ending can have group -1.
+const NO_GROUP: i32 = i32::MIN;
 
 #[derive(Debug)]
 pub(super) struct Cluster {
@@ -122,10 +125,10 @@ impl Cluster {
             ReadySign::Line(text) => {
                 let from = self.locked()[nth].log_from;
                 let log = self.spawner.log(&self.configs[nth].name);
-                match holds(&log, from, text) {
-                    true => Ok(()),
-                    false => Err(format!("it has not printed {text:?}")),
-                }
+                let output = File::open(log).and_then(|log| read_part(log, from, SIGN_BYTES_MAX));
+                let output = output.unwrap_or_default();
+                let found = memchr::memmem::find(&output, text.as_bytes());
+                found.map(|_| ()).ok_or_else(|| format!("it has not printed {text:?}"))
             }
         }
     }
@@ -194,11 +197,10 @@ impl Cluster {
 
     /// The usage of each process, with the CPU time of earlier processes with its name.
     pub(super) fn usage(&self) -> Vec<GroupUsage> {
-        // No group has the number -1.
         let (groups, before): (Vec<i32>, Vec<Duration>) = self
             .locked()
             .iter()
-            .map(|process| (process.group.as_ref().map_or(-1, Group::id), process.cpu_before))
+            .map(|process| (process.group.as_ref().map_or(NO_GROUP, Group::id), process.cpu_before))
             .unzip();
         let usages = GroupUsage::of(&groups).into_iter().zip(before);
         usages.map(|(now, before)| GroupUsage { cpu: now.cpu + before, ..now }).collect()
@@ -217,17 +219,4 @@ impl Cluster {
         let halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
         halted.clone().unwrap_or(Halt::Stopped)
     }
-}
-
-/// Whether the log contains a text, from an offset on.
-fn holds(log: &Path, from: u64, text: &str) -> bool {
-    use std::io::{Read as _, Seek as _, SeekFrom};
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = std::fs::File::open(log)?;
-        file.seek(SeekFrom::Start(from))?;
-        let mut output = Vec::new();
-        file.take(SIGN_BYTES_MAX).read_to_end(&mut output)?;
-        Ok(output)
-    };
-    read().is_ok_and(|output| memchr::memmem::find(&output, text.as_bytes()).is_some())
 }

@@ -10,11 +10,13 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use fault::{FaultAction, FaultConfig};
-pub use measures::{GaugeConfig, MeasuresConfig};
-pub use process::{LinkConfig, ProcessConfig, ReadyConfig, ReadySign, RestartsConfig};
+pub(crate) use fault::{FaultAction, FaultConfig};
+pub(crate) use measures::{GaugeConfig, MeasuresConfig};
+pub(crate) use process::{LinkConfig, ProcessConfig, ReadyConfig, ReadySign, RestartsConfig};
 use process::{ScalarText, read_env, read_program};
-pub use step::{BatchFrame, CommandConfig, LoadConfig, Source, StepConfig, ValidateConfig};
+#[cfg(test)]
+pub(crate) use step::BatchFrame;
+pub(crate) use step::{CommandConfig, LoadConfig, Source, StepConfig, ValidateConfig};
 
 use curtail_config::Section;
 use curtail_generator::session::{WARM_UP_MAX, WarmUp};
@@ -26,10 +28,10 @@ use curtail_units::{Duration, Quantile};
 use std::path::PathBuf;
 
 /// Maximum number of processes of a suite, and of links. Each process has a log and is checked every second.
-pub const PROCESSES_MAX: usize = 64;
+pub(crate) const PROCESSES_MAX: usize = 64;
 
 /// Maximum number of faults of a block.
-pub const FAULTS_MAX: usize = 64;
+pub(crate) const FAULTS_MAX: usize = 64;
 
 /// The longest that anything is waited for: a day.
 pub(super) const WITHIN_MAX: Duration = Duration::from_secs(86_400);
@@ -37,42 +39,26 @@ pub(super) const WITHIN_MAX: Duration = Duration::from_secs(86_400);
 /// A suite as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuiteConfig {
-    /// Its name in reports, and the name of its folder.
-    pub name: String,
-    /// The parameters, as written.
-    pub parameters: Vec<(String, String)>,
-    /// Commands before all else.
-    pub setup: Vec<CommandConfig>,
-    /// Connections that can be made slow, in the order in which they were written.
-    pub links: Vec<LinkConfig>,
-    /// The processes, in the order of their start.
-    pub processes: Vec<ProcessConfig>,
-    /// The steps once all processes are ready.
-    pub prepare: Vec<StepConfig>,
+    pub(crate) name: String,
+    pub(crate) parameters: Vec<(String, String)>,
+    pub(crate) setup: Vec<CommandConfig>,
+    pub(crate) links: Vec<LinkConfig>,
+    pub(crate) processes: Vec<ProcessConfig>,
+    pub(crate) prepare: Vec<StepConfig>,
     /// The arms to measure or to compare.
     pub arms: Vec<ArmConfig>,
-    /// The workload.
-    pub workload: WorkloadConfig,
-    /// The configuration of the generator.
-    pub sending: SendingConfig,
-    /// The schedule of each block.
-    pub schedule: Schedule,
-    /// The length of a warm-up.
-    pub warm_up: WarmUp,
-    /// Number of blocks of each arm.
-    pub blocks: usize,
-    /// The restarts of processes, if any.
-    pub restarts: Option<RestartsConfig>,
+    pub(crate) workload: WorkloadConfig,
+    pub(crate) sending: SendingConfig,
+    pub(crate) schedule: Schedule,
+    pub(crate) warm_up: WarmUp,
+    pub(crate) blocks: usize,
+    pub(crate) restarts: Option<RestartsConfig>,
     /// The rule of verdicts.
     pub rule: Rule,
-    /// The faults of each block.
-    pub faults: Vec<FaultConfig>,
-    /// The measures beside the latencies.
-    pub measures: MeasuresConfig,
-    /// The conditions before the first block and after the last.
-    pub validate: Vec<ValidateConfig>,
-    /// Commands after all else, however it ends.
-    pub teardown: Vec<CommandConfig>,
+    pub(crate) faults: Vec<FaultConfig>,
+    pub(crate) measures: MeasuresConfig,
+    pub(crate) validate: Vec<ValidateConfig>,
+    pub(crate) teardown: Vec<CommandConfig>,
 }
 
 /// An arm as it is written.
@@ -80,27 +66,19 @@ pub struct SuiteConfig {
 pub struct ArmConfig {
     /// Its name.
     pub name: String,
-    /// The URL of its requests.
-    pub url: String,
+    pub(crate) url: String,
 }
 
 /// The configuration of the generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SendingConfig {
-    /// The protocol.
-    pub protocol: Protocol,
-    /// The most connections.
-    pub connections: usize,
-    /// Whether connections are reused.
-    pub keep_alive: bool,
-    /// A request without a response after this time has failed.
-    pub timeout: Duration,
-    /// Sending threads; by the rate when absent.
-    pub threads: Option<usize>,
-    /// The trusted certificates of arms; absent: the system's.
-    pub ca_file: Option<PathBuf>,
-    /// Whether arms may have any certificate.
-    pub insecure: bool,
+pub(crate) struct SendingConfig {
+    pub(crate) protocol: Protocol,
+    pub(crate) connections: usize,
+    pub(crate) keep_alive: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) threads: Option<usize>,
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) insecure: bool,
 }
 
 impl SuiteConfig {

@@ -7,11 +7,11 @@ use super::config::{FaultAction, FaultConfig};
 use super::group::pause;
 use super::links::Links;
 use super::problem::Halt;
+use curtail_generator::Stop;
 use curtail_report::results::Event;
 use curtail_units::{Duration, Instant};
 use rustix::process::Signal;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// The interval of checks for the end of the block.
@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_ms(20);
 
 #[derive(Debug)]
 pub(super) struct Faults {
-    is_over: Arc<AtomicBool>,
+    over: Stop,
     threads: Vec<JoinHandle<Result<Event, Halt>>>,
 }
 
@@ -27,7 +27,7 @@ struct Fault {
     config: FaultConfig,
     cluster: Arc<Cluster>,
     links: Arc<Links>,
-    is_over: Arc<AtomicBool>,
+    over: Stop,
 }
 
 impl Faults {
@@ -37,22 +37,22 @@ impl Faults {
         (cluster, links): (&Arc<Cluster>, &Arc<Links>),
         began: Instant,
     ) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Stop::default();
         let start = |config: &FaultConfig| {
             let fault = Fault {
                 config: config.clone(),
                 cluster: Arc::clone(cluster),
                 links: Arc::clone(links),
-                is_over: Arc::clone(&is_over),
+                over: over.clone(),
             };
             std::thread::spawn(move || fault.run(began))
         };
-        Self { threads: configs.iter().map(start).collect(), is_over }
+        Self { threads: configs.iter().map(start).collect(), over }
     }
 
     /// Ends the faults with the block, and appends their events.
     pub(super) fn end(self, events: &mut Vec<Event>) -> Result<(), Halt> {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.over.stop();
         let mut result = Ok(());
         for thread in self.threads {
             match thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
@@ -70,16 +70,17 @@ impl Fault {
         self.wait_until(at);
         let clock = self.cluster.clock;
         let done = clock.now();
-        let what = match &self.config.deed {
+        let until = self.config.lasts.map_or(Instant::MAX, |lasts| done + lasts);
+        let what = match &self.config.action {
             _ if self.cluster.stop.is_stopped() => return Err(self.cluster.halt()),
             // Its last request came early, and got its response.
             _ if done < at => {
                 format!("the fault at {} was left out: the block was over", self.config.at)
             }
-            FaultAction::Pause { process, lasts } => {
+            FaultAction::Pause { process } => {
                 let nth = self.cluster.place(process);
                 self.cluster.signal(nth, Signal::STOP);
-                self.wait_until(done + *lasts);
+                self.wait_until(until);
                 self.cluster.signal(nth, Signal::CONT);
                 format!("{process} paused")
             }
@@ -87,14 +88,13 @@ impl Fault {
                 self.start_again(process, false, done)?;
                 format!("{process} restarted")
             }
-            FaultAction::Kill { process, lasts } => {
-                let until = lasts.map_or(Instant::MAX, |lasts| done + lasts);
+            FaultAction::Kill { process } => {
                 self.start_again(process, true, until)?;
                 format!("{process} killed")
             }
-            FaultAction::Slow { link, by, lasts } => {
+            FaultAction::Slow { link, by } => {
                 self.links.slow(link, *by);
-                self.wait_until(lasts.map_or(Instant::MAX, |lasts| done + lasts));
+                self.wait_until(until);
                 self.links.end_slow(link, *by);
                 format!("{link} slow by {by}")
             }
@@ -120,7 +120,7 @@ impl Fault {
     /// Waits for an instant, at most until the block is over.
     fn wait_until(&self, until: Instant) {
         let clock = self.cluster.clock;
-        while !self.is_over.load(Ordering::Relaxed) && !self.cluster.stop.is_stopped() {
+        while !self.over.is_stopped() && !self.cluster.stop.is_stopped() {
             let left = until.since(clock.now());
             if left == Duration::ZERO {
                 return;

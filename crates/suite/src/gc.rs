@@ -5,6 +5,7 @@
 //! 3.456ms`. A line with `Pause` that ends in milliseconds is a pause. It ended at the wall-clock time of the line,
 //! else at its uptime.
 
+use chrono::DateTime;
 use curtail_units::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,34 +61,10 @@ fn positive(text: &str) -> Option<f64> {
 
 /// `2026-11-22T10:00:01.250+0000` in nanoseconds since 1970.
 fn unix_ns(text: &str) -> Option<u64> {
-    let (date, time) = text.split_once('T')?;
-    let (time, zone, is_east) = match (time.split_once('+'), time.split_once('-')) {
-        (Some((time, zone)), _) => (time, zone, true),
-        (None, Some((time, zone))) => (time, zone, false),
-        (None, None) => (time.strip_suffix('Z')?, "0000", true),
-    };
-    let date: Vec<i64> = numbers(date, '-')?;
-    let (clock, millis) = time.split_once(['.', ','])?;
-    let clock: Vec<i64> = numbers(clock, ':')?;
-    let zone: i64 = zone.parse().ok()?;
-    let (&[year, month, day], &[hour, minute, second]) = (&date[..], &clock[..]) else {
-        return None;
-    };
-    // Days since 1970 of the Gregorian calendar, with years that begin in March, so that leap days come last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100)
-        + year.div_euclid(400)
-        + (153 * month + 2) / 5
-        + day
-        - 719_469;
-    let offset = (zone / 100 * 60 + zone % 100) * 60 * if is_east { 1 } else { -1 };
-    let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second - offset;
-    let millis: u64 = millis.parse().ok().filter(|_| millis.len() == 3)?;
-    Some(u64::try_from(seconds).ok()? * 1_000_000_000 + millis * 1_000_000)
-}
-
-fn numbers(text: &str, between: char) -> Option<Vec<i64>> {
-    text.split(between).map(|part| part.parse().ok()).collect()
+    // Some languages write a comma.
+    let text = text.replace(',', ".").replace('Z', "+0000");
+    let at = DateTime::parse_from_str(&text, "%Y-%m-%dT%H:%M:%S%.3f%z").ok()?;
+    u64::try_from(at.timestamp_nanos_opt()?).ok()
 }
 
 #[cfg(test)]

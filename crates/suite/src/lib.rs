@@ -6,7 +6,7 @@
 mod ask;
 mod batches;
 mod cluster;
-pub mod config;
+mod config;
 mod faults;
 mod gc;
 mod group;
@@ -16,7 +16,7 @@ mod problem;
 mod run;
 mod watchdog;
 
-pub use config::SuiteConfig;
+pub use config::{ArmConfig, SuiteConfig};
 pub use problem::{LogExcerpt, SuiteError};
 pub use run::{Outcome, Suite, SuiteObserver};
 

@@ -10,14 +10,14 @@ use super::cluster::Cluster;
 use super::config::{GaugeConfig, MeasuresConfig};
 use super::gc::{self, Ended};
 use super::group::pause;
+use super::problem::read_part;
+use curtail_generator::Stop;
 use curtail_generator::expect::{Count, Expect};
 use curtail_report::results::{CPU_RATIO, Event, GC_PAUSE_NS, Measure, RESIDENT_BYTES};
 use curtail_units::{Duration, Instant};
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// Maximum number of points of a measure: a day of seconds.
@@ -31,17 +31,17 @@ const LOG_BYTES_MAX: u64 = 4 << 20;
 /// The sampling threads; they end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
-    is_over: Arc<AtomicBool>,
+    over: Stop,
     threads: Vec<JoinHandle<Vec<Measure>>>,
 }
 
 impl Watch {
     pub(super) fn begin(config: &MeasuresConfig, cluster: &Arc<Cluster>) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Stop::default();
         let every = config.every;
         let looks = || Looks {
             cluster: Arc::clone(cluster),
-            is_over: Arc::clone(&is_over),
+            over: over.clone(),
             every,
             at: cluster.clock.now(),
         };
@@ -59,12 +59,12 @@ impl Watch {
             let gauges: Vec<GaugeConfig> = config.http.iter().filter(of_url).cloned().collect();
             threads.push(std::thread::spawn(move || ask_gauges(looks, &gauges)));
         }
-        Self { is_over, threads }
+        Self { over, threads }
     }
 
     /// Ends sampling; returns the measures.
     pub(super) fn end(mut self, events: &mut Vec<Event>) -> Vec<Measure> {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.over.stop();
         let mut measures: Vec<Measure> = Vec::new();
         for thread in std::mem::take(&mut self.threads) {
             measures.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
@@ -84,14 +84,14 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.over.stop();
     }
 }
 
 /// The samples of one thread.
 struct Looks {
     cluster: Arc<Cluster>,
-    is_over: Arc<AtomicBool>,
+    over: Stop,
     every: Duration,
     at: Instant,
 }
@@ -101,7 +101,7 @@ impl Looks {
     fn wait(&mut self, mut meanwhile: impl FnMut(&Cluster)) -> Option<Instant> {
         let clock = self.cluster.clock;
         loop {
-            if self.is_over.load(Ordering::Relaxed) {
+            if self.over.is_stopped() {
                 return None;
             }
             meanwhile(&self.cluster);
@@ -220,15 +220,14 @@ impl Log {
     }
 
     fn new_bytes(&mut self) -> std::io::Result<Vec<u8>> {
-        let mut file = std::fs::File::open::<&Path>(&self.file)?;
+        let file = std::fs::File::open(&self.file)?;
         let metadata = file.metadata()?;
         if metadata.ino() != self.inode || metadata.len() < self.read {
             (self.inode, self.read) = (metadata.ino(), 0);
             self.rest.clear();
         }
-        file.seek(SeekFrom::Start(self.read))?;
-        let mut new = Vec::new();
-        self.read += file.take(LOG_BYTES_MAX).read_to_end(&mut new)? as u64;
+        let new = read_part(file, self.read, LOG_BYTES_MAX)?;
+        self.read += new.len() as u64;
         Ok(new)
     }
 }

@@ -1,7 +1,8 @@
 //! The reasons for which a suite ends early.
 
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 const TAIL_BYTES_MAX: u64 = 4_096;
@@ -71,7 +72,11 @@ impl Halt {
 
 /// The last lines of a file; none when it cannot be read.
 fn last_lines(file: &Path) -> Vec<String> {
-    let text = tail_of(file).unwrap_or_default();
+    let tail = File::open(file).and_then(|file| {
+        let len = file.metadata()?.len();
+        read_part(file, len.saturating_sub(TAIL_BYTES_MAX), TAIL_BYTES_MAX)
+    });
+    let text = tail.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
     let from = lines.len().saturating_sub(TAIL_LINES_MAX);
@@ -79,12 +84,10 @@ fn last_lines(file: &Path) -> Vec<String> {
     lines[from..].iter().map(printable).collect()
 }
 
-fn tail_of(file: &Path) -> io::Result<Vec<u8>> {
-    use std::io::{Read as _, Seek as _, SeekFrom};
-    let mut file = std::fs::File::open(file)?;
-    let len = file.metadata()?.len();
-    file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES_MAX)))?;
-    let mut text = Vec::new();
-    file.take(TAIL_BYTES_MAX).read_to_end(&mut text)?;
-    Ok(text)
+/// At most `bytes_max` bytes of a file, from an offset on.
+pub(super) fn read_part(mut file: File, from: u64, bytes_max: u64) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(from))?;
+    let mut part = Vec::new();
+    file.take(bytes_max).read_to_end(&mut part)?;
+    Ok(part)
 }

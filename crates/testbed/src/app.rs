@@ -26,10 +26,14 @@ mod storage;
 pub use config::{Causes, ClientConfig, Config, Role, ServerConfig, StorageConfig};
 pub use running::Running;
 
+use crate::alarm::Alarm;
 use crate::respond::text;
 use bytes::Bytes;
+use curtail_units::{Duration, Rng};
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The longest body that any of the three takes; a large payload has 0.7 MB.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -37,6 +41,29 @@ const BODY_BYTES_MAX: usize = 4 << 20;
 const SMALL_LEN: usize = 500;
 
 const LARGE_LEN: usize = 100_000;
+
+/// What the roles share: a timer, and random numbers for each request.
+#[derive(Debug)]
+struct Requests {
+    rng: Rng,
+    count: AtomicU64,
+    alarm: Arc<Alarm>,
+}
+
+impl Requests {
+    fn new(rng: &Rng, alarm: &Arc<Alarm>) -> Self {
+        Self { rng: rng.clone(), count: AtomicU64::new(0), alarm: Arc::clone(alarm) }
+    }
+
+    /// The random numbers of the next request.
+    fn next(&self) -> Rng {
+        self.rng.split_index(self.count.fetch_add(1, Relaxed))
+    }
+
+    async fn wait(&self, time: Duration) {
+        self.alarm.until(self.alarm.now() + time).await;
+    }
+}
 
 fn json(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));

@@ -22,36 +22,37 @@ const PENDING_RESETS_MAX: usize = 1_024;
 
 const STREAMS_MAX: u32 = 4_096;
 
+/// A server of requests.
+pub(crate) trait Respond: Send + Sync + 'static {
+    fn respond(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Full<Bytes>>, BrokenOff>> + Send;
+}
+
 /// Accepts connections as long as it is polled, and serves their requests.
-pub(crate) async fn accept<S, A, F>(socket: TcpListener, server: Arc<S>, respond: A)
-where
-    S: Send + Sync + 'static,
-    A: Fn(Arc<S>, Request<Incoming>) -> F + Copy + Send + 'static,
-    F: Future<Output = Result<Response<Full<Bytes>>, BrokenOff>> + Send + 'static,
-{
+pub(crate) async fn accept(socket: TcpListener, server: Arc<impl Respond>) {
     let places = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
     let never = std::future::pending();
     let acceptor = Acceptor::new("testbed", socket, places, never);
     let mut acceptor = acceptor.expect("a runtime that does I/O");
     while let Some(accepted) = acceptor.next(|| ()).await {
-        let server = Arc::clone(&server);
-        tokio::spawn(serve(accepted, move |request| respond(Arc::clone(&server), request)));
+        tokio::spawn(serve(accepted, Arc::clone(&server)));
     }
 }
 
-async fn serve<A, F>(accepted: Accepted, respond: A)
-where
-    A: Fn(Request<Incoming>) -> F,
-    F: Future<Output = Result<Response<Full<Bytes>>, BrokenOff>> + Send + 'static,
-{
+async fn serve(accepted: Accepted, server: Arc<impl Respond>) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http2()
         .max_concurrent_streams(STREAMS_MAX)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(None);
-    let served = builder.serve_connection(TokioIo::new(accepted.stream), service_fn(respond));
-    if let Err(error) = served.await {
+    let respond = service_fn(move |request| {
+        let server = Arc::clone(&server);
+        async move { server.respond(request).await }
+    });
+    if let Err(error) = builder.serve_connection(TokioIo::new(accepted.stream), respond).await {
         tracing::debug!(error, "connection broken off");
     }
 }

@@ -13,6 +13,7 @@
 //! **Limits**: [`KEYS_MAX`] keys of [`KEY_LEN_MAX`] letters, digits, `-`, `_` and `.` each; anything else
 //! is rejected with 400, another shard than this server's with 421.
 
+use crate::listener::Respond;
 use crate::machine::Times;
 use crate::server::{Executed, Rejected, Server};
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use curtail_policy::Class;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use std::fmt::Write as _;
 
 const KEYS_MAX: usize = 1_000;
@@ -36,46 +38,49 @@ pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-tim
 #[error("broken off by the fault `errors`")]
 pub(crate) struct BrokenOff;
 
-pub(crate) async fn respond<B>(
-    server: &Server,
-    request: Request<B>,
-) -> Result<Response<Full<Bytes>>, BrokenOff> {
-    if request.method() != Method::GET {
-        return Ok(expected_method("GET"));
-    }
-    Ok(match request.uri().path() {
-        "/healthz" => {
-            server.resumed().await;
-            text(StatusCode::OK, "ok\n".to_owned())
+impl Respond for Server {
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, BrokenOff> {
+        if request.method() != Method::GET {
+            return Ok(expected_method("GET"));
         }
-        "/executions" => {
-            let count = server.executions.of_server(server.id.number);
-            text(StatusCode::OK, format!("{count}\n"))
-        }
-        "/keys" => return read_keys(server, &request).await,
-        path => match shard_of(path) {
-            Some(shard) if shard == server.id.shard => return read_keys(server, &request).await,
-            Some(shard) => {
-                let here = server.id.shard;
-                let what = format!("shard {shard} is not here: this server holds shard {here}\n");
-                text(StatusCode::MISDIRECTED_REQUEST, what)
+        Ok(match request.uri().path() {
+            "/healthz" => {
+                self.resumed().await;
+                text(StatusCode::OK, "ok\n".to_owned())
             }
-            None => text(
-                StatusCode::NOT_FOUND,
-                "expected /keys?k=KEY, /shard/NUMBER/keys?k=KEY, /healthz or /executions\n"
-                    .to_owned(),
-            ),
-        },
-    })
+            "/executions" => {
+                let count = self.executions.of_server(self.id.number);
+                text(StatusCode::OK, format!("{count}\n"))
+            }
+            "/keys" => return read_keys(self, &request).await,
+            path => match shard_of(path) {
+                Some(shard) if shard == self.id.shard => return read_keys(self, &request).await,
+                Some(shard) => {
+                    let here = self.id.shard;
+                    let what =
+                        format!("shard {shard} is not here: this server holds shard {here}\n");
+                    text(StatusCode::MISDIRECTED_REQUEST, what)
+                }
+                None => text(
+                    StatusCode::NOT_FOUND,
+                    "expected /keys?k=KEY, /shard/NUMBER/keys?k=KEY, /healthz or /executions\n"
+                        .to_owned(),
+                ),
+            },
+        })
+    }
 }
 
 fn shard_of(path: &str) -> Option<usize> {
     path.strip_prefix("/shard/")?.strip_suffix("/keys")?.parse().ok()
 }
 
-async fn read_keys<B>(
+async fn read_keys(
     server: &Server,
-    request: &Request<B>,
+    request: &Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, BrokenOff> {
     let keys = match keys_of(request.uri().query().unwrap_or_default()) {
         Ok(keys) => keys,

@@ -8,7 +8,6 @@ use crate::config::TestbedConfig;
 use crate::executions::Executions;
 use crate::listener;
 use crate::machine::ServerMachine;
-use crate::respond::respond;
 use crate::server::{Server, ServerId};
 use curtail_model::{FaultTimeline, Faults, PaceChange};
 use curtail_units::{Instant, Rng};
@@ -215,9 +214,7 @@ fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, S
 }
 
 fn run(server: &Arc<Server>, listener: TcpListener) {
-    tokio::spawn(listener::accept(listener, Arc::clone(server), |server, request| async move {
-        respond(&server, request).await
-    }));
+    tokio::spawn(listener::accept(listener, Arc::clone(server)));
     let server = Arc::clone(server);
     tokio::spawn(async move { server.run().await });
 }

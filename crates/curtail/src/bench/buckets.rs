@@ -29,10 +29,10 @@ use std::process::ExitCode;
 ///
 /// Puts every value into the buckets of each layout, reads quantiles from the
 /// counts as Prometheus and others do, and compares them with the true ones.
-/// Also finds the coarsest layout that keeps one quantile within an error,
-/// wherever its bounds fall. Without --data the values are those of Google's
-/// tail latency lab, 100,000 of Beta(2, 5) × 70 ms, and the figures are means
-/// over 200 samples, with ± two standard deviations of one.
+/// Also finds the coarsest layout whose error at one quantile stays within a
+/// maximum. Without --data, the values are those of Google's tail latency lab:
+/// 100,000 draws of Beta(2, 5) × 70 ms. Each figure is then the mean of 200
+/// samples, and ± is two standard deviations of one sample.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -45,9 +45,9 @@ Examples:
   curtail sql --format csv --rows 1000000 'SELECT duration_ns FROM spans' |
     curtail bench buckets --data - --column duration_ns --unit ns
 
-Layouts: growth factors and listed bounds are read as Prometheus reads classic
-histograms (linearly), schemas as it reads native ones since 3.0
-(exponentially), scales as the middle of a bucket, as DDSketch does."
+Within a bucket, --growth and --bounds interpolate linearly, as Prometheus does
+in classic histograms; --schema exponentially, as Prometheus 3.0 does in native
+ones; --scale takes the middle, as DDSketch does."
 )]
 pub(crate) struct BucketsArgs {
     /// File of values: one number a line, or a CSV with --column; `-` is standard input. May be compressed (gzip, zstd).
@@ -56,13 +56,13 @@ pub(crate) struct BucketsArgs {
     /// Column of the CSV, by its name in the first line.
     #[arg(long, value_name = "NAME", requires = "data")]
     column: Option<String>,
-    /// Unit of the data and of --bounds; 1 is a bound of every growth layout.
+    /// Unit of the data and of --bounds. Every growth layout has a bound at 1.
     #[arg(long, value_enum, default_value_t = Unit::Ms)]
     unit: Unit,
-    /// Growth factors of buckets [without any layout: 1.2,1.4,2, prometheus, scale 3, schema 3].
+    /// Ratios of each bound to the one before [default, if no layout is given: growth 1.2,1.4,2, bounds prometheus, scale 3, schema 3].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     growth: Vec<f64>,
-    /// Ascending bounds in the unit, or `prometheus` or `otel` for their defaults. Repeatable.
+    /// Ascending bounds; or `prometheus` or `otel`, the default bounds of their libraries. Repeatable.
     #[arg(long, value_name = "LIST")]
     bounds: Vec<String>,
     /// Scales of OpenTelemetry's exponential histogram.
@@ -74,10 +74,10 @@ pub(crate) struct BucketsArgs {
     /// Quantiles, from 0 to 1.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.5,0.9,0.99,0.999", value_parser = quantile)]
     quantile: Vec<Quantile>,
-    /// Quantile for the coarsest layout.
+    /// Quantile of the coarsest layout's error.
     #[arg(long, value_name = "Q", default_value = "0.99", value_parser = quantile)]
     error_at: Quantile,
-    /// Maximum error of that quantile, as a share of the true value.
+    /// Maximum error at that quantile, relative to the true value.
     #[arg(long, value_name = "RATIO", default_value = "0.05", value_parser = error_max)]
     error_max: f64,
     /// Seed of the values without a file.

@@ -35,15 +35,16 @@ const NOTHING: &str = "–";
 
 /// Compare A against A, to measure the rate of false alarms
 ///
-/// Both arms come from one model of a service whose tail is made of stalls, or
-/// from the blocks of one arm of RESULTS: adjacent blocks are a pair, and a
-/// coin decides which of them is A. The output also has the usual tests on the
-/// same requests, and the rate at which a planted shift of all latencies is
-/// found. The seed determines everything random.
+/// A and B are the same service, so every difference that a comparison reports
+/// is a false alarm. Without RESULTS, both come from a model of a service with
+/// stalls. With RESULTS, they are the recorded blocks of one arm: of each two
+/// adjacent blocks, a coin decides which one belongs to A. The command also
+/// measures common statistical tests on the same requests. A second pass shifts
+/// all latencies of B, and measures how often a comparison finds that.
 ///
-/// Run it on your own service: `curtail bench compare URL URL --json a.json`
-/// with the same URL twice, or any run with many blocks, then
-/// `curtail bench calibrate a.json`.
+/// For your own service, record a run with the same URL twice:
+/// `curtail bench compare URL URL --json a.json`. Any run with many blocks will
+/// do. Then run `curtail bench calibrate a.json`.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -55,10 +56,10 @@ Examples:
   curtail bench calibrate results.json --arm hedged"
 )]
 pub(crate) struct CalibrateArgs {
-    /// Results file (JSON) whose blocks to compare, instead of the model.
+    /// Results file (JSON) with recorded blocks, to use instead of the model.
     #[arg(value_name = "RESULTS", conflicts_with = "blocks")]
     results: Option<PathBuf>,
-    /// Arm whose blocks to use [default: the first].
+    /// Name of the arm in RESULTS [default: the first].
     #[arg(long, value_name = "NAME", requires = "results")]
     arm: Option<String>,
     /// Number of comparisons.
@@ -70,7 +71,7 @@ pub(crate) struct CalibrateArgs {
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Factor on all latencies of B, to plant a difference: from 0.1 to 10.
+    /// Factor on all latencies of B in the second pass: from 0.1 to 10.
     #[arg(long, default_value_t = 1.1, value_parser = shift)]
     shift: f64,
     /// Output format.

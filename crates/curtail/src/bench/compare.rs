@@ -29,9 +29,9 @@ Examples:
   curtail bench compare http://old:80/ http://new:80/ --rate 1000 --blocks 20
   curtail bench compare http://a:80 http://b:80 --file load.yaml --html ab.html
 
-The default of 80 blocks of 15 s for each arm takes 40 minutes. At 1,000 requests
-a second it finds a shift of p99 by 10 % four times out of five; 20 blocks find
-one by 25 %.
+The default of 80 blocks of 15 s for each arm takes 40 minutes. At 1,000
+requests a second, it finds a shift of p99 by 10 % four times out of five.
+20 blocks find a shift by 25 % as often.
 
 Exit code 1: the run is void because the generator could not keep up, or every
 request of A or of B failed."

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 /// Make reports from the results of a run
 ///
-/// Several files are those of the generators of one run: the command merges
+/// If several generators shared a run, pass all their files: the command merges
 /// their histograms without loss.
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -21,7 +21,7 @@ Examples:
   curtail bench report generator-1.json generator-2.json --json run.json"
 )]
 pub(crate) struct ReportArgs {
-    /// Results files, each of one generator.
+    /// Results files (JSON), one of each generator.
     #[arg(value_name = "RESULTS", required = true)]
     results: Vec<PathBuf>,
     #[command(flatten)]

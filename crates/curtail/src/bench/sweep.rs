@@ -31,7 +31,7 @@ use std::process::ExitCode;
     after_help = "\
 Examples:
   curtail bench sweep http://127.0.0.1:8080/
-  curtail bench sweep http://127.0.0.1:8080/ --rate 50 --p99-max 100ms --html a.html"
+  curtail bench sweep http://127.0.0.1:8080/ --rate 50 --p99-max 100ms"
 )]
 pub(crate) struct SweepArgs {
     /// URL of the service.

@@ -19,13 +19,13 @@ pub(super) struct WorkloadArgs {
     /// Requests a second.
     #[arg(long, value_name = "NUMBER", default_value_t = 100.0, value_parser = rate)]
     rate: f64,
-    /// Duration of the load (`30s`, `5m`); in a sweep of each rate, in a comparison of each block.
+    /// Duration of the load: `30s`, `5m`. In a comparison, of one block; in a sweep, of one rate.
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = duration)]
     lasts: Duration,
     /// Spacing of requests: at random, as from many users, or even.
     #[arg(long, default_value = "poisson", value_parser = one_of(SPACINGS))]
     spacing: Spacing,
-    /// Protocol; with TLS, the server must offer HTTP/2 for `http2`.
+    /// Protocol. Over TLS, `http2` and `grpc` need a server that offers HTTP/2.
     #[arg(long, default_value = "http1", value_parser = one_of(PROTOCOLS))]
     protocol: Protocol,
     /// Maximum number of connections; requests wait when all are in use.
@@ -55,13 +55,13 @@ pub(super) struct WorkloadArgs {
     /// CSV file with a header line; its values replace `{name}` in --path, --header and --body.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     data: Option<PathBuf>,
-    /// Path and query, with `{name}` replaced [default: those of the URL].
+    /// Path and query of each request; replaces `{name}` [default: those of the URL].
     #[arg(long, value_name = "PATH", conflicts_with = "file")]
     path: Option<String>,
     /// Expected status [default: 200 to 399].
     #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(100..=599), conflicts_with = "file")]
     expect_status: Option<u16>,
-    /// Text that every good response contains. Repeatable.
+    /// Text that each response must contain. Repeatable.
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     expect_contains: Vec<String>,
     /// File of requests, journeys and tenants (YAML; `-`: standard input). Its schedule, if any, replaces --rate, --for and --spacing.
@@ -82,7 +82,7 @@ pub(super) struct WorkloadArgs {
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// Send only this share of the plan, such as `1/3`; other generators send the rest.
+    /// Part of the requests to send: `1/3` is the first of three generators.
     #[arg(long, value_name = "NTH/OF", default_value = "1/1", value_parser = share)]
     share: Share,
 }

@@ -32,9 +32,17 @@ const ROUND: Duration = Duration::from_ms(700);
 /// A read without a response after this time has failed.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum number of reads of one arm in flight; more wait for a connection, which counts. Stalls hold back some
-/// dozen reads at the default rate.
-const CONNECTIONS_MAX: usize = 256;
+/// Connections of an arm at a low rate.
+const CONNECTIONS_MIN: u32 = 256;
+
+/// The time for which the connections suffice when every read is held back; longer than a stall.
+const HELD_BACK_SECONDS: u32 = 3;
+
+/// Maximum number of reads of one arm in flight, at `rate` a second; more wait for a connection, which counts.
+pub(crate) const fn connections_max(rate: u16) -> u32 {
+    let held_back = HELD_BACK_SECONDS * rate as u32;
+    if held_back > CONNECTIONS_MIN { held_back } else { CONNECTIONS_MIN }
+}
 
 /// The reads of `arm` in a measurement of `length`, with `rate` direct reads a second and as many hedged ones.
 pub(crate) fn schedule(arm: Arm, rate: f64, length: Duration) -> Schedule {
@@ -57,14 +65,11 @@ pub(crate) fn schedule(arm: Arm, rate: f64, length: Duration) -> Schedule {
     }
 }
 
-/// Reads by `schedule` through the proxy at `address`; the servers count their executions for `tenant`.
-///
-/// # Errors
-/// Never: the address and the request are valid.
+/// Reads by `schedule`, over at most `connections_max` connections, through the proxy at `address`; the servers count their executions for `tenant`.
 pub(crate) fn reads(
     address: SocketAddr,
     tenant: &str,
-    schedule: Schedule,
+    (schedule, connections_max): (Schedule, u32),
     rng: Rng,
 ) -> anyhow::Result<Load> {
     let target = Target::look_up(&format!("http://{address}/"))?;
@@ -81,7 +86,7 @@ pub(crate) fn reads(
         connector,
         protocol: Protocol::Http1,
         keep_alive: true,
-        connections_max: CONNECTIONS_MAX,
+        connections_max: connections_max as usize,
         timeout: TIMEOUT,
         workload,
         schedule: Arc::new(schedule),

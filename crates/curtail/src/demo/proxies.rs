@@ -43,9 +43,6 @@ pub(crate) struct Proxies {
 impl Proxies {
     /// Starts the leaves in front of the servers of `testbed`, and a root for each arm. The roots with a remedy send
     /// their spans to the OTLP receiver at `spans_to`.
-    ///
-    /// # Errors
-    /// When an address cannot be listened on or the system refuses a thread.
     pub(crate) fn start(
         testbed: &Testbed,
         spans_to: SocketAddr,

@@ -32,10 +32,6 @@ pub(crate) struct ReadTrace {
 }
 
 impl SpanStore {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// When its folder cannot be created or the system refuses a thread.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let folder = std::env::temp_dir().join(format!("curtail-demo-{}", std::process::id()));
         let server = curtail_server::start(curtail_server::Config::on_loopback(folder.clone()))

@@ -17,6 +17,9 @@ const BAR_LEN: f64 = 40.0;
 const COUNT_LEN: usize = 9;
 const QUANTILE_LEN: usize = 10;
 
+/// The label of a histogram's buckets: their upper bound.
+const BUCKET: &str = "__bucket";
+
 /// Minimum width of a value of a group.
 const VALUE_LEN_MIN: usize = 6;
 
@@ -25,13 +28,25 @@ pub(super) type Group = Vec<String>;
 
 /// The number of values of each group: the sum of its buckets.
 pub(super) fn value_counts(histogram: &Value) -> BTreeMap<Group, u64> {
-    let mut counts = BTreeMap::new();
-    for series in list(&histogram["series"]) {
+    let count = |buckets: Vec<(f64, f64)>| {
+        let count: f64 = buckets.into_iter().map(|(_, count)| count).sum();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
-        let count = series["value"].as_f64().unwrap_or_default() as u64;
-        *counts.entry(group(series, "__bucket")).or_default() += count;
+        let count = count as u64;
+        count
+    };
+    groups(histogram, BUCKET).into_iter().map(|(name, buckets)| (name, count(buckets))).collect()
+}
+
+/// Each group's pairs of a number of the label `key`, and the value there.
+fn groups(json: &Value, key: &str) -> BTreeMap<Group, Vec<(f64, f64)>> {
+    let mut groups = BTreeMap::<Group, Vec<(f64, f64)>>::new();
+    for series in list(&json["series"]) {
+        let label = list(&series["labels"]).iter().find(|label| label["key"] == key);
+        let at = label.and_then(|label| label["value"]["doubleValue"].as_f64());
+        let value = series["value"].as_f64().unwrap_or_default();
+        groups.entry(group(series, key)).or_default().push((at.unwrap_or_default(), value));
     }
-    counts
+    groups
 }
 
 /// A quantile of `values` values, marked as in every report if few values are larger.
@@ -51,15 +66,7 @@ pub(super) fn quantiles(
     (error, counts): (Option<f64>, &BTreeMap<Group, u64>),
     columns: usize,
 ) -> String {
-    let mut groups = BTreeMap::<Group, Vec<(f64, f64)>>::new();
-    for series in list(&json["series"]) {
-        let at = series["labels"].as_array().and_then(|labels| {
-            labels.iter().find(|label| label["key"] == "p").map(|label| &label["value"])
-        });
-        let at = at.and_then(|at| at["doubleValue"].as_f64()).unwrap_or_default();
-        let value = series["value"].as_f64().unwrap_or_default();
-        groups.entry(group(series, "p")).or_default().push((at, value));
-    }
+    let groups = groups(json, "p");
     let Some(first) = groups.values().next() else { return "none\n".to_owned() };
     let keys: Group =
         labels_without(&list(&json["series"])[0], "p").map(|label| text(&label["key"])).collect();
@@ -111,17 +118,7 @@ fn name_widths<'g>(
 
 /// A line for each bucket, with a bar; one table for each group.
 pub(super) fn histogram(json: &Value, is_duration: bool) -> String {
-    let mut groups = BTreeMap::<Group, Vec<(f64, f64)>>::new();
-    for series in list(&json["series"]) {
-        let labels = list(&series["labels"]);
-        let bucket = labels.iter().find(|label| label["key"] == "__bucket");
-        let upper = bucket.and_then(|label| label["value"]["doubleValue"].as_f64());
-        let count = series["value"].as_f64().unwrap_or_default();
-        groups
-            .entry(group(series, "__bucket"))
-            .or_default()
-            .push((upper.unwrap_or_default(), count));
-    }
+    let groups = groups(json, BUCKET);
     if groups.is_empty() {
         return "none\n".to_owned();
     }

@@ -52,6 +52,16 @@ fn a_demo_that_is_interrupted_before_its_result_ends_at_once() {
 }
 
 #[test]
+fn an_interrupt_after_the_measurement_ends_the_demo_with_its_result() {
+    let mut demo = Running::start(&["demo", "--seconds", "1", "--rate", "10"]);
+    while demo.line() != "waiting for the span of the slowest read" {}
+    demo.signal("INT");
+    let printed = demo.rest();
+    assert!(printed.contains("CPU: "), "{printed}");
+    assert_eq!(demo.ended().code(), Some(0));
+}
+
+#[test]
 fn a_finished_demo_runs_until_an_interrupt_ends_it_with_success() {
     let mut demo = Running::start(&["demo", "--seconds", "1", "--rate", "10"]);
     let url = loop {

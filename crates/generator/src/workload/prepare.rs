@@ -108,9 +108,9 @@ impl Reader<'_> {
     fn request(&mut self, config: &RequestConfig, target: &Target) -> Option<Request> {
         let data = match &config.data {
             None => Rows::default(),
-            Some(path) => self.said("data", Rows::read(&self.folder.join(path)))?,
+            Some(path) => self.check("data", Rows::read(&self.folder.join(path)))?,
         };
-        let method = self.said("method", http::Method::from_bytes(config.method.as_bytes()));
+        let method = self.check("method", http::Method::from_bytes(config.method.as_bytes()));
         let path = config.path.as_deref().unwrap_or(&target.path);
         if !path.starts_with('/') {
             self.problem("path", &format!("{path:?} does not begin with /: expected a path"));
@@ -126,7 +126,7 @@ impl Reader<'_> {
         // The path of the target's URL has no placeholders.
         let path = match &config.path {
             None => Some(Template::of_text(target.path.clone())),
-            Some(path) => self.said("path", Template::parse(path, &data.columns, true)),
+            Some(path) => self.check("path", Template::parse(path, &data.columns, true)),
         };
         let mut headers = Vec::new();
         for (name, value) in &config.headers {
@@ -135,14 +135,14 @@ impl Reader<'_> {
                 self.problem(&key, "it holds a control character: expected text on one line");
             }
             let read = http::HeaderName::from_bytes(name.as_bytes());
-            let name = self.said(&key, read);
-            let value = self.said(&key, Template::parse(value, &data.columns, false));
+            let name = self.check(&key, read);
+            let value = self.check(&key, Template::parse(value, &data.columns, false));
             headers.extend(name.zip(value));
         }
         let body = match &config.body {
             None => Some(Body::Text(Template::default())),
             Some(BodyConfig::Text(text)) => {
-                self.said("body", Template::parse(text, &data.columns, false)).map(Body::Text)
+                self.check("body", Template::parse(text, &data.columns, false)).map(Body::Text)
             }
             Some(BodyConfig::File(path)) => self.bytes(&self.folder.join(path)).map(Body::Bytes),
         };
@@ -175,7 +175,7 @@ impl Reader<'_> {
         None
     }
 
-    fn said<T, E: fmt::Display>(&mut self, key: &str, result: Result<T, E>) -> Option<T> {
+    fn check<T, E: fmt::Display>(&mut self, key: &str, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.problem(key, &error.to_string())).ok()
     }
 

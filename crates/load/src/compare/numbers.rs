@@ -5,7 +5,7 @@
 //! **Inputs**: numbers from 0 on, of any one unit; each block has the same weight.
 //! **Many numbers** share the level equally, by Holm's procedure.
 
-use super::{BLOCKS_MIN, Difference, Rule, Test, Unpaired, Verdict, error_of_mean, holm};
+use super::{BLOCKS_MIN, Difference, Rule, Test, Verdict, error_of_mean, holm};
 
 /// The better direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,30 +40,8 @@ pub struct Number {
     pub verdict: Verdict,
 }
 
-/// Why numbers cannot be compared.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum NotComparable {
-    /// One arm has more blocks than the other.
-    #[error(transparent)]
-    Unpaired(#[from] Unpaired),
-    /// A number is negative, infinite or NaN.
-    #[error("the number of block {block} is {value}: expected one from 0 on")]
-    Value {
-        /// The number.
-        value: f64,
-        /// Its block, from 0.
-        block: usize,
-    },
-}
-
 /// Compares numbers block by block; all of `asked` are one family of tests.
-///
-/// # Errors
-/// When arms are of different length, or a number is negative or not finite.
-pub fn numbers(asked: &[Numbers<'_>], rule: &Rule) -> Result<Vec<Number>, NotComparable> {
-    for numbers in asked {
-        check(numbers)?;
-    }
+pub fn numbers(asked: &[Numbers<'_>], rule: &Rule) -> Vec<Number> {
     let tests: Vec<Option<Test>> = asked.iter().map(test).collect();
     let p_values: Vec<f64> = tests.iter().flatten().map(Test::p_value).collect();
     let mut levels = holm::levels(&p_values, &vec![1.0; p_values.len()], rule.level).into_iter();
@@ -71,20 +49,7 @@ pub fn numbers(asked: &[Numbers<'_>], rule: &Rule) -> Result<Vec<Number>, NotCom
         let tested = test.as_ref().zip(test.and_then(|_| levels.next()));
         tell(numbers, tested, rule)
     });
-    Ok(verdicts.collect())
-}
-
-fn check(numbers: &Numbers<'_>) -> Result<(), NotComparable> {
-    let Numbers { a, b, .. } = numbers;
-    if a.len() != b.len() {
-        return Err(Unpaired { a: a.len(), b: b.len() }.into());
-    }
-    for (block, value) in a.iter().enumerate().chain(b.iter().enumerate()) {
-        if !value.is_finite() || *value < 0.0 {
-            return Err(NotComparable::Value { value: *value, block });
-        }
-    }
-    Ok(())
+    verdicts.collect()
 }
 
 fn differences(numbers: &Numbers<'_>) -> Vec<f64> {

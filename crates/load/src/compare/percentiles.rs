@@ -39,16 +39,6 @@ pub struct Percentile {
     pub verdict: Verdict,
 }
 
-/// The arms cannot be put in pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("arm A has {a} blocks and arm B has {b}: expected as many, block by block in pairs")]
-pub struct Unpaired {
-    /// Blocks of A.
-    pub a: usize,
-    /// Blocks of B.
-    pub b: usize,
-}
-
 /// A percentile before many of them are corrected for.
 struct Seen {
     name: &'static str,
@@ -65,20 +55,11 @@ impl Seen {
     }
 }
 
-/// Compares block `i` of `a` with block `i` of `b`, at every one of [`PERCENTILES`].
-///
-/// # Errors
-/// When one arm has more blocks than the other.
-pub fn percentiles(
-    a: &[Latencies],
-    b: &[Latencies],
-    clock: Clock,
-    rule: &Rule,
-) -> Result<Vec<Percentile>, Unpaired> {
-    if a.len() != b.len() {
-        return Err(Unpaired { a: a.len(), b: b.len() });
-    }
-    Ok(percentiles_of((&Arm::new(a, clock), &Arm::new(b, clock)), rule))
+/// Compares block `i` of `a` with block `i` of `b`, at every one of [`PERCENTILES`]; a block without a partner is left
+/// out.
+pub fn percentiles(a: &[Latencies], b: &[Latencies], clock: Clock, rule: &Rule) -> Vec<Percentile> {
+    let pairs = a.len().min(b.len());
+    percentiles_of((&Arm::new(&a[..pairs], clock), &Arm::new(&b[..pairs], clock)), rule)
 }
 
 /// The same of arms that have as many blocks.

@@ -8,7 +8,7 @@ use curtail_units::Duration;
 pub(super) const WIDTH: f64 = 900.0;
 
 /// The number of colors; further arms begin again.
-pub const COLOURS: usize = 6;
+pub(crate) const COLOURS: usize = 6;
 
 /// `text`, escaped for HTML.
 #[must_use]
@@ -22,12 +22,9 @@ pub fn escaped(text: &str) -> String {
 
 /// The point of a text that is at its position.
 #[derive(Clone, Copy, Debug)]
-pub enum Anchor {
-    /// Its start.
+pub(crate) enum Anchor {
     Start,
-    /// Its middle.
     Middle,
-    /// Its end.
     End,
 }
 
@@ -67,7 +64,7 @@ impl Svg {
     }
 
     /// A rectangle from its upper left corner and its size.
-    pub fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+    pub(crate) fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
         self.push(format_args!(
             "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\n",
             width.max(0.0),
@@ -76,13 +73,13 @@ impl Svg {
     }
 
     /// A point; `about` says what it is.
-    pub fn dot(&mut self, class: &str, (x, y): (f64, f64), about: &str) {
+    pub(crate) fn dot(&mut self, class: &str, (x, y): (f64, f64), about: &str) {
         self.push(format_args!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\">"));
         self.push(format_args!("<title>{}</title></circle>\n", escaped(about)));
     }
 
     /// A small cross: what failed.
-    pub fn cross(&mut self, class: &str, (x, y): (f64, f64)) {
+    pub(crate) fn cross(&mut self, class: &str, (x, y): (f64, f64)) {
         self.push(format_args!(
             "<path class=\"{class}\" d=\"M{:.1} {:.1}l6 6m0 -6l-6 6\"/>\n",
             x - 3.0,
@@ -91,7 +88,7 @@ impl Svg {
     }
 
     /// A text at a point.
-    pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+    pub(crate) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -104,7 +101,7 @@ impl Svg {
     }
 
     /// A path from its commands.
-    pub fn path(&mut self, class: &str, commands: &str) {
+    pub(crate) fn path(&mut self, class: &str, commands: &str) {
         if !commands.is_empty() {
             self.push(format_args!("<path class=\"{class}\" d=\"{commands}\"/>\n"));
         }
@@ -160,7 +157,7 @@ impl Frame {
     }
 
     /// Draws its edges.
-    pub fn outline(&self, svg: &mut Svg) {
+    pub(crate) fn outline(&self, svg: &mut Svg) {
         let size = (self.right - self.left, self.bottom - self.top);
         svg.rect("frame", (self.left, self.top), size);
     }
@@ -184,7 +181,7 @@ impl Frame {
     }
 
     /// Names the axes, with units: one in the corner above, one below.
-    pub fn name_axes(&self, svg: &mut Svg, y: &str, x: &str) {
+    pub(crate) fn name_axes(&self, svg: &mut Svg, y: &str, x: &str) {
         svg.text("axis", (4.0, self.top - 8.0), Anchor::Start, y);
         svg.text("axis", (self.right, self.bottom + 32.0), Anchor::End, x);
     }

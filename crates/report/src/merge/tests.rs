@@ -78,7 +78,7 @@ fn ten_generators_merged_through_files_equal_one_bucket_for_bucket() {
             block.resent *= 10;
             block.generator_cpu = block.generator_cpu.mul_f64(10.0);
         }
-        one.shares = Shares { of: 10, sent: (0..10).collect() };
+        one.shares = Shares { of: 10, sent: (1..=10).collect() };
         assert_eq!(merged, one);
     }
 }

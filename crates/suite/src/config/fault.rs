@@ -7,44 +7,24 @@ use curtail_units::Duration;
 
 /// A fault as it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FaultConfig {
-    /// Its start, from the start of the block on.
-    pub at: Duration,
-    /// The action.
-    pub deed: FaultAction,
+pub(crate) struct FaultConfig {
+    pub(crate) at: Duration,
+    pub(crate) action: FaultAction,
+    /// For a killed process, the time until its restart. Absent: to the end of the block.
+    pub(crate) lasts: Option<Duration>,
 }
 
 /// The action of a fault.
 #[derive(Clone, Debug, PartialEq)]
-pub enum FaultAction {
+pub(crate) enum FaultAction {
     /// Stops a process and all of its group by SIGSTOP, and lets it go on by SIGCONT.
-    Pause {
-        /// Its name.
-        process: String,
-        /// The duration.
-        lasts: Duration,
-    },
+    Pause { process: String },
     /// Ends a process by SIGTERM and starts it again at once.
-    Restart {
-        /// Its name.
-        process: String,
-    },
+    Restart { process: String },
     /// Kills a process by SIGKILL and starts it again.
-    Kill {
-        /// Its name.
-        process: String,
-        /// The time until the restart; at the end of the block when absent.
-        lasts: Option<Duration>,
-    },
-    /// Lets everything on a link come later, in each direction.
-    Slow {
-        /// Its name.
-        link: String,
-        /// The delay.
-        by: Duration,
-        /// The duration; to the end of the block when absent.
-        lasts: Option<Duration>,
-    },
+    Kill { process: String },
+    /// Delays everything on a link, in each direction.
+    Slow { link: String, by: Duration },
     /// Runs a command.
     Run(CommandConfig),
 }
@@ -97,60 +77,42 @@ impl FaultConfig {
         if by.is_some() != slow.is_some() {
             s.error("by", "slow and by go together: expected both or neither");
         }
-        let pause =
-            pause.map(|process| FaultAction::Pause { process, lasts: lasts.unwrap_or_default() });
-        let deeds = [
-            pause,
+        let actions = [
+            pause.map(|process| FaultAction::Pause { process }),
             restart.map(|process| FaultAction::Restart { process }),
-            kill.map(|process| FaultAction::Kill { process, lasts }),
-            slow.map(|link| FaultAction::Slow { link, by: by.unwrap_or_default(), lasts }),
+            kill.map(|process| FaultAction::Kill { process }),
+            slow.map(|link| FaultAction::Slow { link, by: by.unwrap_or_default() }),
             command.map(FaultAction::Run),
         ];
-        let mut said: Vec<FaultAction> = deeds.into_iter().flatten().collect();
-        if said.len() != 1 {
+        let mut actions: Vec<FaultAction> = actions.into_iter().flatten().collect();
+        if actions.len() != 1 {
+            let count = actions.len();
             let text =
-                format!("{} deeds: expected one of pause, restart, kill, slow and run", said.len());
+                format!("{count} actions: expected one of pause, restart, kill, slow and run");
             s.error("at", text);
         }
-        // Without any there is an error, and nobody sees what this is.
-        let deed = said.pop().unwrap_or(FaultAction::Restart { process: String::new() });
-        Self { at, deed }
+        // Without any there is an error, and nobody sees this value.
+        let action = actions.pop().unwrap_or(FaultAction::Restart { process: String::new() });
+        Self { at, action, lasts }
     }
 
     /// The affected process.
-    #[must_use]
-    pub fn process(&self) -> Option<&str> {
-        match &self.deed {
-            FaultAction::Pause { process, .. }
+    pub(crate) fn process(&self) -> Option<&str> {
+        match &self.action {
+            FaultAction::Pause { process }
             | FaultAction::Restart { process }
-            | FaultAction::Kill { process, .. } => Some(process),
+            | FaultAction::Kill { process } => Some(process),
             FaultAction::Slow { .. } | FaultAction::Run(_) => None,
         }
     }
 
     /// The link that it makes slow.
-    #[must_use]
-    pub fn link(&self) -> Option<&str> {
-        match &self.deed {
-            FaultAction::Slow { link, .. } => Some(link),
-            FaultAction::Pause { .. }
-            | FaultAction::Restart { .. }
-            | FaultAction::Kill { .. }
-            | FaultAction::Run(_) => None,
-        }
+    pub(crate) fn link(&self) -> Option<&str> {
+        if let FaultAction::Slow { link, .. } = &self.action { Some(link) } else { None }
     }
 
     /// The end of the fault, from the start of the block on.
-    #[must_use]
-    pub fn ends(&self) -> Duration {
-        match self.deed {
-            FaultAction::Pause { lasts, .. }
-            | FaultAction::Kill { lasts: Some(lasts), .. }
-            | FaultAction::Slow { lasts: Some(lasts), .. } => self.at + lasts,
-            FaultAction::Restart { .. }
-            | FaultAction::Kill { lasts: None, .. }
-            | FaultAction::Slow { lasts: None, .. }
-            | FaultAction::Run(_) => self.at,
-        }
+    pub(crate) fn ends(&self) -> Duration {
+        self.at + self.lasts.unwrap_or_default()
     }
 }

@@ -7,26 +7,19 @@ use std::path::PathBuf;
 
 /// The measures as they are written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MeasuresConfig {
-    /// The time between two samples.
-    pub every: Duration,
-    /// Logs of a JVM's garbage collector, by the name of a process.
-    pub gc_logs: Vec<(String, PathBuf)>,
-    /// Numbers that servers say of themselves.
-    pub http: Vec<GaugeConfig>,
+pub(crate) struct MeasuresConfig {
+    pub(crate) every: Duration,
+    pub(crate) gc_logs: Vec<(String, PathBuf)>,
+    pub(crate) http: Vec<GaugeConfig>,
 }
 
 /// A number that a server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GaugeConfig {
-    /// The process whose it is.
-    pub of: String,
-    /// Its name, with its unit.
-    pub name: String,
-    /// The URL of the response.
-    pub url: String,
-    /// The place in the response, as a JSON pointer.
-    pub pointer: String,
+pub(crate) struct GaugeConfig {
+    pub(crate) of: String,
+    pub(crate) name: String,
+    pub(crate) url: String,
+    pub(crate) pointer: String,
 }
 
 /// Maximum number of gauges.

@@ -8,31 +8,24 @@ use std::net::SocketAddr;
 
 /// A process as it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ProcessConfig {
-    /// Its name.
-    pub name: String,
-    /// The program and its arguments.
-    pub run: Vec<String>,
-    /// Variables of its environment, beside those of ours.
-    pub env: Vec<(String, String)>,
-    /// The sign of readiness; at once when absent.
-    pub ready: Option<ReadyConfig>,
-    /// Time between SIGTERM and SIGKILL.
-    pub stop_within: Duration,
+pub(crate) struct ProcessConfig {
+    pub(crate) name: String,
+    pub(crate) run: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) ready: Option<ReadyConfig>,
+    pub(crate) stop_within: Duration,
 }
 
 /// The readiness of a process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReadyConfig {
-    /// The sign.
-    pub sign: ReadySign,
-    /// Maximum time until ready.
-    pub within: Duration,
+pub(crate) struct ReadyConfig {
+    pub(crate) sign: ReadySign,
+    pub(crate) within: Duration,
 }
 
 /// The sign that a process is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadySign {
+pub(crate) enum ReadySign {
     /// A good response (200 to 399) from this URL.
     Http(String),
     /// A connection to this address.
@@ -43,22 +36,17 @@ pub enum ReadySign {
 
 /// A link as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkConfig {
-    /// Its name.
-    pub name: String,
-    /// Its address.
-    pub listen: SocketAddr,
-    /// The address of the server behind it.
-    pub to: SocketAddr,
+pub(crate) struct LinkConfig {
+    pub(crate) name: String,
+    pub(crate) listen: SocketAddr,
+    pub(crate) to: SocketAddr,
 }
 
 /// The restarts of processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestartsConfig {
-    /// Interval in rounds, each a block of every arm.
-    pub every: usize,
-    /// Their names.
-    pub processes: Vec<String>,
+pub(crate) struct RestartsConfig {
+    pub(crate) every: usize,
+    pub(crate) processes: Vec<String>,
 }
 
 pub(super) fn read_links(s: &mut Section<'_>) -> Vec<LinkConfig> {

@@ -8,20 +8,16 @@ use std::path::{Path, PathBuf};
 
 /// A command as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandConfig {
-    /// Its name.
-    pub name: String,
-    /// The program and its arguments.
-    pub run: Vec<String>,
-    /// Variables of its environment, beside those of ours.
-    pub env: Vec<(String, String)>,
-    /// Maximum duration; after it the command is killed and the suite ends.
-    pub within: Duration,
+pub(crate) struct CommandConfig {
+    pub(crate) name: String,
+    pub(crate) run: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) within: Duration,
 }
 
 /// A step of preparation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum StepConfig {
+pub(crate) enum StepConfig {
     /// A command.
     Run(CommandConfig),
     /// Data that is loaded.
@@ -30,43 +26,30 @@ pub enum StepConfig {
 
 /// Data that is loaded: lines, sent in batches.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LoadConfig {
-    /// Its name.
-    pub name: String,
-    /// The source of lines.
-    pub source: Source,
-    /// The URL of batches.
-    pub url: String,
-    /// The method.
-    pub method: String,
-    /// Further fields.
-    pub headers: Vec<(String, String)>,
-    /// Lines of a batch.
-    pub batch: usize,
-    /// Maximum batches in flight.
-    pub at_once: usize,
-    /// The text around the lines of a batch.
-    pub around: BatchFrame,
-    /// The expected response.
-    pub expect: Expect,
-    /// Maximum duration of the load.
-    pub within: Duration,
+pub(crate) struct LoadConfig {
+    pub(crate) name: String,
+    pub(crate) source: Source,
+    pub(crate) url: String,
+    pub(crate) method: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) batch: usize,
+    pub(crate) at_once: usize,
+    pub(crate) around: BatchFrame,
+    pub(crate) expect: Expect,
+    pub(crate) within: Duration,
 }
 
 /// The text around the lines of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchFrame {
-    /// Before the first.
-    pub begin: String,
-    /// Between two.
-    pub between: String,
-    /// After the last.
-    pub end: String,
+pub(crate) struct BatchFrame {
+    pub(crate) begin: String,
+    pub(crate) between: String,
+    pub(crate) end: String,
 }
 
 /// The source of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub(crate) enum Source {
     /// A file.
     File(PathBuf),
     /// The output of a command.
@@ -75,13 +58,10 @@ pub enum Source {
 
 /// A condition on the servers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ValidateConfig {
-    /// The URL to request.
-    pub url: String,
-    /// The expected response.
-    pub expect: Expect,
-    /// Maximum time until the condition holds.
-    pub within: Duration,
+pub(crate) struct ValidateConfig {
+    pub(crate) url: String,
+    pub(crate) expect: Expect,
+    pub(crate) within: Duration,
 }
 
 fn within(s: &mut Section<'_>, default: Duration) -> Duration {

@@ -70,10 +70,8 @@ fn a_suite_is_read_with_its_parameters() {
     assert_eq!(suite.processes[1].run, ["/bin/curtail", "proxy"]);
     assert_eq!(suite.arms[0].url, "http://127.0.0.1:8983");
     assert_eq!(suite.warm_up, WarmUp::Lasts(Duration::from_secs(30)));
-    assert_eq!(
-        suite.faults[1].deed,
-        FaultAction::Kill { process: "node1".to_owned(), lasts: None }
-    );
+    assert_eq!(suite.faults[1].action, FaultAction::Kill { process: "node1".to_owned() });
+    assert_eq!(suite.faults[1].lasts, None);
     assert_eq!(suite.validate[0].expect.counts[0].at_least, 7.0);
     assert_eq!(suite.teardown[0].name, "clean");
 }
@@ -109,7 +107,7 @@ pause: 1
         s.yaml:7:71: prepare[1].load.file: none of file and generator: expected one
         s.yaml:8:26: arms.b: ${prot} is not a parameter: expected one of curtail, dir, seed, suite
         s.yaml:11:10: warm_up: soon is text: expected none, auto or a time such as 30s
-        s.yaml:12:50: faults[1].at: 0 deeds: expected one of pause, restart, kill, slow and run
+        s.yaml:12:50: faults[1].at: 0 actions: expected one of pause, restart, kill, slow and run
         s.yaml:12:87: faults[2].lasts: only pause, kill and slow last: expected none
         s.yaml:13:62: measures.http[0].url: "x" is no URL that can be asked: expected http://HOST[:PORT]/PATH
         s.yaml:13:74: measures.http[0].pointer: "y" does not begin with /: expected a JSON pointer

@@ -14,16 +14,17 @@
 //! **Failures**: 504 when the last attempt timed out, 503 when it was rejected, otherwise 502.
 
 use super::peer::{Call, Failed, Peer};
-use super::{ClientConfig, Config, json, ok};
-use crate::alarm::Alarm;
-use crate::respond::{SERVER_TIMING, expected_method, text};
+use super::{ClientConfig, Config, Requests, json, ok};
+use crate::listener::Respond;
+use crate::respond::{BrokenOff, SERVER_TIMING, expected_method, text};
 use bytes::Bytes;
 use curtail_units::{Duration, Rng};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 use tokio::sync::Semaphore;
 
 /// Requests that are worked on at once; each has a connection to one of the other two.
@@ -41,10 +42,8 @@ pub(super) struct Client {
     storage: Peer,
     server: Peer,
     room: Semaphore,
-    rng: Rng,
-    requests: AtomicU64,
+    requests: Requests,
     failures: AtomicU64,
-    alarm: Arc<Alarm>,
 }
 
 /// The longest wait before a retry, without its jitter.
@@ -71,8 +70,7 @@ impl Client {
     pub(super) fn new(
         config: &Config,
         (storage, server): (SocketAddr, SocketAddr),
-        rng: &Rng,
-        alarm: &Arc<Alarm>,
+        requests: Requests,
     ) -> Self {
         let client = config.client;
         let server_timeout = if config.causes.short_timeouts {
@@ -86,14 +84,12 @@ impl Client {
             storage: Peer::new("storage", storage, client.connect_timeout),
             server: Peer::new("server", server, client.connect_timeout),
             room: Semaphore::new(WORK_MAX),
-            rng: rng.clone(),
-            requests: AtomicU64::new(0),
+            requests,
             failures: AtomicU64::new(0),
-            alarm: Arc::clone(alarm),
         }
     }
 
-    pub(super) async fn respond<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+    async fn respond_to<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         if request.method() != Method::GET {
             return expected_method("GET");
         }
@@ -123,7 +119,7 @@ impl Client {
     }
 
     async fn work(&self, payload: Option<&str>) -> Response<Full<Bytes>> {
-        let rng = self.rng.split_index(self.requests.fetch_add(1, Relaxed));
+        let rng = self.requests.next();
         let path = payload.unwrap_or_else(|| {
             let is_large = rng.split("payload").chance(1.0 / LARGE_ONE_IN);
             if is_large { "/payload/large" } else { "/payload/small" }
@@ -184,9 +180,9 @@ impl Client {
         let mut took = Duration::ZERO;
         let mut failed = 0;
         loop {
-            let began = self.alarm.now();
+            let began = Instant::now();
             let result = peer.attempt(call).await;
-            took = took + self.alarm.now().since(began);
+            took = took + Duration::from(began.elapsed());
             let why = match result {
                 Ok(body) => return (Ok(body), took),
                 Err(why) => why,
@@ -197,7 +193,7 @@ impl Client {
                 return (Err(Failure { of: peer.name, why }), took);
             }
             let wait = wait_before_retry(self.config.backoff, failed, &mut rng);
-            self.alarm.until(self.alarm.now() + wait).await;
+            self.requests.wait(wait).await;
             spent.backoff = spent.backoff + wait;
             spent.retries += 1;
             peer.tally.retries.fetch_add(1, Relaxed);
@@ -206,12 +202,21 @@ impl Client {
 
     fn stats(&self) -> String {
         let stats = serde_json::json!({
-            "requests": self.requests.load(Relaxed),
+            "requests": self.requests.count.load(Relaxed),
             "failures": self.failures.load(Relaxed),
             "storage": self.storage.tally.to_json(),
             "server": self.server.tally.to_json(),
         });
         format!("{stats}\n")
+    }
+}
+
+impl Respond for Client {
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, BrokenOff> {
+        Ok(self.respond_to(&request).await)
     }
 }
 

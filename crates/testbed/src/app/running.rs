@@ -5,7 +5,7 @@
 use super::client::Client;
 use super::server::Server;
 use super::storage::Storage;
-use super::{Config, Role};
+use super::{Config, Requests, Role};
 use crate::alarm::Alarm;
 use crate::listener;
 use crate::running::{ServingThread, StartError};
@@ -20,14 +20,6 @@ use std::time::Instant;
 pub struct Running {
     addresses: Vec<(Role, SocketAddr)>,
     threads: Vec<ServingThread>,
-}
-
-struct Starting {
-    role: Role,
-    config: Config,
-    others: (SocketAddr, SocketAddr),
-    rng: Rng,
-    alarm: Arc<Alarm>,
 }
 
 impl Running {
@@ -55,14 +47,29 @@ impl Running {
             running.address(Role::Server).unwrap_or(config.server.listen),
         );
         for (role, listener) in listeners {
-            let starting = Starting {
-                role,
-                config: config.clone(),
-                others,
-                rng: Rng::new(seed).split(role.name()),
-                alarm: Arc::clone(&alarm),
-            };
-            let thread = ServingThread::start(role.name(), starting.serve(listener))?;
+            let (config, alarm) = (config.clone(), Arc::clone(&alarm));
+            let rng = Rng::new(seed).split(role.name());
+            let thread = ServingThread::start(role.name(), async move {
+                if config.causes.cpu_load == Some(role) {
+                    tokio::spawn(compute());
+                }
+                let requests = |rng| Requests::new(rng, &alarm);
+                match role {
+                    Role::Client => {
+                        let client = Client::new(&config, others, requests(&rng));
+                        listener::accept(listener, Arc::new(client)).await;
+                    }
+                    Role::Storage => {
+                        let requests = requests(&rng.split("service"));
+                        let storage = Storage::new(&config, &rng, requests);
+                        listener::accept(listener, Arc::new(storage)).await;
+                    }
+                    Role::Server => {
+                        let server = Server::new(&config, requests(&rng));
+                        listener::accept(listener, Arc::new(server)).await;
+                    }
+                }
+            })?;
             running.threads.push(thread);
         }
         tracing::info!(roles = running.addresses.len(), seed, "app started");
@@ -78,38 +85,6 @@ impl Running {
     /// The roles that are here, and where they listen.
     pub fn addresses(&self) -> impl Iterator<Item = (Role, SocketAddr)> {
         self.addresses.iter().copied()
-    }
-}
-
-impl Starting {
-    async fn serve(self, listener: TcpListener) {
-        let Self { role, config, others, rng, alarm } = self;
-        if config.causes.cpu_load == Some(role) {
-            tokio::spawn(compute());
-        }
-        match role {
-            Role::Client => {
-                let client = Client::new(&config, others, &rng, &alarm);
-                listener::accept(listener, Arc::new(client), |client, request| async move {
-                    Ok(client.respond(request).await)
-                })
-                .await;
-            }
-            Role::Storage => {
-                let storage = Storage::new(&config, &rng, &alarm);
-                listener::accept(listener, Arc::new(storage), |storage, request| async move {
-                    Ok(storage.respond(request).await)
-                })
-                .await;
-            }
-            Role::Server => {
-                let server = Server::new(&config, &rng, &alarm);
-                listener::accept(listener, Arc::new(server), |server, request| async move {
-                    Ok(server.respond(request).await)
-                })
-                .await;
-            }
-        }
     }
 }
 

@@ -9,16 +9,14 @@
 //! A random service time is added to the work on the JSON. With the cause `retries`, the server rejects a share of the
 //! payloads with 503 before it reads them.
 
-use super::{BODY_BYTES_MAX, Config, ServerConfig, json, ok};
-use crate::alarm::Alarm;
-use crate::respond::{expected_method, text};
+use super::{BODY_BYTES_MAX, Config, Requests, ServerConfig, json, ok};
+use crate::listener::Respond;
+use crate::respond::{BrokenOff, expected_method, text};
 use bytes::Bytes;
 use curtail_units::Rng;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Body;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use hyper::body::Incoming;
 
 const NUMBERS: u64 = 999;
 
@@ -26,48 +24,35 @@ const NUMBERS: u64 = 999;
 pub(super) struct Server {
     config: ServerConfig,
     is_refusing: bool,
-    rng: Rng,
-    requests: AtomicU64,
-    alarm: Arc<Alarm>,
+    requests: Requests,
 }
 
 impl Server {
-    pub(super) fn new(config: &Config, rng: &Rng, alarm: &Arc<Alarm>) -> Self {
-        Self {
-            config: config.server.clone(),
-            is_refusing: config.causes.retries,
-            rng: rng.clone(),
-            requests: AtomicU64::new(0),
-            alarm: Arc::clone(alarm),
-        }
+    pub(super) fn new(config: &Config, requests: Requests) -> Self {
+        Self { config: config.server.clone(), is_refusing: config.causes.retries, requests }
     }
+}
 
-    pub(super) async fn respond<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
-    where
-        B: Body,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+impl Respond for Server {
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, BrokenOff> {
         let is_get = request.method() == Method::GET;
-        match request.uri().path() {
+        Ok(match request.uri().path() {
             "/healthz" if is_get => ok(),
             "/healthz" => expected_method("GET"),
-            "/test" if is_get => self.send((1..=NUMBERS).collect(), &self.next()).await,
+            "/test" if is_get => self.send((1..=NUMBERS).collect(), &self.requests.next()).await,
             "/test" if request.method() == Method::POST => self.work_on(request.into_body()).await,
             "/test" => expected_method("GET, POST"),
             _ => text(StatusCode::NOT_FOUND, "expected /test or /healthz\n".to_owned()),
-        }
+        })
     }
+}
 
-    fn next(&self) -> Rng {
-        self.rng.split_index(self.requests.fetch_add(1, Relaxed))
-    }
-
-    async fn work_on<B>(&self, body: B) -> Response<Full<Bytes>>
-    where
-        B: Body,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let rng = self.next();
+impl Server {
+    async fn work_on(&self, body: Incoming) -> Response<Full<Bytes>> {
+        let rng = self.requests.next();
         if self.is_refusing && rng.split("refused").chance(self.config.refused.get()) {
             return text(StatusCode::SERVICE_UNAVAILABLE, "refused\n".to_owned());
         }
@@ -86,7 +71,7 @@ impl Server {
 
     async fn send(&self, numbers: Vec<u64>, rng: &Rng) -> Response<Full<Bytes>> {
         let service = self.config.service.draw(&mut rng.split("service"));
-        self.alarm.until(self.alarm.now() + service).await;
+        self.requests.wait(service).await;
         json(serde_json::to_vec(&numbers).expect("numbers can be written"))
     }
 }

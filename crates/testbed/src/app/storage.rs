@@ -8,49 +8,45 @@
 //!
 //! The response begins after a random service time, and the transfer time of the payload at `bytes_per_second`.
 
-use super::{BODY_BYTES_MAX, Config, LARGE_LEN, SMALL_LEN, StorageConfig, json, ok};
-use crate::alarm::Alarm;
-use crate::respond::{expected_method, text};
+use super::{BODY_BYTES_MAX, Config, LARGE_LEN, Requests, SMALL_LEN, StorageConfig, json, ok};
+use crate::listener::Respond;
+use crate::respond::{BrokenOff, expected_method, text};
 use bytes::Bytes;
 use curtail_units::{Duration, Rng};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use hyper::body::Incoming;
 
 #[derive(Debug)]
 pub(super) struct Storage {
     config: StorageConfig,
     small: Bytes,
     large: Bytes,
-    rng: Rng,
-    requests: AtomicU64,
-    alarm: Arc<Alarm>,
+    requests: Requests,
 }
 
 impl Storage {
-    pub(super) fn new(config: &Config, rng: &Rng, alarm: &Arc<Alarm>) -> Self {
+    /// A storage whose payloads follow from `rng`.
+    pub(super) fn new(config: &Config, rng: &Rng, requests: Requests) -> Self {
         let small = numbers(SMALL_LEN, &rng.split("small"));
         let large = if config.causes.large_payloads {
             numbers(LARGE_LEN, &rng.split("large"))
         } else {
             small.clone()
         };
-        Self {
-            config: config.storage.clone(),
-            small,
-            large,
-            rng: rng.split("service"),
-            requests: AtomicU64::new(0),
-            alarm: Arc::clone(alarm),
-        }
+        Self { config: config.storage.clone(), small, large, requests }
     }
+}
 
-    pub(super) async fn respond<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+impl Respond for Storage {
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, BrokenOff> {
         if request.method() != Method::GET {
-            return expected_method("GET");
+            return Ok(expected_method("GET"));
         }
-        match request.uri().path() {
+        Ok(match request.uri().path() {
             "/payload/small" => self.send(&self.small).await,
             "/payload/large" => self.send(&self.large).await,
             "/healthz" => ok(),
@@ -58,15 +54,16 @@ impl Storage {
                 let what = "expected /payload/small, /payload/large or /healthz\n";
                 text(StatusCode::NOT_FOUND, what.to_owned())
             }
-        }
+        })
     }
+}
 
+impl Storage {
     async fn send(&self, payload: &Bytes) -> Response<Full<Bytes>> {
-        let began = self.alarm.now();
-        let mut rng = self.rng.split_index(self.requests.fetch_add(1, Relaxed));
+        let mut rng = self.requests.next();
         let per_second = self.config.bytes_per_second.get() as f64;
         let carrying = Duration::from_secs_f64(payload.len() as f64 / per_second);
-        self.alarm.until(began + self.config.service.draw(&mut rng) + carrying).await;
+        self.requests.wait(self.config.service.draw(&mut rng) + carrying).await;
         json(payload.clone())
     }
 }

@@ -175,6 +175,22 @@ fn a_busy_machine_causes_a_warning() {
 }
 
 #[test]
+fn a_factor_has_only_the_digits_that_coarse_histograms_support() {
+    let shown = [1.043, 1.3, 2.04, 9.94, 64.4, 123.6, 187.0].map(super::times);
+    assert_eq!(shown, ["1.04", "1.3", "2.0", "9.9", "64", "124", "190"]);
+    let mut report = usual();
+    let within = P99Reduction {
+        factor: 1.004,
+        interval_low: 1.002,
+        interval_high: Some(1.006),
+        confidence: 0.95,
+    };
+    report.hedged_p99 = Some(within);
+    let conclusion = report.conclusion().join(" ");
+    assert!(conclusion.starts_with("No difference in p99 is shown"), "{conclusion}");
+}
+
+#[test]
 fn an_interval_without_an_upper_end_says_so() {
     let mut report = usual();
     let cut =
