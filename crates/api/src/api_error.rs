@@ -1,5 +1,6 @@
 //! Errors of the API: a status and a message.
 
+use crate::metrics::QueryKind;
 use crate::query_service::ApiResponse;
 use crate::v1;
 use curtail_http::access::AccessError;
@@ -20,11 +21,11 @@ pub(crate) struct ApiError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorFormat {
     Text,
-    /// As our own paths.
+    /// The format of our own paths.
     V1,
-    /// As the first version of Jaeger's API.
+    /// The format of the first version of Jaeger's API.
     Jaeger,
-    /// As its third version.
+    /// The format of its third version.
     JaegerThird,
 }
 
@@ -91,10 +92,17 @@ impl ApiError {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, message: "draining".to_owned() }
     }
 
-    /// The query exceeded its time limit.
-    pub(crate) fn late(patience: Duration) -> Self {
-        let message =
-            format!("the query took longer than {patience:?}: query a shorter time range");
+    /// The query of this path exceeded its time limit.
+    pub(crate) fn late(path: &str, patience: Duration) -> Self {
+        let remedy = match QueryKind::of_path(path) {
+            QueryKind::Trace | QueryKind::Logs | QueryKind::Other => {
+                "the server is busy or its storage is slow; retry later"
+            }
+            QueryKind::Search | QueryKind::Tags | QueryKind::Metrics | QueryKind::Sql => {
+                "query a shorter time range"
+            }
+        };
+        let message = format!("the query took longer than {patience:?}: {remedy}");
         Self { status: StatusCode::GATEWAY_TIMEOUT, message }
     }
 
@@ -135,5 +143,25 @@ impl From<QueryError> for ApiError {
 impl From<AggregateError> for ApiError {
     fn from(not: AggregateError) -> Self {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: not.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ApiError;
+    use std::time::Duration;
+
+    #[test]
+    fn a_late_query_without_a_time_range_is_to_be_retried() {
+        for (path, remedy) in [
+            ("/api/search", "query a shorter time range"),
+            ("/api/metrics/query_range", "query a shorter time range"),
+            ("/api/v2/traces/1", "retry later"),
+            ("/jaeger/api/traces/1", "retry later"),
+            ("/api/v1/traces/1/logs", "retry later"),
+        ] {
+            let error = ApiError::late(path, Duration::from_secs(60));
+            assert!(error.message.ends_with(remedy), "{path}: {}", error.message);
+        }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! **Source**: Jaeger 2.20's API and the model of its page.
 
-mod dependencies;
 mod legacy;
 mod search;
 mod services;
@@ -24,13 +23,17 @@ pub(crate) async fn respond(
 ) -> ApiResult {
     let spans = store.spans();
     match request.path.strip_prefix("/jaeger").unwrap_or_default() {
-        "/api/v3/services" => return services::third(spans, request).await,
-        "/api/services" => return services::legacy(spans, request).await,
-        "/api/v3/operations" => return services::operations_third(spans, request).await,
-        "/api/operations" => return services::operations(spans, request).await,
+        "/api/v3/services" => {
+            return services::services(spans, request, |names| json!({ "services": names })).await;
+        }
+        "/api/services" => return services::services(spans, request, envelope).await,
+        "/api/v3/operations" => {
+            return services::operations(spans, request, |all| json!({ "operations": all })).await;
+        }
+        "/api/operations" => return services::operations(spans, request, envelope).await,
         "/api/v3/trace-summaries" => return search::summaries(spans, limits, request).await,
         "/api/traces" => return search::legacy(store, limits, request).await,
-        "/api/dependencies" => return dependencies::respond(spans, request).await,
+        "/api/dependencies" => return services::dependencies(spans, request).await,
         path if path.starts_with("/api/metrics/") => {
             return Err(ApiError::unsupported("metrics are served at /api/metrics/query_range"));
         }
@@ -39,7 +42,7 @@ pub(crate) async fn respond(
     if let Some(rest) = request.after("/jaeger/api/services/")
         && let Some(service) = rest.strip_suffix("/operations")
     {
-        return services::of_service(spans, request, service).await;
+        return services::operation_names(spans, request, service).await;
     }
     if let Some(id) = request.after("/jaeger/api/v3/traces/") {
         let found = find_trace(spans, limits, request, &id).await?;

@@ -89,7 +89,7 @@ pub async fn start(address: SocketAddr, api: Api) -> io::Result<Running> {
 }
 
 impl Running {
-    /// Where it listens.
+    /// The address of the listener.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address

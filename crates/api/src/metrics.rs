@@ -30,7 +30,7 @@ impl QueryKind {
     const NAMES: [&str; 7] = ["trace", "logs", "search", "tags", "metrics", "sql", "other"];
 
     /// The kind of a request with this path.
-    fn of_path(path: &str) -> Self {
+    pub(crate) fn of_path(path: &str) -> Self {
         let under = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
         match path {
             sql::PATH => Self::Sql,

@@ -8,6 +8,7 @@
 use crate::api_error::ApiError;
 use curtail_http::access::TENANT;
 use curtail_store::NOBODY;
+use curtail_store::query::Order;
 use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, Uri};
 use percent_encoding::percent_decode_str;
@@ -84,7 +85,7 @@ impl<'a> QueryRequest<'a> {
         count.ok_or_else(|| expected(name, value, &format!("a number from 1 to {max}")))
     }
 
-    /// The same, but zero means the maximum.
+    /// A count from one to the maximum; zero means the maximum.
     pub(crate) fn count_or_all(
         &self,
         name: &str,
@@ -109,7 +110,17 @@ impl<'a> QueryRequest<'a> {
         time_ns(value).ok_or_else(wrong).map(Some)
     }
 
-    /// From `start` to `end`; all times where neither is said.
+    /// The order of a search, if it is set.
+    pub(crate) fn order(&self) -> Result<Option<Order>, ApiError> {
+        match self.get("order") {
+            None => Ok(None),
+            Some("newest") => Ok(Some(Order::Newest)),
+            Some("slowest") => Ok(Some(Order::Slowest)),
+            Some(other) => Err(expected("order", other, "slowest or newest")),
+        }
+    }
+
+    /// From `start` to `end`; all times where neither is set.
     pub(crate) fn range(&self) -> Result<Range<i64>, ApiError> {
         let (start, end) = (self.time("start")?, self.time("end")?);
         ordered(start.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX))
@@ -123,7 +134,7 @@ impl<'a> QueryRequest<'a> {
         ordered(start.unwrap_or_else(|| end.saturating_sub(since))..end)
     }
 
-    /// What follows a prefix of the path, decoded: often it was encoded twice.
+    /// The rest of the path after a prefix, decoded: often it was encoded twice.
     pub(crate) fn after(&self, prefix: &str) -> Option<Cow<'a, str>> {
         let rest = self.path.strip_prefix(prefix)?;
         let once = percent_decode_str(rest).decode_utf8().ok()?;

@@ -3,15 +3,14 @@
 use crate::api_error::{ApiError, ErrorFormat};
 use crate::body::{self, BodyPart, ResponseBody};
 use crate::listen::Api;
-use crate::metrics::{MetricsPage, QueryMetrics};
+use crate::metrics::QueryMetrics;
 use crate::query_request::QueryRequest;
 use crate::query_threads::QueryThreads;
 use crate::response_chunks::ResponseChunks;
 use crate::sql::{self, SqlRunner};
 use crate::{Limits, jaeger, tempo, v1};
-use arc_swap::ArcSwap;
 use bytes::Bytes;
-use curtail_http::access::{Access, TENANT};
+use curtail_http::access::TENANT;
 use curtail_http::drain::DrainSignal;
 use curtail_metrics::form_for;
 use curtail_store::Store;
@@ -20,6 +19,7 @@ use curtail_text::describe_error;
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
 use hyper::body::Body;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -114,9 +114,7 @@ impl ApiResponse {
 /// Responds to requests, several at once.
 #[derive(Debug)]
 pub(crate) struct QueryService {
-    access: Arc<Access>,
-    store: Arc<Store>,
-    limits: Arc<ArcSwap<Limits>>,
+    api: Api,
     threads: QueryThreads,
     /// One permit per query thread; a request without a permit waits.
     turns: Arc<Semaphore>,
@@ -124,27 +122,20 @@ pub(crate) struct QueryService {
     large: Arc<Semaphore>,
     sql: SqlRunner,
     patience: Duration,
-    metrics: Arc<QueryMetrics>,
-    page: Arc<dyn MetricsPage>,
     draining: Arc<DrainSignal>,
 }
 
 impl QueryService {
     pub(crate) fn new(api: Api, draining: Arc<DrainSignal>) -> io::Result<Self> {
-        let Api { access, store, sql, limits, query_threads, metrics, page, .. } = api;
         let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
-        let query_threads = query_threads.unwrap_or_else(cores);
+        let query_threads = api.query_threads.unwrap_or_else(cores);
         Ok(Self {
-            access,
-            store,
-            limits,
+            sql: SqlRunner::new(api.sql.clone()),
+            api,
             threads: QueryThreads::start(query_threads)?,
             turns: Arc::new(Semaphore::new(query_threads)),
             large: Arc::new(Semaphore::new(LARGE_RESPONSES_MAX)),
-            sql: SqlRunner::new(sql),
             patience: PATIENCE,
-            metrics,
-            page,
             draining,
         })
     }
@@ -155,7 +146,7 @@ impl QueryService {
     }
 
     pub(crate) fn metrics(&self) -> &QueryMetrics {
-        &self.metrics
+        &self.api.metrics
     }
 
     /// Responds to a request. Its query ends when this is dropped.
@@ -169,7 +160,7 @@ impl QueryService {
             return response;
         }
         let form = ErrorFormat::of(head.uri.path());
-        match self.access.check(&head.headers) {
+        match self.api.access.check(&head.headers) {
             Err(error) => return to_http(Err(error.into()), form),
             // A token may be bound to a tenant, which the request need not name.
             Ok(Some(tenant)) => {
@@ -181,7 +172,7 @@ impl QueryService {
         if head.uri.path() == "/metrics" {
             return self.metrics_page(&head);
         }
-        let timer = self.metrics.begin(head.uri.path());
+        let timer = self.api.metrics.begin(head.uri.path());
         let (mut response, method) = if head.uri.path() == sql::PATH {
             (to_http(self.sql(&head, body).await, form), "POST")
         } else {
@@ -210,7 +201,7 @@ impl QueryService {
     fn metrics_page(&self, head: &Parts) -> Response<ResponseBody> {
         let accept = head.headers.get_all(ACCEPT).iter();
         let form = form_for(accept.filter_map(|field| field.to_str().ok()));
-        let (content_type, page) = self.page.render(form);
+        let (content_type, page) = self.api.page.render(form);
         let mut response = to_http(Ok(ApiResponse::of(content_type, page)), ErrorFormat::Text);
         response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
         response
@@ -228,18 +219,19 @@ impl QueryService {
         let request = QueryRequest::of(&head.uri, &head.headers)?;
         let result = self.sql.respond(&request, body);
         let in_time = tokio::time::timeout(self.patience, result).await;
-        in_time.unwrap_or_else(|_| Err(ApiError::late(self.patience)))
+        in_time.unwrap_or_else(|_| Err(ApiError::late(sql::PATH, self.patience)))
     }
 
     /// Runs a query on its threads.
     async fn run_query(&self, head: Parts) -> Response<ResponseBody> {
-        let (patience, until) = (self.patience, Instant::now() + self.patience);
+        let until = Instant::now() + self.patience;
         let form = ErrorFormat::of(head.uri.path());
+        let late = ApiError::late(head.uri.path(), self.patience);
         let turn = tokio::time::timeout_at(until, Arc::clone(&self.turns).acquire_owned()).await;
-        let Ok(turn) = turn else { return to_http(Err(ApiError::late(patience)), form) };
+        let Ok(turn) = turn else { return to_http(Err(late), form) };
         let task = QueryTask {
-            store: Arc::clone(&self.store),
-            limits: **self.limits.load(),
+            store: Arc::clone(&self.api.store),
+            limits: **self.api.limits.load(),
             turns: Arc::clone(&self.turns),
             large: Arc::clone(&self.large),
             turn: turn.ok(),
@@ -250,12 +242,12 @@ impl QueryService {
         // Nobody waits for the task itself: it ends when the client is gone.
         let _task = self.threads.spawn(async move {
             let mut to_begin = Some(to_begin);
-            let late = tokio::select! {
+            tokio::select! {
                 biased;
                 _ = gone => return,
-                () = wait_until(until) => ApiError::late(patience),
+                () = wait_until(until) => {}
                 () = task.run(&head, &mut to_begin, parts) => return,
-            };
+            }
             match to_begin {
                 Some(to_begin) => drop(to_begin.send((Err(late), false))),
                 None => log_aborted("the client did not read it in time"),
@@ -265,7 +257,7 @@ impl QueryService {
         let (result, is_streamed) = begun.await.unwrap_or_else(failed);
         let mut response = to_http(result, form);
         if is_streamed {
-            *response.body_mut() = ResponseBody::Streamed(streamed);
+            *response.body_mut() = streamed;
         }
         response
     }
@@ -359,7 +351,7 @@ fn to_http(result: ApiResult, form: ErrorFormat) -> Response<ResponseBody> {
             (error.status, error.to_response(form))
         }
     };
-    let mut response = Response::new(ResponseBody::Whole(Some(content.body.into())));
+    let mut response = Response::new(ResponseBody::Left(Full::new(content.body.into())));
     *response.status_mut() = status;
     let content_type = HeaderValue::from_static(content.content_type);
     response.headers_mut().insert(CONTENT_TYPE, content_type);

@@ -108,19 +108,20 @@ impl SqlRunner {
         };
         let query = Limited::new(body, SQL_BYTES_MAX).collect().await.map_err(unread)?;
         let _turn = self.turns.try_acquire().map_err(|_| busy())?;
-        let (tenant, form) = (request.tenant, Form::of(request));
-        let mut child = self.sql.program.start(|path| spawn(path, tables, tenant, form))?;
-        let printed = run_query(&mut child, &query.to_bytes(), form.begin()).await?;
-        Ok(ApiResponse::of(form.content_type(), form.end(printed)))
+        let (tenant, form) = (request.tenant, ResultForm::of(request));
+        let mut child = self.sql.program.start(|path| spawn(path, tables, tenant, form.name))?;
+        let begin = if form.is_array() { b"[".to_vec() } else { Vec::new() };
+        let printed = run_query(&mut child, &query.to_bytes(), begin).await?;
+        Ok(ApiResponse::of(form.content_type, form.end(printed)))
     }
 }
 
-fn spawn(program: &Path, tables: &Path, tenant: &str, form: Form) -> io::Result<Child> {
+fn spawn(program: &Path, tables: &Path, tenant: &str, format: &str) -> io::Result<Child> {
     Command::new(program)
         .arg("--tables")
         .arg(tables)
         .arg(format!("--tenant={tenant}"))
-        .args(["--format", form.name()])
+        .args(["--format", format])
         .args(["--rows", &ROWS_MAX.to_string(), "--timeout", &LAST_S.to_string()])
         .arg("-")
         .stdin(Stdio::piped())
@@ -163,52 +164,41 @@ async fn read(
 }
 
 /// The form of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Json,
-    /// A line of JSON for each row.
-    JsonLines,
-    Csv,
+#[derive(Debug)]
+struct ResultForm {
+    /// The media type that selects it in `accept`.
+    accepted: &'static str,
+    /// The name that the program uses.
+    name: &'static str,
+    content_type: &'static str,
 }
 
-impl Form {
-    fn of(request: &QueryRequest<'_>) -> Self {
-        if request.accepts("text/csv") {
-            Self::Csv
-        } else if request.accepts("application/x-ndjson") {
-            Self::JsonLines
-        } else {
-            Self::Json
-        }
+/// An array of objects.
+static JSON: ResultForm =
+    ResultForm { accepted: "application/json", name: "json", content_type: "application/json" };
+
+/// The other forms: CSV, and a line of JSON for each row.
+static OTHER_FORMS: [ResultForm; 2] = [
+    ResultForm { accepted: "text/csv", name: "csv", content_type: "text/csv; charset=utf-8" },
+    ResultForm {
+        accepted: "application/x-ndjson",
+        name: "json",
+        content_type: "application/x-ndjson",
+    },
+];
+
+impl ResultForm {
+    fn of(request: &QueryRequest<'_>) -> &'static Self {
+        OTHER_FORMS.iter().find(|form| request.accepts(form.accepted)).unwrap_or(&JSON)
     }
 
-    /// The name that the program uses.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Json | Self::JsonLines => "json",
-            Self::Csv => "csv",
-        }
-    }
-
-    const fn content_type(self) -> &'static str {
-        match self {
-            Self::Json => "application/json",
-            Self::JsonLines => "application/x-ndjson",
-            Self::Csv => "text/csv; charset=utf-8",
-        }
-    }
-
-    /// The text before the output.
-    fn begin(self) -> Vec<u8> {
-        match self {
-            Self::Json => b"[".to_vec(),
-            Self::JsonLines | Self::Csv => Vec::new(),
-        }
+    fn is_array(&self) -> bool {
+        self.content_type == JSON.content_type
     }
 
     /// Ends the result. The program prints an object a line, and a line ends nowhere else.
-    fn end(self, mut printed: Vec<u8>) -> Vec<u8> {
-        if self == Self::Json {
+    fn end(&self, mut printed: Vec<u8>) -> Vec<u8> {
+        if self.is_array() {
             printed.iter_mut().filter(|byte| **byte == b'\n').for_each(|end| *end = b',');
             printed.pop_if(|last| *last == b',');
             printed.extend(b"]\n");

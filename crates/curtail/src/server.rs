@@ -140,9 +140,7 @@ fn reload(args: &ServerArgs, server: &Running, log: &ServiceLog) {
     let applied = match args.config() {
         Ok(config) => {
             let levels = config.log.clone();
-            server.reload(config).map_err(|error| describe_error(&error)).and_then(|()| {
-                log.set_levels(levels.as_deref()).map_err(|error| describe_error(&error))
-            })
+            server.reload(config).map(|()| levels).map_err(|error| describe_error(&error))
         }
         Err(error) => {
             server.reload_failed();
@@ -150,7 +148,20 @@ fn reload(args: &ServerArgs, server: &Running, log: &ServiceLog) {
         }
     };
     match applied {
-        Ok(()) => tracing::info!("configuration, certificates and tokens reloaded"),
+        Ok(levels) => {
+            // Under the old levels or the new ones: each may hide the line.
+            let report = || tracing::info!("configuration, certificates and tokens reloaded");
+            let is_shown = tracing::enabled!(tracing::Level::INFO);
+            if is_shown {
+                report();
+            }
+            if let Err(error) = log.set_levels(levels.as_deref()) {
+                tracing::error!("the log levels stay: {error}");
+            }
+            if !is_shown {
+                report();
+            }
+        }
         Err(error) => tracing::error!("not reloaded, the old configuration stays: {error}"),
     }
 }

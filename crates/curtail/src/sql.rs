@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode};
     after_help = "\
 Examples:
   curtail sql 'SELECT service, count(*) FROM spans GROUP BY service'
-  curtail sql --data /var/lib/curtail --format json - < question.sql
+  curtail sql --data /var/lib/curtail --format json - < query.sql
   curtail-sql --help"
 )]
 pub(crate) struct SqlArgs {

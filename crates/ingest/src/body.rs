@@ -82,18 +82,18 @@ fn framed(first: &[u8]) -> u64 {
 pub(crate) fn unframe(mut body: Bytes) -> Result<(Bytes, bool), Rejection> {
     let malformed = |message: &str| RejectReason::Malformed.reject(message);
     let Some(&[compressed, a, b, c, d]) = body.first_chunk::<FRAME_BYTES>() else {
-        return Err(malformed("no message arrived in the frame of gRPC"));
+        return Err(malformed("the body ends within the 5 bytes before a gRPC message"));
     };
     body.advance(FRAME_BYTES);
     if u64::from(u32::from_be_bytes([a, b, c, d])) != body.len() as u64 {
         return Err(malformed(
-            "the frame has another length than its message, or there are several",
+            "the length before the gRPC message differs from the body's: expected one message",
         ));
     }
     match compressed {
         0 => Ok((body, false)),
         1 => Ok((body, true)),
-        _ => Err(malformed("the first byte of the frame of gRPC is neither 0 nor 1")),
+        _ => Err(malformed("the compressed flag of the gRPC message is neither 0 nor 1")),
     }
 }
 

@@ -10,31 +10,31 @@ use crate::wire::{FIXED64, LEN, Reader, VARINT};
 /// A key and its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attribute {
-    /// UTF-8. The same key may come twice, as it was sent.
+    /// UTF-8. A key may occur twice, as sent.
     pub key: Slice,
-    /// What it says.
+    /// Its value.
     pub value: Value,
 }
 
-/// One of the values that OTLP knows.
+/// A value of OTLP.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Value {
-    /// None was set.
+    /// No value.
     #[default]
     Empty,
     /// UTF-8.
     Text(Slice),
     /// True or false.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Any other number, and what is none.
+    /// A double, which may be NaN.
     Double(f64),
     /// An `ArrayValue`, whose parts were checked.
     List(Slice),
     /// A `KeyValueList`, whose parts were checked.
     Map(Slice),
-    /// Whatever.
+    /// Any bytes.
     Bytes(Slice),
 }
 

@@ -5,8 +5,8 @@ use crate::judge::Judge;
 use crate::schema::Kind;
 use crate::wire::{LEN, Reader, Tag};
 
-/// Walks a message to its end, with all that lies in it. It lies `depth` deep itself. One that lies too deep is not
-/// looked at: its row is refused. Returns whether all of it was looked at.
+/// Walks a message at this depth to its end, with all inner messages. If one is too deep, it is not walked and its row
+/// is rejected. Returns whether all of it was walked.
 pub(crate) fn check(
     reader: &mut Reader<'_>,
     judge: &mut Judge<'_>,
@@ -24,7 +24,7 @@ pub(crate) fn check(
     Ok(is_whole)
 }
 
-/// Passes over what a field says, and looks at it, as [`check`] does.
+/// Skips the value of a field after checking it, as [`check`] does.
 pub(crate) fn check_field(
     reader: &mut Reader<'_>,
     tag: Tag,

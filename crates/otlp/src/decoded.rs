@@ -7,14 +7,14 @@ use crate::metrics::Points;
 use crate::response::Signal;
 use crate::spans::Spans;
 
-/// What a batch was decoded to.
+/// The rows of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decoded {
-    /// Of traces.
+    /// A batch of traces.
     Spans(Spans),
-    /// Of logs.
+    /// A batch of logs.
     Logs(Logs),
-    /// Of metrics.
+    /// A batch of metrics.
     Points(Points),
 }
 
@@ -22,7 +22,7 @@ impl Decoded {
     /// Reads a batch of a signal.
     ///
     /// # Errors
-    /// When it is none: all of it is refused. Rows that cannot be kept are counted beside the others.
+    /// When it is malformed: all of it is rejected. Rows that cannot be stored are counted.
     pub fn of(signal: Signal, batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
         Ok(match signal {
             Signal::Traces => {
@@ -40,7 +40,7 @@ impl Decoded {
         })
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self {
@@ -50,7 +50,7 @@ impl Decoded {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0

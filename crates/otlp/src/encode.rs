@@ -12,29 +12,27 @@
 
 mod batch_writer;
 mod logs;
-mod metrics;
 mod traces;
 
 pub use batch_writer::BatchWriter;
 pub use logs::LogRow;
-pub use metrics::{ExemplarRow, MetricText, MetricsWriter, PointRow};
 pub use traces::{EventRow, LinkRow, SpanRow};
 
 use crate::plain::{self, NotPlain};
 use curtail_protobuf as protobuf;
 
-/// What a row comes from, as a table has it.
+/// The resource of a row of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceText<'a> {
     /// Plain JSON; empty: none.
     pub attributes: &'a str,
-    /// How many the sender has dropped.
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
-    /// Whose names the attributes have.
+    /// The schema of the attribute names.
     pub schema_url: &'a str,
 }
 
-/// What made a row, as a table has it.
+/// The scope of a row of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScopeText<'a> {
     /// Its name.
@@ -43,47 +41,47 @@ pub struct ScopeText<'a> {
     pub version: &'a str,
     /// Plain JSON; empty: none.
     pub attributes: &'a str,
-    /// How many the sender has dropped.
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
-    /// Whose names the attributes of its rows have.
+    /// The schema of the attribute names of its rows.
     pub schema_url: &'a str,
 }
 
-/// A value, as a table has it.
+/// A value of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PlainValue<'a> {
-    /// As it is.
+    /// UTF-8.
     Text(&'a str),
     /// A whole number.
     Int(i64),
-    /// Any other number, and what is none.
+    /// A double, which may be NaN.
     Double(f64),
     /// True or false.
     Bool(bool),
-    /// Any value, as plain JSON: for those that have no other form here.
+    /// Any other value, as plain JSON.
     Json(&'a str),
 }
 
-/// A row that was not written, as a part of it is not what a table should have kept.
+/// A row that was not written, because a part of it is not plain JSON.
 #[derive(Debug, thiserror::Error)]
 #[error("{part}: {fault}")]
 pub struct BadRow {
-    /// Which part.
+    /// The part.
     pub part: RowPart,
-    /// What is wrong with it.
+    /// The error.
     pub fault: NotPlain,
 }
 
-/// What is plain JSON in a row.
+/// The parts of a row that are plain JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowPart {
-    /// Of what the row comes from.
+    /// Its resource.
     #[error("the attributes of its resource")]
     Resource,
-    /// Of what made the row.
+    /// Its scope.
     #[error("the attributes of its scope")]
     Scope,
-    /// One of its own.
+    /// An attribute, by its key.
     #[error("its attribute {0:?}")]
     Attribute(Box<str>),
     /// Counted from 0.
@@ -92,15 +90,9 @@ pub enum RowPart {
     /// Counted from 0.
     #[error("the attributes of its link {0}")]
     Link(usize),
-    /// Of a log record.
+    /// The body of a log record.
     #[error("its body")]
     Body,
-    /// Of a point.
-    #[error("the metadata of its metric")]
-    Metadata,
-    /// Counted from 0.
-    #[error("the attributes of its exemplar {0}")]
-    Exemplar(usize),
 }
 
 impl RowPart {
@@ -139,7 +131,7 @@ fn attributes(
     Ok(())
 }
 
-/// Writes attributes that are one text.
+/// Writes attributes that are plain JSON.
 fn object(out: &mut Vec<u8>, field: u32, json: &str) -> Result<(), NotPlain> {
     if json.is_empty() {
         return Ok(());
@@ -159,7 +151,7 @@ fn number(out: &mut Vec<u8>, field: u32, number: u32) {
     }
 }
 
-/// One of several; a negative number takes 64 bits.
+/// An enumeration; a negative number takes 64 bits.
 fn enumerated(out: &mut Vec<u8>, field: u32, number: i32) {
     if number != 0 {
         protobuf::varint_field(out, field, i64::from(number).cast_unsigned());

@@ -7,45 +7,45 @@ use crate::error::{Broken, Fault, Refused};
 use crate::judge::Judge;
 use crate::limits::Limits;
 use crate::schema::{Message, RESOURCE, SCOPE};
-use crate::slice::{Range, Slice, short};
+use crate::slice::{Slice, short};
 use crate::wire::{LEN, Reader, VARINT};
 
 /// Resources and scopes of one batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Envelope {
-    /// In their order.
+    /// In the order of the batch.
     pub resources: Vec<Resource>,
-    /// Rows say the number of theirs.
+    /// Rows have the index of their scope.
     pub scopes: Vec<Scope>,
-    /// Of resources and scopes.
+    /// The attributes of resources and scopes.
     pub attributes: Vec<Attribute>,
 }
 
-/// What rows come from: a process, mostly.
+/// A resource: the origin of rows, usually a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resource {
     /// Of [`Envelope::attributes`].
-    pub attributes: Range,
-    /// How many the sender has dropped.
+    pub attributes: Slice,
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
-    /// Whose names the attributes have.
+    /// The schema of the attribute names.
     pub schema_url: Slice,
 }
 
-/// The library that made rows.
+/// A scope: the library that made rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Which of [`Envelope::resources`] it belongs to.
+    /// The index of its resource in [`Envelope::resources`].
     pub resource: u32,
     /// Its name.
     pub name: Slice,
     /// Its version.
     pub version: Slice,
     /// Of [`Envelope::attributes`].
-    pub attributes: Range,
-    /// How many the sender has dropped.
+    pub attributes: Slice,
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
-    /// Whose names the attributes of its rows have.
+    /// The schema of the attribute names of its rows.
     pub schema_url: Slice,
 }
 
@@ -54,10 +54,10 @@ pub(crate) trait ReadRow: Sized {
     /// The message that a batch of them is.
     const BATCH: &'static Message;
 
-    /// The counts of a batch of this size, all zero.
+    /// Empty rows, with capacity for a batch of this size.
     fn of_bytes(bytes: usize) -> Self;
 
-    /// Reads what a scope has: a span, a record, or a metric with its points.
+    /// Reads a row of a scope: a span, a record, or a metric with its points.
     fn read_row(
         &mut self,
         within: &mut Reader<'_>,
@@ -111,7 +111,7 @@ impl Envelope {
                 _ => reader.other(tag)?,
             }
         }
-        resource.attributes = Range::to_end(from, &self.attributes);
+        resource.attributes = Slice::to_end(from, &self.attributes);
         let number = short(self.resources.len());
         self.resources.push(resource);
         let outer = judge.begin_rows();
@@ -162,7 +162,7 @@ impl Envelope {
                 _ => reader.other(tag)?,
             }
         }
-        scope.attributes = Range::to_end(from, &self.attributes);
+        scope.attributes = Slice::to_end(from, &self.attributes);
         let number = short(self.scopes.len());
         self.scopes.push(scope);
         let outer = judge.begin_rows();

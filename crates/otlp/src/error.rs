@@ -8,7 +8,7 @@ pub struct Malformed {
     pub at: usize,
     /// The message that it is in.
     pub message: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
@@ -27,9 +27,9 @@ pub enum Fault {
     /// A length that leads out of the message.
     #[error("a length of {len} bytes where the message has {left} more")]
     Length {
-        /// What is said.
+        /// The announced length.
         len: u64,
-        /// What is there.
+        /// The bytes left in the message.
         left: usize,
     },
     /// A field number of protobuf lies between 1 and 2^29 - 1.
@@ -43,20 +43,20 @@ pub enum Fault {
     OtherType {
         /// Its number.
         field: u32,
-        /// What came.
+        /// As sent.
         found: u8,
-        /// What the schema says.
+        /// The wire type in the schema.
         expected: u8,
     },
     /// The whole batch.
     #[error("the batch has {len} bytes, allowed are {max}")]
     Batch {
-        /// What came.
+        /// As sent.
         len: usize,
         /// [`crate::Limits::batch_bytes`].
         max: u32,
     },
-    /// What a batch consists of.
+    /// Too many parts.
     #[error(
         "the batch has more than {max} resources, scopes, rows, attributes, events and links together"
     )]
@@ -67,7 +67,7 @@ pub enum Fault {
     /// Messages in each other, where a batch becomes JSON.
     #[error("messages are nested more than {max} deep")]
     Depth {
-        /// What JSON's readers take.
+        /// The maximum of readers of JSON.
         max: u32,
     },
 }

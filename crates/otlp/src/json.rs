@@ -12,19 +12,19 @@ use crate::limits::Limits;
 use crate::response::Signal;
 use crate::schema::{LOGS, METRICS, Message, TRACES};
 
-/// Text that is no batch in JSON.
+/// Text that is not a batch in JSON.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotOtlp(serde_json::Error);
 
 impl NotOtlp {
-    /// The byte that is wrong, from 1, in its line.
+    /// The position of the error in its line, from 1.
     #[must_use]
     pub fn byte(&self) -> usize {
         self.0.column()
     }
 
-    /// What is wrong there, and what was expected.
+    /// The error, and the expected input.
     #[must_use]
     pub fn what(&self) -> String {
         let place = format!(" at line {} column {}", self.0.line(), self.0.column());
@@ -52,7 +52,7 @@ pub fn to_protobuf(json: &[u8], signal: Signal, limits: &Limits) -> Result<Vec<u
     read::to_protobuf(json, signal.batch(), limits.depth).map_err(NotOtlp)
 }
 
-/// How JSON has IDs and enumerations.
+/// The encoding of IDs and enumerations in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
     /// OTLP's own: hexadecimal digits and numbers.
@@ -61,10 +61,10 @@ pub enum Mapping {
     Protobuf,
 }
 
-/// A batch in protobuf, as the same in JSON.
+/// Converts a batch from protobuf to JSON.
 ///
 /// # Errors
-/// When it is not one.
+/// When it is not a batch.
 pub fn from_protobuf(
     batch: &[u8],
     signal: Signal,

@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | traces | [`Spans::decode`] | [`Span`], [`Event`], [`Link`] | [`BatchWriter`] of [`SpanRow`] |
 //! | logs | [`Logs::decode`] | [`LogRecord`] | [`BatchWriter`] of [`LogRow`] |
-//! | metrics | [`Points::decode`] | [`Point`], [`Metric`], [`Details`] | [`MetricsWriter`] of [`PointRow`] |
+//! | metrics | [`Points::decode`] | [`Point`], [`Metric`], [`Details`] | |
 //! | any | [`Decoded::of`] | [`Decoded`] | |
 //!
 //! An encoder reads the texts of a table. Attributes without a column are [`plain`] JSON, which becomes protobuf again without
@@ -41,8 +41,8 @@ mod wire;
 pub use attributes::{Attribute, Value};
 pub use decoded::Decoded;
 pub use encode::{
-    BadRow, BatchWriter, EventRow, ExemplarRow, LinkRow, LogRow, MetricText, MetricsWriter,
-    PlainValue, PointRow, ResourceText, RowPart, ScopeText, SpanRow,
+    BadRow, BatchWriter, EventRow, LinkRow, LogRow, PlainValue, ResourceText, RowPart, ScopeText,
+    SpanRow,
 };
 pub use envelope::{Envelope, Resource, Scope};
 pub use error::{Fault, Malformed, Refused, RefusedRow, RowFault};
@@ -52,5 +52,5 @@ pub use metrics::{
     AtQuantile, Buckets, Details, Distribution, Exemplar, Form, Measured, Metric, Point, Points,
 };
 pub use response::{Signal, json_response, left_out, response, status};
-pub use slice::{Range, Slice};
+pub use slice::Slice;
 pub use spans::{Event, Link, Span, Spans};

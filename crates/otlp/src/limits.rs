@@ -1,18 +1,18 @@
 //! The limits of a batch and of a row.
 
-/// What a sender may send; more is refused, with the reason.
+/// The limits of senders; what exceeds them is rejected with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a batch, after decompression. Places in it are 32 bits wide, so at most 4 GiB.
+    /// Bytes of a batch, after decompression. Positions in it have 32 bits, so at most 4 GiB.
     pub batch_bytes: u32,
     /// Attributes of one span, record, point, event, link, resource or scope.
     pub attributes: u32,
     /// Events of one span, and links.
     pub events: u32,
-    /// Resources, scopes, metrics, rows and what these have a list of, in one batch: decoded each takes some memory,
-    /// even if two bytes say it.
+    /// Resources, scopes, metrics, rows and the entries of their lists in one batch. Each takes memory when it is
+    /// decoded, even if it is two bytes long.
     pub parts: u32,
-    /// How deep lists and maps may lie in each other.
+    /// Maximum nesting of lists and maps.
     pub depth: u32,
 }
 

@@ -7,55 +7,55 @@ use crate::error::{Broken, Malformed, Refused};
 use crate::judge::Judge;
 use crate::limits::Limits;
 use crate::schema::{LOG_RECORD, LOGS, Message};
-use crate::slice::{Range, Slice};
+use crate::slice::Slice;
 use crate::spans::id;
 use crate::wire::{FIXED32, FIXED64, LEN, Reader, VARINT};
 
 /// The log records of one batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Logs {
-    /// In the order in which they came.
+    /// In the order of the batch.
     pub records: Vec<LogRecord>,
     /// Of records.
     pub attributes: Vec<Attribute>,
-    /// What they come from.
+    /// Their resources and scopes.
     pub envelope: Envelope,
 }
 
-/// One line of a log, or an event.
+/// A log record, or an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LogRecord {
-    /// When it happened, in nanoseconds since 1970, below 2^63; zero: not said.
+    /// The time at which it happened, in nanoseconds since 1970, below 2^63; zero: unset.
     pub time_ns: u64,
-    /// When somebody saw it.
+    /// The time at which it was observed, in nanoseconds since 1970.
     pub observed_ns: u64,
-    /// The trace in which it happened; zero: none.
+    /// The ID of its trace; zero: none.
     pub trace_id: u128,
-    /// The span in which it happened; zero: none.
+    /// The ID of its span; zero: none.
     pub span_id: u64,
-    /// What it says.
+    /// The body.
     pub body: Value,
-    /// How bad it is, in the words of its source.
+    /// The severity as its source names it.
     pub severity_text: Slice,
-    /// What kind of event it is.
+    /// The name of its kind of event.
     pub event_name: Slice,
     /// Of [`Logs::attributes`].
-    pub attributes: Range,
-    /// How many the sender has dropped.
+    pub attributes: Slice,
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
     /// W3C trace flags.
     pub flags: u32,
-    /// Which of [`Envelope::scopes`] it was made by.
+    /// The index of its scope in [`Envelope::scopes`].
     pub scope: u32,
     /// 1 to 24, from trace to fatal; 0: not said.
     pub severity: i32,
 }
 
 impl Logs {
-    /// Reads a batch: an `ExportLogsServiceRequest`, or `LogsData`, which is the same.
+    /// Reads a batch: an `ExportLogsServiceRequest` or `LogsData`, which have the same encoding.
     ///
     /// # Errors
-    /// When it is none: all of it is refused. Records that cannot be kept are counted beside the others.
+    /// When it is malformed: all of it is rejected. Records that cannot be stored are counted.
     pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
         let (logs, envelope, refused) =
             envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;
@@ -103,7 +103,7 @@ impl ReadRow for Logs {
             }
         }
         if judge.keeps(record.trace_id, record.span_id) {
-            record.attributes = Range::to_end(from, &self.attributes);
+            record.attributes = Slice::to_end(from, &self.attributes);
             self.records.push(record);
         } else {
             self.attributes.truncate(from);

@@ -14,54 +14,54 @@ use crate::error::{Broken, Malformed, Refused};
 use crate::judge::Judge;
 use crate::limits::Limits;
 use crate::schema::{METRIC, METRICS, Message};
-use crate::slice::{Range, Slice, short};
+use crate::slice::{Slice, short};
 use crate::wire::{FIXED64, LEN, Reader, VARINT};
 
 /// The points of one batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Points {
-    /// In the order in which they came.
+    /// In the order of the batch.
     pub points: Vec<Point>,
-    /// What they are points of.
+    /// The metrics of the points.
     pub metrics: Vec<Metric>,
-    /// Of points and metrics.
+    /// The attributes of points and metrics.
     pub attributes: Vec<Attribute>,
-    /// What they come from.
+    /// Their resources and scopes.
     pub envelope: Envelope,
 }
 
-/// What is measured.
+/// A metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metric {
     /// Its name.
     pub name: Slice,
-    /// For people.
+    /// A text for people.
     pub description: Slice,
     /// UCUM: `ms`, `By`, `{request}`.
     pub unit: Slice,
-    /// What its points are.
+    /// The form of its points.
     pub form: Form,
-    /// 1: since the last point, 2: since the start; 0: not said, or it is no sum.
+    /// 1: since the last point, 2: since the start; 0: unset, or not a sum.
     pub temporality: i32,
     /// A sum that never falls.
     pub is_monotonic: bool,
     /// Its metadata, of [`Points::attributes`].
-    pub metadata: Range,
-    /// Which of [`Envelope::scopes`] it was made by.
+    pub metadata: Slice,
+    /// The index of its scope in [`Envelope::scopes`].
     pub scope: u32,
 }
 
-/// What the points of a metric are.
+/// The form of the points of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// It has none that is known here.
+    /// No known points.
     #[default]
     None,
-    /// A number as it is now.
+    /// A current number.
     Gauge,
-    /// A number that adds up.
+    /// A sum.
     Sum,
-    /// Counts between bounds that are said.
+    /// Counts between explicit bounds.
     Histogram,
     /// Counts between powers of a base.
     ExponentialHistogram,
@@ -69,21 +69,21 @@ pub enum Form {
     Summary,
 }
 
-/// One measurement.
+/// A measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Which of [`Points::metrics`] it is of.
+    /// The index of its metric in [`Points::metrics`].
     pub metric: u32,
-    /// Since when it counts, in nanoseconds since 1970, below 2^63; zero: not said.
+    /// The start of the counted time, in nanoseconds since 1970, below 2^63; zero: unset.
     pub start_ns: u64,
-    /// Of when it is.
+    /// The time of the measurement, in nanoseconds since 1970.
     pub time_ns: u64,
     /// Its number, if it is one.
     pub measured: Measured,
-    /// All of it, in the form of its metric.
+    /// The position of its message.
     pub message: Slice,
     /// Of [`Points::attributes`].
-    pub attributes: Range,
+    pub attributes: Slice,
     /// 1: nothing was recorded.
     pub flags: u32,
 }
@@ -91,12 +91,12 @@ pub struct Point {
 /// The number of a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Measured {
-    /// It is a histogram or a summary, or says nothing.
+    /// No number: a histogram, a summary, or unset.
     #[default]
     None,
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Any other.
+    /// A double.
     Double(f64),
 }
 
@@ -110,19 +110,7 @@ impl Form {
         }
     }
 
-    /// The field of a metric that has points of this form.
-    pub(crate) const fn field(self) -> Option<u32> {
-        match self {
-            Self::None => None,
-            Self::Gauge => Some(5),
-            Self::Sum => Some(7),
-            Self::Histogram => Some(9),
-            Self::ExponentialHistogram => Some(10),
-            Self::Summary => Some(11),
-        }
-    }
-
-    /// That of a field of a metric.
+    /// The form of the points in a field of a metric.
     const fn of_field(field: u32) -> Option<Self> {
         match field {
             5 => Some(Self::Gauge),
@@ -136,10 +124,10 @@ impl Form {
 }
 
 impl Points {
-    /// Reads a batch: an `ExportMetricsServiceRequest`, or `MetricsData`, which is the same.
+    /// Reads a batch: an `ExportMetricsServiceRequest` or `MetricsData`, which have the same encoding.
     ///
     /// # Errors
-    /// When it is none: all of it is refused. Points that cannot be kept are counted beside the others.
+    /// When it is malformed: all of it is rejected. Points that cannot be stored are counted.
     pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
         let (points, envelope, refused) =
             envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;
@@ -154,7 +142,7 @@ impl ReadRow for Points {
         Self::default()
     }
 
-    /// As with a resource: what a metric says of its points may stand after them.
+    /// Walks the message twice, as for a resource: fields of a metric may follow its points.
     fn read_row(
         &mut self,
         within: &mut Reader<'_>,
@@ -179,7 +167,7 @@ impl ReadRow for Points {
                 _ => reader.other(tag)?,
             }
         }
-        metric.metadata = Range::to_end(from, &self.attributes);
+        metric.metadata = Slice::to_end(from, &self.attributes);
         let number = short(self.metrics.len());
         self.metrics.push(metric);
         let outer = judge.begin_rows();
@@ -195,7 +183,7 @@ impl ReadRow for Points {
     }
 }
 
-/// Reads what a sum or a histogram says beside its points.
+/// Reads the fields of a sum or a histogram beside its points.
 fn temporality(mut reader: Reader<'_>, metric: &mut Metric) -> Result<(), Broken> {
     while let Some(tag) = reader.tag()? {
         match (tag.field, tag.wire_type) {
@@ -256,7 +244,7 @@ impl Points {
             }
         }
         if judge.keeps(0, 0) {
-            point.attributes = Range::to_end(from, &self.attributes);
+            point.attributes = Slice::to_end(from, &self.attributes);
             self.points.push(point);
         } else {
             self.attributes.truncate(from);

@@ -55,11 +55,10 @@ pub fn value(out: &mut Vec<u8>, value: &Value, batch: &[u8]) {
 
 const CHECKED: &str = "lists and maps are walked to their ends when their batch is decoded";
 
-/// Writes each member of an object as a `KeyValue` of protobuf: the field `field` of whatever message `out`
-/// is.
+/// Writes each member of an object as a `KeyValue` of protobuf: the field `field` of the message in `out`.
 ///
 /// # Errors
-/// When it is no such object: with the line, the column, and what was expected there. `out` is as it was.
+/// When it is not such an object: with the line, the column and the expected input. `out` is unchanged.
 pub fn write_attributes(out: &mut Vec<u8>, field: u32, json: &[u8]) -> Result<(), NotPlain> {
     whole(out, |out| read::attributes(out, field, json))
 }
@@ -67,12 +66,12 @@ pub fn write_attributes(out: &mut Vec<u8>, field: u32, json: &[u8]) -> Result<()
 /// Writes one value as the content of an `AnyValue` of protobuf.
 ///
 /// # Errors
-/// When it is no such value: with the line, the column, and what was expected there. `out` is as it was.
+/// When it is not such a value: with the line, the column and the expected input. `out` is unchanged.
 pub fn write_value(out: &mut Vec<u8>, json: &[u8]) -> Result<(), NotPlain> {
     whole(out, |out| read::value(out, json))
 }
 
-/// Writes all of something, or nothing.
+/// Writes a whole value, or nothing.
 fn whole(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), serde_json::Error>,

@@ -5,7 +5,7 @@ use crate::schema::Message;
 use crate::wire::{LEN, Reader, VARINT};
 use curtail_protobuf as protobuf;
 
-/// What a batch is of.
+/// The kind of rows of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {
     /// Spans.
@@ -40,7 +40,7 @@ pub fn response(refused: Refused) -> Vec<u8> {
     out
 }
 
-/// The same in JSON.
+/// The response to an accepted batch, in JSON.
 #[must_use]
 pub fn json_response(signal: Signal, refused: Refused) -> String {
     if refused.count == 0 {
@@ -87,7 +87,7 @@ fn read_left_out(response: &[u8]) -> Result<(u64, String), Broken> {
     Ok((count, why))
 }
 
-/// Why a batch was not taken: a `google.rpc.Status`, with after how many seconds it may be sent again.
+/// The response to a rejected batch: a `google.rpc.Status`, with the delay before a retry.
 #[must_use]
 pub fn status(code: u8, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
     let mut out = Vec::new();

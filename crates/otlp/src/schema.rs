@@ -10,14 +10,14 @@ use crate::wire::{FIXED32, FIXED64, LEN, VARINT};
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) name: &'static str,
-    /// In the order of their numbers.
+    /// Ordered by number.
     pub(crate) fields: &'static [Field],
 }
 
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) number: u32,
-    /// What it is called in JSON.
+    /// The name in JSON.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) is_repeated: bool,
@@ -27,16 +27,16 @@ pub(crate) struct Field {
 pub(crate) enum Kind {
     Text,
     Bytes,
-    /// Bytes that stand in JSON as hexadecimal digits.
+    /// Bytes that are hexadecimal digits in JSON.
     Id,
     Bool,
-    /// With the names of its values, from 0, where protobuf's own JSON is written with this field: in traces.
+    /// The names of its values, from 0. Only traces need them, which are also written in protobuf's own JSON.
     Enum(&'static [&'static str]),
     Uint32,
-    /// With the sign in the last bit.
+    /// With the sign in the lowest bit.
     Sint32,
     Fixed32,
-    /// 64 bits stand in JSON as text.
+    /// Integers of 64 bits are text in JSON.
     Int64,
     Uint64,
     Fixed64,
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The wire type of one.
+    /// The wire type of one value.
     pub(crate) const fn wire_type(self) -> u8 {
         match self {
             Self::Text | Self::Bytes | Self::Id | Self::Message(_) => LEN,
@@ -63,7 +63,7 @@ impl Kind {
 }
 
 impl Field {
-    /// Several numbers may come as one field.
+    /// Whether several numbers may be packed in one field.
     pub(crate) const fn may_be_packed(&self) -> bool {
         self.is_repeated && self.kind.wire_type() != LEN
     }
@@ -74,12 +74,12 @@ impl Message {
         self.fields.iter().find(|field| field.number == number)
     }
 
-    /// Whether it is a list or a map: what lies in it is one deeper.
+    /// Whether it is a list or a map, whose content is one level deeper.
     pub(crate) fn is_container(&self) -> bool {
         matches!(self.name, "ArrayValue" | "KeyValueList")
     }
 
-    /// The message that a field is.
+    /// The message of a field.
     pub(crate) fn part(&self, number: u32) -> &'static Self {
         match self.field(number).map(|field| field.kind) {
             Some(Kind::Message(message)) => message,

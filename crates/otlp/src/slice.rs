@@ -1,48 +1,28 @@
 //! Positions of bytes in a batch, and of entries in a list.
 
-/// Where in its batch a text, or a value of several parts, stands.
+/// The position of a text or a value in its batch, or of the attributes, events or links of a row in their list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// The first byte.
+    /// The first byte or entry.
     pub at: u32,
-    /// How many bytes.
+    /// The number of bytes or entries.
     pub len: u32,
 }
 
 impl Slice {
-    /// The bytes, in the batch that it was decoded from.
+    /// The bytes of the batch, or the entries of the list, that it was decoded with.
     ///
     /// # Panics
-    /// When `batch` is another one, and shorter.
-    #[must_use]
-    pub fn of(self, batch: &[u8]) -> &[u8] {
-        &batch[self.at as usize..][..self.len as usize]
-    }
-
-    /// Whether there is nothing.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.len == 0
-    }
-}
-
-/// Where in their list the attributes, events or links of a row stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Range {
-    /// The first one.
-    pub at: u32,
-    /// How many.
-    pub len: u32,
-}
-
-impl Range {
-    /// Those of `all`.
-    ///
-    /// # Panics
-    /// When `all` is another list, and shorter.
+    /// When `all` is another batch or list, and shorter.
     #[must_use]
     pub fn of<T>(self, all: &[T]) -> &[T] {
         &all[self.at as usize..][..self.len as usize]
+    }
+
+    /// Whether it is empty.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
     }
 
     /// All from `at` to the end of a list.

@@ -6,13 +6,13 @@ use crate::error::{Broken, Malformed, Refused, RowFault};
 use crate::judge::Judge;
 use crate::limits::Limits;
 use crate::schema::{EVENT, LINK, Message, SPAN, STATUS, TRACES};
-use crate::slice::{Range, Slice};
+use crate::slice::Slice;
 use crate::wire::{FIXED32, FIXED64, LEN, Reader, VARINT};
 
 /// The spans of one batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spans {
-    /// In the order in which they came.
+    /// In the order of the batch.
     pub spans: Vec<Span>,
     /// Of spans.
     pub attributes: Vec<Attribute>,
@@ -22,44 +22,44 @@ pub struct Spans {
     pub links: Vec<Link>,
     /// Of events and links.
     pub inner_attributes: Vec<Attribute>,
-    /// What they come from.
+    /// Their resources and scopes.
     pub envelope: Envelope,
 }
 
 /// One operation of one service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The trace that it belongs to; never zero.
+    /// The ID of its trace; never zero.
     pub trace_id: u128,
     /// Its own ID; never zero.
     pub span_id: u64,
-    /// The span that caused it; zero: none.
+    /// The ID of its parent; zero: none.
     pub parent_id: u64,
     /// Nanoseconds since 1970, below 2^63.
     pub start_ns: u64,
-    /// The same; may lie before the start, when clocks were set.
+    /// Nanoseconds since 1970, below 2^63; may be before the start, when a clock was set.
     pub end_ns: u64,
-    /// What was done.
+    /// The name of the operation.
     pub name: Slice,
-    /// What tracing systems note for each other.
+    /// W3C trace state.
     pub trace_state: Slice,
-    /// Why it failed, if it says so.
+    /// The description of its status.
     pub status_message: Slice,
     /// Of [`Spans::attributes`].
-    pub attributes: Range,
+    pub attributes: Slice,
     /// Of [`Spans::events`].
-    pub events: Range,
+    pub events: Slice,
     /// Of [`Spans::links`].
-    pub links: Range,
-    /// How many the sender has dropped.
+    pub links: Slice,
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
-    /// How many the sender has dropped.
+    /// The number that the sender has dropped.
     pub dropped_events: u32,
-    /// How many the sender has dropped.
+    /// The number that the sender has dropped.
     pub dropped_links: u32,
     /// W3C trace flags, and whether the parent is remote.
     pub flags: u32,
-    /// Which of [`Envelope::scopes`] it was made by.
+    /// The index of its scope in [`Envelope::scopes`].
     pub scope: u32,
     /// 1 internal, 2 server, 3 client, 4 producer, 5 consumer; 0: not said. Others are kept as they came.
     pub kind: i32,
@@ -67,48 +67,48 @@ pub struct Span {
     pub status: i32,
 }
 
-/// Something that happened within a span.
+/// An event of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds since 1970, below 2^63.
     pub time_ns: u64,
-    /// What happened.
+    /// Its name.
     pub name: Slice,
     /// Of [`Spans::inner_attributes`].
-    pub attributes: Range,
-    /// How many the sender has dropped.
+    pub attributes: Slice,
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
 }
 
-/// Another span that has to do with this one.
+/// A link to another span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Its trace.
     pub trace_id: u128,
     /// Its ID.
     pub span_id: u64,
-    /// What tracing systems note for each other.
+    /// W3C trace state.
     pub trace_state: Slice,
     /// Of [`Spans::inner_attributes`].
-    pub attributes: Range,
-    /// How many the sender has dropped.
+    pub attributes: Slice,
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
     /// W3C trace flags, and whether it is remote.
     pub flags: u32,
 }
 
 impl Spans {
-    /// Reads a batch: an `ExportTraceServiceRequest`, or `TracesData`, which is the same.
+    /// Reads a batch: an `ExportTraceServiceRequest` or `TracesData`, which have the same encoding.
     ///
     /// # Errors
-    /// When it is none: all of it is refused. Spans that cannot be kept are counted beside the others.
+    /// When it is malformed: all of it is rejected. Spans that cannot be stored are counted.
     pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
         let (spans, envelope, refused) =
             envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;
         Ok((Self { envelope, ..spans }, refused))
     }
 
-    /// Forgets what was read since.
+    /// Removes what was read after these lengths.
     fn cut(&mut self, lens: [usize; 4]) {
         self.attributes.truncate(lens[0]);
         self.events.truncate(lens[1]);
@@ -120,7 +120,7 @@ impl Spans {
 impl ReadRow for Spans {
     const BATCH: &'static Message = &TRACES;
 
-    /// With room for as many as are usual: to move them to more room takes as long as to read some of them.
+    /// With a capacity for the usual number of rows: growing costs as much as reading some of them.
     fn of_bytes(bytes: usize) -> Self {
         Self {
             spans: Vec::with_capacity(bytes / 384),
@@ -172,9 +172,9 @@ impl ReadRow for Spans {
             judge.refuse(RowFault::SpanId);
         }
         if judge.keeps(span.trace_id, span.span_id) {
-            span.attributes = Range::to_end(attributes, &self.attributes);
-            span.events = Range::to_end(events, &self.events);
-            span.links = Range::to_end(links, &self.links);
+            span.attributes = Slice::to_end(attributes, &self.attributes);
+            span.events = Slice::to_end(events, &self.events);
+            span.links = Slice::to_end(links, &self.links);
             self.spans.push(span);
         } else {
             self.cut(lens);
@@ -203,7 +203,7 @@ impl Spans {
                 _ => reader.other(tag)?,
             }
         }
-        event.attributes = Range::to_end(inner, &self.inner_attributes);
+        event.attributes = Slice::to_end(inner, &self.inner_attributes);
         bounded(&mut self.events, from, event, judge);
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Spans {
         if link.trace_id == 0 || link.span_id == 0 {
             judge.refuse(RowFault::LinkId);
         }
-        link.attributes = Range::to_end(inner, &self.inner_attributes);
+        link.attributes = Slice::to_end(inner, &self.inner_attributes);
         bounded(&mut self.links, from, link, judge);
         Ok(())
     }
@@ -258,14 +258,14 @@ fn status(within: &mut Reader<'_>, span: &mut Span, judge: &mut Judge<'_>) -> Re
     Ok(())
 }
 
-/// Takes an ID that must be there; one of another length is taken for zero, which none may be.
+/// Reads a required ID; one of another length becomes zero, which is invalid.
 #[inline]
 pub(crate) fn id<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], Broken> {
     let slice = reader.slice()?;
     Ok(reader.bytes(slice).try_into().unwrap_or([0; N]))
 }
 
-/// Takes an ID that there may be none of: empty, or all zero.
+/// Reads an optional ID: absent if it is empty or all zero.
 fn parent_id(reader: &mut Reader<'_>, judge: &mut Judge<'_>) -> Result<u64, Broken> {
     let slice = reader.slice()?;
     let bytes = reader.bytes(slice);

@@ -16,7 +16,7 @@ pub(crate) struct Tag {
     pub(crate) wire_type: u8,
 }
 
-/// A message, and how far it has been read.
+/// A message that is being read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     /// The batch up to the message's end.
@@ -26,12 +26,12 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A whole batch is one message.
+    /// Reads a whole batch, which is one message.
     pub(crate) const fn new(batch: &'a [u8], message: &'static Message) -> Self {
         Self { bytes: batch, at: 0, message }
     }
 
-    /// A message that is known to be at a place in a batch.
+    /// Reads a message at a position in a batch.
     pub(crate) fn at(batch: &'a [u8], place: Slice, message: &'static Message) -> Self {
         let (at, len) = (place.at as usize, place.len as usize);
         Self { bytes: &batch[..at + len], at, message }
@@ -41,12 +41,12 @@ impl<'a> Reader<'a> {
         self.message
     }
 
-    /// The place of all that is left of the message.
+    /// The position of the unread bytes.
     pub(crate) fn whole(&self) -> Slice {
         Slice { at: short(self.at), len: short(self.bytes.len() - self.at) }
     }
 
-    /// What is left of the message.
+    /// The unread bytes of the message.
     pub(crate) fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         Ok(*bytes)
     }
 
-    /// The place of a text, of bytes or of a message.
+    /// The position of a text, of bytes or of a message.
     #[inline(always)]
     pub(crate) fn slice(&mut self) -> Result<Slice, Broken> {
         let len = self.varint()?;
@@ -127,38 +127,38 @@ impl<'a> Reader<'a> {
         Ok(Slice { at: short(at), len: short(self.at - at) })
     }
 
-    /// A message in this one.
+    /// The message of the next field.
     #[inline(always)]
     pub(crate) fn message(&mut self, message: &'static Message) -> Result<Self, Broken> {
         let slice = self.slice()?;
         Ok(Self { bytes: &self.bytes[..self.at], at: slice.at as usize, message })
     }
 
-    /// How many of something there are; saturates at 32 bits.
+    /// A count; saturates at 32 bits.
     #[inline(always)]
     pub(crate) fn count(&mut self) -> Result<u32, Broken> {
         Ok(u32::try_from(self.varint()?).unwrap_or(u32::MAX))
     }
 
-    /// One of several. Negative numbers come with 64 bits, as protobuf has it.
+    /// An enumeration. Negative numbers have 64 bits in protobuf.
     #[inline(always)]
     pub(crate) fn enumerated(&mut self) -> Result<i32, Broken> {
         let number = self.varint()?.cast_signed();
         Ok(i32::try_from(number).unwrap_or_default())
     }
 
-    /// A number whose sign is in its last bit.
+    /// An integer whose sign is in its lowest bit.
     pub(crate) fn zigzag(&mut self) -> Result<i64, Broken> {
         self.varint().map(curtail_protobuf::unzigzag)
     }
 
-    /// The bytes at a place in this message.
+    /// The bytes at a position in this message.
     #[inline(always)]
     pub(crate) fn bytes(&self, slice: Slice) -> &'a [u8] {
         slice.of(self.bytes)
     }
 
-    /// Passes over what a field says. Fields that are not known here are those of later versions.
+    /// Skips the value of a field. Unknown fields are those of later versions.
     pub(crate) fn skip(&mut self, tag: Tag) -> Result<(), Broken> {
         match tag.wire_type {
             VARINT => self.varint().map(drop),
@@ -169,8 +169,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// For a field that no arm took: passes over one that is not in the schema, or complains of one that is
-    /// there in another form.
+    /// Skips a field that no arm has read. Fails if the schema has it with another wire type.
     #[cold]
     pub(crate) fn other(&mut self, tag: Tag) -> Result<(), Broken> {
         let Some(field) = self.message.field(tag.field) else { return self.skip(tag) };

@@ -1,11 +1,14 @@
 //! Rows that are written as a batch say there what they said in the one that they came from.
 
+#[path = "support/metrics_writer.rs"]
+mod metrics_writer;
+
 use curtail_otlp::{
-    Attribute, BatchWriter, Envelope, Event, EventRow, Exemplar, ExemplarRow, Form, Limits, Link,
-    LinkRow, LogRow, Logs, MetricText, MetricsWriter, PlainValue, PointRow, Points, Range,
-    ResourceText, ScopeText, Signal, Slice, SpanRow, Spans, Value, json, plain,
+    Attribute, BatchWriter, Envelope, Event, EventRow, Limits, Link, LinkRow, LogRow, Logs,
+    PlainValue, Points, ResourceText, ScopeText, Signal, Slice, SpanRow, Spans, Value, json, plain,
 };
 use curtail_units::Rng;
+use metrics_writer::{MetricText, MetricsWriter, PointRow};
 use serde_json::Value as Json;
 
 const TRACES: &[u8] = include_bytes!("golden/traces.pb");
@@ -115,7 +118,7 @@ fn rewritten_traces(batch: &[u8]) -> Vec<u8> {
         let (resource, scope) = texts(batch, &read.envelope, span.scope, &around);
         let own = span.attributes.of(&read.attributes);
         let jsons = jsons(batch, own.iter().map(|each| each.value));
-        let inner = |range: Range| object(batch, range.of(&read.inner_attributes));
+        let inner = |range: Slice| object(batch, range.of(&read.inner_attributes));
         let (events, links) = (span.events.of(&read.events), span.links.of(&read.links));
         let of_events: Vec<_> = events.iter().map(|event| inner(event.attributes)).collect();
         let of_links: Vec<_> = links.iter().map(|link| inner(link.attributes)).collect();
@@ -174,16 +177,6 @@ fn rewritten_logs(batch: &[u8]) -> Vec<u8> {
     writer.finish()
 }
 
-fn exemplar_row<'a>(exemplar: &Exemplar, attributes: &'a str) -> ExemplarRow<'a> {
-    ExemplarRow {
-        time_ns: exemplar.time_ns,
-        measured: exemplar.measured,
-        trace_id: exemplar.trace_id,
-        span_id: exemplar.span_id,
-        attributes,
-    }
-}
-
 /// The same for points.
 fn rewritten_metrics(batch: &[u8]) -> Vec<u8> {
     let (read, refused) = Points::decode(batch, &Limits::default()).expect("a good batch");
@@ -196,10 +189,10 @@ fn rewritten_metrics(batch: &[u8]) -> Vec<u8> {
         let own = point.attributes.of(&read.attributes);
         let of_own = jsons(batch, own.iter().map(|each| each.value));
         let details = read.details(point, batch);
-        let inner = |range: Range| object(batch, range.of(&details.attributes));
+        let inner = |range: Slice| object(batch, range.of(&details.attributes));
         let exemplars = &details.exemplars;
         let of_exemplars: Vec<_> = exemplars.iter().map(|each| inner(each.attributes)).collect();
-        let exemplars = exemplars.iter().zip(&of_exemplars).map(|(e, of)| exemplar_row(e, of));
+        let exemplars = exemplars.iter().zip(&of_exemplars).map(|(e, of)| (*e, &**of));
         let text_of_metric = MetricText {
             name: text(batch, metric.name),
             description: text(batch, metric.description),
@@ -213,7 +206,7 @@ fn rewritten_metrics(batch: &[u8]) -> Vec<u8> {
             start_ns: point.start_ns,
             time_ns: point.time_ns,
             measured: point.measured,
-            distribution: &details.distribution,
+            distribution: details.distribution.clone(),
             exemplars: &exemplars.collect::<Vec<_>>(),
             attributes: &columns(batch, own, &of_own),
             flags: point.flags,
@@ -469,31 +462,4 @@ fn what_is_not_plain_json_is_said_with_the_part_that_it_is_and_leaves_nothing() 
     // its scope.
     writer.record(&resource, &scope, &LogRow::default()).expect("no JSON");
     assert_eq!(writer.finish(), [0x0A, 8, 0x0A, 0, 0x12, 4, 0x0A, 0, 0x12, 0]);
-}
-
-#[test]
-fn what_is_not_plain_json_of_a_metric_is_said_and_leaves_nothing() {
-    let (resource, scope) = (ResourceText::default(), ScopeText::default());
-    let exemplars = [ExemplarRow { attributes: "7", ..ExemplarRow::default() }];
-    for (form, metadata, said) in [
-        (
-            Form::Gauge,
-            "",
-            "the attributes of its exemplar 0: not plain JSON: invalid type: integer `7`, expected an object: keys and plain values at line 1 column 1",
-        ),
-        // A summary has no exemplars.
-        (
-            Form::Summary,
-            "[",
-            "the metadata of its metric: not plain JSON: invalid type: sequence, expected an object: keys and plain values at line 1 column 0",
-        ),
-    ] {
-        let mut writer = MetricsWriter::new();
-        let metric = MetricText { form, metadata, ..MetricText::default() };
-        let point = PointRow { exemplars: &exemplars, ..PointRow::default() };
-        let error = writer.point(&resource, &scope, &metric, &point).expect_err("no JSON");
-        assert_eq!(error.to_string(), said);
-        assert_eq!(writer.bytes(), 0);
-        assert!(writer.finish().is_empty());
-    }
 }

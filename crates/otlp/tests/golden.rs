@@ -1,7 +1,7 @@
 //! Batches that OpenTelemetry's own classes wrote, with every field of OTLP set: `golden/make.py` made them.
 
 use curtail_otlp::{
-    Attribute, Form, Limits, Logs, Measured, Points, Range, Signal, Slice, Spans, Value, json,
+    Attribute, Form, Limits, Logs, Measured, Points, Signal, Slice, Spans, Value, json,
 };
 use serde_json::Value as Json;
 
@@ -58,7 +58,7 @@ fn expected(of: &str) -> Vec<String> {
     all
 }
 
-fn check(batch: &[u8], all: &[Attribute], range: Range, of: &str) {
+fn check(batch: &[u8], all: &[Attribute], range: Slice, of: &str) {
     assert_eq!(shown(batch, range.of(all)), expected(of), "{of}");
 }
 

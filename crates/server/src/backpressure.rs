@@ -4,7 +4,7 @@ use curtail_ingest::StallReason;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often a waiting thread looks again: a flush in the middle of a compaction wakes nobody.
+/// The interval of checks while a thread waits: a flush during a compaction wakes no thread.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The memtables that wait for a flush: at most `bytes_max`.

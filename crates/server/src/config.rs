@@ -28,9 +28,9 @@ pub struct Config {
     pub memtable: Bytes,
     /// The maximum time between flushes.
     pub flush_every: Duration,
-    /// How long rows are kept.
+    /// The retention of rows.
     pub retention: Retention,
-    /// What is kept of old days; absent: everything.
+    /// The thinning of old days; absent: all traces are kept.
     pub tail: Option<Tail>,
     /// The levels of the log, for the caller's logger; absent: unchanged.
     pub log: Option<String>,
@@ -169,7 +169,7 @@ impl Config {
 }
 
 impl fmt::Display for Config {
-    /// What the server does, in a few lines.
+    /// Describes the server in a few lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "data folder: {}", self.data.display())?;
         writeln!(f, "tables: {}", self.tables.as_deref().unwrap_or("in the data folder"))?;

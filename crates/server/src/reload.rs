@@ -28,7 +28,7 @@ pub enum ReloadError {
 #[derive(Clone, Debug)]
 pub(crate) struct ReloadableParts {
     pub(crate) config: Arc<ArcSwap<Config>>,
-    /// Of the receivers and of the query API.
+    /// The security of the receivers and of the query API.
     pub(crate) security: [ListenerSecurity; 2],
     pub(crate) limits: Arc<ArcSwap<Limits>>,
     pub(crate) counters: Arc<ReloadCounters>,

@@ -34,18 +34,13 @@ const WAITING_MEMTABLES_MAX: usize = 4;
 /// A running server. Without [`stop`](Self::stop), it stops in the background when it is dropped.
 #[derive(Debug)]
 pub struct Running {
-    addresses: Addresses,
+    /// The addresses of the receivers, in the order of the configuration, and of the query API.
+    addresses: (Vec<SocketAddr>, SocketAddr),
     reloadable: ReloadableParts,
     stop: oneshot::Sender<()>,
     /// Closed when the server has ended.
     ended: oneshot::Receiver<()>,
     thread: JoinHandle<Result<(), ServerPanicked>>,
-}
-
-#[derive(Clone, Debug)]
-struct Addresses {
-    otlp: Vec<SocketAddr>,
-    api: SocketAddr,
 }
 
 /// Starts a server on threads of its own; when this returns, it listens.
@@ -65,7 +60,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             match Parts::start(parts).await {
                 Ok(parts) => {
                     // A caller that is gone has dropped `stop` as well.
-                    started.send(Ok(parts.addresses())).ok();
+                    let otlp = parts.receivers.addresses().to_vec();
+                    started.send(Ok((otlp, parts.api.address()))).ok();
                     parts.run(stopped).await
                 }
                 Err(error) => {
@@ -85,13 +81,13 @@ impl Running {
     /// The addresses of the receivers, in the order of the configuration.
     #[must_use]
     pub fn otlp(&self) -> &[SocketAddr] {
-        &self.addresses.otlp
+        &self.addresses.0
     }
 
     /// The address of the query API.
     #[must_use]
     pub const fn api(&self) -> SocketAddr {
-        self.addresses.api
+        self.addresses.1
     }
 
     /// Whether the receivers and the query API are under TLS.
@@ -214,10 +210,6 @@ impl Parts {
                 Err(error)
             }
         }
-    }
-
-    fn addresses(&self) -> Addresses {
-        Addresses { otlp: self.receivers.addresses().to_vec(), api: self.api.address() }
     }
 
     /// Runs until `stopped` or a panic; then stops the receivers, the query API, the log and maintenance, in this order.

@@ -10,7 +10,7 @@
 //! The query runs on threads of its own, so the main thread can end it at its timeout. Their stacks are large: the depth
 //! of an expression is bounded only by the length of the query.
 
-use crate::error::{AskError, OpenError};
+use crate::error::{OpenError, QueryError};
 use crate::print::{Format, PrintError, Printer};
 use crate::tables::{Bounds, Tables};
 use clap::Parser;
@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Ask the tables of a server in SQL
+/// Query the tables of a server in SQL
 ///
 /// The tables are `spans`, `logs`, `points` and `traces`; DESCRIBE lists columns.
 /// Rows that the server has not flushed yet are missing (its `flush_every`).
@@ -44,12 +44,12 @@ use tokio::time::timeout;
     after_help = "\
 Examples:
   curtail-sql 'SELECT service, count(*) FROM spans GROUP BY service'
-  curtail-sql --data /var/lib/curtail --format json - < question.sql"
+  curtail-sql --data /var/lib/curtail --format json - < query.sql"
 )]
 pub struct Cli {
     /// SQL query; `-` reads it from standard input.
     #[arg(value_name = "SQL")]
-    question: String,
+    query: String,
     /// Data folder of `curtail server`.
     #[arg(long, value_name = "DIR", default_value = "curtail-data")]
     data: PathBuf,
@@ -89,7 +89,7 @@ const UNCOUNTED_BYTES: u64 = 1 << 30;
 const WAITING_MAX: usize = 1;
 
 /// The query, or its limits.
-const QUESTION: u8 = 2;
+const INVALID_QUERY: u8 = 2;
 /// The environment.
 const ENVIRONMENT: u8 = 3;
 /// A bug of curtail.
@@ -101,7 +101,7 @@ enum Failure {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
-    Ask(#[from] AskError),
+    Query(#[from] QueryError),
     #[error("no result within {0} s: narrow the query, or raise --timeout")]
     Late(u32),
     #[error("standard input: {0}")]
@@ -131,18 +131,18 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Output(error) if error.kind() == ErrorKind::BrokenPipe => 0,
-            Self::Late(_) => QUESTION,
+            Self::Late(_) => INVALID_QUERY,
             Self::Open(_) | Self::Input(_) | Self::Output(_) | Self::Threads(_) => ENVIRONMENT,
             Self::Panicked => OURS,
-            Self::Ask(error) => match error {
-                AskError::Open(_) | AskError::Read(_) => ENVIRONMENT,
-                AskError::Bug(_) => OURS,
-                AskError::Long(_)
-                | AskError::Refused(_)
-                | AskError::NoTable { .. }
-                | AskError::NoColumn { .. }
-                | AskError::Question(_)
-                | AskError::Memory(_) => QUESTION,
+            Self::Query(error) => match error {
+                QueryError::Read(_) => ENVIRONMENT,
+                QueryError::Bug(_) => OURS,
+                QueryError::Long(_)
+                | QueryError::Refused(_)
+                | QueryError::NoTable { .. }
+                | QueryError::NoColumn { .. }
+                | QueryError::Invalid(_)
+                | QueryError::Memory(_) => INVALID_QUERY,
             },
         }
     }
@@ -152,18 +152,19 @@ impl From<PrintError> for Failure {
     fn from(error: PrintError) -> Self {
         match error {
             PrintError::Output(error) => Self::Output(error),
-            PrintError::Query(error) => Self::Ask(error),
+            PrintError::Query(error) => Self::Query(error),
         }
     }
 }
 
-enum Said {
+/// A part of a result, on its way to the printer.
+enum ResultPart {
     Begun(SchemaRef, MemoryReservation),
     Rows(RecordBatch),
 }
 
 fn execute(args: &Cli) -> Result<(), Failure> {
-    let question = question(args).map_err(Failure::Input)?;
+    let query = read_query(args).map_err(Failure::Input)?;
     let threads = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let memory_bytes = (args.memory as usize) << 20;
     bound(memory_bytes, threads).map_err(Failure::Threads)?;
@@ -175,9 +176,9 @@ fn execute(args: &Cli) -> Result<(), Failure> {
         .build()
         .map_err(Failure::Threads)?;
     let bounds = Bounds { memory_bytes, threads };
-    let (said, hear) = mpsc::channel(WAITING_MAX);
-    let worked = runtime.spawn(work(args.clone(), question, bounds, said));
-    let printed = printed(args, &runtime, hear, worked);
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    let worked = runtime.spawn(work(args.clone(), query, bounds, sender));
+    let printed = printed(args, &runtime, receiver, worked);
     runtime.shutdown_background();
     printed
 }
@@ -192,32 +193,32 @@ fn bound(memory_bytes: usize, threads: NonZeroUsize) -> io::Result<()> {
 }
 
 /// The query, from the argument or standard input.
-fn question(args: &Cli) -> io::Result<String> {
-    if args.question != "-" {
-        return Ok(args.question.clone());
+fn read_query(args: &Cli) -> io::Result<String> {
+    if args.query != "-" {
+        return Ok(args.query.clone());
     }
-    let mut question = String::new();
+    let mut query = String::new();
     // One byte more than allowed, to detect a query that is too long.
     let at_most = SQL_BYTES_MAX as u64 + 1;
-    io::stdin().lock().take(at_most).read_to_string(&mut question)?;
-    Ok(question)
+    io::stdin().lock().take(at_most).read_to_string(&mut query)?;
+    Ok(query)
 }
 
 /// Executes the query; returns whether it has more rows than requested.
 async fn work(
     args: Cli,
-    question: String,
+    query: String,
     bounds: Bounds,
-    said: mpsc::Sender<Said>,
+    sender: mpsc::Sender<ResultPart>,
 ) -> Result<bool, Failure> {
     let folder = args.tables.unwrap_or_else(|| args.data.join(TABLES));
     let tables = Tables::open(&folder, args.tenant.as_deref(), bounds).await?;
-    let mut result = tables.ask(&question, args.rows as usize).await?;
+    let mut result = tables.query(&query, args.rows as usize).await?;
     // A receiver that is gone has given up.
-    let begun = Said::Begun(result.columns(), result.reservation());
-    let mut is_heard = said.send(begun).await.is_ok();
-    while is_heard && let Some(rows) = result.next().await? {
-        is_heard = said.send(Said::Rows(rows)).await.is_ok();
+    let begun = ResultPart::Begun(result.columns(), result.reservation());
+    let mut is_received = sender.send(begun).await.is_ok();
+    while is_received && let Some(rows) = result.next().await? {
+        is_received = sender.send(ResultPart::Rows(rows)).await.is_ok();
     }
     Ok(result.is_cut())
 }
@@ -226,22 +227,22 @@ async fn work(
 fn printed(
     args: &Cli,
     runtime: &Runtime,
-    mut hear: mpsc::Receiver<Said>,
+    mut receiver: mpsc::Receiver<ResultPart>,
     worked: JoinHandle<Result<bool, Failure>>,
 ) -> Result<(), Failure> {
     let mut left = Duration::from_secs(args.timeout.into());
     let mut printer = None;
     loop {
         let begun = Instant::now();
-        let heard = runtime.block_on(async { timeout(left, hear.recv()).await });
+        let part = runtime.block_on(async { timeout(left, receiver.recv()).await });
         left = left.saturating_sub(begun.elapsed());
-        match (heard.map_err(|_| Failure::Late(args.timeout))?, &mut printer) {
-            (Some(Said::Begun(columns, kept)), _) => {
+        match (part.map_err(|_| Failure::Late(args.timeout))?, &mut printer) {
+            (Some(ResultPart::Begun(columns, kept)), _) => {
                 let out = io::BufWriter::new(io::stdout().lock());
                 printer = Some(Printer::new(args.format, &columns, kept, out)?);
             }
-            (Some(Said::Rows(rows)), Some(printer)) => printer.rows(&rows)?,
-            (Some(Said::Rows(_)), None) => unreachable!("it begins first"),
+            (Some(ResultPart::Rows(rows)), Some(printer)) => printer.rows(&rows)?,
+            (Some(ResultPart::Rows(_)), None) => unreachable!("it begins first"),
             (None, _) => break,
         }
     }

@@ -30,10 +30,7 @@ pub enum OpenError {
 
 /// Why a query has no result, or an incomplete one.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
-    /// The tables.
-    #[error(transparent)]
-    Open(#[from] OpenError),
+pub enum QueryError {
     /// The query is too long.
     #[error(
         "the query has {0} bytes: expected at most {max}",
@@ -63,7 +60,7 @@ pub enum AskError {
     },
     /// The text is not SQL, or not supported.
     #[error("{0}")]
-    Question(String),
+    Invalid(String),
     /// The query needs too much memory.
     #[error(
         "the query needs more memory than --memory allows; group by less, select less or narrow the time range ({0})"
@@ -77,9 +74,9 @@ pub enum AskError {
     Bug(String),
 }
 
-impl AskError {
-    pub(crate) fn refused(question: &str) -> Self {
-        let first = question.split_whitespace().next().unwrap_or_default();
+impl QueryError {
+    pub(crate) fn refused(query: &str) -> Self {
+        let first = query.split_whitespace().next().unwrap_or_default();
         Self::Refused(first.to_uppercase())
     }
 
@@ -108,7 +105,7 @@ impl AskError {
             | Error::Substrait(_)
             | Error::Diagnostic(..)
             | Error::Collection(_)
-            | Error::Shared(_) => Self::Question(text),
+            | Error::Shared(_) => Self::Invalid(text),
         }
     }
 
@@ -124,7 +121,7 @@ impl AskError {
 
     fn of_schema(error: &SchemaError, text: String) -> Self {
         let SchemaError::FieldNotFound { field, valid_fields } = error else {
-            return Self::Question(text);
+            return Self::Invalid(text);
         };
         let known: Vec<_> = valid_fields.iter().map(|field| field.name()).collect();
         Self::NoColumn { name: field.flat_name(), known: known.join(", ") }

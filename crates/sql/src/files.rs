@@ -1,7 +1,6 @@
 //! The files of a table with the statistics of the log: row counts, minima and maxima of numbers.
 //!
-//! They are read from the log once for each version of the table. Planning a query compares these extremes, and opens no
-//! file.
+//! They are read from the log. Planning a query compares these extremes, and opens no file.
 
 use crate::columns::DAY;
 use chrono::{Datelike as _, NaiveDate};
@@ -32,7 +31,7 @@ pub(crate) struct Files {
 /// The statistics of a file in the log; only whole numbers are used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Said {
+struct FileStatistics {
     num_records: Option<u64>,
     min_values: HashMap<String, serde_json::Value>,
     max_values: HashMap<String, serde_json::Value>,
@@ -46,27 +45,23 @@ impl Files {
         let mut extremes: BTreeMap<_, Vec<_>> =
             numbers.map(|field| (field.name().as_str(), Vec::new())).collect();
         for add in snapshot.files() {
-            let said = add.stats.as_deref().and_then(|said| serde_json::from_str(said).ok());
-            let said: Said = said.unwrap_or_default();
+            let statistics = add.stats.as_deref().and_then(|json| serde_json::from_str(json).ok());
+            let statistics: FileStatistics = statistics.unwrap_or_default();
             for (name, each) in &mut extremes {
                 let number = |of: &HashMap<String, serde_json::Value>| of.get(*name)?.as_i64();
-                each.push(number(&said.min_values).zip(number(&said.max_values)));
+                each.push(number(&statistics.min_values).zip(number(&statistics.max_values)));
             }
             let day = day(add);
             let path = format!("{root}/{}", add.path);
             let mut file = PartitionedFile::new(path, add.size);
             file.partition_values = vec![ScalarValue::Date32(day)];
             files.files.push(file);
-            files.rows.push(said.num_records);
+            files.rows.push(statistics.num_records);
             files.days.push(day);
         }
         extremes.retain(|_, each| each.iter().any(Option::is_some));
         files.extremes = extremes.into_iter().map(|(name, each)| (name.to_owned(), each)).collect();
         files
-    }
-
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
-        self.files.iter().map(|file| file.path().as_ref())
     }
 
     pub(crate) fn kept(&self, is_kept: &[bool]) -> Vec<PartitionedFile> {

@@ -1,8 +1,8 @@
 //! A cache of Parquet footers with their page indexes.
 //!
-//! A footer is read once, and kept as long as its file is part of a table. Files never change, so no entry is stale.
+//! A footer is read once, although a plan asks for it several times. Files never change, so no entry is stale.
 //!
-//! **Limits**: [`BYTES_MAX`] for all footers; a footer beyond it is read again by each query.
+//! **Limits**: [`BYTES_MAX`] for all footers; a footer beyond it is read each time.
 
 use bytes::Bytes;
 use datafusion::datasource::listing::PartitionedFile;
@@ -17,7 +17,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures_core::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::error::Error;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,13 +52,6 @@ struct Kept {
 impl Footers {
     pub(crate) fn new(objects: Arc<dyn ObjectStore>) -> Self {
         Self { objects, kept: Mutex::default(), last: Mutex::default() }
-    }
-
-    /// Drops the footers of all other files.
-    pub(crate) fn retain(&self, paths: &HashSet<&str>) {
-        let kept = &mut *self.kept();
-        kept.footers.retain(|path, _| paths.contains(path.as_ref()));
-        kept.bytes = kept.footers.values().map(|footer| footer.memory_size()).sum();
     }
 
     pub(crate) fn last(&self) -> String {

@@ -25,7 +25,7 @@ mod table;
 mod tables;
 mod tenant;
 
-pub use error::{AskError, OpenError};
+pub use error::{OpenError, QueryError};
 pub use print::{Format, PrintError, Printer};
 pub use query_result::QueryResult;
 pub use tables::{Bounds, Tables};

@@ -11,7 +11,7 @@
 mod cells;
 mod grid;
 
-use crate::error::AskError;
+use crate::error::QueryError;
 use cells::Cells;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
@@ -37,12 +37,12 @@ pub enum Format {
 /// Why a result was not printed.
 #[derive(Debug, thiserror::Error)]
 pub enum PrintError {
-    /// Nobody takes it.
+    /// The reader has closed the output.
     #[error(transparent)]
     Output(#[from] io::Error),
-    /// It cannot be printed like this.
+    /// The result cannot be printed in this format.
     #[error(transparent)]
-    Query(#[from] AskError),
+    Query(#[from] QueryError),
 }
 
 /// Prints a result, batch after batch.
@@ -63,7 +63,7 @@ impl<W: Write> Printer<W> {
     /// Begins a result with these columns; buffered rows are charged to the reservation.
     ///
     /// # Errors
-    /// When two columns have one name, in a format that tells columns by their names; or nobody takes it.
+    /// When two columns have the same name in a format with names, or the output is closed.
     pub fn new(
         format: Format,
         columns: &Schema,
@@ -84,10 +84,10 @@ impl<W: Write> Printer<W> {
         Ok(Self { out, form })
     }
 
-    /// Prints rows, or keeps them.
+    /// Prints rows, or buffers them.
     ///
     /// # Errors
-    /// When nobody takes them, or there is no room for them.
+    /// When the output is closed, or the memory does not suffice.
     pub fn rows(&mut self, rows: &RecordBatch) -> Result<(), PrintError> {
         match &mut self.form {
             Form::Table(grid) => Ok(grid.push(rows)?),
@@ -96,10 +96,10 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Prints what was kept.
+    /// Prints the buffered rows.
     ///
     /// # Errors
-    /// When nobody takes it.
+    /// When the output is closed.
     pub fn end(mut self) -> io::Result<()> {
         if let Form::Table(grid) = self.form {
             grid.print(&mut self.out)?;
@@ -108,11 +108,11 @@ impl<W: Write> Printer<W> {
     }
 }
 
-fn each_has_a_name(columns: &Schema) -> Result<(), AskError> {
+fn each_has_a_name(columns: &Schema) -> Result<(), QueryError> {
     let mut seen = HashSet::new();
     match columns.fields().iter().find(|field| !seen.insert(field.name())) {
         None => Ok(()),
-        Some(twice) => Err(AskError::Question(format!(
+        Some(twice) => Err(QueryError::Invalid(format!(
             "two columns are called {}: an object has one of each, so name them with AS",
             twice.name()
         ))),
@@ -165,7 +165,7 @@ fn quoted(cell: &str, column: usize, line: &mut String) {
 }
 
 fn unprintable(error: ArrowError) -> PrintError {
-    AskError::of(error.into()).into()
+    QueryError::of(error.into()).into()
 }
 
 #[cfg(test)]

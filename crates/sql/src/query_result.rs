@@ -1,6 +1,6 @@
 //! The result of a query: a stream of batches, up to a maximum of rows.
 
-use crate::error::AskError;
+use crate::error::QueryError;
 use crate::footers::Footers;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -46,13 +46,13 @@ impl QueryResult {
     ///
     /// # Errors
     /// When a file cannot be read, memory does not suffice, or a value cannot be worked out.
-    pub async fn next(&mut self) -> Result<Option<RecordBatch>, AskError> {
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>, QueryError> {
         if self.is_cut {
             return Ok(None);
         }
         let next = poll_fn(|context| self.rows.as_mut().poll_next(context)).await;
         let next =
-            next.transpose().map_err(|error| AskError::of(error).while_reading(&self.footers));
+            next.transpose().map_err(|error| QueryError::of(error).while_reading(&self.footers));
         let Some(batch) = next? else { return Ok(None) };
         self.is_cut = batch.num_rows() > self.left;
         let batch = batch.slice(0, batch.num_rows().min(self.left));

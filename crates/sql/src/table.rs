@@ -38,7 +38,7 @@ struct Read {
 #[derive(Debug)]
 pub(crate) struct StoredTable {
     columns: TableSchema,
-    files: Arc<Files>,
+    files: Files,
     footers: Arc<Footers>,
     /// The tenant; absent: all tenants.
     tenant: Option<Arc<str>>,
@@ -47,7 +47,7 @@ pub(crate) struct StoredTable {
 impl StoredTable {
     pub(crate) fn new(
         schema: &Schema,
-        files: Arc<Files>,
+        files: Files,
         footers: Arc<Footers>,
         tenant: Option<Arc<str>>,
     ) -> Self {
@@ -65,7 +65,7 @@ impl StoredTable {
         let filter = state.create_physical_expr(filter, &columns)?;
         // A filter without bounds on a column gives no predicate.
         let pruning = PruningPredicateBuilder::new().with_file_schema(self.schema()).build(filter);
-        pruning.map_or(Ok(all), |pruning| pruning.prune(&*self.files))
+        pruning.map_or(Ok(all), |pruning| pruning.prune(&self.files))
     }
 
     fn read(&self, state: &dyn Session, read: Read) -> Result<Arc<dyn ExecutionPlan>> {

@@ -1,9 +1,7 @@
-//! The tables of a folder, and their cache between queries: the list of their files, and the footers of those that
-//! were read.
-//!
-//! Each query first follows the log of each table. Without a new commit, that is one lookup of the next one.
+//! The tables of a folder, at the versions that they have when the folder is opened.
 
-use crate::error::{AskError, OpenError};
+use crate::columns;
+use crate::error::{OpenError, QueryError};
 use crate::files::Files;
 use crate::footers::Footers;
 use crate::query_result::QueryResult;
@@ -25,40 +23,25 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use tokio::sync::Mutex;
 
 /// The limits of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Bytes that sorting, grouping and joining may keep in memory, all questions together.
+    /// Maximum bytes that sorting, grouping and joining keep in memory.
     pub memory_bytes: usize,
-    /// How many parts of a question are worked on at once.
+    /// Maximum number of parts of a query that run at once.
     pub threads: NonZeroUsize,
 }
 
-/// The tables of a folder.
+/// The tables of a folder, which are opened for a query.
 pub struct Tables {
     context: SessionContext,
-    stored: Mutex<Vec<Stored>>,
     footers: Arc<Footers>,
-    tenant: Option<Arc<str>>,
-    bounds: Bounds,
-}
-
-/// A table at the version that was read last.
-struct Stored {
-    name: &'static str,
-    schema: &'static Schema,
-    root: Path,
-    log: delta::Table,
-    files: Arc<Files>,
 }
 
 impl std::fmt::Debug for Tables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { tenant, bounds, .. } = self;
-        let mut shown = f.debug_struct("Tables");
-        shown.field("tenant", tenant).field("bounds", bounds).finish_non_exhaustive()
+        f.debug_struct("Tables").finish_non_exhaustive()
     }
 }
 
@@ -79,56 +62,51 @@ impl Tables {
         let objects = LocalFileSystem::new_with_prefix(folder)
             .map_err(|source| OpenError::Folder { path: folder.to_path_buf(), source })?;
         let objects: Arc<dyn ObjectStore> = Arc::new(objects);
-        let known: [(_, &'static Schema); 4] = [
+        let tables: [(_, &Schema); 4] = [
             ("spans", SPANS.schema()),
             ("logs", LOGS.schema()),
             ("points", POINTS.schema()),
             ("traces", TRACES.schema()),
         ];
-        let mut stored = Vec::new();
-        for (name, schema) in known {
+        let tenant: Option<Arc<str>> = tenant.map(Arc::from);
+        let context = context(bounds)?;
+        let footers = Arc::new(Footers::new(Arc::clone(&objects)));
+        let mut has_table = false;
+        for (name, schema) in tables {
             let root = Path::from(name);
-            let opened = delta::Table::open(Arc::clone(&objects), root.clone()).await?;
-            let files = Arc::default();
-            stored.extend(opened.map(|log| Stored { name, schema, root, log, files }));
+            let log = delta::Table::open(Arc::clone(&objects), root.clone()).await?;
+            let Some(log) = log else { continue };
+            let files = Files::of(log.snapshot(), &root, &columns::in_files(schema));
+            let table = StoredTable::new(schema, files, Arc::clone(&footers), tenant.clone());
+            context.register_table(name, Arc::new(table))?;
+            has_table = true;
         }
-        if stored.is_empty() {
-            return Err(none());
-        }
-        let footers = Arc::new(Footers::new(objects));
-        let (context, tenant) = (context(bounds)?, tenant.map(Arc::from));
-        for table in &mut stored {
-            table.look(&context, &footers, tenant.as_ref())?;
-        }
-        Ok(Self { context, stored: Mutex::new(stored), footers, tenant, bounds })
+        if has_table { Ok(Self { context, footers }) } else { Err(none()) }
     }
 
     /// Executes a query with at most `rows_max` rows.
     ///
     /// # Errors
     /// When it is none, when it would change something, or when a table cannot be read.
-    pub async fn ask(&self, question: &str, rows_max: usize) -> Result<QueryResult, AskError> {
-        if question.len() > SQL_BYTES_MAX {
-            return Err(AskError::Long(question.len()));
+    pub async fn query(&self, query: &str, rows_max: usize) -> Result<QueryResult, QueryError> {
+        if query.len() > SQL_BYTES_MAX {
+            return Err(QueryError::Long(query.len()));
         }
-        // Locked until the plan is made: all parts of a query read the same versions.
-        let stored = &mut *self.stored.lock().await;
-        self.refresh(stored).await?;
         let state = self.context.state();
         let dialect = state.config_options().sql_parser.dialect;
-        let statement = state.sql_to_statement(question, &dialect).map_err(AskError::of)?;
-        if !is_question(&statement) {
-            return Err(AskError::refused(question));
+        let statement = state.sql_to_statement(query, &dialect).map_err(QueryError::of)?;
+        if !is_read_only(&statement) {
+            return Err(QueryError::refused(query));
         }
-        let named = state.resolve_table_references(&statement).map_err(AskError::of)?;
+        let named = state.resolve_table_references(&statement).map_err(QueryError::of)?;
         let plan = match state.statement_to_plan(statement).await {
             Ok(plan) => plan,
             Err(error) => {
                 let missing = named.iter().find(|table| !self.knows(table.table()));
                 let missing = missing.filter(|table| error.to_string().contains(table.table()));
                 return Err(missing.map_or_else(
-                    || AskError::of(error),
-                    |table| AskError::no_table(table.table(), &self.names()),
+                    || QueryError::of(error),
+                    |table| QueryError::no_table(table.table(), &self.names()),
                 ));
             }
         };
@@ -136,28 +114,11 @@ impl Tables {
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false);
-        read_only.verify_plan(&plan).map_err(|_| AskError::refused(question))?;
-        let plan = at_most(plan, rows_max).map_err(AskError::of)?;
-        let plan = state.create_physical_plan(&plan).await.map_err(AskError::of)?;
-        let rows = execute_stream(plan, self.context.task_ctx()).map_err(AskError::of)?;
+        read_only.verify_plan(&plan).map_err(|_| QueryError::refused(query))?;
+        let plan = at_most(plan, rows_max).map_err(QueryError::of)?;
+        let plan = state.create_physical_plan(&plan).await.map_err(QueryError::of)?;
+        let rows = execute_stream(plan, self.context.task_ctx()).map_err(QueryError::of)?;
         Ok(QueryResult::new(rows, self.context.runtime_env(), Arc::clone(&self.footers), rows_max))
-    }
-
-    /// Reads the commits since the last query.
-    async fn refresh(&self, stored: &mut [Stored]) -> Result<(), OpenError> {
-        let mut has_changed = false;
-        for table in &mut *stored {
-            let version = table.log.version();
-            table.log.refresh().await?;
-            if table.log.version() != version {
-                table.look(&self.context, &self.footers, self.tenant.as_ref())?;
-                has_changed = true;
-            }
-        }
-        if has_changed {
-            self.footers.retain(&stored.iter().flat_map(|table| table.files.paths()).collect());
-        }
-        Ok(())
     }
 
     fn knows(&self, name: &str) -> bool {
@@ -170,24 +131,6 @@ impl Tables {
         let mut names = schema.map(|schema| schema.table_names()).unwrap_or_default();
         names.sort();
         names
-    }
-}
-
-impl Stored {
-    /// Registers the table at the current version of its log.
-    fn look(
-        &mut self,
-        context: &SessionContext,
-        footers: &Arc<Footers>,
-        tenant: Option<&Arc<str>>,
-    ) -> Result<(), OpenError> {
-        let columns = crate::columns::in_files(self.schema);
-        self.files = Arc::new(Files::of(self.log.snapshot(), &self.root, &columns));
-        let (files, footers) = (Arc::clone(&self.files), Arc::clone(footers));
-        let table = StoredTable::new(self.schema, files, footers, tenant.cloned());
-        context.deregister_table(self.name)?;
-        context.register_table(self.name, Arc::new(table))?;
-        Ok(())
     }
 }
 
@@ -211,10 +154,10 @@ fn context(bounds: Bounds) -> Result<SessionContext, OpenError> {
 }
 
 /// Whether a statement only reads.
-fn is_question(statement: &Statement) -> bool {
+fn is_read_only(statement: &Statement) -> bool {
     use ast::Statement as Sql;
     match statement {
-        Statement::Explain(explain) => is_question(&explain.statement),
+        Statement::Explain(explain) => is_read_only(&explain.statement),
         Statement::Statement(statement) => matches!(
             **statement,
             Sql::Query(_)

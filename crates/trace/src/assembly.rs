@@ -13,25 +13,25 @@ use crate::Span;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// In the place of a parent: there is none.
+/// The parent of a span without one.
 const NONE: u32 = u32::MAX;
 
-/// Makes trees, one after the other. All numbers of spans are places in what was assembled last.
+/// Makes trees, one after the other. A span is its index in the spans that were assembled last.
 #[derive(Clone, Debug, Default)]
 pub struct Assembly {
     parents: Vec<u32>,
-    /// All that have a parent, by that.
+    /// The spans with a parent, ordered by it.
     children: Vec<u32>,
-    /// Where in `children` those of each span end.
+    /// The end of each span's children in `children`.
     ends: Vec<u32>,
     root: Option<u32>,
     roots: usize,
     orphans: usize,
     /// IDs and starts of spans with their places, in order.
     by_id: Vec<(u64, i64, u32)>,
-    /// Whether the way up from a span was followed, or is being.
+    /// The state of the walk from each span to its root.
     visits: Vec<Visit>,
-    /// The way up that is being followed.
+    /// The current walk.
     way: Vec<usize>,
 }
 
@@ -53,19 +53,19 @@ impl Assembly {
         self.list_children(spans);
     }
 
-    /// The root that began first, if there is any.
+    /// The root that began first; absent: no roots.
     #[must_use]
     pub fn root(&self) -> Option<usize> {
         self.root.map(|root| root as usize)
     }
 
-    /// How many spans have no parent and name none.
+    /// The number of spans without a parent ID.
     #[must_use]
     pub const fn roots(&self) -> usize {
         self.roots
     }
 
-    /// How many spans name a parent that is not there, or not above them.
+    /// The number of spans whose parent is missing, or below them.
     #[must_use]
     pub const fn orphans(&self) -> usize {
         self.orphans
@@ -117,7 +117,7 @@ impl Assembly {
         }
     }
 
-    /// Cuts the ways up that lead back.
+    /// Cuts cycles of parents.
     fn cut_cycles(&mut self, spans: &[Span]) {
         // Mostly spans are in the order of their starts, and no child begins before its parent.
         let goes_back = |(nth, parent): (u32, &u32)| *parent < nth || *parent == NONE;

@@ -12,21 +12,21 @@ mod path;
 pub use assembly::Assembly;
 pub use path::{CriticalPath, Section};
 
-/// A span, as far as it is needed here.
+/// The fields of a span that the tree and the path need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Its ID.
     pub id: u64,
-    /// That of its parent; zero: it has none.
+    /// The ID of its parent; zero: none.
     pub parent_id: u64,
-    /// When it began.
+    /// The start.
     pub start_ns: i64,
-    /// When it ended. What ends before it begins took no time.
+    /// The end. A span that ends before its start has no duration.
     pub end_ns: i64,
 }
 
 impl Span {
-    /// How long it took.
+    /// The duration; zero if it ends before its start.
     #[must_use]
     pub const fn duration_ns(&self) -> i64 {
         if self.end_ns > self.start_ns { self.end_ns.saturating_sub(self.start_ns) } else { 0 }

@@ -25,11 +25,11 @@ use alloc::vec::Vec;
 /// A part of a critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The span that was waited for, and that waited for none.
+    /// The span that the root waited for.
     pub span: u32,
-    /// From when on.
+    /// The start, in nanoseconds since 1970.
     pub from_ns: i64,
-    /// Up to when.
+    /// The end.
     pub to_ns: i64,
 }
 
@@ -37,20 +37,20 @@ pub struct Section {
 #[derive(Clone, Debug, Default)]
 pub struct CriticalPath {
     sections: Vec<Section>,
-    /// The span that is looked at, after those that wait for it.
+    /// The current span, after those that wait for it.
     open: Vec<Open>,
 }
 
-/// A span that is partly looked at.
+/// A span whose children are partly checked.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     span: u32,
-    /// As far as its parent waited for it.
+    /// The start of the time in which its parent waited for it.
     from_ns: i64,
     to_ns: i64,
     /// The time after it is attributed.
     at_ns: i64,
-    /// How many of its children were looked at.
+    /// The number of its children that were checked.
     children: usize,
 }
 

@@ -30,27 +30,27 @@ pub use query::{Comparison, Expression, Function, Literal, Measure, Operand, Que
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: {fault}")]
 pub struct QueryError {
-    /// Where, counted from zero.
+    /// The byte in the query, from zero.
     pub at: usize,
-    /// What is the matter.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is the matter with a query.
+/// A fault of a query.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Something else should stand there.
+    /// Invalid text.
     #[error("expected {expected}, found {found}")]
     Expected {
-        /// What.
+        /// The expected words.
         expected: &'static str,
-        /// What stands there.
+        /// The word at this byte.
         found: String,
     },
-    /// It is TraceQL that is not supported here.
+    /// TraceQL that is not supported.
     #[error("{0} is not supported")]
     Unsupported(&'static str),
-    /// It is longer, or deeper, than is read.
+    /// The query is too long or too deep.
     #[error("the query is too {0}")]
     Too(&'static str),
 }

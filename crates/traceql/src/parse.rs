@@ -4,10 +4,10 @@ use crate::query::{Comparison, Expression, Function, Literal, Measure, Operand, 
 use crate::tokens::{Part, Token, Word, tokens};
 use crate::{Fault, QueryError};
 
-/// Conditions are no deeper in each other.
+/// Maximum nesting of conditions.
 const DEPTH_MAX: usize = 64;
 
-/// What every span has: its short name, and the one with its scope.
+/// The intrinsics of spans: the short name, and the one with its scope.
 const INTRINSICS: [(&str, &str); 21] = [
     ("name", "span:name"),
     ("status", "span:status"),
@@ -96,8 +96,7 @@ impl Parser<'_> {
     }
 
     fn any(&mut self) -> Result<Expression, QueryError> {
-        let first = self.all()?;
-        let mut any = vec![first];
+        let mut any = vec![self.all()?];
         while self.takes("||") {
             any.push(self.all()?);
         }
@@ -105,8 +104,7 @@ impl Parser<'_> {
     }
 
     fn all(&mut self) -> Result<Expression, QueryError> {
-        let first = self.condition()?;
-        let mut all = vec![first];
+        let mut all = vec![self.condition()?];
         while self.takes("&&") {
             all.push(self.condition()?);
         }
@@ -116,7 +114,7 @@ impl Parser<'_> {
     fn condition(&mut self) -> Result<Expression, QueryError> {
         if self.takes("(") {
             self.deeper()?;
-            if matches!(self.peek(), Word::Sign(")")) {
+            if *self.peek() == Word::Sign(")") {
                 return Err(self.expected("a condition such as duration > 100ms"));
             }
             let inner = self.any()?;
@@ -195,13 +193,10 @@ impl Parser<'_> {
 
     fn is_literal(&self) -> bool {
         match self.peek() {
-            Word::Text(_)
-            | Word::Int(_)
-            | Word::Double(_)
-            | Word::Duration(_)
-            | Word::Sign("-") => true,
             Word::Name(parts) => is_value(parts),
-            Word::Sign(_) | Word::End => false,
+            Word::Sign(sign) => *sign == "-",
+            Word::Text(_) | Word::Int(_) | Word::Double(_) | Word::Duration(_) => true,
+            Word::End => false,
         }
     }
 
@@ -245,7 +240,7 @@ impl Parser<'_> {
         Ok(operand)
     }
 
-    /// What follows a `|`.
+    /// Parses the stage after a `|`.
     fn stage(&mut self, query: &mut Query) -> Result<(), QueryError> {
         let Word::Name(parts) = self.peek() else { return Err(self.expected("a function")) };
         let name = if parts.len() == 1 { parts[0].text.clone() } else { String::new() };
@@ -282,15 +277,15 @@ impl Parser<'_> {
     }
 
     fn function(&mut self, name: &str) -> Result<Option<Function>, QueryError> {
-        let of_nothing = match name {
+        let without_operand = match name {
             "rate" => Some(Function::Rate),
             "count_over_time" => Some(Function::Count),
             _ => None,
         };
-        if let Some(function) = of_nothing {
+        if without_operand.is_some() {
             self.sign("(", "(")?;
             self.sign(")", ")")?;
-            return Ok(Some(function));
+            return Ok(without_operand);
         }
         let of: fn(Operand, Vec<f64>) -> Function = match name {
             "min_over_time" => |of, _| Function::Min(of),
@@ -424,7 +419,7 @@ impl Parser<'_> {
     }
 }
 
-/// As it was written, but for quotes.
+/// The name as written, without quotes.
 fn name(parts: &[Part]) -> String {
     let mut name = String::new();
     for part in parts {

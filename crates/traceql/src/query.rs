@@ -3,58 +3,58 @@
 /// A query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// Which spans; without it, all.
+    /// The selected spans; absent: all.
     pub filter: Option<Expression>,
-    /// What is measured of them; without it, they are searched for.
+    /// The measure of the spans; absent: a search.
     pub measure: Option<Measure>,
-    /// What else a search shows of each span.
+    /// Further fields of each span in a search.
     pub select: Vec<Operand>,
-    /// What `with (…)` says.
+    /// The hints of `with (…)`.
     pub hints: Vec<(String, Literal)>,
 }
 
-/// Which spans.
+/// A condition on spans.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
-    /// All of these.
+    /// All conditions.
     All(Vec<Self>),
-    /// One of these.
+    /// At least one condition.
     Any(Vec<Self>),
     /// The negation of a condition. A missing value meets it, unlike [`Comparison::NotEqual`].
     Not(Box<Self>),
     /// A value compared with another.
     Is(Operand, Comparison, Literal),
-    /// It is always so, or never.
+    /// True for all spans, or for none.
     Always(bool),
 }
 
-/// What is looked at.
+/// A field of a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// An attribute.
     Attribute(Scope, String),
-    /// What every span has, in its short form: `duration`, `name`, `status`, `trace:id`.
+    /// An intrinsic, by its short name: `duration`, `name`, `status`, `trace:id`.
     Intrinsic(&'static str),
 }
 
-/// Where an attribute is.
+/// The scope of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Of the span, or else of its resource.
+    /// The span, or else its resource.
     Any,
-    /// Of the span.
+    /// The span.
     Span,
-    /// Of its resource.
+    /// Its resource.
     Resource,
-    /// Of one of its events.
+    /// One of its events.
     Event,
-    /// Of one of its links.
+    /// One of its links.
     Link,
-    /// Of the library that made it.
+    /// The library that made it.
     Instrumentation,
 }
 
-/// How values are compared.
+/// A comparison of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `=`
@@ -69,20 +69,20 @@ pub enum Comparison {
     Greater,
     /// `>=`
     AtLeast,
-    /// `=~`: a regular expression matches all of it.
+    /// `=~`: a regular expression matches the whole value.
     Matches,
-    /// `!~`: it does not.
+    /// `!~`: it does not match.
     MatchesNot,
 }
 
-/// A value to compare with.
+/// A constant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
     /// In quotes, or the name of a status or a kind.
     Text(String),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Any other number.
+    /// A double.
     Double(f64),
     /// True or false.
     Bool(bool),
@@ -92,25 +92,25 @@ pub enum Literal {
     Nil,
 }
 
-/// What is measured of spans, over time.
+/// A measure of spans over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
-    /// What.
+    /// The function.
     pub function: Function,
-    /// For each of these values.
+    /// The fields to group by.
     pub by: Vec<Operand>,
 }
 
-/// What is measured.
+/// A function of spans.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Function {
     /// Spans a second.
     Rate,
-    /// How many spans.
+    /// The number of spans.
     Count,
-    /// The least value.
+    /// The minimum.
     Min(Operand),
-    /// The greatest value.
+    /// The maximum.
     Max(Operand),
     /// The mean of values.
     Mean(Operand),
@@ -118,6 +118,6 @@ pub enum Function {
     Sum(Operand),
     /// Quantiles of values, each from 0 to 1.
     Quantiles(Operand, Vec<f64>),
-    /// How many values are in each bucket, by powers of two.
+    /// The number of values in each bucket, by powers of two.
     Histogram(Operand),
 }

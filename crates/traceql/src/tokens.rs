@@ -2,10 +2,10 @@
 
 use crate::{Fault, QueryError};
 
-/// More is not read.
+/// Maximum length of a query.
 const BYTES_MAX: usize = 16 << 10;
 
-/// A word, and where it begins.
+/// A word, and its first byte in the query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Token {
     pub(crate) at: usize,
@@ -14,10 +14,9 @@ pub(crate) struct Token {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Word {
-    /// `{`, `&&`, `>=` and all others that are no letters.
+    /// `{`, `&&`, `>=` and all others without letters.
     Sign(&'static str),
-    /// A name with the points and colons in it, as `span.http.method`; quoted parts are without quotes, and
-    /// say that they were.
+    /// A name with its points and colons, as `span.http.method`; quoted parts are without their quotes.
     Name(Vec<Part>),
     Text(String),
     Int(i64),
@@ -33,17 +32,17 @@ pub(crate) struct Part {
     pub(crate) text: String,
 }
 
-/// The longest first, so that none is taken for the beginning of another.
+/// The longest first, because some begin like others.
 const SIGNS: [&str; 38] = [
     "!>>", "!<<", "&>>", "&<<", "!~", "=~", "!=", "<=", ">=", "&&", "||", ">>", "<<", "&>", "&<",
     "!>", "!<", "&~", "{", "}", "(", ")", ",", "|", "=", "<", ">", "!", "+", "-", "*", "/", "%",
     "^", "~", "[", "]", ";",
 ];
 
-/// What a backslash may begin in a text.
+/// The escapes of a text.
 const ESCAPES: &str = r#"\\, \", \a, \b, \f, \n, \r, \t, \v, \x41, \101, \u00e9 or \U0001f980 (a text in backquotes has no escapes)"#;
 
-/// All words of a query, and its end.
+/// Splits a query into its tokens, the last of which is the end.
 pub(crate) fn tokens(query: &str) -> Result<Vec<Token>, QueryError> {
     if query.len() > BYTES_MAX {
         return Err(QueryError { at: BYTES_MAX, fault: Fault::Too("long") });
@@ -114,7 +113,7 @@ impl<'a> Reader<'a> {
         Err(self.expected("a text that ends with its quote"))
     }
 
-    /// What a backslash begins: a character by its name or number, or a byte by its number.
+    /// Reads an escape: a character by its name or number, or a byte by its number.
     fn escaped(&mut self, text: &mut Vec<u8>) -> Result<(), QueryError> {
         let digits = &self.rest[1..];
         let number = |from: usize, len: usize, radix: u32| {

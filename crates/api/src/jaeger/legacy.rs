@@ -67,7 +67,7 @@ impl JaegerChunks {
         }
     }
 
-    /// One trace, which was found already.
+    /// A response with one trace, which was already found.
     pub(super) fn of_one(store: &Arc<Store>, found: RowsWithId, limits: &Limits) -> Self {
         let mut chunks = Self::new(store, "", limits, (Vec::new(), Vec::new()));
         chunks.begin(found);

@@ -41,8 +41,13 @@ pub(super) async fn summaries(
     }
     .filter()?;
     let count = request.count("query.searchDepth", COUNT, COUNT_MAX)?;
-    let search_query =
-        Search { filter, order: order(request)?, count, per_set: 0, shown: Vec::new() };
+    let search_query = Search {
+        filter,
+        order: request.order()?.unwrap_or(Order::Newest),
+        count,
+        per_set: 0,
+        shown: Vec::new(),
+    };
     let mut summaries = Vec::new();
     let unread = search(spans, limits, search_query, |trace| {
         summaries.push(shape(&trace));
@@ -75,7 +80,10 @@ pub(super) async fn legacy(
         }
         .filter()?;
         let count = request.count_or_all("limit", WHOLE, WHOLE_MAX)?;
-        let top = store.spans().top(&filter, order(request)?, HitUnit::Trace, count).await;
+        let top = store
+            .spans()
+            .top(&filter, request.order()?.unwrap_or(Order::Newest), HitUnit::Trace, count)
+            .await;
         (top.hits.iter().map(|hit| hit.trace_id).collect(), top.unread)
     } else {
         let ids: Result<Vec<_>, _> =
@@ -83,14 +91,6 @@ pub(super) async fn legacy(
         (ids?, Vec::new())
     };
     ApiResponse::of_chunks(JaegerChunks::new(store, request.tenant, limits, found)).await
-}
-
-fn order(request: &QueryRequest<'_>) -> Result<Order, ApiError> {
-    match request.get("order") {
-        None | Some("newest") => Ok(Order::Newest),
-        Some("slowest") => Ok(Order::Slowest),
-        Some(other) => Err(expected("order", other, "slowest or newest")),
-    }
 }
 
 /// The parameters of both searches, which have different names there.

@@ -1,69 +1,60 @@
-//! Services and their operations.
+//! Services, their operations, and the calls between them.
 
 use super::envelope;
 use crate::api_error::ApiError;
-use crate::query_request::QueryRequest;
+use crate::query_request::{QueryRequest, expected};
 use crate::query_service::{ApiResponse, ApiResult};
 use curtail_store::query::{Aggregate, AggregateQuery, Condition, Filter, SpanField, Test};
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::spans::{KIND, NAME};
 use curtail_store::tree::{Tree, Unread};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const SERVICES_MAX: usize = 10_000;
 
-/// `/api/v3/services`.
-pub(super) async fn third(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
-    let (names, unread) = services(spans, request).await;
-    Ok(ApiResponse::json(&json!({ "services": names })).without(&unread))
-}
+const MS_NS: i64 = 1_000_000;
 
-/// `/api/services`.
-pub(super) async fn legacy(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
-    let (names, unread) = services(spans, request).await;
-    let names = names.into_iter().map(Into::into).collect();
-    Ok(ApiResponse::json(&envelope(names)).without(&unread))
-}
-
-async fn services(spans: &Tree, request: &QueryRequest<'_>) -> (BTreeSet<String>, Vec<Unread>) {
+/// The names of the services, in the shape of one of the versions.
+pub(super) async fn services(
+    spans: &Tree,
+    request: &QueryRequest<'_>,
+    shape: fn(Vec<Value>) -> Value,
+) -> ApiResult {
     let filter = Filter::of(request.tenant);
     let counts = spans.values(&filter, &SpanField::Column(SERVICE), SERVICES_MAX).await;
-    (counts.values.into_iter().map(|value| value.text).collect(), counts.unread)
+    let names: BTreeSet<_> = counts.values.into_iter().map(|value| value.text).collect();
+    let names = names.into_iter().map(Value::from).collect();
+    Ok(ApiResponse::json(&shape(names)).without(&counts.unread))
 }
 
-/// `/api/v3/operations`.
-pub(super) async fn operations_third(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
-    let (found, unread) = of(spans, request, service(request)?).await?;
+/// The names and kinds of the operations of a service, in the shape of one of the versions.
+pub(super) async fn operations(
+    spans: &Tree,
+    request: &QueryRequest<'_>,
+    shape: fn(Vec<Value>) -> Value,
+) -> ApiResult {
+    let Some(service) = request.get("service") else {
+        return Err(ApiError::wrong("service: expected the name of a service"));
+    };
+    let (found, unread) = find_operations(spans, request, service).await?;
     let each = found.iter().map(|(name, kind)| json!({ "name": name, "spanKind": kind }));
-    let operations: Vec<_> = each.collect();
-    Ok(ApiResponse::json(&json!({ "operations": operations })).without(&unread))
-}
-
-/// `/api/operations`.
-pub(super) async fn operations(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
-    let (found, unread) = of(spans, request, service(request)?).await?;
-    let each = found.iter().map(|(name, kind)| json!({ "name": name, "spanKind": kind }));
-    Ok(ApiResponse::json(&envelope(each.collect())).without(&unread))
+    Ok(ApiResponse::json(&shape(each.collect())).without(&unread))
 }
 
 /// `/api/services/{service}/operations`: names alone.
-pub(super) async fn of_service(
+pub(super) async fn operation_names(
     spans: &Tree,
     request: &QueryRequest<'_>,
     service: &str,
 ) -> ApiResult {
-    let (found, unread) = of(spans, request, service).await?;
+    let (found, unread) = find_operations(spans, request, service).await?;
     let names: BTreeSet<_> = found.into_iter().map(|(name, _)| name).collect();
     Ok(ApiResponse::json(&envelope(names.into_iter().map(Into::into).collect())).without(&unread))
 }
 
-fn service<'a>(request: &'a QueryRequest<'_>) -> Result<&'a str, ApiError> {
-    request.get("service").ok_or_else(|| ApiError::wrong("service: expected the name of a service"))
-}
-
-/// The names and kinds of the operations of a service.
-async fn of(
+/// Finds the names and kinds of the operations of a service.
+async fn find_operations(
     spans: &Tree,
     request: &QueryRequest<'_>,
     service: &str,
@@ -84,4 +75,28 @@ async fn of(
         found.insert((name, if kind == "unspecified" { String::new() } else { kind }));
     }
     Ok((found, measured.unread))
+}
+
+/// `/api/dependencies`: calls in the time `lookback` before `endTs`, both in milliseconds; by default all calls.
+pub(super) async fn dependencies(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
+    let (end, lookback) = (milliseconds(request, "endTs")?, milliseconds(request, "lookback")?);
+    let mut filter = Filter::of(request.tenant);
+    filter.starts.end = end.unwrap_or(i64::MAX);
+    filter.starts.start =
+        lookback.map_or(i64::MIN, |lookback| filter.starts.end.saturating_sub(lookback));
+    let calls = spans.calls(&filter).await;
+    if calls.is_cut {
+        return Err(ApiError::wrong(
+            "lookback: there are too many services that call each other, expected a shorter time",
+        ));
+    }
+    let link = |((parent, child), count): (&(String, String), &u64)| json!({ "parent": parent, "child": child, "callCount": count });
+    let links = calls.pairs.iter().map(link).collect();
+    Ok(ApiResponse::json(&envelope(links)).without(&calls.unread))
+}
+
+fn milliseconds(request: &QueryRequest<'_>, name: &str) -> Result<Option<i64>, ApiError> {
+    let Some(value) = request.get(name) else { return Ok(None) };
+    let ns = value.parse::<i64>().ok().filter(|ms| *ms >= 0).and_then(|ms| ms.checked_mul(MS_NS));
+    ns.ok_or_else(|| expected(name, value, "milliseconds")).map(Some)
 }

@@ -7,7 +7,7 @@ mod tempo;
 mod values;
 
 use super::*;
-use crate::{Sql, SqlProgram};
+use crate::{MetricsPage, Sql, SqlProgram};
 use curtail_http::access::Tokens;
 use curtail_otlp::{
     BatchWriter, Decoded, EventRow, LogRow, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
@@ -260,7 +260,7 @@ fn health_checks_respond_and_unknown_paths_do_not() {
 #[test]
 fn a_draining_server_is_healthy_and_not_ready_and_serves_queries() {
     let service = TestService::of(&all()[..2]);
-    service.0.access.replace(Tokens::parse("secret").expect("a token"));
+    service.0.api.access.replace(Tokens::parse("secret").expect("a token"));
     service.0.draining.begin();
     for path in ["/readyz", "/ready"] {
         assert_eq!(service.get(path), (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned()));
@@ -274,7 +274,7 @@ fn a_draining_server_is_healthy_and_not_ready_and_serves_queries() {
 fn with_tokens_every_request_but_health_checks_needs_one_and_errors_have_the_form_of_their_api() {
     let service = TestService::of(&all()[..2]);
     let tokens = Tokens::parse("all\nbound other").expect("two tokens");
-    service.0.access.replace(tokens);
+    service.0.api.access.replace(tokens);
     assert_eq!(service.get("/healthz").0, StatusCode::OK);
     for (path, body) in [
         ("/metrics", "expected authorization"),

@@ -78,15 +78,10 @@ fn add_legacy_parameters(request: &QueryRequest<'_>, filter: &mut Filter) -> Res
 }
 
 fn order(request: &QueryRequest<'_>, query: &Query) -> Result<Order, ApiError> {
-    match request.get("order") {
-        Some("slowest") => return Ok(Order::Slowest),
-        Some("newest") => return Ok(Order::Newest),
-        Some(other) => return Err(expected("order", other, "slowest or newest")),
-        None => {}
-    }
     let is_slowest =
         |(name, value): &(String, Literal)| name == "slowest" && *value == Literal::Bool(true);
-    Ok(if query.hints.iter().any(is_slowest) { Order::Slowest } else { Order::Newest })
+    let hinted = if query.hints.iter().any(is_slowest) { Order::Slowest } else { Order::Newest };
+    Ok(request.order()?.unwrap_or(hinted))
 }
 
 /// The fields to return of each span, by name: those in `select`, and those of the conditions.

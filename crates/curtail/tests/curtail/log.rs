@@ -57,5 +57,8 @@ fn a_reload_changes_the_log_levels_of_the_server() {
     written("server-log.yaml", "log: info\n");
     server.signal("HUP");
     while !lines().contains("tokens reloaded") {}
+    written("server-log.yaml", "log: warn\n");
+    server.signal("HUP");
+    while lines().matches("tokens reloaded").count() < 2 {}
     server.ended("TERM");
 }

@@ -14,7 +14,8 @@ Generated from the commands' own help; a test keeps it fresh.
 `curtail-proxy` is a separate, smaller binary with only `curtail proxy`.
 
 Standard output carries results, standard error everything else. `CURTAIL_LOG` sets the log levels of `proxy` and `server`
-(default `info`), and of `bench`, `demo` and `testbed` (default `warn`): `CURTAIL_LOG=debug`. The other commands have no log.
+(default `info`), and of `bench`, `demo` and `testbed` (default `warn`): `CURTAIL_LOG=debug`. The key `log` of the server
+replaces them. The other commands have no log.
 
 | exit code | meaning |
 |---|---|

@@ -71,8 +71,8 @@ fn what_is_no_message_of_grpc_is_refused_in_its_words() {
         let grpc = || post(GRPC_TRACES, "application/grpc");
         for (head, body, status, said) in [
             (grpc(), framed(&BATCH[..100], false), "3", "a length of"),
-            (grpc(), BATCH[..3].to_vec(), "3", "no message arrived"),
-            (grpc(), framed(BATCH, false)[..100].to_vec(), "3", "another length than its message"),
+            (grpc(), BATCH[..3].to_vec(), "3", "ends within the 5 bytes"),
+            (grpc(), framed(BATCH, false)[..100].to_vec(), "3", "expected one message"),
             (grpc(), framed(&vec![0; 100_001], false), "3", "more than 100000 bytes"),
             (
                 grpc().header("grpc-encoding", "gzip"),

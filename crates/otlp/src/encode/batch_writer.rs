@@ -9,36 +9,36 @@ use std::collections::HashMap;
 /// A batch of traces, or of logs, that grows row by row. All rows must be of the same signal.
 #[derive(Debug, Default)]
 pub struct BatchWriter {
-    /// In the order in which they first came.
+    /// In the order of first occurrence.
     resources: Vec<ResourceRows>,
     /// The number of each, by [`Key::resource`].
     resource_numbers: HashMap<Box<[u8]>, usize>,
     /// The number of each scope, by [`Key::whole`].
     scope_numbers: HashMap<Box<[u8]>, ScopeNumber>,
-    /// Of the row that is being written.
+    /// The key of the current row.
     key: Key,
     row: Vec<u8>,
     bytes: usize,
 }
 
 /// The number of a resource, and that of a scope within it.
-pub(super) type ScopeNumber = (usize, usize);
+type ScopeNumber = (usize, usize);
 
 #[derive(Debug)]
 struct ResourceRows {
-    /// What the message says.
+    /// The encoded fields of the message.
     message: Vec<u8>,
     schema_url: Box<str>,
-    /// In the order in which they first came.
+    /// In the order of first occurrence.
     scopes: Vec<ScopeRows>,
 }
 
 #[derive(Debug)]
 struct ScopeRows {
-    /// What the message says.
+    /// The encoded fields of the message.
     message: Vec<u8>,
     schema_url: Box<str>,
-    /// Each a field of the message around them.
+    /// Encoded as fields of the message of the scope.
     rows: Vec<u8>,
 }
 
@@ -86,35 +86,18 @@ impl BatchWriter {
         scope: &ScopeText<'_>,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), BadRow>,
     ) -> Result<(), BadRow> {
-        let mut row = std::mem::take(&mut self.row);
-        row.clear();
-        let written = write(&mut row).and_then(|()| self.scope(resource, scope));
-        if let Ok(scope) = written {
-            self.put(scope, &row);
-        }
-        self.row = row;
-        written.map(drop)
-    }
-
-    /// The number of a scope, which is added if it has not come before.
-    pub(super) fn scope(
-        &mut self,
-        resource: &ResourceText<'_>,
-        scope: &ScopeText<'_>,
-    ) -> Result<ScopeNumber, BadRow> {
+        self.row.clear();
+        write(&mut self.row)?;
         self.key.set(resource, scope);
-        match self.scope_numbers.get(self.key.whole()) {
-            Some(&numbers) => Ok(numbers),
-            None => self.add(resource, scope),
-        }
-    }
-
-    /// Takes what a row's message says.
-    pub(super) fn put(&mut self, (resource, scope): ScopeNumber, row: &[u8]) {
+        let (resource, scope) = match self.scope_numbers.get(self.key.whole()) {
+            Some(&numbers) => numbers,
+            None => self.add(resource, scope)?,
+        };
         let rows = &mut self.resources[resource].scopes[scope].rows;
         let len = rows.len();
-        protobuf::bytes_field(rows, 2, row);
+        protobuf::bytes_field(rows, 2, &self.row);
         self.bytes += rows.len() - len;
+        Ok(())
     }
 
     /// Adds a scope that has not come before, and its resource if that has not either.

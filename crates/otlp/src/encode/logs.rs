@@ -7,28 +7,28 @@ use super::{
 };
 use curtail_protobuf as protobuf;
 
-/// A log record, as a table has it: what [`crate::LogRecord`] is in a batch.
+/// A row of the table of log records; [`crate::LogRecord`] is one of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LogRow<'a> {
-    /// When it happened, in nanoseconds since 1970; zero: not said.
+    /// The time at which it happened, in nanoseconds since 1970; zero: unset.
     pub time_ns: u64,
-    /// When somebody saw it.
+    /// The time at which it was observed, in nanoseconds since 1970.
     pub observed_ns: u64,
-    /// The trace in which it happened; zero: none.
+    /// The ID of its trace; zero: none.
     pub trace_id: u128,
-    /// The span in which it happened; zero: none.
+    /// The ID of its span; zero: none.
     pub span_id: u64,
     /// 1 to 24, from trace to fatal; 0: not said.
     pub severity: i32,
-    /// How bad it is, in the words of its source.
+    /// The severity as its source names it.
     pub severity_text: &'a str,
-    /// What it says.
+    /// The body.
     pub body: Option<PlainValue<'a>>,
-    /// What kind of event it is.
+    /// The name of its kind of event.
     pub event_name: &'a str,
-    /// In their order.
+    /// In the order of the row.
     pub attributes: &'a [(&'a str, PlainValue<'a>)],
-    /// How many the sender has dropped.
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
     /// W3C trace flags.
     pub flags: u32,

@@ -7,70 +7,70 @@ use super::{
 };
 use curtail_protobuf as protobuf;
 
-/// A span, as a table has it: what [`crate::Span`] is in a batch.
+/// A row of the table of spans; [`crate::Span`] is one of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpanRow<'a> {
-    /// The trace that it belongs to.
+    /// The ID of its trace.
     pub trace_id: u128,
     /// Its own ID.
     pub span_id: u64,
-    /// The span that caused it; zero: none.
+    /// The ID of its parent; zero: none.
     pub parent_id: u64,
     /// Nanoseconds since 1970.
     pub start_ns: u64,
-    /// The same.
+    /// Nanoseconds since 1970.
     pub end_ns: u64,
-    /// What was done.
+    /// The name of the operation.
     pub name: &'a str,
-    /// What tracing systems note for each other.
+    /// W3C trace state.
     pub trace_state: &'a str,
     /// 1 internal, 2 server, 3 client, 4 producer, 5 consumer; 0: not said.
     pub kind: i32,
     /// 1 good, 2 failed; 0: not said.
     pub status: i32,
-    /// Why it failed, if it says so.
+    /// The description of its status.
     pub status_message: &'a str,
     /// W3C trace flags, and whether the parent is remote.
     pub flags: u32,
-    /// How many the sender has dropped.
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
-    /// How many the sender has dropped.
+    /// The number that the sender has dropped.
     pub dropped_events: u32,
-    /// How many the sender has dropped.
+    /// The number that the sender has dropped.
     pub dropped_links: u32,
-    /// In their order.
+    /// In the order of the row.
     pub attributes: &'a [(&'a str, PlainValue<'a>)],
-    /// In their order.
+    /// In the order of the row.
     pub events: &'a [EventRow<'a>],
-    /// In their order.
+    /// In the order of the row.
     pub links: &'a [LinkRow<'a>],
 }
 
-/// Something that happened within a span.
+/// An event of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventRow<'a> {
     /// Nanoseconds since 1970.
     pub time_ns: u64,
-    /// What happened.
+    /// Its name.
     pub name: &'a str,
     /// Plain JSON; empty: none.
     pub attributes: &'a str,
-    /// How many the sender has dropped.
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
 }
 
-/// Another span that has to do with this one.
+/// A link to another span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkRow<'a> {
     /// Its trace.
     pub trace_id: u128,
     /// Its ID.
     pub span_id: u64,
-    /// What tracing systems note for each other.
+    /// W3C trace state.
     pub trace_state: &'a str,
     /// Plain JSON; empty: none.
     pub attributes: &'a str,
-    /// How many the sender has dropped.
+    /// The number that the sender has dropped.
     pub dropped_attributes: u32,
     /// W3C trace flags, and whether it is remote.
     pub flags: u32,

@@ -24,10 +24,10 @@ pub(super) fn to_protobuf(
     Ok(out)
 }
 
-/// Writes the fields of an object, as a message has them.
+/// Writes the members of an object as the fields of a message.
 struct Fields<'a> {
     message: &'static Message,
-    /// How many lists and maps it may have in each other. What lies deeper is passed over, without a call for each.
+    /// The maximum nesting of lists and maps. Deeper values are skipped, without a call for each.
     depth_left: u32,
     out: &'a mut Vec<u8>,
 }
@@ -35,7 +35,7 @@ struct Fields<'a> {
 /// Writes one field.
 struct One<'a> {
     field: &'static Field,
-    /// It may be a list of them.
+    /// Whether it may be a list.
     is_list: bool,
     depth_left: u32,
     out: &'a mut Vec<u8>,
@@ -175,13 +175,13 @@ impl<'de> Visitor<'de> for One<'_> {
 }
 
 impl<'a> One<'a> {
-    /// Begins the field.
+    /// Writes the tag.
     fn tag(self) -> &'a mut Vec<u8> {
         protobuf::tag(self.out, self.field.number, self.field.kind.wire_type());
         self.out
     }
 
-    /// A whole number, which fits or does not.
+    /// Writes an integer; fails if it does not fit.
     fn whole<E: Error>(self, number: i128, unexpected: Unexpected<'_>) -> Result<(), E> {
         let kind = if self.is_list { Kind::Text } else { self.field.kind };
         let out_of_range = || E::invalid_value(unexpected, &self);
@@ -230,7 +230,7 @@ impl<'a> One<'a> {
     }
 }
 
-/// Two digits a byte, large or small.
+/// Decodes two hexadecimal digits a byte, in either case.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16);

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt::Write as _;
 
-/// Messages lie in each other at most so deep: that is less than readers of JSON take, and each is a call here.
+/// Maximum nesting of messages, each of which is a call here: fewer than readers of JSON accept.
 const DEPTH_MAX: u32 = 60;
 
 pub(super) fn from_protobuf(
@@ -21,14 +21,14 @@ pub(super) fn from_protobuf(
     Ok(out.text)
 }
 
-/// What is written, and how.
+/// The output, and its mapping.
 struct Out {
     text: String,
     mapping: Mapping,
 }
 
-/// Writes a message as an object. What is repeated may lie apart in it and is one list in JSON, so the message
-/// is walked once for each field that it has.
+/// Writes a message as an object. A repeated field may be scattered and is one list in JSON, so the message is
+/// walked once for each field.
 fn object(out: &mut Out, message: Reader<'_>, depth: u32) -> Result<(), Broken> {
     if depth > DEPTH_MAX {
         return Err(message.fault(Fault::Depth { max: DEPTH_MAX }));
@@ -53,8 +53,8 @@ fn object(out: &mut Out, message: Reader<'_>, depth: u32) -> Result<(), Broken> 
     Ok(())
 }
 
-/// A bit for each field of the table that the message has. All of it is read: what follows cannot fail but
-/// further in.
+/// Returns a bit for each field of the table that the message has. It reads all of the message, so later walks fail
+/// only within inner messages.
 fn present(mut reader: Reader<'_>) -> Result<u32, Broken> {
     let mut present = 0;
     while let Some(tag) = reader.tag()? {
@@ -71,7 +71,7 @@ fn present(mut reader: Reader<'_>) -> Result<u32, Broken> {
     Ok(present)
 }
 
-/// Writes what a field says. Of several the last one counts.
+/// Writes the value of a field: the last one, if there are several.
 fn last(out: &mut Out, mut reader: Reader<'_>, field: &Field, depth: u32) -> Result<(), Broken> {
     let mut last = reader;
     while let Some(tag) = reader.tag()? {
@@ -160,7 +160,7 @@ fn text(out: &mut Out, text: &str) {
     out.text.push_str(&serde_json::Value::from(text).to_string());
 }
 
-/// As short as it can be and come back the same.
+/// Writes the shortest text that is read back equal.
 fn double(out: &mut Out, number: f64) {
     if number.is_finite() {
         show(out, serde_json::Value::from(number));

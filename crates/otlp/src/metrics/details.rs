@@ -7,32 +7,32 @@ use crate::schema::{
     BUCKETS, EXEMPLAR, EXPONENTIAL_POINT, HISTOGRAM_POINT, KEY_VALUE, Message, NUMBER_POINT,
     SUMMARY_POINT, VALUE_AT_QUANTILE,
 };
-use crate::slice::Range;
+use crate::slice::Slice;
 use crate::spans::id;
 use crate::wire::{FIXED64, LEN, Reader, VARINT};
 
-/// What a point has beside its number.
+/// The buckets, quantiles and exemplars of a point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
-    /// What a histogram or a summary says.
+    /// The distribution of a histogram or a summary.
     pub distribution: Distribution,
-    /// In their order.
+    /// In the order of the point.
     pub exemplars: Vec<Exemplar>,
-    /// Of exemplars.
+    /// The attributes of exemplars.
     pub attributes: Vec<Attribute>,
 }
 
-/// What a histogram, an exponential histogram or a summary says. Whatever a form does not have is zero, or
+/// The distribution of a histogram, an exponential histogram or a summary. Fields that a form lacks are zero or
 /// empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
-    /// How many were measured.
+    /// The number of measured values.
     pub count: u64,
-    /// All of them together; [`None`]: not said.
+    /// The sum of the values; absent: unset.
     pub sum: Option<f64>,
-    /// The least.
+    /// The minimum.
     pub min: Option<f64>,
-    /// The greatest.
+    /// The maximum.
     pub max: Option<f64>,
     /// Histogram: the upper bound of each bucket but the last.
     pub bounds: Vec<f64>,
@@ -52,12 +52,12 @@ pub struct Distribution {
     pub quantiles: Vec<AtQuantile>,
 }
 
-/// Buckets of an exponential histogram that follow each other.
+/// Adjacent buckets of an exponential histogram.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buckets {
-    /// The number of the first of them: it begins at the base to the power of this.
+    /// The index of the first bucket, which begins at the base to the power of this.
     pub offset: i32,
-    /// How many were in each.
+    /// The count of each bucket.
     pub counts: Vec<u64>,
 }
 
@@ -66,23 +66,23 @@ pub struct Buckets {
 pub struct AtQuantile {
     /// From 0 to 1.
     pub quantile: f64,
-    /// What is there.
+    /// The value at the quantile.
     pub value: f64,
 }
 
-/// One of the values that a point was made of.
+/// A measured value of a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Exemplar {
-    /// Nanoseconds since 1970, as they came.
+    /// Nanoseconds since 1970, as sent.
     pub time_ns: u64,
     /// The value.
     pub measured: Measured,
-    /// The trace in which it was measured; zero: none.
+    /// The ID of its trace; zero: none.
     pub trace_id: u128,
-    /// The span in which it was measured; zero: none.
+    /// The ID of its span; zero: none.
     pub span_id: u64,
-    /// Those that the point does not have, of [`Details::attributes`].
-    pub attributes: Range,
+    /// Its own attributes, in [`Details::attributes`].
+    pub attributes: Slice,
 }
 
 impl Form {
@@ -176,7 +176,7 @@ impl Details {
                 _ => reader.skip(tag)?,
             }
         }
-        exemplar.attributes = Range::to_end(from, &self.attributes);
+        exemplar.attributes = Slice::to_end(from, &self.attributes);
         self.exemplars.push(exemplar);
         Ok(())
     }
@@ -224,7 +224,7 @@ fn signed(reader: &mut Reader<'_>) -> Result<i32, Broken> {
     Ok(i32::try_from(reader.zigzag()?).unwrap_or_default())
 }
 
-/// Takes one number of eight bytes, or several that come as one field.
+/// Reads one number of eight bytes, or several that are packed in one field.
 fn fixed(reader: &mut Reader<'_>, wire_type: u8, mut take: impl FnMut(u64)) -> Result<(), Broken> {
     if wire_type != LEN {
         take(reader.fixed64()?);

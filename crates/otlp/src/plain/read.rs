@@ -10,7 +10,7 @@ use serde::de::{
 use std::borrow::Cow;
 use std::fmt;
 
-/// What an object begins with that is no map.
+/// The first keys of objects that are marked values.
 const MARKS: &[&str] = &["@double", "@bytes", "@map"];
 
 pub(super) fn attributes(
@@ -29,7 +29,7 @@ pub(super) fn value(out: &mut Vec<u8>, json: &[u8]) -> Result<(), serde_json::Er
     deserializer.end()
 }
 
-/// Text, in its place if it has no escapes.
+/// Text; borrowed if it has no escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -45,7 +45,7 @@ struct One<'a> {
     out: &'a mut Vec<u8>,
 }
 
-/// Writes what is in an `AnyValue`.
+/// Writes the content of an `AnyValue`.
 struct Content<'a> {
     out: &'a mut Vec<u8>,
 }
@@ -157,7 +157,7 @@ impl<'de> Visitor<'de> for Content<'_> {
 }
 
 impl Content<'_> {
-    /// Writes what JSON has no form of its own for.
+    /// Writes a marked value, which JSON does not have.
     fn marked<'de, A: MapAccess<'de>>(self, mark: &str, mut map: A) -> Result<(), A::Error> {
         match mark {
             "@double" => self.visit_f64(not_finite(&map.next_value::<Text<'de>>()?.0)?)?,

@@ -101,7 +101,7 @@ fn a_span_that_cannot_be_kept_is_left_out_with_the_reason_and_all_that_it_had() 
         assert_eq!(names(&read, &batch), ["before", "after"], "{fault}");
         let left = (read.attributes.len(), read.events.len(), read.inner_attributes.len());
         assert_eq!((left, read.links.len()), ((2, 2, 2), 0), "{fault}");
-        assert_eq!(read.spans[1].attributes, Range { at: 1, len: 1 });
+        assert_eq!(read.spans[1].attributes, Slice { at: 1, len: 1 });
     }
 }
 

@@ -1,7 +1,7 @@
 //! Aligned columns: numbers to the right, other values to the left.
 
 use super::cells::Cells;
-use crate::error::AskError;
+use crate::error::QueryError;
 use curtail_text::lines::{one_line, width};
 use curtail_text::{Columns, Left, Right};
 use datafusion::arrow::array::RecordBatch;
@@ -34,8 +34,8 @@ impl Grid {
         Self { columns, cells, reservation }
     }
 
-    pub(super) fn push(&mut self, rows: &RecordBatch) -> Result<(), AskError> {
-        let unprintable = |error| AskError::of(datafusion::error::DataFusionError::from(error));
+    pub(super) fn push(&mut self, rows: &RecordBatch) -> Result<(), QueryError> {
+        let unprintable = |error| QueryError::of(datafusion::error::DataFusionError::from(error));
         let mut cells = Cells::new(rows).map_err(unprintable)?;
         for row in 0..rows.num_rows() {
             for (nth, column) in self.columns.iter_mut().enumerate() {
@@ -44,7 +44,7 @@ impl Grid {
                 let cell = one_line(&cell);
                 self.reservation
                     .try_grow(cell.len() + size_of::<String>())
-                    .map_err(AskError::of)?;
+                    .map_err(QueryError::of)?;
                 column.width = column.width.max(width(&cell));
                 self.cells.push(cell);
             }

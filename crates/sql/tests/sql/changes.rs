@@ -1,6 +1,6 @@
 //! A table that changes: runs are written and merged, its log begins with a checkpoint.
 
-use crate::program::{asked, rows};
+use crate::program::{rows, run_query};
 use crate::written::{Writer, run, spans};
 use curtail_sql::{Bounds, Tables};
 use curtail_units::Rng;
@@ -20,8 +20,8 @@ async fn open(data: &Path) -> Tables {
 
 /// The sum of all durations, which takes reading all files.
 async fn sum(tables: &Tables) -> Result<i64, String> {
-    let question = "SELECT sum(duration_ns) FROM spans";
-    let mut result = tables.ask(question, 10).await.map_err(|error| error.to_string())?;
+    let query = "SELECT sum(duration_ns) FROM spans";
+    let mut result = tables.query(query, 10).await.map_err(|error| error.to_string())?;
     let rows = result.next().await.map_err(|error| error.to_string())?.expect("a row");
     Ok(rows.column(0).as_primitive::<Int64Type>().value(0))
 }
@@ -49,28 +49,28 @@ fn runs_that_were_merged_are_counted_once() {
         assert!(table.join("_delta_log/_last_checkpoint").exists());
         // Files that were merged are still on the disk.
         assert!(files(&table.join("day=2024-10-04")).len() > 110);
-        let question =
-            "SELECT count(*) AS n, count(name) AS names, sum(duration_ns) AS ns FROM spans";
+        let query = "SELECT count(*) AS n, count(name) AS names, sum(duration_ns) AS ns FROM spans";
         let all = json!({ "n": 880, "names": 880, "ns": expected });
-        assert_eq!(rows(&writer.data, question), [all]);
+        assert_eq!(rows(&writer.data, query), [all]);
     });
 }
 
 #[test]
-fn each_question_sees_what_was_committed_before_it() {
+fn each_process_sees_what_was_committed_before_it() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     run(async {
         let mut writer = Writer::new("sql-follows").await;
-        let tables = open(&writer.data).await;
         let mut expected = 0;
         for nth in 0..9 {
             let sent = spans(&mut rng, nth * 8, 8);
             expected += sent.iter().map(|span| span.duration_ns).sum::<u64>();
             writer.spans(&sent, 0).await;
+            let tables = open(&writer.data).await;
             assert_eq!(sum(&tables).await, Ok(i64::try_from(expected).expect("it is small")));
         }
         assert_eq!(writer.keep().await, 1);
+        let tables = open(&writer.data).await;
         assert_eq!(sum(&tables).await, Ok(i64::try_from(expected).expect("it is small")));
     });
 }
@@ -94,7 +94,7 @@ fn the_end_of_a_file_is_read_once_and_damage_is_named() {
         bytes[at..at + 4].fill(0xFF);
         std::fs::write(file, bytes).expect("it is ours");
         assert_eq!(sum(&tables).await, result);
-        let ended = asked(&writer.data, &[], "SELECT sum(duration_ns) FROM spans");
+        let ended = run_query(&writer.data, &[], "SELECT sum(duration_ns) FROM spans");
         assert_eq!(ended.code, Some(3), "{ended:?}");
         let name = file.file_name().expect("a name").to_string_lossy();
         assert!(ended.stderr.contains(&*name), "{ended:?}");
@@ -121,7 +121,7 @@ fn a_damaged_page_is_an_error() {
             *byte ^= 0x55;
         }
         std::fs::write(file, bytes).expect("it is ours");
-        let ended = asked(&writer.data, &[], "SELECT trace_id, duration_ns, name FROM spans");
+        let ended = run_query(&writer.data, &[], "SELECT trace_id, duration_ns, name FROM spans");
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""), "{ended:?}");
         let name = file.file_name().expect("a name").to_string_lossy();
         assert!(ended.stderr.contains(&*name), "{ended:?}");

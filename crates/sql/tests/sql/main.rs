@@ -1,4 +1,4 @@
-//! Questions in SQL to tables that the store has written.
+//! Queries in SQL to tables that the store has written.
 
 mod bounds;
 mod changes;

@@ -8,13 +8,13 @@ use std::process::Command;
 const HEAD: &str = "\
 # curtail-sql
 
-Generated from the program's own help; a test keeps it fresh. What can be asked:
+Generated from the program's own help; a test keeps it fresh. The queries are described in
 [SQL over the store](../concepts/sql.md). `curtail sql` hands over to it.
 
 | exit code | meaning |
 |---|---|
 | 0 | success; also when the reader closes the output early |
-| 2 | the question: it is no SQL, it would change something, it needs more memory or time than it may |
+| 2 | the query: it is not SQL, it would change something, or it exceeds its memory or time |
 | 3 | environment: no tables, or a file that cannot be read |
 | 4 | a bug of curtail |
 ";

@@ -1,13 +1,13 @@
-//! What is no question, and what would change something.
+//! What is no query, and what would change something.
 
-use crate::program::{Ended, asked};
+use crate::program::{Ended, run_query};
 use crate::written::{Writer, run, shop};
 use std::path::Path;
 
-fn refused(data: &Path, question: &str) -> String {
-    let ended = asked(data, &[], question);
-    assert_eq!(ended.code, Some(2), "{question}: {ended:?}");
-    assert!(ended.stdout.is_empty(), "{question}: {ended:?}");
+fn refused(data: &Path, query: &str) -> String {
+    let ended = run_query(data, &[], query);
+    assert_eq!(ended.code, Some(2), "{query}: {ended:?}");
+    assert!(ended.stdout.is_empty(), "{query}: {ended:?}");
     ended.stderr
 }
 
@@ -52,7 +52,7 @@ fn no_file_is_read_but_those_of_the_tables() {
     let own = data.join("own.csv");
     std::fs::write(&own, "a\nfound\n").expect("the folder is ours");
     let own = own.display().to_string();
-    for question in [
+    for query in [
         format!("SELECT * FROM '{own}'"),
         format!("SELECT * FROM \"{own}\""),
         format!("SELECT * FROM 'file://{own}'"),
@@ -64,8 +64,8 @@ fn no_file_is_read_but_those_of_the_tables() {
         format!("DESCRIBE '{own}'"),
         format!("WITH a AS (SELECT * FROM '{own}') SELECT * FROM a"),
     ] {
-        let said = refused(&data, &question);
-        assert!(!said.contains("found"), "{question}: {said}");
+        let said = refused(&data, &query);
+        assert!(!said.contains("found"), "{query}: {said}");
     }
 }
 
@@ -79,7 +79,7 @@ fn errors_are_named_with_what_there_is() {
     assert!(said.contains(", service, ") && said.ends_with(", day\n"), "{said}");
     let said = refused(&data, "SELECT l.servis FROM logs l");
     assert!(said.starts_with("there is no column l.servis: there are trace_id, "), "{said}");
-    for (question, expected) in [
+    for (query, expected) in [
         ("SELEKT 1", "SELEKT"),
         ("", "No SQL statements"),
         ("SELECT 1; SELECT 2", "single SQL statement"),
@@ -88,10 +88,10 @@ fn errors_are_named_with_what_there_is() {
         ("SELECT name + 1 FROM spans", "Utf8View + Int64"),
         ("SELECT * FROM spans WHERE duration_ns = 'x'", "'x'"),
     ] {
-        let said = refused(&data, question);
-        assert!(said.contains(expected), "{question}: {said}");
+        let said = refused(&data, query);
+        assert!(said.contains(expected), "{query}: {said}");
     }
-    let json = asked(&data, &["--format", "json"], "SELECT 1 AS a, 2 AS a");
+    let json = run_query(&data, &["--format", "json"], "SELECT 1 AS a, 2 AS a");
     assert_eq!(json.code, Some(2), "{json:?}");
 }
 
@@ -99,7 +99,7 @@ fn errors_are_named_with_what_there_is() {
 fn a_folder_without_tables_is_named() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     for data in [folder.join("sql-no-such-folder"), folder.to_path_buf()] {
-        let Ended { code, stderr, .. } = asked(&data, &[], "SELECT 1");
+        let Ended { code, stderr, .. } = run_query(&data, &[], "SELECT 1");
         assert_eq!(code, Some(3), "{stderr}");
         let tables = data.join("tables").display().to_string();
         assert!(stderr.contains(&format!("{tables} has no tables")), "{stderr}");
@@ -109,10 +109,11 @@ fn a_folder_without_tables_is_named() {
 #[test]
 fn tables_without_rows_are_tables() {
     let data = run(async { Writer::new("sql-empty").await.data });
-    let ended = asked(&data, &["--format", "csv"], "SELECT count(*), max(duration_ns) FROM spans");
+    let ended =
+        run_query(&data, &["--format", "csv"], "SELECT count(*), max(duration_ns) FROM spans");
     assert_eq!(ended.stdout, "count(*),max(spans.duration_ns)\r\n0,\r\n", "{ended:?}");
-    let none = asked(&data, &["--format", "json"], "SELECT * FROM logs WHERE body LIKE '%x%'");
+    let none = run_query(&data, &["--format", "json"], "SELECT * FROM logs WHERE body LIKE '%x%'");
     assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""), "{none:?}");
-    let named = asked(&data, &["--format", "csv"], "SHOW TABLES");
+    let named = run_query(&data, &["--format", "csv"], "SHOW TABLES");
     assert!(named.stdout.contains("spans") && named.stdout.contains("points"), "{named:?}");
 }

@@ -1,6 +1,6 @@
 //! Queries return the written rows.
 
-use crate::program::{asked, rows};
+use crate::program::{rows, run_query};
 use crate::written::{NOON_NS, SERVICES, Sent, shop, trace_id};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -14,7 +14,7 @@ fn quantile(spans: &[&Sent], quantile: f64) -> u64 {
 }
 
 fn counts_sums_and_extremes(data: &Path, all: &[Sent]) {
-    let question = "SELECT count(*) AS spans, sum(duration_ns) AS ns, min(start_ns) AS first, \
+    let query = "SELECT count(*) AS spans, sum(duration_ns) AS ns, min(start_ns) AS first, \
                     max(start_ns) AS last, count(DISTINCT trace_id) AS traces FROM spans";
     let expected = json!({
         "spans": all.len(),
@@ -23,7 +23,7 @@ fn counts_sums_and_extremes(data: &Path, all: &[Sent]) {
         "last": all.iter().map(|span| span.start_ns).max(),
         "traces": all.len() / 4,
     });
-    assert_eq!(rows(data, question), [expected]);
+    assert_eq!(rows(data, query), [expected]);
     // The log of the table says it, no file is read.
     let counted = rows(data, "EXPLAIN SELECT count(*), max(start_ns) FROM spans");
     assert!(
@@ -33,11 +33,11 @@ fn counts_sums_and_extremes(data: &Path, all: &[Sent]) {
 }
 
 fn quantiles_by_service(data: &Path, all: &[Sent]) {
-    let question = "SELECT service, count(*) AS spans, \
+    let query = "SELECT service, count(*) AS spans, \
                     percentile_cont(0.5) WITHIN GROUP (ORDER BY duration_ns) AS p50, \
                     approx_percentile_cont(0.99) WITHIN GROUP (ORDER BY duration_ns) AS p99 \
                     FROM spans GROUP BY service ORDER BY service";
-    let result = rows(data, question);
+    let result = rows(data, query);
     assert_eq!(result.len(), 3);
     for (row, service) in result.iter().zip(SERVICES) {
         let of: Vec<_> = all.iter().filter(|span| span.service == service).collect();
@@ -56,9 +56,9 @@ fn attributes_are_columns_or_in_maps(data: &Path, all: &[Sent]) {
     let of = |span: &&Sent| span.basket == "b7" && span.route == "/pay";
     let chosen: Vec<_> = all.iter().filter(of).collect();
     let items: i64 = chosen.iter().map(|span| span.items).sum();
-    let question = "SELECT count(*) AS spans, sum(attributes_int['shop.items']) AS items FROM spans \
+    let query = "SELECT count(*) AS spans, sum(attributes_int['shop.items']) AS items FROM spans \
                     WHERE http_route = '/pay' AND attributes_text['shop.basket'] = 'b7'";
-    assert_eq!(rows(data, question), [json!({ "spans": chosen.len(), "items": items })]);
+    assert_eq!(rows(data, query), [json!({ "spans": chosen.len(), "items": items })]);
     let span = all.iter().find(|span| span.span_id == 5).expect("there is one");
     let map = rows(
         data,
@@ -72,9 +72,9 @@ fn attributes_are_columns_or_in_maps(data: &Path, all: &[Sent]) {
 fn a_span_of_time(data: &Path, all: &[Sent]) {
     let (from, to) = (NOON_NS + 1_000_000_000, NOON_NS + 18_500_000_000);
     let count = all.iter().filter(|span| (from..to).contains(&span.start_ns)).count();
-    let question =
+    let query =
         format!("SELECT count(*) AS n FROM spans WHERE start_ns >= {from} AND start_ns < {to}");
-    assert_eq!(rows(data, &question), [json!({ "n": count })]);
+    assert_eq!(rows(data, &query), [json!({ "n": count })]);
     let later = "SELECT day, count(*) AS n FROM spans WHERE day = '2024-10-05' GROUP BY day";
     assert_eq!(rows(data, later), [json!({ "day": "2024-10-05", "n": 2_000 })]);
     let by_time = "SELECT count(*) AS n FROM spans \
@@ -84,19 +84,19 @@ fn a_span_of_time(data: &Path, all: &[Sent]) {
 
 fn a_trace_by_its_id(data: &Path) {
     let id = format!("{:032x}", trace_id(3));
-    let question = format!(
+    let query = format!(
         "SELECT encode(trace_id, 'hex') AS trace, encode(span_id, 'hex') AS span FROM spans \
          WHERE trace_id = X'{id}' ORDER BY start_ns"
     );
     let expected: Vec<_> =
         (13..17).map(|span| json!({ "trace": id, "span": format!("{span:016x}") })).collect();
-    assert_eq!(rows(data, &question), expected);
+    assert_eq!(rows(data, &query), expected);
 }
 
 fn spans_with_what_they_logged(data: &Path) {
-    let question = "SELECT s.service, l.body FROM spans s JOIN logs l ON s.trace_id = l.trace_id \
+    let query = "SELECT s.service, l.body FROM spans s JOIN logs l ON s.trace_id = l.trace_id \
                     WHERE s.span_id = X'0000000000000051'";
-    let result = rows(data, question);
+    let result = rows(data, query);
     assert_eq!(result.len(), 1);
     assert_eq!(result[0]["body"], "trace 20\n\u{1b}[31m");
     let all = "SELECT count(*) AS n FROM spans JOIN logs USING (trace_id)";
@@ -104,8 +104,8 @@ fn spans_with_what_they_logged(data: &Path) {
 }
 
 fn points_of_metrics(data: &Path) {
-    let question = "SELECT metric, sum(value_double) AS load FROM points GROUP BY metric";
-    assert_eq!(rows(data, question), [json!({ "metric": "load", "load": 55.5 })]);
+    let query = "SELECT metric, sum(value_double) AS load FROM points GROUP BY metric";
+    assert_eq!(rows(data, query), [json!({ "metric": "load", "load": 55.5 })]);
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn queries_return_the_written_rows() {
 }
 
 /// What `EXPLAIN ANALYZE` says of the files that were read.
-fn analyzed(data: &Path, question: &str) -> String {
-    let plan = rows(data, &format!("EXPLAIN ANALYZE {question}"));
+fn analyzed(data: &Path, query: &str) -> String {
+    let plan = rows(data, &format!("EXPLAIN ANALYZE {query}"));
     plan[0]["plan"].as_str().expect("text").to_owned()
 }
 
@@ -142,10 +142,10 @@ fn files_and_pages_that_cannot_have_it_are_left_out(data: &Path) {
 }
 
 fn formats(data: &Path, first: &Sent) {
-    let question = "SELECT spans.service, spans.attributes_int, trace_id, duration_ns, body FROM spans \
+    let query = "SELECT spans.service, spans.attributes_int, trace_id, duration_ns, body FROM spans \
                     JOIN logs USING (trace_id) WHERE spans.span_id = X'0000000000000001'";
     let Sent { service, items, trace_id, duration_ns, .. } = first;
-    let csv = asked(data, &["--format", "csv"], question);
+    let csv = run_query(data, &["--format", "csv"], query);
     assert_eq!(
         csv.stdout,
         format!(
@@ -154,7 +154,7 @@ fn formats(data: &Path, first: &Sent) {
              \"trace 0\n\u{1b}[31m\"\r\n"
         )
     );
-    let table = asked(data, &[], question);
+    let table = run_query(data, &[], query);
     let (map, id) = (format!("{{\"shop.items\":{items}}}"), format!("{trace_id:032x}"));
     let (head, ns) = ("attributes_int", duration_ns.to_string());
     let (widest, widths) = (map.len().max(head.len()), (service.len().max(7), ns.len().max(11)));
@@ -171,6 +171,6 @@ fn formats(data: &Path, first: &Sent) {
             widths.1
         )
     );
-    let none = asked(data, &["--format", "csv"], "SELECT service, name FROM spans WHERE false");
+    let none = run_query(data, &["--format", "csv"], "SELECT service, name FROM spans WHERE false");
     assert_eq!(none.stdout, "service,name\r\n");
 }

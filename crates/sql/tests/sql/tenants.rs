@@ -1,6 +1,6 @@
 //! Who asks for one tenant sees that one alone, whatever the SQL.
 
-use crate::program::{Ended, asked, rows};
+use crate::program::{Ended, rows, run_query};
 use crate::written::{NOON_NS, Sent, Writer, run, trace_id};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -43,13 +43,13 @@ fn two_tenants(name: &str) -> PathBuf {
     })
 }
 
-fn asked_by(data: &Path, tenant: &str, question: &str) -> Ended {
-    asked(data, &["--tenant", tenant, "--format", "json"], question)
+fn run_query_as(data: &Path, tenant: &str, query: &str) -> Ended {
+    run_query(data, &["--tenant", tenant, "--format", "json"], query)
 }
 
-fn rows_of(data: &Path, tenant: &str, question: &str) -> Vec<Value> {
-    let ended = asked_by(data, tenant, question);
-    assert_eq!(ended.code, Some(0), "{question}: {ended:?}");
+fn rows_of(data: &Path, tenant: &str, query: &str) -> Vec<Value> {
+    let ended = run_query_as(data, tenant, query);
+    assert_eq!(ended.code, Some(0), "{query}: {ended:?}");
     let lines = ended.stdout.lines().map(serde_json::from_str::<Value>);
     lines.map(|line| line.expect("a line is an object")).collect()
 }
@@ -118,8 +118,8 @@ fn whatever_the_condition(data: &Path) {
         ("attributes_text['shop.basket'] <> ''", SPANS),
         ("trace_id IN (SELECT trace_id FROM spans)", SPANS),
     ] {
-        let question = format!("SELECT count(*) AS n FROM spans WHERE {condition}");
-        assert_eq!(rows_of(data, "shop", &question), [json!({ "n": count })], "{condition}");
+        let query = format!("SELECT count(*) AS n FROM spans WHERE {condition}");
+        assert_eq!(rows_of(data, "shop", &query), [json!({ "n": count })], "{condition}");
     }
     for tenant in ["", "SHOP", "shop ", "shop' OR '1'='1", "%", "shop|rival"] {
         let none = rows_of(data, tenant, "SELECT count(*) AS n FROM spans");
@@ -129,7 +129,7 @@ fn whatever_the_condition(data: &Path) {
 
 /// What fails over a value says which: only over values that may be seen.
 fn no_error_tells(data: &Path) {
-    for question in [
+    for query in [
         "SELECT count(*) FROM spans WHERE CAST(service AS BIGINT) > 0",
         "SELECT count(*) FROM spans WHERE service::BIGINT = 7 AND tenant = 'rival'",
         "SELECT count(*) FROM spans WHERE tenant = 'rival' AND service::BIGINT = 7",
@@ -140,19 +140,19 @@ fn no_error_tells(data: &Path) {
         "SELECT to_timestamp(service) FROM spans WHERE tenant = 'rival'",
         "SELECT service::BIGINT AS s FROM spans ORDER BY 1 LIMIT 3",
     ] {
-        let by_all = asked(data, &[], question);
+        let by_all = run_query(data, &[], query);
         let fails = by_all.code != Some(0);
-        assert!(fails || question.contains("tenant"), "{question}: {by_all:?}");
-        let Ended { code, stderr, .. } = asked_by(data, "shop", question);
-        assert_eq!((code, &*stderr), (Some(0), ""), "{question}");
+        assert!(fails || query.contains("tenant"), "{query}: {by_all:?}");
+        let Ended { code, stderr, .. } = run_query_as(data, "shop", query);
+        assert_eq!((code, &*stderr), (Some(0), ""), "{query}");
     }
 }
 
 /// A plan says how many rows were read, and of which files.
 fn no_plan_tells(data: &Path) {
     for kind in ["EXPLAIN", "EXPLAIN VERBOSE", "EXPLAIN ANALYZE", "EXPLAIN ANALYZE VERBOSE"] {
-        let question = format!("{kind} SELECT name FROM spans WHERE start_ns > 0 LIMIT 5");
-        let ended = asked_by(data, "shop", &question);
+        let query = format!("{kind} SELECT name FROM spans WHERE start_ns > 0 LIMIT 5");
+        let ended = run_query_as(data, "shop", &query);
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert!(ended.stdout.contains("RowsOf: tenant=shop"), "{ended:?}");
         assert!(!ended.stdout.contains(".parquet"), "{ended:?}");
@@ -162,17 +162,17 @@ fn no_plan_tells(data: &Path) {
 
 fn every_table(data: &Path) {
     for (table, count) in [("logs", 3), ("points", 1)] {
-        let question = format!("SELECT count(*) AS n FROM {table}");
+        let query = format!("SELECT count(*) AS n FROM {table}");
         // They were written last, by whom the last spans were.
         let by_tenant =
-            ["shop", "rival"].map(|tenant| rows_of(data, tenant, &question)[0]["n"].clone());
+            ["shop", "rival"].map(|tenant| rows_of(data, tenant, &query)[0]["n"].clone());
         let [shop, rival] = by_tenant;
         assert_eq!((shop, rival), (json!(0), json!(count)), "{table}");
-        assert_eq!(rows(data, &question), [json!({ "n": count })], "{table}");
+        assert_eq!(rows(data, &query), [json!({ "n": count })], "{table}");
     }
-    let question =
+    let query =
         "SELECT count(*) AS n, count(*) FILTER (WHERE tenant <> 'shop') AS others FROM traces";
-    let traces = rows_of(data, "shop", question);
+    let traces = rows_of(data, "shop", query);
     assert_eq!(traces[0]["others"], 0, "{traces:?}");
 }
 
@@ -182,7 +182,7 @@ fn tables_are_found_by_their_own_folder() {
     let data = run(async { Writer::new("sql-own-folder").await.data });
     let tables = data.join("tables").display().to_string();
     let elsewhere = data.join("no-such-folder");
-    let ended = asked(
+    let ended = run_query(
         &elsewhere,
         &["--tables", &tables, "--format", "csv"],
         "SELECT count(*) AS n FROM spans",

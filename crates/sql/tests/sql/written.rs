@@ -1,13 +1,14 @@
 //! Data folders, written by the store, and what their rows must come to.
 
 use curtail_otlp::{
-    BatchWriter, Decoded, Form, Limits, LogRow, Measured, MetricText, MetricsWriter, PlainValue,
-    PointRow, ResourceText, ScopeText, Signal, SpanRow,
+    BatchWriter, Decoded, Limits, LogRow, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
+    json::to_protobuf,
 };
 use curtail_store::log::Record;
 use curtail_store::{Directory, Settings, Store, StoreParts, tree};
 use curtail_units::Rng;
 use object_store::local::LocalFileSystem;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -129,15 +130,14 @@ impl Writer {
 
     /// Writes a run of points of one metric, with these values.
     pub(crate) async fn points(&mut self, values: &[f64]) {
-        let mut writer = MetricsWriter::new();
-        let metric = MetricText { name: "load", form: Form::Gauge, ..MetricText::default() };
-        for (time_ns, value) in (NOON_NS..).zip(values) {
-            let measured = Measured::Double(*value);
-            let point = PointRow { time_ns, measured, ..PointRow::default() };
-            let (resource, scope) = (ResourceText::default(), ScopeText::default());
-            writer.point(&resource, &scope, &metric, &point).expect("plain JSON");
-        }
-        self.write(Signal::Metrics, writer.finish(), 0).await;
+        let points = (NOON_NS..).zip(values);
+        let points: Vec<_> = points
+            .map(|(time_ns, value)| json!({ "timeUnixNano": time_ns, "asDouble": value }))
+            .collect();
+        let metric = json!({ "name": "load", "gauge": { "dataPoints": points } });
+        let batch = json!({ "resourceMetrics": [{ "scopeMetrics": [{ "metrics": [metric] }] }] });
+        let batch = to_protobuf(batch.to_string().as_bytes(), Signal::Metrics, &Limits::default());
+        self.write(Signal::Metrics, batch.expect("OTLP"), 0).await;
     }
 
     /// Merges runs and writes checkpoints, as long as there is something to do.

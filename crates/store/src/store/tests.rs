@@ -16,13 +16,13 @@ use crate::query::{Filter, HitUnit, Order, SpanField};
 use crate::schema::{logs, points, spans};
 use crate::tree::{FlushError, StoredRun, Window};
 use curtail_otlp::{
-    BatchWriter, Form, LogRow, Measured, MetricText, MetricsWriter, PlainValue, PointRow,
-    ResourceText, ScopeText, Signal, SpanRow,
+    BatchWriter, LogRow, PlainValue, ResourceText, ScopeText, Signal, SpanRow, json::to_protobuf,
 };
 use curtail_units::Rng;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use objects::{Faulty, When};
+use serde_json::json;
 use std::cell::Cell;
 
 const SEED: u64 = 61;
@@ -37,8 +37,7 @@ const SCOPE: ScopeText<'static> =
 
 /// A batch of each signal: rows of one trace, or of one series, which say which batch they are of.
 fn records(nth: u64, trace_id: u128) -> [Record; 3] {
-    let (mut spans, mut logs, mut points) =
-        (BatchWriter::new(), BatchWriter::new(), MetricsWriter::new());
+    let (mut spans, mut logs, mut points) = (BatchWriter::new(), BatchWriter::new(), Vec::new());
     for span_id in 1..=3 {
         let name = &format!("{nth}.{span_id}");
         let (start_ns, end_ns) = (nth, nth + 1);
@@ -47,16 +46,15 @@ fn records(nth: u64, trace_id: u128) -> [Record; 3] {
         let body = Some(PlainValue::Text(name));
         let log = LogRow { trace_id, time_ns: nth, body, ..LogRow::default() };
         logs.record(&RESOURCE, &SCOPE, &log).expect("no JSON in it");
-        let metric =
-            &MetricText { name: &trace_id.to_string(), form: Form::Gauge, ..MetricText::default() };
-        let measured = Measured::Double(name.parse().expect("it looks like a number"));
-        let point = PointRow { time_ns: nth, measured, ..PointRow::default() };
-        points.point(&RESOURCE, &SCOPE, metric, &point).expect("no JSON in it");
+        points.push(json!({ "timeUnixNano": nth, "asDouble": name }));
     }
+    let metric = json!({ "name": trace_id.to_string(), "gauge": { "dataPoints": points } });
+    let points = json!({ "resourceMetrics": [{ "scopeMetrics": [{ "metrics": [metric] }] }] });
+    let points = to_protobuf(points.to_string().as_bytes(), Signal::Metrics, &Limits::default());
     let batches = [
         (Signal::Traces, spans.finish()),
         (Signal::Logs, logs.finish()),
-        (Signal::Metrics, points.finish()),
+        (Signal::Metrics, points.expect("OTLP")),
     ];
     batches.map(|(signal, batch)| Record {
         signal,

@@ -1,7 +1,8 @@
 //! Rows of each table as batches.
 
+use crate::metrics_writer::MetricsWriter;
 use crate::write_point::write_point;
-use curtail_otlp::{BadRow, BatchWriter, Decoded, Limits, MetricsWriter, Signal};
+use curtail_otlp::{BadRow, BatchWriter, Decoded, Limits, Signal};
 use curtail_store::batch::{write_log, write_span};
 use curtail_store::schema::{Table, logs::LOGS, points::POINTS, spans::SPANS};
 use curtail_store::{Columns, Memtable};

@@ -1,8 +1,9 @@
 //! Rows of the table of points as a batch of metrics.
 
+use crate::metrics_writer::{ExemplarRow, MetricText, MetricsWriter, PointRow};
 use curtail_otlp::{
-    AtQuantile, BadRow, Buckets, Distribution, ExemplarRow, Form, Measured, MetricText,
-    MetricsWriter, PlainValue, PointRow, ResourceText, ScopeText,
+    AtQuantile, BadRow, Buckets, Distribution, Exemplar, Form, Measured, PlainValue, ResourceText,
+    ScopeText,
 };
 use curtail_store::schema::envelope::{
     ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT, RESOURCE,
@@ -51,7 +52,7 @@ pub(crate) fn write_point(
         start_ns: rows.longs(START)[row].cast_unsigned(),
         time_ns: rows.longs(TIME)[row].cast_unsigned(),
         measured,
-        distribution: &distribution(rows, row),
+        distribution: distribution(rows, row),
         exemplars: &exemplars(rows, row),
         attributes: &attributes(rows, row),
         flags: count(rows, FLAGS, row),
@@ -194,16 +195,16 @@ fn exemplars(rows: &Columns, row: usize) -> Vec<ExemplarRow<'_>> {
     else {
         return Vec::new();
     };
-    let exemplar = |entry: usize| ExemplarRow {
-        time_ns: times[entry].cast_unsigned(),
-        measured: match value(kinds, entry) {
+    let exemplar = |entry: usize| {
+        let measured = match value(kinds, entry) {
             b"int" => Measured::Int(int(value(ints, entry))),
             b"double" => Measured::Double(f64::from_bits(bits(value(values, entry)))),
             _ => Measured::None,
-        },
-        trace_id: traces[entry],
-        span_id: spans[entry],
-        attributes: text(value(attributes, entry)),
+        };
+        let (trace_id, span_id) = (traces[entry], spans[entry]);
+        let time_ns = times[entry].cast_unsigned();
+        let exemplar = Exemplar { time_ns, measured, trace_id, span_id, ..Exemplar::default() };
+        (exemplar, text(value(attributes, entry)))
     };
     lists.entries(row).map(exemplar).collect()
 }

@@ -35,7 +35,7 @@ fn trace(spans: u64, text_bytes: usize) -> Vec<(Signal, Vec<u8>)> {
 
 fn service(spans: u64, text_bytes: usize, limits: Limits) -> TestService {
     let service = TestService::with(&trace(spans, text_bytes));
-    service.0.limits.store(Arc::new(limits));
+    service.0.api.limits.store(Arc::new(limits));
     service
 }
 
@@ -152,7 +152,7 @@ fn a_streamed_response_stops_when_the_client_is_gone() {
     run(async {
         let request = Request::get("/jaeger/api/traces/77").body(String::new()).expect("a request");
         let response = service.0.respond(request).await;
-        assert!(matches!(response.body(), ResponseBody::Streamed(_)));
+        assert!(matches!(response.body(), ResponseBody::Right(_)));
         drop(response);
         let all = u32::try_from(LARGE_RESPONSES_MAX).expect("few");
         let permits = service.0.large.acquire_many(all).await;

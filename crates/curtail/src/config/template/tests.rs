@@ -2,6 +2,7 @@
 
 use super::super::ConfigKind;
 use super::{NAME, example, yaml};
+use crate::server::read_config;
 use curtail_config::Presence;
 use curtail_policy::UpstreamConfig;
 use curtail_proxy::{Config, ConnectConfig};
@@ -55,14 +56,14 @@ fn every_key_stands_in_the_file_and_none_lacks_a_value() {
 #[test]
 fn the_file_of_the_server_is_correct_and_has_the_defaults() {
     let file = yaml(ConfigKind::Server, &ConfigKind::Server.keys());
-    let config = curtail_server::Config::from_yaml("f", &file, &[]).expect("it is correct");
-    let defaults = curtail_server::Config::from_yaml("f", "{}", &[]).expect("they are correct");
+    let config = read_config("f", &file, &[]).expect("it is correct");
+    let defaults = read_config("f", "{}", &[]).expect("they are correct");
     assert_eq!(config, defaults);
     let uncommented: Vec<_> = file
         .lines()
         .filter(|line| !line.trim_start().starts_with("# ") && !line.starts_with("#\n"))
         .map(|line| line.replacen('#', "", 1))
         .collect();
-    let config = curtail_server::Config::from_yaml("f", &uncommented.join("\n"), &[]);
+    let config = read_config("f", &uncommented.join("\n"), &[]);
     assert!(config.expect("each example is correct").tail.is_some());
 }

@@ -1,10 +1,11 @@
 use crate::memtable::Memtable;
 use crate::schema::points::{POINTS, SERIES_ID};
-use curtail_otlp::{
-    Decoded, Form, Limits, MetricText, MetricsWriter, PlainValue, PointRow, ResourceText,
-    ScopeText, Signal,
-};
+use curtail_otlp::{Decoded, Form, Limits, PlainValue, ResourceText, ScopeText, Signal};
+use metrics_writer::{MetricText, MetricsWriter, PointRow};
 use std::collections::HashSet;
+
+#[path = "../../../../otlp/tests/support/metrics_writer.rs"]
+mod metrics_writer;
 
 const METRIC: MetricText<'static> = MetricText {
     name: "requests",

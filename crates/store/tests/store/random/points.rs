@@ -1,9 +1,10 @@
 //! Points of metrics, in all forms.
 
 use super::{any, around, attributes, own, resource, scope, trace_id};
+use crate::metrics_writer::{ExemplarRow, MetricText, MetricsWriter, PointRow};
 use curtail_otlp::{
-    AtQuantile, Buckets, Details, Distribution, ExemplarRow, Form, Limits, Measured, MetricText,
-    MetricsWriter, Point, PointRow, Points, Slice,
+    AtQuantile, Buckets, Details, Distribution, Exemplar, Form, Limits, Measured, Point, Points,
+    Slice,
 };
 use curtail_units::Rng;
 use std::fmt::Debug;
@@ -37,7 +38,7 @@ pub(crate) fn batch(rng: &mut Rng, points: usize, metrics: usize) -> Vec<u8> {
             } else {
                 Measured::None
             },
-            distribution: &distribution(rng, form),
+            distribution: distribution(rng, form),
             exemplars: &exemplars,
             attributes: &own(rng),
             flags: any(rng, &[0, 1, u32::MAX]),
@@ -121,12 +122,15 @@ fn buckets(rng: &mut Rng) -> Option<Buckets> {
 
 fn exemplars(rng: &mut Rng) -> Vec<ExemplarRow<'static>> {
     (0..rng.below(3))
-        .map(|_| ExemplarRow {
-            time_ns: any(rng, &[0, 1, u64::MAX]),
-            measured: measured(rng),
-            trace_id: if rng.chance(0.5) { trace_id(rng.below(9)) } else { 0 },
-            span_id: if rng.chance(0.5) { rng.next_u64() } else { 0 },
-            attributes: any(rng, &["", r#"{"user.id":"u","n":[1,2.5]}"#]),
+        .map(|_| {
+            let exemplar = Exemplar {
+                time_ns: any(rng, &[0, 1, u64::MAX]),
+                measured: measured(rng),
+                trace_id: if rng.chance(0.5) { trace_id(rng.below(9)) } else { 0 },
+                span_id: if rng.chance(0.5) { rng.next_u64() } else { 0 },
+                ..Exemplar::default()
+            };
+            (exemplar, any(rng, &["", r#"{"user.id":"u","n":[1,2.5]}"#]))
         })
         .collect()
 }
