@@ -46,7 +46,7 @@ pub(crate) async fn respond(
     }
     if let Some(id) = request.after("/jaeger/api/v3/traces/") {
         let found = find_trace(spans, limits, request, &id).await?;
-        let form = OtlpForm::Json { before: r#"{"result":{"resourceSpans":["#, after: "]}}" };
+        let form = OtlpForm::json(r#"{"result":{"resourceSpans":["#, "]}");
         return ApiResponse::of_chunks(OtlpChunks::new(found, SPANS, form, limits)?).await;
     }
     if let Some(id) = request.after("/jaeger/api/traces/") {

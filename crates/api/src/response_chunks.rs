@@ -147,32 +147,33 @@ impl RowReader {
 
 /// The encoding of OTLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OtlpForm {
-    /// `Trace`, whose only field is that of OTLP; or OTLP itself.
-    Protobuf,
-    /// `TraceByIDResponse`, whose first field is a `Trace`.
-    ProtobufResponse,
-    /// OTLP's JSON between two texts.
-    Json { before: &'static str, after: &'static str },
-    /// `Trace` in Tempo's JSON.
-    TempoJson,
-    /// `TraceByIDResponse` in Tempo's JSON.
-    JsonResponse,
+pub(crate) struct OtlpForm {
+    /// Absent: protobuf.
+    json: Option<json::Mapping>,
+    /// The JSON before the list of resources, and after it without the last brace.
+    around: [&'static str; 2],
+    /// Whether it can say that something is missing.
+    has_status: bool,
 }
 
 impl OtlpForm {
-    /// Whether it can say that something is missing.
-    const fn has_status(self) -> bool {
-        matches!(self, Self::ProtobufResponse | Self::JsonResponse)
-    }
+    /// `Trace`, whose only field is that of OTLP; or OTLP itself.
+    pub(crate) const PROTOBUF: Self = Self { json: None, around: [""; 2], has_status: false };
+    /// `TraceByIDResponse`, whose first field is a `Trace`.
+    pub(crate) const PROTOBUF_RESPONSE: Self = Self { has_status: true, ..Self::PROTOBUF };
+    /// `Trace` in Tempo's JSON.
+    pub(crate) const TEMPO_JSON: Self =
+        Self { json: Some(json::Mapping::Protobuf), ..Self::json(r#"{"batches":["#, "]") };
+    /// `TraceByIDResponse` in Tempo's JSON.
+    pub(crate) const JSON_RESPONSE: Self = Self {
+        around: [r#"{"trace":{"resourceSpans":["#, r#"]},"metrics":{}"#],
+        has_status: true,
+        ..Self::TEMPO_JSON
+    };
 
-    const fn before(self) -> &'static str {
-        match self {
-            Self::Protobuf | Self::ProtobufResponse => "",
-            Self::Json { before, .. } => before,
-            Self::TempoJson => r#"{"batches":["#,
-            Self::JsonResponse => r#"{"trace":{"resourceSpans":["#,
-        }
+    /// OTLP's JSON between two texts; a brace follows.
+    pub(crate) const fn json(before: &'static str, after: &'static str) -> Self {
+        Self { json: Some(json::Mapping::Otlp), around: [before, after], has_status: false }
     }
 
     /// Adds a batch; `is_first` is true for the first one.
@@ -183,46 +184,42 @@ impl OtlpForm {
         batch: Vec<u8>,
         is_first: bool,
     ) -> Result<(), ApiError> {
-        match self {
-            Self::Protobuf => out.extend(batch),
+        let Some(mapping) = self.json else {
             // Protobuf merges repeated occurrences of a message.
-            Self::ProtobufResponse => bytes_field(out, 1, &batch),
-            Self::Json { .. } | Self::TempoJson | Self::JsonResponse => {
-                let is_otlp = matches!(self, Self::Json { .. });
-                let mapping = if is_otlp { json::Mapping::Otlp } else { json::Mapping::Protobuf };
-                let json = json::from_protobuf(&batch, signal, mapping);
-                let json = json.map_err(|_| ApiError::damaged())?;
-                // The elements of the only list in the JSON: {"resourceSpans":[…]}.
-                let elements = json.find('[').and_then(|at| json.get(at + 1..json.len() - 2));
-                if !is_first {
-                    out.push(b',');
-                }
-                out.extend_from_slice(elements.unwrap_or_default().as_bytes());
+            if self.has_status {
+                bytes_field(out, 1, &batch)
+            } else {
+                out.extend(batch)
             }
+            return Ok(());
+        };
+        let json = json::from_protobuf(&batch, signal, mapping);
+        let json = json.map_err(|_| ApiError::damaged())?;
+        // The elements of the only list in the JSON: {"resourceSpans":[…]}.
+        let elements = json.find('[').and_then(|at| json.get(at + 1..json.len() - 2));
+        if !is_first {
+            out.push(b',');
         }
+        out.extend_from_slice(elements.unwrap_or_default().as_bytes());
         Ok(())
     }
 
+    /// Ends the response; a form with a status has the reason of missing rows.
     fn end(self, out: &mut Vec<u8>, partial: Option<&str>) {
-        match self {
-            Self::Protobuf => {}
-            Self::ProtobufResponse => {
-                if let Some(message) = partial {
-                    // Field 3 is `status`, field 4 is `message`.
-                    varint_field(out, 3, 1);
-                    bytes_field(out, 4, message.as_bytes());
-                }
+        let partial = partial.filter(|_| self.has_status);
+        out.extend_from_slice(self.around[1].as_bytes());
+        match (self.json, partial) {
+            (None, None) => {}
+            (None, Some(message)) => {
+                // Field 3 is `status`, field 4 is `message`.
+                varint_field(out, 3, 1);
+                bytes_field(out, 4, message.as_bytes());
             }
-            Self::Json { after, .. } => out.extend_from_slice(after.as_bytes()),
-            Self::TempoJson => out.extend_from_slice(b"]}"),
-            Self::JsonResponse => {
-                out.extend_from_slice(br#"]},"metrics":{}"#);
-                if let Some(message) = partial {
-                    let message = serde_json::Value::from(message);
-                    let status = format!(r#","status":"PARTIAL","message":{message}"#);
-                    out.extend_from_slice(status.as_bytes());
-                }
-                out.push(b'}');
+            (Some(_), None) => out.push(b'}'),
+            (Some(_), Some(message)) => {
+                let message = serde_json::Value::from(message);
+                let status = format!(r#","status":"PARTIAL","message":{message}}}"#);
+                out.extend_from_slice(status.as_bytes());
             }
         }
     }
@@ -252,7 +249,7 @@ impl OtlpChunks {
         let reader = RowReader::new(found);
         let partial = reader.partial();
         if let Some(partial) = &partial
-            && !form.has_status()
+            && !form.has_status
         {
             return Err(ApiError::large(&format!("{partial} at /api/v2/traces")));
         }
@@ -274,7 +271,7 @@ impl OtlpChunks {
         }
         let mut out = Vec::new();
         if !std::mem::replace(&mut self.is_begun, true) {
-            out.extend_from_slice(self.form.before().as_bytes());
+            out.extend_from_slice(self.form.around[0].as_bytes());
         }
         let batch = self.batch().await?;
         let is_last = match batch {
@@ -293,7 +290,7 @@ impl OtlpChunks {
         }
         if is_last || is_full {
             self.is_done = true;
-            if is_full && !self.form.has_status() {
+            if is_full && !self.form.has_status {
                 return Err(ApiError::large(
                     "the trace is larger than the maximum size of a response",
                 ));
@@ -329,15 +326,10 @@ impl ResponseChunks for OtlpChunks {
     }
 
     fn has_status(&self) -> bool {
-        self.form.has_status()
+        self.form.has_status
     }
 
     fn content_type(&self) -> &'static str {
-        match self.form {
-            OtlpForm::Protobuf | OtlpForm::ProtobufResponse => "application/protobuf",
-            OtlpForm::Json { .. } | OtlpForm::TempoJson | OtlpForm::JsonResponse => {
-                "application/json"
-            }
-        }
+        if self.form.json.is_some() { "application/json" } else { "application/protobuf" }
     }
 }

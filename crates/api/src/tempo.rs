@@ -47,8 +47,8 @@ pub(crate) async fn respond(
         return tags::texts(spans, request, &tag).await;
     }
     for (prefix, json, protobuf) in [
-        ("/api/traces/", OtlpForm::TempoJson, OtlpForm::Protobuf),
-        ("/api/v2/traces/", OtlpForm::JsonResponse, OtlpForm::ProtobufResponse),
+        ("/api/traces/", OtlpForm::TEMPO_JSON, OtlpForm::PROTOBUF),
+        ("/api/v2/traces/", OtlpForm::JSON_RESPONSE, OtlpForm::PROTOBUF_RESPONSE),
     ] {
         if let Some(id) = request.after(prefix) {
             let form = if request.accepts("protobuf") { protobuf } else { json };

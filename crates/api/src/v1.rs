@@ -28,7 +28,7 @@ pub(crate) async fn respond(
 async fn logs(store: &Store, limits: &Limits, request: &QueryRequest<'_>, id: &str) -> ApiResult {
     let logs = store.logs();
     let found = logs.rows_with_id(request.tenant, trace_id(id)?, limits.trace_spans).await;
-    let json = OtlpForm::Json { before: r#"{"resourceLogs":["#, after: "]}" };
-    let form = if request.accepts("protobuf") { OtlpForm::Protobuf } else { json };
+    let json = OtlpForm::json(r#"{"resourceLogs":["#, "]");
+    let form = if request.accepts("protobuf") { OtlpForm::PROTOBUF } else { json };
     ApiResponse::of_chunks(OtlpChunks::new(found, LOGS, form, limits)?).await
 }

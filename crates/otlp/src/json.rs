@@ -8,7 +8,9 @@
 mod read;
 mod write;
 
-use crate::limits::Limits;
+pub use read::to_protobuf;
+pub use write::from_protobuf;
+
 use crate::response::Signal;
 use crate::schema::{LOGS, METRICS, Message, TRACES};
 
@@ -43,15 +45,6 @@ impl Signal {
     }
 }
 
-/// Converts a batch from JSON to protobuf.
-///
-/// # Errors
-/// When it is not a batch: with the line, the column, and the expected input. Values deeper than the limit are cut one
-/// level beyond it, so the decoder refuses their rows.
-pub fn to_protobuf(json: &[u8], signal: Signal, limits: &Limits) -> Result<Vec<u8>, NotOtlp> {
-    read::to_protobuf(json, signal.batch(), limits.depth).map_err(NotOtlp)
-}
-
 /// The encoding of IDs and enumerations in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
@@ -59,18 +52,6 @@ pub enum Mapping {
     Otlp,
     /// Protobuf's: base64 and, in traces, names.
     Protobuf,
-}
-
-/// Converts a batch from protobuf to JSON.
-///
-/// # Errors
-/// When it is not a batch.
-pub fn from_protobuf(
-    batch: &[u8],
-    signal: Signal,
-    mapping: Mapping,
-) -> Result<String, crate::Malformed> {
-    write::from_protobuf(batch, signal.batch(), mapping).map_err(|broken| *broken)
 }
 
 #[cfg(test)]

@@ -30,59 +30,13 @@
 mod read;
 mod write;
 
-use crate::attributes::{Attribute, Value};
+pub use read::{write_attributes, write_value};
+pub use write::{attributes, value};
 
 /// Text that is not plain JSON.
 #[derive(Debug, thiserror::Error)]
 #[error("not plain JSON: {0}")]
 pub struct NotPlain(serde_json::Error);
-
-/// Writes attributes of a decoded batch as one object.
-///
-/// # Panics
-/// When `batch` is not the one that they were decoded from.
-pub fn attributes(out: &mut Vec<u8>, attributes: &[Attribute], batch: &[u8]) {
-    write::attributes(out, attributes, batch).expect(CHECKED);
-}
-
-/// Writes one value of a decoded batch.
-///
-/// # Panics
-/// When `batch` is not the one that it was decoded from.
-pub fn value(out: &mut Vec<u8>, value: &Value, batch: &[u8]) {
-    write::value(out, value, batch).expect(CHECKED);
-}
-
-const CHECKED: &str = "lists and maps are walked to their ends when their batch is decoded";
-
-/// Writes each member of an object as a `KeyValue` of protobuf: the field `field` of the message in `out`.
-///
-/// # Errors
-/// When it is not such an object: with the line, the column and the expected input. `out` is unchanged.
-pub fn write_attributes(out: &mut Vec<u8>, field: u32, json: &[u8]) -> Result<(), NotPlain> {
-    whole(out, |out| read::attributes(out, field, json))
-}
-
-/// Writes one value as the content of an `AnyValue` of protobuf.
-///
-/// # Errors
-/// When it is not such a value: with the line, the column and the expected input. `out` is unchanged.
-pub fn write_value(out: &mut Vec<u8>, json: &[u8]) -> Result<(), NotPlain> {
-    whole(out, |out| read::value(out, json))
-}
-
-/// Writes a whole value, or nothing.
-fn whole(
-    out: &mut Vec<u8>,
-    write: impl FnOnce(&mut Vec<u8>) -> Result<(), serde_json::Error>,
-) -> Result<(), NotPlain> {
-    let len = out.len();
-    let written = write(out);
-    if written.is_err() {
-        out.truncate(len);
-    }
-    written.map_err(NotPlain)
-}
 
 #[cfg(test)]
 mod tests;

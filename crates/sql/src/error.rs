@@ -80,10 +80,6 @@ impl QueryError {
         Self::Refused(first.to_uppercase())
     }
 
-    pub(crate) fn no_table(name: &str, known: &[String]) -> Self {
-        Self::NoTable { name: name.to_owned(), known: known.join(", ") }
-    }
-
     /// The meaning of a DataFusion error for the user.
     pub(crate) fn of(error: DataFusionError) -> Self {
         use DataFusionError as Error;

@@ -49,14 +49,9 @@ pub enum PrintError {
 #[derive(Debug)]
 pub struct Printer<W> {
     out: W,
-    form: Form,
-}
-
-#[derive(Debug)]
-enum Form {
-    Table(Grid),
-    Json,
-    Csv,
+    format: Format,
+    /// The rows of a table; empty in the other formats.
+    grid: Grid,
 }
 
 impl<W: Write> Printer<W> {
@@ -70,18 +65,12 @@ impl<W: Write> Printer<W> {
         kept: MemoryReservation,
         mut out: W,
     ) -> Result<Self, PrintError> {
-        let form = match format {
-            Format::Table => Form::Table(Grid::new(columns, kept)),
-            Format::Json => {
-                each_has_a_name(columns)?;
-                Form::Json
-            }
-            Format::Csv => {
-                head(columns, &mut out)?;
-                Form::Csv
-            }
-        };
-        Ok(Self { out, form })
+        match format {
+            Format::Table => {}
+            Format::Json => each_has_a_name(columns)?,
+            Format::Csv => head(columns, &mut out)?,
+        }
+        Ok(Self { out, format, grid: Grid::new(columns, kept) })
     }
 
     /// Prints rows, or buffers them.
@@ -89,10 +78,10 @@ impl<W: Write> Printer<W> {
     /// # Errors
     /// When the output is closed, or the memory does not suffice.
     pub fn rows(&mut self, rows: &RecordBatch) -> Result<(), PrintError> {
-        match &mut self.form {
-            Form::Table(grid) => Ok(grid.push(rows)?),
-            Form::Json => json(rows, &mut self.out),
-            Form::Csv => csv(rows, &mut self.out),
+        match self.format {
+            Format::Table => Ok(self.grid.push(rows)?),
+            Format::Json => json(rows, &mut self.out),
+            Format::Csv => csv(rows, &mut self.out),
         }
     }
 
@@ -101,8 +90,8 @@ impl<W: Write> Printer<W> {
     /// # Errors
     /// When the output is closed.
     pub fn end(mut self) -> io::Result<()> {
-        if let Form::Table(grid) = self.form {
-            grid.print(&mut self.out)?;
+        if self.format == Format::Table {
+            self.grid.print(&mut self.out)?;
         }
         self.out.flush()
     }

@@ -104,10 +104,9 @@ impl Tables {
             Err(error) => {
                 let missing = named.iter().find(|table| !self.knows(table.table()));
                 let missing = missing.filter(|table| error.to_string().contains(table.table()));
-                return Err(missing.map_or_else(
-                    || QueryError::of(error),
-                    |table| QueryError::no_table(table.table(), &self.names()),
-                ));
+                let Some(table) = missing else { return Err(QueryError::of(error)) };
+                let (name, known) = (table.table().to_owned(), self.names().join(", "));
+                return Err(QueryError::NoTable { name, known });
             }
         };
         let read_only = SQLOptions::new()

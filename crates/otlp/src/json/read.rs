@@ -1,5 +1,8 @@
 //! From JSON to protobuf, in one pass.
 
+use super::NotOtlp;
+use crate::limits::Limits;
+use crate::response::Signal;
 use crate::schema::{Field, Kind, Message};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,17 +13,18 @@ use serde::de::{
 use std::borrow::Cow;
 use std::fmt;
 
-pub(super) fn to_protobuf(
-    json: &[u8],
-    message: &'static Message,
-    depth_max: u32,
-) -> Result<Vec<u8>, serde_json::Error> {
+/// Converts a batch from JSON to protobuf.
+///
+/// # Errors
+/// When it is not a batch: with the line, the column, and the expected input. Values deeper than the limit are cut one
+/// level beyond it, so the decoder rejects their rows.
+pub fn to_protobuf(json: &[u8], signal: Signal, limits: &Limits) -> Result<Vec<u8>, NotOtlp> {
     let mut out = Vec::with_capacity(json.len() / 2);
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    // One list more than is kept, so that the decoder refuses the row.
-    let depth_left = depth_max.saturating_add(1);
-    (&mut deserializer).deserialize_map(Fields { message, depth_left, out: &mut out })?;
-    deserializer.end()?;
+    let depth_left = limits.depth.saturating_add(1);
+    let fields = Fields { message: signal.batch(), depth_left, out: &mut out };
+    let read = (&mut deserializer).deserialize_map(fields);
+    read.and_then(|()| deserializer.end()).map_err(NotOtlp)?;
     Ok(out)
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::Limits;
 use curtail_protobuf as protobuf;
 
 fn traces(json: &str) -> Result<Vec<u8>, String> {

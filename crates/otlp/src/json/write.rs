@@ -1,8 +1,9 @@
 //! From protobuf to JSON.
 
 use super::Mapping;
-use crate::error::{Broken, Fault};
-use crate::schema::{Field, Kind, Message};
+use crate::error::{Broken, Fault, Malformed};
+use crate::response::Signal;
+use crate::schema::{Field, Kind};
 use crate::wire::{LEN, Reader};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,13 +12,13 @@ use std::fmt::Write as _;
 /// Maximum nesting of messages, each of which is a call here: fewer than readers of JSON accept.
 const DEPTH_MAX: u32 = 60;
 
-pub(super) fn from_protobuf(
-    batch: &[u8],
-    message: &'static Message,
-    mapping: Mapping,
-) -> Result<String, Broken> {
+/// Converts a batch from protobuf to JSON.
+///
+/// # Errors
+/// When it is not a batch.
+pub fn from_protobuf(batch: &[u8], signal: Signal, mapping: Mapping) -> Result<String, Malformed> {
     let mut out = Out { text: String::with_capacity(2 * batch.len()), mapping };
-    object(&mut out, Reader::new(batch, message), 0)?;
+    object(&mut out, Reader::new(batch, signal.batch()), 0).map_err(|broken| *broken)?;
     Ok(out.text)
 }
 

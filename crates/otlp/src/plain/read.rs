@@ -1,5 +1,6 @@
 //! From plain JSON to protobuf, in one pass.
 
+use super::NotPlain;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use curtail_protobuf as protobuf;
@@ -13,21 +14,38 @@ use std::fmt;
 /// The first keys of objects that are marked values.
 const MARKS: &[&str] = &["@double", "@bytes", "@map"];
 
-pub(super) fn attributes(
-    out: &mut Vec<u8>,
-    field: u32,
-    json: &[u8],
-) -> Result<(), serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    Members { field, out }.deserialize(&mut deserializer)?;
-    deserializer.end()
+/// Writes each member of an object as a `KeyValue` of protobuf: the field `field` of the message in `out`.
+///
+/// # Errors
+/// When it is not such an object: with the line, the column and the expected input. `out` is unchanged.
+pub fn write_attributes(out: &mut Vec<u8>, field: u32, json: &[u8]) -> Result<(), NotPlain> {
+    write_whole(out, json, |out, deserializer| Members { field, out }.deserialize(deserializer))
 }
 
-pub(super) fn value(out: &mut Vec<u8>, json: &[u8]) -> Result<(), serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    (&mut deserializer).deserialize_any(Content { out })?;
-    deserializer.end()
+/// Writes one value as the content of an `AnyValue` of protobuf.
+///
+/// # Errors
+/// When it is not such a value: with the line, the column and the expected input. `out` is unchanged.
+pub fn write_value(out: &mut Vec<u8>, json: &[u8]) -> Result<(), NotPlain> {
+    write_whole(out, json, |out, deserializer| deserializer.deserialize_any(Content { out }))
 }
+
+/// Writes a whole value, or nothing.
+fn write_whole(
+    out: &mut Vec<u8>,
+    json: &[u8],
+    write: impl FnOnce(&mut Vec<u8>, &mut JsonDeserializer<'_>) -> Result<(), serde_json::Error>,
+) -> Result<(), NotPlain> {
+    let len = out.len();
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let written = write(out, &mut deserializer).and_then(|()| deserializer.end());
+    if written.is_err() {
+        out.truncate(len);
+    }
+    written.map_err(NotPlain)
+}
+
+type JsonDeserializer<'a> = serde_json::Deserializer<serde_json::de::SliceRead<'a>>;
 
 /// Text; borrowed if it has no escapes.
 #[derive(Deserialize)]

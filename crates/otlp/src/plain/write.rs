@@ -7,20 +7,29 @@ use crate::wire::{LEN, Reader};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-pub(super) fn attributes(
-    out: &mut Vec<u8>,
-    attributes: &[Attribute],
-    batch: &[u8],
-) -> Result<(), Broken> {
+/// Writes attributes of a decoded batch as one object.
+///
+/// # Panics
+/// When `batch` is not the one that they were decoded from.
+pub fn attributes(out: &mut Vec<u8>, attributes: &[Attribute], batch: &[u8]) {
     out.push(b'{');
     for (nth, attribute) in attributes.iter().enumerate() {
-        member(out, nth == 0, attribute, batch)?;
+        member(out, nth == 0, attribute, batch).expect(CHECKED);
     }
     out.push(b'}');
-    Ok(())
 }
 
-pub(super) fn value(out: &mut Vec<u8>, value: &Value, batch: &[u8]) -> Result<(), Broken> {
+/// Writes one value of a decoded batch.
+///
+/// # Panics
+/// When `batch` is not the one that it was decoded from.
+pub fn value(out: &mut Vec<u8>, value: &Value, batch: &[u8]) {
+    write_value(out, value, batch).expect(CHECKED);
+}
+
+const CHECKED: &str = "lists and maps are walked to their ends when their batch is decoded";
+
+fn write_value(out: &mut Vec<u8>, value: &Value, batch: &[u8]) -> Result<(), Broken> {
     match *value {
         Value::Empty => out.extend_from_slice(b"null"),
         Value::Text(slice) => text(out, slice.of(batch)),
@@ -49,7 +58,7 @@ fn member(
     }
     text(out, attribute.key.of(batch));
     out.push(b':');
-    value(out, &attribute.value, batch)
+    write_value(out, &attribute.value, batch)
 }
 
 /// Writes an `ArrayValue`.
@@ -66,7 +75,7 @@ fn list(out: &mut Vec<u8>, parts: &[u8]) -> Result<(), Broken> {
             out.push(b',');
         }
         is_first = false;
-        value(out, &any_value(&mut reader, |_| Ok(true))?, parts)?;
+        write_value(out, &any_value(&mut reader, |_| Ok(true))?, parts)?;
     }
     out.push(b']');
     Ok(())
