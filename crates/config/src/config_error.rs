@@ -93,7 +93,7 @@ impl ConfigErrors {
         Err(self)
     }
 
-    /// How many errors there are.
+    /// The number of errors.
     #[must_use]
     pub fn count(&self) -> usize {
         self.kept.len() + self.not_kept

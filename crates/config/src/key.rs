@@ -11,7 +11,7 @@ pub struct Key {
     pub expected: String,
     /// The meaning of its absence.
     pub presence: Presence,
-    /// What it means.
+    /// Its meaning.
     pub doc: &'static str,
     /// The case of the key, as `key: word`.
     pub case: Option<String>,

@@ -13,7 +13,7 @@ pub struct Scalar {
     is_text: bool,
 }
 
-/// What a scalar means by the core schema.
+/// The meaning of a scalar in the core schema.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Meaning {
     /// `null`, `~` or no word at all.
@@ -49,7 +49,7 @@ impl Scalar {
         Self { source: format!("\"{text}\""), meaning, is_text: true }
     }
 
-    /// What the scalar means.
+    /// The meaning of the scalar.
     #[must_use]
     pub fn meaning(&self) -> &Meaning {
         &self.meaning

@@ -44,7 +44,7 @@ use std::thread;
 /// The testbed; the same file as for `curtail testbed`.
 const BIGTABLE: &str = include_str!("../../../testbeds/bigtable.yaml");
 
-/// What the figures mean, and what to do next.
+/// The meaning of the figures, and the next steps.
 const EXPLANATION: &str = "
 Each of the 300 servers stops for 1.8 s now and then, a thousandth of the time.
 A read waits for 100 of them, so one in ten would meet a stopped server.

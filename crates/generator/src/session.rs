@@ -283,7 +283,7 @@ impl RunningSession<'_> {
             let seen = self.blocks(round, done, arms_now, on_progress)?;
             let servers_cpu = hooks.end_block();
             for (arm, mut seen) in arms_now.iter().zip(seen) {
-                // What all of them took, this process cannot tell apart.
+                // This process cannot tell the usage of each apart.
                 seen.cpu = seen.cpu.mul_f64(1.0 / at_once as f64);
                 self.keep(*arm, seen, false);
                 if let (Some(block), 1) = (self.results.blocks.last_mut(), at_once) {

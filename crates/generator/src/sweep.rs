@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What it is called, the command line, the seed, and how to warm up at each rate; its arms are made here.
+    /// Its name, command line, seed, and the warm-up at each rate; its arms are made here.
     pub session: Session,
     /// The load, whose rates the search chooses.
     pub load: Load,

@@ -351,7 +351,7 @@ impl Body for OutboundBody {
             Self::Full(data) => SizeHint::with_exact(data.len() as u64),
             Self::Replay(reader) => {
                 let state = reader.replay.lock();
-                // What is left of the client's body, and what this reader has still to repeat.
+                // The rest of the client's body, and the part that this reader has still to repeat.
                 let kept: usize = state.kept.iter().skip(reader.next).map(Bytes::len).sum();
                 let rest =
                     if state.ended { SizeHint::with_exact(0) } else { state.source.size_hint() };

@@ -184,7 +184,7 @@ impl Test {
         student::critical(level, self.freedom())
     }
 
-    /// What follows from this test at `level`, with the ratio and the interval that it led to. It says worse where B is
+    /// The verdict of this test at `level`, with its ratio and interval. It says worse where B is
     /// the larger.
     fn verdict(&self, found: &Difference, level: f64, margin: f64) -> Verdict {
         let (low, high) = found.interval;
@@ -197,7 +197,7 @@ impl Test {
         Verdict::Undecided { blocks: self.more_blocks(found, level, margin) }
     }
 
-    /// How many more pairs would probably decide: by a difference that is what it seems, or by an interval within the
+    /// The number of further pairs that would probably decide: by a difference that is what it seems, or by an interval within the
     /// margin around it, whichever takes fewer. The standard error falls with the root of their number.
     fn more_blocks(&self, found: &Difference, level: f64, margin: f64) -> u64 {
         let critical = self.critical(level);

@@ -145,7 +145,7 @@ impl Search {
             return Ok(Some(Unbearable::Failed(failed)));
         }
         self.check_count(latencies.count())?;
-        // Where it lies among the failures, few as they are, it is as long as can be.
+        // A percentile among the failures, few as they are, is as long as can be.
         let was = latencies.quantile(Clock::Response, self.quantile).unwrap_or(Duration::MAX);
         let bound = *self.longest.get_or_insert(match self.bound {
             Bound::Times(times) => was.mul_f64(times),

@@ -57,7 +57,7 @@ pub fn excessive(latencies: &Latencies) -> Option<ExcessiveLag> {
             return None;
         }
         let lag = latencies.lag.quantile(quantile)?;
-        // Where requests failed no latency is reported.
+        // No latency is reported at a quantile among failures.
         let response = latencies.quantile(Clock::Response, quantile)?;
         let is_late = lag > LAG_MIN && lag.as_ns_f64() > LAG_RATIO_MAX * response.as_ns_f64();
         is_late.then_some(ExcessiveLag { quantile, lag, response })

@@ -79,7 +79,7 @@ pub enum Shape {
 pub struct Phase {
     /// The rate over its time.
     pub shape: Shape,
-    /// How long it lasts.
+    /// Its length.
     pub lasts: Duration,
 }
 

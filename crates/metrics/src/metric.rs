@@ -18,7 +18,7 @@ pub struct Metric {
     pub kind: MetricType,
     /// The labels of its series.
     pub labels: &'static [&'static str],
-    /// What it counts, with a full stop.
+    /// The help text: a sentence on the counted or measured thing.
     pub help: &'static str,
 }
 

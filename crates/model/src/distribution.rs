@@ -151,7 +151,7 @@ impl Distribution {
         let mut left = drawn.iter().sum::<f64>() * rng.unit();
         for length_ns in drawn {
             if left < length_ns {
-                // What lies before the point within this one is as uniform as what lies after it.
+                // The part before the point is as uniform as the part after it.
                 return Duration::from_ns_f64(left);
             }
             left -= length_ns;

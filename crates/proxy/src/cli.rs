@@ -163,7 +163,7 @@ impl Signals {
     }
 }
 
-/// What changes when a file is written.
+/// The modification time and the length, which change when a file is written.
 fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))

@@ -28,7 +28,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 pub struct Config {
     /// Threads that serve; each has its own connections to the replicas.
     pub workers: usize,
-    /// Where clients connect.
+    /// Listeners for clients.
     pub listeners: Vec<ListenerConfig>,
     /// Proxies in front of this one; their `X-Forwarded-*` headers are kept.
     pub trusted_proxies: Vec<Network>,
@@ -38,11 +38,11 @@ pub struct Config {
     pub upstreams: Vec<NamedUpstream>,
     /// Leaves: queues in front of one server each.
     pub leaves: Vec<LeafListener>,
-    /// Where metrics, health and state are served; absent: nowhere.
+    /// The address of metrics, health and state; absent: none.
     pub admin: Option<SocketAddr>,
-    /// Where spans are sent; absent: nowhere.
+    /// The export of spans; absent: none.
     pub spans: Option<SpansConfig>,
-    /// What clients may ask of us.
+    /// Limits for clients.
     pub limits: Limits,
 }
 
@@ -104,7 +104,7 @@ pub struct NamedUpstream {
 pub struct LeafListener {
     /// Its name.
     pub name: String,
-    /// Where roots connect.
+    /// The address for roots.
     pub address: SocketAddr,
     /// The server behind it.
     pub server: ReplicaUrl,
@@ -114,7 +114,7 @@ pub struct LeafListener {
     pub connect: ConnectConfig,
 }
 
-/// Where spans are sent.
+/// The receiver of spans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpansConfig {
     /// An OTLP receiver.

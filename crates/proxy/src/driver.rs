@@ -56,7 +56,7 @@ struct Root {
     /// The number of earlier machines, which panicked.
     generation: u64,
     calls: u64,
-    /// How many replicas have had a number.
+    /// The number of replicas that have had an ID.
     replicas_numbered: u32,
     rng: Rng,
     journal: Option<(Arc<Journal>, u32)>,
@@ -375,7 +375,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if !self.call.is_over() && !self.is_broken {
-            // What is to be cancelled is dropped with the request itself.
+            // The open attempts are dropped with the request itself.
             self.handle(Event::Abandoned, &mut Effects::new());
         }
     }

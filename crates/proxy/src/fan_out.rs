@@ -106,7 +106,7 @@ struct FanOutRequest {
     calls: JoinSet<(CallId, CallResult)>,
     /// The tasks of the calls, by number.
     tasks: Vec<AbortHandle>,
-    /// What came of the calls, by number.
+    /// The results of the calls, by number.
     results: Vec<Option<CallResult>>,
     first_failed: Option<CallId>,
     buffer: Arc<ResponseBuffer>,

@@ -76,7 +76,7 @@ enum Verdict {
     Refused,
 }
 
-/// What became of a request at the gate.
+/// The result of admission.
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// The server may have it; it is in service until the place is dropped.
@@ -370,7 +370,7 @@ pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
         replicas: vec![ReplicaConfig::unnamed(config.server.clone())],
         group: None,
         connect: config.connect.clone(),
-        // What goes wrong here is the root's to mend: it knows the other replicas.
+        // The root handles errors here: it knows the other replicas.
         policy: UpstreamConfig::plain(BalanceConfig::RoundRobin),
     }
 }

@@ -59,7 +59,7 @@ pub enum StartError {
         name: String,
         /// Its address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A certificate, key, authority or name cannot be used.
@@ -70,7 +70,7 @@ pub enum StartError {
     Journal {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A section of the configuration is not usable.

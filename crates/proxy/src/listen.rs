@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-/// What a listener does with its connections.
+/// The role of a listener.
 #[derive(Clone)]
 pub(crate) struct Listener {
     pub(crate) name: String,

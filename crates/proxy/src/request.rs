@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub(crate) type Given = (ResponseHead, RelayedBody);
 
-/// What is known of the connection that a request came on.
+/// The client's side of a request's connection.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) address: IpAddr,
@@ -207,7 +207,7 @@ fn give(
     let BufferedResponse { mut head, body } = *held;
     ending.spans_to(worker.shared.lasting.spans.clone());
     if client.leaf.is_none() {
-        // What our leaves tell us is not for clients: another root would take it for its own leaf's word.
+        // Headers of our leaves are not for clients: another root would take them for its own leaf's.
         head.fields.remove(Known::CurtailLeaf.bit());
     }
     if head.status.is_informational() || head.status == StatusCode::NO_CONTENT {

@@ -28,7 +28,7 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// How often idle connections are looked through.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What is asked of a proxy besides its configuration.
+/// Options of a proxy that are not in its configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Record all events and decisions of the policies in this file.
@@ -170,13 +170,13 @@ impl Running {
         &self.listeners
     }
 
-    /// Where metrics, health and state are served.
+    /// The address of metrics, health and state.
     #[must_use]
     pub const fn admin(&self) -> Option<SocketAddr> {
         self.admin
     }
 
-    /// How long requests in progress are given when the proxy stops.
+    /// The time that requests in progress have when the proxy stops.
     #[must_use]
     pub fn drain(&self) -> Duration {
         self.shared.site.load().config.limits.drain.into()

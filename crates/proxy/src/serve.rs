@@ -81,7 +81,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// What comes before the first request has the time of a header; hardly any when the proxy stops.
+    /// The handshake before the first request has the time of a header; hardly any when the proxy stops.
     async fn in_time<T>(&self, beginning: impl Future<Output = T>) -> Option<T> {
         let drain = self.worker.shared.drain.wait();
         let stopped = async {

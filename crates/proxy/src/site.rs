@@ -32,7 +32,7 @@ pub(crate) struct Site {
 /// An upstream that a reload keeps, and its replicas from then on.
 pub(crate) type Change = (Arc<Upstream>, Membership);
 
-/// What sites are made with, and what outlives them.
+/// State that outlives the sites, and that each site is built with.
 #[derive(Debug)]
 pub(crate) struct Lasting {
     pub(crate) clock: Clock,

@@ -30,10 +30,10 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// All buffers together; each thread's may be over by the spans of one request.
 const BUFFERED_BYTES_MAX: usize = 8 << 20;
 
-/// What may wait for the exporter, or be on its way: what the threads' own buffers leave.
+/// Maximum size of the spans that wait for the exporter or are being sent; the rest is for the threads' own buffers.
 const WAITING_BYTES_MAX: usize = BUFFERED_BYTES_MAX - SHARDS * CHUNK_BYTES;
 
-/// Where spans go; shared by all threads.
+/// The buffer of spans; shared by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct SpanSink {
     shards: [Mutex<Shard>; SHARDS],
@@ -58,7 +58,7 @@ struct Chunk {
     spans: u64,
 }
 
-/// What the exporter is to send.
+/// The spans that the exporter has to send.
 #[derive(Debug, Default)]
 struct Waiting {
     chunks: VecDeque<Chunk>,
@@ -76,7 +76,7 @@ struct Counters {
     exports_failed: AtomicU64,
 }
 
-/// What became of spans so far.
+/// The number of spans so far, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SpanCounts {
     /// Written to a buffer.
@@ -118,7 +118,7 @@ impl SpanSink {
         }
     }
 
-    /// What became of spans so far.
+    /// The number of spans so far, by outcome.
     pub(crate) fn counts(&self) -> SpanCounts {
         let Counters { sent, dropped, undelivered, rejected, exports_failed } = &self.counters;
         SpanCounts {

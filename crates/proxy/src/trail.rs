@@ -23,12 +23,12 @@ pub(crate) struct Trail {
     /// Whose trace it belongs to, and its own span.
     pub(crate) context: TraceContext,
     pub(crate) started: Instant,
-    /// What was asked, as the attempts repeat it.
+    /// The request's header, as the attempts repeat it.
     pub(crate) asked: Arc<RequestHead>,
     pub(crate) tls: bool,
     /// Whether it is one call of a fan-out: its parent is another span of the proxy.
     pub(crate) is_call: bool,
-    /// Where it was sent; absent: no route matched.
+    /// Its route and class; absent: no route matched.
     pub(crate) destination: Option<Destination>,
     pub(crate) attempts: Vec<AttemptTrail>,
     /// Extra attempts that were due and skipped, in order.
@@ -66,7 +66,7 @@ pub(crate) struct AttemptTrail {
     pub(crate) class: Class,
     /// Which copy of a tie it is, if it is one.
     pub(crate) tie: Option<TieRole>,
-    /// What making a connection took; absent: an open one was used.
+    /// The phases of making a connection; absent: an open one was used.
     pub(crate) connect: Option<ConnectPhases>,
     /// When the response head arrived, and its status.
     pub(crate) responded: Option<(Instant, StatusCode)>,

@@ -19,7 +19,7 @@ pub struct Comparison {
     pub(crate) other: String,
     /// The part of the requests: its kind and name; [`None`] for all.
     pub(crate) of: Option<(By, String)>,
-    /// Of response times.
+    /// The differences of response times.
     pub(crate) percentiles: Vec<Percentile>,
     /// Numbers of blocks, each with its name; empty for a part of the requests.
     pub(crate) numbers: Vec<(&'static str, Number)>,

@@ -137,14 +137,14 @@ fn number(value: f64) -> String {
 /// Bounds, rising, and how many responses are no longer than each.
 fn buckets(latencies: &Latencies, clock: Clock) -> Vec<(Duration, u64)> {
     let mut bounds = Vec::new();
-    // Where the bucket that is being filled begins, what it holds up to now, and how many responses there were.
+    // The lower bound of the current bucket, its count so far, and the number of responses.
     let (mut low, mut high, mut count) = (Duration::ZERO, None, 0);
     for bucket in latencies.responses(clock).buckets() {
         let end = bucket.upper - Duration::from_ns(1);
         if high.is_none() || end > low.mul_f64(GROWTH) {
             bounds.extend(high.map(|high| (high, count)));
             low = bucket.lower - Duration::from_ns(1);
-            // Where nothing was seen lies a bucket of its own, so that none is wide and holds something.
+            // A range without values is a bucket of its own, so that no bucket with values is wide.
             if bucket.lower > Duration::ZERO && high.is_none_or(|high| high < low) {
                 bounds.push((low, count));
             }

@@ -16,7 +16,7 @@ use curtail_units::{Duration, Instant, Rng};
 struct Model {
     /// The median of the service time.
     median_ms: f64,
-    /// How long a garbage collection holds requests back.
+    /// Time for which a garbage collection holds requests back.
     collection: Duration,
 }
 

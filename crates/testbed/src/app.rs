@@ -42,7 +42,7 @@ const SMALL_LEN: usize = 500;
 
 const LARGE_LEN: usize = 100_000;
 
-/// What the roles share: a timer, and random numbers for each request.
+/// State shared by the roles: a timer, and random numbers for each request.
 #[derive(Debug)]
 struct Requests {
     rng: Rng,

@@ -110,7 +110,7 @@ impl Assembly {
             }
             let first = by_id.partition_point(|(id, ..)| *id < span.parent_id);
             let same = by_id[first..].iter().take_while(|(id, ..)| *id == span.parent_id);
-            // Of two with one ID it is not its own parent, but may be the other's child.
+            // A span is not its own parent, but may be the child of another span with the same ID.
             let parent = same.map(|(.., parent)| *parent).find(|parent| *parent != nth);
             *orphans += usize::from(parent.is_none());
             parents.push(parent.unwrap_or(NONE));
@@ -183,7 +183,7 @@ impl Assembly {
             if of_one.len() > 1 {
                 of_one.sort_unstable_by_key(|nth| {
                     let span = &spans[*nth as usize];
-                    // Of those that ended together, that which was waited for longest.
+                    // Among those that ended together, the one that was waited for longest.
                     (Reverse(span.end_ns), span.start_ns, *nth)
                 });
             }

@@ -192,7 +192,7 @@ fn at_worst(policy: &UpstreamConfig) -> String {
     if policy.retry.is_some() && budget.reserve > 0 {
         let reserve = budget.reserve;
         let ratio = budget.ratio.get();
-        // Where the ratio allows as much as the reserve, the reserve adds nothing.
+        // The reserve adds nothing when the ratio allows as much.
         if ratio > 0.0 {
             let enough = (f64::from(reserve) / ratio).ceil();
             let more = format!(

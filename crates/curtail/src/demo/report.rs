@@ -35,7 +35,7 @@ const OTHERS_MAX: f64 = 0.25;
 pub(crate) struct Report {
     schema: &'static str,
     seed: u64,
-    /// Of the direct and of the hedged arm, each.
+    /// One for the direct and one for the hedged arm.
     reads_per_second: f64,
     /// Measured, in seconds.
     seconds: f64,

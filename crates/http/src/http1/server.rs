@@ -210,7 +210,7 @@ impl Server {
         // The poll may be pending: the client may still close while it does not read them.
         _ = shared.poll_interim(cx);
         let inbound = &mut shared.inbound;
-        // What has come of the next request is kept; more of it is not needed yet.
+        // The received part of the next request is kept; more of it is not needed yet.
         while inbound.framing.is_end() && inbound.read.is_empty() {
             if !matches!(ready!(inbound.poll_read(cx)), Ok(1..)) {
                 return Poll::Ready(());
@@ -272,7 +272,7 @@ impl Server {
 }
 
 impl Terms {
-    /// Of a malformed request: its response is the last on the connection.
+    /// The request was malformed: its response is the last on the connection.
     const LAST: Self =
         Self { is_head: false, version: Version::HTTP_11, takes_trailers: false, keeps: false };
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// A server that does not respond to a ping within this time is dead.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the streams of a connection report to the task that drives it.
+/// The reports of a connection's streams to the task that drives it.
 #[derive(Debug)]
 pub(super) struct Activity {
     streams: AtomicUsize,

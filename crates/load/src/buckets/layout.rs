@@ -215,7 +215,7 @@ impl Layout {
         })
     }
 
-    /// What is read as `quantile` from the counts that `values` leave in the buckets, in nanoseconds; nothing when
+    /// The `quantile` read from the counts that `values` leave in the buckets, in nanoseconds; nothing when
     /// there is no value.
     ///
     /// The bucket that a reader finds by adding up counts is the one that the true quantile lies in, so no other

@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Where requests really are independent, the bootstrap is right.
+    /// The bootstrap is right when requests really are independent.
     #[test]
     fn of_independent_requests_the_bootstrap_errs_as_often_as_it_says() {
         let mut rng = Rng::new(6);

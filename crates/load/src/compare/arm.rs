@@ -7,7 +7,7 @@ use crate::{Clock, Latencies};
 use curtail_sketch::{Bucket, Histogram, Precision, rank};
 use curtail_units::{Duration, Quantile};
 
-/// Where failures begin, in nanoseconds: behind everything that a histogram tells apart (2^42).
+/// The place of failures, in nanoseconds: beyond every value that a histogram distinguishes (2^42).
 const FAILED_FROM: f64 = (1_u64 << 43) as f64;
 
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl<'a> Arm<'a> {
         self.requests() - rank(quantile, self.requests())
     }
 
-    /// Where this share of all requests lies beyond: infinite for none, and among the failures more than
+    /// The place beyond which this share of all requests lies: infinite for none, and among the failures more than
     /// [`Self::latency_at`] calls a latency.
     pub(crate) fn place_of(&self, share_beyond: f64) -> f64 {
         let wanted = share_beyond * self.requests() as f64;

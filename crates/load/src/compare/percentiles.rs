@@ -121,7 +121,7 @@ fn look((a, b): (&Arm<'_>, &Arm<'_>), name: &'static str, quantile: Quantile) ->
     seen
 }
 
-/// Where half of the sum of both arms' shares is beyond.
+/// The place beyond which both arms together have the share `beyond`.
 fn place_of_both(a: &Arm<'_>, b: &Arm<'_>, beyond: f64) -> f64 {
     let of_each = (a.place_of(beyond), b.place_of(beyond));
     let (mut low, mut high) = (of_each.0.min(of_each.1), of_each.0.max(of_each.1));

@@ -32,7 +32,7 @@ pub enum Merge {
 }
 
 impl FanOutConfig {
-    /// What the policy must know of a request to `shards` shards.
+    /// The policy's parameters for a request to `shards` shards.
     pub(crate) fn gather(&self, shards: u32) -> GatherConfig {
         GatherConfig {
             calls: shards,

@@ -81,7 +81,7 @@ impl ReplicaConfig {
         Self { name: None, url }
     }
 
-    /// What identifies it across reloads.
+    /// The identity that it keeps across reloads.
     #[must_use]
     pub fn identity(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.url.to_string())

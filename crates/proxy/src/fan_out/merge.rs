@@ -37,7 +37,7 @@ impl Merge {
     }
 }
 
-/// What is between the brackets of a JSON array.
+/// The text between the brackets of a JSON array.
 fn elements(body: &[u8]) -> Option<&[u8]> {
     let inner = body.trim_ascii().strip_prefix(b"[")?.strip_suffix(b"]")?;
     Some(inner.trim_ascii())

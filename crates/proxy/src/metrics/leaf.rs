@@ -62,7 +62,7 @@ impl LeafMetrics {
     }
 }
 
-/// How long a request that starts for this reason has waited in the queue.
+/// The queueing time of a request that starts for this reason.
 const fn wait(reason: &LeafReason) -> Duration {
     match reason {
         LeafReason::NextInClass { waited, .. } => *waited,

@@ -25,7 +25,7 @@ const SHORT_MAX: usize = 0x7f - 6;
 /// A short attribute, without the bytes of its text, is no longer than this.
 const HEAD_MAX: usize = 64;
 
-/// Where attributes are appended to.
+/// Appends attributes to a span.
 #[derive(Debug)]
 pub(super) struct Attributes<'a> {
     out: &'a mut Vec<u8>,

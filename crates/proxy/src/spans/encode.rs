@@ -51,7 +51,7 @@ const FLAG_RANDOM: u32 = 0x02;
 const FLAG_PARENT_KNOWN: u32 = 0x100;
 const FLAG_PARENT_REMOTE: u32 = 0x200;
 
-/// What every span begins with.
+/// The first fields of every span.
 #[derive(Clone, Copy)]
 struct Head<'a> {
     span_id: SpanId,

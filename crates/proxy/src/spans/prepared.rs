@@ -5,7 +5,7 @@ use crate::config::ReplicaUrl;
 
 #[derive(Debug)]
 pub(crate) struct PreparedRoute {
-    /// What its paths begin with.
+    /// The prefix of its paths.
     pub(super) path_prefix: Box<str>,
     /// `http.route` and `curtail.upstream`.
     pub(super) attributes: Box<[u8]>,
@@ -15,7 +15,7 @@ pub(crate) struct PreparedRoute {
 pub(crate) struct PreparedReplica {
     /// `curtail.upstream`, `server.address` and `server.port`.
     pub(super) attributes: Box<[u8]>,
-    /// What its URLs begin with: everything before the path.
+    /// The prefix of its URLs: everything before the path.
     pub(super) url: Box<str>,
 }
 

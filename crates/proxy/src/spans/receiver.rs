@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 /// A response has a number and perhaps a sentence; a larger one is not from an OTLP receiver.
 const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 10, idle_max: 1 };
 
-/// What a receiver made of a batch.
+/// The result of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It has stored the batch except `rejected` spans.

@@ -19,7 +19,7 @@ pub(super) struct TimeColumns {
 
 impl TimeColumns {
     pub(super) fn of_arm(results: &Results, arm: usize) -> Option<Self> {
-        // So that the columns of all arms are equally wide, what counts is the run and not the arm.
+        // The width follows from the run, not from the arm: the columns of all arms are equally wide.
         let widest = results.blocks.iter().map(|block| block.timeline.width()).max()?;
         let mut width = widest;
         while end(results).as_ns().div_ceil(width.as_ns()) > COLUMNS_MAX as u64 {

@@ -272,7 +272,7 @@ pub(super) fn legend(entries: &[(String, String)]) -> String {
     let mut legend = String::new();
     for (class, words) in entries {
         let words = escaped(words);
-        // What shades an area has an area as its sample.
+        // The sample of a shaded area is an area.
         let sample = if class.starts_with("area") {
             format!("<rect class=\"{class}\" width=\"26\" height=\"12\"/>")
         } else {

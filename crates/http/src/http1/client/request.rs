@@ -74,7 +74,7 @@ impl Sending {
         stream: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<Result<(), Error>> {
         while matches!(self.state, WriteState::Writing) {
-            // What there is of the body leaves with what stands before it.
+            // The present part of the body is sent together with the header.
             let gathered = self.outbound.gather(cx, &mut self.body)?;
             if let Err(failure) = ready!(self.outbound.poll_write(cx, stream)) {
                 self.state = WriteState::Broken(Some(failure));
