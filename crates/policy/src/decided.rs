@@ -54,44 +54,20 @@ pub struct Decided<E, R> {
 /// What the driver of a [`crate::Call`] or an [`crate::Upstream`] is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum Effect {
-    /// Send an attempt.
-    Send {
-        /// The new attempt.
-        attempt: AttemptId,
-        /// Where it goes.
-        replica: ReplicaId,
-        /// Why there.
-        choice: Choice,
-        /// The class it is marked with.
-        class: Class,
-        /// What the leaf must know when this is one copy of a tie.
-        tie: Option<Tie>,
-    },
+    /// Send a new attempt, marked with the class. `choice` is the reason for the replica; `tie` is absent without a twin.
+    Send { attempt: AttemptId, replica: ReplicaId, choice: Choice, class: Class, tie: Option<Tie> },
     /// Stop an attempt, or discard its response.
-    Cancel {
-        /// Which one.
-        attempt: AttemptId,
-    },
+    Cancel { attempt: AttemptId },
     /// Pass the response to this attempt on to the client.
-    Respond {
-        /// The attempt.
-        attempt: AttemptId,
-    },
-    /// Report to the client that there is no response.
-    Fail {
-        /// What stood in the way last.
-        why: RequestFailure,
-    },
+    Respond { attempt: AttemptId },
+    /// Report to the client that there is no response, and why.
+    Fail { why: RequestFailure },
     /// Do nothing: an extra attempt was due and is skipped. The reason says why, so that it can be counted.
     Skip,
     /// Ask a replica's leaf for its load.
-    Probe {
-        /// The new probe.
-        probe: ProbeId,
-        /// The replica to probe.
-        replica: ReplicaId,
-    },
+    Probe { probe: ProbeId, replica: ReplicaId },
 }
 
 /// Why a request ends without a response.

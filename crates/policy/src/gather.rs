@@ -62,16 +62,12 @@ impl GatherConfig {
 /// Something happened to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum GatherEvent {
     /// It arrived. The first event, once.
     Arrived,
-    /// A call ended by itself.
-    CallEnded {
-        /// Which one.
-        call: CallId,
-        /// Whether it has a response that counts.
-        success: bool,
-    },
+    /// A call ended by itself; `success` if its response counts.
+    CallEnded { call: CallId, success: bool },
     /// The client left.
     Abandoned,
     /// The polled instant has come.
@@ -81,22 +77,14 @@ pub enum GatherEvent {
 /// What the driver is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum GatherEffect {
     /// Start a call.
-    StartCall {
-        /// Which one.
-        call: CallId,
-    },
+    StartCall { call: CallId },
     /// Abandon an open call.
-    AbandonCall {
-        /// Which one.
-        call: CallId,
-    },
+    AbandonCall { call: CallId },
     /// Respond to the client.
-    Done {
-        /// With what.
-        outcome: GatherOutcome,
-    },
+    Done { outcome: GatherOutcome },
 }
 
 /// How a request ends.

@@ -20,112 +20,45 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "curtail.journal/3";
 
 /// One line of a journal.
+///
+/// `machine` is the number of a machine in this journal, and `name` its name in the configuration. `call` is the number of
+/// a request, unique within its upstream. `effects` are the decisions on the event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "entry")]
 #[expect(clippy::large_enum_variant, reason = "an entry is written or read at once, never kept")]
+#[expect(missing_docs, reason = "the documentation of the type explains the fields")]
 pub enum Entry<F> {
-    /// The first line.
-    Journal {
-        /// [`SCHEMA`].
-        schema: String,
-    },
+    /// The first line, with [`SCHEMA`].
+    Journal { schema: String },
     /// The driver made the shared state of a group.
-    Group {
-        /// The group's number in this journal.
-        machine: u32,
-        /// The group's name in the configuration.
-        name: String,
-        /// The keys that its upstreams have in common.
-        config: GroupConfig,
-    },
-    /// A root's machine for one upstream was made.
+    Group { machine: u32, name: String, config: GroupConfig },
+    /// A root's machine for one upstream was made: with its replicas in ascending order, the number of its group, and its
+    /// randomness.
     Upstream {
-        /// Its number in this journal.
         machine: u32,
-        /// Its name in the configuration.
         name: String,
-        /// How it is treated.
         config: UpstreamConfig,
-        /// Its replicas: their numbers in ascending order, and their names.
         replicas: Vec<(ReplicaId, String)>,
-        /// The number of its group, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group: Option<u32>,
-        /// The randomness that it was given.
         rng: Rng,
     },
     /// A replica is about to join an upstream; the event follows.
-    Replica {
-        /// The upstream.
-        machine: u32,
-        /// Its number, which all other entries use.
-        replica: ReplicaId,
-        /// Its name.
-        name: String,
-    },
+    Replica { machine: u32, replica: ReplicaId, name: String },
     /// A leaf's machine was made.
-    Leaf {
-        /// Its number in this journal.
-        machine: u32,
-        /// Its name in the configuration.
-        name: String,
-        /// How it queues.
-        config: LeafConfig,
-    },
+    Leaf { machine: u32, name: String, config: LeafConfig },
     /// A request arrived at an upstream; its first event follows.
-    Request {
-        /// The upstream.
-        machine: u32,
-        /// Its number, unique within the upstream.
-        call: u64,
-        /// What the policies know of it.
-        request: Request,
-    },
+    Request { machine: u32, call: u64, request: Request },
     /// An event of a request.
-    Call {
-        /// The upstream.
-        machine: u32,
-        /// The request.
-        call: u64,
-        /// When.
-        now: Instant,
-        /// What happened.
-        event: Event,
-        /// What was decided.
-        effects: F,
-    },
+    Call { machine: u32, call: u64, now: Instant, event: Event, effects: F },
     /// An event of an upstream.
-    UpstreamEvent {
-        /// The upstream.
-        machine: u32,
-        /// When.
-        now: Instant,
-        /// What happened.
-        event: UpstreamEvent,
-        /// What was decided.
-        effects: F,
-    },
+    UpstreamEvent { machine: u32, now: Instant, event: UpstreamEvent, effects: F },
     /// An event of a leaf.
-    LeafEvent {
-        /// The leaf.
-        machine: u32,
-        /// When.
-        now: Instant,
-        /// What happened.
-        event: LeafEvent,
-        /// What was decided.
-        effects: F,
-    },
-    /// The last line when the writer could not keep up; the entries after it are missing.
-    Cut {
-        /// How many entries are missing.
-        lost: u64,
-    },
-    /// The last line of a complete journal.
-    End {
-        /// The number of entries before it.
-        entries: u64,
-    },
+    LeafEvent { machine: u32, now: Instant, event: LeafEvent, effects: F },
+    /// The last line when the writer could not keep up, with the number of missing entries.
+    Cut { lost: u64 },
+    /// The last line of a complete journal, with the number of entries before it.
+    End { entries: u64 },
 }
 
 /// The checksum of a journal's entries so far: the CRC-32 of their concatenated JSON.

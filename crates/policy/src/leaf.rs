@@ -54,59 +54,31 @@ pub struct LeafRequestId(pub u64);
 /// Something happened at a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum LeafEvent {
     /// A request arrived.
-    Arrived {
-        /// Its number.
-        request: LeafRequestId,
-        /// Its class.
-        class: Class,
-        /// Its tie, if it is one of two copies.
-        tie: Option<TieId>,
-    },
-    /// The twin's leaf says that the twin has started.
-    TwinStarted {
-        /// Whose twin.
-        tie: TieId,
-    },
+    Arrived { request: LeafRequestId, class: Class, tie: Option<TieId> },
+    /// The twin of a tie has started, as its leaf says.
+    TwinStarted { tie: TieId },
     /// The server has finished a request, or failed it.
-    Finished {
-        /// Which one.
-        request: LeafRequestId,
-    },
+    Finished { request: LeafRequestId },
     /// The root has gone away, or cancelled.
-    Gone {
-        /// Which request.
-        request: LeafRequestId,
-    },
+    Gone { request: LeafRequestId },
 }
 
 /// What the driver of a leaf is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum LeafEffect {
     /// Hand the request to the server.
-    Start {
-        /// Which one.
-        request: LeafRequestId,
-    },
+    Start { request: LeafRequestId },
     /// Tell the twin's leaf that this copy has started.
-    TellTwin {
-        /// The copy that started.
-        request: LeafRequestId,
-        /// The tie.
-        tie: TieId,
-    },
+    TellTwin { request: LeafRequestId, tie: TieId },
     /// Respond that the twin has started; the server never sees this copy.
-    Drop {
-        /// Which one.
-        request: LeafRequestId,
-    },
+    Drop { request: LeafRequestId },
     /// Respond that there is no room; the server never sees the request.
-    Refuse {
-        /// Which one.
-        request: LeafRequestId,
-    },
+    Refuse { request: LeafRequestId },
 }
 
 /// Where a request is.

@@ -73,39 +73,20 @@ impl UpstreamConfig {
 /// Something happened to the upstream that is not the business of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum UpstreamEvent {
     /// A leaf responded to a probe.
-    ProbeSucceeded {
-        /// The replica behind the leaf.
-        replica: ReplicaId,
-        /// The load that the leaf reported.
-        load: Load,
-    },
+    ProbeSucceeded { replica: ReplicaId, load: Load },
     /// No response to a probe came in time.
-    ProbeTimedOut {
-        /// The replica that was probed.
-        replica: ReplicaId,
-    },
+    ProbeTimedOut { replica: ReplicaId },
     /// The replica does not support probes: there is no leaf in front of it.
-    ProbeUnsupported {
-        /// The replica that was probed.
-        replica: ReplicaId,
-    },
-    /// A replica joined the upstream.
-    ReplicaJoined {
-        /// Its number, above those of all earlier replicas.
-        replica: ReplicaId,
-    },
+    ProbeUnsupported { replica: ReplicaId },
+    /// A replica joined the upstream; its number is above those of all earlier replicas.
+    ReplicaJoined { replica: ReplicaId },
     /// A replica left the upstream. Its attempts in flight continue, and end like others.
-    ReplicaLeft {
-        /// Its number.
-        replica: ReplicaId,
-    },
-    /// A message between root and leaf was timed.
-    MessageTimed {
-        /// Its time in one direction.
-        one_way: Duration,
-    },
+    ReplicaLeft { replica: ReplicaId },
+    /// A message between root and leaf was timed, in one direction.
+    MessageTimed { one_way: Duration },
     /// The polled instant has come.
     Woke,
 }

@@ -1,45 +1,25 @@
 //! One word for each thing: the words that the glossary rejects.
 //!
 //! The column "not" of the tables in [`GLOSSARY`] lists them. They are looked for in Rust files (identifiers, comments and
-//! texts alike) and in Markdown, case and plural aside; `TwoWords` and `two_words` are two words. The occurrences that
-//! were there before a word was rejected stand in [`LEFT`], one `count word` each, and can only get fewer.
+//! texts alike) and in Markdown, case and plural aside; `TwoWords` and `two_words` are two words.
 
 use super::Problem;
 use super::tree::Tree;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 const GLOSSARY: &str = "docs/glossary.md";
-const LEFT: &str = "xtask/words-left.txt";
 
 pub(super) fn check(tree: &Tree) -> Vec<Problem> {
-    let text = |path| tree.files.get(path).map_or("", |file| file.text.as_str());
-    let rejected = rejected(text(GLOSSARY));
+    let rejected = rejected(tree.files.get(GLOSSARY).map_or("", |file| file.text.as_str()));
     let mut problems = Vec::new();
-    let mut left = left(text(LEFT), &mut problems);
-    for (word, replacement) in &rejected {
-        let found: Vec<_> = tree
-            .texts(is_checked)
-            .flat_map(|(path, text)| occurrences(text, word).map(move |line| (path, line)))
-            .collect();
-        let Some((at, allowed)) = left.remove(word) else {
-            for (path, line) in found {
+    for (path, text) in tree.texts(is_checked) {
+        for (index, line) in text.lines().enumerate() {
+            let line = spaced(line);
+            for (word, replacement) in rejected.iter().filter(|(word, _)| has_word(&line, word)) {
                 let text = format!("{word:?}: expected {replacement:?}");
-                problems.push(Problem::new(path, line, text));
+                problems.push(Problem::new(path, index + 1, text));
             }
-            continue;
-        };
-        // Which occurrences are new is unknown here; `git diff` shows them.
-        let text = match found.len().cmp(&allowed) {
-            Ordering::Equal => continue,
-            Ordering::Less => "expected that number here".to_owned(),
-            Ordering::Greater => format!("expected {replacement:?} in what is new"),
-        };
-        let text = format!("{word:?} occurs {} times, not {allowed}: {text}", found.len());
-        problems.push(Problem::new(LEFT, at, text));
-    }
-    for (word, (at, _)) in left {
-        problems.push(Problem::new(LEFT, at, format!("{GLOSSARY} does not reject {word:?}")));
+        }
     }
     problems
 }
@@ -65,14 +45,6 @@ fn rejected(glossary: &str) -> BTreeMap<&str, &str> {
     rejected
 }
 
-/// The lines where `word` occurs, once for each occurrence; lines count from 1.
-fn occurrences<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = usize> + use<'t> {
-    text.lines().enumerate().flat_map(move |(index, line)| {
-        let count = count(&spaced(line), word);
-        std::iter::repeat_n(index + 1, count)
-    })
-}
-
 /// A line in small letters, with spaces between the words of identifiers.
 fn spaced(line: &str) -> String {
     let mut spaced = String::with_capacity(line.len() + 8);
@@ -87,32 +59,19 @@ fn spaced(line: &str) -> String {
     spaced
 }
 
-/// How often `word`, or its plural, stands in `line` with no letter around it.
-fn count(line: &str, word: &str) -> usize {
-    let is_whole = |(at, _): &(usize, &str)| {
-        let before = line[..*at].chars().next_back();
+/// Whether `word`, or its plural, stands in `line` with no letter around it.
+fn has_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
         let after = &line[at + word.len()..];
         let after = after.strip_prefix('s').unwrap_or(after).chars().next();
         !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
-    };
-    line.match_indices(word).filter(is_whole).count()
-}
-
-/// The occurrences that are left by word: the line where each stands, and its number.
-fn left<'t>(text: &'t str, problems: &mut Vec<Problem>) -> BTreeMap<&'t str, (usize, usize)> {
-    let mut left = BTreeMap::new();
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
-        match line.split_once(' ').map(|(count, word)| (count.parse(), word)) {
-            Some((Ok(count), word)) => drop(left.insert(word, (index + 1, count))),
-            _ => problems.push(Problem::new(LEFT, index + 1, "expected: count word")),
-        }
-    }
-    left
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{GLOSSARY, LEFT, check, count, spaced};
+    use super::{GLOSSARY, check, has_word, spaced};
     use crate::tidy::tree::Tree;
 
     const TABLE: &str = "\
@@ -148,28 +107,21 @@ mod tests {
     }
 
     #[test]
-    fn old_occurrences_can_only_get_fewer() {
-        let (old, left) = (("docs/a.md", "a backend\nbackends"), (LEFT, "# comment\n2 backend\n"));
-        assert_eq!(messages(&[old, left]), [""; 0]);
-        let planted = messages(&[old, left, ("docs/b.md", "\nthe backend")]);
-        let text = "\"backend\" occurs 3 times, not 2: expected \"replica\" in what is new";
-        assert_eq!(planted, [format!("{LEFT}:2: {text}")]);
-        let fewer = messages(&[("docs/a.md", "a backend"), left]);
-        let text = "\"backend\" occurs 1 times, not 2: expected that number here";
-        assert_eq!(fewer, [format!("{LEFT}:2: {text}")]);
-        let unknown = messages(&[(LEFT, "1 frontend\nnonsense\n")]);
-        assert_eq!(unknown.len(), 2, "{unknown:?}");
+    fn each_word_of_the_glossary_is_looked_for_in_every_line() {
+        let planted = messages(&[("docs/a.md", "a backend\n\nbackends of the upstream host")]);
+        let text =
+            |line: u8, word: &str| format!("docs/a.md:{line}: {word:?}: expected \"replica\"");
+        let expected = [text(1, "backend"), text(3, "backend"), text(3, "upstream host")];
+        assert_eq!(planted, expected);
     }
 
     #[test]
     fn words_end_where_letters_end() {
-        for (line, expected) in [
-            ("a backend.", 1),
-            ("`backend_of` BackendOf", 2),
-            ("x-backends", 1),
-            ("backending mybackend backen d backendss", 0),
-        ] {
-            assert_eq!(count(&spaced(line), "backend"), expected, "{line}");
+        for line in ["a backend.", "`backend_of`", "BackendOf", "x-backends"] {
+            assert!(has_word(&spaced(line), "backend"), "{line}");
+        }
+        for line in ["backending", "mybackend", "backen d", "backendss"] {
+            assert!(!has_word(&spaced(line), "backend"), "{line}");
         }
     }
 }

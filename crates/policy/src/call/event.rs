@@ -84,30 +84,16 @@ impl core::fmt::Display for Failure {
 /// Something happened to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum Event {
     /// It is there. The first event, once.
     Arrived,
     /// The response to an attempt has begun. The driver keeps it until an effect says to pass it on or to cancel it.
-    Responded {
-        /// Which attempt.
-        attempt: AttemptId,
-        /// How.
-        outcome: Outcome,
-    },
+    Responded { attempt: AttemptId, outcome: Outcome },
     /// An attempt failed.
-    Failed {
-        /// Which attempt.
-        attempt: AttemptId,
-        /// How.
-        failure: Failure,
-    },
+    Failed { attempt: AttemptId, failure: Failure },
     /// The response to the client has ended, whole or broken off.
-    Ended {
-        /// The attempt that it is the response to.
-        attempt: AttemptId,
-        /// Whether the client got all of it from the replica.
-        whole: bool,
-    },
+    Ended { attempt: AttemptId, whole: bool },
     /// The body is too long to be kept: there can be no further attempt.
     ReplayLost,
     /// The client has gone away.

@@ -1,84 +1,31 @@
 //! Why a leaf decided as it did: the counterpart of [`crate::Reason`] at the root.
 
 use crate::Class;
-use crate::label::labels;
+use crate::label::reasons;
 use curtail_units::Duration;
 use serde::Serialize;
 
-/// Why a [`crate::LeafEffect`] was decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeafReason {
-    /// The server had room when the request arrived.
-    BelowLimit {
-        /// Requests the server works on, this one included.
-        in_service: u32,
-        /// The most it works on.
-        concurrency: u32,
-    },
-    /// The server has room again, and of the most urgent class that waits this request waited longest.
-    NextInClass {
-        /// Its class.
-        class: Class,
-        /// How long it waited.
-        waited: Duration,
-    },
-    /// The request that starts is one copy of a tie.
-    TieStarted,
-    /// The twin started while this copy waited.
-    TwinStarted {
-        /// How long it waited.
-        waited: Duration,
-    },
-    /// The twin had started before this copy arrived.
-    TwinStartedBefore,
-    /// The twin is at this very leaf: two replicas of the upstream lead to one server.
-    TwinIsHere,
-    /// As many requests wait as may, none of them less urgent.
-    QueueFull {
-        /// How many wait.
-        len: u32,
-        /// The most that may.
-        max: u32,
-    },
-    /// As many requests wait as may; this one, the youngest of the least urgent, made room.
-    PushedOut {
-        /// The class of the request that took its place.
-        by: Class,
-        /// How long it waited.
-        waited: Duration,
-    },
-}
-
-labels!(LeafReason {
-    BelowLimit => "below_limit",
-    NextInClass => "next_in_class",
-    TieStarted => "tie_started",
-    TwinStarted => "twin_started",
-    TwinStartedBefore => "twin_started_before",
-    TwinIsHere => "twin_is_here",
-    QueueFull => "queue_full",
-    PushedOut => "pushed_out",
-});
-
-impl core::fmt::Display for LeafReason {
-    /// One line for people: the name's meaning with its numbers.
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::BelowLimit { in_service, concurrency } => {
-                write!(f, "the server has room: {in_service} of {concurrency} in service")
-            }
-            Self::NextInClass { class, waited } => {
-                write!(f, "next of class {} after waiting {waited}", class.name())
-            }
-            Self::TieStarted => f.write_str("a copy of a tie starts"),
-            Self::TwinStarted { waited } => write!(f, "the twin started; waited {waited}"),
-            Self::TwinStartedBefore => f.write_str("the twin had started before"),
-            Self::TwinIsHere => f.write_str("the twin is at this leaf"),
-            Self::QueueFull { len, max } => write!(f, "queue full: {len} of {max} wait"),
-            Self::PushedOut { by, waited } => {
-                write!(f, "queue full: made room for class {} after {waited}", by.name())
-            }
-        }
+reasons!(
+    /// Why a [`crate::LeafEffect`] was decided.
+    #[derive(Eq)]
+    LeafReason {
+        /// The requests in service include this one, which has just arrived.
+        BelowLimit { in_service: u32, concurrency: u32 } =>
+            "below_limit", "the server has room: {in_service} of {concurrency} in service";
+        /// The server has room again, and of the most urgent class that waits this request waited longest.
+        NextInClass { class: Class, waited: Duration } =>
+            "next_in_class", "next of class {} after waiting {waited}", class.name();
+        TieStarted => "tie_started", "a copy of a tie starts";
+        /// This copy waited until then.
+        TwinStarted { waited: Duration } => "twin_started", "the twin started; waited {waited}";
+        /// This copy arrived afterwards.
+        TwinStartedBefore => "twin_started_before", "the twin had started before";
+        /// Two replicas of the upstream lead to one server.
+        TwinIsHere => "twin_is_here", "the twin is at this leaf";
+        /// No queued request is less urgent.
+        QueueFull { len: u32, max: u32 } => "queue_full", "queue full: {len} of {max} wait";
+        /// This request was the youngest of the least urgent; `by` is the class of the one that took its place.
+        PushedOut { by: Class, waited: Duration } =>
+            "pushed_out", "queue full: made room for class {} after {waited}", by.name();
     }
-}
+);

@@ -6,10 +6,10 @@
 //!
 //! | effect | correction |
 //! |---|---|
-//! | adjacent batches still depend on each other | the variance is computed from [`GROUPS`] groups of batches, and extrapolated from batches to groups, twice as far as would remove a bias that falls with the length |
-//! | the variance of few groups is uncertain | a mean has as many degrees of freedom as groups, less one; as batches, less one, where groups vary no more than independent batches would |
+//! | adjacent batches are correlated, so their variance is too small | the variance is that of [`GROUPS`] groups of batches; its growth from batches to groups predicts what groups still lack, and [`EXTRAPOLATION`] times that is added |
+//! | the variance of few groups is uncertain | a mean has [`GROUPS`] − 1 degrees of freedom; if groups vary no more than independent batches would, one less than batches |
 //! | a mean of few long stalls is skewed | the skewness of the residuals bends the interval of a mean |
-//! | few batches reach a high quantile | a share has as many degrees of freedom as groups (or batches) that reach it, less one |
+//! | few batches reach a high quantile | a share has one degree of freedom less than groups (or batches) reach it |
 //!
 //! **Source**: extrapolated ("lugsail") batch means: Vats & Flegal, "Lugsail lag windows for estimating
 //! time-average covariance matrices", 2022. Skewness: Willink, "A confidence interval and test for the mean
