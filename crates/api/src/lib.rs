@@ -28,7 +28,6 @@
 mod api_error;
 mod body;
 mod jaeger;
-mod limits;
 mod listen;
 mod metrics;
 mod query_request;
@@ -41,8 +40,7 @@ mod tempo;
 mod translation;
 mod v1;
 
-pub use limits::Limits;
-pub use listen::{Api, Running, start};
+pub use listen::{Api, Limits, Running, start};
 pub use metrics::{KindMetrics, MetricsPage, QueryMetrics};
 pub use query_request::duration_ns;
 pub use sql::{NotStarted, Sql, SqlProgram};

@@ -4,7 +4,6 @@
 //! head. A connection is closed when the client has not read the response within the time of its last request, so a
 //! client that reads nothing holds nothing for long.
 
-use crate::Limits;
 use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::query_service::{PATIENCE, QueryService};
 use crate::sql::Sql;
@@ -59,6 +58,21 @@ pub struct Api {
     pub metrics: Arc<QueryMetrics>,
     /// The page of `/metrics`.
     pub page: Arc<dyn MetricsPage>,
+}
+
+/// The limits of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Maximum number of spans that are read of a trace: the first ones.
+    pub trace_spans: usize,
+    /// Maximum number of bytes of a response.
+    pub response_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { trace_spans: 1_000_000, response_bytes: 1 << 30 }
+    }
 }
 
 /// A running API. Without [`stop`](Self::stop), it stops in the background when this is dropped.
@@ -124,7 +138,7 @@ async fn serve_all(
         let (query_service, stopped) = (Arc::clone(&query_service), stopped.clone());
         let tls = tls.clone();
         connections.spawn(async move {
-            let counted = query_service.metrics().connections.enter();
+            let counted = query_service.api.metrics.connections.enter();
             match Stream::begin(accepted.stream, tls.as_ref(), HEADER_TIMEOUT).await {
                 Ok(stream) => serve(stream, &query_service, stopped).await,
                 Err(error) => tracing::debug!(%error, "TLS handshake failed"),

@@ -3,7 +3,6 @@
 use crate::api_error::{ApiError, ErrorFormat};
 use crate::body::{self, BodyPart, ResponseBody};
 use crate::listen::Api;
-use crate::metrics::QueryMetrics;
 use crate::query_request::QueryRequest;
 use crate::query_threads::QueryThreads;
 use crate::response_chunks::ResponseChunks;
@@ -114,7 +113,7 @@ impl ApiResponse {
 /// Responds to requests, several at once.
 #[derive(Debug)]
 pub(crate) struct QueryService {
-    api: Api,
+    pub(crate) api: Api,
     threads: QueryThreads,
     /// One permit per query thread; a request without a permit waits.
     turns: Arc<Semaphore>,
@@ -143,10 +142,6 @@ impl QueryService {
     /// Ends the threads of queries.
     pub(crate) async fn stop(self) {
         self.threads.stop().await;
-    }
-
-    pub(crate) fn metrics(&self) -> &QueryMetrics {
-        &self.api.metrics
     }
 
     /// Responds to a request. Its query ends when this is dropped.

@@ -1,4 +1,4 @@
-//! Reads a body within its limits of size, memory and time.
+//! Reads a body within its limits of size and memory.
 
 use crate::encoding::too_long;
 use crate::memory_limit::MemoryReservation;
@@ -6,7 +6,6 @@ use crate::rejection::{RejectReason, Rejection};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
-use std::time::Duration;
 
 /// Maximum buffer that is reserved for an announced length.
 const RESERVED_MAX: u64 = 1 << 20;
@@ -14,23 +13,8 @@ const RESERVED_MAX: u64 = 1 << 20;
 /// The prefix of a gRPC message: a flag for compression, and the length.
 const FRAME_BYTES: usize = 5;
 
-/// Reads a body of at most `bytes_max` bytes within `timeout`.
+/// Reads a body of at most `bytes_max` bytes.
 pub(crate) async fn read<B>(
-    body: B,
-    reservation: &mut MemoryReservation<'_>,
-    bytes_max: u32,
-    timeout: Duration,
-) -> Result<Bytes, Rejection>
-where
-    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
-{
-    let collecting = collect(body, reservation, bytes_max);
-    tokio::time::timeout(timeout, collecting).await.unwrap_or_else(|_| {
-        Err(RejectReason::Slow.reject(format!("the body did not arrive within {timeout:?}")))
-    })
-}
-
-async fn collect<B>(
     mut body: B,
     reservation: &mut MemoryReservation<'_>,
     bytes_max: u32,

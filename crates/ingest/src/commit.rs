@@ -77,7 +77,7 @@ pub enum StallReason {
 pub struct Committer {
     queue: mpsc::Sender<LogMessage>,
     stall: Arc<SinkStall>,
-    recent: Arc<RecentBatches>,
+    pub(crate) recent: Arc<RecentBatches>,
     metrics: Arc<LogMetrics>,
 }
 
@@ -182,10 +182,6 @@ impl Committer {
     #[must_use]
     pub const fn metrics(&self) -> &Arc<LogMetrics> {
         &self.metrics
-    }
-
-    pub(crate) const fn recent(&self) -> &Arc<RecentBatches> {
-        &self.recent
     }
 
     /// Fails if the sink has accepted nothing for `stall_max`.

@@ -164,7 +164,7 @@ impl Worker {
             while connections.try_join_next().is_some() {}
             let (receiver, stopped) = (Arc::clone(&self.receiver), self.stopped.clone());
             let tls = self.tls.clone();
-            let counted = receiver.metrics().connections.enter();
+            let counted = receiver.metrics.connections.enter();
             connections.spawn(async move {
                 if let Err(error) = begin(stream, tls, receiver, stopped).await {
                     tracing::debug!(%error, "connection not begun");
@@ -211,7 +211,7 @@ async fn begin(
     stopped: watch::Receiver<Option<Duration>>,
 ) -> io::Result<()> {
     let stream = TcpStream::from_std(stream)?;
-    let stream = Stream::begin(stream, tls.as_ref(), receiver.limits().header_timeout).await?;
+    let stream = Stream::begin(stream, tls.as_ref(), receiver.limits.header_timeout).await?;
     serve(stream, receiver, stopped).await;
     Ok(())
 }
@@ -221,7 +221,7 @@ async fn serve(
     receiver: Arc<Receiver>,
     mut stopped: watch::Receiver<Option<Duration>>,
 ) {
-    let limits = receiver.limits();
+    let limits = &receiver.limits;
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()

@@ -34,9 +34,9 @@ const MEMORY_PER_BYTE: usize = 2;
 pub(crate) struct Receiver {
     access: Arc<Access>,
     origins: Origins,
-    limits: Limits,
+    pub(crate) limits: Limits,
     committer: Committer,
-    metrics: Arc<IngestMetrics>,
+    pub(crate) metrics: Arc<IngestMetrics>,
     memory: MemoryLimit,
     /// Limits the long batches that are decoded at once.
     long_decodes: Semaphore,
@@ -53,14 +53,6 @@ impl Receiver {
             memory: MemoryLimit::new(config.limits.receiving_bytes),
             long_decodes: Semaphore::new(config.workers.max(1)),
         }
-    }
-
-    pub(crate) const fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    pub(crate) fn metrics(&self) -> &IngestMetrics {
-        &self.metrics
     }
 
     /// Responds to a request.
@@ -119,7 +111,11 @@ impl Receiver {
         let bytes_max = self.limits.batch.batch_bytes;
         let tenant: Arc<str> = Arc::from(&*request.tenant);
         let mut reservation = self.memory.reserve(Arc::clone(&tenant));
-        let body = read(body, &mut reservation, bytes_max, self.limits.body_timeout).await?;
+        let timeout = self.limits.body_timeout;
+        let body = tokio::time::timeout(timeout, read(body, &mut reservation, bytes_max)).await;
+        let body = body.unwrap_or_else(|_| {
+            Err(RejectReason::Slow.reject(format!("the body did not arrive within {timeout:?}")))
+        })?;
         let (body, encoding) = match request.form {
             WireFormat::Grpc => match unframe(body)? {
                 (message, true) => (message, request.encoding),
@@ -132,7 +128,7 @@ impl Receiver {
             is_json: request.form == WireFormat::Json,
             signal: request.signal,
             tenant: Arc::clone(&tenant),
-            key: self.committer.recent().key(),
+            key: self.committer.recent.key(),
             limits,
         };
         let DecodedBatch { batch, id, rows, refused } =

@@ -57,31 +57,28 @@ impl RejectReason {
         Rejection { reason: self, message: message.into() }
     }
 
-    pub(crate) const fn status(self) -> StatusCode {
+    /// The status over HTTP and the code over gRPC. Senders retry after the codes 8 and 14 only.
+    const fn codes(self) -> (StatusCode, u8) {
         match self {
-            Self::Malformed => StatusCode::BAD_REQUEST,
-            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Slow => StatusCode::REQUEST_TIMEOUT,
-            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Self::Forbidden => StatusCode::FORBIDDEN,
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Unsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Exhausted => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Malformed => (StatusCode::BAD_REQUEST, 3),
+            Self::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, 3),
+            Self::Slow => (StatusCode::REQUEST_TIMEOUT, 3),
+            Self::Unauthenticated => (StatusCode::UNAUTHORIZED, 16),
+            Self::Forbidden => (StatusCode::FORBIDDEN, 7),
+            Self::NotFound => (StatusCode::NOT_FOUND, 12),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, 12),
+            Self::Unsupported => (StatusCode::UNSUPPORTED_MEDIA_TYPE, 12),
+            Self::Exhausted => (StatusCode::TOO_MANY_REQUESTS, 8),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, 14),
         }
     }
 
-    /// The code of gRPC. Senders retry after 8 and 14 only.
+    pub(crate) const fn status(self) -> StatusCode {
+        self.codes().0
+    }
+
     pub(crate) const fn grpc(self) -> u8 {
-        match self {
-            Self::Malformed | Self::TooLong | Self::Slow => 3,
-            Self::NotFound | Self::Method | Self::Unsupported => 12,
-            Self::Forbidden => 7,
-            Self::Exhausted => 8,
-            Self::Unavailable => 14,
-            Self::Unauthenticated => 16,
-        }
+        self.codes().1
     }
 
     /// Whether the same request may succeed later.

@@ -170,14 +170,9 @@ fn flags(out: &mut Vec<u8>, field: u32, flags: u32) {
     }
 }
 
-fn trace_id(out: &mut Vec<u8>, field: u32, id: u128) {
-    if id != 0 {
-        protobuf::bytes_field(out, field, &id.to_be_bytes());
-    }
-}
-
-fn span_id(out: &mut Vec<u8>, field: u32, id: u64) {
-    if id != 0 {
-        protobuf::bytes_field(out, field, &id.to_be_bytes());
+/// Writes an ID; all zeros is none.
+fn id<const N: usize>(out: &mut Vec<u8>, field: u32, id: [u8; N]) {
+    if id != [0; N] {
+        protobuf::bytes_field(out, field, &id);
     }
 }

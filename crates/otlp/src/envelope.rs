@@ -50,12 +50,14 @@ pub struct Scope {
 }
 
 /// Rows of one signal, as they are read.
-pub(crate) trait ReadRow: Sized {
+pub(crate) trait ReadRow: Default {
     /// The message that a batch of them is.
     const BATCH: &'static Message;
 
     /// Empty rows, with capacity for a batch of this size.
-    fn of_bytes(bytes: usize) -> Self;
+    fn of_bytes(_: usize) -> Self {
+        Self::default()
+    }
 
     /// Reads a row of a scope: a span, a record, or a metric with its points.
     fn read_row(

@@ -66,10 +66,6 @@ impl Logs {
 impl ReadRow for Logs {
     const BATCH: &'static Message = &LOGS;
 
-    fn of_bytes(_: usize) -> Self {
-        Self::default()
-    }
-
     fn read_row(
         &mut self,
         within: &mut Reader<'_>,

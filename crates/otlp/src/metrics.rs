@@ -138,10 +138,6 @@ impl Points {
 impl ReadRow for Points {
     const BATCH: &'static Message = &METRICS;
 
-    fn of_bytes(_: usize) -> Self {
-        Self::default()
-    }
-
     /// Walks the message twice, as for a resource: fields of a metric may follow its points.
     fn read_row(
         &mut self,

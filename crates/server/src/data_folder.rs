@@ -28,9 +28,9 @@ use std::time::SystemTime;
 #[derive(Debug)]
 pub(crate) struct DataFolder {
     log: Arc<Directory>,
-    tables: Objects,
+    pub(crate) tables: Objects,
     /// The folder of the tables, unless they are in an object store.
-    tables_folder: Option<PathBuf>,
+    pub(crate) tables_folder: Option<PathBuf>,
     writer: String,
     batch_key: BatchKey,
 }
@@ -54,16 +54,6 @@ impl DataFolder {
         tables.check_writing().await?;
         tracing::info!(folder = %data.display(), tables = tables.url(), "opened");
         Ok(Self { log: Arc::new(log), tables, tables_folder, writer, batch_key })
-    }
-
-    /// The tables' object store.
-    pub(crate) const fn objects(&self) -> &Objects {
-        &self.tables
-    }
-
-    /// The folder of the tables, unless they are in an object store.
-    pub(crate) fn tables_folder(&self) -> Option<&Path> {
-        self.tables_folder.as_deref()
     }
 
     pub(crate) fn settings(&self, memtable_bytes: usize) -> Settings {

@@ -84,12 +84,9 @@ pub(crate) fn since_epoch() -> Duration {
 impl MetricsPage for ServerMetrics {
     fn render(&self, form: MetricsForm) -> (&'static str, Vec<u8>) {
         let Self { store, counters } = self;
-        let (spans, logs, points) = (store.spans(), store.logs(), store.points());
-        let tables = [
-            ("spans", spans.active_bytes() + spans.waiting_bytes(), spans.size().1),
-            ("logs", logs.active_bytes() + logs.waiting_bytes(), logs.size().1),
-            ("points", points.active_bytes() + points.waiting_bytes(), points.size().1),
-        ];
+        let trees = [("spans", store.spans()), ("logs", store.logs()), ("points", store.points())];
+        let tables = trees
+            .map(|(name, tree)| (name, tree.active_bytes() + tree.waiting_bytes(), tree.size().1));
         let snapshot = Snapshot {
             counters: counters.clone(),
             tables,

@@ -16,7 +16,7 @@ use curtail_store::tree::Unread;
 use curtail_store::{Recovery, Store, StoreParts};
 use curtail_text::describe_error;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -158,7 +158,7 @@ impl Storage {
         let settings = folder.settings(memtable_bytes);
         let (parts, recovery) =
             Store::open(&settings, now_ms(), &uuid()).await.map_err(|source| {
-                let tables = folder.objects().url().to_owned();
+                let tables = folder.tables.url().to_owned();
                 StartError::Store { tables, source: Box::new(source) }
             })?;
         log_recovery(&recovery);
@@ -169,13 +169,13 @@ impl Storage {
         let maintenance_metrics = Arc::<MaintenanceMetrics>::default();
         let maintenance = MaintenanceThread::start(
             flusher,
-            (compactor, folder.objects().clone()),
+            (compactor, folder.tables.clone()),
             (Arc::clone(&backlog), Arc::clone(&maintenance_metrics)),
             Arc::clone(live_config),
         )?;
         let sink = MemtableSink { store: Arc::clone(&store), backlog: Arc::clone(&backlog) };
         let (committer, log) = Committer::start(log, Arc::clone(store.recent()), sink)?;
-        let tables_folder = folder.tables_folder().map(Path::to_path_buf);
+        let tables_folder = folder.tables_folder;
         Ok(Self { store, committer, log, backlog, maintenance, maintenance_metrics, tables_folder })
     }
 

@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 /// The result of a query in progress.
 pub struct QueryResult {
-    rows: SendableRecordBatchStream,
-    runtime: Arc<RuntimeEnv>,
-    footers: Arc<Footers>,
+    pub(crate) rows: SendableRecordBatchStream,
+    pub(crate) runtime: Arc<RuntimeEnv>,
+    pub(crate) footers: Arc<Footers>,
     /// The number of further rows before the maximum.
-    left: usize,
-    is_cut: bool,
+    pub(crate) left: usize,
+    pub(crate) is_cut: bool,
 }
 
 impl std::fmt::Debug for QueryResult {
@@ -27,15 +27,6 @@ impl std::fmt::Debug for QueryResult {
 }
 
 impl QueryResult {
-    pub(crate) fn new(
-        rows: SendableRecordBatchStream,
-        runtime: Arc<RuntimeEnv>,
-        footers: Arc<Footers>,
-        rows_max: usize,
-    ) -> Self {
-        Self { rows, runtime, footers, left: rows_max, is_cut: false }
-    }
-
     /// Its columns.
     #[must_use]
     pub fn columns(&self) -> SchemaRef {

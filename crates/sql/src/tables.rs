@@ -117,7 +117,8 @@ impl Tables {
         let plan = at_most(plan, rows_max).map_err(QueryError::of)?;
         let plan = state.create_physical_plan(&plan).await.map_err(QueryError::of)?;
         let rows = execute_stream(plan, self.context.task_ctx()).map_err(QueryError::of)?;
-        Ok(QueryResult::new(rows, self.context.runtime_env(), Arc::clone(&self.footers), rows_max))
+        let (runtime, footers) = (self.context.runtime_env(), Arc::clone(&self.footers));
+        Ok(QueryResult { rows, runtime, footers, left: rows_max, is_cut: false })
     }
 
     fn knows(&self, name: &str) -> bool {

@@ -2,8 +2,8 @@
 
 use super::batch_writer::BatchWriter;
 use super::{
-    BadRow, PlainValue, ResourceText, RowPart, ScopeText, attributes, enumerated, flags, number,
-    span_id, text, time, trace_id,
+    BadRow, PlainValue, ResourceText, RowPart, ScopeText, attributes, enumerated, flags, id,
+    number, text, time,
 };
 use curtail_protobuf as protobuf;
 
@@ -61,8 +61,8 @@ impl LogRow<'_> {
         attributes(out, 6, self.attributes)?;
         number(out, 7, self.dropped_attributes);
         flags(out, 8, self.flags);
-        trace_id(out, 9, self.trace_id);
-        span_id(out, 10, self.span_id);
+        id(out, 9, self.trace_id.to_be_bytes());
+        id(out, 10, self.span_id.to_be_bytes());
         time(out, 11, self.observed_ns);
         text(out, 12, self.event_name);
         Ok(())

@@ -2,8 +2,8 @@
 
 use super::batch_writer::BatchWriter;
 use super::{
-    BadRow, PlainValue, ResourceText, RowPart, ScopeText, attributes, enumerated, flags, number,
-    object, span_id, text, time, trace_id,
+    BadRow, PlainValue, ResourceText, RowPart, ScopeText, attributes, enumerated, flags, id,
+    number, object, text, time,
 };
 use curtail_protobuf as protobuf;
 
@@ -93,10 +93,10 @@ impl BatchWriter {
 
 impl SpanRow<'_> {
     fn write(&self, out: &mut Vec<u8>) -> Result<(), BadRow> {
-        trace_id(out, 1, self.trace_id);
-        span_id(out, 2, self.span_id);
+        id(out, 1, self.trace_id.to_be_bytes());
+        id(out, 2, self.span_id.to_be_bytes());
         text(out, 3, self.trace_state);
-        span_id(out, 4, self.parent_id);
+        id(out, 4, self.parent_id.to_be_bytes());
         text(out, 5, self.name);
         enumerated(out, 6, self.kind);
         time(out, 7, self.start_ns);
@@ -132,8 +132,8 @@ impl EventRow<'_> {
 
 impl LinkRow<'_> {
     fn write(&self, out: &mut Vec<u8>, nth: usize) -> Result<(), BadRow> {
-        trace_id(out, 1, self.trace_id);
-        span_id(out, 2, self.span_id);
+        id(out, 1, self.trace_id.to_be_bytes());
+        id(out, 2, self.span_id.to_be_bytes());
         text(out, 3, self.trace_state);
         object(out, 4, self.attributes).map_err(|fault| RowPart::Link(nth).is(fault))?;
         number(out, 5, self.dropped_attributes);
