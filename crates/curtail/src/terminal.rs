@@ -34,45 +34,34 @@ enum Stream {
 }
 
 impl Stream {
-    fn is_terminal(self) -> bool {
-        match self {
-            Self::Stdout => io::stdout().is_terminal(),
-            Self::Stderr => io::stderr().is_terminal(),
-        }
-    }
-
     /// Writes text; ignores errors: progress is not a result.
     fn write(self, text: &str) {
-        let write = |mut out: Box<dyn Write>| {
-            out.write_all(text.as_bytes())?;
-            out.flush()
+        let mut out: Box<dyn Write> = match self {
+            Self::Stdout => Box::new(io::stdout().lock()),
+            Self::Stderr => Box::new(io::stderr().lock()),
         };
-        let _written: io::Result<()> = match self {
-            Self::Stdout => write(Box::new(io::stdout().lock())),
-            Self::Stderr => write(Box::new(io::stderr().lock())),
-        };
+        let _written: io::Result<()> = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 }
 
 impl ProgressLine {
     /// On standard error; without a terminal, a line each `line_every` if given.
     pub(crate) fn on_stderr(line_every: Option<Duration>) -> Self {
-        Self::new(Stream::Stderr, line_every)
+        Self::new(Stream::Stderr, io::stderr().is_terminal(), line_every)
     }
 
     /// On standard output, where the result will replace it.
     pub(crate) fn on_stdout(line_every: Option<Duration>) -> Self {
-        Self::new(Stream::Stdout, line_every)
+        Self::new(Stream::Stdout, io::stdout().is_terminal(), line_every)
     }
 
-    fn new(stream: Stream, line_every: Option<Duration>) -> Self {
-        let drawn = stream.is_terminal().then_some(0);
-        Self { stream, drawn, line_every, shown: Instant::now() }
+    fn new(stream: Stream, is_terminal: bool, line_every: Option<Duration>) -> Self {
+        Self { stream, drawn: is_terminal.then_some(0), line_every, shown: Instant::now() }
     }
 
     /// Shows no progress; `say` still writes.
     pub(crate) fn silent() -> Self {
-        Self { stream: Stream::Stderr, drawn: None, line_every: None, shown: Instant::now() }
+        Self::new(Stream::Stderr, false, None)
     }
 
     pub(crate) fn begin(&mut self, line: &str) {

@@ -9,10 +9,8 @@ const SLOT: Duration = Duration::from_secs(1);
 /// One failed request, as an example of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureExample {
-    /// Its kind.
-    pub failure: Failure,
-    /// The time of the failure.
-    pub at: Instant,
+    pub(crate) failure: Failure,
+    pub(crate) at: Instant,
     /// The error that the generator saw.
     pub text: String,
 }
@@ -21,25 +19,23 @@ pub struct FailureExample {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     /// The start of the plan.
-    pub began: Instant,
+    pub(crate) began: Instant,
     /// The end of the last request.
-    pub ended: Instant,
-    /// For each series.
+    pub(crate) ended: Instant,
+    /// The latencies of each series.
     pub latencies: Vec<Latencies>,
     /// All series over time.
     pub timeline: Timeline,
     /// Requests that had to wait for a connection.
-    pub waited: u64,
+    pub(crate) waited: u64,
     /// The time at which the first of them began to wait.
-    pub waited_first: Option<Instant>,
-    /// Bytes of response bodies.
-    pub received_bytes: u64,
-    /// Connections that were made.
-    pub connections: u64,
+    pub(crate) waited_first: Option<Instant>,
+    pub(crate) received_bytes: u64,
+    pub(crate) connections: u64,
     /// Resends of requests that the server did not process.
-    pub resent: u64,
-    /// Processor time of this process meanwhile.
-    pub cpu: Duration,
+    pub(crate) resent: u64,
+    /// CPU time of this process meanwhile.
+    pub(crate) cpu: Duration,
     /// The first failure of each kind.
     pub examples: Vec<FailureExample>,
     /// Whether it was ended early.

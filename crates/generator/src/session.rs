@@ -83,10 +83,7 @@ pub trait SessionHooks {
 }
 
 /// A run without hooks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NoHooks;
-
-impl SessionHooks for NoHooks {}
+impl SessionHooks for () {}
 
 /// The maximum number of events of a run.
 pub const EVENTS_MAX: usize = 1_000;
@@ -160,7 +157,7 @@ impl Session {
         stop: &Stop,
         on_progress: impl FnMut(SessionProgress, &Slot) + Send,
     ) -> io::Result<Results> {
-        self.run_with_hooks(&mut NoHooks, Clock::start(), stop, on_progress)
+        self.run_with_hooks(&mut (), Clock::start(), stop, on_progress)
     }
 
     /// The same on a clock that has started before, with these hooks.
@@ -235,17 +232,11 @@ impl RunningSession<'_> {
             // As much as at the start of what is measured, and never more than the plan has at its height.
             let schedule = Arc::new(load.schedule.first(lasts));
             let load = Load { schedule, workload: load.workload.seeded(&rng), rng, ..load.clone() };
-            let progress = |since_began| SessionProgress {
-                arm,
-                blocks_done: done,
-                blocks: self.session.blocks * self.session.arms.len(),
-                is_warm_up: true,
-                since_began,
-                lasts: at_most,
-            };
+            let progress = self.progress(arm, done, at_most);
             let seen = crate::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
                 slots.push(slot.clone());
-                on_progress(progress(now.since(began)), slot);
+                let since_began = now.since(began);
+                on_progress(SessionProgress { is_warm_up: true, since_began, ..progress }, slot);
             })?;
             self.keep(arm, seen, true);
             if until_steady && steady::is_steady(&slots) {
@@ -309,16 +300,9 @@ impl RunningSession<'_> {
             // All arms of a round send the same.
             let rng = load.rng.split("block").split_index(round as u64);
             let load = Load { workload: load.workload.seeded(&rng), rng, ..load.clone() };
-            let lasts = load.schedule.lasts();
+            let progress = self.progress(arm, done, load.schedule.lasts());
             crate::run(&Arc::new(load), self.clock, self.stop, |now, slot| {
-                let progress = SessionProgress {
-                    arm,
-                    blocks_done: done,
-                    blocks: self.session.blocks * self.session.arms.len(),
-                    is_warm_up: false,
-                    since_began: now.since(began),
-                    lasts,
-                };
+                let progress = SessionProgress { since_began: now.since(began), ..progress };
                 (*on_progress.lock().unwrap_or_else(PoisonError::into_inner))(progress, slot);
             })
         };
@@ -330,6 +314,18 @@ impl RunningSession<'_> {
             });
             ended.collect()
         })
+    }
+
+    /// The progress at the start of a measured block of `arm`.
+    const fn progress(&self, arm: usize, blocks_done: usize, lasts: Duration) -> SessionProgress {
+        SessionProgress {
+            arm,
+            blocks_done,
+            blocks: self.session.blocks * self.session.arms.len(),
+            is_warm_up: false,
+            since_began: Duration::ZERO,
+            lasts,
+        }
     }
 
     fn keep(&mut self, arm: usize, seen: Recording, is_warm_up: bool) {

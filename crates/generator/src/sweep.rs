@@ -2,7 +2,7 @@
 //!
 //! Each rate is an arm of the results. A rate at which the generator was too late ends the sweep.
 
-use crate::session::{NoHooks, Session, SessionProgress};
+use crate::session::{Session, SessionProgress};
 use crate::{Load, Stop};
 use curtail_http::clock::Clock;
 use curtail_load::knee::{Knee, Search};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// Its name, command line, seed, and the warm-up at each rate; its arms are made here.
+    /// Name, command line, seed and warm-up; the sweep makes the arms.
     pub session: Session,
     /// The load, whose rates the search chooses.
     pub load: Load,
@@ -24,8 +24,6 @@ pub struct Sweep {
     pub lasts: Duration,
     /// The spacing of requests.
     pub spacing: Spacing,
-    /// The number of threads for a rate.
-    pub threads: fn(f64) -> usize,
 }
 
 /// The result of a sweep.
@@ -52,13 +50,13 @@ impl Sweep {
     ) -> io::Result<SweepOutcome> {
         let clock = Clock::start();
         let empty = Session { arms: Vec::new(), blocks: 0, ..self.session.clone() };
-        let mut results = empty.run_with_hooks(&mut NoHooks, clock, stop, |_, _| {})?;
+        let mut results = empty.run_with_hooks(&mut (), clock, stop, |_, _| {})?;
         let mut cut_short = None;
         while let Some(rate) = search.next() {
             let session = Session { arms: vec![self.arm(rate)], blocks: 1, ..self.session.clone() };
             let on_progress =
                 |progress: SessionProgress, slot: &Slot| on_progress(rate, progress, slot);
-            let measured = session.run_with_hooks(&mut NoHooks, clock, stop, on_progress)?;
+            let measured = session.run_with_hooks(&mut (), clock, stop, on_progress)?;
             let seen = Latencies::merged(&measured.of_arm(0));
             append(&mut results, measured);
             if stop.is_stopped() {
@@ -94,7 +92,7 @@ impl Sweep {
             rate: Some(rate),
         };
         let schedule = Arc::new(Schedule::constant(rate, self.lasts, self.spacing));
-        (arm, Load { schedule, threads: (self.threads)(rate), ..self.load.clone() })
+        (arm, Load { schedule, threads: crate::threads_for(rate), ..self.load.clone() })
     }
 }
 

@@ -9,9 +9,7 @@ mod prepare;
 #[cfg(test)]
 mod tests;
 
-pub use config::{
-    BodyConfig, JourneyConfig, RequestConfig, StepConfig, TenantConfig, WorkloadConfig,
-};
+pub use config::{BodyConfig, RequestConfig, WorkloadConfig};
 pub use prepare::PrepareError;
 
 use crate::expect::Expect;

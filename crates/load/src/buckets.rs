@@ -22,7 +22,7 @@ pub mod lab;
 mod layout;
 
 pub use coarsest::{Coarsest, coarsest};
-pub use layout::{BadBounds, Layout, Reader};
+pub use layout::{Layout, Reader};
 
 use curtail_sketch::rank;
 use curtail_units::{Duration, Quantile};

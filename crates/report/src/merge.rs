@@ -14,74 +14,42 @@ use curtail_units::{Duration, Instant};
 #[cfg(test)]
 mod tests;
 
-/// Results that are not of one run.
+/// Results that are not of one run: what differs, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MergeError {
-    /// There are none.
-    #[error("there is nothing to merge: expected the results of at least one generator")]
-    Nothing,
-    /// Two of them had different plans.
-    #[error(
-        "the results are not of one run: {what} is {first} in the first of them and {other} in number {nth}"
-    )]
-    Different {
-        /// The part that differs.
-        what: String,
-        /// As the first has it.
-        first: String,
-        /// As the other has it.
-        other: String,
-        /// Which it is; the first is number 1.
-        nth: usize,
-    },
-    /// Two of them sent the same share of the plan: they are separate runs.
-    #[error(
-        "the results are of several runs: number {nth} sent share {share} of the plan again; expected one file of each \
-         share, as `--share 1/2` and `--share 2/2` make them"
-    )]
-    SentTwice {
-        /// The share, as in `--share`.
-        share: String,
-        /// The number of the file; the first is 1.
-        nth: usize,
-    },
-    /// One of them ran at another time.
-    #[error(
-        "the results are of several runs: number {nth} began {apart} apart from the first, and a run lasted {lasted}; \
-         expected generators that were started together"
-    )]
-    Apart {
-        /// The number of the file; the first is 1.
-        nth: usize,
-        /// The time between the starts.
-        apart: Duration,
-        /// The duration of the first one.
-        lasted: Duration,
-    },
-}
+#[error("{0}")]
+pub struct MergeError(String);
 
 /// The results of all generators as those of one.
 ///
 /// # Errors
 /// When there are none, or they are not of one run.
 pub fn merge(parts: Vec<Results>) -> Result<Results, MergeError> {
+    const NOTHING: &str =
+        "there is nothing to merge: expected the results of at least one generator";
     let mut parts = parts.into_iter();
-    let mut merged = parts.next().ok_or(MergeError::Nothing)?;
+    let mut merged = parts.next().ok_or_else(|| MergeError(NOTHING.to_owned()))?;
     let mut whys = vec![merged.state.clone()];
     let (began_unix_ns, lasted) = (merged.began_unix_ns, length(&merged));
+    let several = |what: String| MergeError(format!("the results are of several runs: {what}"));
     for (nth, part) in (2..).zip(parts) {
-        check(&merged, &whys, &part).map_err(|(what, first, other)| MergeError::Different {
-            what,
-            first,
-            other,
-            nth,
+        check(&merged, &whys, &part).map_err(|(what, first, other)| {
+            let text =
+                format!("{what} is {first} in the first of them and {other} in number {nth}");
+            MergeError(format!("the results are not of one run: {text}"))
         })?;
         if part.shares.sent.iter().any(|share| merged.shares.sent.contains(share)) {
-            return Err(MergeError::SentTwice { share: part.shares.to_string(), nth });
+            return Err(several(format!(
+                "number {nth} sent share {} of the plan again; expected one file of each share, as \
+                 `--share 1/2` and `--share 2/2` make them",
+                part.shares
+            )));
         }
         let apart = Duration::from_ns(part.began_unix_ns.abs_diff(began_unix_ns));
         if apart > lasted {
-            return Err(MergeError::Apart { nth, apart, lasted });
+            return Err(several(format!(
+                "number {nth} began {apart} apart from the first, and a run lasted {lasted}; \
+                 expected generators that were started together"
+            )));
         }
         whys.push(part.state.clone());
         add(&mut merged, part);

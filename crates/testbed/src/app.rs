@@ -23,7 +23,8 @@ mod running;
 mod server;
 mod storage;
 
-pub use config::{Causes, ClientConfig, Config, Role, ServerConfig, StorageConfig};
+pub(crate) use config::ClientConfig;
+pub use config::{Config, Role, ServerConfig, StorageConfig};
 pub use running::Running;
 
 use crate::alarm::Alarm;

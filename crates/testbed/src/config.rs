@@ -21,8 +21,8 @@ pub enum File {
 }
 
 impl File {
-    /// What `text` describes, which was written in the file `name`, with `sets` (`section.key=value`) put
-    /// into it. With `roles`, it is for a process that has these roles of an app.
+    /// Reads `text` of the file `name` and applies `sets` (`section.key=value`). `roles` are the roles of an app that
+    /// this process has.
     ///
     /// # Errors
     /// All errors of the text and of the sets.
@@ -58,8 +58,7 @@ pub struct TestbedConfig {
     pub shards: usize,
     /// Servers for each shard.
     pub replicas: usize,
-    /// The address of the first server; the others use the next ports. Port 0: free ports.
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// The properties of each server.
     pub server: ServerConfig,
     /// Their faults.
@@ -73,8 +72,7 @@ pub struct ServerConfig {
     pub leaf: LeafConfig,
     /// The cores that requests in service share; absent: no sharing.
     pub cores: Option<Cores>,
-    /// The service time of a request on a healthy server that is not shared.
-    pub service: Distribution,
+    pub(crate) service: Distribution,
 }
 
 impl TestbedConfig {

@@ -10,7 +10,6 @@ use clap::Args;
 use curtail_generator::Session;
 use curtail_generator::session::{Turns, WarmUp};
 use curtail_generator::sweep::{Sweep, SweepOutcome};
-use curtail_generator::threads_for;
 use curtail_load::compare::Rule;
 use curtail_load::knee::{Bound, Knee, Search};
 use curtail_load::schedule::{RATE_MAX, Spacing};
@@ -79,7 +78,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
         turns: Turns::Alternate,
         warm_up: args.warm_up,
     };
-    let sweep = Sweep { session, load, lasts, spacing, threads: threads_for };
+    let sweep = Sweep { session, load, lasts, spacing };
     let mut shown = RunProgress::new(Vec::new());
     let swept = outcome::until_stopped(|stop| {
         sweep.run(search, stop, |rate, progress, slot| {

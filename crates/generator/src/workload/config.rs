@@ -11,10 +11,9 @@ use std::path::PathBuf;
 pub struct WorkloadConfig {
     /// Requests.
     pub requests: Vec<RequestConfig>,
-    /// Journeys over them; without any, each request is made alone.
-    pub journeys: Vec<JourneyConfig>,
-    /// The tenants.
-    pub tenants: Vec<TenantConfig>,
+    /// Without any, each request is made alone.
+    pub(super) journeys: Vec<JourneyConfig>,
+    pub(super) tenants: Vec<TenantConfig>,
 }
 
 /// A request as it is written.
@@ -26,13 +25,13 @@ pub struct RequestConfig {
     pub weight: f64,
     /// The method.
     pub method: String,
-    /// The path and the query; that of the target where it is missing.
+    /// The path and the query; those of the target if absent.
     pub path: Option<String>,
-    /// Further fields.
+    /// Further headers.
     pub headers: Vec<(String, String)>,
     /// The body, if there is one.
     pub body: Option<BodyConfig>,
-    /// A file with rows to fill in.
+    /// The file with rows of values for placeholders.
     pub data: Option<PathBuf>,
     /// The expected response.
     pub expect: Expect,
@@ -49,33 +48,26 @@ pub enum BodyConfig {
 
 /// A journey as it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct JourneyConfig {
-    /// Its relative frequency.
-    pub weight: f64,
-    /// The requests, one after the other.
-    pub steps: Vec<StepConfig>,
+pub(super) struct JourneyConfig {
+    pub(super) weight: f64,
+    pub(super) steps: Vec<StepConfig>,
 }
 
 /// A step as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepConfig {
-    /// The name of a request.
-    pub request: String,
-    /// Mean time after the previous response.
-    pub think: Duration,
-    /// Whether that time varies, exponentially.
-    pub is_think_random: bool,
+pub(super) struct StepConfig {
+    pub(super) request: String,
+    pub(super) think: Duration,
+    /// Whether the think time varies, exponentially.
+    pub(super) is_think_random: bool,
 }
 
 /// A tenant as it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TenantConfig {
-    /// The value of `{tenant}`.
-    pub name: String,
-    /// Its size, in any unit.
-    pub size: u64,
-    /// Its relative share of the requests.
-    pub weight: f64,
+pub(super) struct TenantConfig {
+    pub(super) name: String,
+    pub(super) size: u64,
+    pub(super) weight: f64,
 }
 
 const WEIGHT_MAX: f64 = 1e6;

@@ -1,5 +1,6 @@
 //! Prepares a workload from its configuration: reads files and parses templates.
 
+use super::config::{StepConfig, TenantConfig};
 use super::{
     Body, BodyConfig, Journey, Request, RequestConfig, Step, Tenant, Workload, WorkloadConfig,
 };
@@ -75,7 +76,7 @@ fn journeys(config: &WorkloadConfig) -> Vec<Journey> {
         .journeys
         .iter()
         .map(|written| {
-            let step = |step: &super::StepConfig| Step {
+            let step = |step: &StepConfig| Step {
                 request: place(&step.request),
                 think: step.think,
                 is_think_random: step.is_think_random,
@@ -90,7 +91,7 @@ fn tenants(config: &WorkloadConfig) -> Vec<Tenant> {
         return vec![Tenant { name: String::new(), size: 0, weight_until: 1.0 }];
     }
     let mut weight_until = 0.0;
-    let tenant = |tenant: &super::TenantConfig| {
+    let tenant = |tenant: &TenantConfig| {
         weight_until += tenant.weight;
         Tenant { name: tenant.name.clone(), size: tenant.size, weight_until }
     };

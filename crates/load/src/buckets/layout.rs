@@ -77,25 +77,6 @@ enum Step {
     Octaves(f64),
 }
 
-/// Bounds that are none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadBounds {
-    /// There is none.
-    #[error("expected at least one bound")]
-    None,
-    /// There are too many.
-    #[error("{0} bounds, expected at most {BOUNDS_MAX}")]
-    TooMany(usize),
-    /// One is not above the one before it.
-    #[error("{next} comes after {before}: expected bounds that rise")]
-    NotRising {
-        /// The bound.
-        next: Duration,
-        /// The one before it.
-        before: Duration,
-    },
-}
-
 impl Layout {
     /// Buckets that are `growth` times as wide as the one below; `unit` is one of the bounds.
     ///
@@ -118,15 +99,16 @@ impl Layout {
     ///
     /// # Errors
     /// When there is none, there are too many, or they do not rise.
-    pub fn bounds(name: &str, bounds: &[Duration]) -> Result<Self, BadBounds> {
+    pub fn bounds(name: &str, bounds: &[Duration]) -> Result<Self, String> {
         if bounds.is_empty() {
-            return Err(BadBounds::None);
+            return Err("expected at least one bound".to_owned());
         }
         if bounds.len() > BOUNDS_MAX {
-            return Err(BadBounds::TooMany(bounds.len()));
+            return Err(format!("{} bounds, expected at most {BOUNDS_MAX}", bounds.len()));
         }
         if let Some(pair) = bounds.windows(2).find(|pair| pair[0] >= pair[1]) {
-            return Err(BadBounds::NotRising { next: pair[1], before: pair[0] });
+            let (before, next) = (pair[0], pair[1]);
+            return Err(format!("{next} comes after {before}: expected bounds that rise"));
         }
         Ok(Self::listed(name, bounds))
     }

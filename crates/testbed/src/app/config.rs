@@ -10,10 +10,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 pub struct Config {
     /// Its name, for people.
     pub name: String,
-    /// The causes of its tail.
-    pub causes: Causes,
-    /// The client.
-    pub client: ClientConfig,
+    pub(crate) causes: Causes,
+    pub(crate) client: ClientConfig,
     /// The storage.
     pub storage: StorageConfig,
     /// The server.
@@ -22,15 +20,12 @@ pub struct Config {
 
 /// The causes of its tail; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Causes {
-    /// The payload that is called large is large.
-    pub large_payloads: bool,
-    /// The client waits for the server only `timeout_short`.
-    pub short_timeouts: bool,
-    /// The server refuses some requests, which are sent again.
-    pub retries: bool,
+pub(crate) struct Causes {
+    pub(crate) large_payloads: bool,
+    pub(crate) short_timeouts: bool,
+    pub(crate) retries: bool,
     /// Another job runs on the thread of this role.
-    pub cpu_load: Option<Role>,
+    pub(crate) cpu_load: Option<Role>,
 }
 
 /// One of the three.
@@ -46,21 +41,14 @@ pub enum Role {
 
 /// The client as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientConfig {
-    /// The address to listen on.
-    pub listen: SocketAddr,
-    /// The timeout of a connection attempt.
-    pub connect_timeout: Duration,
-    /// The timeout of an attempt to get a payload.
-    pub storage_timeout: Duration,
-    /// The timeout of an attempt at the server.
-    pub server_timeout: Duration,
-    /// The same with the cause `short_timeouts`.
-    pub server_timeout_short: Duration,
-    /// Maximum attempts, the first one included.
-    pub attempts_max: u32,
-    /// The wait before the first retry; it doubles with each.
-    pub backoff: Duration,
+pub(crate) struct ClientConfig {
+    pub(crate) listen: SocketAddr,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) storage_timeout: Duration,
+    pub(crate) server_timeout: Duration,
+    pub(crate) server_timeout_short: Duration,
+    pub(crate) attempts_max: u32,
+    pub(crate) backoff: Duration,
 }
 
 /// The storage as it is written.
@@ -68,10 +56,8 @@ pub struct ClientConfig {
 pub struct StorageConfig {
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// The time to find a payload.
-    pub service: Distribution,
-    /// Bytes of a payload per second.
-    pub bytes_per_second: Bytes,
+    pub(crate) service: Distribution,
+    pub(crate) bytes_per_second: Bytes,
 }
 
 /// The server as it is written.
@@ -79,10 +65,8 @@ pub struct StorageConfig {
 pub struct ServerConfig {
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// The service time besides the work on the payload.
-    pub service: Distribution,
-    /// The share of requests that it rejects with the cause `retries`.
-    pub refused: Ratio,
+    pub(crate) service: Distribution,
+    pub(crate) refused: Ratio,
 }
 
 /// Maximum of all timeouts and of the backoff.
