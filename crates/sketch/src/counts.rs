@@ -130,7 +130,7 @@ impl Counts {
         None
     }
 
-    /// How many values fell into buckets after `index`.
+    /// The number of values in buckets after `index`.
     pub(crate) fn total_after(&self, index: usize) -> u64 {
         let from = (index + 1).saturating_sub(self.first).min(self.counts.len());
         sum(&self.counts[from..])

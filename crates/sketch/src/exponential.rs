@@ -21,7 +21,7 @@ use curtail_units::{Duration, OutOfRange};
 #[cfg(test)]
 mod tests;
 
-/// How finely octaves are split: into 2^scale buckets; below 0, buckets of 2^-scale octaves.
+/// The number of buckets in an octave: 2^scale; below 0, a bucket has 2^-scale octaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scale(i8);
 

@@ -43,7 +43,7 @@ pub struct Bucket {
     /// The first duration that is too long for the bucket. The last bucket of all also holds
     /// everything longer.
     pub upper: Duration,
-    /// How many values the bucket holds.
+    /// The number of values in the bucket.
     pub count: u64,
 }
 
@@ -89,13 +89,13 @@ impl Histogram {
         }
     }
 
-    /// How many values were recorded.
+    /// The number of recorded values.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.counts.total()
     }
 
-    /// How many of them were too long for a bucket of their own: a quantile among them reads as
+    /// The number of values too long for a bucket of their own: a quantile among them reads as
     /// 2^42 ns, which is too short.
     #[must_use]
     pub const fn overflowed(&self) -> u64 {
@@ -123,7 +123,7 @@ impl Histogram {
         Some(Duration::from_ns(ns.clamp(self.min_ns, self.max_ns)))
     }
 
-    /// How many values were longer than `limit`. Values in the same bucket as `limit` cannot be distinguished
+    /// The number of values longer than `limit`. Values in the same bucket as `limit` cannot be distinguished
     /// from it and are not counted.
     #[must_use]
     pub fn count_above(&self, limit: Duration) -> u64 {

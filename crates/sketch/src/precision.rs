@@ -10,7 +10,7 @@
 
 use curtail_units::{Duration, OutOfRange};
 
-/// How finely an octave of durations is split: into 2^bits buckets.
+/// The number of buckets in an octave of durations: 2^bits.
 ///
 /// The value of a bucket is its middle, so a duration read back is off by at most 2^-(bits + 1) of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,7 +84,7 @@ impl Precision {
         ((within as u64) << shift, 1 << shift)
     }
 
-    /// What a duration in bucket `index` is read back as, in nanoseconds: the middle.
+    /// The value of bucket `index`, in nanoseconds: its middle.
     #[inline]
     pub(crate) const fn middle(self, index: usize) -> u64 {
         let (lower, width) = self.bucket(index);

@@ -65,7 +65,7 @@ impl Window {
         self.slots[self.current].record(duration);
     }
 
-    /// How many values the window holds.
+    /// The number of values in the window.
     #[inline]
     pub fn count(&mut self, now: Instant) -> u64 {
         self.forget_before(now);

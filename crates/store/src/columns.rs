@@ -14,6 +14,7 @@ pub use dictionary::{Dictionary, Plain};
 use crate::schema::{Field, Form, Kind, Schema};
 pub(crate) use dictionary::is_same;
 use dictionary::short;
+pub(crate) use gather::Renumbered;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -174,18 +175,17 @@ impl Columns {
         self.coded_mut(field).dictionary.intern(value)
     }
 
-    /// Sets the value of the row that is being added, by its code; returns whether it was null before.
-    pub(crate) fn set(&mut self, field: usize, code: u32) -> bool {
+    /// Sets the value of the row that is being added, unless it has one.
+    pub(crate) fn set_value(&mut self, field: usize, value: &[u8]) {
         let row = self.len;
-        let codes = &mut self.coded_mut(field).codes;
+        let Coded { dictionary, codes } = self.coded_mut(field);
+        let code = dictionary.intern(value);
         if codes.len() < row {
             codes.resize(row, 0);
         }
-        let is_first = codes.len() == row;
-        if is_first {
+        if codes.len() == row {
             codes.push(code);
         }
-        is_first
     }
 
     /// Sets the value of the next `count` rows, by its code, unless they have one.

@@ -75,14 +75,6 @@ pub(crate) fn remove_if_there(files: &dyn Files, name: &str) -> io::Result<()> {
     }
 }
 
-/// Another process uses the folder.
-#[derive(Debug, thiserror::Error)]
-#[error("process {process} uses it; stop that process, or choose another folder")]
-struct FolderInUse {
-    /// Its ID, if known.
-    process: String,
-}
-
 impl Directory {
     /// Opens a folder, which is made if it is not there.
     ///
@@ -107,8 +99,10 @@ fn lock(path: &Path) -> io::Result<File> {
             let mut process = String::new();
             // A process that has just locked the file may not have written its ID yet.
             let known = file.read_to_string(&mut process).is_ok() && !process.trim().is_empty();
-            let process = if known { process.trim() } else { "(ID unknown)" }.to_owned();
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, FolderInUse { process }));
+            let process = if known { process.trim() } else { "(ID unknown)" };
+            let text =
+                format!("process {process} uses it; stop that process, or choose another folder");
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }
     }
     // The ID is only a help for people, and a server must start on a full disk too.

@@ -25,14 +25,7 @@ pub struct Place {
 
 /// Sorts rows by their keys.
 pub fn sort(keys: &mut [Key]) {
-    sort_by(keys, Key::lt);
-}
-
-/// Sorts rows by `is_less`.
-fn sort_by(keys: &mut [Key], mut is_less: impl FnMut(&Key, &Key) -> bool) {
-    keys.sort_unstable_by(|a, b| {
-        if is_less(a, b) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater }
-    });
+    keys.sort_unstable();
 }
 
 #[cfg(test)]

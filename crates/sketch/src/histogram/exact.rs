@@ -8,7 +8,7 @@ use super::{Bucket, Histogram};
 use crate::Precision;
 use curtail_units::Duration;
 
-/// What a histogram knows beside its counts.
+/// The exact figures of a histogram, beside its counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exact {
     /// The sum of all values, in nanoseconds.
@@ -17,14 +17,14 @@ pub struct Exact {
     pub min: Duration,
     /// The longest value; zero when there is none.
     pub max: Duration,
-    /// How many values were too long for a bucket of their own.
+    /// The number of values too long for a bucket of their own.
     pub overflowed: u64,
 }
 
 /// Counts and exact figures that no recording could have led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inconsistent {
-    /// What was expected of the figures, in words.
+    /// The expectation, in words.
     pub expected: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl core::fmt::Display for Inconsistent {
 impl core::error::Error for Inconsistent {}
 
 impl Histogram {
-    /// What is known beside the counts.
+    /// The exact figures.
     #[must_use]
     pub const fn exact(&self) -> Exact {
         let is_empty = self.count() == 0;

@@ -112,19 +112,20 @@ impl Coded {
 }
 
 /// The codes of a source in another dictionary.
-struct Renumbered<'a> {
+pub(crate) struct Renumbered<'a> {
     source: &'a Coded,
     /// Zero: not known yet, or null.
     codes: Vec<u32>,
 }
 
 impl<'a> Renumbered<'a> {
-    fn new(source: &'a Coded) -> Self {
+    pub(crate) fn new(source: &'a Coded) -> Self {
         Self { source, codes: vec![0; source.dictionary.len() as usize + 1] }
     }
 
+    /// The code of a row's value in `dictionary`, to which it is added if it is new; zero is null.
     #[inline]
-    fn code(&mut self, row: usize, dictionary: &mut Dictionary) -> u32 {
+    pub(crate) fn code(&mut self, row: usize, dictionary: &mut Dictionary) -> u32 {
         let Some(&code) = self.source.codes.get(row) else { return 0 };
         let known = self.codes[code as usize];
         if known != 0 || code == 0 {

@@ -49,8 +49,8 @@ fn rows(names: [&str; 2]) -> Columns {
         rows.push_long(START, i64::from(nth));
         rows.push_long(DURATION, 1);
         if nth == 0 {
-            let code = rows.intern(NAME, names[0].as_bytes());
-            assert!(rows.set(NAME, code) && !rows.set(NAME, code));
+            rows.set_value(NAME, names[0].as_bytes());
+            rows.set_value(NAME, b"another");
             rows.push_entry(ATTRIBUTES_TEXT).coded(b"a").coded(names[0].as_bytes());
             rows.push_entry(ATTRIBUTES_TEXT).coded(b"b").coded(b"2");
         }

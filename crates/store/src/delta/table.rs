@@ -192,10 +192,9 @@ impl Table {
         if let Some(state) = log.begin().await? {
             return Ok(Self { log, state, committed_ms: None });
         }
-        let info = commit_info("CREATE TABLE", now_ms, id);
         let actions = [Action::Protocol(Protocol::OURS), Action::MetaData(metadata)];
         let mut table = Self { log, state: State::default(), committed_ms: None };
-        table.put(0, lines(info, &actions)).await?;
+        table.put(0, lines(("CREATE TABLE", now_ms, id), &actions)).await?;
         // Our commit, or that of the faster writer.
         let state = table.log.begin().await?;
         table.state = state.ok_or_else(|| OpenError::NoBeginning(table.log.root.clone()))?;
@@ -239,7 +238,8 @@ impl Table {
     }
 
     /// The version of the last known commit.
-    pub(crate) const fn version(&self) -> u64 {
+    #[must_use]
+    pub const fn version(&self) -> u64 {
         self.state.version
     }
 
@@ -275,7 +275,7 @@ impl Table {
         actions.extend(change.metadata.clone().map(Action::MetaData));
         actions.extend(change.remove.iter().cloned().map(Action::Remove));
         actions.extend(change.add.iter().cloned().map(Action::Add));
-        let lines = lines(commit_info(change.operation, now_ms, id), &actions);
+        let lines = lines((change.operation, now_ms, id), &actions);
         if self.is_number_doubtful(now_ms) {
             self.refresh().await?;
             self.committed_ms = Some(now_ms);
@@ -326,25 +326,21 @@ const fn is_conflict(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::AlreadyExists { .. })
 }
 
-fn commit_info(operation: &str, now_ms: i64, id: &str) -> CommitInfo {
-    CommitInfo {
-        timestamp: now_ms,
-        operation: operation.to_owned(),
-        engine_info: ENGINE.to_owned(),
-        txn_id: id.to_owned(),
-        checksum: None,
-    }
-}
-
 /// The lines of a commit, with a checksum in the first one.
-fn lines(mut info: CommitInfo, actions: &[Action]) -> Bytes {
+fn lines((operation, now_ms, id): (&str, i64, &str), actions: &[Action]) -> Bytes {
     let put = |lines: &mut Vec<u8>, action: &Action| {
         serde_json::to_writer(&mut *lines, action).expect("it is plain data");
         lines.push(b'\n');
     };
     let (mut lines, mut rest) = (Vec::new(), Vec::new());
     actions.iter().for_each(|action| put(&mut rest, action));
-    info.checksum = Some(checkpoint::checksum(&rest));
+    let info = CommitInfo {
+        timestamp: now_ms,
+        operation: operation.to_owned(),
+        engine_info: ENGINE.to_owned(),
+        txn_id: id.to_owned(),
+        checksum: Some(checkpoint::checksum(&rest)),
+    };
     put(&mut lines, &Action::CommitInfo(info));
     lines.append(&mut rest);
     lines.into()

@@ -113,13 +113,6 @@ impl Attributes {
     }
 }
 
-/// Sets a value of the row that is being added. Returns false if it has one already: of two attributes with one key, the
-/// second is in a map.
-pub(super) fn set(columns: &mut Columns, field: usize, value: &[u8]) -> bool {
-    let code = columns.intern(field, value);
-    columns.set(field, code)
-}
-
 /// Sets those of the texts that are not empty in the row that is being added.
 pub(super) fn set_texts<const N: usize>(
     columns: &mut Columns,
@@ -128,7 +121,7 @@ pub(super) fn set_texts<const N: usize>(
 ) {
     for (field, text) in texts {
         if !text.is_empty() {
-            set(columns, field, text.of(batch));
+            columns.set_value(field, text.of(batch));
         }
     }
 }
@@ -137,7 +130,7 @@ pub(super) fn set_texts<const N: usize>(
 pub(super) fn set_numbers<const N: usize>(columns: &mut Columns, numbers: [(usize, i64); N]) {
     for (field, number) in numbers {
         if number != 0 {
-            set(columns, field, &number.to_le_bytes());
+            columns.set_value(field, &number.to_le_bytes());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Log records into columns.
 
 use super::RowWriter;
-use super::attributes::{set, set_numbers, set_texts};
+use super::attributes::{set_numbers, set_texts};
 use super::envelope::Shared;
 use crate::columns::Columns;
 use crate::schema::envelope::DROPPED_ATTRIBUTES;
@@ -40,7 +40,7 @@ impl RowWriter {
         match &record.body {
             Value::Empty => {}
             Value::Text(text) => {
-                set(columns, BODY, text.of(batch));
+                columns.set_value(BODY, text.of(batch));
             }
             other @ (Value::Bool(_)
             | Value::Int(_)
@@ -50,7 +50,7 @@ impl RowWriter {
             | Value::Bytes(_)) => {
                 self.json.clear();
                 plain::value(&mut self.json, other, batch);
-                set(columns, BODY_JSON, &self.json);
+                columns.set_value(BODY_JSON, &self.json);
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Points of metrics into columns.
 
 use super::RowWriter;
-use super::attributes::set;
 use super::envelope::Shared;
 use super::series::Series;
 use crate::columns::Columns;
@@ -52,14 +51,14 @@ fn number(columns: &mut Columns, point: &Point) {
     match point.measured {
         Measured::None => {}
         Measured::Int(number) => {
-            set(columns, VALUE_INT, &number.to_le_bytes());
+            columns.set_value(VALUE_INT, &number.to_le_bytes());
         }
         Measured::Double(number) => {
-            set(columns, VALUE_DOUBLE, &number.to_le_bytes());
+            columns.set_value(VALUE_DOUBLE, &number.to_le_bytes());
         }
     }
     if point.flags != 0 {
-        set(columns, FLAGS, &i64::from(point.flags).to_le_bytes());
+        columns.set_value(FLAGS, &i64::from(point.flags).to_le_bytes());
     }
 }
 
@@ -111,9 +110,9 @@ impl RowWriter {
             }
             Form::ExponentialHistogram => {
                 count_and_extremes(columns, of);
-                set(columns, SCALE, &i64::from(of.scale).to_le_bytes());
-                set(columns, ZERO_COUNT, &of.zero_count.to_le_bytes());
-                set(columns, ZERO_THRESHOLD, &of.zero_threshold.to_le_bytes());
+                columns.set_value(SCALE, &i64::from(of.scale).to_le_bytes());
+                columns.set_value(ZERO_COUNT, &of.zero_count.to_le_bytes());
+                columns.set_value(ZERO_THRESHOLD, &of.zero_threshold.to_le_bytes());
                 buckets(columns, (POSITIVE_OFFSET, POSITIVE_COUNTS), of.positive.as_ref());
                 buckets(columns, (NEGATIVE_OFFSET, NEGATIVE_COUNTS), of.negative.as_ref());
             }
@@ -155,17 +154,17 @@ impl RowWriter {
 }
 
 fn count_and_extremes(columns: &mut Columns, of: &Distribution) {
-    set(columns, COUNT, &of.count.to_le_bytes());
+    columns.set_value(COUNT, &of.count.to_le_bytes());
     for (field, number) in [(SUM, of.sum), (MIN, of.min), (MAX, of.max)] {
         if let Some(number) = number {
-            set(columns, field, &number.to_le_bytes());
+            columns.set_value(field, &number.to_le_bytes());
         }
     }
 }
 
 fn buckets(columns: &mut Columns, fields: (usize, usize), buckets: Option<&Buckets>) {
     if let Some(buckets) = buckets {
-        set(columns, fields.0, &i64::from(buckets.offset).to_le_bytes());
+        columns.set_value(fields.0, &i64::from(buckets.offset).to_le_bytes());
         counts(columns, fields.1, &buckets.counts);
     }
 }

@@ -1,7 +1,7 @@
 //! Spans into columns.
 
 use super::RowWriter;
-use super::attributes::{set, set_numbers, set_texts};
+use super::attributes::{set_numbers, set_texts};
 use super::envelope::Shared;
 use crate::columns::Columns;
 use crate::schema::envelope::DROPPED_ATTRIBUTES;
@@ -40,8 +40,8 @@ impl RowWriter {
         columns.push_long(START, start);
         // Both have 63 bits.
         columns.push_long(DURATION, end - start);
-        with_name(&KINDS, span.kind, |name| set(columns, KIND, name.as_bytes()));
-        with_name(&STATUSES, span.status, |name| set(columns, STATUS, name.as_bytes()));
+        with_name(&KINDS, span.kind, |name| columns.set_value(KIND, name.as_bytes()));
+        with_name(&STATUSES, span.status, |name| columns.set_value(STATUS, name.as_bytes()));
         let texts = [
             (NAME, span.name),
             (STATUS_MESSAGE, span.status_message),

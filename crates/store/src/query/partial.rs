@@ -133,9 +133,6 @@ impl Partial {
     }
 
     /// Adds a number of spans of a group, as many as its weight says.
-    ///
-    /// # Errors
-    /// When there are too many groups or numbers.
     pub(super) fn push(
         &mut self,
         group: u32,
@@ -164,9 +161,6 @@ impl Partial {
     }
 
     /// Adds numbers of one span each, each with its group.
-    ///
-    /// # Errors
-    /// When there are too many groups or numbers.
     pub(super) fn push_all(
         &mut self,
         groups: &[u32],
@@ -205,9 +199,6 @@ impl Partial {
     }
 
     /// Adds the aggregate of later rows.
-    ///
-    /// # Errors
-    /// When there are too many groups or numbers in all.
     pub(super) fn merge(&mut self, mut later: Self) -> Result<(), AggregateError> {
         let codes: Vec<_> = later.values.iter().map(|value| self.values.intern(value)).collect();
         let code = |of_later: u32| of_later.checked_sub(1).map_or(0, |nth| codes[nth as usize]);

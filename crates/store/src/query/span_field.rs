@@ -59,7 +59,7 @@ pub(super) const MAPS: [(usize, Kind); 5] = [
 const ALWAYS: [usize; 4] = [NAME, STATUS_MESSAGE, SCOPE_NAME, SCOPE_VERSION];
 
 /// A dictionary of values, and the code of each row or list entry.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Coding<'a> {
     /// Zero means null; rows beyond the end are null too.
     codes: Cow<'a, [u32]>,
@@ -290,7 +290,7 @@ fn members(objects: &Coded, key: &str) -> Coding<'static> {
 /// An attribute is in its own column, or in the map for values of its kind.
 fn attribute<'a>(rows: &'a Columns, key: &str) -> Coding<'a> {
     let own = SPANS.own.get(key).map(|(field, _)| column(rows, *field));
-    let mut coding = own.unwrap_or(Coding { codes: Cow::Borrowed(&[]), values: Vec::new() });
+    let mut coding = own.unwrap_or_default();
     for (field, kind) in MAPS {
         let lists = rows.lists(field);
         let [Values::Coded(keys), Values::Coded(of_keys)] = lists.parts() else { continue };
@@ -342,23 +342,24 @@ impl Entry {
 
     /// The coding of the entries of all rows.
     pub(super) fn coding<'a>(&self, rows: &'a Columns) -> Coding<'a> {
-        fn nothing<'a>() -> Coding<'a> {
-            Coding { codes: Cow::Borrowed(&[]), values: Vec::new() }
-        }
         let parts = rows.lists(self.field()).parts();
         let coded = |part: usize| match parts.get(part) {
             Some(Values::Coded(coded)) => Some(coded),
             _ => None,
         };
         match self {
-            Self::EventName => coded(1).map_or_else(nothing, |names| {
+            Self::EventName => coded(1).map_or_else(Coding::default, |names| {
                 let values = names.dictionary.iter().map(|name| Value::of(Kind::Text, name));
                 Coding { codes: Cow::Borrowed(&names.codes), values: values.collect() }
             }),
-            Self::Event(key) => coded(2).map_or_else(nothing, |objects| members(objects, key)),
-            Self::Link(key) => coded(3).map_or_else(nothing, |objects| members(objects, key)),
-            Self::LinkTrace => parts.first().map_or_else(nothing, numbered),
-            Self::LinkSpan => parts.get(1).map_or_else(nothing, numbered),
+            Self::Event(key) => {
+                coded(2).map_or_else(Coding::default, |objects| members(objects, key))
+            }
+            Self::Link(key) => {
+                coded(3).map_or_else(Coding::default, |objects| members(objects, key))
+            }
+            Self::LinkTrace => parts.first().map_or_else(Coding::default, numbered),
+            Self::LinkSpan => parts.get(1).map_or_else(Coding::default, numbered),
         }
     }
 }

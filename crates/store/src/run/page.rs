@@ -3,7 +3,7 @@
 //! **Source**: parquet.thrift of apache/parquet-format; "Thrift Compact protocol encoding" of apache/thrift.
 
 use crate::encoding::{Damaged, take_varint};
-use curtail_protobuf::{varint, zigzag};
+use curtail_protobuf::{unzigzag, varint, zigzag};
 
 /// The header of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,8 +150,7 @@ fn take_byte(bytes: &mut &[u8]) -> Result<u8, Damaged> {
 }
 
 fn take_int(bytes: &mut &[u8]) -> Result<i32, Damaged> {
-    let zigzag = u32::try_from(take_varint(bytes)?).map_err(|_| CUT_OFF)?;
-    Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
+    i32::try_from(unzigzag(take_varint(bytes)?)).map_err(|_| CUT_OFF)
 }
 
 fn take_len(bytes: &mut &[u8]) -> Result<usize, Damaged> {

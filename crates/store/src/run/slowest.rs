@@ -132,8 +132,7 @@ mod tests {
         for (service, duration) in of {
             columns.push_long(DURATION, duration);
             if !service.is_empty() {
-                let code = columns.intern(SERVICE, service.as_bytes());
-                columns.set(SERVICE, code);
+                columns.set_value(SERVICE, service.as_bytes());
             }
             columns.end_row();
         }

@@ -33,9 +33,6 @@ impl Staying {
     }
 
     /// Selects from the next rows of the table of traces in the order of their IDs.
-    ///
-    /// # Errors
-    /// When too many would be kept.
     pub(crate) fn take(&mut self, rows: &Columns) -> Result<(), TooMany> {
         let slowest = self.bars.slowest(rows);
         let tenants = rows.coded(traces::TENANT);

@@ -12,10 +12,7 @@ pub(super) fn trace(
     root: Option<(&str, i64)>,
     errors: i64,
 ) {
-    let mut set = |field: usize, value: &[u8]| {
-        let number = rows.intern(field, value);
-        rows.set(field, number);
-    };
+    let mut set = |field: usize, value: &[u8]| rows.set_value(field, value);
     set(traces::TENANT, tenant.as_bytes());
     if let Some((name, duration_ns)) = root {
         set(traces::ROOT_SERVICE, b"gateway");

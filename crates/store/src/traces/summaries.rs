@@ -4,7 +4,7 @@
 //! summaries and one trace.
 
 use super::trace::{Fields, OneTrace, Row};
-use crate::columns::{Coded, Columns, Dictionary, Plain};
+use crate::columns::{Columns, Dictionary, Plain, Renumbered};
 use crate::run::GROUP_ROWS;
 use crate::schema::envelope::{SERVICE, TENANT};
 use crate::schema::spans::TRACE_ID;
@@ -58,16 +58,16 @@ impl Summaries {
         if self.names.len() > NAMES_MAX {
             self.forget_names();
         }
-        let mut services = Names::of(rows.coded(SERVICE));
-        let mut tenants = Names::of(rows.coded(TENANT));
+        let mut services = Renumbered::new(rows.coded(SERVICE));
+        let mut tenants = Renumbered::new(rows.coded(TENANT));
         let values = self.fields.of(rows);
         for (row, trace_id) in rows.wide(TRACE_ID).iter().enumerate() {
             if *trace_id != self.trace_id {
                 self.end_trace();
                 self.trace_id = *trace_id;
             }
-            let tenant = tenants.number(row, &mut self.names);
-            let service = services.number(row, &mut self.names);
+            let tenant = tenants.code(row, &mut self.names);
+            let service = services.code(row, &mut self.names);
             self.part(tenant).push(&values, Row { row, service });
         }
         mem::take(&mut self.full)
@@ -116,28 +116,6 @@ impl Summaries {
                 known => self.names.intern(old.get(known)),
             });
         }
-    }
-}
-
-/// Translates the codes of a column to the codes in [`Summaries::names`].
-struct Names<'a> {
-    of: &'a Coded,
-    /// By the code in the column; zero: not known yet, or null.
-    known: Vec<u32>,
-}
-
-impl<'a> Names<'a> {
-    fn of(of: &'a Coded) -> Self {
-        Self { of, known: vec![0; of.dictionary.len() as usize + 1] }
-    }
-
-    fn number(&mut self, row: usize, names: &mut Dictionary) -> u32 {
-        let code = self.of.code(row);
-        let known = &mut self.known[code as usize];
-        if *known == 0 && code != 0 {
-            *known = names.intern(self.of.dictionary.get(code));
-        }
-        *known
     }
 }
 

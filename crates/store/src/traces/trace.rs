@@ -224,9 +224,9 @@ impl OneTrace {
             (traces::WEIGHT, self.weight),
         ];
         longs.into_iter().for_each(|(field, value)| into.push_long(field, value));
-        set(into, traces::IS_WHOLE, &[u8::from(is_whole)]);
+        into.set_value(traces::IS_WHOLE, &[u8::from(is_whole)]);
         if self.tenant != 0 {
-            set(into, traces::TENANT, names.get(self.tenant));
+            into.set_value(traces::TENANT, names.get(self.tenant));
         }
         into.end_row();
     }
@@ -235,7 +235,7 @@ impl OneTrace {
     fn put_root(&self, names: &Dictionary, into: &mut Columns) {
         let root_status = self.root.as_ref().and_then(|root| root.status.as_deref());
         let status = if self.counts.errors > 0 { Some(ERROR.as_bytes()) } else { root_status };
-        set(into, traces::STATUS, status.unwrap_or(STATUSES[0].as_bytes()));
+        into.set_value(traces::STATUS, status.unwrap_or(STATUSES[0].as_bytes()));
         let Some(root) = &self.root else { return };
         let service = (root.service != 0).then(|| names.get(root.service));
         let texts = [
@@ -245,7 +245,7 @@ impl OneTrace {
         ];
         for (field, text) in texts {
             if let Some(text) = text {
-                set(into, field, text);
+                into.set_value(field, text);
             }
         }
         let numbers = [
@@ -255,7 +255,7 @@ impl OneTrace {
         ];
         for (field, number) in numbers {
             if let Some(number) = number {
-                set(into, field, &number.to_le_bytes());
+                into.set_value(field, &number.to_le_bytes());
             }
         }
     }
@@ -275,9 +275,4 @@ impl OneTrace {
             }
         }
     }
-}
-
-fn set(into: &mut Columns, field: usize, value: &[u8]) {
-    let number = into.intern(field, value);
-    into.set(field, number);
 }

@@ -87,9 +87,6 @@ impl RunSet {
     ///
     /// The fields by which runs are sorted must be among them. Memory holds the selected rows of a row group of each run, and
     /// the row group that is made.
-    ///
-    /// # Errors
-    /// When a run cannot be read; the error of `each`.
     pub(crate) async fn in_order<E: From<CompactError>>(
         &self,
         runs: &[Arc<StoredRun>],

@@ -138,9 +138,6 @@ impl StoredRun {
     }
 
     /// Fetches and decodes the wanted rows of the [run](Self::run).
-    ///
-    /// # Errors
-    /// When the store does not give it, or it is damaged.
     pub(crate) async fn read(
         &self,
         objects: &dyn ObjectStore,
@@ -159,9 +156,6 @@ impl StoredRun {
 
     /// Fields of the rows with an ID in the sort field of the run, each part with its row group and the number of its
     /// first row in the group.
-    ///
-    /// # Errors
-    /// When the store fails, or the pages are damaged.
     pub(super) async fn pages_with_id(
         &self,
         objects: &dyn ObjectStore,
