@@ -11,7 +11,7 @@ use crate::driver::Upstream;
 use crate::fan_out::FanOut;
 use crate::leaf::Leaf;
 use crate::metrics::{
-    ConnectionsSnapshot, FanOutSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
+    ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
 };
 use crate::replica::Replica;
 use crate::worker::Worker;
@@ -158,10 +158,7 @@ fn snapshot(worker: &Worker) -> Snapshot {
             server: connections(server.values().next().expect("a leaf has one server")),
         }
     };
-    let fan_out = |route: &Arc<FanOut>| FanOutSnapshot {
-        name: route.name.clone(),
-        counts: route.metrics.read(),
-    };
+    let fan_out = |route: &Arc<FanOut>| (route.name.clone(), route.metrics.read());
     Snapshot {
         upstreams: site.upstreams.iter().map(upstream).collect(),
         leaves: site.leaves.iter().map(leaf).collect(),

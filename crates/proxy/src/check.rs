@@ -17,20 +17,20 @@ pub fn check(config: &Config) -> Vec<StartError> {
         refused
             .extend(key.err().map(|error| StartError::from(error).within(listener_section(index))));
     }
+    let mut add = |errors: Vec<StartError>, section: String| {
+        refused.extend(errors.into_iter().map(|error| error.within(section.clone())));
+    };
     for upstream in &config.upstreams {
         let replicas = upstream.replicas.iter().map(|replica| &replica.url);
-        let errors = check_connections(replicas, &upstream.connect).into_iter();
-        refused.extend(errors.map(|error| error.within(upstream_section(&upstream.name))));
+        add(check_connections(replicas, &upstream.connect), upstream_section(&upstream.name));
     }
     for leaf in &config.leaves {
-        let errors = check_connections(std::iter::once(&leaf.server), &leaf.connect);
-        let errors = errors.into_iter();
-        refused.extend(errors.map(|error| error.within(leaf_section(&leaf.name))));
+        let server = std::iter::once(&leaf.server);
+        add(check_connections(server, &leaf.connect), leaf_section(&leaf.name));
     }
     if let Some(spans) = &config.spans {
         let endpoint = std::iter::once(&spans.endpoint);
-        let errors = check_connections(endpoint, &ConnectConfig::default()).into_iter();
-        refused.extend(errors.map(|error| error.within(SPANS_SECTION.to_owned())));
+        add(check_connections(endpoint, &ConnectConfig::default()), SPANS_SECTION.to_owned());
     }
     refused
 }

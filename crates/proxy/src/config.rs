@@ -300,7 +300,7 @@ fn leaf(s: &mut Section<'_>) -> LeafListener {
         name: s.field("name", "Name in metrics and messages.").default("leaf".to_owned()),
         address: s.field("address", "Address to listen on, for roots.").required(),
         server: s.field("server", "Address of the server.").required(),
-        queue: policy::leaf(s),
+        queue: policy::leaf(s, LeafConfig::default()),
         connect: s.section("connect", "Connections to the server.", connect::read),
     }
 }

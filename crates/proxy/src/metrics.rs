@@ -18,7 +18,7 @@ pub(crate) use labels::{ClientTimeout, ResponseClass};
 pub(crate) use leaf::LeafMetrics;
 pub(crate) use process::{ListenerMetrics, ProcessMetrics};
 pub(crate) use snapshot::{
-    ConnectionsSnapshot, FanOutSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
+    ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
 };
 pub(crate) use upstream::UpstreamMetrics;
 

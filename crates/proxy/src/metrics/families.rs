@@ -71,7 +71,7 @@ impl Snapshot {
     }
 
     fn fan_outs<'a>(&'a self, out: &mut FamilyCollector<'a>) {
-        let each = || self.fan_outs.iter().map(|route| (("route", &*route.name), &route.counts));
+        let each = || self.fan_outs.iter().map(|(name, counts)| (("route", &**name), counts));
         let requests = each().map(|(name, counts)| (name, "result", &counts.requests));
         out.counts(&table::FAN_OUT_REQUESTS, requests);
         let missing = each().map(|(name, counts)| ([name], counts.missing));

@@ -1,9 +1,8 @@
 //! What is counted of a route that fans out.
 
-use super::labels::CountBy;
-use curtail_metrics::Counts;
+use super::labels::{CountBy, counters};
 use curtail_policy::Label;
-use curtail_sketch::{AtomicHistogram, Histogram, Precision};
+use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_units::Duration;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -31,27 +30,11 @@ impl Label for FanOutResult {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct FanOutMetrics {
-    requests: CountBy<FanOutResult>,
-    missing: AtomicU64,
-    latency: AtomicHistogram,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct FanOutCounts {
-    pub(super) requests: Counts,
-    pub(super) missing: u64,
-    pub(super) latency: Histogram,
-}
-
-impl Default for FanOutMetrics {
-    fn default() -> Self {
-        Self {
-            requests: CountBy::usually(FanOutResult::NAMES),
-            missing: AtomicU64::new(0),
-            latency: AtomicHistogram::new(Precision::FINE),
-        }
+counters! {
+    FanOutMetrics, FanOutCounts {
+        requests: CountBy<FanOutResult> = CountBy::usually(FanOutResult::NAMES),
+        missing: AtomicU64 = AtomicU64::new(0),
+        latency: AtomicHistogram = AtomicHistogram::new(Precision::FINE),
     }
 }
 
@@ -61,13 +44,5 @@ impl FanOutMetrics {
         self.requests.add(&result);
         self.missing.fetch_add(missing, Relaxed);
         self.latency.record(latency);
-    }
-
-    pub(crate) fn read(&self) -> FanOutCounts {
-        FanOutCounts {
-            requests: self.requests.read(),
-            missing: self.missing.load(Relaxed),
-            latency: self.latency.snapshot(),
-        }
     }
 }

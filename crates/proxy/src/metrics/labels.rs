@@ -3,8 +3,67 @@
 
 use curtail_metrics::{CounterVec, Counts};
 use curtail_policy::Label;
+use curtail_sketch::{AtomicHistogram, Histogram};
 use http::StatusCode;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A counter whose value a scrape copies.
+pub(super) trait Read {
+    type Value: Clone + std::fmt::Debug;
+
+    fn read(&self) -> Self::Value;
+}
+
+impl Read for AtomicU64 {
+    type Value = u64;
+
+    fn read(&self) -> u64 {
+        self.load(Relaxed)
+    }
+}
+
+impl Read for AtomicHistogram {
+    type Value = Histogram;
+
+    fn read(&self) -> Histogram {
+        self.snapshot()
+    }
+}
+
+/// Declares a struct of counters with their first values, and the struct of their values in a scrape.
+macro_rules! counters {
+    (
+        $(#[$doc:meta])*
+        $counters:ident, $counts:ident {
+            $($(#[$field_doc:meta])* $field:ident: $kind:ty = $new:expr,)+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(crate) struct $counters {
+            $($(#[$field_doc])* $field: $kind,)+
+        }
+
+        #[derive(Clone, Debug)]
+        pub(crate) struct $counts {
+            $(pub(super) $field: <$kind as crate::metrics::labels::Read>::Value,)+
+        }
+
+        impl Default for $counters {
+            fn default() -> Self {
+                Self { $($field: $new,)+ }
+            }
+        }
+
+        impl $counters {
+            pub(crate) fn read(&self) -> $counts {
+                $counts { $($field: crate::metrics::labels::Read::read(&self.$field),)+ }
+            }
+        }
+    };
+}
+pub(super) use counters;
 
 #[derive(Debug)]
 pub(crate) struct CountBy<L> {
@@ -21,8 +80,12 @@ impl<L: Label> CountBy<L> {
     pub(super) fn add(&self, label: &L) {
         self.counts.add(label.index(), 1);
     }
+}
 
-    pub(super) fn read(&self) -> Counts {
+impl<L: Label> Read for CountBy<L> {
+    type Value = Counts;
+
+    fn read(&self) -> Counts {
         self.counts.read()
     }
 }

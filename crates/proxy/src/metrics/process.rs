@@ -1,6 +1,6 @@
 //! Counters of the whole process and of its listeners.
 
-use super::labels::{ClientTimeout, CountBy};
+use super::labels::{ClientTimeout, CountBy, Read as _};
 use curtail_metrics::{Counts, ReloadCounters};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -13,7 +13,7 @@ use curtail_units::Duration;
 pub(crate) struct Snapshot {
     pub(crate) upstreams: Vec<UpstreamSnapshot>,
     pub(crate) leaves: Vec<LeafSnapshot>,
-    pub(crate) fan_outs: Vec<FanOutSnapshot>,
+    pub(crate) fan_outs: Vec<(String, FanOutCounts)>,
     pub(crate) listeners: Vec<(String, ListenerCounts)>,
     pub(crate) process: ProcessCounts,
     pub(crate) usage: Usage,
@@ -50,12 +50,6 @@ pub(crate) struct ConnectionsSnapshot {
     pub(crate) authority: String,
     pub(crate) counts: ConnectionCounts,
     pub(crate) idle: usize,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct FanOutSnapshot {
-    pub(crate) name: String,
-    pub(crate) counts: FanOutCounts,
 }
 
 #[derive(Clone, Debug)]

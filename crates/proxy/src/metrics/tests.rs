@@ -1,7 +1,7 @@
 use super::{
-    ConnectionsSnapshot, FanOutMetrics, FanOutResult, FanOutSnapshot, LeafMetrics, LeafSnapshot,
-    ListenerMetrics, ProcessMetrics, ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics,
-    UpstreamSnapshot, catalogue, reference,
+    ConnectionsSnapshot, FanOutMetrics, FanOutResult, LeafMetrics, LeafSnapshot, ListenerMetrics,
+    ProcessMetrics, ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot,
+    catalogue, reference,
 };
 use crate::spans::SpanCounts;
 use curtail_http::connection_counts::{ConnectPhases, ConnectionCounters};
@@ -106,7 +106,7 @@ fn snapshot() -> Snapshot {
     Snapshot {
         upstreams: vec![upstream()],
         leaves: vec![leaf()],
-        fan_outs: vec![FanOutSnapshot { name: "/read".to_owned(), counts: fan_out.read() }],
+        fan_outs: vec![("/read".to_owned(), fan_out.read())],
         listeners: vec![("in".to_owned(), listener.read())],
         process: process.read(),
         usage: Usage { cpu: Some(Duration::from_ms(1_250)), resident: Some(Bytes::from_kib(64)) },
