@@ -6,7 +6,7 @@
 
 use crate::Section;
 use curtail_policy::{
-    ATTEMPTS_MAX, BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, OverdueConfig,
+    ATTEMPTS_MAX, BalanceConfig, BudgetConfig, Class, HedgeConfig, LeafConfig, OverdueConfig,
     PrequalConfig, RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::Duration;
@@ -49,9 +49,13 @@ pub fn group(s: &mut Section<'_>) -> Option<String> {
         .optional()
 }
 
+/// Reads the key for a class.
+pub fn class(s: &mut Section<'_>, doc: &'static str, default: Class) -> Class {
+    s.choice("class", doc, &Class::ALL.map(|class| (class.name(), class))).default(default)
+}
+
 /// The keys of a leaf.
-pub fn leaf(s: &mut Section<'_>) -> LeafConfig {
-    let default = LeafConfig::default();
+pub fn leaf(s: &mut Section<'_>, default: LeafConfig) -> LeafConfig {
     LeafConfig {
         concurrency: s
             .field("concurrency", "Maximum number of requests that the server executes at once.")
@@ -141,7 +145,7 @@ fn hedge(s: &mut Section<'_>) -> HedgeConfig {
             .range(1..=EXTRA_MAX)
             .default(default.hedges_max),
     };
-    ordered(s, ("delay_min", config.delay_min), ("delay_max", config.delay_max));
+    s.check_order(("delay_min", config.delay_min), ("delay_max", config.delay_max));
     config
 }
 
@@ -179,7 +183,7 @@ fn retry(s: &mut Section<'_>) -> RetryConfig {
             overdue,
         ),
     };
-    ordered(s, ("backoff", config.backoff), ("backoff_max", config.backoff_max));
+    s.check_order(("backoff", config.backoff), ("backoff_max", config.backoff_max));
     config
 }
 
@@ -194,7 +198,7 @@ fn overdue(s: &mut Section<'_>) -> OverdueConfig {
             .field("delay_max", "Maximum delay; also the delay while too few latencies are known.")
             .default(default.delay_max),
     };
-    ordered(s, ("delay_min", config.delay_min), ("delay_max", config.delay_max));
+    s.check_order(("delay_min", config.delay_min), ("delay_max", config.delay_max));
     config
 }
 
@@ -217,14 +221,6 @@ fn budget(s: &mut Section<'_>) -> BudgetConfig {
 /// Attempts of one request beside its first.
 #[expect(clippy::cast_possible_truncation, reason = "ATTEMPTS_MAX is far below 256")]
 const EXTRA_MAX: u8 = ATTEMPTS_MAX as u8 - 1;
-
-/// Reports an error if the value of the key `low` is above that of `high`.
-fn ordered(s: &mut Section<'_>, low: (&str, Duration), high: (&str, Duration)) {
-    if low.1 > high.1 {
-        let text = format!("{} is above {} ({}): expected at most that", low.1, high.0, high.1);
-        s.error(low.0, text);
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,7 @@ use crate::tree::{Content, Entry, Node, join};
 use crate::value::Value;
 use serde_json::json;
 use std::cell::RefCell;
+use std::fmt::Display;
 
 const SECTION: &str = "a section of keys";
 const SWITCH: &str = "true, false or a section of keys";
@@ -206,6 +207,14 @@ impl<'a> Section<'a> {
             value
         };
         entries.iter().map(&mut open).collect()
+    }
+
+    /// Reports an error if the value of the key `low` is above that of `high`.
+    pub fn check_order<T: Copy + PartialOrd + Display>(&mut self, low: (&str, T), high: (&str, T)) {
+        if low.1 > high.1 {
+            let text = format!("{} is above {} ({}): expected at most that", low.1, high.0, high.1);
+            self.error(low.0, text);
+        }
     }
 
     /// Adds an error that only the reader can detect, such as two contradicting keys, about `path`: a key of this

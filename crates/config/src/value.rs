@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a scalar is not a value of the expected type.
+/// The reason why a scalar is not a value of the expected type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// It has another type.

@@ -13,47 +13,21 @@ mod tests;
 
 /// A distribution of durations.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "a variant explains its fields")]
 pub enum Distribution {
     /// Always the same.
-    Constant {
-        /// The duration.
-        value: Duration,
-    },
+    Constant { value: Duration },
     /// Everything between two durations alike.
-    Uniform {
-        /// The shortest.
-        low: Duration,
-        /// The longest.
-        high: Duration,
-    },
+    Uniform { low: Duration, high: Duration },
     /// Memoryless.
-    Exponential {
-        /// The mean.
-        mean: Duration,
-    },
-    /// A normal distribution whose negative part counts as no time at all.
-    Normal {
-        /// The mean, before the negative part is cut off.
-        mean: Duration,
-        /// The standard deviation, before the negative part is cut off.
-        deviation: Duration,
-    },
-    /// The logarithm is normal.
-    Lognormal {
-        /// The median.
-        median: Duration,
-        /// The standard deviation of the natural logarithm.
-        sigma: f64,
-    },
-    /// A power-law tail: a share (shortest / t)^shape is longer than t.
-    Pareto {
-        /// The shortest duration.
-        shortest: Duration,
-        /// The exponent of the tail: the smaller, the heavier.
-        shape: f64,
-        /// The end of the tail, if it is cut off.
-        longest: Option<Duration>,
-    },
+    Exponential { mean: Duration },
+    /// A normal distribution with this mean and standard deviation, whose negative part then counts as no time at all.
+    Normal { mean: Duration, deviation: Duration },
+    /// The logarithm is normal; `sigma` is the standard deviation of the natural logarithm.
+    Lognormal { median: Duration, sigma: f64 },
+    /// A power-law tail: a share (shortest / t)^shape is longer than t. The smaller the shape, the heavier the tail, which
+    /// may be cut off.
+    Pareto { shortest: Duration, shape: f64, longest: Option<Duration> },
     /// One of several distributions, drawn by weight; of exponential ones this is the hyperexponential.
     Mixture(Vec<Part>),
     /// All of several, one after the other.

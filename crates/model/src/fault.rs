@@ -41,65 +41,31 @@ pub enum Affected {
 
 /// The kind of a fault.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "a variant explains its fields")]
 pub enum Recipe {
-    /// The server stops, and goes on where it stopped.
-    Stall {
-        /// The time from the end of a stall to the next.
-        every: Distribution,
-        /// Its duration.
-        lasts: Distribution,
-    },
-    /// The server stops after a number of executions, so the busier it is, the more often.
-    GarbageCollection {
-        /// Executions from one pause to the next.
-        executions: u32,
-        /// The duration of a pause.
-        lasts: Distribution,
-    },
-    /// The server is slower while it does something else.
-    BackgroundJob {
-        /// The time from one start to the next.
-        every: Duration,
-        /// Its duration, at most `every`.
-        lasts: Distribution,
-        /// The factor on all service times meanwhile.
-        slowdown: f64,
-        /// Whether all servers that are affected do it at the same time.
-        synchronized: bool,
-    },
-    /// The server is always slower.
-    SlowReplica {
-        /// The factor on all service times.
-        slowdown: f64,
-    },
-    /// A share of the executions fails. Each takes its full service time.
-    Errors {
-        /// The share that ends with a broken connection.
-        broken: Ratio,
-        /// The share that ends with a bad response, such as a 503.
-        bad: Ratio,
-        /// The share without a response: the root waits until a timeout.
-        silent: Ratio,
-    },
-    /// Requests of others wait in the same queue.
-    NoisyNeighbor {
-        /// Requests per second at each server, independent of each other.
-        per_second: f64,
-        /// Their service time.
-        service: Distribution,
-        /// Their class.
-        class: Class,
-    },
-    /// Others use cores of the same machine.
+    /// The server stops, and goes on where it stopped. `every` is the time from the end of a stall to the next.
+    Stall { every: Distribution, lasts: Distribution },
+    /// The server stops after this number of executions, so the busier it is, the more often.
+    GarbageCollection { executions: u32, lasts: Distribution },
+    /// The server is slower by the factor `slowdown` while it does something else. `every` is the time from one start to
+    /// the next and the maximum of `lasts`. A synchronized job runs on all affected servers at the same time.
+    BackgroundJob { every: Duration, lasts: Distribution, slowdown: f64, synchronized: bool },
+    /// The server is always slower, by this factor.
+    SlowReplica { slowdown: f64 },
+    /// Shares of the executions fail, each after its full service time: with a broken connection, with a bad response
+    /// such as a 503, and without a response, so that the root waits until a timeout.
+    Errors { broken: Ratio, bad: Ratio, silent: Ratio },
+    /// Requests of others wait in the same queue, independently at each server.
+    NoisyNeighbor { per_second: f64, service: Distribution, class: Class },
+    /// Others use cores of the same machine; `every` is the time until their demand changes.
     Antagonist {
         /// Minimum demand, in cores.
         cores_min: f64,
         /// Maximum demand, in cores; the demand is uniform in between.
         cores_max: f64,
-        /// What they leave to the server at the least, in cores. Less than its allocation: although nobody
+        /// The minimum that they leave to the server, in cores. Less than its allocation: although nobody
         /// takes its turns, they take caches, memory bandwidth and the other half of its cores.
         cores_left_min: f64,
-        /// The time until the demand changes.
         every: Distribution,
     },
 }

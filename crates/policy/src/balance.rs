@@ -36,11 +36,11 @@ pub enum BalanceConfig {
     RoundRobin,
     /// Uniformly at random.
     Random,
-    /// Of two drawn at random, the one with fewer attempts in flight from this root (Mitzenmacher, "The
+    /// The one of two drawn at random with fewer attempts in flight from this root (Mitzenmacher, "The
     /// power of two choices in randomized load balancing", 1996).
     #[default]
     LeastRequest,
-    /// Of two drawn at random, the one with the lower latency × (attempts in flight + 1), where the latency
+    /// The one of two drawn at random with the lower latency × (attempts in flight + 1), where the latency
     /// jumps to peaks and decays slowly.
     PeakEwma {
         /// The time constant of the decay.
@@ -98,51 +98,28 @@ impl Display for BalanceConfig {
     }
 }
 
-/// Why a replica was chosen, with the numbers that were compared.
+/// The reason for choosing a replica, with the numbers that were compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "a variant explains its fields")]
 pub enum Choice {
     /// There was no other.
     Only,
-    /// It was its turn.
+    /// The replica's turn had come.
     Turn,
     /// By chance.
     Chance,
     /// It had fewer attempts in flight, or as many, than the other one drawn.
-    FewerInFlight {
-        /// Its attempts in flight.
-        in_flight: u32,
-        /// Those of the other.
-        other: u32,
-    },
-    /// Its latency × (attempts in flight + 1) was not above that of the other one drawn.
-    LowerPeakEwma {
-        /// Its cost.
-        cost: Duration,
-        /// That of the other.
-        other: Duration,
-    },
-    /// It was cold (fewer requests in flight than the threshold) and had the lowest latency of the pool.
-    ColdLowestLatency {
-        /// The latency it reported.
-        latency: Duration,
-        /// The requests in flight it reported, plus those sent to it since.
-        in_flight: u32,
-        /// The threshold between cold and hot, in requests in flight.
-        threshold: u32,
-    },
-    /// All were hot, and it had the fewest requests in flight.
-    AllHotFewestInFlight {
-        /// The requests in flight it reported, plus those sent to it since.
-        in_flight: u32,
-        /// The threshold between cold and hot, in requests in flight.
-        threshold: u32,
-    },
-    /// The pool of probes held too few, so it was drawn at random.
-    PoolTooSmall {
-        /// How many it held.
-        len: u32,
-    },
+    FewerInFlight { in_flight: u32, other: u32 },
+    /// Its cost, latency × (attempts in flight + 1), was not above that of the other one drawn.
+    LowerPeakEwma { cost: Duration, other: Duration },
+    /// It was cold (fewer requests in flight than the threshold) and had the lowest latency of the pool. Requests that
+    /// were sent after the report count as in flight.
+    ColdLowestLatency { latency: Duration, in_flight: u32, threshold: u32 },
+    /// All were hot (the threshold of requests in flight or more), and it had the fewest in flight.
+    AllHotFewestInFlight { in_flight: u32, threshold: u32 },
+    /// The pool had too few eligible results of probes, so it was drawn at random.
+    PoolTooSmall { len: u32 },
 }
 
 labels!(Choice {

@@ -12,12 +12,12 @@ use crate::Reason;
 use curtail_units::{Duration, Instant, Ratio};
 use serde::{Deserialize, Serialize};
 
-/// How many extra attempts an upstream allows.
+/// The extra attempts that an upstream allows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BudgetConfig {
     /// Extra attempts for each request, over the window.
     pub ratio: Ratio,
-    /// How far back requests and extra attempts are counted.
+    /// The time over which requests and extra attempts are counted.
     pub window: Duration,
     /// Retries that are allowed in each window even when `ratio` allows none.
     pub reserve: u32,
@@ -33,7 +33,7 @@ impl Default for BudgetConfig {
     }
 }
 
-/// What an extra attempt is for.
+/// The purpose of an extra attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The request is slow.

@@ -3,7 +3,7 @@
 use crate::label::labels;
 use serde::{Deserialize, Serialize};
 
-/// How urgent a request is; the order is the order of service.
+/// The urgency of a request; the order is the order of service.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -45,13 +45,13 @@ pub struct ProbeId(pub u64);
 /// An effect and the reason for it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Decided<E, R> {
-    /// What to do.
+    /// The action.
     pub effect: E,
     /// Why, with the numbers that were compared.
     pub reason: R,
 }
 
-/// What the driver of a [`crate::Call`] or an [`crate::Upstream`] is asked to do.
+/// An action for the driver of a [`crate::Call`] or an [`crate::Upstream`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
@@ -70,7 +70,7 @@ pub enum Effect {
     Probe { probe: ProbeId, replica: ReplicaId },
 }
 
-/// Why a request ends without a response.
+/// The reason why a request ends without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestFailure {

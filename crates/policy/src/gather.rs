@@ -26,7 +26,7 @@ pub const CALLS_MAX: u32 = 100_000;
 #[serde(transparent)]
 pub struct CallId(pub u32);
 
-/// What becomes of the open calls when the request is done.
+/// The fate of the open calls when the request is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RestMode {
@@ -36,7 +36,7 @@ pub enum RestMode {
     Finish,
 }
 
-/// How many calls a request makes, and how many it needs.
+/// The calls of a request: all, and those that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatherConfig {
     /// The number of calls, at most [`CALLS_MAX`].
@@ -47,7 +47,7 @@ pub struct GatherConfig {
     pub canaries: u32,
     /// The time after which the request is done with the responses that it has.
     pub deadline: Option<Duration>,
-    /// What becomes of the open calls when the request is done.
+    /// The fate of the open calls when the request is done.
     pub rest: RestMode,
 }
 
@@ -64,7 +64,7 @@ impl GatherConfig {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum GatherEvent {
-    /// It arrived. The first event, once.
+    /// The request arrived. The first event, once.
     Arrived,
     /// A call ended by itself; `success` if its response counts.
     CallEnded { call: CallId, success: bool },
@@ -74,7 +74,7 @@ pub enum GatherEvent {
     Woke,
 }
 
-/// What the driver is asked to do.
+/// An action for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
@@ -87,7 +87,7 @@ pub enum GatherEffect {
     Done { outcome: GatherOutcome },
 }
 
-/// How a request ends.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GatherOutcome {
@@ -171,7 +171,7 @@ impl Gather {
         }
     }
 
-    /// What to do next, and why; drained before the next event.
+    /// The next action for the driver, and the reason; drained before the next event.
     pub fn poll_effect(&mut self) -> Option<Decided<GatherEffect, GatherReason>> {
         if self.started < self.startable {
             let call = CallId(self.started);

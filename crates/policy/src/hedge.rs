@@ -41,13 +41,13 @@ impl Default for HedgeConfig {
     }
 }
 
-/// How long a request waits before its hedge is due, given the `estimate` of the configured quantile.
+/// The wait of a request before its hedge is due, given the `estimate` of the configured quantile.
 #[must_use]
 pub fn delay(config: &HedgeConfig, estimate: Option<Duration>) -> Duration {
     estimate.map_or(config.delay_max, |e| e.max(config.delay_min).min(config.delay_max))
 }
 
-/// Why a hedge was due after `delay` when the request had the given `age`.
+/// The reason of a hedge that was due after `delay`, at the given `age` of the request.
 #[must_use]
 pub fn reason(config: &HedgeConfig, delay: Duration, age: Duration) -> Reason {
     if delay < config.delay_max {

@@ -51,7 +51,7 @@ macro_rules! reasons {
         #[expect(missing_docs, reason = "the text of a variant explains its fields")]
         pub enum $type {
             $(
-                #[doc = $text]
+                #[doc = concat!("`", $text, "`")]
                 #[doc = ""]
                 $(#[$doc])*
                 $variant $({ $($field: $of),* })?,

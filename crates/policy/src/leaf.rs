@@ -31,7 +31,7 @@ pub use reason::LeafReason;
 use serde::{Deserialize, Serialize};
 use started::StartedTwins;
 
-/// How a leaf queues.
+/// The limits of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeafConfig {
     /// Requests that the server works on at once; at least 1 (0 counts as 1).
@@ -66,7 +66,7 @@ pub enum LeafEvent {
     Gone { request: LeafRequestId },
 }
 
-/// What the driver of a leaf is asked to do.
+/// An action for the driver of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
@@ -81,7 +81,7 @@ pub enum LeafEffect {
     Refuse { request: LeafRequestId },
 }
 
-/// Where a request is.
+/// The stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Queued(Ticket),
@@ -136,7 +136,7 @@ impl Leaf {
         }
     }
 
-    /// What to do next, and why; drained before the next event.
+    /// The next action for the driver, and the reason; drained before the next event.
     pub fn poll_effect(&mut self) -> Option<Decided<LeafEffect, LeafReason>> {
         self.effects.pop_front()
     }
@@ -185,7 +185,7 @@ impl Leaf {
         }
     }
 
-    /// Why a copy that arrives now need not start, if so.
+    /// The reason to drop a copy that arrives now, if there is one.
     fn why_drop(&self, now: Instant, tie: TieId) -> Option<LeafReason> {
         if self.started_twins.contains(now, tie) {
             Some(LeafReason::TwinStartedBefore)

@@ -29,7 +29,7 @@ const LEVEL_MAX: u32 = u64::BITS - 1;
 pub struct Load {
     /// Requests that have arrived and not finished, the queue included.
     pub in_flight: u32,
-    /// What a request that arrives now can expect: the median latency of recent requests that arrived
+    /// The expected latency of a request that arrives now: the median latency of recent requests that arrived
     /// at about the same number in flight; zero while nothing is known.
     pub latency: Duration,
 }
@@ -148,7 +148,7 @@ impl LoadTracker {
         }
     }
 
-    /// Where in `levels` a level is, or would be.
+    /// The index of a level in `levels`, present or not.
     fn place(&self, level: u32) -> usize {
         (self.seen & ((1 << level) - 1)).count_ones() as usize
     }

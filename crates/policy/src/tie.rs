@@ -40,7 +40,7 @@ impl Default for TieConfig {
 #[serde(transparent)]
 pub struct TieId(pub u64);
 
-/// Which copy of a tie this is.
+/// One of the two copies of a tie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TieRole {
@@ -50,14 +50,14 @@ pub enum TieRole {
     Second,
 }
 
-/// What one copy must know of its tie.
+/// A tie, as one of its copies knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tie {
     /// The tie's name, the same on both copies.
     pub id: TieId,
-    /// Where the other copy is queued.
+    /// The replica of the other copy.
     pub twin: crate::ReplicaId,
-    /// Which copy this one is.
+    /// This copy.
     pub role: TieRole,
 }
 

@@ -18,10 +18,10 @@ use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
 use serde::{Deserialize, Serialize};
 
-/// How an upstream is treated. Each technique that is absent is off.
+/// The techniques of an upstream. Each one that is absent is off.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpstreamConfig {
-    /// How attempts are spread over the replicas.
+    /// The balancing rule.
     pub balance: BalanceConfig,
     /// Second attempts for slow requests.
     pub hedge: Option<HedgeConfig>,
@@ -29,7 +29,7 @@ pub struct UpstreamConfig {
     pub tie: Option<TieConfig>,
     /// Further attempts after failed and overdue ones.
     pub retry: Option<RetryConfig>,
-    /// What bounds hedges and retries together.
+    /// The limit on hedges and retries together.
     pub budget: BudgetConfig,
     /// The timeout of a request.
     pub timeout: Duration,
@@ -99,7 +99,7 @@ pub(crate) struct Sent {
     pub(crate) in_flight_on_arrival: u32,
 }
 
-/// What the requests to one upstream share.
+/// The state that the requests to one upstream share.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     config: UpstreamConfig,
@@ -145,7 +145,7 @@ impl Upstream {
         upstream
     }
 
-    /// How it is treated.
+    /// The configuration.
     #[must_use]
     pub const fn config(&self) -> &UpstreamConfig {
         &self.config
@@ -226,7 +226,7 @@ impl Upstream {
         self.drain_probes();
     }
 
-    /// What to do next, and why; drained before the next event.
+    /// The next action for the driver, and the reason; drained before the next event.
     pub fn poll_effect(&mut self) -> Option<Decided<Effect, Reason>> {
         self.effects.pop_front()
     }
@@ -252,7 +252,7 @@ impl Upstream {
     }
 }
 
-/// What a [`Call`](crate::Call) borrows.
+/// The part that a [`Call`](crate::Call) borrows.
 impl Upstream {
     pub(crate) fn decide(&mut self, effect: Effect, reason: Reason) {
         self.effects.push_back(Decided { effect, reason });

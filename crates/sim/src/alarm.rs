@@ -13,7 +13,7 @@ pub(crate) struct Alarm {
     queued: Instant,
 }
 
-/// What an entry that came out of the queue means.
+/// The meaning of an entry that came out of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rung {
     /// It is time.

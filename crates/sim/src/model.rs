@@ -15,28 +15,28 @@ pub struct Model {
     pub clients: u32,
     /// When requests arrive.
     pub arrivals: Arrivals,
-    /// How often one request asks. With at least as many as there are shards they are asked in turn, with fewer
+    /// The calls of a request. With at least as many as there are shards they are asked in turn, with fewer
     /// neighboring shards from a random one on.
     pub fan_out: u32,
     /// Parts of the data, each an upstream of its own.
     pub shards: u32,
     /// Replicas of each shard.
     pub replicas: u32,
-    /// How many servers there are. Replica `r` of shard `s` lives on server `s × replicas + r`, modulo this
+    /// The number of servers. Replica `r` of shard `s` lives on server `s × replicas + r`, modulo this
     /// number: with fewer servers than replicas in all, neighboring shards share servers.
     pub servers: u32,
-    /// How each leaf queues.
+    /// The limits of each leaf.
     pub leaf: LeafConfig,
-    /// What the requests in service share; absent: each has a server's full speed.
+    /// The cores that the requests in service share; absent: each has a server's full speed.
     pub cores: Option<Cores>,
     /// The service time of an attempt on a healthy server that is not shared.
     pub service: Distribution,
     /// The share of requests whose copies all take the same service time; the copies of the others are
     /// independent.
     pub copies_alike: Ratio,
-    /// How long a message travels, one way.
+    /// The time of a message, one way.
     pub message_delay: Distribution,
-    /// How long each request takes at its root, beside what it waits for.
+    /// The time of each request at its root, apart from its calls.
     pub overhead: Distribution,
     /// The effect of a cancel on an attempt.
     pub cancelled: Cancelled,
@@ -46,7 +46,7 @@ pub struct Model {
     pub class: Class,
     /// Whether requests may be sent twice.
     pub repeatable: bool,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
 }
 

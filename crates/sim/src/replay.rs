@@ -37,11 +37,11 @@ pub struct Replayed {
     pub events: u64,
     /// Effects that were the same.
     pub effects: u64,
-    /// How it ended.
+    /// The end of the replay.
     pub end: End,
 }
 
-/// How a replay ended.
+/// The end of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// All effects are the same, and the journal is complete.
@@ -49,9 +49,9 @@ pub enum End {
     /// All effects are the same, but the last line is missing: the writer was killed or still writes, so the number of
     /// missing entries is unknown.
     Unfinished,
-    /// Where the writer of the journal could not keep up; up to there all effects were the same.
+    /// The writer of the journal could not keep up; up to there all effects were the same.
     Cut {
-        /// How many entries are missing.
+        /// The number of missing entries.
         lost: u64,
     },
     /// At the first difference.
@@ -73,7 +73,7 @@ pub struct Difference {
     pub got: String,
 }
 
-/// Why a journal cannot be replayed.
+/// An error that prevents a replay.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// It could not be read.
@@ -84,7 +84,7 @@ pub enum Unreadable {
     Line {
         /// The line, from 1.
         line: u64,
-        /// What is wrong, and what was expected.
+        /// The error and the expectation.
         text: String,
     },
 }
@@ -437,7 +437,7 @@ fn root<'r>(
     roots.get_mut(&machine).ok_or_else(|| lines.wrong(text()))
 }
 
-/// What a machine decides; nothing when it panics, as the proxy survives that too.
+/// The decisions of a machine; [`None`] when it panics, as the proxy survives that too.
 fn decided<E>(handle: impl FnOnce() -> Vec<E>) -> Option<Vec<E>> {
     catch_unwind(AssertUnwindSafe(handle)).ok()
 }

@@ -14,7 +14,7 @@ use curtail_units::{Duration, Quantile};
 #[cfg(test)]
 mod tests;
 
-/// What came of a scenario.
+/// The results of a scenario.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The seed.
@@ -25,7 +25,7 @@ pub struct Report {
     pub arms: Vec<ArmReport>,
 }
 
-/// What came of one model with one policy.
+/// The results of one model with one policy.
 #[derive(Clone, Debug)]
 pub struct ArmReport {
     /// The name of the model.
@@ -96,7 +96,7 @@ impl Report {
         json::render(self, seconds)
     }
 
-    /// What came of the arm with that name, of the first model or the one that is named.
+    /// The results of an arm by its name and that of its model.
     #[must_use]
     pub fn arm(&self, variant: &str, arm: &str) -> Option<&ArmReport> {
         self.arms.iter().find(|report| report.variant == variant && report.arm == arm)

@@ -5,7 +5,7 @@ use crate::report::{ArmReport, Report};
 use crate::scenario::{Scenario, Variant};
 use crate::world::World;
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulationProgress<'s> {
     /// The model that is being simulated.

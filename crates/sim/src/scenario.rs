@@ -39,7 +39,7 @@ const REQUESTS_MAX: u64 = 10_000_000_000;
 /// Maximum simulated time of a run; the clock counts nanoseconds up to 584 years.
 const YEARS_MAX: f64 = 100.0;
 
-/// What one run of the simulator compares.
+/// The models and policies that one run of the simulator compares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// The models; each is simulated with every arm.
@@ -66,7 +66,7 @@ pub struct Variant {
 pub struct Arm {
     /// Its name.
     pub name: String,
-    /// How every upstream is treated.
+    /// The techniques of every upstream.
     pub policy: UpstreamConfig,
     /// The group of each client's shards; absent: each shard has its own budget and latencies.
     pub group: Option<String>,
@@ -80,7 +80,7 @@ impl Arm {
     }
 }
 
-/// What a file describes.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Described {
     /// Policies over models of a service.

@@ -28,14 +28,14 @@ pub(crate) const SHARDS_MAX: u32 = 1_000_000;
 /// Draws of a whole run: requests × servers, over all placements. They take some seconds.
 pub(crate) const DRAWS_MAX: u64 = 200_000_000;
 
-/// What is compared.
+/// The placements to compare.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sharding {
     /// The numbers of servers, rising.
     pub servers: Vec<u32>,
     /// The time that one server would take for the whole data.
     pub whole: Distribution,
-    /// What each shard adds to the time of its server, however small it is.
+    /// Additional time of a server for each shard, however small the shard is.
     pub per_shard: Duration,
     /// The additional time at the root for the response of each server.
     pub per_response: Duration,
@@ -45,7 +45,7 @@ pub struct Sharding {
     pub requests: u32,
 }
 
-/// How many shards there are.
+/// The rule for the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// The smallest power of two with a shard for each server.
@@ -87,7 +87,7 @@ impl Placement {
         self.shards.div_ceil(self.servers)
     }
 
-    /// How many servers are as full as the fullest; the others have a shard less.
+    /// The number of servers as full as the fullest; the others have a shard less.
     #[must_use]
     pub const fn full_servers(self) -> u32 {
         match self.shards % self.servers {

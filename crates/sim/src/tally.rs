@@ -21,16 +21,16 @@ pub struct Stop {
     pub requests_max: u64,
 }
 
-/// How well a statistic is to be known.
+/// The precision at which a run ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
-    /// Which quantile; absent: the mean.
+    /// The quantile; absent: the mean.
     pub quantile: Option<Quantile>,
     /// Half of the 95 % interval, as a share of the value.
     pub ratio: f64,
 }
 
-/// What the world counts, apart from latencies.
+/// The counts of a world, apart from latencies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Requests to one shard each: a request is `fan_out` of them.

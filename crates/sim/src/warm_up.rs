@@ -67,7 +67,7 @@ impl WarmUp {
     }
 }
 
-/// How many of the first blocks are best cut off: where the squared standard error of the mean of the
+/// The number of blocks to cut off at the beginning: where the squared standard error of the mean of the
 /// rest is least. The last few are never left alone, since two equal ones would look perfect.
 fn cut(blocks: &[f64]) -> usize {
     const REST_MIN: usize = 16;

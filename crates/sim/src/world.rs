@@ -81,18 +81,21 @@ pub(crate) struct Limits {
 const LIMITS: Limits = Limits { in_flight_max: 2_000_000, idle_events_max: 1 << 26 };
 
 /// The reason why a run was stopped early. Its figures are meaningless.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message explains the maximum")]
 pub enum StopReason {
-    /// Too much was in flight.
-    TooManyInFlight {
-        /// The maximum in flight.
-        max: usize,
-    },
-    /// No request ended for too many events.
-    NoRequestEnds {
-        /// The maximum number of events in a row without an end.
-        max: u64,
-    },
+    /// More was in flight than `max`.
+    #[error(
+        "more than {max} calls, attempts and messages are in flight: the servers cannot keep up with this load; \
+         lower the arrivals, or set a lower timeout or queue_len_max"
+    )]
+    TooManyInFlight { max: usize },
+    /// No request ended for `max` events.
+    #[error(
+        "no request ended in {max} events: the faults or probes are too frequent for these arrivals, or the timeout \
+         is too long"
+    )]
+    NoRequestEnds { max: u64 },
 }
 
 impl StopReason {
@@ -106,23 +109,6 @@ impl StopReason {
     }
 }
 
-impl std::fmt::Display for StopReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::TooManyInFlight { max } => write!(
-                f,
-                "more than {max} calls, attempts and messages are in flight: the servers cannot keep up \
-                with this load; lower the arrivals, or set a lower timeout or queue_len_max"
-            ),
-            Self::NoRequestEnds { max } => write!(
-                f,
-                "no request ended in {max} events: the faults or probes are too frequent for \
-                 these arrivals, or the timeout is too long"
-            ),
-        }
-    }
-}
-
 /// An upstream's machine at one root, and when it wants to be woken.
 #[derive(Debug)]
 struct UpstreamPlace {
@@ -130,7 +116,7 @@ struct UpstreamPlace {
     alarm: Alarm,
 }
 
-/// Where randomness comes from; each draws for one purpose only.
+/// The random generators, one for each purpose.
 #[derive(Debug)]
 struct Draws {
     arrivals: Rng,

@@ -12,7 +12,7 @@ use super::tree::Tree;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What ring 0 must not bring in, not even through something that it uses.
+/// Crates that ring 0 must not bring in, directly or through others.
 const IMPURE: [&str; 6] = ["tokio", "hyper", "tracing", "getrandom", "rand", "mio"];
 
 /// A crate of the workspace.
@@ -21,7 +21,7 @@ struct Member {
     ring: u64,
     /// Path of its Cargo.toml from the root.
     manifest: String,
-    /// What it uses, in builds and in tests.
+    /// Its dependencies, in builds and in tests.
     uses: Vec<Use>,
 }
 
@@ -29,7 +29,7 @@ struct Use {
     name: String,
     /// Whether only its tests and benchmarks use it.
     dev: bool,
-    /// What of it is switched on beside its defaults.
+    /// Its enabled features beside the defaults.
     features: Vec<String>,
 }
 
@@ -138,7 +138,7 @@ fn check_purity(
     }
 }
 
-/// What each package of a Cargo.lock uses, by name; versions of one package are taken together.
+/// The dependencies of each package of a Cargo.lock, by name; versions of one package are taken together.
 fn lock(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut packages: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut name = String::new();

@@ -1,13 +1,17 @@
 //! The policies' keys: defaults, every key, contradictions.
 
-use super::{leaf, upstream};
-use crate::{Key, Presence, describe, read, read_with_sets, reference_markdown};
+use super::upstream;
+use crate::{Key, Presence, Section, describe, read, read_with_sets, reference_markdown};
 use curtail_policy::{
     BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, OverdueConfig, PrequalConfig,
     RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::{Duration, Quantile, Ratio};
 use expect_test::{expect, expect_file};
+
+fn leaf(s: &mut Section<'_>) -> LeafConfig {
+    super::leaf(s, LeafConfig::default())
+}
 
 #[test]
 fn an_empty_section_is_the_default_of_the_policies() {

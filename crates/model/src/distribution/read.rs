@@ -32,9 +32,7 @@ fn plain(cases: &mut Cases<'_, '_, Distribution>) {
     cases.case("uniform", "everything between two durations alike.", |s| {
         let low = s.field("low", "Minimum duration.").default(Duration::ZERO);
         let high = s.field("high", "Maximum duration.").required();
-        if low > high {
-            s.error("low", format!("{low} is above high ({high}): expected at most that"));
-        }
+        s.check_order(("low", low), ("high", high));
         Distribution::Uniform { low, high }
     });
     cases.case("exponential", "memoryless.", |s| Distribution::Exponential {

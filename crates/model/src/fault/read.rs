@@ -2,6 +2,7 @@
 
 use super::{Affected, Fault, Recipe};
 use crate::distribution::Distribution;
+use curtail_config::policy::class;
 use curtail_config::{Cases, Section};
 use curtail_policy::Class;
 use curtail_units::{Duration, Ratio};
@@ -95,13 +96,7 @@ fn others(cases: &mut Cases<'_, '_, Recipe>) {
                 "Service time of the neighbor's requests.",
                 Distribution::read,
             ),
-            class: s
-                .choice(
-                    "class",
-                    "Class of the neighbor's requests.",
-                    &Class::ALL.map(|class| (class.name(), class)),
-                )
-                .default(Class::Interactive),
+            class: class(s, "Class of the neighbor's requests.", Class::Interactive),
         }
     });
     cases.case("antagonist", "others use cores of the same machine.", |s| {
@@ -113,11 +108,7 @@ fn others(cases: &mut Cases<'_, '_, Recipe>) {
             .field("cores_max", "Maximum number of cores that the others use.")
             .range(0.0..=1e6)
             .required();
-        if cores_min > cores_max {
-            let text =
-                format!("{cores_min} is above cores_max ({cores_max}): expected at most that");
-            s.error("cores_min", text);
-        }
+        s.check_order(("cores_min", cores_min), ("cores_max", cores_max));
         let every = period(s, "Time until the demand changes.");
         let cores_left_min = s
             .field("cores_left_min", "Minimum number of cores that remain for the server.")

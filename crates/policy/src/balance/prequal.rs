@@ -77,7 +77,7 @@ impl Default for PrequalConfig {
 }
 
 impl PrequalConfig {
-    /// How often a result may be used before it leaves the pool, on average; absent: without
+    /// Uses of a result until it leaves the pool, on average; absent: without
     /// bound.
     ///
     /// The paper's b = max(1, (1 + δ) / ((1 − m/n) × probes − removals)) for a pool of m and n replicas. The

@@ -4,16 +4,16 @@ use crate::label::labels;
 use crate::{AttemptId, Class};
 use serde::{Deserialize, Serialize};
 
-/// What the policies must know of a request.
+/// A request, as the policies know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// How urgent it is.
+    /// Its urgency.
     pub class: Class,
     /// Whether it may be executed more than once: a read, or what its route declares idempotent.
     pub repeatable: bool,
 }
 
-/// What an attempt's response says.
+/// The result of an attempt with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -34,7 +34,7 @@ labels!(Outcome {
     TwinStarted => "twin_started",
 });
 
-/// Why an attempt failed.
+/// The cause of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
@@ -47,7 +47,7 @@ pub enum Failure {
     BadResponse,
     /// The leaf had no room.
     Refused,
-    /// Its twin started, and then failed.
+    /// The twin of the attempt started, and then failed.
     TwinLost,
 }
 
@@ -86,7 +86,7 @@ impl core::fmt::Display for Failure {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum Event {
-    /// It is there. The first event, once.
+    /// The request arrived. The first event, once.
     Arrived,
     /// The response to an attempt has begun. The driver keeps it until an effect says to pass it on or to cancel it.
     Responded { attempt: AttemptId, outcome: Outcome },

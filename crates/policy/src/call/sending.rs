@@ -13,7 +13,7 @@ use curtail_units::{Duration, Instant};
 /// Minimum time until the budget is asked again.
 const ASK_AGAIN_MIN: Duration = Duration::from_ms(1);
 
-/// What an attempt carries, and why it is sent.
+/// The class and the tie of an attempt, and the reason for sending it.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     class: Class,

@@ -14,8 +14,8 @@ use curtail_units::{Duration, Quantile};
 /// Two arms, batch by batch.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    a: Vec<Batch>,
-    b: Vec<Batch>,
+    a: Batches,
+    b: Batches,
     totals: (Batch, Batch),
 }
 
@@ -31,13 +31,13 @@ impl Difference {
         }
         let len = a.batch_len;
         let base = a.base.max(b.base);
-        let from = |batches: Batches| {
+        let from = |batches: &mut Batches| {
             let skipped = usize::try_from(base - batches.base).unwrap_or(usize::MAX);
-            batches.held.into_iter().skip(skipped)
+            std::mem::take(&mut batches.held).into_iter().skip(skipped)
         };
         let is_full = |(a, b): &(Batch, Batch)| a.len() == len && b.len() == len;
-        let (a, b): (Vec<Batch>, Vec<Batch>) = from(a).zip(from(b)).filter(is_full).unzip();
-        let totals = (total(&a), total(&b));
+        (a.held, b.held) = from(&mut a).zip(from(&mut b)).filter(is_full).unzip();
+        let totals = (a.total(), b.total());
         Self { a, b, totals }
     }
 
@@ -45,8 +45,8 @@ impl Difference {
     pub(crate) fn mean(&self) -> Option<Estimate> {
         let (mean_a, mean_b) = (self.totals.0.mean_ns()?, self.totals.1.mean_ns()?);
         let ratio = mean_b / mean_a;
-        let residuals_a = Residuals::of_mean(&refs(&self.a), mean_a);
-        let residuals_b = Residuals::of_mean(&refs(&self.b), mean_b);
+        let residuals_a = Residuals::of_mean(&self.a.full(), mean_a);
+        let residuals_b = Residuals::of_mean(&self.b.full(), mean_b);
         let enough = self.totals.0.len() >= MEAN_REQUESTS_MIN;
         let interval = residuals_a.zip(residuals_b).filter(|_| enough).map(|(a, b)| {
             let (low, high) = a.paired(&b, ratio).interval(0.0);
@@ -60,8 +60,8 @@ impl Difference {
         let (a, b) = (&self.totals.0, &self.totals.1);
         let q = quantile.get();
         let (found_a, found_b) = (a.duration_at(q)?, b.duration_at(q)?);
-        let residuals_a = Residuals::of_share(&refs(&self.a), a.bound_of(found_a));
-        let residuals_b = Residuals::of_share(&refs(&self.b), b.bound_of(found_b));
+        let residuals_a = Residuals::of_share(&self.a.full(), a.bound_of(found_a));
+        let residuals_b = Residuals::of_share(&self.b.full(), b.bound_of(found_b));
         let enough = has_enough(a.len(), quantile);
         let interval = residuals_a.zip(residuals_b).filter(|_| enough).map(|(of_a, of_b)| {
             let half = of_a.paired(&of_b, 1.0).error_of_share() / 2.0;
@@ -76,16 +76,4 @@ impl Difference {
 /// A duration in nanoseconds; infinite beyond the last response.
 fn at(batch: &Batch, quantile: f64) -> f64 {
     batch.duration_at(quantile).map_or(f64::INFINITY, Duration::as_ns_f64)
-}
-
-fn refs(batches: &[Batch]) -> Vec<&Batch> {
-    batches.iter().collect()
-}
-
-fn total(batches: &[Batch]) -> Batch {
-    let mut total = Batch::new(batches.first().map_or(0, |batch| batch.above.len()));
-    for batch in batches {
-        total.absorb(batch);
-    }
-    total
 }

@@ -3,10 +3,10 @@
 
 use super::{FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX};
 use crate::model::{Cancelled, Model};
-use curtail_config::Section;
+use curtail_config::{Section, policy};
 use curtail_model::arrivals::RATES;
 use curtail_model::{Arrivals, Cores, Distribution, Fault};
-use curtail_policy::{CALLS_MAX, Class, LeafConfig, REPLICAS_MAX};
+use curtail_policy::{CALLS_MAX, REPLICAS_MAX};
 use curtail_units::Duration;
 
 /// The model that variants differ from.
@@ -52,7 +52,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         shards,
         replicas,
         servers,
-        leaf: leaf(s, defaults.leaf),
+        leaf: policy::leaf(s, defaults.leaf),
         cores: s.optional_section("cores", CORES, Cores::read).or(defaults.cores),
         copies_alike: s
             .field(
@@ -86,7 +86,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
             .at_least(Duration::from_us(1))
             .optional()
             .or(defaults.gives_up_after),
-        class: class(s, "The class of the requests.", defaults.class),
+        class: policy::class(s, "The class of the requests.", defaults.class),
         repeatable: s
             .field("repeatable", "Whether requests may be sent twice.")
             .default(defaults.repeatable),
@@ -116,24 +116,7 @@ fn servers(s: &mut Section<'_>, (shards, replicas): (u32, u32), base: Option<&Mo
     .unwrap_or_else(|| unchanged.map_or(all, |base| base.servers))
 }
 
-/// The keys of a leaf, by default with concurrency 1 and an unlimited queue.
-fn leaf(s: &mut Section<'_>, defaults: LeafConfig) -> LeafConfig {
-    let concurrency = s
-        .field("concurrency", "Maximum number of requests that a server executes at once.")
-        .at_least(1)
-        .default(defaults.concurrency);
-    let queue_len_max = s
-        .field("queue_len_max", "Maximum number of queued requests at a leaf; it rejects more.")
-        .default(defaults.queue_len_max);
-    LeafConfig { concurrency, queue_len_max }
-}
-
-fn class(s: &mut Section<'_>, doc: &'static str, default: Class) -> Class {
-    let words = Class::ALL.map(|class| (class.name(), class));
-    s.choice("class", doc, &words).default(default)
-}
-
-/// What no single key can know; of a variant only what its base does not have as well.
+/// Checks keys against each other; in a variant, only where it differs from its base.
 fn check(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     let size = |model: &Model| {
         let Model { clients, shards, replicas, servers, .. } = *model;

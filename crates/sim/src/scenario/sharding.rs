@@ -46,9 +46,7 @@ fn servers(s: &mut Section<'_>) -> Vec<u32> {
     let from = s.field("from", "First number of servers.").range(1..=SERVERS_MAX).required();
     let to = s.field("to", "Last number of servers.").range(1..=SERVERS_MAX).required();
     let step = s.field("step", "Step between two numbers of servers.").at_least(1).default(1_u32);
-    if from > to {
-        s.error("from", format!("{from} is above to ({to}): expected at most that"));
-    }
+    s.check_order(("from", from), ("to", to));
     (from..=to).step_by(usize::try_from(step.max(1)).unwrap_or(usize::MAX)).collect()
 }
 

@@ -8,9 +8,9 @@ use curtail_units::{Duration, Instant};
 pub(super) struct Entry {
     pub(super) replica: ReplicaId,
     pub(super) received: Instant,
-    /// What the leaf reported; the requests in flight go up with each attempt that is sent there.
+    /// The load that the leaf reported; each attempt sent there adds one to its requests in flight.
     pub(super) load: Load,
-    /// How often it may still be chosen by; absent: without bound.
+    /// Uses that are left; absent: unlimited.
     pub(super) uses_left: Option<u32>,
 }
 
