@@ -4,14 +4,13 @@ use crate::server_url::ServerUrl;
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
-use curtail_http::access::TENANT;
+use curtail_http::access::{self, TENANT};
 use curtail_http::client::{Client, ClientLimits};
 use curtail_http::connect::{ConnectConfig, Connector};
 use curtail_http::tls::Trust;
 use curtail_units::Duration;
 use http::{HeaderMap, HeaderValue, header};
 use http_body_util::Full;
-use std::io;
 use std::path::PathBuf;
 
 #[derive(Args, Clone, Debug, Default)]
@@ -35,17 +34,14 @@ pub(crate) struct ServerAccessArgs {
 impl ServerAccessArgs {
     pub(crate) fn headers(&self) -> anyhow::Result<HeaderMap> {
         let mut headers = HeaderMap::new();
-        let value = |text: String| HeaderValue::try_from(text).map_err(io::Error::other);
         if let Some(tenant) = &self.tenant {
-            headers.insert(TENANT, value(tenant.clone()).context("--tenant")?);
+            let value = HeaderValue::try_from(tenant).ok().filter(|_| access::is_tenant(tenant));
+            let expected = "--tenant: expected 1 to 255 characters of ASCII";
+            headers.insert(TENANT, value.context(expected)?);
         }
         if let Some(file) = &self.token_file {
-            let name = || format!("--token-file {}", file.display());
-            let text = std::fs::read_to_string(file).with_context(name)?;
-            let token = Some(text.trim()).filter(|token| !token.is_empty());
-            let token = token.ok_or_else(|| io::Error::other("expected a token, found nothing"));
-            let token =
-                value(format!("Bearer {}", token.with_context(name)?)).with_context(name)?;
+            let token = access::read_token(file);
+            let token = token.with_context(|| format!("--token-file {}", file.display()))?;
             headers.insert(header::AUTHORIZATION, token);
         }
         Ok(headers)

@@ -13,7 +13,9 @@
 
 use arc_swap::ArcSwap;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 /// The tenant of a request, as in Tempo, Loki and Mimir.
 pub const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
@@ -140,6 +142,27 @@ impl Access {
     }
 }
 
+/// Reads the token of a client and returns its `authorization`.
+///
+/// # Errors
+/// When the file cannot be read, is empty, or has characters that no header has.
+pub fn read_token(file: &Path) -> io::Result<HeaderValue> {
+    let text = fs::read_to_string(file)?;
+    let expected = || io::Error::other("expected one token of visible ASCII characters");
+    let is_token = |token: &&str| !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
+    let token = Some(text.trim()).filter(is_token).ok_or_else(expected)?;
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(io::Error::other)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Whether a text is the name of a tenant.
+#[must_use]
+pub fn is_tenant(name: &str) -> bool {
+    (1..=TENANT_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+}
+
 fn is_same(token: &Token, sent: &[u8]) -> bool {
     let token = token.secret.as_bytes();
     let difference = token.iter().zip(sent).fold(0, |difference, (a, b)| difference | (a ^ b));
@@ -147,8 +170,7 @@ fn is_same(token: &Token, sent: &[u8]) -> bool {
 }
 
 fn tenant_of(value: &HeaderValue) -> Result<&str, AccessError> {
-    let is_name = |tenant: &&str| !tenant.is_empty() && tenant.len() <= TENANT_BYTES_MAX;
-    value.to_str().ok().filter(is_name).ok_or(AccessError::BadTenant)
+    value.to_str().ok().filter(|name| is_tenant(name)).ok_or(AccessError::BadTenant)
 }
 
 #[cfg(test)]

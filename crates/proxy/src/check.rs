@@ -6,6 +6,7 @@
 
 use crate::StartError;
 use crate::config::{Config, ConnectConfig, ReplicaUrl, certified_key, load_trust};
+use crate::spans::receiver::Receiver;
 use curtail_http::connect::Connector;
 
 /// All errors with which a start with `config` would fail, except addresses that cannot be bound.
@@ -29,8 +30,7 @@ pub fn check(config: &Config) -> Vec<StartError> {
         add(check_connections(server, &leaf.connect), leaf_section(&leaf.name));
     }
     if let Some(spans) = &config.spans {
-        let endpoint = std::iter::once(&spans.endpoint);
-        add(check_connections(endpoint, &ConnectConfig::default()), SPANS_SECTION.to_owned());
+        add(Receiver::new(spans).err().into_iter().collect(), SPANS_SECTION.to_owned());
     }
     refused
 }

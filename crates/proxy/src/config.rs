@@ -17,11 +17,13 @@ pub use replica::{ReplicaConfig, ReplicaUrl};
 
 pub use curtail_config::ServerTls;
 use curtail_config::{ConfigErrors, Section, policy};
+use curtail_http::access::is_tenant;
 pub use curtail_http::connect::{ConnectConfig, Protocol};
 use curtail_http::tls::{self, TlsError, Trust};
 use curtail_policy::{LeafConfig, UpstreamConfig};
 use rustls::sign::CertifiedKey;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 /// The configuration of a proxy.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,6 +125,12 @@ pub struct SpansConfig {
     pub protocol: SpansProtocol,
     /// `service.name` of our own spans.
     pub service_name: String,
+    /// Trusted certificate authorities (PEM); absent: the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The file of the bearer token that is sent.
+    pub token_file: Option<PathBuf>,
+    /// The tenant of the spans; absent: the receiver's choice.
+    pub tenant: Option<String>,
 }
 
 /// The transport of spans.
@@ -306,7 +314,7 @@ fn leaf(s: &mut Section<'_>) -> LeafListener {
 }
 
 fn spans(s: &mut Section<'_>) -> SpansConfig {
-    SpansConfig {
+    let config = SpansConfig {
         endpoint: s
             .field("endpoint", "Address of the OTLP receiver, such as http://127.0.0.1:4318.")
             .required(),
@@ -320,5 +328,18 @@ fn spans(s: &mut Section<'_>) -> SpansConfig {
         service_name: s
             .field("service_name", "service.name of the proxy's own spans.")
             .default("curtail-proxy".to_owned()),
+        ca_file: s
+            .field("ca_file", "Trusted certificate authorities (PEM file); absent: the system's.")
+            .optional(),
+        token_file: s
+            .field("token_file", "File of the bearer token for the receiver; read again for each batch.")
+            .optional(),
+        tenant: s
+            .field("tenant", "Tenant of the spans (X-Scope-OrgID); absent: that of the token, or the receiver's default.")
+            .optional(),
+    };
+    if config.tenant.as_ref().is_some_and(|tenant| !is_tenant(tenant)) {
+        s.error("tenant", "expected 1 to 255 characters of ASCII");
     }
+    config
 }

@@ -65,6 +65,14 @@ pub enum StartError {
     /// A certificate, key, authority or name cannot be used.
     #[error(transparent)]
     Tls(#[from] curtail_http::tls::TlsError),
+    /// The file of a token cannot be used.
+    #[error("token_file {}: {source}", file.display())]
+    Token {
+        /// The file.
+        file: PathBuf,
+        /// The problem.
+        source: std::io::Error,
+    },
     /// The journal cannot be written.
     #[error("{}: the journal cannot be written: {source}", file.display())]
     Journal {

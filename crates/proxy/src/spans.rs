@@ -10,7 +10,7 @@ mod encode;
 mod envelope;
 pub(crate) mod export;
 pub(crate) mod prepared;
-mod receiver;
+pub(crate) mod receiver;
 
 use crate::trail::Trail;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! The log of a Delta Lake table: small commits that decide which files are the table.
 //!
 //! A commit is a file of JSON lines with the next number. It is put only if no other has that number, so writers need no lock
-//! and no server, on a disk as on an object store. The lines are [`Action`]s: files that are added or removed, and the
+//! and no server, on a disk as on an object store. The lines are actions: files that are added or removed, and the
 //! positions that sources of rows have reached ([`SourceRange`]).
 //!
 //! **Conflicts**: a writer that loses the race for a number reads the other commit and checks again. The files that it removes

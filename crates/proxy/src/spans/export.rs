@@ -76,7 +76,7 @@ impl Exporter {
             receiver: Receiver::new(config)?,
             pace,
             rng: entropy_rng(),
-            state: ReceiverState::Accepting,
+            failure: None,
         };
         let (stop, stopped) = oneshot::channel();
         Ok(Self { stop, task: tokio::spawn(export.run(stopped)) })
@@ -99,15 +99,8 @@ struct Export {
     receiver: Receiver,
     pace: Pace,
     rng: Rng,
-    /// After the last exchange; each change is one line in the log.
-    state: ReceiverState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReceiverState {
-    Accepting,
-    Unavailable,
-    Rejecting,
+    /// Why the last exchange failed, if it did; each change is one line in the log.
+    failure: Option<String>,
 }
 
 impl Export {
@@ -157,6 +150,7 @@ impl Export {
     async fn send(&mut self, batch: &Batch) -> Settled {
         let body = self.envelope.wrap(batch);
         let mut backoff = self.pace.backoff;
+        let endpoint = self.receiver.endpoint().to_owned();
         for nth in 1..=self.pace.tries_max {
             match self.receiver.send(body.clone(), self.pace.timeout).await {
                 Verdict::Accepted { rejected } => {
@@ -164,11 +158,23 @@ impl Export {
                     return Settled::Sent { rejected };
                 }
                 Verdict::Rejected { why } => {
-                    self.note_failed(ReceiverState::Rejecting, &why);
+                    if self.is_new_failure(&why) {
+                        tracing::warn!(
+                            endpoint,
+                            why,
+                            "the receiver rejects spans; they are dropped"
+                        );
+                    }
                     return Settled::Sent { rejected: batch.spans };
                 }
                 Verdict::RetryLater { why, after } => {
-                    self.note_failed(ReceiverState::Unavailable, &why);
+                    if self.is_new_failure(&why) {
+                        tracing::warn!(
+                            endpoint,
+                            why,
+                            "the receiver is unavailable; spans wait, up to a maximum"
+                        );
+                    }
                     if nth < self.pace.tries_max {
                         let jittered = backoff.mul_f64(0.5 + self.rng.unit());
                         let wait = after.unwrap_or(jittered).min(self.pace.backoff_max);
@@ -178,6 +184,13 @@ impl Export {
                 }
             }
         }
+        let why = &self.failure;
+        tracing::warn!(
+            endpoint,
+            why,
+            spans = batch.spans,
+            "spans are dropped after the last retry"
+        );
         Settled::GivenUp
     }
 
@@ -185,28 +198,16 @@ impl Export {
         if rejected > 0 {
             tracing::debug!(rejected, "the receiver rejected some spans");
         }
-        if self.state != ReceiverState::Accepting {
-            self.state = ReceiverState::Accepting;
+        if self.failure.take().is_some() {
             tracing::info!(endpoint = self.receiver.endpoint(), "the receiver accepts spans again");
         }
     }
 
-    fn note_failed(&mut self, state: ReceiverState, why: &str) {
+    fn is_new_failure(&mut self, why: &str) -> bool {
         self.sink.counters.exports_failed.fetch_add(1, Relaxed);
-        if self.state == state {
-            return;
-        }
-        self.state = state;
-        let endpoint = self.receiver.endpoint();
-        if state == ReceiverState::Rejecting {
-            tracing::warn!(endpoint, why, "the receiver rejects spans; they are dropped");
-        } else {
-            tracing::warn!(
-                endpoint,
-                why,
-                "the receiver is unavailable; spans wait, up to a maximum"
-            );
-        }
+        let is_new = self.failure.as_deref() != Some(why);
+        self.failure = Some(why.to_owned());
+        is_new
     }
 }
 

@@ -6,11 +6,13 @@
 use super::envelope::{self, Parts};
 use crate::StartError;
 use crate::config::{ConnectConfig, Protocol, SpansConfig, SpansProtocol};
+use curtail_http::access;
 use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
 use curtail_http::connect::Connector;
 use curtail_protobuf::{Fields, Value};
 use curtail_units::Duration;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+use std::path::PathBuf;
 
 /// A response has a number and perhaps a sentence; a larger one is not from an OTLP receiver.
 const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 10, idle_max: 1 };
@@ -28,27 +30,37 @@ pub(super) enum Verdict {
 
 /// The receiver as the exporter reaches it.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     client: Client<Parts>,
     protocol: SpansProtocol,
     /// The address in messages.
     endpoint: String,
+    token_file: Option<PathBuf>,
+    tenant: Option<HeaderValue>,
 }
 
 impl Receiver {
+    /// Prepares connections to the receiver; nothing is sent.
+    ///
     /// # Errors
-    /// When the TLS configuration towards the receiver cannot be used.
-    pub(super) fn new(config: &SpansConfig) -> Result<Self, StartError> {
+    /// When the TLS configuration or the token cannot be used.
+    pub(crate) fn new(config: &SpansConfig) -> Result<Self, StartError> {
         let protocol = match config.protocol {
             SpansProtocol::Http => Protocol::Http1,
             SpansProtocol::Grpc => Protocol::Http2,
         };
-        let connect = ConnectConfig { protocol, ..ConnectConfig::default() };
-        Ok(Self {
+        let ca_file = config.ca_file.clone();
+        let connect = ConnectConfig { protocol, ca_file, ..ConnectConfig::default() };
+        let tenant = config.tenant.as_deref().map(HeaderValue::from_str);
+        let receiver = Self {
             client: Client::new(Connector::load(&config.endpoint, &connect)?, LIMITS),
             protocol: config.protocol,
             endpoint: config.endpoint.to_string(),
-        })
+            token_file: config.token_file.clone(),
+            tenant: tenant.and_then(Result::ok),
+        };
+        receiver.token()?;
+        Ok(receiver)
     }
 
     /// The address in messages.
@@ -59,8 +71,12 @@ impl Receiver {
     /// Sends a batch within `timeout`. A receiver that closes a reused connection may have stored the batch; the proxy
     /// sends it again.
     pub(super) async fn send(&self, body: Parts, timeout: Duration) -> Verdict {
+        let token = match self.token() {
+            Ok(token) => token,
+            Err(error) => return Verdict::RetryLater { why: error.to_string(), after: None },
+        };
         let is_reused = self.client.has_idle();
-        let send = || self.client.send(self.request(body.clone()), timeout);
+        let send = || self.client.send(self.request(body.clone(), token.clone()), timeout);
         let sending = async {
             match send().await {
                 Err(ClientError::NoResponse { .. }) if is_reused => send().await,
@@ -76,10 +92,19 @@ impl Receiver {
         }
     }
 
-    fn request(&self, body: Parts) -> Request<Parts> {
+    /// The token as it is now: a file may be replaced while the proxy runs.
+    fn token(&self) -> Result<Option<HeaderValue>, StartError> {
+        let Some(file) = &self.token_file else { return Ok(None) };
+        let token = access::read_token(file);
+        token.map(Some).map_err(|source| StartError::Token { file: file.clone(), source })
+    }
+
+    fn request(&self, body: Parts, token: Option<HeaderValue>) -> Request<Parts> {
         let mut request = Request::new(body);
         *request.method_mut() = http::Method::POST;
         let headers = request.headers_mut();
+        headers.extend(token.map(|token| (header::AUTHORIZATION, token)));
+        headers.extend(self.tenant.clone().map(|tenant| (access::TENANT, tenant)));
         let agent = concat!("curtail-proxy/", env!("CARGO_PKG_VERSION"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
         let (path, kind) = match self.protocol {
@@ -96,6 +121,9 @@ impl Receiver {
     }
 
     fn judge(&self, response: &ClientResponse) -> Verdict {
+        if response.status == StatusCode::UNAUTHORIZED {
+            return self.unauthorized(&response.status.to_string());
+        }
         if response.status != StatusCode::OK {
             return verdict_on_status(response);
         }
@@ -104,6 +132,9 @@ impl Receiver {
             let headers = [response.trailers.as_ref(), Some(&response.headers)];
             match headers.into_iter().flatten().find_map(grpc_status) {
                 Some((0, _)) => {}
+                Some((16, message)) => {
+                    return self.unauthorized(&format!("gRPC status 16: {message}"));
+                }
                 Some((code, message)) => return verdict_on_grpc(code, &message),
                 None => {
                     let why = "the response has no grpc-status".to_owned();
@@ -114,6 +145,14 @@ impl Receiver {
         Verdict::Accepted {
             rejected: rejected_spans(envelope::unwrap(self.protocol, &response.body)),
         }
+    }
+
+    fn unauthorized(&self, status: &str) -> Verdict {
+        let advice = match &self.token_file {
+            Some(file) => format!("it does not accept the token of {}", file.display()),
+            None => "name the file of a token with spans.token_file".to_owned(),
+        };
+        Verdict::Rejected { why: format!("the receiver responds {status}: {advice}") }
     }
 }
 

@@ -111,6 +111,37 @@ async fn each_transport_is_spoken_as_its_receivers_expect() {
 }
 
 #[tokio::test]
+async fn a_receiver_gets_the_tenant_and_the_present_token() {
+    let file = std::env::temp_dir().join(format!("curtail-{}-token", std::process::id()));
+    for protocol in BOTH {
+        std::fs::write(&file, "first\n").expect("written");
+        let rejection = match protocol {
+            SpansProtocol::Http => ScriptedResponse::Status(401, None),
+            SpansProtocol::Grpc => ScriptedResponse::GrpcStatus("16"),
+        };
+        let mut collector = Collector::new(protocol, [rejection]);
+        collector.config.token_file = Some(file.clone());
+        collector.config.tenant = Some("shop".to_owned());
+        let (lines, _guard) = log();
+        let (sink, exporter) = export(&collector, EAGER);
+        record(&sink, 1);
+        let arrived = collector.next().await;
+        assert_eq!(arrived.headers["authorization"], "Bearer first");
+        assert_eq!(arrived.headers["x-scope-orgid"], "shop");
+        counted(&sink, |counts| counts.rejected == 2).await;
+        let log = String::from_utf8(lines.lock().expect("unpoisoned").clone()).expect("text");
+        assert!(log.contains("it does not accept the token of"), "{log}");
+
+        std::fs::write(&file, "second").expect("written");
+        record(&sink, 1);
+        assert_eq!(collector.next().await.headers["authorization"], "Bearer second");
+        exporter.flush(soon()).await;
+        assert_eq!(sink.counts().sent, 2);
+    }
+    std::fs::remove_file(&file).expect("it was there");
+}
+
+#[tokio::test]
 async fn a_batch_that_may_be_sent_again_is_sent_again_as_it_was() {
     let cases = [
         (SpansProtocol::Http, ScriptedResponse::Status(429, None)),
@@ -321,7 +352,11 @@ async fn a_receiver_that_goes_and_comes_back_is_one_line_in_the_log_each() {
 #[tokio::test]
 async fn a_receiver_that_rejects_spans_is_one_line_in_the_log_with_its_status() {
     for (protocol, status, why) in [
-        (SpansProtocol::Http, ScriptedResponse::Status(401, None), "401 Unauthorized"),
+        (
+            SpansProtocol::Http,
+            ScriptedResponse::Status(401, None),
+            "401 Unauthorized: name the file of a token with spans.token_file",
+        ),
         (SpansProtocol::Grpc, ScriptedResponse::GrpcStatus("16"), "gRPC status 16"),
     ] {
         let (lines, _guard) = log();

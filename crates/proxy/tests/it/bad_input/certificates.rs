@@ -190,6 +190,8 @@ fn a_certificate_that_cannot_be_used_is_named_before_anything_listens() {
         ("leaf", "", "leaf leaf: "),
         ("replica", "https://under_score..dots:9", "upstreams.s: https://under_score..dots:9: "),
         ("spans", "https://under_score..dots:9", "spans: https://under_score..dots:9: "),
+        ("spans", "http://127.0.0.1:9, ca_file: /nowhere", "spans: /nowhere: "),
+        ("spans", "http://127.0.0.1:9, token_file: /nowhere", "spans: token_file /nowhere: "),
     ] {
         let error = start(&elsewhere(key, value));
         assert!(error.starts_with(section), "{error}");

@@ -75,7 +75,14 @@ impl Collector {
         let endpoint = ReplicaUrl::parse(&format!("http://{address}")).expect("an address");
         let (arriving, arrived) = mpsc::channel(1_024);
         Self {
-            config: SpansConfig { endpoint, protocol, service_name: "tested".to_owned() },
+            config: SpansConfig {
+                endpoint,
+                protocol,
+                service_name: "tested".to_owned(),
+                ca_file: None,
+                token_file: None,
+                tenant: None,
+            },
             socket: Some(socket),
             script: Arc::new(Mutex::new(script.into_iter().collect())),
             arrived,
