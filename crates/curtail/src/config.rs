@@ -126,7 +126,13 @@ fn check(kind: ConfigKind, file: &Path, sets: &[String]) -> anyhow::Result<Strin
     let (errors, lines): (Vec<String>, String) = match kind {
         ConfigKind::Proxy => {
             let read = curtail_proxy::Config::read;
-            let config = curtail_config::read_with_sets(&name, &text, sets, read)?;
+            let config = curtail_config::read_with_sets(&name, &text, sets, read);
+            let server = |text| crate::server::read_config(&name, text, sets).ok();
+            if config.is_err() && server(&text).is_some_and(|config| server("{}") != Some(config)) {
+                let error = "it configures a server; check it with: curtail config --kind server";
+                return Err(ConfigCheckError { file: name, errors: vec![error.to_owned()] }.into());
+            }
+            let config = config?;
             let errors = curtail_proxy::check(&config);
             (errors.iter().map(ToString::to_string).collect(), understood::lines(&config))
         }

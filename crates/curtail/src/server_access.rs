@@ -57,7 +57,8 @@ impl ServerAccessArgs {
         let trust = if self.insecure {
             Trust::AnyCertificate
         } else {
-            Trust::load(self.ca_file.as_deref(), url.origin.tls)?
+            let trust = Trust::load(self.ca_file.as_deref(), url.origin.tls);
+            if self.ca_file.is_some() { trust.context("--ca-file")? } else { trust? }
         };
         let connect = ConnectConfig { timeout, ..ConnectConfig::default() };
         Ok(Client::new(Connector::new(&url.origin, &connect, &trust)?, limits))

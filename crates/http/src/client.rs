@@ -90,7 +90,7 @@ pub enum ClientError {
         source: hyper::Error,
     },
     /// The connection ended before the response began.
-    #[error("{server}: no response: {source}")]
+    #[error("{server}: no response{}: {source}", advice(server, source))]
     NoResponse {
         /// The server.
         server: String,
@@ -124,11 +124,27 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Whether the server does not speak the expected protocol, so that no retry can succeed.
+    #[must_use]
+    pub fn is_wrong_protocol(&self) -> bool {
+        match self {
+            Self::Connect(error) => matches!(error, ConnectError::Tls { .. }),
+            Self::NoResponse { source, .. } => source.is_parse(),
+            _ => false,
+        }
+    }
+
     /// Whether a time limit was exceeded, that of the connection attempt or that of the response.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
         matches!(self, Self::TimedOut { .. } | Self::Connect(ConnectError::TimedOut { .. }))
     }
+}
+
+/// The advice after a response that is not HTTP.
+fn advice(server: &str, error: &hyper::Error) -> &'static str {
+    let may_be_tls = error.is_parse() && server.starts_with("http://");
+    if may_be_tls { " in HTTP; if the server expects TLS, write https://" } else { "" }
 }
 
 /// A connection that carries one request at a time. It closes when this is dropped.

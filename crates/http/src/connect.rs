@@ -102,7 +102,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// The TLS handshake failed.
-    #[error("{server}: TLS failed: {source}{}", tls::advice(source))]
+    #[error("{server}: TLS failed{}: {source}", tls::advice(source))]
     Tls {
         /// The server.
         server: String,

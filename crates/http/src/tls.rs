@@ -28,7 +28,7 @@ pub enum TlsError {
     },
     /// The system has no certificate authorities.
     #[error(
-        "no trusted certificates are installed: install the package ca-certificates, or name a CA file"
+        "no trusted certificates are installed: install the package ca-certificates, or name a file of authorities (--ca-file, ca_file)"
     )]
     NoAuthorities,
     /// A server cannot be named in TLS.
@@ -51,8 +51,8 @@ fn unreadable(path: &Path, what: &str, error: pem::Error) -> TlsError {
         return unusable(path, error);
     }
     let has_none = matches!(error, pem::Error::NoItemsFound);
-    let why = if has_none { "the file has no PEM section".to_owned() } else { error.to_string() };
-    unusable(path, format!("no {what} found: {why}"))
+    let why = if has_none { "found no section of that kind".to_owned() } else { error.to_string() };
+    unusable(path, format!("expected a {what} in PEM: {why}"))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

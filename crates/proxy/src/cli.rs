@@ -152,7 +152,7 @@ impl Signals {
                     _ = self.hang_up.recv() => reload(args, running),
                     _ = look.tick() => {
                         let now = args.config.as_deref().and_then(stamp);
-                        if now.is_some() && now != seen {
+                        if now != seen {
                             seen = now;
                             reload(args, running);
                         }

@@ -10,8 +10,7 @@ use super::batches::Batch;
 use crate::server_access::ServerAccessArgs;
 use crate::server_url::ServerUrl;
 use bytes::Bytes;
-use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
-use curtail_http::connect::ConnectError;
+use curtail_http::client::{Client, ClientLimits, ClientResponse};
 use curtail_http::origin::ServerOrigin;
 use curtail_otlp::{Signal, left_out};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
@@ -112,10 +111,7 @@ impl Sender {
         request.headers_mut().clone_from(&self.headers);
         match self.client.send(request, EXCHANGE_MAX).await {
             Ok(response) => attempt(&self.target.origin, &response),
-            // An untrusted certificate stays untrusted.
-            Err(error @ ClientError::Connect(ConnectError::Tls { .. })) => {
-                Attempt::Fail(error.to_string())
-            }
+            Err(error) if error.is_wrong_protocol() => Attempt::Fail(error.to_string()),
             Err(error) => Attempt::Retry { why: error.to_string(), after: None },
         }
     }
@@ -145,7 +141,7 @@ fn attempt(server: &ServerOrigin, response: &ClientResponse) -> Attempt {
 fn describe_status(status: StatusCode, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let readable: String = text.chars().filter(|c| !c.is_control()).take(500).collect();
-    format!("{status} {readable}").trim_end().to_owned()
+    format!("{status}: {readable}").trim_end_matches([':', ' ']).to_owned()
 }
 
 #[cfg(test)]

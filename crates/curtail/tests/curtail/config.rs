@@ -197,9 +197,18 @@ upstreams: {s: {replicas: [\"http://a\"], connect: {ca_file: no-ca.pem}}}
     expect![[r#"
         files.yaml: listeners[0].tls: none.pem: No such file or directory (os error 2)
         files.yaml: listeners[1].tls: one-c.pem: the key in other-k.pem belongs to another certificate
-        files.yaml: listeners[2].tls: one-c.pem: no private key found: the file has no PEM section
+        files.yaml: listeners[2].tls: one-c.pem: expected a private key in PEM: found no section of that kind
         files.yaml: upstreams.s: no-ca.pem: No such file or directory (os error 2)
     "#]].assert_eq(&ended.stderr);
+}
+
+#[test]
+fn a_configuration_of_a_server_is_recognized() {
+    let ended = curtail_reading("{retention: {days: 7}}", &["config", "check", "-"]);
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("curtail config --kind server"), "{}", ended.stderr);
+    let empty = curtail_reading("{}", &["config", "check", "-"]);
+    assert!(empty.stderr.contains("nothing to listen on"), "{}", empty.stderr);
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn a_final_rejection_ends_the_import() {
         responding(&["HTTP/1.1 401 Unauthorized\r\ncontent-length: 8\r\n\r\nno token"]);
     let ended = import(address, &[&written("import-never.jsonl", LOGS)]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
-    assert!(ended.stderr.contains("401 Unauthorized no token"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("401 Unauthorized: no token"), "{}", ended.stderr);
     assert_eq!(serving.join().expect("it has served").len(), 1);
     let ended = import(address, &["import-that-is-not-there.jsonl"]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);

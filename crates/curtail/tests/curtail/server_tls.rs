@@ -60,6 +60,12 @@ fn clients_need_the_authority_and_a_token_and_a_reload_replaces_both() {
     let untrusted = query(Some("first"), &[]);
     assert_eq!(untrusted.code, Some(3), "{}", untrusted.stderr);
     assert!(untrusted.stderr.contains("TLS failed"), "{}", untrusted.stderr);
+    let in_clear_text =
+        curtail(&["query", "slowest", "--server", &format!("http://{}", server.api)]);
+    assert!(in_clear_text.stderr.contains("write https://"), "{}", in_clear_text.stderr);
+    let in_clear_text =
+        curtail(&["import", "--to", &format!("http://{}", server.otlp), "--of", "traces", &batch]);
+    assert!(in_clear_text.stderr.contains("write https://"), "{}", in_clear_text.stderr);
     let without = query(None, &trust);
     assert_eq!(without.code, Some(2), "{}", without.stderr);
     assert!(without.stderr.contains("pass --token-file"), "{}", without.stderr);

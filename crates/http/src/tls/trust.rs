@@ -101,12 +101,12 @@ pub(crate) fn advice(error: &io::Error) -> &'static str {
     let error = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
     let Some(Error::InvalidCertificate(cause)) = error else { return "" };
     if *cause == CertificateError::UnknownIssuer {
-        return ": no trusted authority has signed the certificate; name a CA file with its authority";
+        return ", because no trusted authority has signed the certificate; name its authority (--ca-file, ca_file)";
     }
     // This error has no type of its own.
     if cause.to_string().contains("CaUsedAsEndEntity") {
-        return ": the server uses the certificate of an authority (`openssl req -x509` makes such); make it with \
-                `-addext basicConstraints=critical,CA:FALSE`";
+        return ", because the server uses the certificate of an authority (`openssl req -x509` makes such); make it \
+                with `-addext basicConstraints=critical,CA:FALSE`";
     }
     ""
 }
