@@ -157,16 +157,20 @@ fn an_untrusted_server_gets_no_request() {
     let trusting = |name: &str, pem: String| {
         let file = std::env::temp_dir().join(format!("curtail-{}-{name}.pem", std::process::id()));
         std::fs::write(&file, pem).expect("written");
-        StoreClient::start(false, PATIENT, Some(file)).expect("a thread")
+        let client = StoreClient::start(false, PATIENT, Some(file.clone())).expect("a thread");
+        (client, file)
     };
     run(async {
-        let stranger = trusting("other", other.cert.pem());
+        let (stranger, other_file) = trusting("other", other.cert.pem());
         let error = stranger.call(put("https", address)).await.expect_err("it is not trusted");
         assert_eq!(error.kind(), HttpErrorKind::Connect);
         assert!(error.to_string().contains("TLS failed"), "{error}");
-        let client = trusting("server", made.cert.pem());
+        let (client, file) = trusting("server", made.cert.pem());
         let response = client.call(put("https", address)).await.expect("a response");
         assert_eq!(response.into_body().bytes().await.expect("all of it"), "hi");
+        for file in [file, other_file] {
+            std::fs::remove_file(file).expect("it was there");
+        }
     });
     server.join().expect("it ends well");
     assert_eq!(connections(&requests), [1]);
