@@ -19,7 +19,7 @@ pub(super) struct WorkloadArgs {
     /// Requests a second.
     #[arg(long, value_name = "NUMBER", default_value_t = 100.0, value_parser = rate)]
     rate: f64,
-    /// Duration of the load: `30s`, `5m`. In a comparison, of one block; in a sweep, of one rate.
+    /// Duration of the load, of each block of `compare`, or of each rate of `sweep`: 30s, 5m.
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = duration)]
     lasts: Duration,
     /// Spacing of requests: at random, as from many users, or even.
