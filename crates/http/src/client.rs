@@ -127,11 +127,8 @@ impl ClientError {
     /// Whether the server does not speak the expected protocol, so that no retry can succeed.
     #[must_use]
     pub fn is_wrong_protocol(&self) -> bool {
-        match self {
-            Self::Connect(error) => matches!(error, ConnectError::Tls { .. }),
-            Self::NoResponse { source, .. } => source.is_parse(),
-            _ => false,
-        }
+        matches!(self, Self::Connect(ConnectError::Tls { .. }))
+            || matches!(self, Self::NoResponse { source, .. } if source.is_parse())
     }
 
     /// Whether a time limit was exceeded, that of the connection attempt or that of the response.
