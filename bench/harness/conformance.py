@@ -10,6 +10,7 @@ import re
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 import xml.etree.ElementTree as ElementTree
@@ -191,8 +192,13 @@ def scraped_p99(series, flags):
             asked = urllib.parse.urlencode({"query": f"histogram_quantile(0.99, {series})"})
             limit = time.monotonic() + CASE_LIMIT_S
             while time.monotonic() < limit:
-                with urllib.request.urlopen(f"http://127.0.0.1:{SCRAPER}/api/v1/query?{asked}", timeout=5) as response:
-                    found = json.load(response)["data"]["result"]
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{SCRAPER}/api/v1/query?{asked}", timeout=5) as response:
+                        found = json.load(response)["data"]["result"]
+                except urllib.error.HTTPError as error:
+                    if error.code != 503:  # Prometheus listens before it is ready.
+                        raise
+                    found = []
                 if found:
                     return float(found[0]["value"][1])
                 time.sleep(0.5)
