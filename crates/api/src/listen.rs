@@ -42,7 +42,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The parts of a query API.
 #[derive(Debug)]
 pub struct Api {
-    /// Its certificate; absent: clear text.
+    /// Certificate for TLS; absent: clear text.
     pub certificate: Option<Arc<ListenerCertificate>>,
     /// The tokens of its clients.
     pub access: Arc<Access>,

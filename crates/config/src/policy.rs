@@ -19,14 +19,14 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
         hedge: s.switch("hedge", "Second attempts for slow requests.", default.hedge, hedge),
         tie: s.switch(
             "tie",
-            "Two copies queued at once; the first to start cancels the other.",
+            "Two copies of a request, queued at two replicas at once. The copy that starts first cancels the other copy.",
             default.tie,
             tie,
         ),
         retry: s.switch("retry", "Further attempts after failed ones.", default.retry, retry),
         budget: s.section("budget", "Limit on hedges and retries together.", budget),
         timeout: s
-            .field("timeout", "A request without a response after this time fails.")
+            .field("timeout", "Time after which a request without a response fails.")
             .at_least(Duration::from_ms(1))
             .default(default.timeout),
     };
@@ -45,7 +45,7 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
 
 /// Reads the key for the group of an upstream.
 pub fn group(s: &mut Section<'_>) -> Option<String> {
-    s.field("group", "Group of upstreams that share one budget and recent latencies; absent: none.")
+    s.field("group", "Name of a group: its upstreams share one budget and their recent latencies; absent: no group.")
         .optional()
 }
 
@@ -62,7 +62,10 @@ pub fn leaf(s: &mut Section<'_>, default: LeafConfig) -> LeafConfig {
             .at_least(1)
             .default(default.concurrency),
         queue_len_max: s
-            .field("queue_len_max", "Maximum number of queued requests; the leaf rejects more.")
+            .field(
+                "queue_len_max",
+                "Maximum number of queued requests; the leaf rejects further requests.",
+            )
             .default(default.queue_len_max),
     }
 }
@@ -70,19 +73,23 @@ pub fn leaf(s: &mut Section<'_>, default: LeafConfig) -> LeafConfig {
 fn balance(s: &mut Section<'_>) -> BalanceConfig {
     let default = BalanceConfig::default().name();
     s.cases("policy", "Balancing rule.").default(default, |cases| {
-        cases.case("round_robin", "each in turn.", |_| BalanceConfig::RoundRobin);
-        cases.case("random", "uniformly at random.", |_| BalanceConfig::Random);
-        cases.case("least_request", "of two at random, fewer in flight.", |_| {
-            BalanceConfig::LeastRequest
-        });
-        cases.case("peak_ewma", "of two at random, lower peak latency × in flight.", |s| {
-            BalanceConfig::PeakEwma {
+        cases.case("round_robin", "each replica in turn.", |_| BalanceConfig::RoundRobin);
+        cases.case("random", "a random replica.", |_| BalanceConfig::Random);
+        cases.case(
+            "least_request",
+            "the one of two random replicas with fewer requests in flight.",
+            |_| BalanceConfig::LeastRequest,
+        );
+        cases.case(
+            "peak_ewma",
+            "as least_request, but requests in flight count times the peak latency.",
+            |s| BalanceConfig::PeakEwma {
                 decay: s
                     .field("decay", "Time constant of the decay after a latency peak.")
                     .at_least(Duration::from_ms(1))
                     .default(Duration::from_secs(10)),
-            }
-        });
+            },
+        );
         cases.case("prequal", "by probes of load and latency.", |s| {
             BalanceConfig::Prequal(prequal(s))
         });
@@ -93,11 +100,11 @@ fn prequal(s: &mut Section<'_>) -> PrequalConfig {
     let default = PrequalConfig::default();
     PrequalConfig {
         probes_per_request: s
-            .field("probes_per_request", "Probes for each request; 0.5: one probe for two requests.")
+            .field("probes_per_request", "Number of probes for each request; 0.5 is one probe for two requests.")
             .range(0.0..=16.0)
             .default(default.probes_per_request),
         pool_len_max: s
-            .field("pool_len_max", "Number of probe results that are kept.")
+            .field("pool_len_max", "Maximum number of probe results to keep.")
             .range(1..=u8::MAX)
             .default(default.pool_len_max),
         age_max: s
@@ -110,7 +117,7 @@ fn prequal(s: &mut Section<'_>) -> PrequalConfig {
             )
             .default(default.hot_quantile),
         removals_per_request: s
-            .field("removals_per_request", "Probe results removed for each request.")
+            .field("removals_per_request", "Number of probe results to remove for each request.")
             .range(0.0..=16.0)
             .default(default.removals_per_request),
         reuse_slack: s
@@ -118,7 +125,7 @@ fn prequal(s: &mut Section<'_>) -> PrequalConfig {
             .at_least(0.0)
             .default(default.reuse_slack),
         idle_interval: s
-            .field("idle_interval", "Time between probes without requests.")
+            .field("idle_interval", "Time between probes while no requests arrive.")
             .at_least(Duration::from_ms(1))
             .default(default.idle_interval),
         probe_timeout: s
@@ -131,7 +138,7 @@ fn hedge(s: &mut Section<'_>) -> HedgeConfig {
     let default = HedgeConfig::default();
     let config = HedgeConfig {
         quantile: s
-            .field("quantile", "Quantile of recent latencies that is the hedge delay.")
+            .field("quantile", "Hedge delay, as a quantile of recent latencies.")
             .default(default.quantile),
         delay_min: s.field("delay_min", "Minimum hedge delay.").default(default.delay_min),
         delay_max: s
@@ -153,11 +160,14 @@ fn tie(s: &mut Section<'_>) -> TieConfig {
     let default = TieConfig::default();
     TieConfig {
         delay: s
-            .field("delay", "Time between the two copies; absent: two measured message delays.")
+            .field(
+                "delay",
+                "Time between the two copies; absent: twice the measured message delay.",
+            )
             .optional()
             .or(default.delay),
         message_delay: s
-            .field("message_delay", "Message delay until one is measured.")
+            .field("message_delay", "Message delay to assume before the first measurement.")
             .default(default.message_delay),
     }
 }
@@ -166,19 +176,18 @@ fn retry(s: &mut Section<'_>) -> RetryConfig {
     let default = RetryConfig::default();
     let config = RetryConfig {
         retries_max: s
-            .field("retries_max", "Maximum retries of one request, after failed and overdue attempts together.")
+            .field("retries_max", "Maximum number of retries of one request, for failed and overdue attempts together.")
             .range(1..=EXTRA_MAX)
             .default(default.retries_max),
         backoff: s
-            .field("backoff", "Maximum wait before the first retry when all replicas were tried; doubles with each.")
+            .field("backoff", "Maximum wait before the first retry after all replicas were tried. Each further retry doubles the maximum.")
             .default(default.backoff),
         backoff_max: s
             .field("backoff_max", "Maximum wait before any retry.")
             .default(default.backoff_max),
         overdue: s.switch(
             "overdue",
-            "When an attempt without a response is overdue: the request then goes to another replica \
-            as well, and the first response wins.",
+            "When an attempt without a response is overdue. The proxy then sends the request to another replica, too, and forwards the first response.",
             default.overdue,
             overdue,
         ),
@@ -191,7 +200,10 @@ fn overdue(s: &mut Section<'_>) -> OverdueConfig {
     let default = OverdueConfig::default();
     let config = OverdueConfig {
         quantile: s
-            .field("quantile", "Quantile of recent latencies that is the delay.")
+            .field(
+                "quantile",
+                "Delay after which an attempt is overdue, as a quantile of recent latencies.",
+            )
             .default(default.quantile),
         delay_min: s.field("delay_min", "Minimum delay.").default(default.delay_min),
         delay_max: s
@@ -209,11 +221,11 @@ fn budget(s: &mut Section<'_>) -> BudgetConfig {
             .field("ratio", "Maximum ratio of extra attempts to requests.")
             .default(default.ratio),
         window: s
-            .field("window", "Time window in which requests and extra attempts are counted.")
+            .field("window", "Time window over which the proxy counts requests and extra attempts.")
             .at_least(Duration::from_ms(10))
             .default(default.window),
         reserve: s
-            .field("reserve", "Retries allowed in each window beyond the ratio.")
+            .field("reserve", "Number of retries that each window allows beyond the ratio.")
             .default(default.reserve),
     }
 }

@@ -45,7 +45,7 @@ fn meaning(key: &Key) -> String {
         text += &format!(" Only with `{case}`.");
     }
     if key.alone {
-        text += " May stand alone for its section.";
+        text += " This value may replace the whole section.";
     }
     text
 }

@@ -131,7 +131,8 @@ impl<'a> Section<'a> {
         self.list_key(key, doc, SWITCH, presence);
         let Some(section) = self.inner_section(key) else { return default };
         section.read(|s| {
-            let enabled = s.field("enabled", "Whether this is enabled.").alone().default(true);
+            let enabled =
+                s.field("enabled", "Whether this section is in effect.").alone().default(true);
             let value = read(s);
             enabled.then_some(value)
         })

@@ -8,18 +8,21 @@ use std::path::PathBuf;
 pub struct ServerTls {
     /// The chain, PEM, the server's own certificate first.
     pub certificate_file: PathBuf,
-    /// The private key, PEM.
+    /// File of the private key (PEM).
     pub key_file: PathBuf,
 }
 
 impl ServerTls {
     /// Reads the section `tls`; [`None`] without it.
     pub fn read(s: &mut Section<'_>) -> Option<Self> {
-        s.optional_section("tls", "Its certificate; absent: clear text.", |s| Self {
+        s.optional_section("tls", "Certificate for TLS; absent: clear text.", |s| Self {
             certificate_file: s
-                .field("certificate_file", "The certificate chain, PEM, the server's own first.")
+                .field(
+                    "certificate_file",
+                    "File of the certificate chain (PEM), the server's own certificate first.",
+                )
                 .required(),
-            key_file: s.field("key_file", "The private key, PEM.").required(),
+            key_file: s.field("key_file", "File of the private key (PEM).").required(),
         })
     }
 }

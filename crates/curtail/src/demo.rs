@@ -78,10 +78,10 @@ const WARM_UP_TENANT: &str = "warm-up";
 
 /// Watch a latency tail being cut, on this machine, in a minute
 ///
-/// Starts 300 servers that stall now and then, proxies in front of them, and
-/// a client that reads 1,000 keys from 100 of the servers at a time. The demo
-/// needs no setup. It listens only on 127.0.0.1, and writes only to a temporary
-/// folder.
+/// The demo starts 300 servers that stall now and then, proxies in front of them,
+/// and a client. Each read of the client gets 1,000 keys from 100 of the servers.
+/// The demo needs no setup. It listens only on 127.0.0.1, and writes only to a
+/// temporary folder.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -98,13 +98,13 @@ pub(crate) struct DemoArgs {
     /// Duration of the measurement, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Direct reads a second, and as many hedged ones.
+    /// Reads a second for each of the arms `direct` and `hedged`.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     rate: u16,
     /// Seed of reads, service times and stalls.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Exit after the measurement; otherwise servers and proxies stay up until Ctrl-C.
+    /// Exit after the measurement. Without this flag, the servers and proxies stay up until Ctrl-C.
     #[arg(long)]
     exit: bool,
     /// Output format.

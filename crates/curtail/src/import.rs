@@ -32,12 +32,12 @@ use tokio::sync::mpsc;
 
 /// Send files of the Collector's file exporter to a server
 ///
-/// Each line of a file is a batch of traces, logs or metrics in OTLP's JSON. A
-/// file may also hold messages with a length before each, which the exporter
-/// writes with `format: proto` or with compression. Both may be compressed
-/// (gzip, zstd). The command merges short batches. When the server is full, the
-/// command retries after the time in `Retry-After`. It reports a malformed line
-/// with the byte and the expected input, and continues.
+/// The file exporter writes one of two formats: lines of OTLP's JSON, or, with
+/// `format: proto`, protobuf messages that each follow their length. The command
+/// recognizes both formats, also compressed (gzip, zstd). It merges short batches.
+/// When the server is overloaded, the command retries after the time in
+/// `Retry-After`. The command skips a malformed line, and reports the position of
+/// the error and what was expected there.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -61,10 +61,10 @@ pub(crate) struct ImportArgs {
     to: ServerUrl,
     #[command(flatten)]
     access: ServerAccessArgs,
-    /// Signal of protobuf messages; JSON lines name their own.
+    /// Signal of protobuf messages; a JSON line names its signal itself.
     #[arg(long, value_name = "SIGNAL", value_parser = one_of(SIGNALS))]
     of: Option<Signal>,
-    /// Seconds of retries for one batch, after which the command fails.
+    /// Maximum duration of the retries of one batch, in seconds; the command then fails.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     patience: u32,
 }

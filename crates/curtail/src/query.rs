@@ -114,7 +114,7 @@ struct Measured {
     /// Group by this attribute, such as resource.service.name. Repeatable.
     #[arg(long, value_name = "TAG")]
     by: Vec<String>,
-    /// Numeric attribute to measure, such as span.http.response.body.size; or `duration`.
+    /// `duration`, or a numeric attribute, such as span.http.response.body.size.
     #[arg(long, value_name = "TAG", default_value = "duration")]
     of: String,
 }

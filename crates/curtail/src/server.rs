@@ -22,12 +22,12 @@ use tokio::signal::unix::{SignalKind, signal};
 #[command(
     verbatim_doc_comment,
     after_help = "\
---data, --tables, --otlp and --api set keys of the configuration. They take
-precedence over the file, and --set over them. All keys are listed by
-`curtail config --kind server reference`.
+--data, --tables, --otlp and --api set the keys in parentheses, and take
+precedence over the configuration file. --set takes precedence over all of them.
+`curtail config --kind server reference` lists all keys.
 
 Tables may be in an object store: s3://bucket/prefix, gs://bucket/prefix or
-az://container/prefix. Credentials and endpoints are those of the environment
+az://container/prefix. Environment variables hold credentials and endpoints
 (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …; GOOGLE_…; AZURE_…).
 
 Examples:

@@ -12,8 +12,8 @@ use std::process::{Command, ExitCode};
 
 /// Query the tables of a server in SQL
 ///
-/// Runs the program `curtail-sql`, which `make sql` builds, with all arguments.
-/// Output and exit code are those of that program.
+/// This command passes all arguments to the program `curtail-sql`, which `make sql`
+/// builds. Output and exit code are those of `curtail-sql`.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,

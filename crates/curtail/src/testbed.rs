@@ -13,11 +13,10 @@ use std::process::ExitCode;
 
 /// Start real HTTP servers that make their own tail
 ///
-/// They serve `GET /keys?k=KEY`, `/shard/NUMBER/keys?k=KEY`, `/healthz` and
-/// `/executions` over HTTP/1.1 and HTTP/2 with prior knowledge, until Ctrl-C or
-/// SIGTERM.
-/// A file with `app: google` describes an app of three servers instead: its
-/// client serves `GET /work`.
+/// The servers serve `GET /keys?k=KEY`, `/shard/NUMBER/keys?k=KEY`, `/healthz` and
+/// `/executions`, over HTTP/1.1 and over HTTP/2 with prior knowledge. Ctrl-C or
+/// SIGTERM stops them. A file with `app: google` describes an app of three servers
+/// instead; its client serves `GET /work`.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -34,7 +33,7 @@ pub(crate) struct TestbedArgs {
     /// Change a key of the file, by its path: `server.concurrency=4`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Part of an app to start; the file has the addresses of the others. Repeatable [default: all].
+    /// Part of an app to start; the file has the addresses of the other parts. Repeatable [default: all parts].
     #[arg(long, value_name = "ROLE", value_parser = one_of(ROLES))]
     role: Vec<Role>,
     /// Seed of service times and faults.

@@ -54,9 +54,9 @@ impl Expect {
                 .range(100..=599)
                 .optional(),
             contains: s.values("contains", "Texts that the body contains."),
-            counts: s.list("counts", "Numbers in a JSON body.", Count::read),
+            counts: s.list("counts", "Conditions on numbers in a JSON body.", Count::read),
             bytes_max: s
-                .field("bytes_max", "Maximum size of a body; a longer one is a failure.")
+                .field("bytes_max", "Maximum size of a body; a longer body is a failure.")
                 .default(RESPONSE_BYTES_MAX),
         }
     }
@@ -138,8 +138,9 @@ impl<'e> ResponseCheck<'e> {
 
 impl Count {
     fn read(s: &mut Section<'_>) -> Self {
-        let pointer: String =
-            s.field("pointer", "JSON pointer to the number: /response/numFound.").required();
+        let pointer: String = s
+            .field("pointer", "JSON pointer to the number, such as /response/numFound.")
+            .required();
         if !pointer.starts_with('/') {
             s.error(
                 "pointer",

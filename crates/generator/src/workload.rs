@@ -72,7 +72,7 @@ struct Journey {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Step {
     request: usize,
-    /// Mean time after the previous response.
+    /// Mean think time: from the previous response to this request.
     think: Duration,
     is_think_random: bool,
 }

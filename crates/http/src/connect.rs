@@ -30,9 +30,9 @@ pub struct ConnectConfig {
     pub http2_connections_max: usize,
     /// Maximum concurrent requests on one HTTP/2 connection.
     pub http2_streams_max: usize,
-    /// HTTP/2 flow-control window of a stream: bytes of a response body in transit or unread.
+    /// HTTP/2 flow-control window of a stream: maximum bytes of a response body in transit or unread.
     pub http2_stream_window: Bytes,
-    /// Idle time after which an HTTP/2 connection with requests in progress is pinged.
+    /// Idle time after which the proxy pings an HTTP/2 connection with requests in progress.
     pub http2_ping_interval: Duration,
     /// Idle time after which TCP probes a connection.
     pub tcp_keepalive: Duration,

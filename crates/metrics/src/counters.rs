@@ -78,7 +78,7 @@ impl Drop for GaugeGuard {
 pub static CONFIG_RELOADS: Metric = counter(
     "curtail_config_reloads",
     &["result"],
-    "New configurations read; failed: it had errors, and the old one stays.",
+    "New configurations that were read. `failed`: the new configuration had errors, and the old one stays in effect.",
 );
 
 /// The counters of [`CONFIG_RELOADS`].

@@ -15,7 +15,7 @@ pub static BUILD: Metric = Metric {
     unit: None,
     kind: MetricType::Info,
     labels: &["version"],
-    help: "The version that runs.",
+    help: "Version of the running program.",
 };
 /// CPU time.
 pub static PROCESS_CPU: Metric = with_unit(
@@ -23,7 +23,7 @@ pub static PROCESS_CPU: Metric = with_unit(
     Unit::Seconds,
     "process_cpu",
     &[],
-    "CPU time of the process, in the program and in the kernel; to 10 ms, on Linux.",
+    "CPU time of the process, user and system together, in steps of 10 ms; on Linux.",
 );
 /// Resident memory.
 pub static PROCESS_MEMORY: Metric = with_unit(
@@ -31,7 +31,7 @@ pub static PROCESS_MEMORY: Metric = with_unit(
     Unit::Bytes,
     "process_resident_memory",
     &[],
-    "Memory of the process that is really there; on Linux.",
+    "Resident memory of the process; on Linux.",
 );
 /// The start time.
 pub static PROCESS_START: Metric = with_unit(
@@ -39,7 +39,7 @@ pub static PROCESS_START: Metric = with_unit(
     Unit::Seconds,
     "process_start_time",
     &[],
-    "When the process started, in seconds since 1970.",
+    "Start time of the process, in seconds since 1970.",
 );
 /// Open file descriptors.
 pub static PROCESS_OPEN_FDS: Metric =

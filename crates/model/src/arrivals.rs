@@ -39,7 +39,7 @@ impl Spacing {
     pub fn read(s: &mut Section<'_>, default: Self) -> Self {
         s.choice(
             "spacing",
-            "Spacing of requests: at random, as from many users, or even.",
+            "Times between requests. `poisson`: random, as from many independent users. `even`: all equal.",
             &[("poisson", Self::Poisson), ("even", Self::Even)],
         )
         .default(default)

@@ -20,7 +20,7 @@ const EXIT_ENVIRONMENT: u8 = 3;
 /// How often the configuration file is looked at for a change.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Run a proxy in front of a service: it balances, hedges and retries, with a reason for each decision.
+/// Run a proxy that balances, hedges and retries the requests to a service, and states a reason for each decision.
 #[derive(Args, Clone, Debug)]
 #[command(
     group = clap::ArgGroup::new("source").args(["config", "upstream"]).required(true).multiple(true),
@@ -36,20 +36,20 @@ pub struct ProxyArgs {
     /// Configuration file (YAML); reloaded on SIGHUP and when it changes.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "upstream", "admin"])]
     pub config: Option<PathBuf>,
-    /// Change a key of the configuration, by its path: `upstreams.search.hedge.quantile=0.995`. Without a
-    /// configuration file, the upstream is named `service`. Repeatable.
+    /// Change a key of the configuration, by its path: `upstreams.search.hedge.quantile=0.995`. Without
+    /// --config, the only upstream is named `service`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Address for clients, without a configuration file.
+    /// Address on which the proxy accepts requests; only without --config.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7300")]
     pub listen: SocketAddr,
-    /// Replica of the service, without a configuration file. Repeatable.
+    /// URL of a replica of the service; only without --config. Repeatable.
     #[arg(long, value_name = "URL")]
     pub upstream: Vec<ReplicaUrl>,
-    /// Address of metrics, health and state, without a configuration file.
+    /// Address on which the proxy serves metrics, health and state; only without --config.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))]
     pub admin: SocketAddr,
-    /// File for all events and decisions of the policies; `curtail simulate --replay` checks it.
+    /// File to which the proxy writes all events and decisions of the policies; `curtail simulate --replay` checks it.
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
     /// Seed of the policies' randomness [default: random, and printed].

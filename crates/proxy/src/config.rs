@@ -55,7 +55,7 @@ pub struct ListenerConfig {
     pub name: String,
     /// Its address.
     pub address: SocketAddr,
-    /// Its certificate; absent: clear text.
+    /// Certificate for TLS; absent: clear text.
     pub tls: Option<ServerTls>,
 }
 
@@ -187,8 +187,7 @@ impl Config {
             listeners: s.list("listeners", "Addresses for clients.", listener),
             trusted_proxies: s.values(
                 "trusted_proxies",
-                "Addresses of proxies in front of this one: their X-Forwarded-* headers are kept, \
-                those of other clients are replaced.",
+                "Addresses of proxies in front of this one. The proxy keeps the X-Forwarded-* headers of these clients, and replaces those of all other clients.",
             ),
             routes: s.list("routes", "Rules that select the upstream of a request.", route),
             upstreams: s.map(
@@ -198,7 +197,7 @@ impl Config {
             ),
             leaves: s.list("leaves", "Leaves: queues, each in front of one server.", leaf),
             admin: s.optional_section("admin", "Server of metrics, health and state.", |s| {
-                s.field("address", "Address to listen on; never that of a listener or leaf.")
+                s.field("address", "Address to listen on; not the address of a listener or leaf.")
                     .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))
             }),
             spans: s.optional_section("spans", "Receiver of the proxy's spans (OTLP).", spans),
@@ -241,18 +240,16 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
         upstream: s
             .field(
                 "upstream",
-                "The name of the upstream that serves them. With fan_out, shard-* selects all upstreams whose \
-                 names begin with shard-.",
+                "Name of the upstream for these requests. With `fan_out`, `shard-*` selects all upstreams whose names begin with `shard-`.",
             )
             .required(),
         fan_out: s.optional_section(
             "fan_out",
-            "Each request goes to all upstreams that the key upstream selects, the shards, in the order of the \
-             file, and their responses become one.",
+            "Sends each request to all upstreams that the key `upstream` selects (the shards), and merges their responses in the order of the file.",
             fan_out::read,
         ),
         idempotent: s
-            .field("idempotent", "Whether these requests may be executed twice, whatever their method.")
+            .field("idempotent", "Whether servers may execute these requests twice, whatever their method.")
             .default(false),
     };
     if !route.path_prefix.starts_with('/') {
@@ -285,7 +282,7 @@ fn is_host(host: &str) -> bool {
 fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
     let replicas: Vec<ReplicaConfig> = s.values(
         "replicas",
-        "The servers that can serve the same requests; NAME=URL keeps what was learned when the URL changes.",
+        "Servers that can serve the same requests. A replica written as NAME=URL keeps its learned latencies when its URL changes.",
     );
     if replicas.is_empty() {
         s.error("replicas", "an upstream needs at least one: expected a list of addresses");
@@ -306,7 +303,7 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
 fn leaf(s: &mut Section<'_>) -> LeafListener {
     LeafListener {
         name: s.field("name", "Name in metrics and messages.").default("leaf".to_owned()),
-        address: s.field("address", "Address to listen on, for roots.").required(),
+        address: s.field("address", "Address to listen on; roots connect to it.").required(),
         server: s.field("server", "Address of the server.").required(),
         queue: policy::leaf(s, LeafConfig::default()),
         connect: s.section("connect", "Connections to the server.", connect::read),
@@ -321,7 +318,7 @@ fn spans(s: &mut Section<'_>) -> SpansConfig {
         protocol: s
             .choice(
                 "protocol",
-                "http: protobuf to /v1/traces; grpc: the OTLP service.",
+                "Protocol. `http`: OTLP as protobuf to /v1/traces. `grpc`: OTLP over gRPC.",
                 &[("http", SpansProtocol::Http), ("grpc", SpansProtocol::Grpc)],
             )
             .default(SpansProtocol::Http),
@@ -332,10 +329,10 @@ fn spans(s: &mut Section<'_>) -> SpansConfig {
             .field("ca_file", "Trusted certificate authorities (PEM file); absent: the system's.")
             .optional(),
         token_file: s
-            .field("token_file", "File of the bearer token for the receiver; read again for each batch.")
+            .field("token_file", "File of the bearer token for the receiver. The proxy reads it again for each batch.")
             .optional(),
         tenant: s
-            .field("tenant", "Tenant of the spans (X-Scope-OrgID); absent: that of the token, or the receiver's default.")
+            .field("tenant", "Tenant of the spans (X-Scope-OrgID); absent: the tenant of the token, or the receiver's default tenant.")
             .optional(),
     };
     if config.tenant.as_ref().is_some_and(|tenant| !is_tenant(tenant)) {

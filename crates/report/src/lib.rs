@@ -43,20 +43,20 @@ use std::path::{Path, PathBuf};
 /// The files to write.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Outputs {
-    /// Write the results as JSON; `curtail bench report` makes every report from them.
+    /// Write the results as JSON. `curtail bench report` makes every other report from this file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write an HTML page with plots.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write percentile distributions for the plotter of `HdrHistogram`. FILE `run.hgrm` makes two files for each arm:
-    /// `run.ARM.response.hgrm` and `run.ARM.service.hgrm`.
+    /// Write percentile distributions in `HdrHistogram`'s format (.hgrm), two files for each arm. For `run.hgrm` these
+    /// are `run.ARM.response.hgrm` and `run.ARM.service.hgrm`.
     #[arg(long, value_name = "FILE")]
     pub hgrm: Option<PathBuf>,
-    /// Write an interval log for the tools of `HdrHistogram`.
+    /// Write an interval log in `HdrHistogram`'s format (.hlog).
     #[arg(long, value_name = "FILE")]
     pub hlog: Option<PathBuf>,
-    /// Write the figures in Prometheus' text format.
+    /// Write the figures as metrics in Prometheus' text format.
     #[arg(long, value_name = "FILE")]
     pub prometheus: Option<PathBuf>,
 }

@@ -54,7 +54,7 @@ pub struct OtlpConfig {
 pub struct ApiConfig {
     /// Its address.
     pub address: SocketAddr,
-    /// Its certificate; absent: clear text.
+    /// Certificate for TLS; absent: clear text.
     pub tls: Option<ServerTls>,
     /// A file of tokens; clients must present one of them.
     pub tokens_file: Option<PathBuf>,
@@ -107,10 +107,7 @@ impl Config {
     /// Reads a configuration section by section.
     pub fn read(s: &mut Section<'_>) -> Self {
         let data: PathBuf = s
-            .field(
-                "data",
-                "Folder of the log, and of the tables unless `tables` names another place.",
-            )
+            .field("data", "Folder of the log and, without the key `tables`, of the tables.")
             .default(PathBuf::from("curtail-data"));
         // `file:///var/lib/curtail` is a folder as well.
         let data = match data.to_str().map(curtail_objects::folder) {
@@ -133,21 +130,21 @@ impl Config {
             otlp: s.section("otlp", "Receivers of spans, logs and metrics.", otlp),
             api: s.section("api", "The query API.", api),
             memtable: s
-                .field("memtable", "A memtable of this size is flushed; at most four wait for the flush.")
+                .field("memtable", "Size at which the server flushes a memtable. At most four memtables wait for their flush.")
                 .range(Bytes::from_kib(1 << 10)..=Bytes::from_kib(1 << 20))
                 .default(Bytes::from_kib(128 << 10)),
             flush_every: s
-                .field("flush_every", "Maximum time between flushes; other engines see rows after the flush.")
+                .field("flush_every", "Maximum time between flushes. Other engines see rows after their flush.")
                 .range(Duration::from_secs(1)..=Duration::from_secs(86_400))
                 .default(Duration::from_secs(60)),
-            retention: s.section("retention", "How long rows are kept.", retention),
+            retention: s.section("retention", "How long the server keeps rows.", retention),
             tail: s.optional_section(
                 "tail",
-                "Old days keep only traces with errors, the slowest and a sample; absent: all traces.",
+                "Traces to keep of old days: traces with errors, the slowest traces and a sample; absent: all traces.",
                 tail,
             ),
             log: s
-                .field("log", "Log levels, such as `info,curtail_store=debug`; absent: those of `CURTAIL_LOG`.")
+                .field("log", "Log levels, such as `info,curtail_store=debug`; absent: the levels in the environment variable `CURTAIL_LOG`.")
                 .optional(),
         };
         config.check(s);
@@ -212,7 +209,7 @@ impl fmt::Display for Config {
 fn otlp(s: &mut Section<'_>) -> OtlpConfig {
     let mut addresses: Vec<SocketAddr> = s.values(
         "addresses",
-        "Addresses to listen on; each accepts gRPC and HTTP. Without any: 127.0.0.1:4317 and 127.0.0.1:4318.",
+        "Addresses to listen on, each for gRPC and HTTP; without any, 127.0.0.1:4317 and 127.0.0.1:4318.",
     );
     if addresses.is_empty() {
         addresses = curtail_ingest::Config::default().addresses;
@@ -223,7 +220,7 @@ fn otlp(s: &mut Section<'_>) -> OtlpConfig {
         tokens_file: s.field("tokens_file", TOKENS_FILE).optional(),
         allow_origins: s.values(
             "allow_origins",
-            "Origins whose web pages may send: scheme, host and port, or * for all.",
+            "Origins whose web pages may send data (CORS): scheme, host and port, or * for all origins.",
         ),
     }
 }
@@ -249,7 +246,7 @@ fn api(s: &mut Section<'_>) -> ApiConfig {
         query_threads: s
             .field(
                 "query_threads",
-                "Threads that run queries, with a low priority; one query uses all of them. Absent: one per core.",
+                "Number of threads that run queries, with a low priority; absent: one for each core. One query uses all threads.",
             )
             .range(1..=1_024)
             .optional(),
@@ -258,13 +255,13 @@ fn api(s: &mut Section<'_>) -> ApiConfig {
 
 fn retention(s: &mut Section<'_>) -> Retention {
     let days: u32 = s
-        .field("days", "Days to keep rows after the day of their arrival; 0: forever.")
+        .field("days", "Number of days to keep rows after the day of their arrival; 0: forever.")
         .at_most(36_500)
         .default(30);
     let size: Option<Bytes> = s
         .field(
             "size",
-            "Maximum size of all tables; the oldest runs are deleted first. Absent: no maximum.",
+            "Maximum size of all tables; the server deletes the oldest runs first. Absent: no maximum.",
         )
         .at_least(Bytes::from_kib(1 << 20))
         .optional();
@@ -274,24 +271,29 @@ fn retention(s: &mut Section<'_>) -> Retention {
 fn tail(s: &mut Section<'_>) -> Tail {
     let percent = Ratio::new(0.01).expect("a ratio");
     let after_days = s
-        .field("after_days", "Days after which a day keeps only its tail.")
+        .field(
+            "after_days",
+            "Age of a day, in days, from which the server keeps only these traces of it.",
+        )
         .at_most(36_500)
         .required();
     let slowest = s
-        .field("slowest_ratio", "Share of the slowest traces to keep, for each operation.")
+        .field(
+            "slowest_ratio",
+            "Share of the traces of each operation to keep because they are the slowest.",
+        )
         .default(percent);
     let sample = s
         .field(
             "sample_ratio",
-            "Share of the other traces to keep, rounded to one in a whole number.",
+            "Share of all other traces to keep as a sample, rounded to one in a whole number.",
         )
         .range(Ratio::new(SAMPLE_MIN).expect("a ratio")..=Ratio::ONE)
         .default(percent);
     Tail { after_days, slowest, sample: one_in(sample) }
 }
 
-const TOKENS_FILE: &str = "File of bearer tokens, one a line, each followed by a space and its tenant if it belongs to one; \
-     # begins a comment line. Clients must present a token. Absent: no token is needed.";
+const TOKENS_FILE: &str = "File of bearer tokens, which clients must present; absent: clients need no token. Each line has one token, or a token, a space and the tenant of the token. # begins a comment line.";
 
 /// The smallest sample: one in a billion.
 const SAMPLE_MIN: f64 = 1e-9;

@@ -92,14 +92,14 @@ impl SuiteConfig {
         let suite = Self {
             name,
             parameters: read_parameters(s),
-            setup: s.list("setup", "Commands that run first, one after another.", |s| {
+            setup: s.list("setup", "Commands to run first, one after another.", |s| {
                 CommandConfig::read(s)
             }),
             links: process::read_links(s),
             processes: process::read_processes(s),
             prepare: s.list(
                 "prepare",
-                "Steps once all processes are ready: commands and data to load.",
+                "Commands to run and data to load after all processes are ready.",
                 StepConfig::read,
             ),
             arms: read_arms(s),
@@ -109,8 +109,7 @@ impl SuiteConfig {
             warm_up: s
                 .field(
                     "warm_up",
-                    "Duration of the warm-up, which does not count: none, a time, or auto \
-                        (until latencies are steady).",
+                    "Duration of the warm-up, which no result includes: none, a time, or auto (until latencies are steady).",
                 )
                 .default(WarmUp::Steady { at_most: WARM_UP_MAX }),
             blocks: s
@@ -119,8 +118,7 @@ impl SuiteConfig {
                 .default(20),
             restarts: s.optional_section(
                 "restarts",
-                "Processes to restart between rounds, because a start decides memory \
-                    layout and compiled code; a warm-up follows each restart.",
+                "Processes to restart between rounds: each start has its own memory layout and compiled code. A warm-up follows each restart.",
                 RestartsConfig::read,
             ),
             rule: s.section("verdict", "Levels and margins of the verdict.", read_rule),
@@ -131,8 +129,7 @@ impl SuiteConfig {
             ),
             measures: s.section(
                 "measures",
-                "Measures to record beside latencies. CPU time and memory of every \
-                    process are always recorded.",
+                "Measures to record beside latencies. The suite always records CPU time and memory of every process.",
                 MeasuresConfig::read,
             ),
             validate: s.list(
@@ -140,7 +137,7 @@ impl SuiteConfig {
                 "Conditions that must hold before the first block and after the last.",
                 ValidateConfig::read,
             ),
-            teardown: s.list("teardown", "Commands that run last, however the suite ends.", |s| {
+            teardown: s.list("teardown", "Commands to run last, even after a failure.", |s| {
                 CommandConfig::read(s)
             }),
         };
@@ -242,7 +239,7 @@ fn read_parameters(s: &mut Section<'_>) -> Vec<(String, String)> {
 fn read_arms(s: &mut Section<'_>) -> Vec<ArmConfig> {
     s.map(
         "arms",
-        "One arm to measure, or two to compare: the second against the first.",
+        "Arms of the suite: one to measure, or two to compare, the second with the first.",
         |name, s| ArmConfig {
             name: name.to_owned(),
             url: s.field("url", "URL of the arm: http:// or https://.").alone().required(),
@@ -262,7 +259,7 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
             .range(1e-4..=1.0)
             .default(default.margin),
         primary: s
-            .field("primary", "The most important percentile; it gets half of the level.")
+            .field("primary", "The most important percentile: its test gets half of `level`.")
             .default(default.primary),
     };
     let known = curtail_load::compare::PERCENTILES.map(|(_, quantile)| quantile);
@@ -291,20 +288,20 @@ impl SendingConfig {
             protocol: s
                 .choice(
                     "protocol",
-                    "Protocol; with TLS, the server must offer HTTP/2 for http2 and grpc.",
+                    "Protocol of the requests. For an https URL, http2 and grpc need a server that accepts HTTP/2 by ALPN.",
                     &words,
                 )
                 .default(Protocol::Http1),
             connections: s
                 .field(
                     "connections",
-                    "Maximum number of connections to an arm; requests wait when all are in use.",
+                    "Maximum number of connections to an arm. A request waits while all of them are in use.",
                 )
                 .range(1..=60_000)
                 .default(128),
             keep_alive: s.field("keep_alive", "Whether connections are reused.").default(true),
             timeout: s
-                .field("timeout", "A request without a response after this time has failed.")
+                .field("timeout", "Time after which a request without a response has failed.")
                 .range(Duration::from_ms(1)..=Duration::from_secs(3_600))
                 .default(Duration::from_secs(30)),
             threads: s

@@ -27,12 +27,14 @@ use std::process::ExitCode;
 
 /// Measure the error of percentiles that are read from buckets
 ///
-/// Puts every value into the buckets of each layout, reads quantiles from the
-/// counts as Prometheus and others do, and compares them with the true ones.
-/// Also finds the coarsest layout whose error at one quantile stays within a
-/// maximum. Without --data, the values are those of Google's tail latency lab:
-/// 100,000 draws of Beta(2, 5) × 70 ms. Each figure is then the mean of 200
-/// samples, and ± is two standard deviations of one sample.
+/// The command counts the values in the buckets of each layout. It then estimates
+/// quantiles from the counts, as Prometheus and others do, and compares them with
+/// the exact quantiles of the values. It also finds the coarsest layout whose
+/// error at the quantile --error-at is at most --error-max.
+///
+/// Without --data, the command draws 200 samples from the distribution of Google's
+/// tail latency lab, Beta(2, 5) × 70 ms. A sample has 100,000 values. Each figure
+/// is the mean over the samples, ± two standard deviations of one sample.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -45,42 +47,44 @@ Examples:
   curtail sql --format csv --rows 1000000 'SELECT duration_ns FROM spans' |
     curtail bench buckets --data - --column duration_ns --unit ns
 
-Within a bucket, --growth and --bounds interpolate linearly, as Prometheus does
-in classic histograms; --schema exponentially, as Prometheus 3.0 does in native
-ones; --scale takes the middle, as DDSketch does."
+Estimate within a bucket:
+  --growth, --bounds  linear interpolation, as in Prometheus' classic histograms
+  --schema            exponential interpolation, as in Prometheus 3.0's native
+                      histograms
+  --scale             the middle of the bucket, as in DDSketch"
 )]
 pub(crate) struct BucketsArgs {
-    /// File of values: one number a line, or a CSV with --column; `-` is standard input. May be compressed (gzip, zstd).
+    /// File of values: one number a line, or a CSV file with --column; `-` is standard input. gzip and zstd are recognized.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// Column of the CSV, by its name in the first line.
+    /// Column of the CSV file, by its name in the first line.
     #[arg(long, value_name = "NAME", requires = "data")]
     column: Option<String>,
-    /// Unit of the data and of --bounds. Every growth layout has a bound at 1.
+    /// Unit of the values and of --bounds. Each layout of --growth has a bound at 1 unit.
     #[arg(long, value_enum, default_value_t = Unit::Ms)]
     unit: Unit,
-    /// Ratios of each bound to the one before [default, if no layout is given: growth 1.2,1.4,2, bounds prometheus, scale 3, schema 3].
+    /// Layouts by the ratio of each bound to the previous bound. Without any layout, the default is: --growth 1.2,1.4,2 --bounds prometheus --scale 3 --schema 3.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     growth: Vec<f64>,
-    /// Ascending bounds; or `prometheus` or `otel`, the default bounds of their libraries. Repeatable.
+    /// Layout by its bounds, in ascending order; `prometheus` and `otel` name the default bounds of those libraries. Repeatable.
     #[arg(long, value_name = "LIST")]
     bounds: Vec<String>,
-    /// Scales of OpenTelemetry's exponential histogram.
+    /// Layouts by the scale of OpenTelemetry's exponential histogram.
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     scale: Vec<i8>,
-    /// Schemas of Prometheus' native histograms.
+    /// Layouts by the schema of Prometheus' native histograms.
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     schema: Vec<i8>,
-    /// Quantiles, from 0 to 1.
+    /// Quantiles to estimate, from 0 to 1.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.5,0.9,0.99,0.999", value_parser = quantile)]
     quantile: Vec<Quantile>,
-    /// Quantile of the coarsest layout's error.
+    /// Quantile for which the command finds the coarsest layout.
     #[arg(long, value_name = "Q", default_value = "0.99", value_parser = quantile)]
     error_at: Quantile,
-    /// Maximum error at that quantile, relative to the true value.
+    /// Maximum error of the coarsest layout at --error-at, relative to the exact quantile.
     #[arg(long, value_name = "RATIO", default_value = "0.05", value_parser = error_max)]
     error_max: f64,
-    /// Seed of the values without a file.
+    /// Seed of the values that are drawn without --data.
     #[arg(long, default_value_t = 1, conflicts_with = "data")]
     seed: u64,
     /// Output format.

@@ -36,15 +36,17 @@ const NOTHING: &str = "–";
 /// Compare A against A, to measure the rate of false alarms
 ///
 /// A and B are the same service, so every difference that a comparison reports
-/// is a false alarm. Without RESULTS, both come from a model of a service with
-/// stalls. With RESULTS, they are the recorded blocks of one arm: of each two
-/// adjacent blocks, a coin decides which one belongs to A. The command also
-/// measures common statistical tests on the same requests. A second pass shifts
-/// all latencies of B, and measures how often a comparison finds that.
+/// is a false alarm. Without RESULTS, all latencies come from a model of a service
+/// with stalls. With RESULTS, they come from the recorded blocks of one arm. The
+/// command takes these blocks two by two, and draws at random which of the two
+/// belongs to A. It also measures the false alarms of common statistical tests on
+/// the same requests. A second pass multiplies all latencies of B by --shift, and
+/// measures how often a comparison detects the difference.
 ///
-/// For your own service, record a run with the same URL twice:
-/// `curtail bench compare URL URL --json a.json`. Any run with many blocks will
-/// do. Then run `curtail bench calibrate a.json`.
+/// To calibrate on your own service, first compare it with itself:
+/// `curtail bench compare URL URL --json a.json`. Then run
+/// `curtail bench calibrate a.json`. The results of any other run with many blocks
+/// are suitable, too.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -56,7 +58,7 @@ Examples:
   curtail bench calibrate results.json --arm hedged"
 )]
 pub(crate) struct CalibrateArgs {
-    /// Results file (JSON) with recorded blocks, to use instead of the model.
+    /// Results file (JSON) whose recorded blocks replace the model.
     #[arg(value_name = "RESULTS", conflicts_with = "blocks")]
     results: Option<PathBuf>,
     /// Name of the arm in RESULTS [default: the first].
@@ -65,13 +67,13 @@ pub(crate) struct CalibrateArgs {
     /// Number of comparisons.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=COMPARISONS_MAX))]
     comparisons: u32,
-    /// Number of blocks of each arm; a block has 15,000 requests.
+    /// Number of blocks for A, and for B; a block has 15,000 requests.
     #[arg(long, default_value_t = BLOCKS_DEFAULT as u32, value_parser = clap::value_parser!(u32).range(2..=BLOCKS_MAX))]
     blocks: u32,
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Factor on all latencies of B in the second pass: from 0.1 to 10.
+    /// Factor by which the second pass multiplies all latencies of B: 0.1 to 10.
     #[arg(long, default_value_t = 1.1, value_parser = shift)]
     shift: f64,
     /// Output format.

@@ -14,11 +14,11 @@ use std::process::ExitCode;
 
 /// Compare the latency of two services, with a verdict for each percentile
 ///
-/// Blocks of load for A and B are interleaved (A B, B A, ...). Both blocks of a
-/// pair have the same requests at the same instants. Each percentile gets a
-/// verdict: better, worse, equivalent, or undecided with the number of blocks
-/// that would decide. Choose the number of blocks in advance, and do not stop
-/// early.
+/// The command interleaves blocks of load for A and B (A B, B A, ...). The two
+/// blocks of a pair send the same requests with the same spacing. Each percentile
+/// gets a verdict: better, worse, equivalent or undecided. An undecided verdict
+/// states how many blocks would suffice. Choose the number of blocks in advance,
+/// and do not stop early.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -29,12 +29,12 @@ Examples:
   curtail bench compare http://old:80/ http://new:80/ --rate 1000 --blocks 20
   curtail bench compare http://a:80 http://b:80 --file load.yaml --html ab.html
 
-The default of 80 blocks of 15 s for each arm takes 40 minutes. At 1,000
-requests a second, it finds a shift of p99 by 10 % four times out of five.
-20 blocks find a shift by 25 % as often.
+The default, 80 blocks of 15 s for each of A and B, takes 40 minutes. At 1,000
+requests a second, 80 blocks detect a shift of p99 by 10 % in four runs out of
+five. 20 blocks detect a shift by 25 % in four runs out of five.
 
-Exit code 1: the run is void because the generator could not keep up, or every
-request of A or of B failed."
+Exit code 1: every request of A or of B failed, or the result is void because
+the generator could not keep up with its plan."
 )]
 pub(crate) struct CompareArgs {
     /// URL of A.
@@ -45,10 +45,10 @@ pub(crate) struct CompareArgs {
     b: String,
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// Number of blocks for each of A and B; --for is the duration of one.
+    /// Number of blocks for A, and for B; --for is the duration of one block.
     #[arg(long, value_name = "NUMBER", default_value_t = BLOCKS_DEFAULT, value_parser = blocks)]
     blocks: usize,
-    /// Send to both at once instead of interleaving; for services on separate machines.
+    /// Send to A and B at the same time; use it only if they run on separate machines.
     #[arg(long)]
     mirrored: bool,
     /// Duration of the warm-up: `none`, a time, or `auto` (until latencies are steady).

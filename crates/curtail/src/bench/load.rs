@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 /// Send load to a service, and print the latencies
 ///
-/// Requests are sent at planned times, independent of responses, and latency
-/// counts from the planned time. A pause of the server therefore shows in every
-/// request that it delays.
+/// The generator plans the time of each request before the run starts, and does
+/// not wait for responses. Latency is measured from the planned time. A pause of
+/// the server therefore raises the latency of every request that it delays.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -24,8 +24,8 @@ Examples:
   curtail bench load http://127.0.0.1:8080 --path '/get?q={q}' --data words.csv
   curtail bench load http://127.0.0.1:8080 --file workload.yaml --html run.html
 
-Exit code 1: the run is void because the generator could not keep up, or every
-request failed."
+Exit code 1: every request failed, or the result is void because the generator
+could not keep up with its plan."
 )]
 pub(crate) struct LoadArgs {
     /// URL of the service: `http://` or `https://`.

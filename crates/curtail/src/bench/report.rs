@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 /// Make reports from the results of a run
 ///
-/// If several generators shared a run, pass all their files: the command merges
-/// their histograms without loss.
+/// If several generators shared a run (--share), pass the file of each one. The
+/// command merges their histograms without loss.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -21,7 +21,7 @@ Examples:
   curtail bench report generator-1.json generator-2.json --json run.json"
 )]
 pub(crate) struct ReportArgs {
-    /// Results files (JSON), one of each generator.
+    /// Results files (JSON) of one run, one file for each generator.
     #[arg(value_name = "RESULTS", required = true)]
     results: Vec<PathBuf>,
     #[command(flatten)]

@@ -19,11 +19,11 @@ use std::process::ExitCode;
 
 /// Measure latency against throughput, up to the knee
 ///
-/// The sweep starts at --rate, which the service should sustain with ease. It
-/// doubles the rate while p99 is at most --p99-times its first value (or at
-/// most --p99-max), and then bisects towards the knee, to 5 %. A p99 needs 10
-/// requests beyond it, so --rate times --for must be at least 1,100 requests
-/// (1,000 with --spacing even).
+/// The sweep starts at --rate; choose a rate that the service sustains with ease.
+/// The sweep doubles the rate until p99 exceeds its limit: --p99-max, or
+/// --p99-times the p99 at the first rate. It then bisects until it knows the knee
+/// to 5 %. Each p99 needs 10 requests beyond it. --rate times --for must therefore
+/// be at least 1,100 requests (1,000 with --spacing even).
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -38,10 +38,10 @@ pub(crate) struct SweepArgs {
     url: String,
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// Maximum p99 of a sustained rate, as a multiple of p99 at the first rate.
+    /// Limit of p99, as a multiple of p99 at the first rate.
     #[arg(long, value_name = "NUMBER", default_value_t = 3.0, value_parser = times)]
     p99_times: f64,
-    /// Maximum p99 of a sustained rate.
+    /// Limit of p99, as a time; replaces --p99-times.
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "p99_times")]
     p99_max: Option<Duration>,
     /// Maximum rate to try.

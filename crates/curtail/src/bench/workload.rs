@@ -19,31 +19,31 @@ pub(super) struct WorkloadArgs {
     /// Requests a second.
     #[arg(long, value_name = "NUMBER", default_value_t = 100.0, value_parser = rate)]
     rate: f64,
-    /// Duration of the load, of each block of `compare`, or of each rate of `sweep`: 30s, 5m.
+    /// Duration of the load (`compare`: of each block; `sweep`: of each rate), such as 30s or 5m.
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = duration)]
     lasts: Duration,
-    /// Spacing of requests: at random, as from many users, or even.
+    /// Times between requests.
     #[arg(long, default_value = "poisson", value_parser = one_of(SPACINGS))]
     spacing: Spacing,
-    /// Protocol. Over TLS, `http2` and `grpc` need a server that offers HTTP/2.
+    /// Protocol of the requests. For an https URL, `http2` and `grpc` need a server that accepts HTTP/2 by ALPN.
     #[arg(long, default_value = "http1", value_parser = one_of(PROTOCOLS))]
     protocol: Protocol,
-    /// Maximum number of connections; requests wait when all are in use.
+    /// Maximum number of connections. A request waits while all of them are in use.
     #[arg(long, value_name = "NUMBER", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     connections: u32,
     /// Open a new connection for each request.
     #[arg(long)]
     no_keep_alive: bool,
-    /// Time after which a request without a response has failed.
+    /// Maximum time until the end of the response; a request that takes longer has failed.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     timeout: Duration,
-    /// Number of sending threads [default: one for each 20,000 requests a second].
+    /// Number of threads that send requests [default: one for each 20,000 requests a second].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Method [default: GET without a body, POST with one].
+    /// Method of each request [default: GET without a body, POST with a body].
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     method: Option<String>,
-    /// Header of each request: `accept: application/json`. Repeatable.
+    /// Header of each request, such as `accept: application/json`. Repeatable.
     #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = header, conflicts_with = "file")]
     header: Vec<(String, String)>,
     /// Body of each request.
@@ -52,10 +52,10 @@ pub(super) struct WorkloadArgs {
     /// File with the body of each request.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     body_file: Option<PathBuf>,
-    /// CSV file with a header line; its values replace `{name}` in --path, --header and --body.
+    /// CSV file with a header line. In --path, --header and --body, `{name}` stands for the value of the column `name`.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     data: Option<PathBuf>,
-    /// Path and query of each request; replaces `{name}` [default: those of the URL].
+    /// Path and query of each request; may contain `{name}` [default: path and query of the URL].
     #[arg(long, value_name = "PATH", conflicts_with = "file")]
     path: Option<String>,
     /// Expected status [default: 200 to 399].
@@ -64,32 +64,32 @@ pub(super) struct WorkloadArgs {
     /// Text that each response must contain. Repeatable.
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     expect_contains: Vec<String>,
-    /// File of requests, journeys and tenants (YAML; `-`: standard input). Its schedule, if any, replaces --rate, --for and --spacing.
+    /// Workload file (YAML) of requests, journeys and tenants; `-` is standard input. A schedule in the file replaces --rate, --for and --spacing.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Replay recorded arrivals: CSV file with a column `start_ns`, as `curtail sql --format csv` prints it.
+    /// CSV file of recorded arrivals to replay, with a column `start_ns`; `curtail sql --format csv` writes such files.
     #[arg(long, value_name = "FILE")]
     arrivals: Option<PathBuf>,
-    /// Speed of the replay, relative to the recording.
+    /// Speed of the replay; 2 is twice as fast as the recording.
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = rate, requires = "arrivals")]
     speed: f64,
-    /// Trust the certificates in this PEM file instead of the system's.
+    /// File of trusted certificate authorities (PEM), instead of the system's.
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca_file: Option<PathBuf>,
-    /// Accept any certificate; for tests only.
+    /// Accept any certificate of the server; for tests only.
     #[arg(long)]
     insecure: bool,
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// Part of the requests to send: `1/3` is the first of three generators.
+    /// Part of the requests to send; with `1/3`, this generator is the first of three.
     #[arg(long, value_name = "NTH/OF", default_value = "1/1", value_parser = share)]
     share: Share,
 }
 
 const SPACINGS: &[NamedValue<Spacing>] = &[
-    ("poisson", "At random, as from many users", Spacing::Poisson),
-    ("even", "At equal distances", Spacing::Even),
+    ("poisson", "Random, as from many independent users", Spacing::Poisson),
+    ("even", "All equal", Spacing::Even),
 ];
 
 const PROTOCOLS: &[NamedValue<Protocol>] = &[

@@ -78,13 +78,12 @@ impl WorkloadConfig {
         let requests = s.list("requests", "Requests to send.", RequestConfig::read);
         let journeys = s.list(
             "journeys",
-            "Sequences of requests with think times. With journeys, requests are sent only as \
-            their steps; without, each on its own.",
+            "Sequences of requests with think times. With journeys, requests are only sent as their steps. Without journeys, each request is sent independently.",
             JourneyConfig::read,
         );
         let tenants = s.list(
             "tenants",
-            "Tenants of the requests; `{tenant}` in a request is the name.",
+            "Tenants of the requests; `{tenant}` in a request stands for the name of the tenant.",
             TenantConfig::read,
         );
         if requests.is_empty() {
@@ -153,7 +152,10 @@ impl RequestConfig {
         let name = s.field("name", "Name of the request in reports.").required();
         let weight = weight(s, "Relative frequency.");
         let path = s
-            .field("path", "Path and query, with `{…}` replaced; absent: those of the target.")
+            .field(
+                "path",
+                "Path and query, with `{…}` replaced; absent: path and query of the target.",
+            )
             .optional();
         let headers = s.map("headers", "Additional headers.", |name, s| {
             (
@@ -175,7 +177,7 @@ impl RequestConfig {
         };
         let default = if body.is_some() { "POST" } else { "GET" };
         let method = s
-            .field("method", "HTTP method; by default GET without a body, POST with one.")
+            .field("method", "HTTP method; by default GET without a body, POST with a body.")
             .default(default.to_owned());
         let data = s
             .field("data", "CSV file with a header line; each request gets the values of one row.")
@@ -194,7 +196,10 @@ impl JourneyConfig {
                 StepConfig {
                     request: s.field("request", "Name of a request.").required(),
                     think: s
-                        .field("think", "Mean time after the previous response.")
+                        .field(
+                            "think",
+                            "Mean think time: from the previous response to this request.",
+                        )
                         .at_most(Duration::from_secs(3_600))
                         .default(Duration::ZERO),
                     is_think_random: s
@@ -214,7 +219,10 @@ impl TenantConfig {
         Self {
             name: s.field("name", "Name of the tenant, the value of `{tenant}`.").required(),
             size: s
-                .field("size", "Size of the tenant in any unit; tables are sorted by it.")
+                .field(
+                    "size",
+                    "Size of the tenant, in any unit. Tables sort tenants by their size.",
+                )
                 .default(0),
             weight: weight(s, "Relative share of the requests."),
         }

@@ -25,11 +25,11 @@ impl Phase {
             c.case("constant", "one rate.", |s| Shape::Constant {
                 rate: rate(s, "rate", "Requests a second."),
             });
-            c.case("ramp", "from one rate to another, linearly.", |s| Shape::Ramp {
+            c.case("ramp", "a linear change from one rate to another.", |s| Shape::Ramp {
                 from: rate(s, "from", "Requests a second at the start."),
                 to: rate(s, "to", "Requests a second at the end."),
             });
-            c.case("bursts", "a rate, and many requests at once from time to time.", |s| {
+            c.case("bursts", "one rate, with bursts of requests at regular times.", |s| {
                 Shape::Bursts {
                     rate: rate(s, "rate", "Requests a second between bursts."),
                     size: f64::from(
@@ -40,7 +40,7 @@ impl Phase {
                     every: s
                         .field(
                             "every",
-                            "Time from one burst to the next; the first is at the start.",
+                            "Time from one burst to the next. The first burst is at the start of the phase.",
                         )
                         .range(Duration::from_ms(1)..=LASTS_MAX)
                         .required(),

@@ -12,7 +12,7 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
         protocol: s
             .choice(
                 "protocol",
-                "HTTP version; auto: as TLS negotiates, HTTP/1.1 in clear text.",
+                "HTTP version; auto: the version that TLS negotiates, and HTTP/1.1 without TLS.",
                 &[("auto", Protocol::Auto), ("http1", Protocol::Http1), ("http2", Protocol::Http2)],
             )
             .default(default.protocol),
@@ -36,21 +36,21 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
         http2_streams_max: s
             .field(
                 "http2_streams_max",
-                "Maximum concurrent requests on one HTTP/2 connection; a quarter of this opens another connection.",
+                "Maximum concurrent requests on one HTTP/2 connection. From a quarter of this number, the proxy opens another connection.",
             )
             .range(1..=10_000)
             .default(default.http2_streams_max),
         http2_stream_window: s
             .field(
                 "http2_stream_window",
-                "HTTP/2 flow-control window of a stream: bytes of a response body in transit or unread.",
+                "HTTP/2 flow-control window of a stream: maximum bytes of a response body in transit or unread.",
             )
             .range(Bytes::from_kib(64)..=Bytes::from_kib(64 << 10))
             .default(default.http2_stream_window),
         http2_ping_interval: s
             .field(
                 "http2_ping_interval",
-                "Idle time after which an HTTP/2 connection with requests in progress is pinged.",
+                "Idle time after which the proxy pings an HTTP/2 connection with requests in progress.",
             )
             .at_least(Duration::from_ms(100))
             .default(default.http2_ping_interval),

@@ -63,8 +63,7 @@ pub(super) fn read(s: &mut Section<'_>) -> FanOutConfig {
         merge: s
             .choice(
                 "merge",
-                "How the bodies become one; concatenate: one after the other, json_array: the elements of the \
-                 shards' JSON arrays in one array.",
+                "How the proxy merges the bodies. `concatenate`: one body after the other. `json_array`: the elements of the shards' JSON arrays, in one array.",
                 &[("concatenate", Merge::Concatenate), ("json_array", Merge::JsonArray)],
             )
             .default(Merge::Concatenate),
@@ -75,18 +74,18 @@ pub(super) fn read(s: &mut Section<'_>) -> FanOutConfig {
         canaries: s
             .field(
                 "canaries",
-                "Number of shards that get the request first; the others get it when these have responded.",
+                "Number of shards that get the request first. All other shards get the request after these shards have responded.",
             )
             .default(0),
         deadline: s
             .field(
                 "deadline",
-                "Time after which the client gets the responses that have come; absent: no deadline.",
+                "Time after which the client gets the responses that have arrived until then; absent: no deadline.",
             )
             .at_least(Duration::from_ms(1))
             .optional(),
         response_max: s
-            .field("response_max", "Maximum size of the bodies of one response, all together.")
+            .field("response_max", "Maximum size of a merged response: the bodies of all shards together.")
             .range(Bytes::from_kib(1)..=Bytes::from_kib(1 << 20))
             .default(RESPONSE_MAX),
     }

@@ -22,7 +22,7 @@ pub struct Limits {
     pub tcp_keepalive: Duration,
     /// Maximum concurrent requests on one HTTP/2 connection of a client.
     pub http2_streams_max: u32,
-    /// HTTP/2 flow-control window of a stream: bytes of a request body in transit or unread.
+    /// HTTP/2 flow-control window of a stream: maximum bytes of a request body in transit or unread.
     pub http2_stream_window: Bytes,
     /// Maximum size of the replay buffer, from which further attempts get the request body.
     pub replay: Bytes,
@@ -57,7 +57,7 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
         idle_timeout: s
             .field(
                 "idle_timeout",
-                "Idle time after which a client connection is closed; HTTP/2: maximum wait for a ping's response.",
+                "Idle time after which the proxy closes a client connection. For HTTP/2 also the maximum time until a client responds to a ping.",
             )
             .default(Duration::from_secs(120)),
         body_timeout: s
@@ -69,8 +69,7 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
         write_timeout: s
             .field(
                 "write_timeout",
-                "Maximum time without progress of a client that has bytes to read; then \
-                    it is disconnected.",
+                "Maximum time in which a client reads none of the bytes that wait for it. The proxy then disconnects the client.",
             )
             .at_least(Duration::from_ms(1))
             .default(Duration::from_secs(60)),
@@ -93,12 +92,12 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
         http2_stream_window: s
             .field(
                 "http2_stream_window",
-                "HTTP/2 flow-control window of a stream: bytes of a request body in transit or unread.",
+                "HTTP/2 flow-control window of a stream: maximum bytes of a request body in transit or unread.",
             )
             .range(Bytes::from_kib(64)..=Bytes::from_kib(64 << 10))
             .default(Bytes::from_kib(256)),
         replay: s
-            .field("replay", "Maximum size of a buffered request body; a larger one is sent only once.")
+            .field("replay", "Maximum size of a buffered request body. The proxy sends a larger body only once, without hedges and retries.")
             .default(Bytes::from_kib(64)),
         response_buffer: s
             .field("response_buffer", "Maximum content-length of a buffered response: the proxy reads it completely \

@@ -27,17 +27,17 @@ catalogue! {
     REQUESTS = counter(
         "curtail_requests",
         &["upstream", "status"],
-        "Completed requests, by the first digit of the response status; none: the client disconnected before a response, incomplete: the response broke off after its headers.",
+        "Completed requests, by the first digit of the response status. `none`: the client disconnected before a response. `incomplete`: the response broke off after its headers.",
     );
     REQUEST_DURATION = histogram_seconds(
         "curtail_request_duration",
         UPSTREAM,
-        "Time from a request's header to the end of its complete response.",
+        "Time from the headers of a request to the end of its complete response.",
     );
     REQUEST_CUT_SHORT = histogram_seconds(
         "curtail_request_cut_short",
         UPSTREAM,
-        "Age of a request when its client disconnected or its response broke off: a lower bound of the duration that it would have had.",
+        "Age of a request when its client disconnected or its response broke off. The full duration of the request would have been longer.",
     );
     RESPONSES = counter(
         "curtail_responses",
@@ -47,7 +47,7 @@ catalogue! {
     REQUESTS_FAILED = counter(
         "curtail_requests_failed",
         UPSTREAM_REASON,
-        "Requests without a response from a replica, by the reason that no further attempt was sent.",
+        "Requests without a response from a replica, by the reason why the proxy sent no further attempt.",
     );
     ATTEMPTS = counter(
         "curtail_attempts",
@@ -57,7 +57,7 @@ catalogue! {
     ATTEMPTS_RESPONDED = counter(
         "curtail_attempts_responded",
         &["upstream", "outcome"],
-        "Attempts whose response began, by outcome; a response that breaks off later counts in curtail_attempts_failed as well.",
+        "Attempts whose response began, by outcome. If the response breaks off later, the attempt counts in curtail_attempts_failed, too.",
     );
     ATTEMPTS_FAILED = counter(
         "curtail_attempts_failed",
@@ -67,12 +67,12 @@ catalogue! {
     ATTEMPTS_CANCELLED = counter(
         "curtail_attempts_cancelled",
         UPSTREAM_REASON,
-        "Cancelled attempts, by reason; lost: another attempt responded first.",
+        "Cancelled attempts, by reason. `lost`: another attempt responded first.",
     );
     REMEDIES_SKIPPED = counter(
         "curtail_remedies_skipped",
         UPSTREAM_REASON,
-        "Remedies that were due and skipped, by reason.",
+        "Hedges and other remedies that were due, but that the proxy skipped, by reason.",
     );
     PROBES = counter("curtail_probes", UPSTREAM_REASON, "Probes sent to leaves, by reason.");
     HEDGE_DELAY = Metric {
@@ -92,23 +92,22 @@ catalogue! {
     EJECTED = gauge(
         "curtail_replica_ejected",
         &["upstream", "replica"],
-        "1 while the replica is ejected after failures, else 0; when all replicas are \
-            ejected, all are tried.",
+        "1 while the replica is ejected after failures, otherwise 0. When all replicas are ejected, the proxy uses all of them.",
     );
     FAN_OUT_REQUESTS = counter(
         "curtail_fan_out_requests",
         &["route", "result"],
-        "Requests of a route that fans out; complete: as many shards as needed responded, partial: the deadline passed first, failed: an error, too_large: the bodies exceeded response_max, client_gone: the client left.",
+        "Requests of a route that fans out. `complete`: as many shards as needed responded. `partial`: the deadline passed first. `failed`: an error. `too_large`: the bodies exceeded response_max. `client_gone`: the client disconnected.",
     );
     FAN_OUT_SHARDS_MISSING = counter(
         "curtail_fan_out_shards_missing",
         &["route"],
-        "Shards whose response is not in the response of a fan-out. Divided by the requests it is the mean.",
+        "Shards whose response is missing in a merged response. Divided by the number of requests, it is the mean per request.",
     );
     FAN_OUT_DURATION = histogram_seconds(
         "curtail_fan_out_duration",
         &["route"],
-        "Time from the header of a request that fans out to its merged response.",
+        "Time from the headers of a request that fans out to the start of its merged response, or to its failure.",
     );
     CONNECTIONS_OPEN = gauge("curtail_connections_open", REPLICA, "Open connections to a replica.");
     CONNECTIONS_IDLE = gauge("curtail_connections_idle", REPLICA, "Idle HTTP/1.1 connections to a replica.");
@@ -119,8 +118,7 @@ catalogue! {
         unit: Some(Unit::Seconds),
         kind: MetricType::Counter,
         labels: &["upstream or leaf", "replica", "phase"],
-        help: "Total time of connection attempts, by phase: lookup, tcp, tls. Divided by the \
-            connections opened, it is the mean.",
+        help: "Total time of connection attempts, by phase: lookup, tcp, tls. Divided by the number of opened connections, it is the mean per connection.",
     };
     LEAF_QUEUE_LEN = gauge("curtail_leaf_queue_len", LEAF, "Queued requests at a leaf.");
     LEAF_IN_SERVICE = gauge("curtail_leaf_in_service", LEAF, "Requests in service at the server behind a leaf.");
@@ -152,23 +150,19 @@ catalogue! {
     MALFORMED = counter(
         "curtail_requests_malformed",
         LISTENER,
-        "Malformed requests, requests without a valid host, and requests that do not arrive \
-            in time.",
+        "Malformed requests, requests without a valid host, and requests that were not complete in time.",
     );
     CLIENT_TIMEOUTS = counter(
         "curtail_client_timeouts",
         &["listener", "reason"],
-        "Clients disconnected by a timeout; header: incomplete request headers, body: a pause \
-            within a request body, write: a response that the client does not read, stream_idle: \
-            no byte in either direction.",
+        "Clients disconnected by a timeout. `header`: incomplete request headers. `body`: a pause within a request body. `write`: a response that the client does not read. `stream_idle`: no byte in either direction.",
     );
     SPANS_RECORDED = counter("curtail_spans_recorded", &[], "Spans written to the buffer.");
     SPANS_SENT = counter("curtail_spans_sent", &[], "Spans accepted by the receiver.");
     SPANS_DROPPED = counter(
         "curtail_spans_dropped",
         &["cause"],
-        "Lost spans; buffer_full: never written, undelivered: dropped after retries, \
-            rejected: rejected by the receiver.",
+        "Lost spans. `buffer_full`: never written to the buffer. `undelivered`: dropped after retries. `rejected`: rejected by the receiver.",
     );
     SPAN_EXPORTS_FAILED = counter("curtail_span_exports_failed", &[], "Failed exports of spans, including retries.");
     JOURNAL_LOST = counter(
@@ -179,6 +173,6 @@ catalogue! {
     INVARIANTS_BROKEN = counter(
         "curtail_policy_invariants_broken",
         &[],
-        "Panics and impossible decisions of a policy's state machine (a defect of Curtail); the policy is reset, and its requests pass straight through.",
+        "Panics and impossible decisions of a policy's state machine, which are bugs of Curtail. The proxy resets the policy, and passes its requests straight through.",
     );
 }

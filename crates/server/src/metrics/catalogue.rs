@@ -18,22 +18,22 @@ pub(super) static INGEST_BYTES: Metric =
 pub(super) static INGEST_DUPLICATES: Metric = counter(
     "curtail_ingest_duplicate_batches",
     &[],
-    "Batches that were sent again within ten minutes: acknowledged, not stored again.",
+    "Duplicates: batches that arrived again within ten minutes. The server acknowledges them, and does not store them again.",
 );
 pub(super) static INGEST_REJECTED: Metric = counter(
     "curtail_ingest_batches_rejected",
     &["reason"],
-    "Requests that were rejected; exhausted and unavailable: the sender may retry later.",
+    "Rejected requests, by reason. `exhausted` and `unavailable`: the sender may retry later.",
 );
 pub(super) static INGEST_ROWS_REJECTED: Metric = counter(
     "curtail_ingest_rows_rejected",
     &[],
-    "Rows left out of accepted batches; the response to the sender gives the reason.",
+    "Rows of accepted batches that the server rejected; the response to the sender states why.",
 );
 pub(super) static INGEST_ACKNOWLEDGED: Metric = histogram_seconds(
     "curtail_ingest_acknowledge_duration",
     &[],
-    "Time from the head of a request to the acknowledgement of its batch.",
+    "Time from the headers of a request to the acknowledgement of its batch.",
 );
 pub(super) static INGEST_WAITING: Metric =
     gauge("curtail_ingest_batches_waiting", &[], "Batches that wait for the log.");
@@ -47,7 +47,7 @@ pub(super) static LOG_WRITES: Metric = histogram_seconds(
 pub(super) static LOG_FAILURES: Metric = counter(
     "curtail_log_write_failures",
     &[],
-    "Groups of batches that could not be written; their senders retry.",
+    "Groups of batches that the server could not write; their senders retry.",
 );
 pub(super) static MEMTABLE_BYTES: Metric = gauge_bytes(
     "curtail_memtable",
@@ -57,7 +57,7 @@ pub(super) static MEMTABLE_BYTES: Metric = gauge_bytes(
 pub(super) static FLUSH_BACKLOG: Metric = gauge_bytes(
     "curtail_flush_backlog",
     &[],
-    "Size of the full memtables that wait for a flush; senders wait while there are four.",
+    "Size of the full memtables that wait for a flush. While there are four, senders wait.",
 );
 pub(super) static RUNS: Metric = gauge("curtail_runs", TABLE, "Sorted runs of a table.");
 pub(super) static FLUSHES: Metric =
@@ -67,25 +67,25 @@ pub(super) static COMPACTIONS: Metric =
 pub(super) static MAINTENANCE_FAILURES: Metric = counter(
     "curtail_maintenance_failures",
     &["task"],
-    "Failed flushes, and failures of all other maintenance; both are retried.",
+    "Failed maintenance, by task: flushes, and all other tasks. The server retries both.",
 );
 pub(super) static QUERIES: Metric = counter(
     "curtail_queries",
     &["kind", "outcome"],
-    "Queries; rejected: status 4xx, failed: 5xx, timed_out: 504, cancelled: the client disconnected.",
+    "Queries, by outcome. `rejected`: status 4xx. `failed`: 5xx. `timed_out`: 504. `cancelled`: the client disconnected.",
 );
 pub(super) static QUERY_DURATION: Metric = histogram_seconds(
     "curtail_query_duration",
     KIND,
-    "Time from the head of a query to the head of its response.",
+    "Time from the headers of a query to the headers of its response.",
 );
-pub(super) static QUERIES_INCOMPLETE: Metric =
-    counter("curtail_queries_incomplete", KIND, "Results without the rows of unreadable runs.");
-pub(super) static CONNECTIONS_OPEN: Metric = gauge(
-    "curtail_client_connections_open",
-    &["listener"],
-    "Connections of clients that are open.",
+pub(super) static QUERIES_INCOMPLETE: Metric = counter(
+    "curtail_queries_incomplete",
+    KIND,
+    "Query results that lack rows, because a sorted run could not be read.",
 );
+pub(super) static CONNECTIONS_OPEN: Metric =
+    gauge("curtail_client_connections_open", &["listener"], "Open client connections.");
 
 const fn counter_bytes(
     base: &'static str,

@@ -39,7 +39,7 @@ impl FaultConfig {
         let restart = name(
             s,
             "restart",
-            "The name of a process that gets SIGTERM and is started again at once.",
+            "Name of a process that the suite stops (SIGTERM) and starts again at once.",
         );
         let kill = name(
             s,
@@ -49,7 +49,7 @@ impl FaultConfig {
         let slow = name(
             s,
             "slow",
-            "Link to delay by `by` in each direction, for `lasts` or to the end of the block.",
+            "Link that the suite delays by `by` in each direction, for `lasts` or until the end of the block.",
         );
         let by = s
             .field("by", "Network delay in each direction.")

@@ -38,7 +38,8 @@ impl MeasuresConfig {
                 the measure `gc_pause_ns`.",
             |name, s| (name.to_owned(), s.field("file", "File of the log.").alone().required()),
         );
-        let http = s.list("http", "Numbers in JSON responses of servers.", GaugeConfig::read);
+        let http =
+            s.list("http", "Measures read from JSON responses of servers.", GaugeConfig::read);
         if http.len() > GAUGES_MAX {
             s.error("http", format!("{} of them: expected at most {GAUGES_MAX}", http.len()));
         }
@@ -51,11 +52,11 @@ impl GaugeConfig {
         let gauge = Self {
             of: s.field("of", "Name of the process.").required(),
             name: s
-                .field("name", "Name of the measure, with its unit: heap_used_bytes.")
+                .field("name", "Name of the measure, with its unit, such as heap_used_bytes.")
                 .required(),
             url: s.field("url", "URL of the JSON response: http://….").required(),
             pointer: s
-                .field("pointer", "Where in the response, as a JSON pointer: /jvm/memory/raw/used.")
+                .field("pointer", "JSON pointer to the number, such as /jvm/memory/raw/used.")
                 .required(),
         };
         check_url(s, "url", &gauge.url);

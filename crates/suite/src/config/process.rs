@@ -52,8 +52,7 @@ pub(crate) struct RestartsConfig {
 pub(super) fn read_links(s: &mut Section<'_>) -> Vec<LinkConfig> {
     s.map(
         "links",
-        "TCP connections that pass through the bench, under a name, so that a fault can make them \
-            slow: configure the client to connect to `listen`.",
+        "TCP proxies, by name, that a fault can slow down. Configure the client to connect to `listen`.",
         LinkConfig::read,
     )
 }
@@ -85,8 +84,7 @@ impl ProcessConfig {
             stop_within: s
                 .field(
                     "stop_within",
-                    "Maximum time from SIGTERM to the end of the process; after it the process is \
-            killed.",
+                    "Maximum time from SIGTERM to the end of the process; the suite then kills the process.",
                 )
                 .range(Duration::from_ms(1)..=WITHIN_MAX)
                 .default(Duration::from_secs(10)),
@@ -97,9 +95,7 @@ impl ProcessConfig {
 pub(super) fn read_program(s: &mut Section<'_>) -> Option<Vec<String>> {
     let run: Vec<ScalarText> = s.values(
         "run",
-        "Program and arguments. It runs in the folder of the suite, and relative paths \
-            start there; a name without `/` is looked up in PATH. Its output goes to a file \
-            in the folder of the run.",
+        "Program and arguments. The program runs in the folder of the suite, where relative paths start. A name without `/` is looked up in PATH. The output goes to a file in the folder of the run.",
     );
     let is_there = run.first().is_some_and(|program| !program.0.is_empty());
     is_there.then(|| run.into_iter().map(|word| word.0).collect())
@@ -113,8 +109,9 @@ pub(super) fn read_env(s: &mut Section<'_>) -> Vec<(String, String)> {
 
 impl ReadyConfig {
     fn read(s: &mut Section<'_>) -> Self {
-        let http: Option<String> =
-            s.field("http", "A URL (http://…) that gives a good response (200 to 399).").optional();
+        let http: Option<String> = s
+            .field("http", "Ready when this URL (http://…) responds with a status from 200 to 399.")
+            .optional();
         if let Some(url) = &http {
             check_url(s, "http", url);
         }
@@ -141,8 +138,10 @@ impl ReadyConfig {
 
 impl LinkConfig {
     fn read(name: &str, s: &mut Section<'_>) -> Self {
-        let listen = s.field("listen", "Address of the link: 127.0.0.1:8081.").required();
-        let to = s.field("to", "Address of the server behind it: 127.0.0.1:8080.").required();
+        let listen = s.field("listen", "Address of the link, such as 127.0.0.1:8081.").required();
+        let to = s
+            .field("to", "Address of the server behind the link, such as 127.0.0.1:8080.")
+            .required();
         Self { name: name.to_owned(), listen, to }
     }
 }
@@ -150,7 +149,10 @@ impl LinkConfig {
 impl RestartsConfig {
     pub(super) fn read(s: &mut Section<'_>) -> Self {
         let every = s
-            .field("every", "Interval in rounds, each a block of every arm.")
+            .field(
+                "every",
+                "Number of rounds between two restarts; a round is one block of every arm.",
+            )
             .range(1..=super::BLOCKS_MAX)
             .default(1);
         let processes = s.values("processes", "Names of the processes to restart.");

@@ -65,7 +65,7 @@ pub(crate) struct ValidateConfig {
 }
 
 fn within(s: &mut Section<'_>, default: Duration) -> Duration {
-    s.field("within", "Maximum duration; after it the suite ends.")
+    s.field("within", "Maximum duration; a longer command ends the suite.")
         .range(Duration::from_ms(1)..=WITHIN_MAX)
         .default(default)
 }
@@ -119,8 +119,7 @@ impl StepConfig {
         let within: Option<Duration> = s
             .field(
                 "within",
-                "Maximum duration; after it the suite ends. Absent: 10m for a command, 1h \
-                    for data.",
+                "Maximum duration; a longer step ends the suite. Absent: 10m for a command, 1h for data.",
             )
             .range(Duration::from_ms(1)..=WITHIN_MAX)
             .optional();
@@ -198,7 +197,10 @@ impl ValidateConfig {
             url,
             expect: s.section("expect", "The expected response.", Expect::read),
             within: s
-                .field("within", "Maximum time until the condition holds: indexes commit late.")
+                .field(
+                    "within",
+                    "Maximum time until the condition holds; some indexes commit with a delay.",
+                )
                 .range(Duration::from_ms(1)..=WITHIN_MAX)
                 .default(Duration::from_secs(10)),
         }
