@@ -225,7 +225,7 @@ fn budget(s: &mut Section<'_>) -> BudgetConfig {
             .at_least(Duration::from_ms(10))
             .default(default.window),
         reserve: s
-            .field("reserve", "Number of retries that each window allows beyond the ratio.")
+            .field("reserve", "Number of retries that each window allows even where `ratio` allows fewer attempts.")
             .default(default.reserve),
     }
 }
