@@ -16,7 +16,7 @@ const FRAME_BYTES: usize = 5;
 /// Reads a body of at most `bytes_max` bytes.
 pub(crate) async fn read<B>(
     mut body: B,
-    reservation: &mut MemoryReservation<'_>,
+    reservation: &mut MemoryReservation,
     bytes_max: u32,
 ) -> Result<Bytes, Rejection>
 where

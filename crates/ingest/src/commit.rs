@@ -9,6 +9,7 @@
 //! **Limits**: [`GROUP_BYTES_MAX`] for a group; [`MemoryLimit`](crate::memory_limit::MemoryLimit) bounds the queue.
 //! While the sink accepts nothing, nothing is written. A batch whose senders have all given up is not written.
 
+use crate::memory_limit::MemoryReservation;
 use crate::metrics::LogMetrics;
 use curtail_otlp::Decoded;
 use curtail_policy::FairQueue;
@@ -76,21 +77,21 @@ pub enum StallReason {
 #[derive(Clone, Debug)]
 pub struct Committer {
     queue: mpsc::Sender<LogMessage>,
-    stall: Arc<SinkStall>,
+    stall: Arc<Stall>,
     pub(crate) recent: Arc<RecentBatches>,
     metrics: Arc<LogMetrics>,
 }
 
-/// The start and the reason of the sink's stall, if it accepts nothing now.
+/// The start and the reason of a wait of the log thread, for the sink or for the disk of the log.
 #[derive(Debug, Default)]
-struct SinkStall(Mutex<Option<(Instant, StallReason)>>);
+struct Stall(Mutex<Option<(Instant, CommitError)>>);
 
-impl SinkStall {
-    fn set(&self, stall: Option<(Instant, StallReason)>) {
+impl Stall {
+    fn set(&self, stall: Option<(Instant, CommitError)>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stall;
     }
 
-    fn get(&self) -> Option<(Instant, StallReason)> {
+    fn get(&self) -> Option<(Instant, CommitError)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -117,6 +118,8 @@ struct QueuedBatch {
     batch: DurableBatch,
     /// Its ID, if it must not be stored twice.
     id: Option<BatchId>,
+    /// Its memory, which stays reserved when the sender gives up.
+    reservation: MemoryReservation,
     reply: Reply,
 }
 
@@ -144,8 +147,19 @@ pub(crate) enum CommitError {
     DiskFull,
     #[error("the log cannot be written")]
     Failed,
+    #[error("the log cannot be written: its disk does not respond")]
+    LogStalled,
     #[error("the receiver is stopping")]
     Stopping,
+}
+
+impl From<StallReason> for CommitError {
+    fn from(reason: StallReason) -> Self {
+        match reason {
+            StallReason::Slow => Self::BacklogFull,
+            StallReason::DiskFull => Self::BacklogFullDiskFull,
+        }
+    }
 }
 
 impl Committer {
@@ -160,7 +174,7 @@ impl Committer {
         sink: impl Sink,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let (queue, receiver) = mpsc::channel(QUEUED_MAX);
-        let stall = Arc::<SinkStall>::default();
+        let stall = Arc::<Stall>::default();
         let metrics = Arc::<LogMetrics>::default();
         let writer = LogWriter {
             log,
@@ -184,13 +198,10 @@ impl Committer {
         &self.metrics
     }
 
-    /// Fails if the sink has accepted nothing for `stall_max`.
-    pub(crate) fn check_backlog(&self, stall_max: Duration) -> Result<(), CommitError> {
+    /// Fails if the log thread has waited for the sink or for the disk for `stall_max`.
+    pub(crate) fn check_stall(&self, stall_max: Duration) -> Result<(), CommitError> {
         match self.stall.get() {
-            Some((since, reason)) if since.elapsed() >= stall_max => Err(match reason {
-                StallReason::Slow => CommitError::BacklogFull,
-                StallReason::DiskFull => CommitError::BacklogFullDiskFull,
-            }),
+            Some((since, error)) if since.elapsed() >= stall_max => Err(error),
             _ => Ok(()),
         }
     }
@@ -200,21 +211,27 @@ impl Committer {
         self.queue.try_send(LogMessage::EndSegment).ok();
     }
 
-    /// Waits until a batch is durable, or the sink has accepted nothing for `stall_max`. `id` is the batch's ID, if it
-    /// must not be stored twice.
+    /// Waits until a batch is durable, or the log thread has waited for `stall_max`. `id` is the batch's ID, if it must
+    /// not be stored twice.
     pub(crate) async fn commit(
         &self,
         batch: DurableBatch,
-        id: Option<BatchId>,
+        (id, reservation): (Option<BatchId>, MemoryReservation),
         stall_max: Duration,
     ) -> Result<Outcome, CommitError> {
         let (reply, mut outcome) = oneshot::channel();
-        let message = LogMessage::Commit(Box::new(QueuedBatch { batch, id, reply }));
-        self.queue.send(message).await.map_err(|_| CommitError::Stopping)?;
+        let queued = Box::new(QueuedBatch { batch, id, reservation, reply });
+        let permit = loop {
+            match timeout(CHECK_EVERY, self.queue.reserve()).await {
+                Ok(permit) => break permit.map_err(|_| CommitError::Stopping)?,
+                Err(_) => self.check_stall(stall_max)?,
+            }
+        };
+        permit.send(LogMessage::Commit(queued));
         loop {
             match timeout(CHECK_EVERY, &mut outcome).await {
                 Ok(outcome) => return outcome.unwrap_or(Err(CommitError::Stopping)),
-                Err(_) => self.check_backlog(stall_max)?,
+                Err(_) => self.check_stall(stall_max)?,
             }
         }
     }
@@ -247,7 +264,7 @@ struct LogWriter<S> {
     turns: FairQueue<Arc<str>, Box<QueuedBatch>>,
     /// The other senders of each waiting batch with an ID.
     joined: HashMap<BatchId, Vec<Reply>>,
-    stall: Arc<SinkStall>,
+    stall: Arc<Stall>,
     failures: FailureLog,
     metrics: Arc<LogMetrics>,
 }
@@ -266,9 +283,9 @@ impl<S: Sink> LogWriter<S> {
                 }
             }
             let since = Instant::now();
-            self.stall.set(Some((since, StallReason::Slow)));
-            self.sink.wait(&mut |reason| self.stall.set(Some((since, reason))));
-            self.stall.set(None);
+            self.stall.set(Some((since, StallReason::Slow.into())));
+            self.sink.wait(&mut |reason| self.stall.set(Some((since, reason.into()))));
+            self.stall.set(Some((Instant::now(), CommitError::LogStalled)));
             let mut ends = false;
             while !ends
                 && self.turns.len() < QUEUED_MAX
@@ -284,6 +301,7 @@ impl<S: Sink> LogWriter<S> {
             if is_full || ends {
                 self.end_segment();
             }
+            self.stall.set(None);
         }
         self.end_segment();
     }
@@ -342,7 +360,9 @@ impl<S: Sink> LogWriter<S> {
         });
         let (batches, senders): (Vec<_>, Vec<_>) = group
             .into_iter()
-            .map(|QueuedBatch { batch, id, reply }| {
+            .map(|QueuedBatch { batch, id, reservation, reply }| {
+                // The memtable counts the rows from here on.
+                drop(reservation);
                 let received_ns = batch.record.received_ns;
                 (batch, (id, received_ns, reply))
             })

@@ -23,8 +23,8 @@ struct UsedMemory {
 
 /// The bytes of one batch; released when dropped.
 #[derive(Debug)]
-pub(crate) struct MemoryReservation<'a> {
-    limit: &'a MemoryLimit,
+pub(crate) struct MemoryReservation {
+    limit: Arc<MemoryLimit>,
     tenant: Arc<str>,
     bytes: usize,
 }
@@ -34,8 +34,8 @@ impl MemoryLimit {
         Self { bytes_max: bytes_max as usize, used: Mutex::default() }
     }
 
-    pub(crate) const fn reserve(&self, tenant: Arc<str>) -> MemoryReservation<'_> {
-        MemoryReservation { limit: self, tenant, bytes: 0 }
+    pub(crate) fn reserve(self: &Arc<Self>, tenant: Arc<str>) -> MemoryReservation {
+        MemoryReservation { limit: Arc::clone(self), tenant, bytes: 0 }
     }
 
     /// Maximum bytes of one tenant.
@@ -48,7 +48,7 @@ impl MemoryLimit {
     }
 }
 
-impl MemoryReservation<'_> {
+impl MemoryReservation {
     /// Adds `bytes` to the reservation.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Rejection> {
         let mut used = self.limit.used();
@@ -70,7 +70,7 @@ impl MemoryReservation<'_> {
     }
 }
 
-impl Drop for MemoryReservation<'_> {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         let mut used = self.limit.used();
         used.bytes -= self.bytes;
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn dropped_reservations_release_their_bytes() {
-        let limit = MemoryLimit::new(12);
+        let limit = Arc::new(MemoryLimit::new(12));
         let (mut one, mut other) = (limit.reserve("one".into()), limit.reserve("other".into()));
         one.grow(4).expect("below the limit");
         other.grow(8).expect("below the limit");
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn no_tenant_uses_the_share_of_others() {
-        let limit = MemoryLimit::new(12);
+        let limit = Arc::new(MemoryLimit::new(12));
         let (mut one, mut more) = (limit.reserve("one".into()), limit.reserve("one".into()));
         one.grow(5).expect("below the limit");
         more.grow(4).expect("below the limit");

@@ -37,7 +37,7 @@ pub(crate) struct Receiver {
     pub(crate) limits: Limits,
     committer: Committer,
     pub(crate) metrics: Arc<IngestMetrics>,
-    memory: MemoryLimit,
+    memory: Arc<MemoryLimit>,
     /// Limits the long batches that are decoded at once.
     long_decodes: Semaphore,
 }
@@ -50,7 +50,7 @@ impl Receiver {
             limits: config.limits.clone(),
             committer,
             metrics,
-            memory: MemoryLimit::new(config.limits.receiving_bytes),
+            memory: Arc::new(MemoryLimit::new(config.limits.receiving_bytes)),
             long_decodes: Semaphore::new(config.workers.max(1)),
         }
     }
@@ -76,17 +76,18 @@ impl Receiver {
     {
         let began = Instant::now();
         let form = WireFormat::of(&head.headers).unwrap_or(WireFormat::Protobuf);
-        if origin::is_preflight(&head) {
-            return match self.origins.check(&head.headers) {
-                Ok(()) => origin::preflight_response(&head.headers),
-                Err(rejection) => response::reject(form, &rejection),
-            };
-        }
-        let stored = match request::parse(&head, &self.access) {
-            Ok(request) => {
-                self.store(&request, body).await.map(|refused| (request.signal, refused))
+        let stored = if origin::is_preflight(&head) {
+            match self.origins.check(&head.headers) {
+                Ok(()) => return origin::preflight_response(&head.headers),
+                Err(rejection) => Err(rejection),
             }
-            Err(rejection) => Err(rejection),
+        } else {
+            match request::parse(&head, &self.access) {
+                Ok(request) => {
+                    self.store(&request, body).await.map(|refused| (request.signal, refused))
+                }
+                Err(rejection) => Err(rejection),
+            }
         };
         match stored {
             Ok((signal, refused)) => {
@@ -107,7 +108,7 @@ impl Receiver {
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
     {
         // A sender that waited would give up before the commit, and send the batch again.
-        self.committer.check_backlog(self.limits.full_for).map_err(rejection)?;
+        self.committer.check_stall(self.limits.full_for).map_err(rejection)?;
         let bytes_max = self.limits.batch.batch_bytes;
         let tenant: Arc<str> = Arc::from(&*request.tenant);
         let mut reservation = self.memory.reserve(Arc::clone(&tenant));
@@ -153,7 +154,7 @@ impl Receiver {
         let record = Record { signal: request.signal, tenant, received_ns, batch };
         let _waiting = self.metrics.waiting.enter();
         let batch = DurableBatch { record, rows };
-        let committed = self.committer.commit(batch, id, self.limits.full_for).await;
+        let committed = self.committer.commit(batch, (id, reservation), self.limits.full_for).await;
         match committed.map_err(rejection)? {
             Outcome::Written => self.metrics.stored(request.signal, count, bytes),
             Outcome::Duplicate => _ = self.metrics.duplicates.fetch_add(1, Relaxed),
@@ -165,9 +166,10 @@ impl Receiver {
 fn rejection(error: CommitError) -> Rejection {
     let reason = match error {
         CommitError::BacklogFull | CommitError::BacklogFullDiskFull => RejectReason::Exhausted,
-        CommitError::DiskFull | CommitError::Failed | CommitError::Stopping => {
-            RejectReason::Unavailable
-        }
+        CommitError::DiskFull
+        | CommitError::Failed
+        | CommitError::LogStalled
+        | CommitError::Stopping => RejectReason::Unavailable,
     };
     reason.reject(error.to_string())
 }
@@ -212,7 +214,17 @@ impl DecodeJob {
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Rejection> + Send + 'static,
 ) -> Result<T, Rejection> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(stopping()))
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => {
+            tracing::error!(
+                "the decoder panicked at a batch, which is a bug; the batch is rejected"
+            );
+            Err(RejectReason::Malformed
+                .reject("the decoder panics at this batch: a bug of curtail"))
+        }
+        Err(_) => Err(stopping()),
+    }
 }
 
 fn stopping() -> Rejection {
@@ -222,4 +234,15 @@ fn stopping() -> Rejection {
 fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_batch_at_which_the_decoder_panics_is_not_sent_again() {
+        let rejection = run_blocking::<()>(|| panic!("planted")).await.expect_err("it panicked");
+        assert!(!rejection.reason.is_retryable(), "{rejection:?}");
+    }
 }

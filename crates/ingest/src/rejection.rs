@@ -57,12 +57,13 @@ impl RejectReason {
         Rejection { reason: self, message: message.into() }
     }
 
-    /// The status over HTTP and the code over gRPC. Senders retry after the codes 8 and 14 only.
+    /// The status over HTTP and the code over gRPC. Senders retry after 429, 502, 503 and 504, and after the codes 1, 4,
+    /// 10, 11, 14, 15, and 8 with a delay (OTLP specification 1.5, "Failures").
     const fn codes(self) -> (StatusCode, u8) {
         match self {
             Self::Malformed => (StatusCode::BAD_REQUEST, 3),
             Self::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, 3),
-            Self::Slow => (StatusCode::REQUEST_TIMEOUT, 3),
+            Self::Slow => (StatusCode::SERVICE_UNAVAILABLE, 4),
             Self::Unauthenticated => (StatusCode::UNAUTHORIZED, 16),
             Self::Forbidden => (StatusCode::FORBIDDEN, 7),
             Self::NotFound => (StatusCode::NOT_FOUND, 12),
@@ -83,6 +84,6 @@ impl RejectReason {
 
     /// Whether the same request may succeed later.
     pub(crate) const fn is_retryable(self) -> bool {
-        matches!(self, Self::Exhausted | Self::Unavailable)
+        matches!(self, Self::Slow | Self::Exhausted | Self::Unavailable)
     }
 }

@@ -4,7 +4,7 @@ use crate::encoding::Encoding;
 use crate::rejection::{RejectReason, Rejection};
 use curtail_http::access::{Access, AccessError};
 use curtail_otlp::Signal;
-use curtail_store::NOBODY;
+use curtail_store::DEFAULT_TENANT;
 use http::{HeaderMap, Method, header, request};
 
 /// An export request without its body.
@@ -41,7 +41,7 @@ impl WireFormat {
 
 /// Reads the head of a request.
 pub(crate) fn parse(head: &request::Parts, access: &Access) -> Result<ExportRequest, Rejection> {
-    let tenant = access.check(&head.headers)?.unwrap_or_else(|| NOBODY.to_owned());
+    let tenant = access.check(&head.headers)?.unwrap_or_else(|| DEFAULT_TENANT.to_owned());
     let path = head.uri.path();
     let Some((signal, is_grpc)) = signal_of_path(path) else {
         let message =

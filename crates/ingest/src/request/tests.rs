@@ -34,7 +34,7 @@ fn signal_format_encoding_and_tenant_are_read() {
         signal: Signal::Metrics,
         form: WireFormat::Grpc,
         encoding: Encoding::Zstd,
-        tenant: NOBODY.to_owned(),
+        tenant: DEFAULT_TENANT.to_owned(),
     };
     assert_eq!(metrics, want);
 }

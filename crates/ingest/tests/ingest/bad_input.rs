@@ -140,7 +140,7 @@ async fn read_response(mut stream: TcpStream) -> String {
 }
 
 #[test]
-fn a_body_that_does_not_arrive_gets_408() {
+fn a_body_that_does_not_arrive_gets_a_status_after_which_senders_retry() {
     run(async {
         let receiver =
             Receiver::start(|config| config.limits.body_timeout = Duration::from_secs(1));
@@ -148,7 +148,8 @@ fn a_body_that_does_not_arrive_gets_408() {
         stream.write_all(&BATCH[..100]).await.expect("it is read");
         is_good(&receiver).await;
         let response = read_response(stream).await;
-        assert!(response.starts_with("HTTP/1.1 408"), "{response}");
+        assert!(response.starts_with("HTTP/1.1 503"), "{response}");
+        assert!(response.contains("retry-after: 1"), "{response}");
     });
 }
 
@@ -240,5 +241,27 @@ fn when_too_much_is_being_received_senders_retry_later() {
         let response = read_response(slow).await;
         assert!(response.starts_with("HTTP/1.1 429"), "{response}");
         is_good(&receiver).await;
+    });
+}
+
+#[test]
+fn a_batch_whose_sender_has_given_up_counts_until_it_is_durable() {
+    run(async {
+        let receiver = Receiver::start(|config| {
+            config.limits.receiving_bytes = u32::try_from(4 * BATCH.len()).expect("short");
+        });
+        receiver.disk.hold();
+        let head = post(TRACES, "application/x-protobuf");
+        let sender = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, BATCH));
+        while receiver.disk.syncs() == 0 {
+            tokio::task::yield_now().await;
+        }
+        sender.abort();
+        while receiver.metrics.waiting.get() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let rejected = sent(&receiver, post(TRACES, "application/x-protobuf"), BATCH).await;
+        assert_eq!(rejected.status, StatusCode::TOO_MANY_REQUESTS, "{rejected:?}");
+        receiver.disk.let_go();
     });
 }

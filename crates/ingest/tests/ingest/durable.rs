@@ -200,3 +200,25 @@ fn a_batch_that_is_sent_again_while_it_waits_has_the_outcome_of_the_first() {
         }
     });
 }
+
+#[test]
+fn while_the_disk_of_the_log_hangs_senders_retry() {
+    run(async {
+        let receiver =
+            Receiver::start(|config| config.limits.full_for = Duration::from_millis(300));
+        receiver.disk.hold();
+        let one = || {
+            let head = post(TRACES, "application/x-protobuf");
+            send(receiver.address(), Version::HTTP_11, head, batch(1))
+        };
+        let response = one().await;
+        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE, "{response:?}");
+        assert_eq!(response.get("retry-after"), Some("1"));
+        let message = String::from_utf8_lossy(&response.body);
+        assert!(message.contains("its disk does not respond"), "{message}");
+        receiver.disk.let_go();
+        // As a sender does: it sends the batch again until it is accepted.
+        while one().await.status != StatusCode::OK {}
+        assert_eq!(receiver.logged().len(), 1);
+    });
+}
