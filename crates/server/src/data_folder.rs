@@ -79,6 +79,10 @@ fn writer(data: &Path) -> io::Result<String> {
             Err(io::Error::new(io::ErrorKind::InvalidData, text))
         }
         Ok(name) => Ok(name.trim().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_log(data) => {
+            let text = "the folder has a log, but no file `writer`; restore it from a backup";
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = format!("{:016x}", entropy().next_u64());
             write_once(data, "writer", format!("{name}\n").as_bytes())?;
@@ -86,6 +90,14 @@ fn writer(data: &Path) -> io::Result<String> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether the folder has segments of a log.
+fn has_log(data: &Path) -> bool {
+    let is_segment = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().as_encoded_bytes().starts_with(b"log-"))
+    };
+    fs::read_dir(data.join("log")).is_ok_and(|mut entries| entries.any(is_segment))
 }
 
 /// The secret key of batch hashes. A damaged key is replaced, after which batches of the last ten minutes are not
@@ -137,7 +149,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn an_empty_writer_file_is_an_error_and_is_not_replaced() {
+    fn a_lost_writer_name_is_an_error_and_is_not_replaced() {
         let name = format!("curtail-writer-{}", std::process::id());
         let data = std::env::temp_dir().join(name);
         fs::create_dir_all(&data).expect("a folder");
@@ -148,6 +160,10 @@ mod tests {
             writer(&data).expect_err("it is damaged");
             assert_eq!(fs::read(data.join("writer")).expect("read"), damaged);
         }
+        fs::remove_file(data.join("writer")).expect("removed");
+        fs::create_dir(data.join("log")).expect("created");
+        fs::write(data.join("log/log-000000000001"), "").expect("written");
+        writer(&data).expect_err("the log belongs to a writer whose name is lost");
         fs::remove_dir_all(&data).expect("it is ours");
     }
 }

@@ -4,8 +4,10 @@
 //! compactor are two tasks on it that know nothing of each other. The compactor yields after each row group, and the
 //! flusher then flushes what was sealed meanwhile.
 //!
-//! **Decides** the order of the compactor's steps, one at a time: refresh and checkpoint, expiry, tail retention,
-//! compaction, summaries, cleaning. After a failure a task waits 1 s, then twice as long each time, up to 30 s.
+//! **Decides** the order of the compactor's steps, one at a time: refresh and checkpoint, cleaning, expiry, tail
+//! retention, compaction, summaries. The first three run at intervals, so they never wait for the end of compaction. If
+//! one of them fails, it runs again at its next time, so it cannot hold up compaction. After a failure a task waits 1 s,
+//! then twice as long after each further failure, up to 30 s.
 
 use crate::Config;
 use crate::backpressure::FlushBacklog;
@@ -64,7 +66,7 @@ impl MaintenanceThread {
             stop: Arc::clone(&stop),
             refreshed: Instant::now(),
             expired: None,
-            cleaned: Instant::now(),
+            cleaned: None,
             is_compacted: false,
         };
         let thread = std::thread::Builder::new()
@@ -114,7 +116,7 @@ struct CompactTask {
     stop: Arc<AtomicBool>,
     refreshed: Instant,
     expired: Option<Instant>,
-    cleaned: Instant,
+    cleaned: Option<Instant>,
     /// Whether the log has a line that nothing is left to compact.
     is_compacted: bool,
 }
@@ -224,6 +226,14 @@ impl CompactTask {
             self.compactor.refresh().await?;
             self.compactor.checkpoint(now_ms()).await?;
         }
+        if self.cleaned.is_none_or(|at| at.elapsed() >= CLEAN_EVERY) {
+            self.cleaned = Some(Instant::now());
+            self.compactor.clean(now_ms()).await?;
+            let abandoned = self.objects.remove_abandoned(SystemTime::now())?;
+            if abandoned > 0 {
+                tracing::info!(files = abandoned, "removed unfinished files");
+            }
+        }
         if self.expired.is_none_or(|at| at.elapsed() >= EXPIRE_EVERY) {
             self.expired = Some(Instant::now());
             let retention = self.config.load().retention;
@@ -256,14 +266,6 @@ impl CompactTask {
         }
         if !std::mem::replace(&mut self.is_compacted, true) {
             tracing::info!("nothing is left to compact");
-        }
-        if self.cleaned.elapsed() >= CLEAN_EVERY {
-            self.cleaned = Instant::now();
-            self.compactor.clean(now_ms()).await?;
-            let abandoned = self.objects.remove_abandoned(SystemTime::now())?;
-            if abandoned > 0 {
-                tracing::info!(files = abandoned, "removed unfinished files");
-            }
         }
         Ok(true)
     }

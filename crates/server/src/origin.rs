@@ -9,13 +9,17 @@ pub struct WebOrigin(String);
 impl WebOrigin {
     fn parse(text: &str) -> Option<Self> {
         let is_host = |host: &str| {
-            !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
+            !host.is_empty()
+                && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#".contains(&byte))
         };
         let text = text.to_ascii_lowercase();
         let is_origin = text
             .split_once("://")
             .is_some_and(|(scheme, host)| !scheme.is_empty() && is_host(host));
-        (is_origin || text == "*").then_some(Self(text))
+        // Browsers leave out the default port, so such an origin would match no page.
+        let has_default_port = (text.starts_with("https:") && text.ends_with(":443"))
+            || (text.starts_with("http:") && text.ends_with(":80"));
+        (is_origin && !has_default_port || text == "*").then_some(Self(text))
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -52,6 +56,9 @@ mod tests {
         }
         assert_eq!(parse("HTTPS://Shop.Example").as_deref(), Some("https://shop.example"));
         for text in ["", "shop.example", "https://", "https://shop.example/", "https://a b", "**"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        for text in ["https://a:443", "http://a:80", "https://a?x", "https://a#x"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -5,6 +5,7 @@ use crate::server::{Server, batch, folder};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Starts a server whose API port is in use, so that it always ends; returns its output.
 fn refused(data: &Path, otlp: &str, tokens: Option<&str>) -> String {
@@ -171,5 +172,21 @@ fn a_browser_may_send_from_an_allowed_origin() {
     let sent = server.posts(&format!("origin: {shop}\r\n"), &batch(1));
     assert!(sent.starts_with("HTTP/1.1 200"), "{sent}");
     assert!(sent.contains(&format!("access-control-allow-origin: {shop}\r\n")), "{sent}");
+    server.ended("TERM");
+}
+
+#[test]
+fn a_server_removes_abandoned_files_at_its_start() {
+    let data = folder("abandoned");
+    let unfinished = data.join("tables/spans/run.parquet#1");
+    fs::create_dir_all(unfinished.parent().expect("a folder")).expect("created");
+    let file = fs::File::create(&unfinished).expect("created");
+    file.set_modified(SystemTime::UNIX_EPOCH).expect("it is ours");
+    let server = Server::start(&data);
+    let until = Instant::now() + Duration::from_secs(60);
+    while unfinished.exists() {
+        assert!(Instant::now() < until, "the file is still there");
+        std::thread::yield_now();
+    }
     server.ended("TERM");
 }
