@@ -11,7 +11,7 @@
 use curtail_api::{Api, MetricsPage, Sql, SqlProgram};
 use curtail_otlp::{BatchWriter, Decoded, PlainValue, ResourceText, ScopeText, Signal, SpanRow};
 use curtail_store::log::Record;
-use curtail_store::{Directory, NOBODY, Settings, Store, tree};
+use curtail_store::{DEFAULT_TENANT, Directory, Settings, Store, tree};
 use object_store::memory::InMemory;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -122,8 +122,12 @@ async fn filled(spans: u64) -> Arc<Store> {
         let last = spans.min(first + 99_999);
         for from in (first..=last).step_by(usize::try_from(BATCH_SPANS).expect("small")) {
             let batch = batch(from..=last.min(from + BATCH_SPANS - 1)).into();
-            let record =
-                Record { signal: Signal::Traces, tenant: NOBODY.into(), received_ns: 0, batch };
+            let record = Record {
+                signal: Signal::Traces,
+                tenant: DEFAULT_TENANT.into(),
+                received_ns: 0,
+                batch,
+            };
             let rows = Decoded::of(Signal::Traces, &record.batch, &curtail_otlp::Limits::default());
             store.insert(segment, &record, rows.expect("a batch").0);
         }

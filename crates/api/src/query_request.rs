@@ -7,7 +7,7 @@
 
 use crate::api_error::ApiError;
 use curtail_http::access::TENANT;
-use curtail_store::NOBODY;
+use curtail_store::DEFAULT_TENANT;
 use curtail_store::query::Order;
 use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, Uri};
@@ -45,7 +45,7 @@ pub(crate) struct QueryRequest<'a> {
 
 impl<'a> QueryRequest<'a> {
     pub(crate) fn of(uri: &'a Uri, head: &'a HeaderMap) -> Result<Self, ApiError> {
-        let tenant = head.get(TENANT).map_or(Ok(NOBODY), HeaderValue::to_str);
+        let tenant = head.get(TENANT).map_or(Ok(DEFAULT_TENANT), HeaderValue::to_str);
         let tenant =
             tenant.map_err(|_| ApiError::wrong("expected a tenant in ASCII in x-scope-orgid"))?;
         let query = uri.query().unwrap_or_default();
@@ -278,6 +278,6 @@ mod tests {
         assert_eq!(request.count("spss", 3, 100), Ok(3));
         assert!(request.count("limit", 20, 6).is_err() && request.range().is_err());
         assert_eq!(request.after("/api/x/").as_deref(), Some("span.id"));
-        assert_eq!(request.tenant, NOBODY);
+        assert_eq!(request.tenant, DEFAULT_TENANT);
     }
 }

@@ -59,7 +59,8 @@ pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
 }
 
 async fn serve_one(accepted: Accepted, worker: Arc<Worker>) {
-    let timer = ProgressTimer::new(&worker.timers, worker.shared.lasting.clock, WRITE_TIMEOUT);
+    let timer =
+        ProgressTimer::new(&worker.timers, worker.shared.process_state.clock, WRITE_TIMEOUT);
     // Not counted in the listener metrics, which are about clients.
     let stream = WriteTimeoutStream::new(Stream::Plain(accepted.stream), timer, || ());
     let service = service_fn(move |request| {
@@ -114,8 +115,8 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
 }
 
 fn snapshot(worker: &Worker) -> Snapshot {
-    let site = worker.shared.site.load_full();
-    let lasting = &worker.shared.lasting;
+    let snapshot = worker.shared.snapshot.load_full();
+    let process_state = &worker.shared.process_state;
     let connections = |replica: &Replica| ConnectionsSnapshot {
         authority: replica.authority.clone(),
         counts: replica.metrics.read(),
@@ -160,21 +161,21 @@ fn snapshot(worker: &Worker) -> Snapshot {
     };
     let fan_out = |route: &Arc<FanOut>| (route.name.clone(), route.metrics.read());
     Snapshot {
-        upstreams: site.upstreams.iter().map(upstream).collect(),
-        leaves: site.leaves.iter().map(leaf).collect(),
-        fan_outs: site.fan_outs.iter().map(fan_out).collect(),
-        listeners: lasting.listeners.iter().map(|(n, m)| (n.clone(), m.read())).collect(),
-        process: lasting.process.read(),
+        upstreams: snapshot.upstreams.iter().map(upstream).collect(),
+        leaves: snapshot.leaves.iter().map(leaf).collect(),
+        fan_outs: snapshot.fan_outs.iter().map(fan_out).collect(),
+        listeners: process_state.listeners.iter().map(|(n, m)| (n.clone(), m.read())).collect(),
+        process: process_state.process.read(),
         usage: Usage::now(),
-        started_unix_ns: lasting.clock.unix_ns(curtail_units::Instant::ZERO),
-        spans: lasting.spans.as_ref().map(|spans| spans.counts()),
-        journal_lost: lasting.journal.as_ref().map(|journal| journal.lost()),
+        started_unix_ns: process_state.clock.unix_ns(curtail_units::Instant::ZERO),
+        spans: process_state.spans.as_ref().map(|spans| spans.counts()),
+        journal_lost: process_state.journal.as_ref().map(|journal| journal.lost()),
     }
 }
 
 fn state(worker: &Worker) -> Value {
-    let site = worker.shared.site.load_full();
-    let upstreams: Vec<Value> = site
+    let snapshot = worker.shared.snapshot.load_full();
+    let upstreams: Vec<Value> = snapshot
         .upstreams
         .iter()
         .map(|upstream| {
@@ -213,7 +214,7 @@ fn state(worker: &Worker) -> Value {
             })
         })
         .collect();
-    let leaves: Vec<Value> = site
+    let leaves: Vec<Value> = snapshot
         .leaves
         .iter()
         .map(|leaf| {

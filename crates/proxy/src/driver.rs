@@ -18,7 +18,7 @@ use crate::guard::{Guard, Step};
 use crate::journal::Journal;
 use crate::metrics::UpstreamMetrics;
 use crate::replica::{Replica, Replicas};
-use crate::site::Lasting;
+use crate::snapshot::ProcessState;
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
 use curtail_http::pool::Pool;
@@ -71,12 +71,12 @@ impl Upstream {
         config: &NamedUpstream,
         workers: usize,
         rng: Rng,
-        lasting: &Lasting,
+        process_state: &ProcessState,
         group: Option<Arc<Group>>,
     ) -> Result<Self, StartError> {
         let membership = Membership::new(config, workers, &Replicas::default())?;
         let replicas: Replicas = (0..).map(ReplicaId).zip(membership.replicas).collect();
-        let journal = lasting.journal.as_ref();
+        let journal = process_state.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));
         let root = Root {
             machine: Machine::new(config.policy, replicas.len(), &rng),
@@ -94,8 +94,8 @@ impl Upstream {
             replicas: ArcSwap::from_pointee(replicas),
             retired: Mutex::default(),
             metrics: UpstreamMetrics::default(),
-            clock: lasting.clock,
-            guard: Guard::new(&config.name, &lasting.process),
+            clock: process_state.clock,
+            guard: Guard::new(&config.name, &process_state.process),
             group,
             root: Mutex::new(root),
         };

@@ -12,7 +12,7 @@ use crate::config::{FanOutConfig, Merge};
 use crate::driver::Upstream;
 use crate::guard::{Guard, Step};
 use crate::metrics::{FanOutMetrics, FanOutResult};
-use crate::request::{Given, own, record_own};
+use crate::request::{ProxyResponse, own, record_own};
 use crate::response::RelayedBody;
 use crate::root::Outgoing;
 use crate::spans::prepared::PreparedRoute;
@@ -86,7 +86,7 @@ pub(crate) async fn respond(
     fan_out: Arc<FanOut>,
     outgoing: Outgoing,
     trail: Box<Trail>,
-) -> Given {
+) -> ProxyResponse {
     let mut request = FanOutRequest::new(worker, fan_out, outgoing, trail);
     let outcome = request.gather().await;
     request.finish(outcome)
@@ -157,7 +157,7 @@ impl FanOutRequest {
                 return outcome;
             }
             let deadline =
-                self.timeout.and_then(|at| self.worker.shared.lasting.clock.deadline(at));
+                self.timeout.and_then(|at| self.worker.shared.process_state.clock.deadline(at));
             event = tokio::select! {
                 biased;
                 Some(ended) = self.calls.join_next() => self.call_ended(ended),
@@ -269,7 +269,7 @@ impl FanOutRequest {
         }
     }
 
-    fn finish(mut self, outcome: GatherOutcome) -> Given {
+    fn finish(mut self, outcome: GatherOutcome) -> ProxyResponse {
         let (succeeded, shards) = (self.succeeded(), self.results.len());
         let (result, (mut head, body), error) = match outcome {
             GatherOutcome::Complete => (FanOutResult::Complete, self.merged(), None),
@@ -289,7 +289,7 @@ impl FanOutRequest {
         (head, body)
     }
 
-    fn merged(&self) -> Given {
+    fn merged(&self) -> ProxyResponse {
         let responses = || self.results.iter().flatten().flatten();
         let mut head = ResponseHead::new(StatusCode::OK);
         let first_type = || {
@@ -308,7 +308,7 @@ impl FanOutRequest {
     }
 
     /// The response when too many shards have failed: it follows from the first failure.
-    fn failed(&self) -> (FanOutResult, Given, Option<&'static str>) {
+    fn failed(&self) -> (FanOutResult, ProxyResponse, Option<&'static str>) {
         let first = self.first_failed.and_then(|call| self.results[call.0 as usize].as_ref());
         let error = first.and_then(|result| result.as_ref().err());
         if let Some(response) = error.and_then(|error| error.response.as_ref()) {
@@ -349,7 +349,7 @@ impl FanOutRequest {
     }
 
     fn now(&self) -> Instant {
-        self.worker.shared.lasting.clock.now()
+        self.worker.shared.process_state.clock.now()
     }
 }
 
@@ -360,7 +360,7 @@ impl Drop for FanOutRequest {
 }
 
 /// A shard's response with the headers that describe it.
-fn pass_on(response: &ShardResponse) -> Given {
+fn pass_on(response: &ShardResponse) -> ProxyResponse {
     let mut head = ResponseHead::new(response.head.status);
     for (_, name, value) in response.head.fields.iter() {
         if matches!(name, b"content-type" | b"retry-after" | b"www-authenticate") {

@@ -60,9 +60,19 @@ impl Journal {
             match sender.try_send(entry) {
                 Ok(()) => return,
                 // A journal with a gap cannot be replayed beyond it: it ends here.
-                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => *lines = None,
+                // Counted before the writer can see the end of the entries.
+                Err(error) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                    *lines = None;
+                    let is_full = matches!(error, TrySendError::Full(_));
+                    let why = if is_full {
+                        "its file cannot keep up"
+                    } else {
+                        "its file cannot be written"
+                    };
+                    return tracing::warn!("journal ended: {why}");
+                }
             }
-            tracing::warn!("journal ended: its file cannot keep up");
         }
         self.lost.fetch_add(1, Ordering::Relaxed);
     }

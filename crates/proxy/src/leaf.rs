@@ -10,7 +10,7 @@ use crate::driver::Upstream;
 use crate::guard::{Guard, Step};
 use crate::journal::Journal;
 use crate::metrics::LeafMetrics;
-use crate::site::Lasting;
+use crate::snapshot::ProcessState;
 use crate::spans::prepared::PreparedRoute;
 use crate::worker::Worker;
 use crate::{StartError, leaf_headers};
@@ -34,6 +34,9 @@ pub(crate) const TWIN_STARTED_PATH: &str = "/.curtail/twin-started/";
 
 /// Other leaves that a worker keeps connections to.
 const PEERS_MAX: usize = 1_024;
+
+/// The peer remembers a message for this long; a later one has no effect.
+const TWIN_STARTED_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Leaf {
@@ -79,8 +82,8 @@ enum Verdict {
 /// The result of admission.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// The server may have it; it is in service until the place is dropped.
-    Started(Place),
+    /// The server may have it; it is in service until the permit is dropped.
+    Started(LeafPermit),
     TwinStarted,
     /// There is no room.
     Refused,
@@ -99,23 +102,23 @@ impl Leaf {
         config: LeafListener,
         workers: usize,
         rng: Rng,
-        lasting: &Lasting,
+        process_state: &ProcessState,
     ) -> Result<Self, StartError> {
         let server = server_upstream(&config);
-        let server = Upstream::new(&server, workers, rng, lasting, None)?;
-        let journal = lasting.journal.as_ref();
+        let server = Upstream::new(&server, workers, rng, process_state, None)?;
+        let journal = process_state.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));
         let machine = Machine::new(config.queue);
         let gate = Gate { machine, requests: 0, present: HashMap::new(), journal };
         gate.write_begin(&config);
         Ok(Self {
-            guard: Guard::new(&config.name, &lasting.process),
+            guard: Guard::new(&config.name, &process_state.process),
             gate: Mutex::new(gate),
             prepared: Arc::new(PreparedRoute::new("/", Some(&server.name))),
             server: Arc::new(server),
             metrics: LeafMetrics::default(),
             peers: Mutex::default(),
-            clock: lasting.clock,
+            clock: process_state.clock,
             config,
         })
     }
@@ -142,20 +145,20 @@ impl Leaf {
             request
         };
         // From here on, the leaf must know when the client disconnects.
-        let place =
-            Place { leaf: Arc::clone(self), worker: Arc::clone(worker), request, ends: true };
+        let permit =
+            LeafPermit { leaf: Arc::clone(self), worker: Arc::clone(worker), request, ends: true };
         match receiver.await {
-            Ok(Verdict::Start) => Admission::Started(place),
+            Ok(Verdict::Start) => Admission::Started(permit),
             Ok(Verdict::TwinStarted) => {
-                place.forget();
+                permit.forget();
                 Admission::TwinStarted
             }
             Ok(Verdict::Refused) => {
-                place.forget();
+                permit.forget();
                 Admission::Refused
             }
             // The machine has lost the request: it passes straight through.
-            Err(_) => Admission::Started(place),
+            Err(_) => Admission::Started(permit),
         }
     }
 
@@ -289,9 +292,11 @@ impl Leaf {
                 let path = format!("{TWIN_STARTED_PATH}{:016x}", message.tie.0);
                 let request = OutboundRequest::get(&path, &message.authority);
                 // A message that is lost costs at most one execution that was not needed.
-                match pool.exchange(request, &clock, false).await {
-                    Ok(exchanged) => drop(exchanged),
-                    Err(error) => tracing::debug!(%error, "cannot cancel the twin at its leaf"),
+                let exchange = pool.exchange(request, &clock, false);
+                match tokio::time::timeout(TWIN_STARTED_TIMEOUT, exchange).await {
+                    Ok(Ok(exchanged)) => drop(exchanged),
+                    Ok(Err(error)) => tracing::debug!(%error, "cannot cancel the twin at its leaf"),
+                    Err(_) => tracing::debug!("the leaf of the twin does not respond"),
                 }
             });
         }
@@ -305,8 +310,8 @@ impl Leaf {
             return Some(Arc::clone(pool));
         }
         let url = ReplicaUrl::parse(&format!("http://{authority}"))?;
-        if peers.len() >= PEERS_MAX {
-            tracing::warn!(peers = peers.len(), "too many other leaves: a twin is not cancelled");
+        if peers.keys().filter(|(owner, _)| *owner == worker).count() >= PEERS_MAX {
+            tracing::debug!(authority, "too many other leaves: a twin is not cancelled");
             return None;
         }
         let connect = ConnectConfig::default();
@@ -375,23 +380,23 @@ pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
     }
 }
 
-/// A request's place at a leaf: queued, then in service. Dropping it frees the place.
+/// The permit of a request at a leaf: queued, then in service. Dropping the permit ends the service.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct LeafPermit {
     leaf: Arc<Leaf>,
     worker: Arc<Worker>,
     request: LeafRequestId,
     ends: bool,
 }
 
-impl Place {
+impl LeafPermit {
     /// The machine knows already that there is no such request any more.
     fn forget(mut self) {
         self.ends = false;
     }
 }
 
-impl Drop for Place {
+impl Drop for LeafPermit {
     fn drop(&mut self) {
         if !self.ends {
             return;

@@ -29,7 +29,7 @@ mod root;
 mod route;
 mod running;
 mod serve;
-mod site;
+mod snapshot;
 mod spans;
 mod trace_context;
 mod trail;

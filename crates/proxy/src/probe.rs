@@ -27,10 +27,10 @@ pub(crate) fn send(
     let (worker, upstream) = (Arc::clone(worker), Arc::clone(upstream));
     tokio::spawn(async move {
         let begun = upstream.clock.now();
-        let event = probe(&worker, &upstream, replica, timeout).await;
+        let (event, is_connected) = probe(&worker, &upstream, replica, timeout).await;
         let mut effects = Effects::new();
-        if matches!(event, UpstreamEvent::ProbeSucceeded { .. }) {
-            // A probe and its response are two of the shortest messages there are.
+        if is_connected && matches!(event, UpstreamEvent::ProbeSucceeded { .. }) {
+            // A probe and its response are two of the shortest messages, unless the probe opened a connection.
             let round_trip = upstream.clock.now().since(begun);
             let one_way = Duration::from_ns(round_trip.as_ns() / 2);
             upstream.handle(UpstreamEvent::MessageTimed { one_way }, &mut effects);
@@ -65,29 +65,31 @@ pub(crate) fn carry_out(
     }
 }
 
+/// Probes a replica; returns the result, and whether the connection was open before.
 async fn probe(
     worker: &Worker,
     upstream: &Upstream,
     replica: ReplicaId,
     timeout: Duration,
-) -> UpstreamEvent {
+) -> (UpstreamEvent, bool) {
     let replicas = upstream.replicas.load_full();
     // It may have left since the machine asked for the probe.
     let Some(target) = replicas.get(replica) else {
-        return UpstreamEvent::ProbeTimedOut { replica };
+        return (UpstreamEvent::ProbeTimedOut { replica }, false);
     };
     let request = OutboundRequest::get(PATH, &target.authority);
     let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
     let Ok(Ok(exchanged)) = tokio::time::timeout(timeout.into(), exchange).await else {
-        return UpstreamEvent::ProbeTimedOut { replica };
+        return (UpstreamEvent::ProbeTimedOut { replica }, false);
     };
     let load = exchanged.head.fields.get_text(Known::CurtailLoad).and_then(leaf_headers::read_load);
-    match load {
+    let event = match load {
         Some(load) => UpstreamEvent::ProbeSucceeded { replica, load },
         // Another success is not from a leaf; an error may be from one.
         None if exchanged.head.status != StatusCode::SERVICE_UNAVAILABLE => {
             UpstreamEvent::ProbeUnsupported { replica }
         }
         None => UpstreamEvent::ProbeTimedOut { replica },
-    }
+    };
+    (event, exchanged.phases.is_none())
 }

@@ -2,12 +2,12 @@
 
 use crate::driver::Upstream;
 use crate::fan_out::{self, FanOut};
-use crate::leaf::{Admission, Leaf, Place, TWIN_STARTED_PATH};
+use crate::leaf::{Admission, Leaf, LeafPermit, TWIN_STARTED_PATH};
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
 use crate::response::{BufferedBody, BufferedResponse, IdleTimeout, RelayedBody, WinningResponse};
 use crate::root::{self, NoResponse, Outgoing};
 use crate::route::Target;
-use crate::site::Site;
+use crate::snapshot::ConfigSnapshot;
 use crate::trail::{Destination, RequestEnd, Trail};
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;
@@ -24,7 +24,7 @@ use http::{Method, StatusCode};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub(crate) type Given = (ResponseHead, RelayedBody);
+pub(crate) type ProxyResponse = (ResponseHead, RelayedBody);
 
 /// The client's side of a request's connection.
 #[derive(Debug)]
@@ -46,23 +46,22 @@ pub(crate) async fn respond(
     client: Arc<Client>,
     mut head: RequestHead,
     (body, interim): (Option<ClientBody>, Option<InterimSink>),
-) -> Given {
-    let site = worker.shared.site.load_full();
+) -> ProxyResponse {
+    let snapshot = worker.shared.snapshot.load_full();
     if let Some(leaf) = &client.leaf
-        && let Some(given) = respond_as_leaf(&worker, leaf, head.target.path())
+        && let Some(response) = respond_as_leaf(&worker, leaf, head.target.path())
     {
-        return given;
+        return response;
     }
-    let started = worker.shared.lasting.clock.now();
+    let started = worker.shared.process_state.clock.now();
     let context = worker.trace_context(&head.fields);
     let upgrade = forwarding::upgrade(&head.fields);
     let settled = head.settle_host();
     let is_last_hop = settled.is_ok() && is_last_hop(&mut head);
-    // A tie is a word between one root and its leaves. A client's would have a leaf send messages to
-    // whomever it names.
+    // Only a root and its leaves exchange ties. The tie of a client could make a leaf send messages to any address.
     let tie = head.fields.get_text(Known::CurtailTie).map(str::to_owned);
     prepare(&mut head, &client);
-    if site.config.spans.is_some() {
+    if snapshot.config.spans.is_some() {
         context.clean(&mut head.fields);
     }
     let head = Arc::new(head);
@@ -71,7 +70,7 @@ pub(crate) async fn respond(
         client.metrics.malformed();
         return refuse(&worker, *trail, fault);
     }
-    let (target, idempotent) = match destination(&site, &client, &mut trail) {
+    let (target, idempotent) = match destination(&snapshot, &client, &mut trail) {
         Ok(destination) => destination,
         Err(fault) => {
             client.metrics.unrouted();
@@ -85,22 +84,22 @@ pub(crate) async fn respond(
     let upstream = match target {
         Target::Upstream(upstream) => upstream,
         Target::FanOut(fan_out) => {
-            let outgoing = outgoing(&site, (head, body), (class, idempotent), None);
+            let outgoing = outgoing(&snapshot, (head, body), (class, idempotent), None);
             return respond_from_shards(&worker, &client, fan_out, (outgoing, trail)).await;
         }
     };
-    let place = match &client.leaf {
+    let permit = match &client.leaf {
         None => None,
         Some(leaf) => match leaf.admit(&worker, class, tie.as_deref()).await {
-            Admission::Started(place) => Some(place),
+            Admission::Started(permit) => Some(permit),
             Admission::TwinStarted => return leaf_says("twin-started"),
             Admission::Refused => return leaf_says("refused"),
         },
     };
-    let mut outgoing = outgoing(&site, (head, body), (class, idempotent), upgrade);
+    let mut outgoing = outgoing(&snapshot, (head, body), (class, idempotent), upgrade);
     outgoing.interim = interim;
-    let timeout = site.config.limits.stream_idle_timeout;
-    respond_from_upstream(&worker, &client, upstream, (outgoing, trail), (place, timeout)).await
+    let timeout = snapshot.config.limits.stream_idle_timeout;
+    respond_from_upstream(&worker, &client, upstream, (outgoing, trail), (permit, timeout)).await
 }
 
 async fn respond_from_shards(
@@ -108,13 +107,13 @@ async fn respond_from_shards(
     client: &Client,
     fan_out: Arc<FanOut>,
     (outgoing, trail): (Outgoing, Box<Trail>),
-) -> Given {
+) -> ProxyResponse {
     let body = outgoing.body.clone();
-    let given = Box::pin(fan_out::respond(worker, fan_out, outgoing, trail)).await;
+    let response = Box::pin(fan_out::respond(worker, fan_out, outgoing, trail)).await;
     if body.and_then(|body| body.fault()) == Some(ClientFault::Slow) {
         client.metrics.timed_out(ClientTimeout::Body);
     }
-    given
+    response
 }
 
 async fn respond_from_upstream(
@@ -122,8 +121,8 @@ async fn respond_from_upstream(
     client: &Arc<Client>,
     upstream: Arc<Upstream>,
     (outgoing, trail): (Outgoing, Box<Trail>),
-    (place, timeout): (Option<Place>, Option<Duration>),
-) -> Given {
+    (permit, timeout): (Option<LeafPermit>, Option<Duration>),
+) -> ProxyResponse {
     let body = outgoing.body.clone();
     match root::exchange(worker, Arc::clone(&upstream), outgoing, trail).await {
         Ok(response) => {
@@ -135,10 +134,10 @@ async fn respond_from_upstream(
                 body,
                 metrics: Arc::clone(&client.metrics),
             });
-            give(worker, client, response, (place, idle))
+            give(worker, client, response, (permit, idle))
         }
         Err((no_response, trail)) => {
-            drop((place, body));
+            drop((permit, body));
             if no_response == NoResponse::Client(ClientFault::Slow) {
                 client.metrics.timed_out(ClientTimeout::Body);
             }
@@ -160,13 +159,17 @@ fn prepare(head: &mut RequestHead, client: &Client) {
 }
 
 /// The target of a request, and whether its route declares it idempotent.
-fn destination(site: &Site, client: &Client, trail: &mut Trail) -> Result<(Target, bool), Fault> {
+fn destination(
+    snapshot: &ConfigSnapshot,
+    client: &Client,
+    trail: &mut Trail,
+) -> Result<(Target, bool), Fault> {
     let class = trail.asked.fields.get_text(Known::CurtailClass);
     let class = class.and_then(Class::from_name).unwrap_or_default();
     let (route, target, idempotent) = match &client.leaf {
         Some(leaf) => (&leaf.prepared, Target::Upstream(Arc::clone(&leaf.server)), false),
         None => {
-            let route = site.routes.find(trail.asked.host(), trail.asked.target.path())?;
+            let route = snapshot.routes.find(trail.asked.host(), trail.asked.target.path())?;
             (&route.prepared, route.target.clone(), route.idempotent)
         }
     };
@@ -175,12 +178,12 @@ fn destination(site: &Site, client: &Client, trail: &mut Trail) -> Result<(Targe
 }
 
 fn outgoing(
-    site: &Site,
+    snapshot: &ConfigSnapshot,
     (head, body): (Arc<RequestHead>, Option<ClientBody>),
     (class, idempotent): (Class, bool),
     upgrade: Option<Box<[u8]>>,
 ) -> Outgoing {
-    let limits = &site.config.limits;
+    let limits = &snapshot.config.limits;
     let body =
         body.map(|body| Replay::new(body, limits.replay.as_len(), limits.body_timeout.into()));
     // RFC 9110, section 9.2.1: the safe methods, but for TRACE, which asks about the path itself.
@@ -191,7 +194,7 @@ fn outgoing(
         body,
         request: curtail_policy::Request { class, repeatable },
         upgrade,
-        is_traced: site.config.spans.is_some(),
+        is_traced: snapshot.config.spans.is_some(),
         response_buffer_bytes: limits.response_buffer.get(),
         interim: None,
     }
@@ -201,11 +204,11 @@ fn give(
     worker: &Worker,
     client: &Client,
     response: WinningResponse,
-    (place, idle): (Option<Place>, Option<IdleTimeout>),
-) -> Given {
+    (permit, idle): (Option<LeafPermit>, Option<IdleTimeout>),
+) -> ProxyResponse {
     let WinningResponse { held, mut ending } = response;
     let BufferedResponse { mut head, body } = *held;
-    ending.spans_to(worker.shared.lasting.spans.clone());
+    ending.spans_to(worker.shared.process_state.spans.clone());
     if client.leaf.is_none() {
         // Headers of our leaves are not for clients: another root would take them for its own leaf's.
         head.fields.remove(Known::CurtailLeaf.bit());
@@ -221,17 +224,17 @@ fn give(
         forwarding::remove_hop_by_hop(&mut head.fields);
         forwarding::ask_upgrade(&mut head.fields, &protocol);
         let body = match body.into_upgrade() {
-            Some(replica) => RelayedBody::Tunnel(Box::new(Tunnel::new(replica, ending, place))),
+            Some(replica) => RelayedBody::Tunnel(Box::new(Tunnel::new(replica, ending, permit))),
             None => RelayedBody::Whole(Bytes::new()),
         };
         return (head, body);
     }
     forwarding::remove_hop_by_hop(&mut head.fields);
-    (head, RelayedBody::new(body, ending, (place, idle)))
+    (head, RelayedBody::new(body, ending, (permit, idle)))
 }
 
 /// Responds to messages for the leaf itself: probes and started twins.
-fn respond_as_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option<Given> {
+fn respond_as_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option<ProxyResponse> {
     if path == probe::PATH {
         let (mut head, body) = empty(StatusCode::NO_CONTENT);
         head.fields.push(Known::CurtailLoad, leaf_headers::write_load(leaf.load()).as_bytes());
@@ -252,7 +255,7 @@ fn is_last_hop(head: &mut RequestHead) -> bool {
 }
 
 /// Responds in place of the replica to a request that must go no further.
-fn respond_as_last_hop(worker: &Worker, target: &Target, trail: Trail) -> Given {
+fn respond_as_last_hop(worker: &Worker, target: &Target, trail: Trail) -> ProxyResponse {
     let (status, error) = match trail.asked.method {
         Method::OPTIONS => (StatusCode::OK, None),
         _ => (StatusCode::NOT_IMPLEMENTED, Some("trace_unsupported")),
@@ -265,14 +268,14 @@ fn respond_as_last_hop(worker: &Worker, target: &Target, trail: Trail) -> Given 
     error.map_or_else(|| empty(status), |error| own(status, error, ""))
 }
 
-fn leaf_says(what: &'static str) -> Given {
+fn leaf_says(what: &'static str) -> ProxyResponse {
     let error = if what == "refused" { "queue_full" } else { "twin_started" };
     let (mut head, body) = own(StatusCode::SERVICE_UNAVAILABLE, error, "");
     head.fields.push(Known::CurtailLeaf, what.as_bytes());
     (head, body)
 }
 
-fn refuse(worker: &Worker, trail: Trail, fault: Fault) -> Given {
+fn refuse(worker: &Worker, trail: Trail, fault: Fault) -> ProxyResponse {
     let Fault { status, error, why } = fault;
     record_own(worker, None, trail, (Some(status), Some(error)));
     own(status, error, why)
@@ -285,14 +288,14 @@ pub(crate) fn record_own(
     mut trail: Trail,
     (status, error): (Option<StatusCode>, Option<&'static str>),
 ) {
-    let clock = &worker.shared.lasting.clock;
+    let clock = &worker.shared.process_state.clock;
     let at = clock.now();
     if let Some(upstream) = upstream {
         let response = status.map_or(ResponseClass::None, ResponseClass::Status);
         upstream.metrics.ended(response, at.since(trail.started));
     }
     trail.end = Some(RequestEnd { at, status, error, reason: None });
-    if let Some(sink) = &worker.shared.lasting.spans {
+    if let Some(sink) = &worker.shared.process_state.spans {
         sink.record(&trail, clock);
     }
 }
@@ -302,7 +305,7 @@ fn respond_without_replica(
     upstream: &Upstream,
     why: NoResponse,
     trail: Trail,
-) -> Given {
+) -> ProxyResponse {
     let (status, error) = status_without_replica(why);
     record_own(worker, Some(upstream), trail, (Some(status), Some(error)));
     own(status, error, "")
@@ -330,7 +333,7 @@ pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'st
 }
 
 /// A response that the proxy makes itself: a line of text, and the error's constant name in a header.
-pub(crate) fn own(status: StatusCode, error: &'static str, why: &'static str) -> Given {
+pub(crate) fn own(status: StatusCode, error: &'static str, why: &'static str) -> ProxyResponse {
     let separator = if why.is_empty() { "" } else { ": " };
     let text = format!("curtail: {error}{separator}{why}\n");
     let mut head = ResponseHead::new(status);
@@ -338,6 +341,6 @@ pub(crate) fn own(status: StatusCode, error: &'static str, why: &'static str) ->
     (head, RelayedBody::Whole(Bytes::from(text)))
 }
 
-fn empty(status: StatusCode) -> Given {
+fn empty(status: StatusCode) -> ProxyResponse {
     (ResponseHead::new(status), RelayedBody::Whole(Bytes::new()))
 }

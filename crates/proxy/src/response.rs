@@ -4,7 +4,7 @@
 //! another attempt can replace it. A large or unbounded response is streamed: when it breaks off, so does the client's.
 
 use crate::driver::{Driver, Effects};
-use crate::leaf::Place;
+use crate::leaf::LeafPermit;
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
 use crate::spans::SpanSink;
 use crate::trail::{AttemptEnd, Trail};
@@ -193,7 +193,7 @@ pub(crate) struct Streamed {
     body: ResponseBody,
     ending: Completion,
     /// At a leaf: in service until the response has ended.
-    place: Option<Place>,
+    permit: Option<LeafPermit>,
     idle: Option<IdleTimeout>,
     frames: u64,
 }
@@ -223,11 +223,11 @@ impl From<BodyError> for http1::Error {
 }
 
 impl RelayedBody {
-    /// The body of a buffered response. When it has ended, `completion` is, and the leaf's place is free.
+    /// The body of a buffered response. When it has ended, `completion` is, and the leaf's permit is free.
     pub(crate) fn new(
         body: BufferedBody,
         mut ending: Completion,
-        (place, idle): (Option<Place>, Option<IdleTimeout>),
+        (permit, idle): (Option<LeafPermit>, Option<IdleTimeout>),
     ) -> Self {
         match body {
             BufferedBody::Whole(data, trailers) => {
@@ -238,7 +238,7 @@ impl RelayedBody {
                 }
             }
             BufferedBody::Open(body) => {
-                Self::Stream(Box::new(Streamed { body, ending, place, idle, frames: 0 }))
+                Self::Stream(Box::new(Streamed { body, ending, permit, idle, frames: 0 }))
             }
         }
     }
@@ -260,7 +260,7 @@ impl Streamed {
         };
         if let Some(whole) = through {
             self.ending.end(whole);
-            self.place = None;
+            self.permit = None;
         }
         let frame = frame.map(|frame| match frame.map_err(BodyError::Replica)?.into_data() {
             Ok(data) => Ok(Frame::data(data)),

@@ -61,7 +61,7 @@ type AttemptFuture = Pin<Box<dyn Future<Output = AttemptResult> + Send>>;
 
 enum Attempt {
     Waiting(AttemptFuture),
-    Held(Box<BufferedResponse>),
+    Buffered(Box<BufferedResponse>),
     Gone,
 }
 
@@ -181,7 +181,7 @@ impl Exchange {
         let (status, error) = (None, Some(reason.name()));
         self.trail.end = Some(RequestEnd { at: now, status, error, reason: Some(reason) });
         upstream.metrics.ended(ResponseClass::None, now.since(self.trail.started));
-        if let Some(sink) = &self.worker.shared.lasting.spans {
+        if let Some(sink) = &self.worker.shared.process_state.spans {
             sink.record(&self.trail, &upstream.clock);
         }
     }
@@ -221,7 +221,7 @@ impl Exchange {
             Ok(held) => {
                 self.trail.responded(attempt, now, held.head.status);
                 let outcome = held.outcome();
-                self.attempts[index] = Attempt::Held(Box::new(held));
+                self.attempts[index] = Attempt::Buffered(Box::new(held));
                 Event::Responded { attempt, outcome }
             }
             Err(error) => {
@@ -293,8 +293,8 @@ impl Exchange {
     /// Takes the response of the winning attempt, if it has one.
     fn take_held(&mut self, attempt: AttemptId) -> Option<Box<BufferedResponse>> {
         let slot = self.attempts.get_mut(attempt.index())?;
-        let slot = Some(slot).filter(|slot| matches!(slot, Attempt::Held(_)))?;
-        let Attempt::Held(held) = std::mem::replace(slot, Attempt::Gone) else { return None };
+        let slot = Some(slot).filter(|slot| matches!(slot, Attempt::Buffered(_)))?;
+        let Attempt::Buffered(held) = std::mem::replace(slot, Attempt::Gone) else { return None };
         self.trail.won(attempt);
         Some(held)
     }

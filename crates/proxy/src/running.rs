@@ -5,7 +5,7 @@ use crate::config::{self, Config, ListenerConfig, SpansConfig};
 use crate::journal::Journal;
 use crate::listen::{self, Inbox, Listener};
 use crate::metrics::{ListenerMetrics, ProcessMetrics};
-use crate::site::{Lasting, Site};
+use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::spans::SpanSink;
 use crate::spans::export::Exporter;
 use crate::worker::{Shared, Worker};
@@ -80,7 +80,7 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
     };
     let named = config.listeners.iter().map(|listener| &listener.name);
     let named = named.chain(config.leaves.iter().map(|leaf| &leaf.name));
-    let lasting = Lasting {
+    let process_state = ProcessState {
         clock: Clock::start(),
         rng: Rng::new(options.seed),
         journal,
@@ -88,11 +88,11 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         listeners: named.map(|name| (name.clone(), Arc::default())).collect(),
         process: Arc::new(ProcessMetrics::default()),
     };
-    let (site, _) = Site::new(config, &lasting, None)?;
-    let keys = certified_keys(&site.config.listeners)?.into_iter();
+    let (snapshot, _) = ConfigSnapshot::new(config, &process_state, None)?;
+    let keys = certified_keys(&snapshot.config.listeners)?.into_iter();
     let certificates: Vec<_> = keys.map(|key| key.map(ListenerCertificate::new)).collect();
-    let sockets = open_listeners(&site, &lasting, &certificates)?;
-    let admin_socket = match site.config.admin {
+    let sockets = open_listeners(&snapshot, &process_state, &certificates)?;
+    let admin_socket = match snapshot.config.admin {
         None => None,
         Some(address) => Some(listen::bind("admin", address)?),
     };
@@ -101,11 +101,14 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         .iter()
         .map(|(socket, listener)| Ok((listener.name.clone(), socket.local_addr()?)))
         .collect::<std::io::Result<Vec<_>>>()?;
-    let worker_count = site.config.workers;
-    let shared =
-        Arc::new(Shared { site: ArcSwap::from_pointee(site), lasting, drain: Arc::default() });
+    let worker_count = snapshot.config.workers;
+    let shared = Arc::new(Shared {
+        snapshot: ArcSwap::from_pointee(snapshot),
+        process_state,
+        drain: Arc::default(),
+    });
     let (stop, _) = tokio::sync::watch::channel(false);
-    let exporter = match (&shared.site.load().config.spans, &shared.lasting.spans) {
+    let exporter = match (&shared.snapshot.load().config.spans, &shared.process_state.spans) {
         (Some(config), Some(sink)) => {
             Some(ExporterThread::start(config.clone(), Arc::clone(sink))?)
         }
@@ -121,24 +124,24 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
 
 /// Opens the sockets of the listeners, then those of the leaves.
 fn open_listeners(
-    site: &Site,
-    lasting: &Lasting,
+    snapshot: &ConfigSnapshot,
+    process_state: &ProcessState,
     certificates: &[Option<Arc<ListenerCertificate>>],
 ) -> Result<Vec<(std::net::TcpListener, Listener)>, StartError> {
     let clear = |leaf| (None, Some(Arc::clone(leaf)));
     let mut sides = Vec::new();
-    for (listener, certificate) in site.config.listeners.iter().zip(certificates) {
+    for (listener, certificate) in snapshot.config.listeners.iter().zip(certificates) {
         let acceptor = certificate.as_ref().map(ListenerCertificate::acceptor);
         sides.push((listener.address, (acceptor, None)));
     }
-    sides.extend(site.leaves.iter().map(|leaf| (leaf.config.address, clear(leaf))));
-    let named = lasting.listeners.iter();
+    sides.extend(snapshot.leaves.iter().map(|leaf| (leaf.config.address, clear(leaf))));
+    let named = process_state.listeners.iter();
     let open = |((address, (tls, leaf)), (name, metrics)): (_, &(String, Arc<ListenerMetrics>))| {
         let listener = Listener {
             name: name.clone(),
             tls,
             leaf,
-            connections_max: site.config.limits.connections_max,
+            connections_max: snapshot.config.limits.connections_max,
             metrics: Arc::clone(metrics),
         };
         Ok((listen::bind(name, address)?, listener))
@@ -179,7 +182,7 @@ impl Running {
     /// The time that requests in progress have when the proxy stops.
     #[must_use]
     pub fn drain(&self) -> Duration {
-        self.shared.site.load().config.limits.drain.into()
+        self.shared.snapshot.load().config.limits.drain.into()
     }
 
     /// Applies a new configuration, whole or not at all. Also reads certificates and authorities again, even if the
@@ -189,24 +192,25 @@ impl Running {
     /// When it changes what is read only at the start, or cannot be used; the old one goes on.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.shared.site.load_full();
-        let lasting = &before.config;
+        let before = self.shared.snapshot.load_full();
+        let current = &before.config;
         let changed = [
-            ("workers", config.workers != lasting.workers),
-            ("listeners", !are_same_listeners(&config.listeners, &lasting.listeners)),
-            ("leaves", config.leaves != lasting.leaves),
-            ("admin", config.admin != lasting.admin),
-            ("spans", config.spans != lasting.spans),
+            ("workers", config.workers != current.workers),
+            ("listeners", !are_same_listeners(&config.listeners, &current.listeners)),
+            ("leaves", config.leaves != current.leaves),
+            ("admin", config.admin != current.admin),
+            ("spans", config.spans != current.spans),
             (
                 "limits.connections_max",
-                config.limits.connections_max != lasting.limits.connections_max,
+                config.limits.connections_max != current.limits.connections_max,
             ),
         ];
         if let Some((key, _)) = changed.into_iter().find(|(_, changed)| *changed) {
             return Err(ReloadError::NeedsRestart { key });
         }
         let keys = certified_keys(&config.listeners)?;
-        let (site, changes) = Site::new(config, &self.shared.lasting, Some(&before))?;
+        let (snapshot, changes) =
+            ConfigSnapshot::new(config, &self.shared.process_state, Some(&before))?;
         for (certificate, key) in self.certificates.iter().zip(keys) {
             if let (Some(certificate), Some(key)) = (certificate, key) {
                 certificate.replace(key);
@@ -215,14 +219,14 @@ impl Running {
         for (upstream, membership) in changes {
             upstream.apply(membership);
         }
-        self.shared.site.store(Arc::new(site));
-        self.shared.lasting.process.reloads.count(true);
+        self.shared.snapshot.store(Arc::new(snapshot));
+        self.shared.process_state.process.reloads.count(true);
         Ok(())
     }
 
     /// Counts a configuration that was not taken.
     pub(crate) fn reload_failed(&self) {
-        self.shared.lasting.process.reloads.count(false);
+        self.shared.process_state.process.reloads.count(false);
     }
 
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
@@ -243,7 +247,7 @@ impl Running {
         if let Some(exporter) = self.exporter {
             exporter.stop();
         }
-        if let Some(journal) = &self.shared.lasting.journal {
+        if let Some(journal) = &self.shared.process_state.journal {
             journal.close();
         }
     }
@@ -325,7 +329,7 @@ async fn run(
     drained: Arc<Barrier>,
 ) {
     let timers = Arc::clone(&worker.timers);
-    let clock = worker.shared.lasting.clock;
+    let clock = worker.shared.process_state.clock;
     tokio::spawn(async move { timers.run(clock).await });
     tokio::spawn(tick(Arc::clone(&worker)));
     if let Some((sockets, admin_socket, inboxes)) = front {
@@ -359,23 +363,23 @@ async fn tick(worker: Arc<Worker>) {
     let mut interval = tokio::time::interval(TICK);
     loop {
         interval.tick().await;
-        let site = worker.shared.site.load_full();
-        let now = worker.shared.lasting.clock.now();
-        for upstream in site.swept_upstreams() {
+        let snapshot = worker.shared.snapshot.load_full();
+        let now = worker.shared.process_state.clock.now();
+        for upstream in snapshot.swept_upstreams() {
             upstream.sweep(worker.index, now);
         }
-        site.leaves.iter().for_each(|leaf| leaf.sweep(worker.index, now));
+        snapshot.leaves.iter().for_each(|leaf| leaf.sweep(worker.index, now));
     }
 }
 
 /// Wakes the upstreams that want to be woken: those that probe while no requests come.
 async fn wake_upstreams(worker: Arc<Worker>) {
-    let clock = worker.shared.lasting.clock;
+    let clock = worker.shared.process_state.clock;
     loop {
-        let site = worker.shared.site.load_full();
+        let snapshot = worker.shared.snapshot.load_full();
         let now = clock.now();
         let mut next = now + TICK.into();
-        for upstream in &site.upstreams {
+        for upstream in &snapshot.upstreams {
             let Some(at) = upstream.poll_timeout() else { continue };
             if at > now {
                 next = next.min(at);

@@ -33,21 +33,22 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
     let Handed { stream, peer, listener, place } = handed;
     let _counted = (ConnectionCount::new(&listener.metrics), place);
     // A reload applies to connections that are accepted after it.
-    let site = worker.shared.site.load_full();
-    let limits = site.config.limits.clone();
+    let snapshot = worker.shared.snapshot.load_full();
+    let limits = snapshot.config.limits.clone();
     let address = peer.ip().to_canonical();
     let is_trusted = |network: &Network| network.contains(address);
     let client = Arc::new(Client {
         address,
         address_text: address.to_string(),
         // The clients of a leaf are roots, which it trusts.
-        is_trusted: listener.leaf.is_some() || site.config.trusted_proxies.iter().any(is_trusted),
+        is_trusted: listener.leaf.is_some()
+            || snapshot.config.trusted_proxies.iter().any(is_trusted),
         tls: listener.tls.is_some(),
         leaf: listener.leaf.clone(),
         metrics: Arc::clone(&listener.metrics),
     });
     let Ok(mut stream) = TcpStream::from_std(stream) else { return };
-    drop(site);
+    drop(snapshot);
     stream::keep_alive(&stream, limits.tcp_keepalive);
     let serving = Serving { worker, client, limits };
     match &listener.tls {
@@ -105,7 +106,7 @@ impl Serving {
 
     async fn http1(self, stream: Stream, begun: BytesMut) {
         let drain = Drain::new(&self.worker.shared.drain);
-        let clock = self.worker.shared.lasting.clock;
+        let clock = self.worker.shared.process_state.clock;
         let (watch, limits) = (self.watch(), self.limits.clone());
         let terms = ServerLimits {
             head_bytes_max: limits.headers.as_len(),
@@ -127,7 +128,7 @@ impl Serving {
     fn watch(&self) -> Watch {
         Watch {
             timers: Arc::clone(&self.worker.timers),
-            clock: self.worker.shared.lasting.clock,
+            clock: self.worker.shared.process_state.clock,
             metrics: Arc::clone(&self.client.metrics),
         }
     }

@@ -1,6 +1,6 @@
 //! A client and a replica that have agreed to speak something else than HTTP: their bytes pass as they are.
 
-use crate::leaf::Place;
+use crate::leaf::LeafPermit;
 use crate::metrics::{ClientTimeout, ListenerMetrics};
 use crate::response::Completion;
 use bytes::Bytes;
@@ -19,12 +19,16 @@ pub(crate) struct Tunnel {
     replica: OnUpgrade,
     ending: Completion,
     /// At a leaf: in service until the tunnel is closed.
-    _place: Option<Place>,
+    _place: Option<LeafPermit>,
 }
 
 impl Tunnel {
-    pub(crate) const fn new(replica: OnUpgrade, ending: Completion, place: Option<Place>) -> Self {
-        Self { replica, ending, _place: place }
+    pub(crate) const fn new(
+        replica: OnUpgrade,
+        ending: Completion,
+        permit: Option<LeafPermit>,
+    ) -> Self {
+        Self { replica, ending, _place: permit }
     }
 
     /// Carries bytes both ways until both sides have closed or the tunnel is idle for too long. `begun` are bytes

@@ -4,7 +4,7 @@
 //! lock.
 
 use crate::metrics::ListenerMetrics;
-use crate::site::{Lasting, Site};
+use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::trace_context::{self, SpanId, TraceContext};
 use arc_swap::ArcSwap;
 use curtail_http::drain::DrainSignal;
@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) site: ArcSwap<Site>,
-    pub(crate) lasting: Lasting,
+    pub(crate) snapshot: ArcSwap<ConfigSnapshot>,
+    pub(crate) process_state: ProcessState,
     /// Begins when the proxy stops.
     pub(crate) drain: Arc<DrainSignal>,
 }

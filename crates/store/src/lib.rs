@@ -45,4 +45,4 @@ pub use store::{
 pub const SQL_BYTES_MAX: usize = 16 << 10;
 
 /// The default tenant.
-pub const NOBODY: &str = "anonymous";
+pub const DEFAULT_TENANT: &str = "anonymous";

@@ -146,7 +146,8 @@ impl TestService {
             let store = Arc::clone(&parts.store);
             for (half, segment) in batches.chunks(batches.len().div_ceil(2)).zip(1..) {
                 for (signal, batch) in half {
-                    let (tenant, batch) = (curtail_store::NOBODY.into(), batch.clone().into());
+                    let (tenant, batch) =
+                        (curtail_store::DEFAULT_TENANT.into(), batch.clone().into());
                     let record = Record { signal: *signal, tenant, received_ns: 0, batch };
                     let rows =
                         Decoded::of(*signal, &record.batch, &curtail_otlp::Limits::default());

@@ -77,7 +77,7 @@ pub(super) async fn run(
                 return Err(CallError::new(status, name));
             }
         };
-    ending.spans_to(worker.shared.lasting.spans.clone());
+    ending.spans_to(worker.shared.process_state.spans.clone());
     let body = match held.body {
         BufferedBody::Whole(body, _) => {
             ending.end(true);
@@ -88,7 +88,7 @@ pub(super) async fn run(
             let timeout = upstream.policy.timeout.into();
             let read = tokio::time::timeout(timeout, read(body, &mut ending, &buffer)).await;
             read.unwrap_or_else(|_| {
-                ending.abandon("timed_out");
+                ending.end(false);
                 Err(CallError::new(StatusCode::GATEWAY_TIMEOUT, "timed_out"))
             })?
         }

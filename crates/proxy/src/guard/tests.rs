@@ -3,7 +3,7 @@
 use super::planted::plant;
 use super::{DefectLog, Guard, LOG_INTERVAL, Step};
 use crate::driver::{Driver, Effects, Upstream};
-use crate::site::Lasting;
+use crate::snapshot::ProcessState;
 use crate::{Config, Options, Running};
 use curtail_http::clock::Clock;
 use curtail_policy::{Class, Event, GatherEvent, LeafEvent, Request, UpstreamEvent};
@@ -215,7 +215,7 @@ async fn a_panic_or_an_impossible_decision_at_any_step_of_a_request_costs_only_i
 fn two_reports_of_one_machine_replace_it_once() {
     let yaml = "routes: [{upstream: late}]\nlisteners: [{address: \"127.0.0.1:0\"}]\n\
                 upstreams: {late: {replicas: [\"http://127.0.0.1:1\"]}}";
-    let lasting = Lasting {
+    let process_state = ProcessState {
         clock: Clock::start(),
         rng: Rng::new(1),
         journal: None,
@@ -224,7 +224,7 @@ fn two_reports_of_one_machine_replace_it_once() {
         listeners: Vec::new(),
     };
     let config = config(yaml);
-    let upstream = Upstream::new(&config.upstreams[0], 1, Rng::new(1), &lasting, None);
+    let upstream = Upstream::new(&config.upstreams[0], 1, Rng::new(1), &process_state, None);
     let upstream = Arc::new(upstream.expect("no TLS"));
     let request = Request { class: Class::default(), repeatable: true };
     let arrive = || Driver::arrive(Arc::clone(&upstream), request, &mut Effects::new()).0;

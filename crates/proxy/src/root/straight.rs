@@ -70,8 +70,7 @@ impl Exchange {
         is_wanted: impl Fn(Outcome) -> bool,
         reason: Reason,
     ) -> Option<Ended> {
-        let is_wanted =
-            |attempt: &Attempt| matches!(attempt, Attempt::Held(held) if is_wanted(held.outcome()));
+        let is_wanted = |attempt: &Attempt| matches!(attempt, Attempt::Buffered(held) if is_wanted(held.outcome()));
         let id = super::attempt_id(self.attempts.iter().rposition(is_wanted)?);
         let response = self.take_held(id)?;
         let now = self.driver.upstream.clock.now();

@@ -43,12 +43,12 @@ impl Serving {
             let body = (!body.is_end_stream()).then_some(ClientBody::Http2(body));
             let (worker, client) = (Arc::clone(&worker), Arc::clone(&client));
             async move {
-                let given = match RequestHead::from_http2(head) {
+                let response = match RequestHead::from_http2(head) {
                     // hyper's server cannot send interim responses over HTTP/2.
                     Ok(head) => respond(worker, client, head, (body, None)).await,
                     Err(fault) => reject(&client, fault),
                 };
-                Ok::<Response<PacedBody>, Infallible>(as_response(given))
+                Ok::<Response<PacedBody>, Infallible>(as_response(response))
             }
         });
         let headers_bytes = limits.headers.as_len();

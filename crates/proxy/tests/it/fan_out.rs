@@ -19,6 +19,14 @@ async fn respond(shard: usize, request: Request<Incoming>) -> Response<body::Bod
     match (path.as_str(), shard) {
         ("/hangs", 1) => std::future::pending().await,
         ("/breaks", 1) => abort(),
+        ("/stalls", 1) => {
+            let (sender, body) = body::channel();
+            tokio::spawn(async move {
+                sender.data("begun").await;
+                std::future::pending::<()>().await;
+            });
+            Response::new(body)
+        }
         ("/fails", 1) => status(StatusCode::INTERNAL_SERVER_ERROR),
         ("/no", 1) => {
             let mut response = ok("no such key");
@@ -187,6 +195,21 @@ fn bodies_that_are_too_large_together_are_an_error() {
         let metrics = proxy.metrics().await;
         let too_large = [("result", "too_large")];
         assert_eq!(metrics.sum("curtail_fan_out_requests_total", &too_large), 1, "{metrics}");
+    });
+}
+
+#[test]
+fn a_body_that_stalls_is_a_failure_of_its_replica() {
+    run_within(LIMIT, async {
+        let (proxy, _replicas) = start("", "timeout: 300ms").await;
+        let response = get(&proxy, "/stalls").await;
+        assert_eq!(response.error(), Some("shards_failed"));
+        assert_eq!(response.status, StatusCode::GATEWAY_TIMEOUT);
+        let metrics = proxy.metrics().await;
+        let broken = [("upstream", "shard-1"), ("failure", "broken")];
+        assert_eq!(metrics.sum("curtail_attempts_failed_total", &broken), 1, "{metrics}");
+        let incomplete = [("upstream", "shard-1"), ("status", "incomplete")];
+        assert_eq!(metrics.sum("curtail_requests_total", &incomplete), 1, "{metrics}");
     });
 }
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 
 /// Routes, upstreams and leaves.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct ConfigSnapshot {
     pub(crate) config: Config,
     pub(crate) routes: Routes,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
@@ -32,9 +32,9 @@ pub(crate) struct Site {
 /// An upstream that a reload keeps, and its replicas from then on.
 pub(crate) type Change = (Arc<Upstream>, Membership);
 
-/// State that outlives the sites, and that each site is built with.
+/// State that outlives the snapshots, and that each snapshot is built with.
 #[derive(Debug)]
-pub(crate) struct Lasting {
+pub(crate) struct ProcessState {
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) journal: Option<Arc<Journal>>,
@@ -44,8 +44,8 @@ pub(crate) struct Lasting {
     pub(crate) listeners: Vec<(String, Arc<ListenerMetrics>)>,
 }
 
-impl Site {
-    /// Builds the site of `config`. Upstreams with the same policy and group as in `before` keep their state; the
+impl ConfigSnapshot {
+    /// Builds the snapshot of `config`. Upstreams with the same policy and group as in `before` keep their state; the
     /// caller applies the changes of their replicas. Leaves with the same configuration keep their state too, and so
     /// does a group with the same shared keys.
     ///
@@ -53,7 +53,7 @@ impl Site {
     /// When a certificate or an authority cannot be used; nothing has been changed then.
     pub(crate) fn new(
         config: Config,
-        lasting: &Lasting,
+        process_state: &ProcessState,
         before: Option<&Self>,
     ) -> Result<(Self, Vec<Change>), StartError> {
         let mut groups: Vec<Arc<Group>> = before.map_or_else(Vec::new, |before| {
@@ -71,9 +71,9 @@ impl Site {
                     changes.push((Arc::clone(kept), kept.prepare(wanted).map_err(within)?));
                     return Ok(Arc::clone(kept));
                 }
-                let rng = lasting.rng.split(&wanted.name);
-                let group = group_of(wanted, &mut groups, lasting);
-                let upstream = Upstream::new(wanted, config.workers, rng, lasting, group);
+                let rng = process_state.rng.split(&wanted.name);
+                let group = group_of(wanted, &mut groups, process_state);
+                let upstream = Upstream::new(wanted, config.workers, rng, process_state, group);
                 Ok(Arc::new(upstream.map_err(within)?))
             })
             .collect::<Result<_, StartError>>()?;
@@ -88,8 +88,8 @@ impl Site {
                     changes.push((Arc::clone(&kept.server), server.map_err(within)?));
                     return Ok(Arc::clone(kept));
                 }
-                let rng = lasting.rng.split(&wanted.name);
-                let leaf = Leaf::new(wanted.clone(), config.workers, rng, lasting);
+                let rng = process_state.rng.split(&wanted.name);
+                let leaf = Leaf::new(wanted.clone(), config.workers, rng, process_state);
                 Ok(Arc::new(leaf.map_err(within)?))
             })
             .collect::<Result<_, StartError>>()?;
@@ -98,7 +98,7 @@ impl Site {
             let mut shards = route.shards(&config.upstreams);
             let target = if let Some(fan_out) = &route.fan_out {
                 let shards = shards.map(|shard| Arc::clone(&upstreams[shard]));
-                let fan_out = Arc::new(fan_out_of(route, fan_out, shards, (lasting, before)));
+                let fan_out = Arc::new(fan_out_of(route, fan_out, shards, (process_state, before)));
                 fan_outs.push(Arc::clone(&fan_out));
                 Target::FanOut(fan_out)
             } else {
@@ -132,12 +132,12 @@ fn fan_out_of(
     route: &RouteConfig,
     config: &FanOutConfig,
     shards: impl Iterator<Item = Arc<Upstream>>,
-    (lasting, before): (&Lasting, Option<&Site>),
+    (process_state, before): (&ProcessState, Option<&ConfigSnapshot>),
 ) -> FanOut {
     let name = format!("{}{}", route.host.as_deref().unwrap_or_default(), route.path_prefix);
     let mut kept = before.iter().flat_map(|before| &before.fan_outs);
     let metrics = kept.find(|kept| kept.name == name).map(|kept| Arc::clone(&kept.metrics));
-    let guard = Guard::new(&name, &lasting.process);
+    let guard = Guard::new(&name, &process_state.process);
     FanOut::new((name, &route.path_prefix), config, shards, (guard, metrics.unwrap_or_default()))
 }
 
@@ -145,13 +145,13 @@ fn fan_out_of(
 fn group_of(
     upstream: &NamedUpstream,
     groups: &mut Vec<Arc<Group>>,
-    lasting: &Lasting,
+    process_state: &ProcessState,
 ) -> Option<Arc<Group>> {
     let name = upstream.group.as_ref()?;
     if let Some(group) = groups.iter().find(|group| group.has(upstream)) {
         return Some(Arc::clone(group));
     }
-    let group = Arc::new(Group::new(name, upstream, lasting.journal.as_ref()));
+    let group = Arc::new(Group::new(name, upstream, process_state.journal.as_ref()));
     groups.push(Arc::clone(&group));
     Some(group)
 }
