@@ -140,12 +140,15 @@ impl Receiver {
                 }
                 Err(rejection) if rejection.reason == RejectReason::TooLong => {
                     let _turn = self.long_decodes.acquire().await.map_err(|_| stopping())?;
+                    let body = body.clone();
                     let batch = run_blocking(move || encoding.decompress(body, bytes_max)).await?;
                     reservation.grow(MEMORY_PER_BYTE * batch.len())?;
                     run_blocking(move || job.run(batch)).await?
                 }
                 Err(rejection) => return Err(rejection),
             };
+        // Of equal batches the log thread keeps one, and releases the memory of the others.
+        drop(body);
         if rows.is_empty() {
             return Ok(refused);
         }

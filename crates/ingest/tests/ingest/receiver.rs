@@ -10,6 +10,7 @@ use curtail_units::Rng;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Keeps what it is handed.
 struct Into {
@@ -79,6 +80,8 @@ impl Receiver {
             workers: 2,
             ..Config::default()
         };
+        // A test that holds the disk states itself how long senders wait for it.
+        config.limits.full_for = Duration::from_secs(3_600);
         change(&mut config);
         let running = start(&config, &committer).expect("it starts");
         let (address, metrics) = (running.addresses()[0], Arc::clone(running.metrics()));
