@@ -98,7 +98,7 @@ pub(crate) struct DemoArgs {
     /// Duration of the measurement, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Reads a second for each of the arms `direct` and `hedged`.
+    /// Requests per second in each arm: `direct` (without hedging) and `hedged`.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     rate: u16,
     /// Seed of reads, service times and stalls.

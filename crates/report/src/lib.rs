@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 /// The files to write.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Outputs {
-    /// Write the results as JSON. `curtail bench report` makes every other report from this file.
+    /// Write the results as JSON. `curtail bench report` makes the other formats from this file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write an HTML page with plots.

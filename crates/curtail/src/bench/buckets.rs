@@ -34,7 +34,7 @@ use std::process::ExitCode;
 ///
 /// Without --data, the command draws 200 samples from the distribution of Google's
 /// tail latency lab, Beta(2, 5) × 70 ms. A sample has 100,000 values. Each figure
-/// is the mean over the samples, ± two standard deviations of one sample.
+/// is the mean of the samples' figures, ± two standard deviations between samples.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -81,7 +81,7 @@ pub(crate) struct BucketsArgs {
     /// Quantile for which the command finds the coarsest layout.
     #[arg(long, value_name = "Q", default_value = "0.99", value_parser = quantile)]
     error_at: Quantile,
-    /// Maximum error of the coarsest layout at --error-at, relative to the exact quantile.
+    /// The error at --error-at that the coarsest layout may have, relative to the exact quantile.
     #[arg(long, value_name = "RATIO", default_value = "0.05", value_parser = error_max)]
     error_max: f64,
     /// Seed of the values that are drawn without --data.

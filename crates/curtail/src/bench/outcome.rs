@@ -18,7 +18,7 @@ use crate::stop::StopSignals;
 pub(super) struct OutputArgs {
     #[command(flatten)]
     pub(super) outputs: Outputs,
-    /// Output format; json is the content of a results file.
+    /// Output format; `json` prints what --json writes.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
 }

@@ -43,7 +43,7 @@ pub(crate) struct SuiteArgs {
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder of this run, new or empty [default: the first new one of `curtail-bench/FILE-1`, `FILE-2`, …].
+    /// Folder of this run, new or empty [default: the first of `curtail-bench/FILE-1`, `curtail-bench/FILE-2`, … that does not exist].
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     #[command(flatten)]

@@ -64,7 +64,7 @@ pub(super) struct WorkloadArgs {
     /// Text that each response must contain. Repeatable.
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     expect_contains: Vec<String>,
-    /// Workload file (YAML) of requests, journeys and tenants; `-` is standard input. A schedule in the file replaces --rate, --for and --spacing.
+    /// Workload file (YAML) of requests, journeys (sequences of requests) and tenants; `-` is standard input. A schedule in the file replaces --rate, --for and --spacing.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// CSV file of recorded arrivals to replay, with a column `start_ns`; `curtail sql --format csv` writes such files.

@@ -29,7 +29,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
     .to_string()
 }
 
-/// For samples, `value_ns` is the mean, and `spread_ns` two standard deviations of one sample.
+/// For samples, `value_ns` is the mean, and `spread_ns` is two standard deviations between samples.
 fn figure(figure: &Figure) -> Value {
     json!({ "value_ns": figure.ns, "spread_ns": figure.spread_ns })
 }

@@ -56,7 +56,7 @@ pub(super) struct Wanted<'w> {
     pub(super) unit: Duration,
 }
 
-/// A figure; for samples the mean, and two standard deviations of one sample.
+/// A figure; for samples the mean, and two standard deviations between samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figure {
     pub(super) ns: f64,

@@ -34,7 +34,7 @@ fn head(report: &Report<'_>, page: &mut Page) {
             page.line(format!(
                 "{SAMPLES} samples of {count} values of Beta(2, 5) × 70 ms, as in Google's lab:"
             ));
-            page.line(format!("means, and ± two standard deviations of one sample; seed {seed}"));
+            page.line(format!("means, ± two standard deviations between samples; seed {seed}"));
         }
         (name, None) => {
             page.line(format!("{}: {count} values", name.as_deref().unwrap_or("data")));
