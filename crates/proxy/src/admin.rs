@@ -33,6 +33,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 /// Connections at once; scrapers need one each.
 const CONNECTIONS_MAX: usize = 64;
@@ -43,7 +44,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A scraper that does not read the response for this long is cut off.
 const WRITE_TIMEOUT: curtail_units::Duration = curtail_units::Duration::from_secs(10);
 
-/// Serves the admin port until the worker stops; it responds during a drain too.
+/// Serves the admin port until the worker stops or a reload moves the port; it responds during a drain too.
 pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut acceptor = match Acceptor::new("admin", socket, places, std::future::pending()) {
@@ -53,8 +54,16 @@ pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
             return;
         }
     };
-    while let Some(accepted) = acceptor.next(|| ()).await {
-        tokio::spawn(serve_one(accepted, Arc::clone(&worker)));
+    // They end with this task, when a reload moves the port.
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(accepted) = acceptor.next(|| ()) => {
+                connections.spawn(serve_one(accepted, Arc::clone(&worker)));
+            }
+            Some(_) = connections.join_next() => {}
+            else => break,
+        }
     }
 }
 
@@ -164,11 +173,11 @@ fn snapshot(worker: &Worker) -> Snapshot {
         upstreams: snapshot.upstreams.iter().map(upstream).collect(),
         leaves: snapshot.leaves.iter().map(leaf).collect(),
         fan_outs: snapshot.fan_outs.iter().map(fan_out).collect(),
-        listeners: process_state.listeners.iter().map(|(n, m)| (n.clone(), m.read())).collect(),
+        listeners: snapshot.listeners.iter().map(|(n, m)| (n.clone(), m.read())).collect(),
         process: process_state.process.read(),
         usage: Usage::now(),
         started_unix_ns: process_state.clock.unix_ns(curtail_units::Instant::ZERO),
-        spans: process_state.spans.as_ref().map(|spans| spans.counts()),
+        spans: snapshot.spans.as_ref().map(|spans| spans.counts()),
         journal_lost: process_state.journal.as_ref().map(|journal| journal.lost()),
     }
 }

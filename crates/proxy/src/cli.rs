@@ -177,9 +177,16 @@ fn reload(args: &ProxyArgs, running: &Running) {
     let config = std::fs::read(file)
         .map_err(|error| format!("{}: {error}", file.display()))
         .and_then(|bytes| parse(file, bytes, &args.set).map_err(|errors| errors.to_string()));
+    let before = running.listeners();
     let taken = config.and_then(|config| running.reload(config).map_err(|e| e.to_string()));
     match taken {
-        Ok(()) => tracing::info!(file = %file.display(), "configuration reloaded"),
+        Ok(()) => {
+            tracing::info!(file = %file.display(), "configuration reloaded");
+            let opened = running.listeners().into_iter().filter(|open| !before.contains(open));
+            opened.for_each(|(name, address)| {
+                tracing::info!(listener = name, %address, "listening");
+            });
+        }
         Err(why) => {
             running.reload_failed();
             tracing::error!("configuration not reloaded, the old one goes on:\n{why}");

@@ -19,6 +19,7 @@ mod journal;
 mod leaf;
 mod leaf_headers;
 mod listen;
+mod listeners;
 pub mod log;
 mod metrics;
 mod probe;

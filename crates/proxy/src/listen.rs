@@ -14,14 +14,40 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-/// The role of a listener.
-#[derive(Clone)]
+/// The role of a listener, which its connections share.
 pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) leaf: Option<Arc<Leaf>>,
-    pub(crate) connections_max: usize,
     pub(crate) metrics: Arc<ListenerMetrics>,
+    /// Begins when the proxy stops, or a reload closes or changes the listener.
+    pub(crate) drain: Arc<DrainSignal>,
+    connections_max: usize,
+}
+
+impl Listener {
+    /// A listener without TLS.
+    pub(crate) fn new(
+        name: &str,
+        (leaf, metrics): (Option<&Arc<Leaf>>, &Arc<ListenerMetrics>),
+        connections_max: usize,
+    ) -> Self {
+        let (name, leaf, metrics) = (name.to_owned(), leaf.cloned(), Arc::clone(metrics));
+        Self { name, tls: None, leaf, metrics, drain: Arc::default(), connections_max }
+    }
+
+    /// Whether it serves its connections as `other` does, TLS aside.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.leaf.as_ref().map(Arc::as_ptr) == other.leaf.as_ref().map(Arc::as_ptr)
+            && self.connections_max == other.connections_max
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// A worker, as the accept loops of the listeners see it.
@@ -39,15 +65,14 @@ pub(crate) fn bind(name: &str, address: SocketAddr) -> Result<std::net::TcpListe
     accept::bind(address).map_err(failed)
 }
 
-/// Accepts connections until the proxy stops.
+/// Accepts connections until the listener drains.
 pub(crate) async fn accept(
     socket: std::net::TcpListener,
     listener: Arc<Listener>,
-    drain: Arc<DrainSignal>,
     workers: Vec<Inbox>,
 ) {
     let places = Arc::new(Semaphore::new(listener.connections_max));
-    let mut acceptor = match Acceptor::new(&*listener.name, socket, places, drain.wait()) {
+    let mut acceptor = match Acceptor::new(&*listener.name, socket, places, listener.drain.wait()) {
         Ok(acceptor) => acceptor,
         Err(error) => {
             tracing::error!(listener = listener.name, %error, "listener not registered");

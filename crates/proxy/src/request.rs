@@ -134,7 +134,7 @@ async fn respond_from_upstream(
                 body,
                 metrics: Arc::clone(&client.metrics),
             });
-            give(worker, client, response, (permit, idle))
+            give(client, response, (permit, idle))
         }
         Err((no_response, trail)) => {
             drop((permit, body));
@@ -201,14 +201,12 @@ fn outgoing(
 }
 
 fn give(
-    worker: &Worker,
     client: &Client,
     response: WinningResponse,
     (permit, idle): (Option<LeafPermit>, Option<IdleTimeout>),
 ) -> ProxyResponse {
-    let WinningResponse { held, mut ending } = response;
+    let WinningResponse { held, ending } = response;
     let BufferedResponse { mut head, body } = *held;
-    ending.spans_to(worker.shared.process_state.spans.clone());
     if client.leaf.is_none() {
         // Headers of our leaves are not for clients: another root would take them for its own leaf's.
         head.fields.remove(Known::CurtailLeaf.bit());
@@ -288,16 +286,13 @@ pub(crate) fn record_own(
     mut trail: Trail,
     (status, error): (Option<StatusCode>, Option<&'static str>),
 ) {
-    let clock = &worker.shared.process_state.clock;
-    let at = clock.now();
+    let at = worker.shared.process_state.clock.now();
     if let Some(upstream) = upstream {
         let response = status.map_or(ResponseClass::None, ResponseClass::Status);
         upstream.metrics.ended(response, at.since(trail.started));
     }
     trail.end = Some(RequestEnd { at, status, error, reason: None });
-    if let Some(sink) = &worker.shared.process_state.spans {
-        sink.record(&trail, clock);
-    }
+    worker.shared.record(&trail);
 }
 
 fn respond_without_replica(

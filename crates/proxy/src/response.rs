@@ -6,9 +6,9 @@
 use crate::driver::{Driver, Effects};
 use crate::leaf::LeafPermit;
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
-use crate::spans::SpanSink;
 use crate::trail::{AttemptEnd, Trail};
 use crate::tunnel::Tunnel;
+use crate::worker::Shared;
 use bytes::{Bytes, BytesMut};
 use curtail_http::head::ResponseHead;
 use curtail_http::http1;
@@ -91,7 +91,7 @@ pub(crate) struct Completion {
     driver: Box<Driver>,
     trail: Box<Trail>,
     attempt: AttemptId,
-    sink: Option<Arc<SpanSink>>,
+    shared: Arc<Shared>,
     is_over: bool,
 }
 
@@ -101,17 +101,15 @@ impl WinningResponse {
         trail: Box<Trail>,
         attempt: AttemptId,
         held: Box<BufferedResponse>,
+        shared: &Arc<Shared>,
     ) -> Self {
-        let ending = Completion { driver, trail, attempt, sink: None, is_over: false };
+        let shared = Arc::clone(shared);
+        let ending = Completion { driver, trail, attempt, shared, is_over: false };
         Self { held, ending }
     }
 }
 
 impl Completion {
-    pub(crate) fn spans_to(&mut self, sink: Option<Arc<SpanSink>>) {
-        self.sink = sink;
-    }
-
     /// The response has ended: complete, or broken off by the replica.
     pub(crate) fn end(&mut self, whole: bool) {
         if self.is_over {
@@ -147,9 +145,7 @@ impl Completion {
         }
         let upstream = &self.driver.upstream;
         upstream.metrics.ended(response, now.since(self.trail.started));
-        if let Some(sink) = &self.sink {
-            sink.record(&self.trail, &upstream.clock);
-        }
+        self.shared.record(&self.trail);
     }
 }
 

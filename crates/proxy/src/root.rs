@@ -119,7 +119,8 @@ pub(crate) async fn exchange(
     let exchange = exchange.0.take().expect("nobody else takes it");
     match ended {
         Ok((attempt, held)) => {
-            Ok(WinningResponse::new(exchange.driver, exchange.trail, attempt, held))
+            let Exchange { driver, trail, .. } = exchange;
+            Ok(WinningResponse::new(driver, trail, attempt, held, &worker.shared))
         }
         Err(no_response) => Err((no_response, exchange.trail)),
     }
@@ -181,9 +182,7 @@ impl Exchange {
         let (status, error) = (None, Some(reason.name()));
         self.trail.end = Some(RequestEnd { at: now, status, error, reason: Some(reason) });
         upstream.metrics.ended(ResponseClass::None, now.since(self.trail.started));
-        if let Some(sink) = &self.worker.shared.process_state.spans {
-            sink.record(&self.trail, &upstream.clock);
-        }
+        self.worker.shared.record(&self.trail);
     }
 
     /// Hands an event to the machine and carries out what follows.

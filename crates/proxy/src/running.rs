@@ -1,26 +1,23 @@
 //! A proxy that runs: its threads, its reloads, its end.
 
-use crate::admin;
-use crate::config::{self, Config, ListenerConfig, SpansConfig};
+use crate::config::Config;
 use crate::journal::Journal;
-use crate::listen::{self, Inbox, Listener};
-use crate::metrics::{ListenerMetrics, ProcessMetrics};
+use crate::listen::{self, Inbox};
+use crate::listeners::Listeners;
+use crate::metrics::ProcessMetrics;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
-use crate::spans::SpanSink;
 use crate::spans::export::Exporter;
 use crate::worker::{Shared, Worker};
 use crate::{StartError, check, probe, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
-use curtail_http::tls::ListenerCertificate;
 use curtail_units::Rng;
-use rustls::sign::CertifiedKey;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{Barrier, mpsc};
+use tokio::sync::{Barrier, mpsc, watch};
 
 /// Spans that are left over when the proxy stops may take this long to be sent.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -41,22 +38,24 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Running {
     shared: Arc<Shared>,
-    reloading: Mutex<()>,
+    reloaded: Mutex<Reloaded>,
     workers: Vec<JoinHandle<()>>,
-    exporter: Option<ExporterThread>,
-    listeners: Vec<(String, SocketAddr)>,
-    /// The certificates of the listeners, in the order of the configuration.
-    certificates: Vec<Option<Arc<ListenerCertificate>>>,
-    admin: Option<SocketAddr>,
     /// Dropped when the workers are to stop at once.
-    stop: tokio::sync::watch::Sender<bool>,
+    stop: watch::Sender<bool>,
+}
+
+/// The parts that a reload changes, besides the snapshot.
+#[derive(Debug)]
+struct Reloaded {
+    listeners: Listeners,
+    exporter: Option<ExporterThread>,
 }
 
 /// Why a new configuration was not taken; the old one goes on.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// A key that is read only at the start has changed.
-    #[error("{key} has changed: that takes a restart")]
+    #[error("{key} has changed: that needs a restart")]
     NeedsRestart {
         /// The key.
         key: &'static str,
@@ -78,105 +77,39 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
                 .map_err(|source| StartError::Journal { file: file.clone(), source })?,
         )),
     };
-    let named = config.listeners.iter().map(|listener| &listener.name);
-    let named = named.chain(config.leaves.iter().map(|leaf| &leaf.name));
     let process_state = ProcessState {
         clock: Clock::start(),
         rng: Rng::new(options.seed),
         journal,
-        spans: config.spans.as_ref().map(|_| Arc::new(SpanSink::new())),
-        listeners: named.map(|name| (name.clone(), Arc::default())).collect(),
         process: Arc::new(ProcessMetrics::default()),
     };
     let (snapshot, _) = ConfigSnapshot::new(config, &process_state, None)?;
-    let keys = certified_keys(&snapshot.config.listeners)?.into_iter();
-    let certificates: Vec<_> = keys.map(|key| key.map(ListenerCertificate::new)).collect();
-    let sockets = open_listeners(&snapshot, &process_state, &certificates)?;
-    let admin_socket = match snapshot.config.admin {
-        None => None,
-        Some(address) => Some(listen::bind("admin", address)?),
-    };
-    let admin = admin_socket.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
-    let listeners = sockets
-        .iter()
-        .map(|(socket, listener)| Ok((listener.name.clone(), socket.local_addr()?)))
-        .collect::<std::io::Result<Vec<_>>>()?;
-    let worker_count = snapshot.config.workers;
+    let exporter = ExporterThread::start(&snapshot)?;
+    let snapshot = Arc::new(snapshot);
     let shared = Arc::new(Shared {
-        snapshot: ArcSwap::from_pointee(snapshot),
+        snapshot: ArcSwap::new(Arc::clone(&snapshot)),
         process_state,
         drain: Arc::default(),
     });
-    let (stop, _) = tokio::sync::watch::channel(false);
-    let exporter = match (&shared.snapshot.load().config.spans, &shared.process_state.spans) {
-        (Some(config), Some(sink)) => {
-            Some(ExporterThread::start(config.clone(), Arc::clone(sink))?)
-        }
-        (None, _) | (_, None) => None,
-    };
-    let workers = Vec::new();
-    let reloading = Mutex::default();
-    let mut running =
-        Running { shared, reloading, workers, exporter, listeners, certificates, admin, stop };
-    running.start_workers(worker_count, sockets, admin_socket)?;
-    Ok(running)
-}
-
-/// Opens the sockets of the listeners, then those of the leaves.
-fn open_listeners(
-    snapshot: &ConfigSnapshot,
-    process_state: &ProcessState,
-    certificates: &[Option<Arc<ListenerCertificate>>],
-) -> Result<Vec<(std::net::TcpListener, Listener)>, StartError> {
-    let clear = |leaf| (None, Some(Arc::clone(leaf)));
-    let mut sides = Vec::new();
-    for (listener, certificate) in snapshot.config.listeners.iter().zip(certificates) {
-        let acceptor = certificate.as_ref().map(ListenerCertificate::acceptor);
-        sides.push((listener.address, (acceptor, None)));
-    }
-    sides.extend(snapshot.leaves.iter().map(|leaf| (leaf.config.address, clear(leaf))));
-    let named = process_state.listeners.iter();
-    let open = |((address, (tls, leaf)), (name, metrics)): (_, &(String, Arc<ListenerMetrics>))| {
-        let listener = Listener {
-            name: name.clone(),
-            tls,
-            leaf,
-            connections_max: snapshot.config.limits.connections_max,
-            metrics: Arc::clone(metrics),
-        };
-        Ok((listen::bind(name, address)?, listener))
-    };
-    sides.into_iter().zip(named).map(open).collect()
-}
-
-/// Reads the certificates of the listeners with TLS.
-fn certified_keys(listeners: &[ListenerConfig]) -> Result<Vec<Option<CertifiedKey>>, StartError> {
-    let read = |(index, listener): (usize, &ListenerConfig)| {
-        let key = listener.tls.as_ref().map(config::certified_key).transpose();
-        key.map_err(|error| StartError::from(error).within(check::listener_section(index)))
-    };
-    listeners.iter().enumerate().map(read).collect()
-}
-
-/// Whether listeners differ at most in their certificate files.
-fn are_same_listeners(some: &[ListenerConfig], others: &[ListenerConfig]) -> bool {
-    let kept = |listener: &ListenerConfig| {
-        (listener.name.clone(), listener.address, listener.tls.is_some())
-    };
-    some.iter().map(kept).eq(others.iter().map(kept))
+    let (stop, _) = watch::channel(false);
+    let (workers, mut listeners) = start_workers(&shared, &stop)?;
+    let prepared = listeners.prepare(&snapshot)?;
+    listeners.apply(prepared);
+    let reloaded = Mutex::new(Reloaded { listeners, exporter });
+    Ok(Running { shared, reloaded, workers, stop })
 }
 
 impl Running {
     /// The addresses that are listened on, leaves included, by name.
     #[must_use]
-    pub fn listeners(&self) -> &[(String, SocketAddr)] {
-        &self.listeners
+    pub fn listeners(&self) -> Vec<(String, SocketAddr)> {
+        self.reloaded().listeners.addresses()
     }
 
     /// The address of metrics, health and state.
     #[must_use]
-    pub const fn admin(&self) -> Option<SocketAddr> {
-        self.admin
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.reloaded().listeners.admin()
     }
 
     /// The time that requests in progress have when the proxy stops.
@@ -189,39 +122,32 @@ impl Running {
     /// configuration has not changed.
     ///
     /// # Errors
-    /// When it changes what is read only at the start, or cannot be used; the old one goes on.
+    /// When it changes the number of workers, or cannot be used; the old one goes on.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
-        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reloaded = self.reloaded();
         let before = self.shared.snapshot.load_full();
-        let current = &before.config;
-        let changed = [
-            ("workers", config.workers != current.workers),
-            ("listeners", !are_same_listeners(&config.listeners, &current.listeners)),
-            ("leaves", config.leaves != current.leaves),
-            ("admin", config.admin != current.admin),
-            ("spans", config.spans != current.spans),
-            (
-                "limits.connections_max",
-                config.limits.connections_max != current.limits.connections_max,
-            ),
-        ];
-        if let Some((key, _)) = changed.into_iter().find(|(_, changed)| *changed) {
-            return Err(ReloadError::NeedsRestart { key });
+        if config.workers != before.config.workers {
+            return Err(ReloadError::NeedsRestart { key: "workers" });
         }
-        let keys = certified_keys(&config.listeners)?;
         let (snapshot, changes) =
             ConfigSnapshot::new(config, &self.shared.process_state, Some(&before))?;
-        for (certificate, key) in self.certificates.iter().zip(keys) {
-            if let (Some(certificate), Some(key)) = (certificate, key) {
-                certificate.replace(key);
-            }
+        let listeners = reloaded.listeners.prepare(&snapshot)?;
+        let sink = |snapshot: &ConfigSnapshot| snapshot.spans.as_ref().map(Arc::as_ptr);
+        if sink(&snapshot) != sink(&before) {
+            // The earlier exporter sends what it has, and ends.
+            reloaded.exporter = ExporterThread::start(&snapshot)?;
         }
         for (upstream, membership) in changes {
             upstream.apply(membership);
         }
         self.shared.snapshot.store(Arc::new(snapshot));
+        reloaded.listeners.apply(listeners);
         self.shared.process_state.process.reloads.count(true);
         Ok(())
+    }
+
+    fn reloaded(&self) -> MutexGuard<'_, Reloaded> {
+        self.reloaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a configuration that was not taken.
@@ -231,7 +157,10 @@ impl Running {
 
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
     pub fn stop(mut self, grace: Duration) {
+        let reloaded = self.reloaded.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Reloaded { mut listeners, exporter } = reloaded;
         self.shared.drain.begin();
+        listeners.close();
         let deadline = std::time::Instant::now() + grace;
         while self.workers.iter().any(|worker| !worker.is_finished())
             && std::time::Instant::now() < deadline
@@ -244,48 +173,42 @@ impl Running {
                 tracing::error!("a worker panicked");
             }
         }
-        if let Some(exporter) = self.exporter {
+        if let Some(exporter) = exporter {
             exporter.stop();
         }
         if let Some(journal) = &self.shared.process_state.journal {
             journal.close();
         }
     }
+}
 
-    fn start_workers(
-        &mut self,
-        count: usize,
-        sockets: Vec<(std::net::TcpListener, Listener)>,
-        admin_socket: Option<std::net::TcpListener>,
-    ) -> Result<(), StartError> {
-        let mut inboxes = Vec::new();
-        let mut workers = Vec::new();
-        for index in 0..count {
-            let (inbox, handed) = Inbox::new();
-            inboxes.push(inbox);
-            workers.push((Arc::new(Worker::new(index, Arc::clone(&self.shared))), handed));
-        }
-        let drained = Arc::new(Barrier::new(count));
-        let mut first = Some((sockets, admin_socket, inboxes));
-        for (worker, handed) in workers {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let mut stop = self.stop.subscribe();
-            let (first, drained) = (first.take(), Arc::clone(&drained));
-            let thread = std::thread::Builder::new()
-                .name(format!("worker-{}", worker.index))
-                .spawn(move || {
-                    runtime.block_on(async {
-                        let work = run(worker, handed, first, drained);
-                        tokio::select! {
-                            () = work => {}
-                            _ = stop.wait_for(|stop| *stop) => {}
-                        }
-                    });
-                })?;
-            self.workers.push(thread);
-        }
-        Ok(())
+/// Starts the workers. The first one accepts the connections of the listeners, none of which is open yet.
+fn start_workers(
+    shared: &Arc<Shared>,
+    stop: &watch::Sender<bool>,
+) -> Result<(Vec<JoinHandle<()>>, Listeners), StartError> {
+    let count = shared.snapshot.load().config.workers;
+    let (mut inboxes, mut threads, mut first) = (Vec::new(), Vec::new(), None);
+    let drained = Arc::new(Barrier::new(count));
+    for index in 0..count {
+        let (inbox, handed) = Inbox::new();
+        inboxes.push(inbox);
+        let worker = Arc::new(Worker::new(index, Arc::clone(shared)));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        first.get_or_insert_with(|| (Arc::clone(&worker), runtime.handle().clone()));
+        let (mut stop, drained) = (stop.subscribe(), Arc::clone(&drained));
+        let thread = std::thread::Builder::new().name(format!("worker-{index}"));
+        threads.push(thread.spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = run(worker, handed, drained) => {}
+                    _ = stop.wait_for(|stop| *stop) => {}
+                }
+            });
+        })?);
     }
+    let (worker, runtime) = first.expect("the configuration has at least one worker");
+    Ok((threads, Listeners::new(worker, runtime, inboxes)))
 }
 
 /// The thread that sends spans; it outlives the workers, whose last requests have spans too.
@@ -296,9 +219,15 @@ struct ExporterThread {
 }
 
 impl ExporterThread {
-    fn start(config: SpansConfig, sink: Arc<SpanSink>) -> Result<Self, StartError> {
+    /// Starts to send the spans of a snapshot, if it has a receiver for them.
+    fn start(snapshot: &ConfigSnapshot) -> Result<Option<Self>, StartError> {
+        let (Some(config), Some(sink)) = (&snapshot.config.spans, &snapshot.spans) else {
+            return Ok(None);
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let exporter = runtime.block_on(async { Exporter::start(&config, sink) });
+        let entered = runtime.enter();
+        let exporter = Exporter::start(config, Arc::clone(sink));
+        drop(entered);
         let exporter = exporter.map_err(|error| error.within(check::SPANS_SECTION.to_owned()))?;
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("spans".to_owned()).spawn(move || {
@@ -308,7 +237,7 @@ impl ExporterThread {
                 exporter.flush(tokio::time::Instant::now() + FLUSH).await;
             });
         })?;
-        Ok(Self { stop, thread })
+        Ok(Some(Self { stop, thread }))
     }
 
     fn stop(self) {
@@ -319,27 +248,17 @@ impl ExporterThread {
     }
 }
 
-type Front = (Vec<(std::net::TcpListener, Listener)>, Option<std::net::TcpListener>, Vec<Inbox>);
-
-/// Serves what is handed to a worker until the proxy is drained; the first worker also accepts.
+/// Serves what is handed to a worker until the proxy is drained; the first worker also wakes the upstreams.
 async fn run(
     worker: Arc<Worker>,
     mut handed: mpsc::Receiver<listen::Handed>,
-    front: Option<Front>,
     drained: Arc<Barrier>,
 ) {
     let timers = Arc::clone(&worker.timers);
     let clock = worker.shared.process_state.clock;
     tokio::spawn(async move { timers.run(clock).await });
     tokio::spawn(tick(Arc::clone(&worker)));
-    if let Some((sockets, admin_socket, inboxes)) = front {
-        for (socket, listener) in sockets {
-            let (listener, drain) = (Arc::new(listener), Arc::clone(&worker.shared.drain));
-            tokio::spawn(listen::accept(socket, listener, drain, inboxes.clone()));
-        }
-        if let Some(socket) = admin_socket {
-            tokio::spawn(admin::serve(socket, Arc::clone(&worker)));
-        }
+    if worker.index == 0 {
         tokio::spawn(wake_upstreams(Arc::clone(&worker)));
     }
     let mut connections = tokio::task::JoinSet::new();
@@ -354,7 +273,7 @@ async fn run(
             else => break,
         }
     }
-    // The first worker has the admin port, which tells about the others to the end.
+    // The first worker has the admin port, which responds until the last one is drained.
     drained.wait().await;
 }
 

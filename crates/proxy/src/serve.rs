@@ -13,7 +13,7 @@ use crate::response::RelayedBody;
 use crate::watch::Watch;
 use crate::worker::{ConnectionCount, Worker};
 use bytes::BytesMut;
-use curtail_http::drain::Drain;
+use curtail_http::drain::{Drain, DrainSignal};
 use curtail_http::head::{Fault, RequestHead, ResponseHead};
 use curtail_http::http1::{self, InterimSink, ServerLimits, Service};
 use curtail_http::preface;
@@ -24,7 +24,7 @@ use std::future::Future;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// When the proxy stops, a connection without a request has this long for a request that
+/// When its listener drains, a connection without a request has this long for a request that
 /// may be on its way.
 const LAST_MOMENT: std::time::Duration = std::time::Duration::from_millis(100);
 
@@ -50,7 +50,8 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
     let Ok(mut stream) = TcpStream::from_std(stream) else { return };
     drop(snapshot);
     stream::keep_alive(&stream, limits.tcp_keepalive);
-    let serving = Serving { worker, client, limits };
+    let drain = Arc::clone(&listener.drain);
+    let serving = Serving { worker, client, limits, drain };
     match &listener.tls {
         None => match serving.in_time(preface::begin(&mut stream)).await {
             Some(Ok((begun, true))) => serving.http2(Stream::Plain(stream), begun).await,
@@ -79,12 +80,14 @@ struct Serving {
     worker: Arc<Worker>,
     client: Arc<Client>,
     limits: Limits,
+    /// That of the listener.
+    drain: Arc<DrainSignal>,
 }
 
 impl Serving {
-    /// The handshake before the first request has the time of a header; hardly any when the proxy stops.
+    /// The handshake before the first request has the time of a header; hardly any when the listener drains.
     async fn in_time<T>(&self, beginning: impl Future<Output = T>) -> Option<T> {
-        let drain = self.worker.shared.drain.wait();
+        let drain = self.drain.wait();
         let stopped = async {
             drain.await;
             tokio::time::sleep(LAST_MOMENT).await;
@@ -105,7 +108,7 @@ impl Serving {
     }
 
     async fn http1(self, stream: Stream, begun: BytesMut) {
-        let drain = Drain::new(&self.worker.shared.drain);
+        let drain = Drain::new(&self.drain);
         let clock = self.worker.shared.process_state.clock;
         let (watch, limits) = (self.watch(), self.limits.clone());
         let terms = ServerLimits {

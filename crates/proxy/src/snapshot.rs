@@ -23,6 +23,10 @@ pub(crate) struct ConfigSnapshot {
     pub(crate) routes: Routes,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) leaves: Vec<Arc<Leaf>>,
+    /// The counters of the listeners by name, then those of the leaves.
+    pub(crate) listeners: Vec<(String, Arc<ListenerMetrics>)>,
+    /// The spans for the receiver, if there is one.
+    pub(crate) spans: Option<Arc<SpanSink>>,
     /// The routes that fan out.
     pub(crate) fan_outs: Vec<Arc<FanOut>>,
     /// Upstreams that a reload has replaced and requests in progress still use.
@@ -38,10 +42,7 @@ pub(crate) struct ProcessState {
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) journal: Option<Arc<Journal>>,
-    pub(crate) spans: Option<Arc<SpanSink>>,
     pub(crate) process: Arc<ProcessMetrics>,
-    /// The listeners' counters by name, leaves included.
-    pub(crate) listeners: Vec<(String, Arc<ListenerMetrics>)>,
 }
 
 impl ConfigSnapshot {
@@ -107,16 +108,21 @@ impl ConfigSnapshot {
             Some(Route::new(route, target))
         };
         let routes = Routes::new(config.routes.iter().filter_map(route).collect());
-        let replaced = before.map_or_else(Vec::new, |before| before.replaced_by(&upstreams));
-        Ok((Self { routes, upstreams, leaves, fan_outs, config, replaced }, changes))
+        let (listeners, spans) = (listener_metrics(&config, before), span_sink(&config, before));
+        let replaced = Vec::new();
+        let mut snapshot =
+            Self { routes, upstreams, leaves, listeners, spans, fan_outs, config, replaced };
+        if let Some(before) = before {
+            let is_kept = |old: &Arc<Upstream>| snapshot.has(old);
+            let replaced = before.swept_upstreams().filter(|old| !is_kept(old));
+            snapshot.replaced = replaced.map(|old| Arc::downgrade(&old)).collect();
+        }
+        Ok((snapshot, changes))
     }
 
-    /// The replaced upstreams that are still in use when `upstreams` take over.
-    fn replaced_by(&self, upstreams: &[Arc<Upstream>]) -> Vec<Weak<Upstream>> {
-        let is_kept = |old: &Arc<Upstream>| upstreams.iter().any(|kept| Arc::ptr_eq(kept, old));
-        let replaced = self.upstreams.iter().filter(|old| !is_kept(old)).map(Arc::downgrade);
-        let earlier = self.replaced.iter().filter(|old| old.strong_count() > 0).cloned();
-        earlier.chain(replaced).collect()
+    fn has(&self, upstream: &Arc<Upstream>) -> bool {
+        let mut all = self.upstreams.iter().chain(self.leaves.iter().map(|leaf| &leaf.server));
+        all.any(|current| Arc::ptr_eq(current, upstream))
     }
 
     /// Every upstream that may have connections: also those of the leaves, and those that a reload has replaced while
@@ -125,6 +131,28 @@ impl ConfigSnapshot {
         let current = self.upstreams.iter().chain(self.leaves.iter().map(|leaf| &leaf.server));
         current.cloned().chain(self.replaced.iter().filter_map(Weak::upgrade))
     }
+}
+
+/// The counters of listeners and leaves; those of earlier ones with the same name count on.
+fn listener_metrics(
+    config: &Config,
+    before: Option<&ConfigSnapshot>,
+) -> Vec<(String, Arc<ListenerMetrics>)> {
+    let names = config.listeners.iter().map(|listener| &listener.name);
+    let names = names.chain(config.leaves.iter().map(|leaf| &leaf.name));
+    let earlier = |name| before?.listeners.iter().find(|(earlier, _)| earlier == name);
+    let metrics = |name| earlier(name).map(|(_, metrics)| Arc::clone(metrics)).unwrap_or_default();
+    names.map(|name| (name.clone(), metrics(name))).collect()
+}
+
+/// The buffer of spans: that of before for the same receiver, unless its authorities must be read again.
+fn span_sink(config: &Config, before: Option<&ConfigSnapshot>) -> Option<Arc<SpanSink>> {
+    let wanted = config.spans.as_ref()?;
+    let is_same = |before: &&ConfigSnapshot| before.config.spans.as_ref() == Some(wanted);
+    let kept = before.filter(is_same).filter(|_| wanted.ca_file.is_none());
+    let earlier = before.and_then(|before| before.spans.as_deref());
+    let kept = kept.and_then(|before| before.spans.clone());
+    Some(kept.unwrap_or_else(|| Arc::new(SpanSink::new(earlier))))
 }
 
 /// The fan-out of a route, with the counters that it had before.

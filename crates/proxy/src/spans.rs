@@ -18,7 +18,7 @@ use curtail_http::clock::Clock;
 use encode::Encoder;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Threads that have a buffer to themselves; further ones share them.
@@ -40,14 +40,13 @@ pub(crate) struct SpanSink {
     waiting: Mutex<Waiting>,
     /// A buffer was handed over.
     handed: Notify,
-    counters: Counters,
+    counters: Arc<Counters>,
 }
 
 /// The buffer of a thread.
 #[derive(Debug, Default)]
 struct Shard {
     chunk: Chunk,
-    recorded: u64,
     scratch: String,
 }
 
@@ -69,6 +68,7 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 struct Counters {
+    recorded: AtomicU64,
     sent: AtomicU64,
     dropped: AtomicU64,
     undelivered: AtomicU64,
@@ -94,8 +94,10 @@ pub(crate) struct SpanCounts {
 }
 
 impl SpanSink {
-    pub(crate) fn new() -> Self {
-        Self::default()
+    /// An empty buffer that counts on where `before` is.
+    pub(crate) fn new(before: Option<&Self>) -> Self {
+        let counters = before.map(|before| Arc::clone(&before.counters)).unwrap_or_default();
+        Self { counters, ..Self::default() }
     }
 
     /// Writes the spans of a request that is over, unless nobody wants them or there is no room.
@@ -109,10 +111,10 @@ impl SpanSink {
             self.counters.dropped.fetch_add(spans, Relaxed);
             return;
         }
-        let Shard { chunk, recorded, scratch } = &mut *shard;
+        let Shard { chunk, scratch } = &mut *shard;
         Encoder { out: &mut chunk.bytes, scratch, clock }.trail(trail);
         chunk.spans += spans;
-        *recorded += spans;
+        self.counters.recorded.fetch_add(spans, Relaxed);
         if chunk.is_full() && self.hand_over(chunk) {
             self.handed.notify_one();
         }
@@ -120,9 +122,10 @@ impl SpanSink {
 
     /// The number of spans so far, by outcome.
     pub(crate) fn counts(&self) -> SpanCounts {
-        let Counters { sent, dropped, undelivered, rejected, exports_failed } = &self.counters;
+        let Counters { recorded, sent, dropped, undelivered, rejected, exports_failed } =
+            &*self.counters;
         SpanCounts {
-            recorded: self.shards.iter().map(|shard| lock(shard).recorded).sum(),
+            recorded: recorded.load(Relaxed),
             sent: sent.load(Relaxed),
             dropped: dropped.load(Relaxed),
             undelivered: undelivered.load(Relaxed),

@@ -6,6 +6,7 @@
 use crate::metrics::ListenerMetrics;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::trace_context::{self, SpanId, TraceContext};
+use crate::trail::Trail;
 use arc_swap::ArcSwap;
 use curtail_http::drain::DrainSignal;
 use curtail_http::head::Fields;
@@ -27,6 +28,15 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) timers: Arc<Timers>,
     rng: Mutex<Rng>,
+}
+
+impl Shared {
+    /// Writes the spans of a request that is over, if there is a receiver for them.
+    pub(crate) fn record(&self, trail: &Trail) {
+        if let Some(sink) = &self.snapshot.load().spans {
+            sink.record(trail, &self.process_state.clock);
+        }
+    }
 }
 
 impl Worker {

@@ -77,7 +77,6 @@ pub(super) async fn run(
                 return Err(CallError::new(status, name));
             }
         };
-    ending.spans_to(worker.shared.process_state.spans.clone());
     let body = match held.body {
         BufferedBody::Whole(body, _) => {
             ending.end(true);

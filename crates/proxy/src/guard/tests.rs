@@ -219,9 +219,7 @@ fn two_reports_of_one_machine_replace_it_once() {
         clock: Clock::start(),
         rng: Rng::new(1),
         journal: None,
-        spans: None,
         process: Arc::default(),
-        listeners: Vec::new(),
     };
     let config = config(yaml);
     let upstream = Upstream::new(&config.upstreams[0], 1, Rng::new(1), &process_state, None);

@@ -32,8 +32,8 @@ const ROOT_RESETS_MAX: usize = 10_000;
 impl Serving {
     pub(super) async fn http2(self, stream: Stream, begun: BytesMut) {
         let watch = self.watch();
-        let Self { worker, client, limits } = self;
-        let mut drain = Drain::new(&worker.shared.drain);
+        let Self { worker, client, limits, drain } = self;
+        let mut drain = Drain::new(&drain);
         let resets = if client.leaf.is_some() { ROOT_RESETS_MAX } else { CLIENT_RESETS_MAX };
         let has_asked = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&has_asked);

@@ -19,7 +19,7 @@ fn take_all(sink: &SpanSink) -> Vec<decoded::Span> {
 
 #[test]
 fn requests_that_are_not_sampled_leave_no_trace() {
-    let (sink, clock) = (SpanSink::new(), Clock::start());
+    let (sink, clock) = (SpanSink::default(), Clock::start());
     let mut unwanted = usual();
     unwanted.context.sampled = false;
     sink.record(&unwanted, &clock);
@@ -31,7 +31,7 @@ fn requests_that_are_not_sampled_leave_no_trace() {
 fn threads_that_write_at_once_lose_nothing_and_tear_nothing() {
     const THREADS: u8 = 20;
     const REQUESTS: usize = 2_000;
-    let (sink, clock) = (Arc::new(SpanSink::new()), Clock::start());
+    let (sink, clock) = (Arc::new(SpanSink::default()), Clock::start());
     let mut taken = Vec::new();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -63,7 +63,7 @@ fn threads_that_write_at_once_lose_nothing_and_tear_nothing() {
 
 #[test]
 fn a_full_buffer_drops_and_counts_and_stays_within_its_bound() {
-    let (sink, clock) = (SpanSink::new(), Clock::start());
+    let (sink, clock) = (SpanSink::default(), Clock::start());
     let trail = usual();
     while sink.counts().dropped == 0 {
         sink.record(&trail, &clock);
@@ -84,7 +84,7 @@ fn a_full_buffer_drops_and_counts_and_stays_within_its_bound() {
 }
 
 fn usual_bytes() -> usize {
-    let sink = SpanSink::new();
+    let sink = SpanSink::default();
     sink.record(&usual(), &Clock::start());
     sink.hand_over_all();
     sink.take(0).expect("what was recorded").bytes
@@ -92,7 +92,7 @@ fn usual_bytes() -> usize {
 
 #[test]
 fn chunks_are_taken_together_up_to_a_size_and_always_at_least_one() {
-    let (sink, clock) = (SpanSink::new(), Clock::start());
+    let (sink, clock) = (SpanSink::default(), Clock::start());
     for _ in 0..3 {
         sink.record(&usual(), &clock);
         sink.hand_over_all();
@@ -105,7 +105,7 @@ fn chunks_are_taken_together_up_to_a_size_and_always_at_least_one() {
 
 #[test]
 fn what_is_abandoned_is_counted_wherever_it_was() {
-    let (sink, clock) = (SpanSink::new(), Clock::start());
+    let (sink, clock) = (SpanSink::default(), Clock::start());
     sink.record(&usual(), &clock);
     sink.hand_over_all();
     let batch = sink.take(usize::MAX).expect("what was recorded");
@@ -120,7 +120,7 @@ fn what_is_abandoned_is_counted_wherever_it_was() {
 
 #[test]
 fn a_receiver_cannot_reject_more_than_it_was_sent() {
-    let (sink, clock) = (SpanSink::new(), Clock::start());
+    let (sink, clock) = (SpanSink::default(), Clock::start());
     sink.record(&usual(), &clock);
     sink.hand_over_all();
     let batch = sink.take(usize::MAX).expect("what was recorded");

@@ -5,6 +5,7 @@ mod certificates;
 mod command;
 mod drain;
 mod journal;
+mod listeners;
 mod reload;
 
 use crate::client::{Client, FullResponse};

@@ -15,6 +15,7 @@ const SEED: u64 = 0x5eed;
 /// What a proxy is started with; what is not said has the proxy's own defaults.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
+    workers: usize,
     replicas: Vec<String>,
     upstream: String,
     route: String,
@@ -32,6 +33,7 @@ impl Setup {
 
     pub(crate) fn before_urls(replicas: impl IntoIterator<Item = String>) -> Self {
         Self {
+            workers: 2,
             replicas: replicas.into_iter().collect(),
             upstream: String::new(),
             route: String::new(),
@@ -40,6 +42,11 @@ impl Setup {
             top: String::new(),
             options: Options { journal: None, seed: SEED },
         }
+    }
+
+    pub(crate) const fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
     }
 
     /// Further keys of the upstream, one to a line.
@@ -84,10 +91,10 @@ impl Setup {
 
     /// The text of the configuration file.
     pub(crate) fn yaml(&self) -> String {
-        let Self { replicas, upstream, route, host, listener, top, .. } = self;
+        let Self { workers, replicas, upstream, route, host, listener, top, .. } = self;
         let replicas = replicas.join(", ");
         let mut yaml = format!(
-            "workers: 2\n\
+            "workers: {workers}\n\
              listeners: [{{address: \"{host}:0\"{listener}}}]\n\
              admin: {{address: \"127.0.0.1:0\"}}\n\
              routes: [{{upstream: service{route}}}]\n\
@@ -138,13 +145,17 @@ impl Proxy {
 
     /// Where a listener or a leaf listens.
     pub(crate) fn listener(&self, name: &str) -> SocketAddr {
-        let named = |(found, _): &&(String, SocketAddr)| found == name;
-        self.running.listeners().iter().find(named).expect("a listener with that name").1
+        let named = |(found, _): &(String, SocketAddr)| found == name;
+        self.running.listeners().into_iter().find(named).expect("a listener with that name").1
     }
 
     /// Takes a new configuration.
     pub(crate) fn reload(&self, setup: &Setup) -> Result<(), ReloadError> {
-        self.running.reload(config(&setup.yaml()))
+        self.reload_yaml(&setup.yaml())
+    }
+
+    pub(crate) fn reload_yaml(&self, yaml: &str) -> Result<(), ReloadError> {
+        self.running.reload(config(yaml))
     }
 
     /// The response of the admin port; fails when it is closed.
@@ -152,7 +163,12 @@ impl Proxy {
         ask_admin(self.admin, path).await.expect("the admin port responds")
     }
 
-    /// Where the admin port listens.
+    /// Where the admin port listens since the last reload.
+    pub(crate) fn admin_now(&self) -> Option<SocketAddr> {
+        self.running.admin()
+    }
+
+    /// Where the admin port listened at the start.
     pub(crate) const fn admin_address(&self) -> SocketAddr {
         self.admin
     }

@@ -25,7 +25,7 @@ const EAGER: Pace =
     Pace { every: Duration::from_ms(1), backoff: Duration::from_ms(1), tries_max: 10_000, ..PACE };
 
 fn export(collector: &Collector, pace: Pace) -> (Arc<SpanSink>, Exporter) {
-    let sink = Arc::new(SpanSink::new());
+    let sink = Arc::new(SpanSink::default());
     let started = Exporter::start_at_pace(&collector.config, Arc::clone(&sink), pace);
     (sink, started.expect("no TLS, no trouble"))
 }

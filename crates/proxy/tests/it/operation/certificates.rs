@@ -92,21 +92,6 @@ fn a_reload_with_an_unreadable_certificate_changes_nothing() {
 }
 
 #[test]
-fn clear_text_does_not_become_tls_without_a_restart() {
-    run(async {
-        let authority = Authority::new();
-        let issued = authority.issue("localhost");
-        let replica = RawReplica::responding("good").await;
-        let clear = Setup::before(&[replica.address()]);
-        let tls = clear.clone().listener(&issued.listener_keys());
-        for (before, after) in [(&clear, &tls), (&tls, &clear)] {
-            let error = before.start().reload(after).expect_err("the reload fails").to_string();
-            assert!(error.contains("listeners has changed"), "{error}");
-        }
-    });
-}
-
-#[test]
 fn renewed_authorities_of_replicas_are_trusted_after_a_reload() {
     run(async {
         let (first, second) = (Authority::new(), Authority::new());

@@ -1,0 +1,198 @@
+//! The open sockets of a proxy: those of its listeners and leaves, and its admin port.
+//!
+//! A start and a reload take the same two steps. [`Listeners::prepare`] opens what is missing and may fail;
+//! [`Listeners::apply`] cannot. A socket whose address stays is kept, so no client is refused meanwhile. A listener
+//! that has changed otherwise accepts anew on its socket, and its earlier connections drain.
+
+use crate::check::listener_section;
+use crate::config::{self, Config, ListenerConfig};
+use crate::listen::{self, Inbox, Listener};
+use crate::snapshot::ConfigSnapshot;
+use crate::worker::Worker;
+use crate::{StartError, admin};
+use curtail_http::tls::ListenerCertificate;
+use rustls::sign::CertifiedKey;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+/// The open sockets, and the worker that accepts their connections.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    worker: Arc<Worker>,
+    runtime: Handle,
+    /// All workers.
+    inboxes: Vec<Inbox>,
+    open: Vec<OpenListener>,
+    admin: Option<AdminPort>,
+}
+
+#[derive(Debug)]
+struct OpenListener {
+    /// The address in the configuration; its port may be 0.
+    address: SocketAddr,
+    socket: TcpListener,
+    certificate: Option<Arc<ListenerCertificate>>,
+    listener: Arc<Listener>,
+}
+
+#[derive(Debug)]
+struct AdminPort {
+    /// The address in the configuration; its port may be 0.
+    address: SocketAddr,
+    local: SocketAddr,
+    task: AbortHandle,
+}
+
+/// What [`Listeners::apply`] needs for one configuration.
+#[derive(Debug)]
+pub(crate) struct PreparedListeners {
+    listeners: Vec<PreparedListener>,
+    admin: Option<PreparedAdmin>,
+}
+
+#[derive(Debug)]
+struct PreparedListener {
+    open: OpenListener,
+    /// The socket of its accept loop; [`None`] if the loop continues.
+    accept: Option<TcpListener>,
+    /// The certificate of handshakes from then on.
+    key: Option<CertifiedKey>,
+}
+
+#[derive(Debug)]
+enum PreparedAdmin {
+    Unchanged,
+    Bound { address: SocketAddr, local: SocketAddr, socket: TcpListener },
+}
+
+impl Listeners {
+    /// No socket is open yet. `runtime` is that of `worker`.
+    pub(crate) const fn new(worker: Arc<Worker>, runtime: Handle, inboxes: Vec<Inbox>) -> Self {
+        Self { worker, runtime, inboxes, open: Vec::new(), admin: None }
+    }
+
+    /// Reads the certificates of a configuration and opens its new addresses.
+    ///
+    /// # Errors
+    /// When a certificate cannot be used, or an address cannot be listened on; nothing has changed then.
+    pub(crate) fn prepare(
+        &self,
+        snapshot: &ConfigSnapshot,
+    ) -> Result<PreparedListeners, StartError> {
+        let Config { listeners, leaves, admin, limits, .. } = &snapshot.config;
+        let mut keys = certified_keys(listeners)?.into_iter();
+        let clients = listeners.iter().map(|listener| (listener.address, None));
+        let roots = leaves.iter().map(|leaf| leaf.address);
+        let roots = roots.zip(&snapshot.leaves).map(|(address, leaf)| (address, Some(leaf)));
+        let listeners = clients.chain(roots).zip(&snapshot.listeners);
+        let prepare = |((address, leaf), (name, metrics)): (_, &(String, Arc<_>))| {
+            let wanted = Listener::new(name, (leaf, metrics), limits.connections_max);
+            self.prepare_one(address, wanted, keys.next().flatten())
+        };
+        let listeners = listeners.map(prepare).collect::<Result<_, _>>()?;
+        let admin = admin.map(|address| self.prepare_admin(address)).transpose()?;
+        Ok(PreparedListeners { listeners, admin })
+    }
+
+    fn prepare_one(
+        &self,
+        address: SocketAddr,
+        mut wanted: Listener,
+        key: Option<CertifiedKey>,
+    ) -> Result<PreparedListener, StartError> {
+        let is_kept = |open: &&OpenListener| {
+            open.address == address && (address.port() != 0 || open.listener.name == wanted.name)
+        };
+        let kept = self.open.iter().find(is_kept);
+        let socket = match kept {
+            Some(open) => open.socket.try_clone()?,
+            None => listen::bind(&wanted.name, address)?,
+        };
+        if let Some(OpenListener { certificate, listener, .. }) = kept
+            && certificate.is_some() == key.is_some()
+            && listener.is_same(&wanted)
+        {
+            let (certificate, listener) = (certificate.clone(), Arc::clone(listener));
+            let open = OpenListener { address, socket, certificate, listener };
+            return Ok(PreparedListener { open, accept: None, key });
+        }
+        let certificate = key.map(ListenerCertificate::new);
+        wanted.tls = certificate.as_ref().map(ListenerCertificate::acceptor);
+        let listener = Arc::new(wanted);
+        let accept = Some(socket.try_clone()?);
+        let open = OpenListener { address, socket, certificate, listener };
+        Ok(PreparedListener { open, accept, key: None })
+    }
+
+    fn prepare_admin(&self, address: SocketAddr) -> Result<PreparedAdmin, StartError> {
+        if self.admin.as_ref().is_some_and(|open| open.address == address) {
+            return Ok(PreparedAdmin::Unchanged);
+        }
+        let socket = listen::bind("admin", address)?;
+        Ok(PreparedAdmin::Bound { address, local: socket.local_addr()?, socket })
+    }
+
+    /// Accepts connections as prepared. Listeners that are not in use any more close, and their connections drain.
+    pub(crate) fn apply(&mut self, prepared: PreparedListeners) {
+        let before = std::mem::take(&mut self.open);
+        for PreparedListener { open, accept, key } in prepared.listeners {
+            if let (Some(certificate), Some(key)) = (&open.certificate, key) {
+                certificate.replace(key);
+            }
+            if let Some(socket) = accept {
+                let listener = Arc::clone(&open.listener);
+                self.runtime.spawn(listen::accept(socket, listener, self.inboxes.clone()));
+            }
+            self.open.push(open);
+        }
+        let is_open = |old: &Arc<Listener>| self.open.iter().any(|o| Arc::ptr_eq(&o.listener, old));
+        for old in before.iter().map(|old| &old.listener).filter(|old| !is_open(old)) {
+            old.drain.begin();
+        }
+        match prepared.admin {
+            Some(PreparedAdmin::Unchanged) => {}
+            Some(PreparedAdmin::Bound { address, local, socket }) => {
+                let task = self.runtime.spawn(admin::serve(socket, Arc::clone(&self.worker)));
+                let task = task.abort_handle();
+                self.replace_admin(Some(AdminPort { address, local, task }));
+            }
+            None => self.replace_admin(None),
+        }
+    }
+
+    fn replace_admin(&mut self, port: Option<AdminPort>) {
+        if let Some(old) = std::mem::replace(&mut self.admin, port) {
+            old.task.abort();
+        }
+    }
+
+    /// The addresses that are listened on, leaves included, by name.
+    pub(crate) fn addresses(&self) -> Vec<(String, SocketAddr)> {
+        let local = |open: &OpenListener| {
+            Some((open.listener.name.clone(), open.socket.local_addr().ok()?))
+        };
+        self.open.iter().filter_map(local).collect()
+    }
+
+    /// The address of the admin port.
+    pub(crate) fn admin(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|admin| admin.local)
+    }
+
+    /// Closes all listeners, and drains their connections; the admin port stays.
+    pub(crate) fn close(&mut self) {
+        self.open.drain(..).for_each(|open| open.listener.drain.begin());
+        self.inboxes.clear();
+    }
+}
+
+/// Reads the certificates of the listeners with TLS.
+fn certified_keys(listeners: &[ListenerConfig]) -> Result<Vec<Option<CertifiedKey>>, StartError> {
+    let read = |(index, listener): (usize, &ListenerConfig)| {
+        let key = listener.tls.as_ref().map(config::certified_key).transpose();
+        key.map_err(|error| StartError::from(error).within(listener_section(index)))
+    };
+    listeners.iter().enumerate().map(read).collect()
+}
