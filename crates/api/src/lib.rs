@@ -41,6 +41,6 @@ mod translation;
 mod v1;
 
 pub use listen::{Api, Limits, Running, start};
-pub use metrics::{KindMetrics, MetricsPage, QueryMetrics};
+pub use metrics::{KindMetrics, MetricsPage, QueryKind, QueryMetrics, QueryOutcome};
 pub use query_request::duration_ns;
 pub use sql::{NotStarted, Sql, SqlProgram};

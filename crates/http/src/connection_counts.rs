@@ -15,28 +15,22 @@ pub struct ConnectPhases {
     pub tls: Duration,
 }
 
-/// The counters of the connections to one server.
-#[derive(Debug, Default)]
-pub struct ConnectionCounters {
-    opened: AtomicU64,
-    closed: AtomicU64,
-    failed: AtomicU64,
-    lookup_ns: AtomicU64,
-    tcp_ns: AtomicU64,
-    tls_ns: AtomicU64,
-}
-
-/// The counters of the connections to one server as they stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConnectionCounts {
-    /// Connections made so far.
-    pub opened: u64,
-    /// Connections that are open.
-    pub open: u64,
-    /// Connections that were not made.
-    pub failed: u64,
-    /// The time that making the opened ones took, phase by phase.
-    pub phases: ConnectPhases,
+curtail_metrics::counters! {
+    /// The counters of the connections to one server. Times are sums over the opened connections.
+    pub ConnectionCounters, ConnectionCounts {
+        /// Closed connections. Read first: a connection that opens and closes meanwhile must not close before it opened.
+        closed: AtomicU64 = AtomicU64::new(0),
+        /// Opened connections.
+        opened: AtomicU64 = AtomicU64::new(0),
+        /// Connection attempts that failed.
+        failed: AtomicU64 = AtomicU64::new(0),
+        /// Name lookups.
+        lookup_ns: AtomicU64 = AtomicU64::new(0),
+        /// TCP handshakes.
+        tcp_ns: AtomicU64 = AtomicU64::new(0),
+        /// TLS handshakes.
+        tls_ns: AtomicU64 = AtomicU64::new(0),
+    }
 }
 
 impl ConnectionCounters {
@@ -56,24 +50,6 @@ impl ConnectionCounters {
     /// `connections` have closed.
     pub fn closed(&self, connections: usize) {
         self.closed.fetch_add(connections as u64, Relaxed);
-    }
-
-    /// The counters as they stand.
-    pub fn read(&self) -> ConnectionCounts {
-        // In this order a connection that opens and closes meanwhile is not closed before it was opened.
-        let closed = self.closed.load(Relaxed);
-        let opened = self.opened.load(Relaxed);
-        let ns = |sum: &AtomicU64| Duration::from_ns(sum.load(Relaxed));
-        ConnectionCounts {
-            opened,
-            open: opened.saturating_sub(closed),
-            failed: self.failed.load(Relaxed),
-            phases: ConnectPhases {
-                lookup: ns(&self.lookup_ns),
-                tcp: ns(&self.tcp_ns),
-                tls: ns(&self.tls_ns),
-            },
-        }
     }
 }
 

@@ -32,3 +32,4 @@ pub use commit::{Committer, DurableBatch, Sink, StallReason};
 pub use config::{Config, Limits};
 pub use listen::{Running, StartError, start};
 pub use metrics::{IngestMetrics, LogMetrics};
+pub use rejection::RejectReason;

@@ -7,20 +7,17 @@ use curtail_sketch::{AtomicHistogram, Precision};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The values of the label `signal`, in the order of [`Signal`].
-const SIGNALS: &[&str] = &["traces", "logs", "metrics"];
-
 /// Counters of the receivers since the start.
 #[derive(Debug)]
 pub struct IngestMetrics {
     /// Durable batches, by signal.
-    pub batches: CounterVec,
+    pub batches: CounterVec<Signal>,
     /// The rows in them.
-    pub rows: CounterVec,
+    pub rows: CounterVec<Signal>,
     /// Their bytes, decompressed.
-    pub bytes: CounterVec,
+    pub bytes: CounterVec<Signal>,
     /// Rejected requests, by reason.
-    pub rejected: CounterVec,
+    pub rejected: CounterVec<RejectReason>,
     /// Rows that were left out of accepted batches.
     pub rows_rejected: AtomicU64,
     /// Batches that were sent again within ten minutes: acknowledged, but not stored again.
@@ -35,12 +32,11 @@ pub struct IngestMetrics {
 
 impl Default for IngestMetrics {
     fn default() -> Self {
-        let by_signal = || CounterVec::new(SIGNALS, SIGNALS);
         Self {
-            batches: by_signal(),
-            rows: by_signal(),
-            bytes: by_signal(),
-            rejected: CounterVec::new(RejectReason::NAMES, RejectReason::NAMES),
+            batches: CounterVec::default(),
+            rows: CounterVec::default(),
+            bytes: CounterVec::default(),
+            rejected: CounterVec::default(),
             rows_rejected: AtomicU64::default(),
             duplicates: AtomicU64::default(),
             acknowledged: AtomicHistogram::new(Precision::COARSE),
@@ -52,9 +48,9 @@ impl Default for IngestMetrics {
 
 impl IngestMetrics {
     pub(crate) fn stored(&self, signal: Signal, rows: usize, bytes: usize) {
-        self.batches.add(signal as usize, 1);
-        self.rows.add(signal as usize, rows as u64);
-        self.bytes.add(signal as usize, bytes as u64);
+        self.batches.add(&signal, 1);
+        self.rows.add(&signal, rows as u64);
+        self.bytes.add(&signal, bytes as u64);
     }
 
     /// Counts an acknowledged request, and the rows that were left out of its batch.

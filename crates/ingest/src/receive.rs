@@ -95,7 +95,7 @@ impl Receiver {
                 response::acknowledge(form, signal, refused)
             }
             Err(rejection) => {
-                self.metrics.rejected.add(rejection.reason as usize, 1);
+                self.metrics.rejected.add(&rejection.reason, 1);
                 tracing::debug!(reason = ?rejection.reason, message = rejection.message, "rejected");
                 response::reject(form, &rejection)
             }

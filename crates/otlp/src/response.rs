@@ -16,6 +16,8 @@ pub enum Signal {
     Metrics,
 }
 
+curtail_units::labels!(Signal { Traces => "traces", Logs => "logs", Metrics => "metrics", });
+
 impl Signal {
     /// The name of the rows in the response.
     const fn rejected(self) -> &'static str {

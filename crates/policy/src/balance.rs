@@ -13,7 +13,6 @@ pub mod prequal;
 mod random;
 mod round_robin;
 
-use crate::label::labels;
 use crate::replica::{Candidates, Replicas};
 use crate::upstream::Sent;
 use crate::{Load, Reason, ReplicaId};
@@ -50,7 +49,7 @@ pub enum BalanceConfig {
     Prequal(PrequalConfig),
 }
 
-labels!(BalanceConfig {
+curtail_units::labels!(BalanceConfig {
     RoundRobin => "round_robin",
     Random => "random",
     LeastRequest => "least_request",
@@ -122,7 +121,7 @@ pub enum Choice {
     PoolTooSmall { len: u32 },
 }
 
-labels!(Choice {
+curtail_units::labels!(Choice {
     Only => "only",
     Turn => "turn",
     Chance => "chance",

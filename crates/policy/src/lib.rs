@@ -56,7 +56,6 @@ pub use gather::{
 };
 pub use group::{Group, GroupConfig, SAMPLES_MIN};
 pub use hedge::HedgeConfig;
-pub use label::Label;
 pub use leaf::{Leaf, LeafConfig, LeafEffect, LeafEvent, LeafReason, LeafRequestId};
 pub use load::{Load, LoadTracker};
 pub use reason::Reason;

@@ -11,6 +11,7 @@ use crate::worker::{Shared, Worker};
 use crate::{StartError, check, probe, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
+use curtail_metrics::ReloadResult;
 use curtail_units::Rng;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -142,7 +143,7 @@ impl Running {
         }
         self.shared.snapshot.store(Arc::new(snapshot));
         reloaded.listeners.apply(listeners);
-        self.shared.process_state.process.reloads.count(true);
+        self.shared.process_state.process.reloaded(ReloadResult::Ok);
         Ok(())
     }
 
@@ -152,7 +153,7 @@ impl Running {
 
     /// Counts a configuration that was not taken.
     pub(crate) fn reload_failed(&self) {
-        self.shared.process_state.process.reloads.count(false);
+        self.shared.process_state.process.reloaded(ReloadResult::Failed);
     }
 
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.

@@ -9,8 +9,8 @@ use curtail_api::{MetricsPage, QueryMetrics};
 use curtail_ingest::{IngestMetrics, LogMetrics};
 use curtail_metrics::process::{self, Usage};
 use curtail_metrics::{
-    CounterVec, Counts, Family, FamilyCollector, MetricsForm, MetricsSnapshot, ReloadCounters,
-    render,
+    Counter as _, CounterVec, Counts, Family, FamilyCollector, MetricsForm, MetricsSnapshot,
+    ReloadResult, render,
 };
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_store::Store;
@@ -34,13 +34,13 @@ pub(crate) enum MaintenanceTask {
     Upkeep,
 }
 
-const TASKS: &[&str] = &["flush", "upkeep"];
+curtail_units::labels!(MaintenanceTask { Flush => "flush", Upkeep => "upkeep", });
 
 #[derive(Debug)]
 pub(crate) struct MaintenanceMetrics {
     pub(crate) flushes: AtomicHistogram,
     pub(crate) compactions: AtomicHistogram,
-    failures: CounterVec,
+    failures: CounterVec<MaintenanceTask>,
 }
 
 impl Default for MaintenanceMetrics {
@@ -48,14 +48,14 @@ impl Default for MaintenanceMetrics {
         Self {
             flushes: AtomicHistogram::new(Precision::COARSE),
             compactions: AtomicHistogram::new(Precision::COARSE),
-            failures: CounterVec::new(TASKS, TASKS),
+            failures: CounterVec::default(),
         }
     }
 }
 
 impl MaintenanceMetrics {
     pub(crate) fn failed(&self, task: MaintenanceTask) {
-        self.failures.add(task as usize, 1);
+        self.failures.add(&task, 1);
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct ServerCounters {
     pub(crate) log: Arc<LogMetrics>,
     pub(crate) queries: Arc<QueryMetrics>,
     pub(crate) maintenance: Arc<MaintenanceMetrics>,
-    pub(crate) reloads: Arc<ReloadCounters>,
+    pub(crate) reloads: Arc<CounterVec<ReloadResult>>,
     /// Since 1970.
     pub(crate) started: Duration,
 }
@@ -128,7 +128,7 @@ impl MetricsSnapshot for Snapshot {
         let connections = [("otlp", ingest.connections.get()), ("api", queries.connections.get())];
         let connections = connections.map(|(listener, open)| ([("listener", listener)], open));
         out.add(&table::CONNECTIONS_OPEN, connections);
-        out.reloads(reloads.read());
+        out.reloads(&reloads.read());
         process::add_families(&mut out, &self.usage, *started);
         process::add_file_families(&mut out);
         out.into_families()

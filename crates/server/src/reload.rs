@@ -7,7 +7,7 @@ use crate::listener_security::ListenerSecurity;
 use crate::{Config, StartError};
 use arc_swap::ArcSwap;
 use curtail_api::Limits;
-use curtail_metrics::ReloadCounters;
+use curtail_metrics::{CounterVec, ReloadResult};
 use std::sync::Arc;
 
 /// Why a new configuration is not applied.
@@ -31,7 +31,7 @@ pub(crate) struct ReloadableParts {
     /// The security of the receivers and of the query API.
     pub(crate) security: [ListenerSecurity; 2],
     pub(crate) limits: Arc<ArcSwap<Limits>>,
-    pub(crate) counters: Arc<ReloadCounters>,
+    pub(crate) counters: Arc<CounterVec<ReloadResult>>,
 }
 
 impl ReloadableParts {

@@ -10,6 +10,7 @@ use crate::{Config, ServerPanicked, StartError};
 use arc_swap::ArcSwap;
 use curtail_api::{Api, QueryMetrics, Sql, SqlProgram};
 use curtail_ingest::{Committer, DurableBatch, IngestMetrics, Sink, StallReason};
+use curtail_metrics::ReloadResult;
 use curtail_store::log::{self, Damage, Log};
 use curtail_store::recent::RecentBatches;
 use curtail_store::tree::Unread;
@@ -102,13 +103,13 @@ impl Running {
     /// When it changes a key that needs a restart, or a file cannot be used; the old one stays.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         let applied = self.reloadable.apply(config);
-        self.reloadable.counters.count(applied.is_ok());
+        self.reloadable.counters.add(&ReloadResult::of(&applied), 1);
         applied
     }
 
     /// Counts a configuration with errors, which was not applied.
     pub fn reload_failed(&self) {
-        self.reloadable.counters.count(false);
+        self.reloadable.counters.add(&ReloadResult::Failed, 1);
     }
 
     /// Waits until the server fails; [`stop`](Self::stop) returns the error then.

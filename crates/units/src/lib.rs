@@ -7,12 +7,14 @@
 mod bytes;
 mod duration;
 mod instant;
+mod label;
 mod rng;
 mod unit_interval;
 
 pub use bytes::Bytes;
 pub use duration::Duration;
 pub use instant::Instant;
+pub use label::Label;
 pub use rng::Rng;
 pub use unit_interval::{Quantile, Ratio};
 

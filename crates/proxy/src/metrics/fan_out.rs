@@ -1,7 +1,6 @@
 //! What is counted of a route that fans out.
 
-use super::labels::{CountBy, counters};
-use curtail_policy::Label;
+use curtail_metrics::CounterVec;
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_units::Duration;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,18 +20,17 @@ pub(crate) enum FanOutResult {
     ClientGone,
 }
 
-impl Label for FanOutResult {
-    const NAMES: &'static [&'static str] =
-        &["complete", "partial", "failed", "too_large", "client_gone"];
+curtail_units::labels!(FanOutResult {
+    Complete => "complete",
+    Partial => "partial",
+    Failed => "failed",
+    TooLarge => "too_large",
+    ClientGone => "client_gone",
+});
 
-    fn index(&self) -> usize {
-        *self as usize
-    }
-}
-
-counters! {
-    FanOutMetrics, FanOutCounts {
-        requests: CountBy<FanOutResult> = CountBy::usually(FanOutResult::NAMES),
+curtail_metrics::counters! {
+    pub(crate) FanOutMetrics, FanOutCounts {
+        requests: CounterVec<FanOutResult> = CounterVec::default(),
         missing: AtomicU64 = AtomicU64::new(0),
         latency: AtomicHistogram = AtomicHistogram::new(Precision::FINE),
     }
@@ -41,7 +39,7 @@ counters! {
 impl FanOutMetrics {
     /// A request ended without the responses of `missing` shards.
     pub(crate) fn ended(&self, result: FanOutResult, missing: u64, latency: Duration) {
-        self.requests.add(&result);
+        self.requests.add(&result, 1);
         self.missing.fetch_add(missing, Relaxed);
         self.latency.record(latency);
     }
