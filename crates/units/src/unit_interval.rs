@@ -64,19 +64,19 @@ unit_interval!(
 impl Quantile {
     /// The median.
     pub const P50: Self = Self(0.5);
-    /// One in ten is above.
+    /// One value in ten is above.
     pub const P90: Self = Self(0.9);
-    /// One in twenty is above.
+    /// One value in twenty is above.
     pub const P95: Self = Self(0.95);
-    /// One in a hundred is above.
+    /// One value in a hundred is above.
     pub const P99: Self = Self(0.99);
-    /// One in a thousand is above.
+    /// One value in a thousand is above.
     pub const P999: Self = Self(0.999);
 }
 
 impl Ratio {
-    /// Nothing.
+    /// The share of nothing.
     pub const ZERO: Self = Self(0.0);
-    /// All.
+    /// The share of everything.
     pub const ONE: Self = Self(1.0);
 }
