@@ -49,8 +49,8 @@ pub struct Outputs {
     /// Write an HTML page with plots.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write percentile distributions in `HdrHistogram`'s format (.hgrm), two files for each arm. For `run.hgrm` these
-    /// are `run.ARM.response.hgrm` and `run.ARM.service.hgrm`.
+    /// Write percentile distributions in `HdrHistogram`'s format, two files for each arm (measured service).
+    /// For `run.hgrm`: `run.ARM.response.hgrm` (from the planned send time), `run.ARM.service.hgrm` (from the actual one).
     #[arg(long, value_name = "FILE")]
     pub hgrm: Option<PathBuf>,
     /// Write an interval log in `HdrHistogram`'s format (.hlog).
