@@ -4,7 +4,7 @@
 //! message without delay came later, two servers that finish at once would both start the same tied request.
 //!
 //! The queue is a heap with four children a node, and a [`Lane`] for each kind of entry that is mostly scheduled in
-//! order: a lane costs O(1), and its entries out of order go to the heap. No entry is ever cancelled: see
+//! order. An entry of a lane costs O(1); entries out of order go to the heap. No entry is ever cancelled: see
 //! [`crate::alarm::Alarm`].
 
 use curtail_units::Instant;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 const CHILDREN: usize = 4;
 
-/// Added to the order of entries that are not messages.
+/// The offset on the order of entries that are not messages.
 const AFTER_MESSAGES: u64 = 1 << 63;
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ impl<T: Copy> Queue<T> {
         self.push_heap(entry);
     }
 
-    /// Schedules `item` for `at`, which is probably no earlier than what the lane holds already.
+    /// Schedules `item` for `at`, which is rarely before the last entry of the lane.
     pub(crate) fn push_lane(&mut self, lane: Lane, at: Instant, item: T) {
         let after = match lane {
             Lane::Messages => 0,
@@ -71,7 +71,7 @@ impl<T: Copy> Queue<T> {
         }
     }
 
-    /// Takes out what is due first.
+    /// Removes and returns the entry that is due first.
     pub(crate) fn pop(&mut self) -> Option<(Instant, T)> {
         let key = |entry: Option<&Entry<T>>| entry.map_or(u128::MAX, Entry::key);
         let [messages, alarms] = &mut self.lanes;

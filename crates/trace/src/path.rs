@@ -13,7 +13,7 @@
 //! | outside of its parent | not waited for |
 //!
 //! **When it hurts**: if a clock is wrong by more than the duration of a span, its subtree is not on the path,
-//! and the time counts as its parent's. Waiting without a span of its own, such as for a lock, is the waiting span's time.
+//! and the time counts as its parent's. A wait that has no span, such as for a lock, is the waiting span's own time.
 //!
 //! **Source**: Zhang et al., "CRISP: Critical Path Analysis of Large-Scale Microservice Architectures", USENIX ATC
 //! 2022, section 3. CRISP cuts a child that is longer than its parent. This module leaves such a child out, because
