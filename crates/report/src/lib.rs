@@ -50,7 +50,7 @@ pub struct Outputs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Write percentile distributions in `HdrHistogram`'s format, two files for each arm (measured service).
-    /// For `run.hgrm`: `run.ARM.response.hgrm` (from the planned send time), `run.ARM.service.hgrm` (from the actual one).
+    /// For `run.hgrm`: `run.ARM.response.hgrm` (from the planned send time), `run.ARM.service.hgrm` (from the actual).
     #[arg(long, value_name = "FILE")]
     pub hgrm: Option<PathBuf>,
     /// Write an interval log in `HdrHistogram`'s format (.hlog).

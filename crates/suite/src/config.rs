@@ -84,8 +84,7 @@ pub(crate) struct SendingConfig {
 impl SuiteConfig {
     /// Reads the keys.
     pub fn read(s: &mut Section<'_>) -> Self {
-        let name: String =
-            s.field("name", "Name of the suite in reports, and of its folder.").required();
+        let name: String = s.field("name", "Name of the suite in reports.").required();
         if !is_name(&name) {
             s.error("name", format!("{name:?} is no name: {NAME}"));
         }
@@ -121,7 +120,7 @@ impl SuiteConfig {
                 "Processes to restart between rounds: each start has its own memory layout and compiled code. A warm-up follows each restart.",
                 RestartsConfig::read,
             ),
-            rule: s.section("verdict", "Levels and margins of the verdict.", read_rule),
+            rule: s.section("verdict", "Level, margin and primary percentile of the verdicts.", read_rule),
             faults: s.list(
                 "faults",
                 "Faults in each block, the same for all arms.",
@@ -134,7 +133,7 @@ impl SuiteConfig {
             ),
             validate: s.list(
                 "validate",
-                "Conditions that must hold before the first block and after the last.",
+                "Conditions that must hold before the first block and after the last block.",
                 ValidateConfig::read,
             ),
             teardown: s.list("teardown", "Commands to run last, even after a failure.", |s| {
@@ -301,13 +300,13 @@ impl SendingConfig {
                 .default(128),
             keep_alive: s.field("keep_alive", "Whether connections are reused.").default(true),
             timeout: s
-                .field("timeout", "Time after which a request without a response has failed.")
+                .field("timeout", "Maximum time of a request, from its wait for a connection to the end of its response.")
                 .range(Duration::from_ms(1)..=Duration::from_secs(3_600))
                 .default(Duration::from_secs(30)),
             threads: s
                 .field(
                     "threads",
-                    "Number of sending threads; absent: one for each 20,000 requests a second.",
+                    "Number of sending threads; absent: one for each 20,000 requests a second, at most one a core.",
                 )
                 .range(1..=64)
                 .optional(),

@@ -154,16 +154,16 @@ impl RequestConfig {
         let path = s
             .field(
                 "path",
-                "Path and query, with `{…}` replaced; absent: path and query of the target.",
+                "Path and query, in which `{name}` is a column of `data`; absent: path and query of the target.",
             )
             .optional();
         let headers = s.map("headers", "Additional headers.", |name, s| {
             (
                 name.to_owned(),
-                s.field("value", "Value of the header, with `{…}` replaced.").alone().required(),
+                s.field("value", "Value of the header; may contain `{name}`.").alone().required(),
             )
         });
-        let text: Option<String> = s.field("body", "Body, with `{…}` replaced.").optional();
+        let text: Option<String> = s.field("body", "Body; may contain `{name}`.").optional();
         let file: Option<PathBuf> =
             s.field("body_file", "File of the body, sent unchanged.").optional();
         let body = match (text, file) {
@@ -180,7 +180,7 @@ impl RequestConfig {
             .field("method", "HTTP method; by default GET without a body, POST with a body.")
             .default(default.to_owned());
         let data = s
-            .field("data", "CSV file with a header line; each request gets the values of one row.")
+            .field("data", "CSV file with a header line. Each request takes the values of its `{name}`s from one row.")
             .optional();
         let expect = s.section("expect", "The expected response.", Expect::read);
         Self { name, weight, method, path, headers, body, data, expect }

@@ -164,7 +164,7 @@ impl LoadConfig {
         let around = BatchFrame {
             begin: text(s, "begin", "Text before the first line of a batch.", ""),
             between: text(s, "between", "Text between two lines.", "\n"),
-            end: text(s, "end", "Text after the last line.", "\n"),
+            end: text(s, "end", "Text after the last line of a batch.", "\n"),
         };
         Self {
             name: String::new(),
