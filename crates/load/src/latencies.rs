@@ -34,9 +34,9 @@ pub struct Timing {
     pub intended: Instant,
     /// The time at which the generator was ready to send it.
     pub ready: Instant,
-    /// The send time of its first byte.
+    /// The send time of the request's first byte.
     pub sent: Instant,
-    /// The end of its response, or the failure.
+    /// The end of the response, or the time of the failure.
     pub ended: Instant,
 }
 
@@ -100,8 +100,8 @@ impl Latencies {
         self.response.count().saturating_add(self.failures.total())
     }
 
-    /// The latency at `quantile` of all requests, failed ones included as longer than all others; nothing when it is
-    /// among those that failed, or there is no request.
+    /// The latency at `quantile` of all requests, where a failed request is longer than all others; [`None`] when it is
+    /// a failed request, or there are no requests.
     #[must_use]
     pub fn quantile(&self, clock: Clock, quantile: Quantile) -> Option<Duration> {
         let responses = self.responses(clock);

@@ -5,7 +5,7 @@
 //! so batches grow with the run and become independent. Requests are numbered in order of arrival, so the batches of
 //! two arms hold the same requests and can be compared ([`difference`]).
 //! **Quantiles**: the interval is that of the share beyond the estimate, converted back into durations. If the interval
-//! of the share reaches 0, that of the quantile has no upper end. Averaging quantiles of single batches would be
+//! of the share reaches 0, that of the quantile has no upper end. Quantiles of batches are not averaged, which would be
 //! biased.
 //! **Failures** count as longer than every response.
 //! **Limits**: below [`REQUESTS_MIN`], [`MEAN_REQUESTS_MIN`] and [`BEYOND_MIN`] there is no interval. These limits
