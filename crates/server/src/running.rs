@@ -119,8 +119,7 @@ impl Running {
         }
     }
 
-    /// Stops the receivers, flushes all acknowledged rows, and waits for the end. Rows whose flush fails stay in the
-    /// log.
+    /// Stops the receivers, flushes all acknowledged rows, and waits for the end. Unflushed rows stay in the log.
     ///
     /// # Errors
     /// When a thread has panicked.
@@ -213,8 +212,7 @@ impl Parts {
         }
     }
 
-    /// Runs until `stopped` or a panic; then stops the receivers, the query API, the log and maintenance, in this
-    /// order.
+    /// Runs until `stopped` or a panic; then stops, in this order: receivers, query API, log, maintenance.
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> Result<(), ServerPanicked> {
         let mut flushed = Instant::now();
         let mut watch = tokio::time::interval(WATCH_EVERY);

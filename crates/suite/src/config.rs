@@ -300,7 +300,7 @@ impl SendingConfig {
                 .default(128),
             keep_alive: s.field("keep_alive", "Whether connections are reused.").default(true),
             timeout: s
-                .field("timeout", "Maximum time of a request, from its wait for a connection to the end of its response.")
+                .field("timeout", "Maximum time of a request, including its wait for a connection.")
                 .range(Duration::from_ms(1)..=Duration::from_secs(3_600))
                 .default(Duration::from_secs(30)),
             threads: s
