@@ -103,7 +103,7 @@ fn send(
     key.set(task.with_flights(|flights, now| flights.begin(due, now, exchange.abort_handle())));
 }
 
-/// The head and the body, with gRPC's prefix.
+/// The head and the body of a request; a body of gRPC has the prefix of its message.
 fn request(
     task: &ConnectionTask,
     due: DueRequest,
@@ -160,7 +160,7 @@ async fn receive(
     check.judge_body()
 }
 
-/// The status stands behind the message, or in the head when there is none.
+/// Checks the gRPC status, which is in the trailers, or in the head of a response without a message.
 async fn grpc_status(head: &HeaderMap, body: &mut RecvStream) -> Result<(), RequestFailure> {
     let trailers = body.trailers().await.map_err(failed)?;
     let field =

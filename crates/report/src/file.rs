@@ -35,7 +35,7 @@ struct Document<'a> {
 /// A results file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system cannot read it.
+    /// The system cannot read the file.
     #[error("{}", .file.display())]
     Io {
         /// The file.
@@ -43,7 +43,7 @@ pub enum ReadError {
         /// The system's error.
         source: io::Error,
     },
-    /// It is not a valid results file.
+    /// The file is not a valid results file.
     #[error("{}: {place}: expected {expected}", .file.display())]
     Damaged {
         /// The file.
@@ -124,7 +124,7 @@ fn not_json(file: &Path, error: &serde_json::Error) -> ReadError {
 /// Reads the results in `file`.
 ///
 /// # Errors
-/// When it cannot be opened, is too long, or is not what [`to_json`] has made.
+/// When the file cannot be opened, is too long, or is not what [`to_json`] has made.
 pub fn read(file: &Path) -> Result<Results, ReadError> {
     let of_system = |source| ReadError::Io { file: file.to_owned(), source };
     let mut text = Vec::new();

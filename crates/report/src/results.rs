@@ -22,7 +22,7 @@ pub struct Results {
     pub began_unix_ns: u64,
     /// The machine of the generator.
     pub machine: Machine,
-    /// The parts of the plan that were sent; all in older files.
+    /// The parts of the plan that were sent; a file without them is older, and has all parts.
     #[serde(default = "Shares::all")]
     pub shares: Shares,
     /// Whether the run is valid.
@@ -111,9 +111,9 @@ impl Machine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum State {
-    /// It ran to its end, and the generator kept up.
+    /// The run ended as planned, and the generator kept up.
     Complete,
-    /// It was interrupted.
+    /// The run was interrupted.
     Partial {
         /// The reason, in words.
         why: String,
@@ -156,10 +156,10 @@ pub struct Block {
     /// The intended time of its first request, from the start of the run on.
     #[serde(rename = "began_ns")]
     pub began: Instant,
-    /// The time from there to the end of its last request.
+    /// The time from `began` to the end of the last request.
     #[serde(rename = "lasted_ns")]
     pub lasted: Duration,
-    /// The recordings of each series, in their order.
+    /// The recordings of each series, in the order of the series.
     #[serde(with = "wire::latencies")]
     pub latencies: Vec<Latencies>,
     /// All series together, from the start of the block on.
@@ -236,7 +236,7 @@ impl Results {
         self.blocks.iter().filter(|block| !block.is_warm_up)
     }
 
-    /// Whether its arms are the same load at several rates.
+    /// Whether the arms are the same load at several rates.
     #[must_use]
     pub fn is_sweep(&self) -> bool {
         self.arms.len() > 2 && self.arms.iter().all(|arm| arm.rate.is_some())

@@ -33,7 +33,7 @@ pub(super) fn about(servers: &[Server]) -> String {
 pub(super) struct Server {
     /// Its name.
     pub name: String,
-    /// Its usage while each arm was measured, in their order.
+    /// The usage while each arm was measured, in the order of the arms.
     pub of_arms: Vec<ServerUsage>,
 }
 
