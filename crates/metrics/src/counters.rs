@@ -1,4 +1,4 @@
-//! Counters that many threads add to.
+//! Counters to which many threads add.
 
 use crate::{FamilyCollector, Metric, counter};
 use std::sync::Arc;
@@ -12,25 +12,25 @@ pub type Counts = Vec<(&'static str, u64)>;
 pub struct CounterVec {
     names: &'static [&'static str],
     counts: Box<[AtomicU64]>,
-    /// The values that occur. They are shown from the start, so that their first increase is seen; any other is shown
-    /// once it has been counted.
+    /// The usual values of the label. They have a series from the start, so that a scraper sees their first increase;
+    /// any other value has a series once it has been counted.
     usual: &'static [&'static str],
 }
 
 impl CounterVec {
-    /// Counters for the values `names`; those in `usual` are expected.
+    /// Creates counters for the values `names`; values in `usual` have a series from the start.
     #[must_use]
     pub fn new(names: &'static [&'static str], usual: &'static [&'static str]) -> Self {
         let counts = names.iter().map(|_| AtomicU64::new(0)).collect();
         Self { names, counts, usual }
     }
 
-    /// Adds to the count of the value with this index among the names.
+    /// Adds `more` to the count of the value with this index in `names`.
     pub fn add(&self, index: usize, more: u64) {
         self.counts[index].fetch_add(more, Relaxed);
     }
 
-    /// The sum of all counts.
+    /// Returns the sum of all counts.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Relaxed)).sum()
@@ -45,7 +45,7 @@ impl CounterVec {
     }
 }
 
-/// The number of things that exist now: each counts until its guard is dropped.
+/// The current number of things. Each thing counts until its guard is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Gauge(Arc<AtomicU64>);
 
@@ -54,14 +54,14 @@ pub struct Gauge(Arc<AtomicU64>);
 pub struct GaugeGuard(Gauge);
 
 impl Gauge {
-    /// Counts one more.
+    /// Counts one more thing, until the guard is dropped.
     #[must_use]
     pub fn enter(&self) -> GaugeGuard {
         self.0.fetch_add(1, Relaxed);
         GaugeGuard(self.clone())
     }
 
-    /// The number now.
+    /// Returns the current number.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -86,7 +86,7 @@ pub static CONFIG_RELOADS: Metric = counter(
 pub struct ReloadCounters([AtomicU64; 2]);
 
 impl ReloadCounters {
-    /// Counts a configuration that took effect, or one that was rejected.
+    /// Counts a configuration that took effect (`is_ok`), or that was rejected.
     pub fn count(&self, is_ok: bool) {
         self.0[usize::from(!is_ok)].fetch_add(1, Relaxed);
     }
