@@ -27,16 +27,16 @@ use curtail_load::compare::Rule;
 use curtail_units::{Duration, Quantile};
 use std::path::PathBuf;
 
-/// Maximum number of processes of a suite, and of links. Each process has a log and is checked every second.
+/// Maximum number of processes of a suite, and of links. Each process has a log and is checked every 100 ms.
 pub(crate) const PROCESSES_MAX: usize = 64;
 
 /// Maximum number of faults of a block.
 pub(crate) const FAULTS_MAX: usize = 64;
 
-/// The longest that anything is waited for: a day.
+/// Maximum of all times to wait: a day.
 pub(super) const WITHIN_MAX: Duration = Duration::from_secs(86_400);
 
-/// A suite as it is written.
+/// The configuration of a suite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuiteConfig {
     pub(crate) name: String,
@@ -61,10 +61,10 @@ pub struct SuiteConfig {
     pub(crate) teardown: Vec<CommandConfig>,
 }
 
-/// An arm as it is written.
+/// The configuration of an arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmConfig {
-    /// Its name.
+    /// The name in reports.
     pub name: String,
     pub(crate) url: String,
 }
@@ -268,7 +268,7 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
     rule
 }
 
-/// Checks the URL of a request beside the load, which is in clear text.
+/// Checks the URL of a request in addition to the load; such a request is in clear text.
 fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
     let is_good = curtail_generator::target::parse_url(url).is_ok_and(|url| url.scheme() == "http");
     if !is_good {

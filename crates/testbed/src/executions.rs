@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The most tenants that are counted by name.
+/// Maximum number of tenants that are counted by name.
 pub const TENANTS_MAX: usize = 64;
 
 pub(crate) const OTHER: &str = "other";

@@ -6,7 +6,7 @@ use curtail_units::Duration;
 use serde_json::{Value as Json, json};
 use std::net::SocketAddr;
 
-/// A process as it is written.
+/// The configuration of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProcessConfig {
     pub(crate) name: String,
@@ -34,7 +34,7 @@ pub(crate) enum ReadySign {
     Line(String),
 }
 
-/// A link as it is written.
+/// The configuration of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkConfig {
     pub(crate) name: String,
@@ -163,7 +163,7 @@ impl RestartsConfig {
     }
 }
 
-/// A text; numbers and booleans count as the text of their source.
+/// A text; a number or a boolean counts as its text in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScalarText(pub(super) String);
 
