@@ -9,11 +9,11 @@ use std::time::Instant;
 
 /// The page of `/metrics`, which the server renders.
 pub trait MetricsPage: Debug + Send + Sync {
-    /// The media type and the bytes of one scrape.
+    /// Renders one scrape; returns the media type and the bytes.
     fn render(&self, form: MetricsForm) -> (&'static str, Vec<u8>);
 }
 
-/// A kind of query: Tempo's and Jaeger's requests for the same thing are of one kind.
+/// A kind of query. Requests of Tempo's and Jaeger's API with the same purpose are of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueryKind {
     Trace,
@@ -29,7 +29,7 @@ impl QueryKind {
     /// The names in metrics, in the order of the variants.
     const NAMES: [&str; 7] = ["trace", "logs", "search", "tags", "metrics", "sql", "other"];
 
-    /// The kind of a request with this path.
+    /// Returns the kind of a request with this path.
     pub(crate) fn of_path(path: &str) -> Self {
         let under = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
         match path {
@@ -76,7 +76,7 @@ pub struct QueryMetrics {
 pub struct KindMetrics {
     /// Queries by outcome.
     pub outcomes: CounterVec,
-    /// Times until the responses began.
+    /// Times from the start of a query to the start of its response.
     pub durations: AtomicHistogram,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct QueryTimer<'a> {
 }
 
 impl QueryTimer<'_> {
-    /// The response begins.
+    /// Notes that the response begins.
     pub(crate) fn end(mut self, status: StatusCode, is_incomplete: bool) {
         self.outcome = outcome(status);
         if is_incomplete {
