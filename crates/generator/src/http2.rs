@@ -1,7 +1,7 @@
 //! Requests over HTTP/2, concurrent on a connection; also gRPC with one message each way.
 //!
 //! A request that the server did not process is sent again; after a GOAWAY, on another connection.
-//! **Limits**: [`STREAMS_MAX`] requests at once on a connection, or fewer if the server says so; [`RESENDS_MAX`]
+//! **Limits**: [`STREAMS_MAX`] requests at once on a connection, or the server's limit if it is lower; [`RESENDS_MAX`]
 //! resends of a request.
 //! **Source**: RFC 9113; for gRPC, "gRPC over HTTP2" in its repository.
 

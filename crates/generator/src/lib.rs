@@ -2,7 +2,7 @@
 //!
 //! **Open loop**: the plan alone decides the send times. A request that finds all connections in use waits, and the
 //! wait is part of its response time.
-//! **Threads** share nothing while they run: each has a part of the plan, connections and recordings.
+//! **Threads** share nothing while they run: each has its own part of the plan, connections and recordings.
 //! **Limits**: [`Load::connections_max`] connections, 2^20 waiting requests of a thread (further ones count as lag),
 //! responses of the size that [`Expect`](crate::expect::Expect) allows.
 //! **Invariant**: every request of the plan counts once; one without a response at the end of the run has failed.

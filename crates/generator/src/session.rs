@@ -4,8 +4,8 @@
 //! once ([`Turns`]). All blocks of a round send the same requests at the same instants.
 //! **Warm-up**: an arm is warmed up before its first block and after a restart ([`SessionHooks::begin_round`]), for a
 //! fixed time or until the service is steady ([`curtail_load::steady`]). A warm-up counts in no percentile.
-//! **Invariant**: the results contain every measured block, however the run ends. They state an interruption, and a
-//! generator that was too late ([`ExcessiveLag`]).
+//! **Invariant**: the results contain every measured block, however the run ends. They state whether the run was
+//! interrupted, and whether the generator was too late ([`ExcessiveLag`]).
 
 use crate::{FailureExample, Load, Recording, Stop};
 use curtail_config::{Scalar, Value, Wrong};

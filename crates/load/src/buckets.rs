@@ -11,8 +11,8 @@
 //! | Prometheus native schema | powers of 2^(2^-schema) seconds | exponentially | `histogram_quantile` since Prometheus 3.0 |
 //!
 //! A bound belongs to the bucket below it. OpenTelemetry does not define how its buckets are read.
-//! **Error**: between the bounds `l` and `u` it is at most `u/l − 1`, and `(u − l)/(u + l)` for [`Reader::Middle`]
-//! ([`Layout::error_max`]). On given data it depends on where the bounds are, so [`coarsest()`] tries many positions.
+//! The **error** between the bounds `l` and `u` is at most `u/l − 1`, or `(u − l)/(u + l)` for [`Reader::Middle`]
+//! ([`Layout::error_max`]). On given data, the error depends on the positions of the bounds; [`coarsest()`] tries many.
 //! **Source**: Google Cloud's `tail_latency_lab` (opencensus-jetty-demo, 2019); `promql/quantile.go` of Prometheus;
 //! Masson et al., "`DDSketch`", 2019, for the middle.
 //! **Hurts when** the values are few: chance in the sample then causes a larger error than the buckets.

@@ -9,7 +9,7 @@
 //! contributions have a standard error `s`. At the latency `x` beyond which both arms together have the wanted share,
 //! the shares of the arms differ by `D`. Student's distribution tests `D / s`, with as many degrees of freedom as
 //! pairs, minus 1. The interval of B/A inverts the same test (Woodruff): from `QB(q − h/2) / QA(q + h/2)` to `QB(q +
-//! h/2) / QA(q − h/2)`, with `h = t · s`. Test and interval therefore agree.
+//! h/2) / QA(q − h/2)`, with `h = t · s` and the arms' quantiles `QA` and `QB`. Test and interval therefore agree.
 //! **The ratio of a number** is that of the means, with the paired t as its test and Fieller's interval.
 //! **Many percentiles**: Holm's procedure; the primary percentile has half of the level.
 //! **Verdict**: better or worse when the test finds a difference; equivalent when the whole interval lies within the

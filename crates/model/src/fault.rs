@@ -1,16 +1,16 @@
 //! Faults: what makes servers slow, named after the causes in the literature.
 //!
-//! | recipe | what it does to a server | what helps against it |
+//! | recipe | the server | remedies |
 //! |---|---|---|
-//! | `stall` | stops it now and then | hedges |
-//! | `garbage_collection` | stops it after a number of executions, so a busier server more often | hedges |
-//! | `background_job` | slows it down for a while, alone or together with the others | hedges, balancing |
-//! | `slow_replica` | slows it down for good | balancing |
+//! | `stall` | stops now and then | hedges |
+//! | `garbage_collection` | stops after a number of executions, so a busier server stops more often | hedges |
+//! | `background_job` | is slower for a while, alone or together with other servers | hedges, balancing |
+//! | `slow_replica` | is always slower | balancing |
 //! | `errors` | fails a share of its executions | retries |
-//! | `noisy_neighbor` | adds requests of others to its queue | ties, balancing |
-//! | `antagonist` | takes cores of its machine | balancing |
+//! | `noisy_neighbor` | has requests of another client in its queue | ties, balancing |
+//! | `antagonist` | loses cores of its machine to another load | balancing |
 //!
-//! **Holds** recipes; [`crate::faults`] decides when they happen.
+//! **Holds** recipes; [`crate::faults`] decides when faults happen.
 //! **Source**: the causes are those of Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 75–76: shared
 //! resources, background daemons, global resource sharing, maintenance, queueing, garbage collection. Page 76 explains
 //! why background work hurts less when all servers do it at the same time.

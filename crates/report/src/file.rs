@@ -1,8 +1,8 @@
 //! The results file: one run as JSON (`curtail.bench/1`), from which every report can be made again.
 //!
-//! It holds all of [`Results`]: reading returns an equal value. Histograms are in `HdrHistogram`'s compressed form
-//! (`hdr_v2`), with the exact sum, minimum and maximum. The percentiles under `figures` are for other programs.
-//! **Limits**: files of at most 1 GiB. The `state` of an interrupted run says so.
+//! The file holds all of [`Results`]: reading returns an equal value. Histograms are in `HdrHistogram`'s compressed
+//! form (`hdr_v2`), with the exact sum, minimum and maximum. The percentiles under `figures` are for other programs.
+//! **Limits**: files of at most 1 GiB. The `state` says whether the run was interrupted.
 //! **Invariant**: a file appears completely or not at all.
 
 pub(crate) mod wire;

@@ -1,7 +1,7 @@
 //! Percentile distributions in the text form of `HdrHistogram` (`.hgrm`).
 //!
-//! **Form**: four columns: latency in milliseconds, quantile, number of requests up to it, 1/(1 - quantile); five lines
-//! for each halving of the share of longer requests. Plotters ignore lines that begin with `#`.
+//! **Form**: four columns (latency in milliseconds, quantile, number of requests up to this latency, 1/(1 - quantile)),
+//! and five lines for each halving of the share of longer requests. Plotters ignore lines that begin with `#`.
 //! **Invariant**: quantiles are those of all requests, and the lines end where the failures begin.
 //! **Source**: `AbstractHistogram.outputPercentileDistribution` of `HdrHistogram` 2.2 (Java).
 

@@ -1,7 +1,7 @@
 //! The results of a run: the content of reports and of a results file.
 //!
 //! A run measures **arms** (a target in one state: A, B, each rate of a sweep) in **blocks**, stretches of load on one
-//! arm. Comparisons use blocks, tables the merged blocks of an arm. No percentile is averaged.
+//! arm. Comparisons use blocks, and tables use the merged blocks of an arm. No percentile is averaged.
 
 use crate::file::wire;
 use curtail_load::lag::{self, ExcessiveLag};

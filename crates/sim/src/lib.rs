@@ -1,8 +1,8 @@
 //! Sim: a discrete-event simulator that drives the state machines of the policies.
 //!
-//! It predicts the effect of a policy on the latencies of a service. The machines of `curtail-policy` run over a model
-//! of arrivals, networks, queues, servers and faults. The proxy runs the same machines, so a journal of the proxy can
-//! be replayed here.
+//! The simulator predicts the effect of a policy on the latencies of a service. The machines of `curtail-policy` run
+//! over a model of arrivals, networks, queues, servers and faults. The proxy runs the same machines, so a journal of
+//! the proxy can be replayed here.
 //!
 //! | to | look at |
 //! |---|---|

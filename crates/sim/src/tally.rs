@@ -4,7 +4,7 @@
 //! [`Stop::requests_max`] arrivals, or when the interval of the chosen statistic is narrow enough. The run ends when
 //! all counted requests have ended, because the last ones in flight are slow and would be missing.
 //! **Hurts when** the interval is checked often: a run that stops the first time that it looks good has a slightly too
-//! narrow interval. It is checked once a batch, a few dozen times while the length of the run doubles.
+//! narrow interval. A run checks once a batch, a few dozen times while its length doubles.
 
 use crate::batches::Batches;
 use crate::warm_up::{WarmUp, Warmth};

@@ -1,7 +1,7 @@
-//! The simulated world: the second driver of the policy machines, beside the proxy.
+//! The simulated world: the second driver of the policy machines; the proxy is the first.
 //!
-//! It has the machines, the servers, the messages in flight and the event queue. [`request`] is the side of the roots,
-//! [`leaf`] is the side of the leaves and their servers, and [`fault`] runs the faults.
+//! The world has the machines, the servers, the messages in flight and the event queue. [`request`] is the side of the
+//! roots, [`leaf`] is the side of the leaves and their servers, and [`fault`] runs the faults.
 //! **Inputs**: a [`Model`], the policies of one arm, a seed. Arrivals, service times of first attempts, and faults have
 //! generators that no policy influences. Two arms therefore see the same ones (common random numbers).
 //! **Limits**: [`LIMITS`]: a run with more in flight, or more events in a row without an end of a request, is stopped.

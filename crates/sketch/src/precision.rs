@@ -6,7 +6,7 @@
 //! This is the layout of `HdrHistogram` (Tene, 2012) on base 2: finding a bucket takes the position of the leading bit, a shift
 //! and an addition. Buckets of a finer precision nest in those of a coarser one, so coarsening is exact.
 //!
-//! **Limits**: durations from [`Precision::END`] (2^42 ns, 73 minutes) are in the last bucket.
+//! **Limits**: durations of [`Precision::END`] (2^42 ns, 73 minutes) or more are in the last bucket.
 
 use curtail_units::{Duration, OutOfRange};
 

@@ -1,4 +1,4 @@
-//! The processes of a suite: start in order, readiness, watching, faults, stop in reverse order.
+//! The processes of a suite: starts them in order, checks readiness, watches them, and stops them in reverse order.
 //!
 //! **Invariant**: a process that ends by itself ends the suite; the error has its name and the end of its log.
 

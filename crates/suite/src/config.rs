@@ -1,7 +1,7 @@
 //! The keys of a suite.
 //!
-//! All errors are found before anything starts, names of processes and links included. Parameters are replaced before
-//! the YAML is read. Paths are relative to the folder of the suite.
+//! All errors are found before anything starts, including unknown names of processes and links. Parameters are replaced
+//! before the YAML is read. Paths are relative to the folder of the suite.
 
 mod fault;
 mod measures;

@@ -1,9 +1,9 @@
 //! A timer that is exact to some hundred microseconds: a thread that sleeps until the next instant and wakes its waiters.
 //!
 //! The runtime's timer counts in whole milliseconds, so a wait of 1 ms would take 2 ms.
-//! **Limits**: no wait ends early. The delay depends on the kernel's timer slack (50 µs on Linux) and on the load of the
+//! **Limits**: no wait ends early. A wait ends late by the kernel's timer slack (50 µs on Linux), and by more on a busy
 //! machine. A dropped wait stays in memory until its instant.
-//! **Hurts when** tens of thousands of waits end in a second: each costs a message between two threads.
+//! **Hurts when** tens of thousands of waits end in a second: each wait costs a message between two threads.
 
 use curtail_units::{Duration, Instant};
 use std::collections::BTreeMap;

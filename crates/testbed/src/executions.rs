@@ -2,7 +2,7 @@
 //!
 //! An execution counts when its work begins. A request that is cancelled in the queue, or while its server is stopped,
 //! does not count.
-//! **Limits**: [`TENANTS_MAX`] tenants by name; later ones count together as `other`.
+//! **Limits**: [`TENANTS_MAX`] tenants by name; later tenants count together as `other`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,13 +1,13 @@
 //! The critical path: the span that the root waited for at each moment.
 //!
-//! The path is followed back from the end of a span. The span waited for its child that ended last. Before that child
-//! started, it waited for the child that had ended last by then; without such a child it worked itself. Each child is
-//! followed in the same way. The result is a list of sections without gaps from the start of the span to its end.
+//! The path is followed back from the end of a span. The span waited for its child that ended last. Before this child
+//! started, the span waited for the child that had ended last by then. Without such a child, the span worked. Each
+//! child is followed likewise. The result is a list of sections without gaps from the start to the end of the span.
 //!
 //! | a child | is |
 //! |---|---|
-//! | that ends after the next child's start, by up to 1 % of the parent's duration | cut at that start: clocks differ |
-//! | that ends later than that | not waited for: both children ran at once |
+//! | that ends up to 1 % of the parent's duration after the start of the next child on the path | cut there: clocks differ |
+//! | that ends later | not waited for: both children ran at once |
 //! | that begins before its parent, or ends after its parent | cut to the parent: clocks differ |
 //! | that is longer than its parent by more than 1 % | not waited for: the parent continued without it |
 //! | outside of its parent | not waited for |

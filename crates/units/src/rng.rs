@@ -3,7 +3,7 @@
 //! Every state machine and every fault draws from a generator of its own, split from one root seed by name. A new draw
 //! in one place therefore does not change the numbers that another place draws. The generator is xoshiro256++ (Blackman
 //! & Vigna, "Scrambled linear pseudorandom number generators", 2021, section 5), seeded through `SplitMix64` as its
-//! authors advise. It is not for secrets.
+//! authors advise. The generator is not for secrets.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! The plot of latency by percentile: every nine has the same width, and both axes are logarithmic.
 //!
-//! A line is dashed where fewer than ten requests are longer, and ends in a cross where the failures begin.
+//! A line is dotted where fewer than ten requests are longer, and ends in a cross where the failures begin.
 
 use super::svg::{Frame, LogScale, Picture, Svg, colour};
 use crate::figures::ArmFigures;

@@ -260,7 +260,7 @@ pub struct Picture {
     pub legend: Vec<(String, String)>,
 }
 
-/// The class of an arm's color. Arms beyond [`COLOURS`] have the colors of the first ones, dashed.
+/// The class of an arm's color. Further arms have the colors of the first arms, dashed.
 #[must_use]
 pub fn colour(arm: usize) -> String {
     let again = if arm < COLOURS { "" } else { " again" };
