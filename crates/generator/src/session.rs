@@ -43,9 +43,9 @@ pub struct Session {
 /// The order of the arms in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turns {
-    /// One after the other, forwards and backwards alternately.
+    /// The arms one after the other, forwards and backwards alternately.
     Alternate,
-    /// At once: events affect both arms, but arms that share a machine disturb each other.
+    /// All arms at once: events affect both arms, but arms that share a machine disturb each other.
     Mirrored,
 }
 

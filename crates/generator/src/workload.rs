@@ -84,7 +84,7 @@ struct Tenant {
     weight_until: f64,
 }
 
-/// One arrival at one of its steps.
+/// An arrival at one step of its journey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     /// The number of the arrival in the plan.

@@ -43,7 +43,7 @@ use std::fmt;
 /// Number of blocks of one arm that finds a shift of p99 by 10 % in four of five comparisons, if a block has some 15,000
 /// requests and half a dozen stalls.
 ///
-/// With blocks of 15 s at 1,000 requests a second two interleaved arms take 40 minutes.
+/// With blocks of 15 s at 1,000 requests a second, two interleaved arms take 40 minutes.
 pub const BLOCKS_DEFAULT: usize = 80;
 
 /// Minimum number of requests beyond a percentile, in each arm, for a verdict.
@@ -90,7 +90,7 @@ pub enum Verdict {
     Worse,
     /// Any difference is smaller than the margin.
     Equivalent,
-    /// There may be a difference, or none.
+    /// The test finds no difference, and the interval is not within the margin.
     Undecided {
         /// The approximate number of further blocks of each arm with which a new run decides in four cases of five.
         blocks: u64,

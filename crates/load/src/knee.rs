@@ -53,7 +53,7 @@ pub enum Unbearable {
 pub struct TooFewRequests {
     /// The quantile.
     pub quantile: Quantile,
-    /// Requests beyond it.
+    /// The number of requests beyond the quantile.
     pub beyond: u64,
 }
 
@@ -111,7 +111,7 @@ impl Search {
     /// Checks that `requests` are enough for the quantile.
     ///
     /// # Errors
-    /// When they are too few.
+    /// When the requests are too few.
     pub fn check_count(&self, requests: u64) -> Result<(), TooFewRequests> {
         let beyond = requests - rank(self.quantile, requests);
         if beyond < INDICATIVE_MIN {

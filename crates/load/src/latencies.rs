@@ -21,9 +21,9 @@ use curtail_units::{Duration, Instant, Quantile};
 /// A clock of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Clock {
-    /// From the intended time.
+    /// Response time, from the intended time to the end.
     Response,
-    /// From the send time.
+    /// Service time, from the send time to the end.
     Service,
 }
 
@@ -32,7 +32,7 @@ pub enum Clock {
 pub struct Timing {
     /// The intended send time.
     pub intended: Instant,
-    /// The time at which the generator was ready to send it.
+    /// The time at which the generator was ready to send the request.
     pub ready: Instant,
     /// The send time of the request's first byte.
     pub sent: Instant,
@@ -65,7 +65,7 @@ impl Latencies {
         }
     }
 
-    /// All of `parts` together.
+    /// The recordings of all `parts` together.
     pub fn merged<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut all = Self::new();
         for part in parts {

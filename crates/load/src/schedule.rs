@@ -32,7 +32,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// All of a plan.
+    /// The whole plan.
     pub const ALL: Self = Self { nth: 0, of: 1 };
 
     /// Whether the part includes the request with this number.
@@ -41,7 +41,7 @@ impl Share {
         request % self.of as u64 == self.nth as u64
     }
 
-    /// One of `of` parts of this part.
+    /// The `nth` of `of` equal parts of this part.
     #[must_use]
     pub const fn part(self, nth: usize, of: usize) -> Self {
         Self { nth: nth * self.of + self.nth, of: self.of * of }
@@ -160,7 +160,7 @@ impl Phase {
 }
 
 impl Schedule {
-    /// One rate for some time.
+    /// A schedule of one phase with a constant rate.
     #[must_use]
     pub fn constant(rate: f64, lasts: Duration, spacing: Spacing) -> Self {
         Self::Phases { phases: vec![Phase { shape: Shape::Constant { rate }, lasts }], spacing }

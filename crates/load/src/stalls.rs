@@ -57,7 +57,7 @@ impl Stalls {
         Self { body: body.try_into().expect("both halves together are as long as the body") }
     }
 
-    /// One block, the same on both clocks.
+    /// Draws one block, which is the same on both clocks.
     #[must_use]
     pub fn block(&self, rng: &mut Rng) -> Latencies {
         let mut latencies_ns = Vec::with_capacity(REQUESTS);
@@ -90,7 +90,7 @@ impl Stalls {
         block
     }
 
-    /// `count` blocks.
+    /// Draws `count` blocks.
     #[must_use]
     pub fn blocks(&self, rng: &mut Rng, count: usize) -> Vec<Latencies> {
         (0..count).map(|_| self.block(rng)).collect()

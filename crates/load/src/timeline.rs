@@ -66,7 +66,7 @@ impl Timeline {
         &self.slots
     }
 
-    /// A timeline of these slots.
+    /// A timeline of `slots`.
     #[must_use]
     pub fn of_slots(width: Duration, slots: Vec<Slot>) -> Self {
         let mut timeline = Self { slots, ..Self::new(width) };

@@ -25,9 +25,9 @@ pub enum Rate {
 /// The spacing of requests at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
-    /// At random, independently of each other, as those of many users.
+    /// Requests arrive at random, independently of each other, as those of many users.
     Poisson,
-    /// At equal distances.
+    /// Requests arrive at equal distances.
     Even,
 }
 

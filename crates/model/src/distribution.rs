@@ -63,7 +63,7 @@ impl Distribution {
     /// Always zero.
     pub const ZERO: Self = Self::Constant { value: Duration::ZERO };
 
-    /// One of several exponential distributions, given by (weight, mean).
+    /// A mixture of exponential distributions, each given by (weight, mean).
     #[must_use]
     pub fn hyperexponential(phases: &[(f64, Duration)]) -> Self {
         let part = |&(weight, mean): &(f64, Duration)| Part {

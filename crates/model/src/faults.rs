@@ -36,7 +36,7 @@ struct Site {
 #[derive(Clone, Debug)]
 pub struct Faults {
     sites: Vec<Site>,
-    /// By server: the sites that affect it.
+    /// The sites that affect each server.
     of_server: Vec<Vec<u32>>,
     cores: Option<Cores>,
     has_garbage_collection: bool,

@@ -78,7 +78,7 @@ impl Figure {
 }
 
 impl std::fmt::Display for Figure {
-    /// In milliseconds, with its mark.
+    /// The latency in milliseconds, with its mark.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Value(latency) => f.write_str(&numbers::ms(*latency)),
@@ -92,7 +92,7 @@ impl std::fmt::Display for Figure {
 /// All percentiles of one clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Percentiles {
-    /// In the order of [`PERCENTILES`].
+    /// The figures in the order of [`PERCENTILES`].
     pub(crate) at: [Figure; PERCENTILES.len()],
     /// The longest request.
     pub(crate) max: Figure,

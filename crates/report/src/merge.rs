@@ -22,7 +22,7 @@ pub struct MergeError(String);
 /// The results of all generators as those of one.
 ///
 /// # Errors
-/// When there are none, or they are not of one run.
+/// When there are no results, or they are not of one run.
 pub fn merge(parts: Vec<Results>) -> Result<Results, MergeError> {
     const NOTHING: &str =
         "there is nothing to merge: expected the results of at least one generator";

@@ -12,11 +12,11 @@ use std::cmp::Reverse;
 /// The grouping of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// By request.
+    /// A group for each request.
     Query,
-    /// By tenant.
+    /// A group for each tenant.
     Tenant,
-    /// By size of the tenant.
+    /// A group for each size of tenants.
     Size,
 }
 

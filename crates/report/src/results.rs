@@ -128,9 +128,9 @@ pub enum State {
 /// A target in one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
-    /// Its name in tables.
+    /// The name in tables.
     pub name: String,
-    /// Its target or its difference from the other arm, in words.
+    /// The target of the arm, or its difference from the other arm, in words.
     pub about: String,
     /// The average requests per second of the whole plan; unknown if a request leads to others (journeys).
     #[serde(rename = "rate_per_second")]
@@ -178,7 +178,7 @@ pub struct Block {
     /// CPU time of the servers, where it was measured.
     #[serde(rename = "servers_cpu_ns")]
     pub servers_cpu: Option<Duration>,
-    /// Whether it is a warm-up, which is shown over time and is part of no percentile.
+    /// Whether the block is a warm-up, which is shown over time and is part of no percentile.
     pub is_warm_up: bool,
 }
 
@@ -204,14 +204,14 @@ pub const GC_PAUSE_NS: &str = "gc_pause_ns";
 pub struct Measure {
     /// The name of the process or node.
     pub of: String,
-    /// Its name, with its unit: [`CPU_RATIO`], [`RESIDENT_BYTES`], [`GC_PAUSE_NS`], or one of the suite.
+    /// The name, with its unit: [`CPU_RATIO`], [`RESIDENT_BYTES`], [`GC_PAUSE_NS`], or one of the suite.
     pub name: String,
     /// Values, with their times from the start of the run on.
     #[serde(deserialize_with = "null_as_nan")]
     pub points: Vec<(Instant, f64)>,
 }
 
-/// JSON has no NaN, so it is written as `null`.
+/// JSON has no NaN, so NaN is written as `null`.
 fn null_as_nan<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<(Instant, f64)>, D::Error> {
     let points = Vec::<(Instant, Option<f64>)>::deserialize(from)?;
     Ok(points.into_iter().map(|(at, value)| (at, value.unwrap_or(f64::NAN))).collect())
@@ -220,13 +220,13 @@ fn null_as_nan<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<(Instant, f64)>, 
 /// A fault, or another event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its start, from the start of the run on.
+    /// The start of the event, from the start of the run on.
     #[serde(rename = "at_ns")]
     pub at: Instant,
-    /// Its duration; zero for an instant.
+    /// The duration of the event; zero for an instant.
     #[serde(rename = "lasted_ns")]
     pub lasted: Duration,
-    /// Its description: "node 2 paused".
+    /// The description of the event: "node 2 paused".
     pub what: String,
 }
 

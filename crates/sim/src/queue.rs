@@ -23,7 +23,7 @@ struct Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// One number to compare, which costs less than two in turn.
+    /// A single number to compare, which costs less than comparing the instant and then the order.
     const fn key(&self) -> u128 {
         ((self.at.as_ns() as u128) << 64) | self.order as u128
     }
@@ -40,7 +40,7 @@ pub(crate) enum Lane {
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<T> {
     heap: Vec<Entry<T>>,
-    /// By [`Lane`]; each in order.
+    /// The entries of each [`Lane`], in the order in which they are due.
     lanes: [VecDeque<Entry<T>>; 2],
     scheduled: u64,
 }

@@ -87,7 +87,7 @@ impl Report {
         table::render(self)
     }
 
-    /// One JSON object; `seconds` is the processor time that the simulation took, as the caller measured it.
+    /// The report as one JSON object; `seconds` is the CPU time of the simulation, which the caller measured.
     ///
     /// # Panics
     /// Never: all that is in a report can be written as JSON.

@@ -64,7 +64,7 @@ pub struct Variant {
 /// A policy under test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// Its name.
+    /// The name in reports.
     pub name: String,
     /// The techniques of every upstream.
     pub policy: UpstreamConfig,

@@ -194,7 +194,7 @@ impl ShardingReport {
         table::render(self)
     }
 
-    /// One JSON object.
+    /// The report as one JSON object.
     #[must_use]
     pub fn json(&self) -> String {
         json::render(self)

@@ -10,7 +10,7 @@ use crate::batches::Batches;
 use crate::warm_up::{WarmUp, Warmth};
 use curtail_units::{Duration, Quantile};
 
-/// When a run ends.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stop {
     /// The precision at which the run ends; absent: it ends at `requests_max`.

@@ -139,13 +139,13 @@ pub(crate) struct World<'m> {
     draws: Draws,
     gap_ns: f64,
     network: Network,
-    /// By client, then by shard.
+    /// The machine of each client and shard: by client, then by shard.
     upstreams: Vec<UpstreamPlace>,
-    /// By client; empty without groups.
+    /// The group of each client; empty without groups.
     groups: Vec<Group>,
     requests: Slab<RequestPlace>,
     calls: Slab<CallPlace>,
-    /// By the index of the call.
+    /// The alarm of each call, by the index of the call.
     call_alarms: Vec<Alarm>,
     attempts: Slab<Attempt>,
     twin_news: Slab<TwinNews>,

@@ -86,7 +86,7 @@ impl Counts {
         self.total -= part.total;
     }
 
-    /// Whether `whole` has the same precision and at least these counts in each bucket.
+    /// Whether `whole` has the same precision and, in each bucket, at least the count of `self`.
     pub(crate) fn is_within(&self, whole: &Self) -> bool {
         self.precision == whole.precision
             && self.non_empty().all(|(index, n)| {

@@ -29,7 +29,7 @@ impl Scale {
     const COARSEST: i8 = -10;
     const FINEST: i8 = 20;
 
-    /// A scale as OpenTelemetry numbers them.
+    /// A scale with the number that OpenTelemetry gives it.
     ///
     /// # Errors
     /// When `scale` is not in -10..=20.

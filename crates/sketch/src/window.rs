@@ -31,7 +31,7 @@ mod tests;
 #[derive(Clone, Debug)]
 pub struct Window {
     slots: Vec<Histogram>,
-    /// The slot being filled; the oldest is the one after it.
+    /// The slot being filled; the next slot is the oldest.
     current: usize,
     /// The start of the current slot.
     began: Instant,

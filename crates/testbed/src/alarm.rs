@@ -29,7 +29,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By instant, then in the order of the calls.
+    /// The waits by instant, then in the order of the calls.
     waits: BTreeMap<(Instant, u64), oneshot::Sender<()>>,
     added: u64,
     ended: bool,

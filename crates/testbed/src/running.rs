@@ -52,7 +52,7 @@ impl Running {
     /// When an address cannot be listened on, or the system gives no thread.
     ///
     /// # Panics
-    /// With more servers than a file may describe.
+    /// When `config` has more servers than a file may describe.
     pub fn start(config: &TestbedConfig, seed: u64) -> Result<Self, StartError> {
         let listeners = listeners(config)?;
         let addresses: Vec<SocketAddr> = listeners.iter().map(|(address, _)| *address).collect();

@@ -31,7 +31,7 @@ impl Columns {
         Self { columns: columns.into_iter().collect(), gap: 1 }
     }
 
-    /// The same columns, `gap` spaces apart.
+    /// The same table with its columns `gap` spaces apart.
     #[must_use]
     pub fn apart(self, gap: usize) -> Self {
         Self { gap, ..self }

@@ -64,13 +64,13 @@ unit_interval!(
 impl Quantile {
     /// The median.
     pub const P50: Self = Self(0.5);
-    /// One value in ten is above.
+    /// The quantile that one value in ten exceeds.
     pub const P90: Self = Self(0.9);
-    /// One value in twenty is above.
+    /// The quantile that one value in twenty exceeds.
     pub const P95: Self = Self(0.95);
-    /// One value in a hundred is above.
+    /// The quantile that one value in a hundred exceeds.
     pub const P99: Self = Self(0.99);
-    /// One value in a thousand is above.
+    /// The quantile that one value in a thousand exceeds.
     pub const P999: Self = Self(0.999);
 }
 

@@ -71,9 +71,9 @@ struct Powers {
 /// The step from one bound to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
-    /// By this factor.
+    /// The ratio of one bound to the one below.
     Factor(f64),
-    /// By this many octaves, which keeps powers of two exact.
+    /// The number of octaves between two bounds, which keeps powers of two exact.
     Octaves(f64),
 }
 

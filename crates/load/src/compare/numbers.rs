@@ -16,7 +16,7 @@ pub enum Goal {
     More,
 }
 
-/// One number of each block of both arms.
+/// The numbers of both arms to compare, one for each block.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers<'a> {
     /// The numbers of A's blocks.

@@ -13,7 +13,7 @@ pub(super) const COLUMNS_MAX: usize = 240;
 
 pub(super) struct TimeColumns {
     pub(super) width: Duration,
-    /// From the start of the run on.
+    /// The columns from the start of the run on.
     pub(super) columns: Vec<Slot>,
 }
 

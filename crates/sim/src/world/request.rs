@@ -26,7 +26,7 @@ pub(super) struct RequestPlace {
 pub(super) struct CallPlace {
     machine: Call,
     request: Key,
-    /// Its number among the calls of the request.
+    /// The number of the call among the calls of the request.
     id: CallId,
     upstream: u32,
     shard: u32,
@@ -66,7 +66,7 @@ pub(super) struct Attempt {
     pub(super) tie: Option<(TieId, u32)>,
     pub(super) service_ns: f64,
     pub(super) stage: Stage,
-    /// Whether it was cancelled, but its server did not notice or cannot stop.
+    /// Whether the attempt was cancelled, but its server runs on.
     pub(super) is_cancelled: bool,
     /// The ending of the attempt, once it is on the way back.
     pub(super) ending: Ending,
@@ -127,7 +127,7 @@ impl World<'_> {
         self.request_event(request, GatherEvent::Arrived);
     }
 
-    /// Hands an event to the gather of a request, and carries out what it decides.
+    /// Hands an event to the gather of a request, and carries out the effects.
     fn request_event(&mut self, key: Key, event: GatherEvent) {
         let now = self.now;
         self.request_mut(key).gather.handle(now, event);

@@ -26,11 +26,11 @@ pub(crate) struct ReadyConfig {
 /// The sign that a process is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadySign {
-    /// A good response (200 to 399) from this URL.
+    /// A response with a status from 200 to 399 from this URL.
     Http(String),
-    /// A connection to this address.
+    /// An accepted connection to this address.
     Tcp(SocketAddr),
-    /// This text somewhere in its output.
+    /// This text in the output of the process.
     Line(String),
 }
 
