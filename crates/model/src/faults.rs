@@ -163,8 +163,8 @@ impl Faults {
         Self { sites, of_server, ..*self }
     }
 
-    /// Begins a site at [`Instant::ZERO`], at a random point of its period, as if the model had been running for long
-    /// before.
+    /// Begins a site at [`Instant::ZERO`]. The first start of its fault is at a random point of the period, because a
+    /// model has been running for long before.
     pub fn begin(&mut self, site: u32) -> FaultStep {
         let Site { recipe, rng, is_on, executions_left, .. } = &mut self.sites[site as usize];
         let mut effect = FaultEffect::None;
