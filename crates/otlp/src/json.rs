@@ -1,8 +1,7 @@
 //! Converts OTLP in JSON to and from protobuf, by the schema.
 //!
 //! IDs are hexadecimal digits, other bytes base64. Integers of 64 bits are text; enumerations are numbers. Unknown
-//! names and `null` are ignored. Traces can also be written in [protobuf's own mapping](Mapping::Protobuf), as in
-//! Tempo.
+//! names and `null` are ignored. The writer also supports [protobuf's own mapping](Mapping::Protobuf), as in Tempo.
 //!
 //! **Source**: the OTLP specification, "JSON Protobuf Encoding"; protobuf's mapping to JSON.
 

@@ -1,6 +1,6 @@
 //! Searches for traces.
 //!
-//! The newest traces come first. With `order=slowest`, or `with (slowest=true)` in the query, the slowest of all do.
+//! The newest traces come first; with `order=slowest`, or `with (slowest=true)` in the query, the slowest.
 
 use super::any_value;
 use crate::api_error::ApiError;
