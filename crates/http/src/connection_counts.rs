@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// The time of each phase of a connection attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectPhases {
-    /// Looking up the name; zero for an address.
+    /// The DNS lookup; zero for an address.
     pub lookup: Duration,
     /// The TCP handshake.
     pub tcp: Duration,
@@ -26,21 +26,21 @@ pub struct ConnectionCounters {
     tls_ns: AtomicU64,
 }
 
-/// The counters of the connections to one server as they stand.
+/// The current values of [`ConnectionCounters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounts {
-    /// Connections made so far.
+    /// Connections that were opened.
     pub opened: u64,
-    /// Connections that are open.
+    /// Connections that are open now.
     pub open: u64,
-    /// Connections that were not made.
+    /// Connection attempts that failed.
     pub failed: u64,
-    /// The time that making the opened ones took, phase by phase.
+    /// The total time of successful connection attempts, by phase.
     pub phases: ConnectPhases,
 }
 
 impl ConnectionCounters {
-    /// A connection was made.
+    /// Counts an opened connection.
     pub fn connected(&self, phases: &ConnectPhases) {
         self.opened.fetch_add(1, Relaxed);
         self.lookup_ns.fetch_add(phases.lookup.as_ns(), Relaxed);
@@ -48,17 +48,17 @@ impl ConnectionCounters {
         self.tls_ns.fetch_add(phases.tls.as_ns(), Relaxed);
     }
 
-    /// A connection attempt failed.
+    /// Counts a failed connection attempt.
     pub fn connect_failed(&self) {
         self.failed.fetch_add(1, Relaxed);
     }
 
-    /// `connections` have closed.
+    /// Counts `connections` closed connections.
     pub fn closed(&self, connections: usize) {
         self.closed.fetch_add(connections as u64, Relaxed);
     }
 
-    /// The counters as they stand.
+    /// Returns the current values.
     pub fn read(&self) -> ConnectionCounts {
         // In this order a connection that opens and closes meanwhile is not closed before it was opened.
         let closed = self.closed.load(Relaxed);
@@ -82,7 +82,7 @@ impl ConnectionCounters {
 pub struct OpenCount(Arc<AtomicUsize>);
 
 impl OpenCount {
-    /// Counts one more, unless there are `max` already.
+    /// Counts one more connection; [`None`] if there are already `max`.
     pub fn new(open: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         let counted = Self(Arc::clone(open));
         (open.fetch_add(1, Relaxed) < max).then_some(counted)
@@ -99,7 +99,7 @@ impl Drop for OpenCount {
 #[derive(Debug)]
 pub struct CountedConnection {
     pub(crate) counters: Arc<ConnectionCounters>,
-    /// Its count among the HTTP/1.1 connections.
+    /// The count as an HTTP/1.1 connection.
     pub(crate) open_count: Option<OpenCount>,
 }
 
