@@ -10,11 +10,11 @@ use std::time::Instant;
 
 /// The page of `/metrics`, which the server renders.
 pub trait MetricsPage: Debug + Send + Sync {
-    /// The media type and the bytes of one scrape.
+    /// Renders one scrape; returns the media type and the bytes.
     fn render(&self, form: MetricsForm) -> (&'static str, Vec<u8>);
 }
 
-/// A kind of query: Tempo's and Jaeger's requests for the same thing are of one kind.
+/// A kind of query. Requests of Tempo's and Jaeger's API with the same purpose are of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the variants are their names in metrics")]
 pub enum QueryKind {
@@ -142,7 +142,7 @@ pub(crate) struct QueryTimer<'a> {
 }
 
 impl QueryTimer<'_> {
-    /// The response begins.
+    /// Notes that the response begins.
     pub(crate) fn end(mut self, status: StatusCode, is_incomplete: bool) {
         self.outcome = QueryOutcome::of(status);
         if is_incomplete {

@@ -1,6 +1,6 @@
 //! `curtail query`: sends queries to a server and prints the results as tables.
 //!
-//! It sends the requests that Grafana sends; `curtail_api` serves them.
+//! The requests are those that Grafana sends, and `curtail_api` serves them.
 
 mod found;
 mod measured;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 /// Ask a server for traces, the slowest spans, quantiles and counts
 ///
 /// Q selects spans in `TraceQL`, such as
-/// { resource.service.name = "cart" && duration > 100ms }; the default is all.
+/// { resource.service.name = "cart" && duration > 100ms }; the default: all spans.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -40,7 +40,7 @@ pub(crate) struct QueryArgs {
     server: String,
     #[command(flatten)]
     access: ServerAccessArgs,
-    /// Output format; json is the server's response, unchanged.
+    /// Output format; `json` is the server's response, unchanged.
     #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
@@ -64,7 +64,7 @@ enum Query {
         #[arg(long, value_name = "Q", default_values = ["0.5", "0.9", "0.99", "0.999"])]
         quantile: Vec<String>,
     },
-    /// Count spans by duration, in buckets that end at powers of two
+    /// Count spans by duration or another number, in buckets up to each power of two (durations: of nanoseconds)
     Histogram {
         #[command(flatten)]
         of: Measured,
@@ -93,7 +93,7 @@ struct Spans {
     /// Spans to select, in `TraceQL`.
     #[arg(default_value = "{}")]
     q: String,
-    /// Only spans that started within this time: 90s, 1h, 7d.
+    /// Only spans that started within this time before now: 90s, 1h, 7d [default: all times].
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
 }
@@ -114,7 +114,7 @@ struct Measured {
     /// Group by this attribute, such as resource.service.name. Repeatable.
     #[arg(long, value_name = "TAG")]
     by: Vec<String>,
-    /// `duration`, or a numeric attribute, such as span.http.response.body.size.
+    /// Number to measure: `duration`, or a numeric attribute, such as span.http.response.body.size.
     #[arg(long, value_name = "TAG", default_value = "duration")]
     of: String,
 }

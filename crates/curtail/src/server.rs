@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Receive OpenTelemetry, store every span, and serve queries
+/// Receive OpenTelemetry data, store every span, and serve queries
 ///
 /// The server receives spans, logs and metrics as OTLP over gRPC and HTTP, and
-/// acknowledges them when they are durable. It stores them in Delta Lake tables
-/// of Parquet files (DATA/tables/spans, logs, points), which other engines read.
+/// acknowledges them when they are durable. It stores them in Delta Lake tables of
+/// Parquet files (DATA/tables/spans, logs, points), which other engines can read.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -44,7 +44,7 @@ pub(crate) struct ServerArgs {
     /// Change a key of the configuration, by its path: `retention.days=7`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Data folder (data) [default: curtail-data]. A URL sets --tables instead.
+    /// Data folder (data) [default: curtail-data]. A URL here sets --tables instead.
     #[arg(long, value_name = "DIR|URL")]
     data: Option<String>,
     /// Folder or object store of the tables (tables) [default: in the data folder].
@@ -68,7 +68,7 @@ impl ServerArgs {
         Ok(read_config(&name, &text, &self.sets())?)
     }
 
-    /// The options as `key=value`, `--set` last.
+    /// The options as `key=value`; those of `--set` come last.
     fn sets(&self) -> Vec<String> {
         let is_url = |data: &&String| {
             self.tables.is_none() && matches!(curtail_objects::folder(data), Ok(None))

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// The time of each phase of a connection attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectPhases {
-    /// Looking up the name; zero for an address.
+    /// The DNS lookup; zero for an address.
     pub lookup: Duration,
     /// The TCP handshake.
     pub tcp: Duration,
@@ -34,7 +34,7 @@ curtail_metrics::counters! {
 }
 
 impl ConnectionCounters {
-    /// A connection was made.
+    /// Counts an opened connection.
     pub fn connected(&self, phases: &ConnectPhases) {
         self.opened.fetch_add(1, Relaxed);
         self.lookup_ns.fetch_add(phases.lookup.as_ns(), Relaxed);
@@ -42,12 +42,12 @@ impl ConnectionCounters {
         self.tls_ns.fetch_add(phases.tls.as_ns(), Relaxed);
     }
 
-    /// A connection attempt failed.
+    /// Counts a failed connection attempt.
     pub fn connect_failed(&self) {
         self.failed.fetch_add(1, Relaxed);
     }
 
-    /// `connections` have closed.
+    /// Counts `connections` closed connections.
     pub fn closed(&self, connections: usize) {
         self.closed.fetch_add(connections as u64, Relaxed);
     }
@@ -58,7 +58,7 @@ impl ConnectionCounters {
 pub struct OpenCount(Arc<AtomicUsize>);
 
 impl OpenCount {
-    /// Counts one more, unless there are `max` already.
+    /// Counts one more connection; [`None`] if there are already `max`.
     pub fn new(open: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         let counted = Self(Arc::clone(open));
         (open.fetch_add(1, Relaxed) < max).then_some(counted)
@@ -75,7 +75,7 @@ impl Drop for OpenCount {
 #[derive(Debug)]
 pub struct CountedConnection {
     pub(crate) counters: Arc<ConnectionCounters>,
-    /// Its count among the HTTP/1.1 connections.
+    /// The count as an HTTP/1.1 connection.
     pub(crate) open_count: Option<OpenCount>,
 }
 

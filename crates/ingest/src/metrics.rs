@@ -12,17 +12,17 @@ use std::time::Duration;
 pub struct IngestMetrics {
     /// Durable batches, by signal.
     pub batches: CounterVec<Signal>,
-    /// The rows in them.
+    /// The rows of durable batches, by signal.
     pub rows: CounterVec<Signal>,
-    /// Their bytes, decompressed.
+    /// The decompressed bytes of durable batches, by signal.
     pub bytes: CounterVec<Signal>,
     /// Rejected requests, by reason.
     pub rejected: CounterVec<RejectReason>,
     /// Rows that were left out of accepted batches.
     pub rows_rejected: AtomicU64,
-    /// Batches that were sent again within ten minutes: acknowledged, but not stored again.
+    /// Duplicates of batches of the last ten minutes, which are acknowledged but not stored.
     pub duplicates: AtomicU64,
-    /// Times from the head of a request to its acknowledgement.
+    /// Times from the head of a request to the acknowledgement of its batch.
     pub acknowledged: AtomicHistogram,
     /// Batches that wait for the log.
     pub waiting: Gauge,
@@ -59,7 +59,7 @@ impl IngestMetrics {
         self.rows_rejected.fetch_add(rows_rejected, Relaxed);
     }
 
-    /// The number of durable batches, and of duplicates.
+    /// Returns the number of durable batches, and of duplicates.
     pub fn batch_counts(&self) -> (u64, u64) {
         (self.batches.sum(), self.duplicates.load(Relaxed))
     }
@@ -72,7 +72,7 @@ pub struct LogMetrics {
     pub bytes: AtomicU64,
     /// Groups of batches that could not be written.
     pub failures: AtomicU64,
-    /// Times of writing and syncing one group of batches.
+    /// Times to write and sync one group of batches.
     pub writes: AtomicHistogram,
 }
 

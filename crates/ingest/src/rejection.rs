@@ -1,4 +1,4 @@
-//! Reasons of rejected requests, as statuses of HTTP and codes of gRPC.
+//! Reasons for rejected requests, with their HTTP statuses and gRPC codes.
 
 use http::StatusCode;
 
@@ -9,7 +9,7 @@ pub(crate) const RETRY_AFTER_S: u64 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) reason: RejectReason,
-    /// The input that was wrong, and what was expected.
+    /// The invalid input, and the expected input.
     pub(crate) message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Counters that many threads add to.
+//! Counters to which many threads add.
 
 use crate::{FamilyCollector, Metric, counter};
 use curtail_sketch::{AtomicHistogram, Histogram};
@@ -95,7 +95,7 @@ impl<L: Label> CounterVec<L> {
         self.counts[label.index()].fetch_add(more, Relaxed);
     }
 
-    /// The sum of all counts.
+    /// Returns the sum of all counts.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Relaxed)).sum()
@@ -119,7 +119,7 @@ impl<L: Label> Counter for CounterVec<L> {
     }
 }
 
-/// The number of things that exist now: each counts until its guard is dropped.
+/// The current number of things. Each thing counts until its guard is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Gauge(Arc<AtomicU64>);
 
@@ -128,14 +128,14 @@ pub struct Gauge(Arc<AtomicU64>);
 pub struct GaugeGuard(Gauge);
 
 impl Gauge {
-    /// Counts one more.
+    /// Counts one more thing, until the guard is dropped.
     #[must_use]
     pub fn enter(&self) -> GaugeGuard {
         self.0.fetch_add(1, Relaxed);
         GaugeGuard(self.clone())
     }
 
-    /// The number now.
+    /// Returns the current number.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)

@@ -1,7 +1,6 @@
 //! The command line of the proxy: `curtail proxy`, and the lean `curtail-proxy`.
 //!
-//! Exit codes: 0 done; 2 usage or configuration; 3 environment (an address in use, a file that cannot be
-//! read).
+//! Exit codes: 0 done; 2 usage or configuration; 3 environment (an address in use, a file that cannot be read).
 
 use crate::config::{Config, ReplicaUrl};
 use crate::running::{Options, Running};
@@ -28,7 +27,8 @@ const WATCH: Duration = Duration::from_secs(1);
 Examples:
   curtail proxy --listen 127.0.0.1:7300 \\
       --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081
-  curtail proxy --upstream http://127.0.0.1:8080 --set upstreams.service.retry=false
+  curtail proxy --upstream http://127.0.0.1:8080 \\
+      --set upstreams.service.retry=false
   curtail proxy --config curtail.yaml --journal /tmp/requests.journal
   curl -s http://127.0.0.1:7301/state"
 )]
@@ -49,7 +49,7 @@ pub struct ProxyArgs {
     /// Address on which the proxy serves metrics, health and state; only without --config.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))]
     pub admin: SocketAddr,
-    /// File to which the proxy writes all events and decisions of the policies; `curtail simulate --replay` checks it.
+    /// File to which the proxy writes all events and decisions of the policies, for `curtail simulate --replay`.
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
     /// Seed of the policies' randomness [default: random, and printed].

@@ -109,7 +109,7 @@ struct Snapshot {
     usage: Usage,
 }
 
-/// Counts with one label as series.
+/// Returns a series for each count, with the value of `label` that belongs to the count.
 fn by<'a>(
     label: &'static str,
     counts: Counts,
@@ -117,7 +117,6 @@ fn by<'a>(
     counts.into_iter().map(move |(value, count)| ([(label, value)], count))
 }
 
-/// One function for each part of the server, in the order of the catalogue.
 impl MetricsSnapshot for Snapshot {
     fn families(&self) -> Vec<Family<'_>> {
         let ServerCounters { ingest, queries, reloads, started, .. } = &self.counters;
@@ -135,6 +134,7 @@ impl MetricsSnapshot for Snapshot {
     }
 }
 
+/// One function for each part of the server. It adds the metrics of that part, in the order of the catalogue.
 impl Snapshot {
     fn ingest(&self, out: &mut FamilyCollector<'_>) {
         let ServerCounters { ingest, log, .. } = &self.counters;

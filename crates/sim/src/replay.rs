@@ -1,8 +1,8 @@
-//! Replays a journal of the proxy into fresh machines, which must decide the same, byte for byte.
+//! Replays a journal of the proxy into fresh machines, which must make the same decisions, byte for byte.
 //!
-//! Each entry is made again from the effects of the fresh machine and compared with its line.
-//! **Limits**: lines of [`LINE_BYTES_MAX`], [`MACHINES_MAX`] machines, [`CALLS_MAX`] requests at a time. A replay ends
-//! at the first difference, because the rest follows from it.
+//! Each entry is rebuilt from the effects of the fresh machine and compared with its line.
+//! **Limits**: lines of at most [`LINE_BYTES_MAX`], [`MACHINES_MAX`] machines, [`CALLS_MAX`] requests at a time. A
+//! replay ends at the first difference, because later differences follow from the first.
 //! **Hurts when** a read between two events changes a machine: the journal has no entry for it.
 
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
@@ -19,23 +19,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(test)]
 mod tests;
 
-/// A longer line is not of a journal.
+/// Maximum length of a line.
 const LINE_BYTES_MAX: u64 = 2 << 20;
 
-/// Machines of one journal.
+/// Maximum number of machines of one journal.
 const MACHINES_MAX: usize = 100_000;
 
-/// Requests that are not over at the same time.
+/// Maximum number of requests that are in progress at the same time.
 const CALLS_MAX: usize = 1_000_000;
 
 /// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
-    /// Requests that were replayed.
+    /// The number of replayed requests.
     pub requests: u64,
-    /// Events that machines handled.
+    /// The number of events that machines handled.
     pub events: u64,
-    /// Effects that were the same.
+    /// The number of effects that were the same.
     pub effects: u64,
     /// The end of the replay.
     pub end: End,
@@ -49,16 +49,16 @@ pub enum End {
     /// All effects are the same, but the last line is missing: the writer was killed or still writes, so the number of
     /// missing entries is unknown.
     Unfinished,
-    /// The writer of the journal could not keep up; up to there all effects were the same.
+    /// All effects are the same up to a gap: the writer of the journal could not keep up.
     Cut {
         /// The number of missing entries.
         lost: u64,
     },
-    /// At the first difference.
+    /// The replay ended at the first difference.
     Different(Box<Difference>),
 }
 
-/// An entry that a fresh machine does not agree with.
+/// An entry whose effects differ from those of a fresh machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The line of the journal, from 1.
@@ -76,10 +76,10 @@ pub struct Difference {
 /// An error that prevents a replay.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It could not be read.
+    /// The journal could not be read.
     #[error("the journal cannot be read")]
     Io(#[source] io::Error),
-    /// A line is not what a journal has there.
+    /// A line that a journal cannot have at its place.
     #[error("line {line} is not of a journal: {text}")]
     Line {
         /// The line, from 1.
@@ -92,7 +92,7 @@ pub enum Unreadable {
 /// Replays a journal.
 ///
 /// # Errors
-/// When it cannot be read, or is no journal.
+/// When the journal cannot be read, or a line is invalid.
 pub fn replay(mut journal: impl BufRead) -> Result<Replayed, Unreadable> {
     let mut replay = Replay::default();
     let (text, checksum) = (String::new(), Checksum::default());
@@ -189,7 +189,7 @@ struct Root {
     group: Option<u32>,
     upstream: Upstream,
     calls: BTreeMap<u64, Call>,
-    /// The highest number of a request so far: one that is not among `calls` any more is over.
+    /// The highest number of a request so far; a request up to this number that is not in `calls` is over.
     last_call: u64,
 }
 
@@ -216,7 +216,7 @@ impl Replay {
         Replayed { requests, events, effects, end }
     }
 
-    /// The first line says what it is.
+    /// Checks that the first line has the right schema.
     fn begin(&mut self, lines: &mut Lines<'_>) -> Result<(), Unreadable> {
         if !lines.advance()? {
             return Err(lines.wrong("the journal is empty"));
@@ -388,7 +388,7 @@ impl Replay {
         Ok(self.compare(lines, name, effects, entry))
     }
 
-    /// Compares the line with the entry that it would be with `effects`.
+    /// Compares the line with the entry that has `effects`.
     fn compare<E: Serialize>(
         &mut self,
         lines: &Lines<'_>,
@@ -437,12 +437,12 @@ fn root<'r>(
     roots.get_mut(&machine).ok_or_else(|| lines.wrong(text()))
 }
 
-/// The decisions of a machine; [`None`] when it panics, as the proxy survives that too.
+/// The decisions of a machine; [`None`] when it panics, which the proxy survives too.
 fn decided<E>(handle: impl FnOnce() -> Vec<E>) -> Option<Vec<E>> {
     catch_unwind(AssertUnwindSafe(handle)).ok()
 }
 
-/// An entry up to its effects, and the effects, which every writer puts last.
+/// Splits an entry into the part before its effects, and the effects, which every writer puts last.
 fn split(line: &str) -> (&str, &str) {
     const EFFECTS: &str = ",\"effects\":";
     line.rsplit_once(EFFECTS).map_or((line, ""), |(event, effects)| {

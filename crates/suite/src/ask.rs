@@ -1,4 +1,4 @@
-//! Requests beside the load: for readiness, validation, measures and data.
+//! Requests in addition to the load: for readiness, validation, measures and data.
 //!
 //! Each request has its own HTTP/1.1 connection and DNS lookup. It has a timeout, and ends when the suite stops.
 
@@ -13,7 +13,7 @@ use http::{HeaderValue, Request, header};
 use http_body_util::Full;
 use std::time::Duration;
 
-/// The time between two checks whether the suite stops.
+/// The interval of checks whether the suite stops.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Maximum time to connect.

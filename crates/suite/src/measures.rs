@@ -1,9 +1,9 @@
-//! Measures of servers, recorded beside the latencies.
+//! Measures of servers, recorded in addition to the latencies.
 //!
 //! Each process has `cpu_ratio` (CPUs in use by its group since the last sample) and `resident_bytes`. JVMs have
 //! `gc_pause_ns`, from their logs, and servers have numbers in JSON responses.
-//! **Limits**: [`POINTS_MAX`] points of a measure; an event reports later ones. A server that does not respond in time
-//! has no point.
+//! **Limits**: [`POINTS_MAX`] points of a measure; later points are left out, and an event says so. A server that does
+//! not respond in time has no point.
 
 use super::ask::Ask;
 use super::cluster::Cluster;
@@ -28,7 +28,7 @@ const WATCHED_EVERY: Duration = Duration::from_ms(100);
 
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
-/// The sampling threads; they end when this is dropped.
+/// The sampling threads, which end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
     over: Stop,
@@ -88,7 +88,7 @@ impl Drop for Watch {
     }
 }
 
-/// The samples of one thread.
+/// The schedule of the samples of one thread.
 struct Looks {
     cluster: Arc<Cluster>,
     over: Stop,

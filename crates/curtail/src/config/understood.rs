@@ -1,7 +1,7 @@
-//! A summary of a correct configuration: listeners, routes, policies, and the maximum of attempts for a request.
+//! A summary of a correct configuration: listeners, routes, policies, and the maximum number of attempts for a request.
 //!
-//! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive without
-//! something outside the file (a tie without leaves).
+//! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive if the
+//! deployment does not match them (a tie without leaves).
 
 use curtail_policy::{SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
@@ -61,7 +61,7 @@ fn condition(route: &RouteConfig) -> String {
     format!("{host} {prefix}{below}{twice}")
 }
 
-/// The needed shards and the merge of their bodies.
+/// Describes a fan-out: the needed shards, the merge of their bodies, and the deadline.
 fn gathered(fan_out: &FanOutConfig, shards: usize) -> String {
     let needed = fan_out.needed.map_or_else(|| "all".to_owned(), |needed| needed.to_string());
     let bodies = match fan_out.merge {
@@ -116,7 +116,7 @@ fn notes(policy: &UpstreamConfig, replica_count: usize, is_used: bool) -> Vec<St
     notes
 }
 
-/// Hedges of ordinary requests must leave most of the budget to the tail.
+/// Returns a note if hedges of ordinary requests leave too little of the budget to the tail.
 fn budget_note(quantile: Quantile, ratio: Ratio) -> Option<String> {
     let (hedged, budget) = (100.0 * (1.0 - quantile.get()), 100.0 * ratio.get());
     if budget == 0.0 {
@@ -133,12 +133,12 @@ fn budget_note(quantile: Quantile, ratio: Ratio) -> Option<String> {
     })
 }
 
-/// To three decimals, without the digits of binary fractions.
+/// Rounds to three decimals, to drop the digits of binary fractions.
 fn rounded(percent: f64) -> f64 {
     (1_000.0 * percent).round() / 1_000.0
 }
 
-/// While few latencies are known the delay is `delay_max`, and a request ends at its timeout.
+/// Returns a note if the timeout ends a request before `delay_max`, the delay while few latencies are known.
 fn delay_note(timeout: Duration, key: &str, delay_max: Duration, effect: &str) -> Option<String> {
     (timeout <= delay_max).then(|| {
         format!(
@@ -181,7 +181,7 @@ fn off() -> String {
     "off".to_owned()
 }
 
-/// The maximum of attempts, for one request and on average.
+/// Describes the maximum number of attempts, for one request and on average.
 fn at_worst(policy: &UpstreamConfig) -> String {
     let amplification = policy.amplification();
     let budget = policy.budget;

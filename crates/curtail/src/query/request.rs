@@ -8,7 +8,7 @@ use curtail_units::Duration;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 
-/// Longer than the time limit of a server for a query.
+/// Maximum time of an exchange; longer than a server's time limit for a query.
 const TIMEOUT: Duration = Duration::from_secs(70);
 
 const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 30, idle_max: 0 };
@@ -22,13 +22,13 @@ pub(crate) struct QueryRequest(String);
 pub(crate) enum QueryResult {
     Json {
         json: serde_json::Value,
-        /// The relative error of the quantiles in it, if the server names one.
+        /// The maximum relative error of the quantiles in `json`, if the server reports it.
         quantile_error: Option<f64>,
     },
     NotFound(String),
 }
 
-/// The server rejects the query, and the caller can correct it.
+/// A query that the server rejects, or an invalid argument; the caller can correct both.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct QueryRejected(pub(crate) String);

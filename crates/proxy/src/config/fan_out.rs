@@ -63,12 +63,12 @@ pub(super) fn read(s: &mut Section<'_>) -> FanOutConfig {
         merge: s
             .choice(
                 "merge",
-                "How the proxy merges the bodies. `concatenate`: one body after the other. `json_array`: the elements of the shards' JSON arrays, in one array.",
+                "Merge of the bodies. `concatenate`: one body after the other. `json_array`: the elements of the shards' JSON arrays, in one array.",
                 &[("concatenate", Merge::Concatenate), ("json_array", Merge::JsonArray)],
             )
             .default(Merge::Concatenate),
         needed: s
-            .field("needed", "Number of shards that must respond; absent: all.")
+            .field("needed", "Number of shards that must respond; absent: all shards.")
             .at_least(1)
             .optional(),
         canaries: s
@@ -80,7 +80,7 @@ pub(super) fn read(s: &mut Section<'_>) -> FanOutConfig {
         deadline: s
             .field(
                 "deadline",
-                "Time after which the client gets the responses that have arrived until then; absent: no deadline.",
+                "Time from the request after which the client gets only the responses that have arrived; absent: no deadline.",
             )
             .at_least(Duration::from_ms(1))
             .optional(),
