@@ -4,7 +4,7 @@
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 
-use super::{Field, Kind, Table, envelope, fields, optional, required};
+use super::{Field, Kind, Schema, Table, envelope, fields, optional, required};
 use std::sync::LazyLock;
 
 fields! {
@@ -43,5 +43,11 @@ const OF_LOGS: &[(&str, &str, Kind)] = &[
 ];
 
 /// The table.
-pub static LOGS: LazyLock<Table> =
-    LazyLock::new(|| Table::new("logs", ((TRACE_ID, TIME), None), FIELDS, OF_LOGS));
+pub static LOGS: LazyLock<Table> = LazyLock::new(|| Table {
+    name: "logs",
+    schema: Schema::ingested(FIELDS, OF_LOGS),
+    order: (TRACE_ID, TIME),
+    identity: None,
+    zones: &[TRACE_ID, TIME, OBSERVED],
+    indexes: &[],
+});

@@ -93,10 +93,10 @@ impl TableWriter {
                 added.push(add.clone());
             }
         }
-        let (objects, schema) = (self.runs.objects(), self.runs.table().schema());
+        let (objects, table) = (self.runs.objects(), self.runs.table());
         let opened = stream::iter(added).map(|add| async {
             let path = self.runs.path(&add.path);
-            (StoredRun::open(&**objects, schema, path, &add).await, add)
+            (StoredRun::open(&**objects, table, path, &add).await, add)
         });
         let opened: Vec<_> = opened.buffered(AT_ONCE).collect().await;
         for (opened, add) in opened {
