@@ -17,6 +17,7 @@ pub mod points;
 pub mod spans;
 pub mod traces;
 
+use curtail_otlp::Signal;
 use std::collections::HashMap;
 
 /// Attributes with a column of their own, and the kind of its values.
@@ -60,6 +61,20 @@ pub struct Table {
     pub zones: &'static [usize],
     /// The indexes in the metadata of a run.
     pub indexes: &'static [MaxIndex],
+    /// Where the rows come from, and how long they live.
+    pub origin: Origin,
+}
+
+/// Where the rows of a table come from. It decides how they become durable and when they expire.
+///
+/// A table to which the server itself appends would be a third origin: [logged](Table::is_logged), but of no signal.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin {
+    /// Batches of a signal, through the log and memtables. Whole days [expire](crate::Retention), by arrival.
+    Ingested(Signal),
+    /// Compaction makes them from the runs of another table, and can make them again. The rows of a run are a file with the
+    /// same path, which lives as long as the run.
+    Derived(&'static Table),
 }
 
 /// An [index](crate::run) of the maximum of a required number for each value of a text, in each page.
@@ -74,6 +89,12 @@ pub struct MaxIndex {
 }
 
 impl Table {
+    /// Whether rows are durable in the log before they are in runs. If not, they can be made again.
+    #[must_use]
+    pub const fn is_logged(&self) -> bool {
+        matches!(self.origin, Origin::Ingested(_))
+    }
+
     /// The fields.
     #[must_use]
     pub const fn schema(&self) -> &Schema {

@@ -4,7 +4,8 @@
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 
-use super::{Field, Kind, Schema, Table, envelope, fields, optional, required};
+use super::{Field, Kind, Origin, Schema, Table, envelope, fields, optional, required};
+use curtail_otlp::Signal;
 use std::sync::LazyLock;
 
 fields! {
@@ -50,4 +51,5 @@ pub static LOGS: LazyLock<Table> = LazyLock::new(|| Table {
     identity: None,
     zones: &[TRACE_ID, TIME, OBSERVED],
     indexes: &[],
+    origin: Origin::Ingested(Signal::Logs),
 });

@@ -8,8 +8,8 @@
 //! The `value` of an exemplar is a double. `value_kind` is `double`, `int` (exact in `value_int`) or `none`. Missing IDs are
 //! zero.
 
-use super::{Field, Form, Kind, Schema, Table, envelope, fields, optional, required};
-use curtail_otlp::Form as Measures;
+use super::{Field, Form, Kind, Origin, Schema, Table, envelope, fields, optional, required};
+use curtail_otlp::{Form as Measures, Signal};
 use std::sync::LazyLock;
 
 fields! {
@@ -73,4 +73,5 @@ pub static POINTS: LazyLock<Table> = LazyLock::new(|| Table {
     identity: None,
     zones: &[SERIES_ID, TIME, START],
     indexes: &[],
+    origin: Origin::Ingested(Signal::Metrics),
 });

@@ -8,7 +8,10 @@
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 
-use super::{Field, Form, Kind, MaxIndex, Schema, Table, envelope, fields, optional, required};
+use super::{
+    Field, Form, Kind, MaxIndex, Origin, Schema, Table, envelope, fields, optional, required,
+};
+use curtail_otlp::Signal;
 use std::sync::LazyLock;
 
 fields! {
@@ -114,4 +117,5 @@ pub static SPANS: LazyLock<Table> = LazyLock::new(|| Table {
     identity: Some(SPAN_ID),
     zones: &[TRACE_ID, START, DURATION],
     indexes: &[MaxIndex { key: "curtail.slowest", number: DURATION, text: envelope::SERVICE }],
+    origin: Origin::Ingested(Signal::Traces),
 });

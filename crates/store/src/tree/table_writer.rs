@@ -25,14 +25,9 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// The name of the table.
-    pub(crate) fn name(&self) -> &'static str {
-        self.runs.table().name
-    }
-
-    /// The table's ID and last known version.
-    pub(crate) fn committed(&self) -> TableVersion {
-        self.table.committed()
+    /// The table's name, and its ID and last known version.
+    pub(crate) fn committed(&self) -> (String, TableVersion) {
+        (self.runs.table().name.to_owned(), self.table.committed())
     }
 
     /// The runs of the table.
