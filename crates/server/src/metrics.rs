@@ -84,13 +84,14 @@ pub(crate) fn since_epoch() -> Duration {
 impl MetricsPage for ServerMetrics {
     fn render(&self, form: MetricsForm) -> (&'static str, Vec<u8>) {
         let Self { store, counters } = self;
-        let trees = [("spans", store.spans()), ("logs", store.logs()), ("points", store.points())];
-        let tables = trees
-            .map(|(name, tree)| (name, tree.active_bytes() + tree.waiting_bytes(), tree.size().1));
+        let tables = store.trees().iter().map(|tree| {
+            let bytes =
+                tree.table().is_logged().then(|| tree.active_bytes() + tree.waiting_bytes());
+            (tree.table().name, bytes, tree.size().1)
+        });
         let snapshot = Snapshot {
             counters: counters.clone(),
-            tables,
-            trace_runs: store.traces().runs().len(),
+            tables: tables.collect(),
             backlog_bytes: store.waiting_bytes(),
             usage: Usage::now(),
         };
@@ -102,9 +103,8 @@ impl MetricsPage for ServerMetrics {
 #[derive(Debug, Default)]
 struct Snapshot {
     counters: ServerCounters,
-    /// Each table with the bytes of its memtables and the number of its runs.
-    tables: [(&'static str, usize, usize); 3],
-    trace_runs: usize,
+    /// Each table with the bytes of its memtables, if it has any, and the number of its runs.
+    tables: Vec<(&'static str, Option<usize>, usize)>,
     backlog_bytes: usize,
     usage: Usage,
 }
@@ -154,12 +154,12 @@ impl Snapshot {
 
     fn tables(&self, out: &mut FamilyCollector<'_>) {
         let maintenance = &self.counters.maintenance;
-        let bytes = self.tables.iter().map(|&(table, bytes, _)| ([("table", table)], bytes));
+        let bytes =
+            self.tables.iter().filter_map(|&(table, bytes, _)| Some(([("table", table)], bytes?)));
         out.add(&table::MEMTABLE_BYTES, bytes);
         out.add(&table::FLUSH_BACKLOG, [([], self.backlog_bytes)]);
-        let runs = self.tables.iter().map(|&(table, _, runs)| (table, runs));
-        let runs = runs.chain([("traces", self.trace_runs)]);
-        out.add(&table::RUNS, runs.map(|(table, runs)| ([("table", table)], runs)));
+        let runs = self.tables.iter().map(|&(table, _, runs)| ([("table", table)], runs));
+        out.add(&table::RUNS, runs);
         out.add(&table::FLUSHES, [([], maintenance.flushes.snapshot())]);
         out.add(&table::COMPACTIONS, [([], maintenance.compactions.snapshot())]);
         out.add(&table::MAINTENANCE_FAILURES, by("task", maintenance.failures.read()));

@@ -349,10 +349,12 @@ impl BatchCounts {
 
 /// Logs the replayed rows and the damage of the log.
 fn log_recovery(recovery: &Recovery) {
-    let Recovery { spans, logs, points, damaged, undecoded, duplicates, unread_records, unread } =
-        recovery;
-    if spans + logs + points > 0 {
-        tracing::info!(spans, logs, points, duplicates, "replayed the log");
+    let Recovery { rows, damaged, undecoded, duplicates, unread_records, unread } = recovery;
+    for (table, rows) in rows {
+        tracing::info!(table, rows, "replayed the log");
+    }
+    if *duplicates > 0 {
+        tracing::info!(duplicates, "skipped batches that are in the log twice");
     }
     for (segment, Damage { at, bytes, records, is_torn }) in damaged {
         if *is_torn {

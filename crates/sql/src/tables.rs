@@ -6,8 +6,7 @@ use crate::files::Files;
 use crate::footers::Footers;
 use crate::query_result::QueryResult;
 use crate::table::StoredTable;
-use curtail_store::schema::{Schema, logs::LOGS, points::POINTS, spans::SPANS, traces::TRACES};
-use curtail_store::{SQL_BYTES_MAX, delta};
+use curtail_store::{SQL_BYTES_MAX, delta, schema};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::{SQLOptions, SessionContext};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -62,17 +61,12 @@ impl Tables {
         let objects = LocalFileSystem::new_with_prefix(folder)
             .map_err(|source| OpenError::Folder { path: folder.to_path_buf(), source })?;
         let objects: Arc<dyn ObjectStore> = Arc::new(objects);
-        let tables: [(_, &Schema); 4] = [
-            ("spans", SPANS.schema()),
-            ("logs", LOGS.schema()),
-            ("points", POINTS.schema()),
-            ("traces", TRACES.schema()),
-        ];
         let tenant: Option<Arc<str>> = tenant.map(Arc::from);
         let context = context(bounds)?;
         let footers = Arc::new(Footers::new(Arc::clone(&objects)));
         let mut has_table = false;
-        for (name, schema) in tables {
+        for table in schema::tables() {
+            let (name, schema) = (table.name, table.schema());
             let root = Path::from(name);
             let log = delta::Table::open(Arc::clone(&objects), root.clone()).await?;
             let Some(log) = log else { continue };

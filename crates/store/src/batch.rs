@@ -153,7 +153,7 @@ fn short(number: i64) -> u32 {
 /// The attributes in the order of their columns, then those in maps.
 fn attributes<'a>(rows: &'a Columns, row: usize, table: &Table) -> Vec<(&'a str, PlainValue<'a>)> {
     let mut attributes = Vec::new();
-    for (field, key, kind) in &table.keys {
+    for (field, key, kind) in &table.schema().keys {
         if let Some(value) = rows.coded(*field).get(row) {
             attributes.push((*key, plain(*kind, value)));
         }

@@ -21,21 +21,17 @@ pub(crate) fn is_copy(
     place: Place,
 ) -> bool {
     let Some(identity) = table.identity else { return false };
-    let key = |place: Place| {
-        let (rows, row): (&Columns, usize) =
-            (sources[place.batch as usize].borrow(), place.row as usize);
+    let row = |place: Place| -> (&Columns, usize) {
+        (sources[place.batch as usize].borrow(), place.row as usize)
+    };
+    let key = |(rows, row): (&Columns, usize)| {
         let id = rows.wide(table.order.0).get(row).copied().unwrap_or(0);
         (id, rows.longs(table.order.1)[row])
     };
-    let identity = |place: Place| {
-        let rows: &Columns = sources[place.batch as usize].borrow();
-        rows.narrow(identity).get(place.row as usize).copied()
-    };
-    let alike = before.iter().rev().take(ALIKE_MAX).take_while(|other| key(**other) == key(place));
-    alike.copied().any(|other| {
-        let (one, two): (&Columns, &Columns) =
-            (sources[other.batch as usize].borrow(), sources[place.batch as usize].borrow());
-        identity(other) == identity(place)
-            && one.is_same_row(other.row as usize, two, place.row as usize)
+    let identity = |(rows, row): (&Columns, usize)| rows.narrow(identity).get(row).copied();
+    let this = row(place);
+    let others = before.iter().rev().take(ALIKE_MAX).map(|other| row(*other));
+    others.take_while(|other| key(*other) == key(this)).any(|other| {
+        identity(other) == identity(this) && other.0.is_same_row(other.1, this.0, this.1)
     })
 }

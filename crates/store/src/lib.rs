@@ -1,4 +1,4 @@
-//! The trace store: an LSM tree for each signal. Spans and log records are sorted by trace ID, metric points by series.
+//! The trace store: an LSM tree for each table. Spans and log records are sorted by trace ID, metric points by series.
 //!
 //! Batches are appended to the [`log`] and acknowledged when they are durable. A [`Memtable`] holds their rows as [`Columns`]. A
 //! full memtable is [sorted](sort()) by ID and time and written as a [`run`]: a Parquet file, which a commit adds to a

@@ -44,7 +44,8 @@ impl Memtable {
     /// An empty memtable of a table of ingested rows.
     #[must_use]
     pub fn new(table: &'static Table) -> Self {
-        let writer = RowWriter { attributes: Attributes::new(&table.own), json: Vec::new() };
+        let writer =
+            RowWriter { attributes: Attributes::new(&table.schema().own), json: Vec::new() };
         Self { table, columns: Columns::new(table.schema()).into(), writer }
     }
 

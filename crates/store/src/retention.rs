@@ -70,10 +70,10 @@ impl Retention {
 }
 
 impl Kept {
-    /// [`None`] if its day is unknown.
-    pub(crate) fn new(table: usize, add: &Add) -> Option<Self> {
+    /// A run that takes these bytes with the rows derived from it; [`None`] if its day is unknown.
+    pub(crate) fn new(table: usize, add: &Add, bytes: u64) -> Option<Self> {
         let day = day_of(add)?;
-        let (path, bytes, modified_ms) = (add.path.clone(), add.size, add.modification_time);
+        let (path, modified_ms) = (add.path.clone(), add.modification_time);
         Some(Self { table, path, day, is_range: add.has_tag(RANGE), bytes, modified_ms })
     }
 }

@@ -1,8 +1,8 @@
 //! Runs: sorted files of rows, in Parquet.
 //!
-//! A row group is one [`Columns`], and each column has pages of [`PAGE_ROWS`]. The page index has the range of trace IDs, starts
-//! and durations of each page, so one trace is read alone. A run of spans also has the slowest span ([`slowest`]) of each service.
-//! A column with one value in all rows, or none, is one page.
+//! A row group is one [`Columns`], and each column has pages of [`PAGE_ROWS`]. The page index has the minima and maxima of
+//! the [zone columns](crate::schema::Table::zones), so one trace is read alone. The metadata of the file has the
+//! [indexes](crate::schema::Table::indexes). A column with one value in all rows, or none, is one page.
 //!
 //! The codes of dictionaries are written to pages as they are. So pages are made here, and only the file around them by the
 //! parquet crate. Every page has a checksum.
@@ -23,13 +23,13 @@
 
 mod chunk;
 mod chunk_reader;
+mod max_index;
 mod page;
 mod read;
-mod slowest;
 mod write;
 
+pub use max_index::{MaximaOfText, PageMaximum};
 pub use read::{Run, RunError, Wanted};
-pub use slowest::{Known, OfService};
 pub use write::RunWriter;
 
 /// The number of rows of a page, except the last of a row group.

@@ -17,6 +17,7 @@ pub mod points;
 pub mod spans;
 pub mod traces;
 
+use curtail_otlp::Signal;
 use std::collections::HashMap;
 
 /// Attributes with a column of their own, and the kind of its values.
@@ -55,36 +56,43 @@ pub struct Table {
     /// A field of eight bytes that is unique among rows with the same order. Rows that are equal in all fields are then
     /// [copies](crate::copies). [`None`] if equal rows are legitimate.
     pub identity: Option<usize>,
-    /// The attributes with a column of their own, by their keys.
-    pub own: OwnColumns,
-    /// The attributes with a column of their own, by their columns.
-    pub keys: Vec<(usize, &'static str, Kind)>,
+    /// The zone columns: each page, each row group and each run has their minimum and maximum, so that a query skips it.
+    /// They are the order, and other IDs or required numbers.
+    pub zones: &'static [usize],
+    /// The indexes in the metadata of a run.
+    pub indexes: &'static [MaxIndex],
+    /// Where the rows come from, and how long they live.
+    pub origin: Origin,
+}
+
+/// Where the rows of a table come from. It decides how they become durable and when they expire.
+///
+/// A table to which the server itself appends would be a third origin: [logged](Table::is_logged), but of no signal.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin {
+    /// Batches of a signal, through the log and memtables. Whole days [expire](crate::Retention), by arrival.
+    Ingested(Signal),
+    /// Compaction makes them from the runs of another table, and can make them again. The rows of a run are a file with the
+    /// same path, which lives as long as the run.
+    Derived(&'static Table),
+}
+
+/// An [index](crate::run) of the maximum of a required number for each value of a text, in each page.
+#[derive(Clone, Copy, Debug)]
+pub struct MaxIndex {
+    /// The key in the metadata of a run.
+    pub key: &'static str,
+    /// The field of the number.
+    pub number: usize,
+    /// The field of the text.
+    pub text: usize,
 }
 
 impl Table {
-    /// A table with the fields that every table has, then `fields`, then attributes with a column of their own:
-    /// their keys, the names and the kinds of their columns.
-    fn new(
-        name: &'static str,
-        (order, identity): ((usize, usize), Option<usize>),
-        fields: &[Field],
-        attributes: &[(&'static str, &'static str, Kind)],
-    ) -> Self {
-        let mut all = envelope::fields();
-        all.extend(fields);
-        let mut keys = Vec::new();
-        for (key, name, kind) in attributes {
-            keys.push((all.len(), *key, *kind));
-            all.push(Field { name, form: optional(*kind) });
-        }
-        let own = keys.iter().map(|(field, key, kind)| (*key, (*field, *kind))).collect();
-        Self { name, schema: Schema::new(all, envelope::LEN), order, identity, own, keys }
-    }
-
-    /// A table that is made from another one: it has only fields of its own.
-    fn derived(name: &'static str, order: (usize, usize), fields: &[Field]) -> Self {
-        let (own, keys) = (OwnColumns::new(), Vec::new());
-        Self { name, schema: Schema::new(fields.to_vec(), 0), order, identity: None, own, keys }
+    /// Whether rows are durable in the log before they are in runs. If not, they can be made again.
+    #[must_use]
+    pub const fn is_logged(&self) -> bool {
+        matches!(self.origin, Origin::Ingested(_))
     }
 
     /// The fields.
@@ -94,12 +102,22 @@ impl Table {
     }
 }
 
+/// All tables.
+#[must_use]
+pub fn tables() -> [&'static Table; 4] {
+    [&spans::SPANS, &logs::LOGS, &points::POINTS, &traces::TRACES]
+}
+
 /// The fields of a table.
 #[derive(Debug)]
 pub struct Schema {
     fields: Vec<Field>,
     shared: usize,
     parquet: ::parquet::schema::types::SchemaDescPtr,
+    /// The attributes with a column of their own, by their keys.
+    pub own: OwnColumns,
+    /// The attributes with a column of their own, by their columns.
+    pub keys: Vec<(usize, &'static str, Kind)>,
 }
 
 /// A field, which is a column, or several for a map or a list.
@@ -153,10 +171,23 @@ pub enum Kind {
 }
 
 impl Schema {
-    /// A schema of fields, the first `shared` of which all tables of ingested rows have.
-    fn new(fields: Vec<Field>, shared: usize) -> Self {
-        let parquet = parquet::schema(&fields);
-        Self { fields, shared, parquet }
+    /// The fields that all tables of ingested rows have, then `fields`, then attributes with a column of their own:
+    /// their keys, the names and the kinds of their columns.
+    fn ingested(fields: &[Field], attributes: &[(&'static str, &'static str, Kind)]) -> Self {
+        let mut all = envelope::fields();
+        all.extend(fields);
+        let first = all.len();
+        all.extend(attributes.iter().map(|(_, name, kind)| Field { name, form: optional(*kind) }));
+        let keys = (first..).zip(attributes).map(|(field, (key, _, kind))| (field, *key, *kind));
+        let keys: Vec<_> = keys.collect();
+        let own = keys.iter().map(|(field, key, kind)| (*key, (*field, *kind))).collect();
+        Self { shared: envelope::LEN, own, keys, ..Self::of(all) }
+    }
+
+    /// Only these fields.
+    fn of(fields: Vec<Field>) -> Self {
+        let (parquet, own) = (parquet::schema(&fields), OwnColumns::new());
+        Self { fields, shared: 0, parquet, own, keys: Vec::new() }
     }
 
     /// The fields, in the order of the columns.
@@ -216,4 +247,25 @@ pub(crate) fn with_name<T>(names: &[&str], number: i32, then: impl FnOnce(&str) 
 pub(crate) fn number(names: &[&str], name: &str) -> i32 {
     let known = (0..).zip(names).find(|(_, known)| **known == name).map(|(number, _)| number);
     known.or_else(|| name.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_a_zone_and_zones_and_indexes_have_a_form_with_a_minimum() {
+        let number = required(Kind::Long);
+        let ids = [required(Kind::Wide), optional(Kind::Wide)];
+        for table in tables() {
+            let form = |field: usize| table.schema().fields()[field].form;
+            assert!(table.zones.contains(&table.order.0) && table.zones.contains(&table.order.1));
+            let is_comparable =
+                |field: &usize| form(*field) == number || ids.contains(&form(*field));
+            assert!(table.zones.iter().all(is_comparable), "{}", table.name);
+            for MaxIndex { number: of, text, .. } in table.indexes {
+                assert_eq!((form(*of), form(*text)), (number, optional(Kind::Text)));
+            }
+        }
+    }
 }

@@ -18,7 +18,7 @@ mod summariser;
 mod trace;
 
 pub use summaries::Summaries;
-pub(crate) use summariser::{NewSummaries, Summarised, Summariser};
+pub(crate) use summariser::Summariser;
 
 /// A run that has not become part of another one for so long has summaries of its own: 15 minutes.
 pub const SETTLED_AFTER_MS: i64 = 15 * 60_000;

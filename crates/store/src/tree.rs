@@ -21,7 +21,7 @@ mod table_writer;
 mod upload;
 
 pub use compact::{CompactError, FINAL_ROWS};
-pub(crate) use compact::{Compaction, FAN_IN, Merged};
+pub(crate) use compact::{Compaction, FAN_IN};
 pub use flush::{FlushError, FlushOutcome};
 pub use open::{OpenError, Settings};
 pub use rows_with_id::{RowsWithId, Window};

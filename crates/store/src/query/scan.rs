@@ -4,8 +4,8 @@ use super::filter::{Filter, took};
 use super::span_field::SpanField;
 use crate::columns::Columns;
 use crate::parallel::{run_in_order, worker_count};
-use crate::run::Known;
-use crate::schema::spans::{DURATION, SPANS, START};
+use crate::run::PageMaximum;
+use crate::schema::spans::{DURATION, SLOWEST, SPANS, START};
 use crate::tree::{ReadError, ReadView, StoredRun, Tree, Unread};
 use futures_util::StreamExt as _;
 use object_store::ObjectStore;
@@ -199,7 +199,7 @@ pub(super) fn pages<'a>(
     run: &'a Arc<StoredRun>,
     filter: &'a Filter,
 ) -> impl Iterator<Item = Part> + 'a {
-    let of_service = filter.service().map(|service| run.run().slowest(service));
+    let of_service = filter.service().map(|service| run.run().maxima(SLOWEST, service));
     (0..run.run().groups()).flat_map(move |group| {
         let starts = run.run().extremes(group, START);
         let durations = run.run().extremes(group, DURATION);
@@ -207,11 +207,11 @@ pub(super) fn pages<'a>(
         starts.zip(durations).enumerate().filter_map(move |(page, (start, duration))| {
             let (rows, first, last) = start;
             let (_, shortest, longest) = duration;
-            let known = of_service.map_or(Known::Nothing, |of| of.in_page(group, page));
+            let known = of_service.map_or(PageMaximum::Unknown, |of| of.in_page(group, page));
             let longest = match known {
-                Known::Nothing => longest,
-                Known::None => return None,
-                Known::Most(most) => most,
+                PageMaximum::Unknown => longest,
+                PageMaximum::NoRow => return None,
+                PageMaximum::Is(maximum) => maximum,
             };
             let bounds = Bounds { starts: first..=last, durations: took(shortest)..=took(longest) };
             let run = Arc::clone(run);

@@ -126,7 +126,7 @@ impl SpanField {
             Self::Resource(key) => drop(fields.insert(of_resource(key).unwrap_or(RESOURCE))),
             Self::Scope(_) => drop(fields.insert(SCOPE)),
             Self::Attribute(key) => {
-                fields.extend(SPANS.own.get(key.as_str()).map(|(field, _)| *field));
+                fields.extend(SPANS.schema().own.get(key.as_str()).map(|(field, _)| *field));
                 fields.extend(MAPS.map(|(field, _)| field));
             }
             Self::Either(key) => {
@@ -289,7 +289,7 @@ fn members(objects: &Coded, key: &str) -> Coding<'static> {
 
 /// An attribute is in its own column, or in the map for values of its kind.
 fn attribute<'a>(rows: &'a Columns, key: &str) -> Coding<'a> {
-    let own = SPANS.own.get(key).map(|(field, _)| column(rows, *field));
+    let own = SPANS.schema().own.get(key).map(|(field, _)| column(rows, *field));
     let mut coding = own.unwrap_or_default();
     for (field, kind) in MAPS {
         let lists = rows.lists(field);

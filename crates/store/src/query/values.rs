@@ -87,7 +87,7 @@ impl Tree {
     pub async fn keys(&self, filter: &Filter) -> AttributeKeys {
         let mut fields = BTreeSet::from([RESOURCE, SCOPE, EVENTS, LINKS]);
         fields.extend(MAPS.map(|(field, _)| field));
-        fields.extend(SPANS.keys.iter().map(|(field, ..)| *field));
+        fields.extend(SPANS.schema().keys.iter().map(|(field, ..)| *field));
         let projection = Projection { fields, keys: None };
         let (mut keys, mut looked_at) = (AttributeKeys::default(), 0);
         let partial = |rows: &Columns, selected: Vec<usize>| {
@@ -136,7 +136,7 @@ impl SpanField {
 impl AttributeKeys {
     fn of_rows(rows: &Columns, selected: &[usize]) -> Self {
         let mut all = Self::default();
-        for (field, key, _) in &SPANS.keys {
+        for (field, key, _) in &SPANS.schema().keys {
             let coded = rows.coded(*field);
             if selected.iter().any(|row| coded.code(*row) != 0) {
                 add(&mut all.spans, key);

@@ -39,7 +39,7 @@ pub(super) struct Page {
     pub(super) values: usize,
     /// The number of rows or lists without a value.
     pub(super) nulls: usize,
-    /// The least and the greatest value, of columns by which pages are looked for.
+    /// The least and the greatest value, of zone columns.
     pub(super) extremes: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -91,22 +91,29 @@ impl Encoder {
         Self { numbers: Vec::new(), compressor }
     }
 
-    /// The chunks of a field, one for each of its parts.
-    pub(super) fn field(&mut self, field: &Field, column: &Column, rows: usize) -> Vec<Chunk> {
+    /// The chunks of a field, which may be a zone column: one for each of its parts.
+    pub(super) fn field(
+        &mut self,
+        field: (&Field, bool),
+        column: &Column,
+        rows: usize,
+    ) -> Vec<Chunk> {
         match column {
             Column::One(values) => vec![self.one(field, values, rows)],
-            Column::Many(lists) => self.many(field, lists, rows),
+            Column::Many(lists) => self.many(field.0, lists, rows),
         }
     }
 
-    fn one(&mut self, field: &Field, values: &Values, rows: usize) -> Chunk {
+    fn one(&mut self, (field, is_zone): (&Field, bool), values: &Values, rows: usize) -> Chunk {
         let Form::One(kind, presence) = field.form else { unreachable!("the schema is the same") };
         let values = &*whole(values, rows);
         let plan = plan(kind, presence, values);
         let pages = page_ranges(rows, is_same(values)).map(|range| {
             let mut page = Page { rows: range.len(), values: range.len(), ..Page::default() };
             let mut body = Vec::new();
-            page.extremes = extremes(values, presence, range.clone());
+            if is_zone {
+                page.extremes = extremes(values, presence, range.clone());
+            }
             if presence == Presence::Optional {
                 page.nulls = self.presence(&mut body, values, range.clone());
             }
@@ -366,12 +373,12 @@ fn extremes(
             let (least, greatest) = (there().min()?, there().max()?);
             Some((least.to_be_bytes().to_vec(), greatest.to_be_bytes().to_vec()))
         }
-        Values::Longs(longs) if presence == Presence::Required => {
+        Values::Longs(longs) => {
             let longs = &longs[range];
             let (least, greatest) = (longs.iter().min()?, longs.iter().max()?);
             Some((least.to_le_bytes().to_vec(), greatest.to_le_bytes().to_vec()))
         }
-        Values::Longs(_) | Values::Narrow(_) | Values::Coded(_) => None,
+        Values::Narrow(_) | Values::Coded(_) => None,
     }
 }
 

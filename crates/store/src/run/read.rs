@@ -3,10 +3,10 @@
 //! Nothing is fetched here: [`Run::want`] lists the bytes, and [`Run::read`] decodes them.
 
 use super::chunk_reader::{Stored, column, may_have_key};
-use super::slowest::{self, OfService, Slowest};
+use super::max_index::{Maxima, MaximaOfText};
 use crate::columns::Columns;
 use crate::encoding::Damaged;
-use crate::schema::{Form, Schema};
+use crate::schema::{Form, Schema, Table};
 use bytes::Bytes;
 use parquet::basic::CompressionCodec;
 use parquet::errors::ParquetError;
@@ -20,11 +20,12 @@ use std::ops::Range;
 /// A run by the metadata at its end.
 #[derive(Debug)]
 pub struct Run {
-    schema: &'static Schema,
+    table: &'static Table,
     metadata: ParquetMetaData,
     /// The columns of each field in the file; none if the run was written before the field was added.
     columns: Vec<Vec<usize>>,
-    slowest: Slowest,
+    /// One for each index of the table.
+    indexes: Vec<Maxima>,
 }
 
 /// The bytes that are needed to read some rows of a row group.
@@ -77,7 +78,7 @@ impl Run {
     ///
     /// # Errors
     /// When `tail` is too short, or the file is no run.
-    pub fn open(schema: &'static Schema, tail: &Bytes, len: u64) -> Result<Self, RunError> {
+    pub fn open(table: &'static Table, tail: &Bytes, len: u64) -> Result<Self, RunError> {
         let mut reader =
             ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
         reader.try_parse_sized(tail, len).map_err(|error| {
@@ -95,8 +96,8 @@ impl Run {
             .iter()
             .map(|column| column.path().string())
             .collect();
-        let mut ours = schema.parquet().columns().iter();
-        let columns = schema.fields().iter().map(|field| {
+        let mut ours = table.schema().parquet().columns().iter();
+        let columns = table.schema().fields().iter().map(|field| {
             let parts = ours.by_ref().take(field.form.parts().len());
             let parts = parts.map(|part| {
                 let name = part.path().string();
@@ -107,11 +108,13 @@ impl Run {
             parts.into_iter().collect::<Option<_>>().unwrap_or_default()
         });
         let columns = columns.collect();
-        let said = metadata.file_metadata().key_value_metadata();
-        let said = said.and_then(|all| all.iter().find(|each| each.key == slowest::KEY));
-        let said = said.and_then(|said| said.value.as_deref());
-        let slowest = said.map(Slowest::read).unwrap_or_default();
-        Ok(Self { schema, metadata, columns, slowest })
+        let entries = metadata.file_metadata().key_value_metadata();
+        let indexes = table.indexes.iter().map(|index| {
+            let entry = entries.and_then(|all| all.iter().find(|each| each.key == index.key));
+            entry.and_then(|entry| entry.value.as_deref()).map(Maxima::read).unwrap_or_default()
+        });
+        let indexes = indexes.collect();
+        Ok(Self { table, metadata, columns, indexes })
     }
 
     /// The position of the end of the file: of the first index, before the others and the footer.
@@ -126,7 +129,7 @@ impl Run {
     /// The fields.
     #[must_use]
     pub const fn schema(&self) -> &'static Schema {
-        self.schema
+        self.table.schema()
     }
 
     /// The number of row groups.
@@ -194,10 +197,13 @@ impl Run {
         })
     }
 
-    /// The slowest spans of a service.
+    /// The maxima of the rows with a text, in the nth index of the table.
+    ///
+    /// # Panics
+    /// When there is no such index.
     #[must_use]
-    pub fn slowest(&self, service: &str) -> OfService<'_> {
-        self.slowest.of(service)
+    pub fn maxima(&self, nth: usize, text: &str) -> MaximaOfText<'_> {
+        self.indexes[nth].of(text)
     }
 
     /// The bytes that are needed to read fields of rows of a row group.
@@ -220,9 +226,9 @@ impl Run {
     pub fn read(&self, wanted: &Wanted, fetched: &[Bytes]) -> Result<Columns, RunError> {
         let Wanted { group, fields, keys, rows, .. } = wanted;
         let mut fetched = fetched.iter();
-        let mut columns = Columns::nothing(self.schema, rows.len());
+        let mut columns = Columns::nothing(self.schema(), rows.len());
         for field in fields {
-            let of_field = &self.schema.fields()[*field];
+            let of_field = &self.schema().fields()[*field];
             let damaged =
                 |source| RunError::Damaged { group: *group, column: of_field.name, source };
             let mut stored = Vec::new();

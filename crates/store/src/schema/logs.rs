@@ -4,7 +4,8 @@
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 
-use super::{Field, Kind, Table, envelope, fields, optional, required};
+use super::{Field, Kind, Origin, Schema, Table, envelope, fields, optional, required};
+use curtail_otlp::Signal;
 use std::sync::LazyLock;
 
 fields! {
@@ -43,5 +44,12 @@ const OF_LOGS: &[(&str, &str, Kind)] = &[
 ];
 
 /// The table.
-pub static LOGS: LazyLock<Table> =
-    LazyLock::new(|| Table::new("logs", ((TRACE_ID, TIME), None), FIELDS, OF_LOGS));
+pub static LOGS: LazyLock<Table> = LazyLock::new(|| Table {
+    name: "logs",
+    schema: Schema::ingested(FIELDS, OF_LOGS),
+    order: (TRACE_ID, TIME),
+    identity: None,
+    zones: &[TRACE_ID, TIME, OBSERVED],
+    indexes: &[],
+    origin: Origin::Ingested(Signal::Logs),
+});

@@ -8,8 +8,8 @@
 //! The `value` of an exemplar is a double. `value_kind` is `double`, `int` (exact in `value_int`) or `none`. Missing IDs are
 //! zero.
 
-use super::{Field, Form, Kind, Table, envelope, fields, optional, required};
-use curtail_otlp::Form as Measures;
+use super::{Field, Form, Kind, Origin, Schema, Table, envelope, fields, optional, required};
+use curtail_otlp::{Form as Measures, Signal};
 use std::sync::LazyLock;
 
 fields! {
@@ -66,5 +66,12 @@ pub(crate) const KINDS: [(Measures, &str); 6] = [
 pub(crate) const TEMPORALITIES: [&str; 3] = ["unspecified", "delta", "cumulative"];
 
 /// The table.
-pub static POINTS: LazyLock<Table> =
-    LazyLock::new(|| Table::new("points", ((SERIES_ID, TIME), None), FIELDS, &[]));
+pub static POINTS: LazyLock<Table> = LazyLock::new(|| Table {
+    name: "points",
+    schema: Schema::ingested(FIELDS, &[]),
+    order: (SERIES_ID, TIME),
+    identity: None,
+    zones: &[SERIES_ID, TIME, START],
+    indexes: &[],
+    origin: Origin::Ingested(Signal::Metrics),
+});

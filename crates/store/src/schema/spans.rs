@@ -8,7 +8,10 @@
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 
-use super::{Field, Form, Kind, Table, envelope, fields, optional, required};
+use super::{
+    Field, Form, Kind, MaxIndex, Origin, Schema, Table, envelope, fields, optional, required,
+};
+use curtail_otlp::Signal;
 use std::sync::LazyLock;
 
 fields! {
@@ -103,6 +106,16 @@ pub(crate) const KINDS: [&str; 6] =
 /// The values of `status` by OTLP's number.
 pub(crate) const STATUSES: [&str; 3] = ["unset", "ok", "error"];
 
+/// The number of the index of the slowest span of each service. A query for them reads only the pages that have them.
+pub const SLOWEST: usize = 0;
+
 /// The table.
-pub static SPANS: LazyLock<Table> =
-    LazyLock::new(|| Table::new("spans", ((TRACE_ID, START), Some(SPAN_ID)), FIELDS, OF_SPANS));
+pub static SPANS: LazyLock<Table> = LazyLock::new(|| Table {
+    name: "spans",
+    schema: Schema::ingested(FIELDS, OF_SPANS),
+    order: (TRACE_ID, START),
+    identity: Some(SPAN_ID),
+    zones: &[TRACE_ID, START, DURATION],
+    indexes: &[MaxIndex { key: "curtail.slowest", number: DURATION, text: envelope::SERVICE }],
+    origin: Origin::Ingested(Signal::Traces),
+});

@@ -7,7 +7,8 @@
 //!
 //! `weight` is the number of traces that the row stands for: one, unless the day was reduced to its tail.
 
-use super::{Field, Form, Kind, Table, fields, optional, required};
+use super::spans::SPANS;
+use super::{Field, Form, Kind, Origin, Schema, Table, fields, optional, required};
 use std::sync::LazyLock;
 
 fields! {
@@ -38,5 +39,12 @@ fields! {
 }
 
 /// The table.
-pub static TRACES: LazyLock<Table> =
-    LazyLock::new(|| Table::derived("traces", (TRACE_ID, START), FIELDS));
+pub static TRACES: LazyLock<Table> = LazyLock::new(|| Table {
+    name: "traces",
+    schema: Schema::of(FIELDS.to_vec()),
+    order: (TRACE_ID, START),
+    identity: None,
+    zones: &[TRACE_ID, START, DURATION, SPAN_COUNT, ERROR_COUNT, ORPHAN_COUNT, RETRY_COUNT, WEIGHT],
+    indexes: &[],
+    origin: Origin::Derived(&SPANS),
+});

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 pub struct Flusher {
     pub(super) store: Arc<Store>,
     pub(super) files: Arc<dyn Files>,
-    /// The tables of ingested rows.
+    /// The logged tables.
     pub(super) tables: Vec<(Arc<Tree>, TableWriter)>,
     /// Segments of the log that are set aside where others are removed.
     pub(super) damaged: BTreeSet<u64>,
@@ -48,9 +48,7 @@ impl Flusher {
         let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
         let done: Vec<_> = log::segments(&*self.files)?.into_iter().filter(is_done).collect();
         let Some(last) = done.last() else { return Ok(()) };
-        let versions =
-            self.tables.iter().map(|(_, table)| (table.name().to_owned(), table.committed()));
-        let versions: Versions = versions.collect();
+        let versions: Versions = self.tables.iter().map(|(_, table)| table.committed()).collect();
         let (files, recent) = (Arc::clone(&self.files), Arc::clone(&self.store.recent));
         let mut left = done.iter();
         while let Err(error) = self.records.write(&*files, *last, versions.clone(), &recent) {

@@ -5,12 +5,12 @@
 //!
 //! **Limits**: memory holds the selection, and the summary columns of a row group of each run.
 
-use super::{Compactor, CompactorError};
+use super::compactor::{CompactedTable, Compactor, CompactorError};
 use crate::columns::Columns;
 use crate::retention::{day_of, first_day};
 use crate::tail::{Durations, Staying, Tail, TooMany};
 use crate::traces::Summaries;
-use crate::tree::{CompactError, Compaction, Merged, StoredRun};
+use crate::tree::{Compaction, StoredRun};
 use chrono::NaiveDate;
 use std::sync::Arc;
 
@@ -37,29 +37,37 @@ impl Compactor {
         now_ms: i64,
         name: &str,
     ) -> Result<Option<TailKept>, CompactorError> {
-        let Some((day, runs)) = self.tail_due(tail, now_ms) else { return Ok(None) };
+        // Summaries decide which rows are the tail.
+        let source = self.tables.iter_mut().find(|table| table.derived.is_some());
+        let Some(table) = source else { return Ok(None) };
+        let Some((day, runs)) = table.tail_due(tail, now_ms) else { return Ok(None) };
         let mut durations = Durations::default();
         let take = |rows: &Columns| {
             durations.take(rows);
             Ok(())
         };
-        self.each_summary(&runs, take).await?;
+        table.each_summary(&runs, take).await?;
         let mut staying = Staying::new(durations.bars(tail.slowest), tail.sample);
-        let decided = self.each_summary(&runs, |rows| staying.take(rows)).await;
+        let decided = table.each_summary(&runs, |rows| staying.take(rows)).await;
         if let Err(CompactorError::Tail(_)) = decided {
-            self.left_whole.insert(day);
+            table.left_whole.insert(day);
         }
         decided?;
         let before = runs.iter().map(|run| run.row_count()).sum();
-        let after = self.write_tail(runs, &staying, now_ms, name).await?;
+        let mut at = vec![0; runs.len()];
+        let pick = |run: usize, rows: Columns| staying.of(&rows, &mut at[run]);
+        let compaction = Compaction::of_tail(runs, staying.spans());
+        let after = table.rewrite(compaction, name, now_ms, pick).await?;
         Ok(Some(TailKept { day, before, after }))
     }
+}
 
+impl CompactedTable {
     /// The oldest day that is due, and its runs.
     fn tail_due(&self, tail: &Tail, now_ms: i64) -> Option<(NaiveDate, Vec<Arc<StoredRun>>)> {
         let first_day = first_day(tail.after_days, now_ms)?;
         let of_day = |run: Arc<StoredRun>| Some((day_of(run.add())?, run));
-        let runs = self.spans.runs().runs().into_iter();
+        let runs = self.writer.runs().runs().into_iter();
         let runs = runs.filter(|run| !run.is_tail() && !run.is_damaged()).filter_map(of_day);
         let is_due = |(day, _): &(NaiveDate, _)| *day < first_day && !self.left_whole.contains(day);
         let due: Vec<_> = runs.filter(is_due).collect();
@@ -75,36 +83,12 @@ impl Compactor {
         mut take: impl FnMut(&Columns) -> Result<(), TooMany>,
     ) -> Result<(), CompactorError> {
         let fields: Vec<_> = Summaries::fields().into_iter().collect();
-        let set = Arc::clone(self.spans.runs());
+        let set = Arc::clone(self.writer.runs());
         let mut summaries = Summaries::default();
         let each = async |rows: Columns| {
             Ok::<_, CompactorError>(summaries.take(&rows).iter().try_for_each(&mut take)?)
         };
         set.in_order(runs, &fields, |_, rows| rows, each).await?;
         Ok(summaries.finish().iter().try_for_each(take)?)
-    }
-
-    /// Replaces runs by one with the kept rows; returns their number.
-    async fn write_tail(
-        &mut self,
-        runs: Vec<Arc<StoredRun>>,
-        staying: &Staying,
-        now_ms: i64,
-        name: &str,
-    ) -> Result<u64, CompactorError> {
-        let set = Arc::clone(self.spans.runs());
-        let mut at = vec![0; runs.len()];
-        let pick = |run: usize, rows: Columns| staying.of(&rows, &mut at[run]);
-        let compaction = Compaction::of_tail(runs);
-        let mut new = self.traces.begin(compaction.day());
-        let each = async |below: &str, rows: &Columns| new.take(below, rows).await;
-        let merged = match set.rewrite(compaction, name, pick, each).await {
-            // Another number of rows than decided changes nothing.
-            Ok(Merged { path, rows, .. }) if rows != staying.spans() => {
-                Err(CompactError::Rows { path, rows, before: staying.spans() })
-            }
-            merged => merged,
-        };
-        self.replace_spans(merged, new, now_ms).await
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Fields {
 
 impl Default for Fields {
     fn default() -> Self {
-        let own = |key: &str| SPANS.own.get(key).expect("it has a column").0;
+        let own = |key: &str| SPANS.schema().own.get(key).expect("it has a column").0;
         Self {
             resends: own("http.request.resend_count"),
             request_bytes: own("http.request.body.size"),

@@ -52,8 +52,8 @@ enum CompactionKind {
     One,
     /// At most as many runs, each with a range of the IDs.
     Ranges,
-    /// One run with the tail of their rows.
-    Tail,
+    /// One run with the tail of their rows, which has this many.
+    Tail { rows: u64 },
 }
 
 /// The new runs of a compaction, before the commit.
@@ -65,8 +65,6 @@ pub(crate) struct Merged {
     pub path: Path,
     /// The number of their rows.
     pub rows: u64,
-    /// The number of rows that were dropped as copies.
-    pub copies: u64,
     replaces: Compaction,
 }
 
@@ -98,10 +96,10 @@ pub enum CompactError {
 }
 
 impl Compaction {
-    /// Reduces the runs of one day to their tail. Some of them may be ranges of IDs. The result is one run, because it
-    /// is small.
-    pub(crate) const fn of_tail(runs: Vec<Arc<StoredRun>>) -> Self {
-        Self { runs, kind: CompactionKind::Tail }
+    /// Reduces the runs of one day to their tail, which has `rows`. Some of them may be ranges of IDs. The result is one
+    /// run, because it is small.
+    pub(crate) const fn of_tail(runs: Vec<Arc<StoredRun>>, rows: u64) -> Self {
+        Self { runs, kind: CompactionKind::Tail { rows } }
     }
 
     /// The day of the runs.
@@ -118,13 +116,13 @@ impl Compaction {
     fn share(&self) -> u64 {
         match self.kind {
             CompactionKind::Ranges => self.rows().div_ceil(self.runs.len() as u64),
-            CompactionKind::One | CompactionKind::Tail => u64::MAX,
+            CompactionKind::One | CompactionKind::Tail { .. } => u64::MAX,
         }
     }
 
     /// Whether the compaction changes the rows of the table.
     fn is_change(&self) -> bool {
-        self.kind == CompactionKind::Tail
+        matches!(self.kind, CompactionKind::Tail { .. })
     }
 
     /// The tags of the new runs, besides those of every run.
@@ -165,24 +163,8 @@ impl RunSet {
         Some(Compaction { runs, kind })
     }
 
-    /// Merges runs into files named after `name`, which must be unique. `each` gets the row groups of each new run and its
-    /// path below the table's root.
-    pub(crate) async fn merge(
-        self: &Arc<Self>,
-        compaction: Compaction,
-        name: &str,
-        each: impl AsyncFnMut(&str, &Columns),
-    ) -> Result<Merged, CompactError> {
-        let before = compaction.rows();
-        let merged = self.rewrite(compaction, name, |_, rows| rows, each).await?;
-        if merged.rows + merged.copies != before {
-            let Merged { path, rows, .. } = merged;
-            return Err(CompactError::Rows { path, rows, before });
-        }
-        Ok(merged)
-    }
-
-    /// As [`Self::merge`], with the rows that `pick` selects from each row group. It gets the number of the run, from zero.
+    /// Merges runs into files named after `name`, which must be unique. `pick` selects rows of each row group; it gets the
+    /// number of the run, from zero. `each` gets the row groups of each new run and its path below the table's root.
     pub(crate) async fn rewrite(
         self: &Arc<Self>,
         compaction: Compaction,
@@ -224,7 +206,16 @@ impl RunSet {
         }
         let path = self.path(&compaction.below(name, 0));
         let rows = made.iter().map(StoredRun::row_count).sum();
-        Ok(Merged { made, path, rows, copies, replaces: compaction })
+        let before = match compaction.kind {
+            CompactionKind::Tail { rows } => rows,
+            CompactionKind::One | CompactionKind::Ranges => {
+                compaction.rows().saturating_sub(copies)
+            }
+        };
+        if rows != before {
+            return Err(CompactError::Rows { path, rows, before });
+        }
+        Ok(Merged { made, path, rows, replaces: compaction })
     }
 }
 

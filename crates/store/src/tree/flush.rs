@@ -69,7 +69,7 @@ impl TableWriter {
         now_ms: i64,
     ) -> Result<Option<FlushOutcome>, FlushError> {
         let Some(sealed) = tree.read().sealed.first().cloned() else { return Ok(None) };
-        let mut new = NewRun::new(self.runs.table().schema());
+        let mut new = NewRun::new(self.runs.table());
         let rows = {
             let memtable = sealed.memtable.read();
             memtable.sorted().for_each(|group| new.push(&group));

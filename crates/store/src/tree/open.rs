@@ -42,8 +42,9 @@ impl Tree {
     /// Opens a tree, or makes it at `now_ms`, milliseconds since 1970; `id` is a UUID, for a table that is made. Returns the
     /// runs that cannot be read, which every query result names.
     ///
-    /// `last_segment` is the last that the log has. When the table has less, a process may have died while its
-    /// commit was on the way to the store, where it may still be done: then it is [fenced](Table::fence) off.
+    /// `last_segment` is the last that the log has. When a [logged](schema::Table::is_logged) table has less, a process may
+    /// have died while its commit was on the way to the store, where it may still be done: then it is
+    /// [fenced](Table::fence) off.
     pub(crate) async fn open(
         settings: &Settings,
         table: &'static schema::Table,
@@ -52,7 +53,7 @@ impl Tree {
         id: &str,
     ) -> Result<(Arc<Self>, TableWriter, Vec<Unread>), OpenError> {
         let mut writer = TableWriter::open(settings, table, now_ms, id).await?;
-        if last_segment > writer.table.snapshot().position(&settings.writer) {
+        if table.is_logged() && last_segment > writer.table.snapshot().position(&settings.writer) {
             writer.table.fence(now_ms, id).await?;
         }
         let written = writer.table.snapshot().position(&settings.writer);

@@ -4,7 +4,7 @@ use super::end::End;
 use crate::columns::Columns;
 use crate::delta::Add;
 use crate::run::{Run, RunError, Wanted};
-use crate::schema::Schema;
+use crate::schema::Table;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
 use std::ops::Range;
@@ -59,7 +59,7 @@ impl StoredRun {
     /// Fetches the end of a run.
     pub(super) async fn open(
         objects: &dyn ObjectStore,
-        schema: &'static Schema,
+        table: &'static Table,
         path: Path,
         add: &Add,
     ) -> Result<Self, ReadError> {
@@ -73,7 +73,7 @@ impl StoredRun {
             if end.is_some_and(|end| !end.is(&tail)) {
                 return Err(RunError::End.into());
             }
-            match Run::open(schema, &tail, len) {
+            match Run::open(table, &tail, len) {
                 Ok(run) => return Ok(Self::new(path, add.clone(), run)),
                 Err(RunError::Longer(bytes)) if bytes as u64 > wanted && wanted < len => {
                     wanted = bytes as u64;

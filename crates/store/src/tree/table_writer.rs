@@ -25,14 +25,9 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// The name of the table.
-    pub(crate) fn name(&self) -> &'static str {
-        self.runs.table().name
-    }
-
-    /// The table's ID and last known version.
-    pub(crate) fn committed(&self) -> TableVersion {
-        self.table.committed()
+    /// The table's name, and its ID and last known version.
+    pub(crate) fn committed(&self) -> (String, TableVersion) {
+        (self.runs.table().name.to_owned(), self.table.committed())
     }
 
     /// The runs of the table.
@@ -93,10 +88,10 @@ impl TableWriter {
                 added.push(add.clone());
             }
         }
-        let (objects, schema) = (self.runs.objects(), self.runs.table().schema());
+        let (objects, table) = (self.runs.objects(), self.runs.table());
         let opened = stream::iter(added).map(|add| async {
             let path = self.runs.path(&add.path);
-            (StoredRun::open(&**objects, schema, path, &add).await, add)
+            (StoredRun::open(&**objects, table, path, &add).await, add)
         });
         let opened: Vec<_> = opened.buffered(AT_ONCE).collect().await;
         for (opened, add) in opened {

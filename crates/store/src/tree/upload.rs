@@ -85,7 +85,7 @@ impl Upload {
         let path = runs.path(below);
         match runs.objects().put_multipart(&path).await {
             Ok(upload) => {
-                let new = NewRun::new(runs.table().schema());
+                let new = NewRun::new(runs.table());
                 Ok(Self { below: below.to_owned(), path, upload, new, part: Vec::new(), bytes: 0 })
             }
             Err(source) => Err(WriteError { path, source }.into()),

@@ -213,9 +213,9 @@ async fn right(store: &Store, all: &[Sent]) {
 /// The summaries are those of the tail.
 async fn summarised(store: &Store, there: &BTreeMap<u128, (usize, i64)>) {
     let mut summarised = BTreeMap::new();
-    for run in store.traces().runs() {
+    for run in store.tree(&traces::TRACES).run_set().runs() {
         for group in 0..run.run().groups() {
-            let rows = row_group(&run, &**store.traces().objects(), group).await;
+            let rows = row_group(&run, &**store.tree(&traces::TRACES).objects(), group).await;
             for (row, id) in rows.wide(traces::TRACE_ID).iter().enumerate() {
                 assert_eq!(rows.coded(traces::IS_WHOLE).get(row), Some(&[1][..]));
                 let spans = usize::try_from(rows.longs(traces::SPAN_COUNT)[row]).expect("few");

@@ -11,10 +11,10 @@ pub(super) const LATER_MS: i64 = NOW_MS + SETTLED_AFTER_MS;
 /// By the path of a run below its table: how many spans each trace has there, in the order of their IDs.
 pub(super) async fn summaries(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>> {
     let mut all = BTreeMap::new();
-    for run in store.traces().runs() {
+    for run in store.tree(&TRACES).run_set().runs() {
         let mut of_run = Vec::new();
         for group in 0..run.run().groups() {
-            let rows = row_group(&run, &**store.traces().objects(), group).await;
+            let rows = row_group(&run, &**store.tree(&TRACES).objects(), group).await;
             let ids = rows.wide(traces::TRACE_ID).iter().copied();
             of_run.extend(ids.zip(rows.longs(traces::SPAN_COUNT).iter().copied()));
         }
@@ -82,12 +82,8 @@ fn when_runs_become_one_or_go_their_summaries_do() {
         assert_eq!(summaries(&store).await.len(), 1);
         assert_eq!(summaries(&store).await, counted(&store).await);
         // With its summaries a run is larger than it may be.
-        let sizes = [
-            parts.compactor.spans.files().map(|add| add.size).sum::<u64>(),
-            parts.compactor.others[0].files().map(|add| add.size).sum(),
-            parts.compactor.others[1].files().map(|add| add.size).sum(),
-        ];
-        let bytes = Some(sizes.iter().sum());
+        let adds = parts.compactor.tables.iter().flat_map(|table| table.writer.files());
+        let bytes = Some(adds.map(|add| add.size).sum());
         parts.compactor.expire(&Retention { days: None, bytes }, LATER_MS).await.expect("removed");
         assert_eq!(store.spans().size(), (0, 0));
         assert_eq!(summaries(&store).await.len(), 1);
