@@ -19,7 +19,7 @@ mod report;
 mod spans;
 
 use crate::bench::outcome;
-use crate::output::print;
+use crate::output::{print, print_message};
 use crate::terminal::ProgressLine;
 use crate::testbed::Format;
 use crate::{exit, open_files};
@@ -36,7 +36,7 @@ use measurement::ArmMeasurement;
 use proxies::Proxies;
 use report::{Circumstances, Report};
 use spans::{ReadTrace, SpanStore};
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -92,7 +92,7 @@ Examples:
 
 Ctrl-C ends the demo, with exit code 0 after the result and 130 before it.
 Exit code 1, with --exit: the result is void because the client of the demo
-could not keep up with its plan."
+could not keep up with its plan. Exit code 3: the system allows too few open files."
 )]
 pub(crate) struct DemoArgs {
     /// Duration of the measurement, in seconds.
@@ -159,9 +159,7 @@ impl Demo<'_> {
         let measured = self.measure(stop, &mut progress);
         progress.clear();
         let Some(Outcome { report, failures, slowest }) = measured? else {
-            // A closed standard error does not need this line.
-            let _written =
-                writeln!(io::stderr(), "interrupted before the result; nothing was saved");
+            print_message("interrupted before the result; nothing was saved");
             return Ok(ExitCode::from(exit::INTERRUPTED));
         };
         for failure in failures {
@@ -179,6 +177,11 @@ impl Demo<'_> {
             lines.extend(self.still_up(slowest.as_ref()));
         }
         print(&text(&lines))?;
+        if self.args.format == Format::Json && !stop.is_stopped() {
+            print_message(
+                "the servers and proxies stay up until Ctrl-C; --exit ends the demo here",
+            );
+        }
         while !stop.is_stopped() {
             thread::park_timeout(LOOK_EVERY);
         }

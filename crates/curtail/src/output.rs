@@ -19,6 +19,11 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Writes a message to standard error, if that is open.
+pub(crate) fn print_message(text: &str) {
+    let _written = writeln!(io::stderr(), "{text}");
+}
+
 /// The name of a value on the command line, its help, and the value.
 pub(crate) type NamedValue<T> = (&'static str, &'static str, T);
 

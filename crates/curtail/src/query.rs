@@ -9,7 +9,7 @@ mod waterfall;
 
 pub(crate) use request::QueryRejected;
 
-use crate::output::{Format, print};
+use crate::output::{Format, print, print_message};
 use crate::server_access::ServerAccessArgs;
 use crate::terminal;
 use clap::{Args, Subcommand};
@@ -72,7 +72,7 @@ enum Query {
     /// Count spans
     Count {
         #[command(flatten)]
-        of: Measured,
+        group: Grouped,
     },
     /// List attributes
     Tags {
@@ -108,12 +108,18 @@ struct Found {
 }
 
 #[derive(Args, Clone, Debug)]
-struct Measured {
+struct Grouped {
     #[command(flatten)]
     spans: Spans,
     /// Group by this attribute, such as resource.service.name. Repeatable.
     #[arg(long, value_name = "TAG")]
     by: Vec<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+struct Measured {
+    #[command(flatten)]
+    group: Grouped,
     /// Number to measure: `duration`, or a numeric attribute, such as span.http.response.body.size.
     #[arg(long, value_name = "TAG", default_value = "duration")]
     of: String,
@@ -124,7 +130,7 @@ pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
     let (json, quantile_error) = match send(request_of(&args.query)?)? {
         QueryResult::Json { json, quantile_error } => (json, quantile_error),
         QueryResult::NotFound(why) => {
-            eprintln!("{why}");
+            print_message(&why);
             return Ok(ExitCode::FAILURE);
         }
     };
@@ -155,10 +161,10 @@ fn request_of(query: &Query) -> anyhow::Result<QueryRequest> {
         Query::Slowest(spans) => found(spans, "slowest")?,
         Query::Newest(spans) => found(spans, "newest")?,
         Query::Quantiles { of, quantile } => {
-            of.request(&format!("quantile_over_time({}, {})", of.of, quantile.join(", ")))?
+            of.group.request(&format!("quantile_over_time({}, {})", of.of, quantile.join(", ")))?
         }
         Query::Histogram { of } => of.histogram()?,
-        Query::Count { of } => of.request("count_over_time()")?,
+        Query::Count { group } => group.request("count_over_time()")?,
         Query::Tags { spans } => spans.of(of("/api/v2/search/tags"))?,
         Query::Values { tag, spans } => {
             let tag: String = form_urlencoded::byte_serialize(tag.as_bytes()).collect();
@@ -189,9 +195,11 @@ impl Spans {
 
 impl Measured {
     fn histogram(&self) -> anyhow::Result<QueryRequest> {
-        self.request(&format!("histogram_over_time({})", self.of))
+        self.group.request(&format!("histogram_over_time({})", self.of))
     }
+}
 
+impl Grouped {
     fn request(&self, function: &str) -> anyhow::Result<QueryRequest> {
         let by = match &*self.by {
             [] => String::new(),

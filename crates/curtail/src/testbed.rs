@@ -1,9 +1,9 @@
 //! `curtail testbed FILE`: starts the servers that a file describes, and prints their addresses.
 
 use crate::output::{NamedValue, one_of, print};
-use crate::stop::StopSignals;
 use crate::{input, open_files};
 use clap::{Args, ValueEnum};
+use curtail_proxy::signals::StopSignals;
 use curtail_testbed::app::{self, Role};
 use curtail_testbed::{File, Running, TestbedConfig};
 use serde_json::json;

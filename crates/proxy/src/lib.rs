@@ -30,6 +30,7 @@ mod root;
 mod route;
 mod running;
 mod serve;
+pub mod signals;
 mod snapshot;
 mod spans;
 mod trace_context;

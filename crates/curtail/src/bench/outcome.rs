@@ -12,7 +12,7 @@ use std::io;
 use std::process::ExitCode;
 
 use super::progress::RunProgress;
-use crate::stop::StopSignals;
+use curtail_proxy::signals::StopSignals;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct OutputArgs {

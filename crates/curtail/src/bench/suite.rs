@@ -3,12 +3,12 @@
 use super::outcome::{self, OutputArgs};
 use super::progress::RunProgress;
 use crate::input;
-use crate::output::print;
+use crate::output::{print, print_message};
 use anyhow::Context as _;
 use clap::Args;
 use curtail_report::Outputs;
 use curtail_suite::{BuiltinParameters, Outcome, Suite, SuiteConfig, SuiteObserver};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
         }
     };
     // A reader that closed standard error does not need this line.
-    let _written = writeln!(io::stderr(), "kept in {}", dir.display());
+    print_message(&format!("kept in {}", dir.display()));
     ended
 }
 

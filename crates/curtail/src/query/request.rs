@@ -1,5 +1,6 @@
 //! One request to the query API of a server, and its response.
 
+use crate::output::print_message;
 use crate::server_access::ServerAccessArgs;
 use crate::server_url::ServerUrl;
 use curtail_http::client::{ClientError, ClientLimits, ClientResponse};
@@ -96,7 +97,9 @@ async fn exchange(
         }
     })?;
     if let Some(unread) = header(&response, "curtail-incomplete") {
-        eprintln!("{unread} files cannot be read, and may have more: the server's log names them");
+        print_message(&format!(
+            "incomplete result: {unread} files of the server cannot be read; its log names them"
+        ));
     }
     Ok(response)
 }
