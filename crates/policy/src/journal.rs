@@ -17,7 +17,7 @@ use curtail_units::{Instant, Rng};
 use serde::{Deserialize, Serialize};
 
 /// The `schema` of the first entry.
-pub const SCHEMA: &str = "curtail.journal/3";
+pub const SCHEMA: &str = "curtail.journal/4";
 
 /// One line of a journal.
 ///
@@ -47,8 +47,14 @@ pub enum Entry<F> {
     Replica { machine: u32, replica: ReplicaId, name: String },
     /// A leaf's machine was made.
     Leaf { machine: u32, name: String, config: LeafConfig },
-    /// A request arrived at an upstream; its first event follows.
-    Request { machine: u32, call: u64, request: Request },
+    /// A request arrived at an upstream; its first event follows. It may be pinned to replicas, in ascending order.
+    Request {
+        machine: u32,
+        call: u64,
+        request: Request,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        eligible: Option<Vec<ReplicaId>>,
+    },
     /// An event of a request.
     Call { machine: u32, call: u64, now: Instant, event: Event, effects: F },
     /// An event of an upstream.

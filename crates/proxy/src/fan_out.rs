@@ -245,7 +245,7 @@ impl FanOutRequest {
         let run = call::run(
             Arc::clone(&self.worker),
             shard,
-            (self.outgoing.for_call(), trail),
+            (self.outgoing.for_call(None), trail),
             (Arc::clone(&self.buffer), self.merge),
         );
         self.tasks.push(self.calls.spawn(async move { (call, run.await) }));

@@ -40,6 +40,8 @@ pub(crate) struct Outgoing {
     pub(crate) head: Arc<RequestHead>,
     pub(crate) body: Option<Arc<Replay>>,
     pub(crate) request: Request,
+    /// The only replicas that attempts may go to, in ascending order; absent: all.
+    pub(crate) eligible: Option<Arc<[ReplicaId]>>,
     /// The protocol that the client asks to change to.
     pub(crate) upgrade: Option<Box<[u8]>>,
     pub(crate) is_traced: bool,
@@ -97,7 +99,8 @@ pub(crate) async fn exchange(
     trail: Box<Trail>,
 ) -> Result<WinningResponse, (NoResponse, Box<Trail>)> {
     let mut effects = Effects::with_capacity(4);
-    let (driver, now) = Driver::arrive(upstream, outgoing.request, &mut effects);
+    let eligible = outgoing.eligible.clone();
+    let (driver, now) = Driver::arrive(upstream, outgoing.request, eligible, &mut effects);
     let mut exchange = InProgress(Some(Exchange {
         worker: Arc::clone(worker),
         outgoing,
@@ -362,11 +365,12 @@ impl Exchange {
 }
 
 impl Outgoing {
-    pub(crate) fn for_call(&self) -> Self {
+    pub(crate) fn for_call(&self, eligible: Option<Arc<[ReplicaId]>>) -> Self {
         Self {
             head: Arc::clone(&self.head),
             body: self.body.clone(),
             request: self.request,
+            eligible,
             upgrade: None,
             is_traced: self.is_traced,
             response_buffer_bytes: self.response_buffer_bytes,

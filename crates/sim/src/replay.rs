@@ -15,6 +15,7 @@ use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
@@ -241,11 +242,7 @@ impl Replay {
             }
             Entry::Upstream { machine, name, config, replicas, group, rng } => {
                 let ids: Vec<ReplicaId> = replicas.iter().map(|(id, _)| *id).collect();
-                if ids.len() > REPLICAS_MAX || !ids.is_sorted_by(|one, next| one < next) {
-                    let text =
-                        format!("expected at most {REPLICAS_MAX} replicas in ascending order");
-                    return Err(lines.wrong(text));
-                }
+                check_replicas(lines, &ids)?;
                 if let Some(group) = group
                     && !self.groups.contains_key(&group)
                 {
@@ -274,13 +271,15 @@ impl Replay {
                 self.leaves.insert(machine, LeafReplay { name, clock, leaf });
                 Ok(None)
             }
-            Entry::Request { machine, call, request } => {
+            Entry::Request { machine, call, request, eligible } => {
+                check_replicas(lines, eligible.as_deref().unwrap_or_default())?;
                 if self.calls >= CALLS_MAX {
                     let text = format!("expected at most {CALLS_MAX} requests at a time");
                     return Err(lines.wrong(text));
                 }
                 let root = root(&mut self.roots, lines, machine)?;
-                if root.calls.insert(call, Call::new(request)).is_some() {
+                let machine = Call::pinned(request, eligible.map(Arc::from));
+                if root.calls.insert(call, machine).is_some() {
                     return Err(lines.wrong(format!("request {call} is here a second time")));
                 }
                 root.last_call = root.last_call.max(call);
@@ -426,6 +425,13 @@ impl Replay {
         }
         Ok(())
     }
+}
+
+fn check_replicas(lines: &Lines<'_>, ids: &[ReplicaId]) -> Result<(), Unreadable> {
+    if ids.len() <= REPLICAS_MAX && ids.is_sorted_by(|one, next| one < next) {
+        return Ok(());
+    }
+    Err(lines.wrong(format!("expected at most {REPLICAS_MAX} replicas in ascending order")))
 }
 
 fn root<'r>(

@@ -81,8 +81,12 @@ impl Writer {
         self.requests += 1;
         let call = self.requests;
         let request = Request { class: Class::Interactive, repeatable: self.rng.chance(0.9) };
-        self.write(&Entry::<()>::Request { machine: 0, call, request });
-        self.calls.push((call, Call::new(request)));
+        let ids = (0..self.joined).map(ReplicaId);
+        let eligible: Vec<ReplicaId> = ids.filter(|_| self.rng.chance(0.5)).collect();
+        let eligible = self.rng.chance(0.3).then_some(eligible);
+        let machine = Call::pinned(request, eligible.clone().map(Into::into));
+        self.write(&Entry::<()>::Request { machine: 0, call, request, eligible });
+        self.calls.push((call, machine));
         self.call(self.calls.len() - 1, Event::Arrived);
     }
 
@@ -331,12 +335,12 @@ fn what_is_no_journal_is_said_with_its_line() {
     let said = |entries: &str| unreadable(&sealed(entries));
     assert_eq!(said(""), "line 1 is not of a journal: the journal is empty");
     assert_eq!(said(lines[1]), "line 1 is not of a journal: expected the schema first");
-    let newer = lines[0].replace("/3", "/4");
+    let newer = lines[0].replace("/4", "/5");
     let expected =
-        "line 1 is not of a journal: schema is curtail.journal/4: expected curtail.journal/3";
+        "line 1 is not of a journal: schema is curtail.journal/5: expected curtail.journal/4";
     assert_eq!(said(&newer), expected);
-    let older = format!("{}\n", lines[0].replace("/3", "/2"));
-    assert_eq!(unreadable(&older), expected.replace("journal/4", "journal/2"), "without checksums");
+    let older = format!("{}\n", lines[0].replace("/4", "/2"));
+    assert_eq!(unreadable(&older), expected.replace("journal/5", "journal/2"), "without checksums");
     let short = [lines[0], "{\"entry\":\"end\",\"entries\":7}"].join("\n");
     assert_eq!(said(&short), "line 2 is not of a journal: expected 7 entries before this line");
     let twice = [lines[0], lines[1], lines[1]].join("\n");
@@ -345,6 +349,11 @@ fn what_is_no_journal_is_said_with_its_line() {
         lines[0],
         "{\"entry\":\"request\",\"machine\":9,\"call\":1,\"request\":{\"class\":\"batch\",\"repeatable\":true}}",
     ];
+    let unsorted = "{\"entry\":\"request\",\"machine\":0,\"call\":1,\"request\":{\"class\":\"batch\",\"repeatable\":true},\"eligible\":[2,1]}";
+    assert_eq!(
+        said(&[lines[0], lines[1], unsorted].join("\n")),
+        "line 3 is not of a journal: expected at most 4096 replicas in ascending order"
+    );
     assert_eq!(
         said(&orphan.join("\n")),
         "line 2 is not of a journal: unknown upstream 9: expected its entry first"
