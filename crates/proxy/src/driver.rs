@@ -283,12 +283,9 @@ impl Driver {
             root.calls += 1;
             let number = root.calls;
             if let Some((journal, machine)) = &root.journal {
-                journal.write(&Entry::<()>::Request {
-                    machine: *machine,
-                    call: number,
-                    request,
-                    eligible: eligible.as_deref().map(Vec::from),
-                });
+                let (machine, call) = (*machine, number);
+                let eligible = eligible.as_deref().map(Vec::from);
+                journal.write(&Entry::<()>::Request { machine, call, request, eligible });
             }
             (number, root.generation)
         };

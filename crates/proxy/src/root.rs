@@ -35,6 +35,7 @@ use std::task::{Context, Poll, ready};
 const ATTEMPTS_USUAL: usize = 2;
 
 /// A request on its way to an upstream.
+#[derive(Clone)]
 pub(crate) struct Outgoing {
     /// The head as every attempt repeats it; fields that concern the client's connection are gone.
     pub(crate) head: Arc<RequestHead>,
@@ -365,19 +366,6 @@ impl Exchange {
 }
 
 impl Outgoing {
-    pub(crate) fn for_call(&self, eligible: Option<Arc<[ReplicaId]>>) -> Self {
-        Self {
-            head: Arc::clone(&self.head),
-            body: self.body.clone(),
-            request: self.request,
-            eligible,
-            upgrade: None,
-            is_traced: self.is_traced,
-            response_buffer_bytes: self.response_buffer_bytes,
-            interim: None,
-        }
-    }
-
     fn attempt(
         &self,
         context: &TraceContext,

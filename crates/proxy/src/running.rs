@@ -8,7 +8,7 @@ use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::spans::SpanSink;
 use crate::spans::export::Exporter;
-use crate::worker::{Shared, Worker};
+use crate::worker::{REST_CALLS_MAX, Shared, Worker};
 use crate::{StartError, check, probe, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
@@ -354,6 +354,8 @@ async fn run(
             else => break,
         }
     }
+    // Calls may be open after their requests.
+    drop(worker.rest_calls.acquire_many(REST_CALLS_MAX).await);
     // The first worker has the admin port, which tells about the others to the end.
     drained.wait().await;
 }

@@ -50,10 +50,10 @@ pub(super) struct RetryDue {
 impl Call {
     /// Sends the first attempt and makes ready for the others; false when there is no replica.
     pub(super) fn send_first(&mut self, upstream: &mut Upstream, now: Instant) -> bool {
-        let Some(chosen) = self.choose(upstream, now, &[]) else { return false };
+        let Some(chosen) = upstream.choose(now, self.eligible(), &[]) else { return false };
         let tie = if self.may_copy() { upstream.tie() } else { None };
         let twin = tie.and_then(|(id, delay)| {
-            let (replica, choice) = self.choose(upstream, now, &[chosen.0])?;
+            let (replica, choice) = upstream.choose(now, self.eligible(), &[chosen.0])?;
             Some(Twin { at: now + delay, id, replica, choice })
         });
         let mark = match twin {
@@ -115,8 +115,9 @@ impl Call {
         let others = self.attempts.ids().filter(|other| *other != id);
         let others: ArrayVec<ReplicaId, ATTEMPTS_MAX> =
             others.map(|other| self.attempts.get(other).sent.replica).collect();
-        let chosen =
-            self.choose(upstream, now, &others).or_else(|| self.choose(upstream, now, &[]));
+        let chosen = upstream
+            .choose(now, self.eligible(), &others)
+            .or_else(|| upstream.choose(now, self.eligible(), &[]));
         let Some(chosen) = chosen else { return false };
         self.send(upstream, now, chosen, self.untied(Reason::TieStartedLost { failure }));
         true
@@ -145,7 +146,7 @@ impl Call {
     ) {
         let tried = self.tried();
         // When all replicas were tried, a failed one is a better choice than a hung one.
-        let exclude = if upstream.has_choice(now, self.eligible.as_deref(), &tried) {
+        let exclude = if upstream.has_choice(now, self.eligible(), &tried) {
             tried
         } else {
             self.pending_replicas()
@@ -182,15 +183,6 @@ impl Call {
         now.since(self.attempts.get(last).sent.at)
     }
 
-    fn choose(
-        &self,
-        upstream: &mut Upstream,
-        now: Instant,
-        exclude: &[ReplicaId],
-    ) -> Option<(ReplicaId, Choice)> {
-        upstream.choose(now, self.eligible.as_deref(), exclude)
-    }
-
     /// Chooses a replica for an extra attempt and pays for it from the budget.
     ///
     /// # Errors
@@ -205,12 +197,14 @@ impl Call {
         if !self.has_room() {
             return Err(self.attempts_spent());
         }
-        if !upstream.has_choice(now, self.eligible.as_deref(), exclude) {
+        if !upstream.has_choice(now, self.eligible(), exclude) {
             return Err(Reason::NoOtherReplica);
         }
         // The budget comes first, because the balance counts the replica it chooses as sent to.
         upstream.budget().withdraw(now, purpose)?;
-        Ok(self.choose(upstream, now, exclude).expect("there is a replica that is not excluded"))
+        Ok(upstream
+            .choose(now, self.eligible(), exclude)
+            .expect("there is a replica that is not excluded"))
     }
 
     /// Plans a retry, or sends it at once; or says why there is none.
@@ -232,7 +226,7 @@ impl Call {
         }
         self.retries += 1;
         // Backoff gives a failed replica time to recover; an untried replica needs none.
-        if let Some(chosen) = self.choose(upstream, now, &self.tried()) {
+        if let Some(chosen) = upstream.choose(now, self.eligible(), &self.tried()) {
             self.send_retry(upstream, now, chosen, (failure, Duration::ZERO));
             return Ok(());
         }
@@ -250,7 +244,7 @@ impl Call {
         now: Instant,
         RetryDue { failure, backoff, .. }: RetryDue,
     ) {
-        if let Some(chosen) = self.choose(upstream, now, &[]) {
+        if let Some(chosen) = upstream.choose(now, self.eligible(), &[]) {
             self.send_retry(upstream, now, chosen, (failure, backoff));
         } else {
             let why = RequestFailure::Failed(failure);

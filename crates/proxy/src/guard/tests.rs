@@ -365,6 +365,21 @@ async fn a_fan_out_that_panics_asks_every_shard_and_waits_for_all() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_pinned_stays_at_its_replica_when_its_machine_panics() {
+    let servers = [Server::start(0).await, Server::start(0).await, Server::start(0).await];
+    let [one, two, three] = servers.each_ref();
+    let yaml = root_yaml("pinned", &[one, two, three], "retry: false");
+    let proxy = start(&yaml.replace("pinned}]", "pinned, fan_out: {to: replicas}}]"));
+    for round in 1..=5 {
+        plant("pinned", ARRIVAL);
+        let response = ask(proxy.listeners()[0].1, "POST", "/now").await;
+        assert!(response.ends_with("goodgoodgood"), "{response}");
+        assert_eq!(servers.each_ref().map(Server::executed), [round; 3]);
+    }
+    assert_eq!(panics(&proxy).await, "5");
+}
+
+#[tokio::test]
 async fn the_journal_has_the_event_of_a_panic_and_then_a_machine_of_its_own() {
     let file = std::env::temp_dir().join(format!("curtail-guard-{}.journal", std::process::id()));
     let server = Server::start(0).await;
