@@ -8,7 +8,8 @@
 //! removed.
 
 use crate::{
-    Event, GroupConfig, LeafConfig, LeafEvent, ReplicaId, Request, UpstreamConfig, UpstreamEvent,
+    Event, GatherConfig, GatherEvent, GroupConfig, LeafConfig, LeafEvent, ReplicaId, Request,
+    UpstreamConfig, UpstreamEvent,
 };
 use alloc::format;
 use alloc::string::String;
@@ -22,7 +23,7 @@ pub const SCHEMA: &str = "curtail.journal/4";
 /// One line of a journal.
 ///
 /// `machine` is the number of a machine in this journal, and `name` its name in the configuration. `call` is the number of
-/// a request, unique within its upstream. `effects` are the decisions on the event.
+/// a request, unique within its upstream, and `gather` that of a request with several calls. `effects` are the decisions on the event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "entry")]
 #[expect(clippy::large_enum_variant, reason = "an entry is written or read at once, never kept")]
@@ -57,6 +58,10 @@ pub enum Entry<F> {
     },
     /// An event of a request.
     Call { machine: u32, call: u64, now: Instant, event: Event, effects: F },
+    /// A request with several calls arrived at the route `name`; its first event follows.
+    Gather { gather: u64, name: String, config: GatherConfig },
+    /// An event of a request with several calls.
+    GatherEvent { gather: u64, now: Instant, event: GatherEvent, effects: F },
     /// An event of an upstream.
     UpstreamEvent { machine: u32, now: Instant, event: UpstreamEvent, effects: F },
     /// An event of a leaf.

@@ -23,6 +23,7 @@ use crate::trail::{Destination, Trail};
 use crate::worker::Worker;
 use call::{CallError, ResponseBuffer, ShardResponse, TOO_LARGE};
 use curtail_http::head::{RequestHead, ResponseHead};
+use curtail_policy::journal::Entry;
 use curtail_policy::{
     CallId, Decided, Gather, GatherEffect, GatherEvent, GatherOutcome, GatherReason, Reason,
     RestMode,
@@ -108,6 +109,8 @@ struct FanOutRequest {
     merge: Merge,
     trail: Option<Box<Trail>>,
     gather: Gather,
+    /// Its number in the journal.
+    number: u64,
     calls: JoinSet<(CallId, CallResult)>,
     /// The number of calls that have started.
     started: u32,
@@ -150,6 +153,7 @@ impl FanOutRequest {
             merge: if is_head { Merge::Concatenate } else { config.merge },
             trail: Some(trail),
             gather: Gather::new(config.gather(calls)),
+            number: 0,
             calls: JoinSet::new(),
             started: 0,
             results: (0..count).map(|_| None).collect(),
@@ -168,6 +172,11 @@ impl FanOutRequest {
 
     /// Runs the calls until the request is done.
     async fn gather(&mut self) -> GatherOutcome {
+        if let Some(journal) = &self.worker.shared.process_state.journal {
+            self.number = journal.gather();
+            let (name, config) = (self.fan_out.name.clone(), *self.gather.config());
+            journal.write(&Entry::<()>::Gather { gather: self.number, name, config });
+        }
         let mut event = GatherEvent::Arrived;
         loop {
             if let Some(outcome) = self.handle(event) {
@@ -216,6 +225,10 @@ impl FanOutRequest {
             let effects: GatherEffects = std::iter::from_fn(|| gather.poll_effect()).collect();
             (effects, gather.poll_timeout())
         });
+        if let Some(journal) = &self.worker.shared.process_state.journal {
+            let effects = decided.as_ref().map_or(&[][..], |(effects, _)| effects);
+            journal.write(&Entry::GatherEvent { gather: self.number, now, event, effects });
+        }
         let (effects, timeout) = decided?;
         self.timeout = timeout;
         Some(effects)
