@@ -134,7 +134,7 @@ curtail_units::labels!(Choice {
 
 /// A balancing rule and its state. Every hook but [`Self::choose`] does nothing by default.
 pub(crate) trait Rule: Debug + Send + CloneRule {
-    /// Chooses one of the candidates, if there is one; the upstream has two replicas or more.
+    /// Chooses one of the candidates, if there is one.
     fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)>;
 
     fn replica_joined(&mut self, _replica: ReplicaId) {}

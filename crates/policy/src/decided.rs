@@ -74,7 +74,7 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestFailure {
-    /// The upstream has no replica.
+    /// The upstream has no replica, or none of those that the call is pinned to.
     NoReplica,
     /// The request's own time ran out.
     TimedOut,

@@ -266,15 +266,18 @@ impl Upstream {
         self.group.budget()
     }
 
+    /// Chooses a replica: of all, or of the `eligible` ones that a call is pinned to.
     pub(crate) fn choose(
         &mut self,
         now: Instant,
+        eligible: Option<&[ReplicaId]>,
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)> {
-        if let Some(only) = self.replicas.only() {
-            return (!exclude.contains(&only)).then_some((only, Choice::Only));
+        let candidates = self.replicas.candidates(now, eligible, exclude);
+        if candidates.len() < 2 {
+            return candidates.first().map(|only| (only, Choice::Only));
         }
-        self.rule.choose(self.replicas.candidates(now, exclude), &mut self.balance_rng)
+        self.rule.choose(candidates, &mut self.balance_rng)
     }
 
     /// Whether the replica is still in the upstream.
@@ -282,9 +285,14 @@ impl Upstream {
         self.replicas.get(replica).is_some()
     }
 
-    /// Whether there is a replica that is not in `exclude`.
-    pub(crate) fn has_replica_besides(&self, exclude: &[ReplicaId]) -> bool {
-        self.replicas.ids().any(|id| !exclude.contains(&id))
+    /// Whether [`Self::choose`] finds a replica.
+    pub(crate) fn has_choice(
+        &self,
+        now: Instant,
+        eligible: Option<&[ReplicaId]>,
+        exclude: &[ReplicaId],
+    ) -> bool {
+        self.replicas.candidates(now, eligible, exclude).first().is_some()
     }
 
     /// A request has arrived and its first attempt is decided.

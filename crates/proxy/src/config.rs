@@ -10,7 +10,7 @@ mod limits;
 mod network;
 mod replica;
 
-pub use fan_out::{FanOutConfig, Merge};
+pub use fan_out::{FanOutConfig, FanOutTo, Merge};
 pub use limits::Limits;
 pub use network::Network;
 pub use replica::{ReplicaConfig, ReplicaUrl};
@@ -245,7 +245,7 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
             .required(),
         fan_out: s.optional_section(
             "fan_out",
-            "Sends each request to all upstreams that the key `upstream` selects (the shards), and merges their responses in the order of the upstreams in the file.",
+            "Sends each request to all upstreams that the key `upstream` selects (the shards), or to all replicas of one upstream, and merges their responses in the order of the file.",
             fan_out::read,
         ),
         idempotent: s

@@ -41,7 +41,7 @@ mod worker;
 
 pub use check::check;
 pub use config::{
-    Config, ConnectConfig, FanOutConfig, LeafListener, Limits, ListenerConfig, Merge,
+    Config, ConnectConfig, FanOutConfig, FanOutTo, LeafListener, Limits, ListenerConfig, Merge,
     NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl, RouteConfig, ServerTls,
     SpansConfig, SpansProtocol,
 };

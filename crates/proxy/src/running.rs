@@ -7,7 +7,7 @@ use crate::listeners::Listeners;
 use crate::metrics::ProcessMetrics;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::spans::export::Exporter;
-use crate::worker::{Shared, Worker};
+use crate::worker::{REST_CALLS_MAX, Shared, Worker};
 use crate::{StartError, check, probe, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
@@ -274,6 +274,8 @@ async fn run(
             else => break,
         }
     }
+    // Calls may be open after their requests.
+    drop(worker.rest_calls.acquire_many(REST_CALLS_MAX).await);
     // The first worker has the admin port, which responds until the last one is drained.
     drained.wait().await;
 }

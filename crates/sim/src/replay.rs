@@ -7,7 +7,8 @@
 
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use curtail_policy::{
-    Call, Event, Group, Leaf, LeafEvent, REPLICAS_MAX, ReplicaId, Upstream, UpstreamEvent,
+    Call, Event, Gather, GatherEvent, Group, Leaf, LeafEvent, REPLICAS_MAX, ReplicaId, Upstream,
+    UpstreamEvent,
 };
 use curtail_units::Instant;
 use serde::Serialize;
@@ -15,17 +16,18 @@ use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
 
-/// Maximum length of a line.
-const LINE_BYTES_MAX: u64 = 2 << 20;
+/// Maximum length of a line: an event of a gather has at most one effect for each of 100,000 calls.
+const LINE_BYTES_MAX: u64 = 16 << 20;
 
 /// Maximum number of machines of one journal.
 const MACHINES_MAX: usize = 100_000;
 
-/// Maximum number of requests that are in progress at the same time.
+/// Maximum number of requests in progress. One that fans out counts as one more, and as another one for each 64 calls.
 const CALLS_MAX: usize = 1_000_000;
 
 /// The result of a replay.
@@ -193,17 +195,19 @@ struct Root {
     last_call: u64,
 }
 
-struct LeafReplay {
+struct Machine<M> {
     name: String,
     clock: Clock,
-    leaf: Leaf,
+    machine: M,
 }
 
 #[derive(Default)]
 struct Replay {
     groups: BTreeMap<u32, Group>,
     roots: BTreeMap<u32, Root>,
-    leaves: BTreeMap<u32, LeafReplay>,
+    leaves: BTreeMap<u32, Machine<Leaf>>,
+    /// Requests with several calls that are not over.
+    gathers: BTreeMap<u64, Machine<Gather>>,
     calls: usize,
     requests: u64,
     events: u64,
@@ -233,19 +237,14 @@ impl Replay {
     /// Replays the entry of a line; `Some` is the end.
     fn entry(&mut self, lines: &Lines<'_>) -> Result<Option<End>, Unreadable> {
         match lines.parse()? {
-            Entry::Journal { .. } => Err(lines.wrong("the schema is here a second time")),
+            Entry::Journal { .. } => return Err(lines.wrong("the schema is here a second time")),
             Entry::Group { machine, config, .. } => {
                 self.check_new(lines, machine)?;
                 self.groups.insert(machine, Group::new(config));
-                Ok(None)
             }
             Entry::Upstream { machine, name, config, replicas, group, rng } => {
                 let ids: Vec<ReplicaId> = replicas.iter().map(|(id, _)| *id).collect();
-                if ids.len() > REPLICAS_MAX || !ids.is_sorted_by(|one, next| one < next) {
-                    let text =
-                        format!("expected at most {REPLICAS_MAX} replicas in ascending order");
-                    return Err(lines.wrong(text));
-                }
+                check_replicas(lines, &ids)?;
                 if let Some(group) = group
                     && !self.groups.contains_key(&group)
                 {
@@ -258,7 +257,6 @@ impl Replay {
                 let replicas = ids.last().map_or(0, |last| last.0.saturating_add(1));
                 let root = Root { name, clock, replicas, group, upstream, calls, last_call };
                 self.roots.insert(machine, root);
-                Ok(None)
             }
             Entry::Replica { machine, replica, .. } => {
                 let root = root(&mut self.roots, lines, machine)?;
@@ -266,42 +264,60 @@ impl Replay {
                     return Err(lines.wrong(format!("replica {} is here a second time", replica.0)));
                 }
                 root.replicas = replica.0.saturating_add(1);
-                Ok(None)
             }
             Entry::Leaf { machine, name, config } => {
                 self.check_new(lines, machine)?;
-                let (clock, leaf) = (Clock::default(), Leaf::new(config));
-                self.leaves.insert(machine, LeafReplay { name, clock, leaf });
-                Ok(None)
+                let leaf = Machine { name, clock: Clock::default(), machine: Leaf::new(config) };
+                self.leaves.insert(machine, leaf);
             }
-            Entry::Request { machine, call, request } => {
-                if self.calls >= CALLS_MAX {
-                    let text = format!("expected at most {CALLS_MAX} requests at a time");
-                    return Err(lines.wrong(text));
+            Entry::Gather { gather, name, config } => {
+                let machine = Gather::new(config);
+                self.add_calls(lines, weight(&machine))?;
+                let machine = Machine { name, clock: Clock::default(), machine };
+                if self.gathers.insert(gather, machine).is_some() {
+                    return Err(lines.wrong(format!("gather {gather} is here a second time")));
                 }
-                let root = root(&mut self.roots, lines, machine)?;
-                if root.calls.insert(call, Call::new(request)).is_some() {
-                    return Err(lines.wrong(format!("request {call} is here a second time")));
-                }
-                root.last_call = root.last_call.max(call);
-                (self.calls, self.requests) = (self.calls + 1, self.requests + 1);
-                Ok(None)
+            }
+            Entry::Request { machine, call, request, eligible } => {
+                check_replicas(lines, eligible.as_deref().unwrap_or_default())?;
+                let pinned = Call::pinned(request, eligible.map(Arc::from));
+                self.add_call(lines, (machine, call), pinned)?;
             }
             Entry::Call { machine, call, now, event, .. } => {
-                self.call_event(lines, (machine, call), now, event)
+                return self.call_event(lines, (machine, call), now, event);
+            }
+            Entry::GatherEvent { gather, now, event, .. } => {
+                return self.gather_event(lines, gather, now, event);
             }
             Entry::UpstreamEvent { machine, now, event, .. } => {
-                self.upstream_event(lines, machine, now, event)
+                return self.upstream_event(lines, machine, now, event);
             }
             Entry::LeafEvent { machine, now, event, .. } => {
-                self.leaf_event(lines, machine, now, event)
+                return self.leaf_event(lines, machine, now, event);
             }
-            Entry::Cut { lost } => Ok(Some(End::Cut { lost })),
+            Entry::Cut { lost } => return Ok(Some(End::Cut { lost })),
             Entry::End { entries } if entries != lines.line - 1 => {
-                Err(lines.wrong(format!("expected {entries} entries before this line")))
+                return Err(lines.wrong(format!("expected {entries} entries before this line")));
             }
-            Entry::End { .. } => Ok(Some(End::Complete)),
+            Entry::End { .. } => return Ok(Some(End::Complete)),
         }
+        Ok(None)
+    }
+
+    fn add_call(
+        &mut self,
+        lines: &Lines<'_>,
+        (machine, number): (u32, u64),
+        call: Call,
+    ) -> Result<(), Unreadable> {
+        self.add_calls(lines, 1)?;
+        let root = root(&mut self.roots, lines, machine)?;
+        if root.calls.insert(number, call).is_some() {
+            return Err(lines.wrong(format!("request {number} is here a second time")));
+        }
+        root.last_call = root.last_call.max(number);
+        self.requests += 1;
+        Ok(())
     }
 
     fn call_event(
@@ -315,12 +331,9 @@ impl Replay {
         root.clock.advance(lines, now)?;
         let effects = if let Some(call) = root.calls.get_mut(&number) {
             let group = root.group.and_then(|group| self.groups.get_mut(&group));
-            let effects = root.upstream.in_group(group, |upstream| {
-                decided(|| {
-                    call.handle(upstream, now, event);
-                    std::iter::from_fn(|| upstream.poll_effect()).collect()
-                })
-            });
+            let handle = |upstream: &mut Upstream| call.handle(upstream, now, event);
+            let step = |upstream: &mut _| decided(upstream, handle, Upstream::poll_effect);
+            let effects = root.upstream.in_group(group, step);
             if call.is_over() {
                 root.calls.remove(&number);
                 self.calls -= 1;
@@ -357,12 +370,9 @@ impl Replay {
             return Err(lines.wrong(text));
         }
         let group = root.group.and_then(|group| self.groups.get_mut(&group));
-        let effects = root.upstream.in_group(group, |upstream| {
-            decided(|| {
-                upstream.handle(now, event);
-                std::iter::from_fn(|| upstream.poll_effect()).collect()
-            })
-        });
+        let handle = |upstream: &mut Upstream| upstream.handle(now, event);
+        let step = |upstream: &mut _| decided(upstream, handle, Upstream::poll_effect);
+        let effects = root.upstream.in_group(group, step);
         let name = root.name.clone();
         let entry = |effects| Entry::UpstreamEvent { machine, now, event, effects };
         Ok(self.compare(lines, name, effects, entry))
@@ -379,12 +389,32 @@ impl Replay {
             return Err(lines.wrong(format!("leaf {machine} is not known")));
         };
         place.clock.advance(lines, now)?;
-        let effects = decided(|| {
-            place.leaf.handle(now, event);
-            std::iter::from_fn(|| place.leaf.poll_effect()).collect()
-        });
+        let handle = |leaf: &mut Leaf| leaf.handle(now, event);
+        let effects = decided(&mut place.machine, handle, Leaf::poll_effect);
         let name = place.name.clone();
         let entry = |effects| Entry::LeafEvent { machine, now, event, effects };
+        Ok(self.compare(lines, name, effects, entry))
+    }
+
+    fn gather_event(
+        &mut self,
+        lines: &Lines<'_>,
+        gather: u64,
+        now: Instant,
+        event: GatherEvent,
+    ) -> Result<Option<End>, Unreadable> {
+        let Some(place) = self.gathers.get_mut(&gather) else {
+            return Err(lines.wrong(format!("unknown gather {gather}: expected its entry first")));
+        };
+        place.clock.advance(lines, now)?;
+        let handle = |gather: &mut Gather| gather.handle(now, event);
+        let effects = decided(&mut place.machine, handle, Gather::poll_effect);
+        let name = place.name.clone();
+        if place.machine.is_over() {
+            self.calls -= weight(&place.machine);
+            self.gathers.remove(&gather);
+        }
+        let entry = |effects| Entry::GatherEvent { gather, now, event, effects };
         Ok(self.compare(lines, name, effects, entry))
     }
 
@@ -414,6 +444,15 @@ impl Replay {
         Some(End::Different(Box::new(difference)))
     }
 
+    /// Counts requests that are not over.
+    fn add_calls(&mut self, lines: &Lines<'_>, calls: usize) -> Result<(), Unreadable> {
+        self.calls += calls;
+        if self.calls <= CALLS_MAX {
+            return Ok(());
+        }
+        Err(lines.wrong(format!("expected at most {CALLS_MAX} requests at a time")))
+    }
+
     fn check_new(&self, lines: &Lines<'_>, machine: u32) -> Result<(), Unreadable> {
         if self.groups.len() + self.roots.len() + self.leaves.len() >= MACHINES_MAX {
             return Err(lines.wrong(format!("expected at most {MACHINES_MAX} machines")));
@@ -428,6 +467,18 @@ impl Replay {
     }
 }
 
+fn check_replicas(lines: &Lines<'_>, ids: &[ReplicaId]) -> Result<(), Unreadable> {
+    if ids.len() <= REPLICAS_MAX && ids.is_sorted_by(|one, next| one < next) {
+        return Ok(());
+    }
+    Err(lines.wrong(format!("expected at most {REPLICAS_MAX} replicas in ascending order")))
+}
+
+/// The memory of a gather, in words of its set of calls.
+fn weight(gather: &Gather) -> usize {
+    1 + gather.config().calls as usize / 64
+}
+
 fn root<'r>(
     roots: &'r mut BTreeMap<u32, Root>,
     lines: &Lines<'_>,
@@ -438,8 +489,16 @@ fn root<'r>(
 }
 
 /// The decisions of a machine; [`None`] when it panics, which the proxy survives too.
-fn decided<E>(handle: impl FnOnce() -> Vec<E>) -> Option<Vec<E>> {
-    catch_unwind(AssertUnwindSafe(handle)).ok()
+fn decided<M, E>(
+    machine: &mut M,
+    handle: impl FnOnce(&mut M),
+    poll_effect: impl Fn(&mut M) -> Option<E>,
+) -> Option<Vec<E>> {
+    let decide = || {
+        handle(machine);
+        std::iter::from_fn(|| poll_effect(machine)).collect()
+    };
+    catch_unwind(AssertUnwindSafe(decide)).ok()
 }
 
 /// Splits an entry into the part before its effects, and the effects, which every writer puts last.

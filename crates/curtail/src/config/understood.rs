@@ -3,7 +3,7 @@
 //! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive if the
 //! deployment does not match them (a tie without leaves).
 
-use curtail_policy::{SAMPLES_MIN, UpstreamConfig};
+use curtail_policy::{RestMode, SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
 use curtail_units::{Duration, Quantile, Ratio};
 use std::fmt::Write as _;
@@ -39,8 +39,8 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
         writeln!(text, "trusted proxies: {}", trusted.join(", "))?;
     }
     for route in &config.routes {
-        let shards = route.shards(&config.upstreams).count();
-        let fan_out = route.fan_out.as_ref().map(|fan_out| gathered(fan_out, shards));
+        let calls = route.calls(&config.upstreams);
+        let fan_out = route.fan_out.as_ref().map(|fan_out| gathered(fan_out, calls));
         let fan_out = fan_out.unwrap_or_default();
         writeln!(text, "route {} -> upstream {}{fan_out}", condition(route), route.upstream)?;
     }
@@ -61,15 +61,17 @@ fn condition(route: &RouteConfig) -> String {
     format!("{host} {prefix}{below}{twice}")
 }
 
-/// Describes a fan-out: the needed shards, the merge of their bodies, and the deadline.
-fn gathered(fan_out: &FanOutConfig, shards: usize) -> String {
+/// Describes a fan-out: the needed shards or replicas, the merge of their bodies, and the deadline.
+fn gathered(fan_out: &FanOutConfig, calls: usize) -> String {
     let needed = fan_out.needed.map_or_else(|| "all".to_owned(), |needed| needed.to_string());
     let bodies = match fan_out.merge {
         Merge::Concatenate => "concatenated",
         Merge::JsonArray => "as one JSON array",
     };
     let deadline = fan_out.deadline.map(|after| format!(", partial after {after}"));
-    format!(", {needed} of {shards} {bodies}{}", deadline.unwrap_or_default())
+    let recipients = fan_out.to.noun();
+    let rest = if fan_out.rest == RestMode::Finish { ", the rest finishes" } else { "" };
+    format!(", {needed} of {calls} {recipients} {bodies}{}{rest}", deadline.unwrap_or_default())
 }
 
 fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) -> std::fmt::Result {

@@ -74,6 +74,11 @@ impl Snapshot {
         let each = || self.fan_outs.iter().map(|(name, counts)| (("route", &**name), counts));
         let requests = each().map(|(name, counts)| (name, "result", &counts.requests));
         out.counts(&table::FAN_OUT_REQUESTS, requests);
+        let rest = each().flat_map(|(name, c)| {
+            [("finished", c.rest_finished), ("cancelled", c.rest_cancelled)]
+                .map(|(result, calls)| ([name, ("result", result)], calls))
+        });
+        out.add(&table::FAN_OUT_REST_CALLS, rest);
         let missing = each().map(|(name, counts)| ([name], counts.missing));
         out.add(&table::FAN_OUT_SHARDS_MISSING, missing);
         out.histograms(&table::FAN_OUT_DURATION, each().map(|(name, c)| (name, &c.latency)));
