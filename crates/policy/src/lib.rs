@@ -48,7 +48,7 @@ pub use balance::{BalanceConfig, Choice, PrequalConfig};
 pub use budget::BudgetConfig;
 pub use call::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 pub use class::Class;
-pub use decided::{AttemptId, Decided, Effect, ProbeId, ReplicaId, RequestFailure};
+pub use decided::{AttemptId, Decided, Effect, ReplicaId, RequestFailure};
 pub use fair_queue::FairQueue;
 pub use gather::{
     CALLS_MAX, CallId, Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome,

@@ -286,7 +286,7 @@ impl Exchange {
                 *ended = Some(Err(NoResponse::RequestFailure(why)));
             }
             Effect::Skip => self.trail.skipped(now, reason),
-            Effect::Probe { probe: _, replica } => {
+            Effect::Probe { replica } => {
                 probe::send(&self.worker, &self.driver.upstream, replica)?;
             }
         }

@@ -362,7 +362,6 @@ impl Replay {
         if let UpstreamEvent::ReplicaJoined { replica }
         | UpstreamEvent::ReplicaLeft { replica }
         | UpstreamEvent::ProbeSucceeded { replica, .. }
-        | UpstreamEvent::ProbeTimedOut { replica }
         | UpstreamEvent::ProbeUnsupported { replica } = event
             && replica.0 >= root.replicas
         {

@@ -127,7 +127,7 @@ impl Writer {
             ReplicaId(u32::try_from(self.rng.below(self.joined as usize)).expect("small"));
         let latency = Duration::from_us(self.rng.below(9_000) as u64);
         let event = match self.rng.below(6) {
-            0 => UpstreamEvent::ProbeTimedOut { replica },
+            0 => UpstreamEvent::ProbeUnsupported { replica },
             1 => UpstreamEvent::MessageTimed { one_way: latency },
             2 => UpstreamEvent::Woke,
             3 => self.member_joins(),
@@ -406,7 +406,7 @@ fn what_is_no_journal_is_said_with_its_line() {
         said(&orphan.join("\n")),
         "line 2 is not of a journal: unknown upstream 9: expected its entry first"
     );
-    let probe = "{\"entry\":\"upstream_event\",\"machine\":0,\"now\":1,\"event\":{\"probe_timed_out\":{\"replica\":5}},\"effects\":[]}";
+    let probe = "{\"entry\":\"upstream_event\",\"machine\":0,\"now\":1,\"event\":{\"probe_unsupported\":{\"replica\":5}},\"effects\":[]}";
     assert_eq!(
         said(&[lines[0], lines[1], probe].join("\n")),
         "line 3 is not of a journal: unknown replica 5: expected its entry first"

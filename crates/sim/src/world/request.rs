@@ -232,7 +232,7 @@ impl World<'_> {
                 Effect::Respond { attempt } => winner = Some(attempt),
                 // A call that has failed is over, and finished as such.
                 Effect::Fail { .. } | Effect::Skip => {}
-                Effect::Probe { replica, .. } => self.send_probe(upstream, replica),
+                Effect::Probe { replica } => self.send_probe(upstream, replica),
             }
         }
         winner
@@ -368,8 +368,6 @@ impl World<'_> {
 
     /// Gives a probe up; false when its response came in time.
     pub(super) fn probe_times_out(&mut self, key: Key) -> bool {
-        let Some(Probe { upstream, replica, .. }) = self.probes.remove(key) else { return false };
-        self.upstream_event(upstream as usize, UpstreamEvent::ProbeTimedOut { replica });
-        true
+        self.probes.remove(key).is_some()
     }
 }
