@@ -261,7 +261,7 @@ impl CompactTask {
             }
             Err(error) => return Err(error.into()),
         }
-        if self.compactor.summarise(now_ms()).await? {
+        if self.compactor.summarize(now_ms()).await? {
             return Ok(false);
         }
         if !std::mem::replace(&mut self.is_compacted, true) {

@@ -29,7 +29,7 @@ const BYTES_MAX: usize = 256 << 20;
 pub(crate) const UNREADABLE: &str = "cannot be read";
 
 /// The number of bytes that are fetched first from the end of a file; most footers are not longer.
-const TAIL_BYTES: usize = 256 << 10;
+const FOOTER_BYTES: usize = 256 << 10;
 
 /// Number of latest files to report: Parquet's errors about damaged data name no file, but it is one of the latest.
 const LAST_MAX: usize = 8;
@@ -149,7 +149,7 @@ impl AsyncFileReader for Reader {
             }
             let reader = ParquetMetaDataReader::new()
                 .with_page_index_policy(PageIndexPolicy::Optional)
-                .with_prefetch_hint(Some(TAIL_BYTES));
+                .with_prefetch_hint(Some(FOOTER_BYTES));
             let len = self.len;
             let footer = reader.load_and_finish(&mut *self, len).await;
             let footer = Arc::new(footer.map_err(|error| self.failed(error))?);

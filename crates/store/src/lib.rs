@@ -35,13 +35,13 @@ pub use columns::{Coded, Column, Columns, Dictionary, Lists, Plain, Values};
 pub use files::{Directory, Files};
 pub use memtable::Memtable;
 pub use retention::{Expired, Retention};
-pub use sort::{Key, Place, sort};
+pub use sort::{Key, RowPosition, sort};
 pub use store::{
     Compactor, CompactorError, Flusher, OpenError, Recovery, Settings, Store, StoreParts, TailKept,
 };
 
-/// Maximum length of a query in SQL, for the program that runs it and for the API that takes it. A query nested as deep
-/// as that allows must find room on the program's stack.
+/// Maximum length of an SQL query in bytes, for the API that accepts the query and for the program that runs it. The
+/// program's stack must suffice for the deepest nesting that fits in this length.
 pub const SQL_BYTES_MAX: usize = 16 << 10;
 
 /// The default tenant.

@@ -13,8 +13,8 @@
 //! **Invariant**: no row is lost or stored twice. A segment is removed when every table has committed its rows, and committed
 //! rows are not inserted again when the store is [opened](Store::open).
 //!
-//! **Limits**: memtables take [`Settings::memtable_bytes`] together and one group of the log more. The caller bounds the sealed
-//! ones ([`Store::waiting_bytes`]).
+//! **Limits**: the active memtables take at most [`Settings::memtable_bytes`], and one group of the log more. The
+//! caller bounds the sealed memtables ([`Store::waiting_bytes`]).
 
 mod compactor;
 mod flush_record;
@@ -44,13 +44,13 @@ pub struct Settings {
     pub files: Arc<dyn Files>,
     /// The settings of the tables.
     pub tables: tree::Settings,
-    /// Memtables of this many bytes are full.
+    /// The size at which the active memtables, taken together, are full.
     pub memtable_bytes: usize,
-    /// The key of batch IDs: random, and kept with the folder.
+    /// The key of batch IDs, which is random and kept in the data folder.
     pub batch_key: BatchKey,
 }
 
-/// All tables.
+/// The trees of all tables.
 #[derive(Debug)]
 pub struct Store {
     trees: Vec<Arc<Tree>>,
@@ -60,7 +60,7 @@ pub struct Store {
     sealed: AtomicU64,
 }
 
-/// An open store and its roles.
+/// An open store, and the parts that write and maintain it.
 #[derive(Debug)]
 pub struct StoreParts {
     /// The memtables and runs.
@@ -76,12 +76,12 @@ pub struct StoreParts {
 /// The rows and the damage that were found when a store was opened.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// The tables with rows that were only in the log, and the number of these.
+    /// The tables with rows that were only in the log, and the number of these rows.
     pub rows: Vec<(&'static str, usize)>,
     /// Damage of the log, by segment. A damaged segment is kept as `damaged-…` once its valid records are in runs. The
     /// [torn](Damage::is_torn) end of the newest segment is not kept.
     pub damaged: Vec<(u64, Damage)>,
-    /// The number of valid records that are not a batch; their segments are kept in the same way.
+    /// The number of valid records that cannot be decoded. Their segments are kept like damaged segments.
     pub undecoded: usize,
     /// The number of duplicate batches in the log, which were inserted once.
     pub duplicates: usize,
@@ -94,15 +94,15 @@ pub struct Recovery {
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The log's folder.
+    /// The log's folder cannot be read.
     #[error("the log cannot be read")]
     Log(#[from] io::Error),
-    /// A table.
+    /// A table cannot be opened.
     #[error(transparent)]
     Table(#[from] tree::OpenError),
 }
 
-/// Records in the log were within the limits on arrival.
+/// No limits: records in the log were within the limits on arrival.
 const TAKEN: Limits = Limits {
     batch_bytes: u32::MAX,
     attributes: u32::MAX,
@@ -112,8 +112,8 @@ const TAKEN: Limits = Limits {
 };
 
 impl Store {
-    /// Opens or creates a store. Rows that are only in the log are in sealed memtables afterwards, so that
-    /// it is written soon. It is `now_ms`, milliseconds since 1970; `id` is a UUID, for tables that are made.
+    /// Opens or creates a store. Rows that are only in the log are in sealed memtables afterwards, so that they are
+    /// flushed soon. `now_ms` is the time, in milliseconds since 1970; `id` is the UUID of new tables.
     ///
     /// # Errors
     /// When the log or a table cannot be read. Runs that cannot be read are in [`Recovery::unread`].
@@ -209,31 +209,31 @@ impl Store {
         self.trees.iter().find(is_of).expect("every signal has a table")
     }
 
-    /// All tables.
+    /// The trees of all tables.
     #[must_use]
     pub fn trees(&self) -> &[Arc<Tree>] {
         &self.trees
     }
 
-    /// A table.
+    /// The tree of a table.
     ///
     /// # Panics
-    /// When it is none of [`schema::tables`].
+    /// When the table is none of [`schema::tables`].
     #[must_use]
     pub fn tree(&self, table: &'static Table) -> &Arc<Tree> {
         let mut trees = self.trees.iter();
         trees.find(|tree| std::ptr::eq(tree.table(), table)).expect("every table is open")
     }
 
-    /// Whether the memtables have their maximum size, or rows of more than one day. Then the segment of the log should
-    /// end, and the memtables be sealed.
+    /// Whether the active memtables have their maximum size, or rows of more than one day. If so, the caller should end
+    /// the segment of the log and seal the memtables.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let bytes: usize = self.trees.iter().map(|tree| tree.active_bytes()).sum();
         bytes >= self.memtable_bytes || self.trees.iter().any(|tree| tree.has_several_days())
     }
 
-    /// Begins other memtables. The log must have ended its `segment`: no later batch is in it.
+    /// Seals the active memtables. The log must have ended `segment`, so that no later batch is in that segment.
     pub fn seal(&self, segment: u64) {
         self.trees.iter().for_each(|tree| tree.seal());
         self.sealed.store(segment, Ordering::Release);

@@ -67,7 +67,7 @@ fn main() {
             .collect();
         let merged = timed(&mut took, || merge(&parts));
         assert!(merged.len() < file.len() * 11 / 10);
-        summaries = timed(&mut took, || summarise(&groups));
+        summaries = timed(&mut took, || summarize(&groups));
         for ((_, all), took) in steps.iter_mut().zip(took) {
             all.push(took * 1e9 / rows as f64);
         }
@@ -131,8 +131,8 @@ fn merge(parts: &[Bytes]) -> Vec<u8> {
     }
 }
 
-/// What a merge does beside: summarises the traces of the row groups that it has made, and writes that.
-fn summarise(groups: &[Columns]) -> Vec<u8> {
+/// What a merge does beside: summarizes the traces of the row groups that it has made, and writes that.
+fn summarize(groups: &[Columns]) -> Vec<u8> {
     let mut summaries = Summaries::default();
     let mut writer = RunWriter::new(&TRACES);
     for group in groups.iter().flat_map(|group| summaries.take(group)) {

@@ -1,10 +1,10 @@
 //! The maximum of a number for each value of a text, in each page of a run: for example the slowest span of each service.
 //!
-//! The page index has only the extremes of all rows of a page. With this [index](MaxIndex) in the metadata of the file (JSON),
-//! a query for the greatest numbers of a text reads only the pages that have them. Other readers ignore it.
+//! The page index has only the extremes of all rows of a page. With this [index](MaxIndex), JSON in the file's
+//! metadata, a query for the greatest numbers of a text reads only their pages. Other readers ignore the index.
 //!
-//! **Limits**: pages with more than [`TEXTS_MAX`] texts have no entry. An open run holds at most a kilobyte for each page of
-//! 8,192 rows.
+//! **Limits**: pages with more than [`TEXTS_MAX`] distinct texts have no entry. An open run holds at most a kilobyte
+//! for each page.
 
 use super::PAGE_ROWS;
 use crate::columns::Columns;
@@ -17,14 +17,14 @@ const TEXTS_MAX: usize = 64;
 /// An index of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Maxima {
-    /// Named after the first index of this kind, in files that others may have written.
+    /// The JSON name is that of the first index of this kind, which existing files have.
     #[serde(rename = "services")]
     texts: Vec<String>,
-    /// By row group and page; [`None`]: unknown.
+    /// The maxima by row group and page; [`None`] if they are unknown.
     groups: Vec<Vec<Option<OfPage>>>,
 }
 
-/// The numbers of texts, and the maximum of each.
+/// The maxima of a page: indexes in [`Maxima::texts`], and the maximum of each.
 type OfPage = Vec<(u32, i64)>;
 
 /// The maximum of the rows with a text in a page.
@@ -32,7 +32,7 @@ type OfPage = Vec<(u32, i64)>;
 pub enum PageMaximum {
     /// The page has no entry.
     Unknown,
-    /// There are no such rows.
+    /// No row of the page has the text.
     NoRow,
     /// The maximum.
     Is(i64),
@@ -54,7 +54,7 @@ impl Maxima {
 #[derive(Clone, Copy, Debug)]
 pub struct MaximaOfText<'a> {
     maxima: &'a Maxima,
-    /// [`None`] if no row has the text.
+    /// The index in [`Maxima::texts`]; [`None`] if no row has the text.
     number: Option<u32>,
 }
 
@@ -116,7 +116,7 @@ impl NewMaxima {
         number
     }
 
-    /// For the file's metadata.
+    /// Returns the index as JSON for the file's metadata.
     pub(super) fn finish(&self) -> String {
         serde_json::to_string(&self.maxima).expect("it can be written as JSON")
     }

@@ -17,7 +17,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A run by the metadata at its end.
+/// An open run: the metadata at the end of its file.
 #[derive(Debug)]
 pub struct Run {
     table: &'static Table,
@@ -33,17 +33,17 @@ pub struct Run {
 pub struct Wanted {
     group: usize,
     fields: Vec<usize>,
-    /// A map without any of these keys is not decoded; [`None`]: all are.
+    /// Only maps with one of these keys are decoded; [`None`]: all maps.
     keys: Option<BTreeSet<String>>,
     rows: Range<usize>,
-    /// The ranges of the file, in the order of [`Run::read`].
+    /// The ranges of the file, in the order in which [`Run::read`] expects them.
     pub ranges: Vec<Range<u64>>,
 }
 
 /// Why a run cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// More bytes of the end are needed: this many.
+    /// More bytes of the file's end are needed: this many in total.
     #[error("its last {0} bytes are needed")]
     Longer(usize),
     /// The end of the file is not that of a run.
@@ -66,7 +66,7 @@ pub enum RunError {
 }
 
 impl Wanted {
-    /// The same; of maps, only those with one of some keys. Where a row group has none of the keys, the map is empty.
+    /// Skips maps in which the row group has none of these keys. Skipped maps are empty.
     #[must_use]
     pub fn with_keys(self, keys: Option<&BTreeSet<String>>) -> Self {
         Self { keys: keys.cloned(), ..self }
@@ -74,14 +74,14 @@ impl Wanted {
 }
 
 impl Run {
-    /// Reads the end of a file of `len` bytes; `tail` is as much of it as was fetched.
+    /// Opens a run from the end of its file of `len` bytes. `end_bytes` are the last bytes, as many as were fetched.
     ///
     /// # Errors
-    /// When `tail` is too short, or the file is no run.
-    pub fn open(table: &'static Table, tail: &Bytes, len: u64) -> Result<Self, RunError> {
+    /// When `end_bytes` is too short, or the file is no run.
+    pub fn open(table: &'static Table, end_bytes: &Bytes, len: u64) -> Result<Self, RunError> {
         let mut reader =
             ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
-        reader.try_parse_sized(tail, len).map_err(|error| {
+        reader.try_parse_sized(end_bytes, len).map_err(|error| {
             if let ParquetError::NeedMoreData(bytes) = error {
                 RunError::Longer(bytes)
             } else {
@@ -103,7 +103,7 @@ impl Run {
                 let name = part.path().string();
                 names.iter().position(|of_file| *of_file == name)
             });
-            // A field without all of its parts is missing; all parts are consumed.
+            // A field that lacks a part is missing. Collected first, so that all of its parts are consumed.
             let parts: Vec<_> = parts.collect();
             parts.into_iter().collect::<Option<_>>().unwrap_or_default()
         });
@@ -117,7 +117,7 @@ impl Run {
         Ok(Self { table, metadata, columns, indexes })
     }
 
-    /// The position of the end of the file: of the first index, before the others and the footer.
+    /// The position of the first page index. The end of the file begins there: the page indexes, then the footer.
     #[must_use]
     pub fn end_begins(&self) -> Option<u64> {
         let chunks = self.metadata.row_groups().iter().flat_map(|group| group.columns());
@@ -147,8 +147,8 @@ impl Run {
         position(self.metadata.row_group(group).num_rows())
     }
 
-    /// The rows of a row group that may have a value from `least` to `greatest`, by what the index of pages
-    /// says of a field of sixteen bytes. The index is of whole pages.
+    /// The rows of each page of a row group that may have a value from `least` to `greatest` in a field of sixteen
+    /// bytes, by the page index.
     ///
     /// # Panics
     /// When there is no such row group.
@@ -176,7 +176,7 @@ impl Run {
         pages.into_iter().enumerate().filter(move |(nth, _)| may_have(*nth)).map(|(_, rows)| rows)
     }
 
-    /// The least and the greatest number that each page of a field has, with its rows.
+    /// The rows of each page of a field, and the least and the greatest number in the page.
     ///
     /// # Panics
     /// When there is no such row group.
@@ -219,10 +219,10 @@ impl Run {
         Wanted { group, fields: fields.to_vec(), keys: None, rows, ranges }
     }
 
-    /// Reads rows from the bytes that were wanted. Of other fields they have nothing.
+    /// Decodes the wanted rows from the fetched bytes. Fields that were not wanted are empty.
     ///
     /// # Errors
-    /// When they are damaged.
+    /// When the bytes are damaged.
     pub fn read(&self, wanted: &Wanted, fetched: &[Bytes]) -> Result<Columns, RunError> {
         let Wanted { group, fields, keys, rows, .. } = wanted;
         let mut fetched = fetched.iter();
@@ -257,7 +257,7 @@ impl Run {
         Ok(columns)
     }
 
-    /// The positions of the dictionary and of the pages with these rows, and all rows of those pages.
+    /// The ranges of the dictionary and of the pages with some rows, and all rows of these pages.
     fn parts(
         &self,
         group: usize,
@@ -283,7 +283,7 @@ impl Run {
         (ranges, pages[first].start..pages[last].end)
     }
 
-    /// The rows of each page of a column; one for all rows where it is not there.
+    /// The rows of each page of a column. A column that is not in the file counts as one page.
     fn pages(&self, group: usize, column: Option<usize>) -> Vec<Range<usize>> {
         let rows = self.rows(group);
         let locations = column.map(|column| self.locations(group, column));

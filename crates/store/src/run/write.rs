@@ -1,4 +1,4 @@
-//! Writing a run.
+//! Writes a run.
 
 use super::GROUP_BYTES;
 use super::chunk::{Chunk, Encoder};
@@ -45,7 +45,7 @@ impl RunWriter {
         Self { table, file, encoder: Encoder::new(), indexes, rows: 0 }
     }
 
-    /// Writes the next rows as a row group, or as several if they are long.
+    /// Writes the next rows as a row group, or as several if they have more than [`GROUP_BYTES`].
     ///
     /// # Panics
     /// When the rows are of another table.
@@ -135,7 +135,7 @@ fn close(
         offsets.append_offset_and_size(long(page.at), len);
     }
     let mut index = ColumnIndexBuilder::new(column.physical_type());
-    // Pages of such a column that have no extremes have nothing else either.
+    // In such a column, a page without extremes has only nulls.
     let is_indexed = chunk.pages.iter().any(|page| page.extremes.is_some());
     for page in &chunk.pages {
         let (least, greatest) = page.extremes.clone().unwrap_or_default();
@@ -152,7 +152,7 @@ fn close(
     })
 }
 
-/// Trace IDs ascend, and are compared as bytes; other columns are in no order.
+/// The order of pages by their extremes: trace IDs ascend, compared as bytes. Other columns have no order.
 fn order(chunk: &Chunk) -> BoundaryOrder {
     let is_id = |page: &super::chunk::Page| {
         page.extremes.as_ref().is_some_and(|(least, _)| least.len() == size_of::<u128>())
@@ -168,7 +168,7 @@ fn order(chunk: &Chunk) -> BoundaryOrder {
     }
 }
 
-/// The least and the greatest value, and the number of rows or lists without one.
+/// The statistics: the least and the greatest value, and the number of rows without a value.
 fn statistics(chunk: &Chunk, of: Type) -> Statistics {
     let nulls = Some(chunk.pages.iter().map(|page| page.nulls as u64).sum());
     let extremes = chunk.pages.iter().filter_map(|page| page.extremes.as_ref());

@@ -8,7 +8,7 @@ use crate::delta::{self, Add, CommitError, UpkeepError};
 use crate::retention::{Expired, Kept, Retention};
 use crate::schema::Origin;
 use crate::tail::TooMany;
-use crate::traces::Summariser;
+use crate::traces::Summarizer;
 use crate::tree::{CompactError, Compaction, TableWriter, Unread};
 use chrono::NaiveDate;
 use std::collections::BTreeSet;
@@ -25,8 +25,8 @@ pub struct Compactor {
 #[derive(Debug)]
 pub(super) struct CompactedTable {
     pub(super) writer: TableWriter,
-    pub(super) derived: Option<Summariser>,
-    /// Days that are not reduced to their tail.
+    pub(super) derived: Option<Summarizer>,
+    /// Days whose tail is too large, so that they are not reduced.
     pub(super) left_whole: BTreeSet<NaiveDate>,
 }
 
@@ -45,8 +45,7 @@ pub enum CompactorError {
 }
 
 impl CompactorError {
-    /// Whether another writer has replaced these runs first. The table was
-    /// read again, and nothing is wrong.
+    /// Whether another writer has replaced these runs first. The table was read again, and nothing is wrong.
     #[must_use]
     pub const fn is_outrun(&self) -> bool {
         matches!(self, Self::Commit(CommitError::Refused(_)))
@@ -64,7 +63,7 @@ impl Compactor {
             Origin::Derived(from) => {
                 let mut tables = self.tables.iter_mut();
                 let source = tables.find(|table| std::ptr::eq(table.writer.runs().table(), from));
-                source.expect("it is added before").derived = Some(Summariser { writer });
+                source.expect("it is added before").derived = Some(Summarizer { writer });
             }
         }
     }
@@ -87,11 +86,11 @@ impl Compactor {
         })
     }
 
-    /// Merges runs of each table that should be; returns whether there were any. It yields after each row group. It is
-    /// `now_ms`, milliseconds since 1970; `name` is another one each time.
+    /// Merges the runs of each table that are due; returns whether there were any. Yields after each row group.
+    /// `now_ms` is the time, in milliseconds since 1970; `name` must be unique.
     ///
     /// # Errors
-    /// When a run cannot be read or the object store fails. Nothing is lost then, and nothing is there twice.
+    /// When a run cannot be read or the object store fails. Then no row is lost or stored twice.
     pub async fn compact(&mut self, now_ms: i64, name: &str) -> Result<bool, CompactorError> {
         let mut compacted = Vec::new();
         for table in &mut self.tables {
@@ -100,13 +99,13 @@ impl Compactor {
         compacted.into_iter().try_fold(false, |is_any, is_one| Ok(is_any | is_one?))
     }
 
-    /// Updates derived tables to the runs of their sources, one run at a time: deletes the rows of removed runs, and
-    /// derives those of a run that was not merged for a while. Returns whether there was anything to do. `now_ms` is the
-    /// time, in milliseconds since 1970.
+    /// Updates derived tables to the runs of their sources: deletes the rows of removed runs, and derives the rows of
+    /// one run that was not merged for a while. Returns whether there was anything to do. `now_ms` is the time, in
+    /// milliseconds since 1970.
     ///
     /// # Errors
     /// When a run cannot be read or the object store fails; the next call retries the rest.
-    pub async fn summarise(&mut self, now_ms: i64) -> Result<bool, CompactorError> {
+    pub async fn summarize(&mut self, now_ms: i64) -> Result<bool, CompactorError> {
         for CompactedTable { writer, derived, .. } in &mut self.tables {
             if let Some(derived) = derived
                 && derived.update(writer, now_ms).await?
@@ -117,10 +116,10 @@ impl Compactor {
         Ok(false)
     }
 
-    /// Writes a checkpoint of each table that is due for one. It is `now_ms`, milliseconds since 1970.
+    /// Writes the checkpoints of tables that are due. `now_ms` is the time, in milliseconds since 1970.
     ///
     /// # Errors
-    /// When the object store fails: nothing is lost, and it is tried again.
+    /// When the object store fails. Nothing is lost, and the next call tries again.
     pub async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
         for writer in self.writers() {
             writer.checkpoint(now_ms).await?;
@@ -128,10 +127,10 @@ impl Compactor {
         Ok(())
     }
 
-    /// Removes what no table needs any more: old commits, and files that were replaced a day ago.
+    /// Removes old commits of all tables, and files that left a table a day ago.
     ///
     /// # Errors
-    /// When the object store fails: nothing that is needed is removed, and it is tried again.
+    /// When the object store fails. Nothing is lost, and the next call removes the rest.
     pub async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
         for writer in self.writers() {
             writer.clean(now_ms).await?;
@@ -139,11 +138,11 @@ impl Compactor {
         Ok(())
     }
 
-    /// Removes the runs of all tables that are not kept any longer, in one commit a table; returns what went. It
-    /// is `now_ms`, milliseconds since 1970.
+    /// Removes the expired runs of all tables, in one commit for each table, and returns them. `now_ms` is the time, in
+    /// milliseconds since 1970.
     ///
     /// # Errors
-    /// When a table cannot be read, or the object store fails for one: the others lose what they should all the same.
+    /// When a table cannot be read, or a commit fails. The commits of the other tables are made nevertheless.
     pub async fn expire(
         &mut self,
         retention: &Retention,
@@ -152,8 +151,8 @@ impl Compactor {
         self.refresh().await?;
         let mut kept = Vec::new();
         for (nth, CompactedTable { writer, derived, .. }) in self.tables.iter().enumerate() {
-            // The derived rows of a run go with it.
-            let derived = derived.as_ref().map(Summariser::bytes).unwrap_or_default();
+            // The derived rows of a run expire with the run.
+            let derived = derived.as_ref().map(Summarizer::bytes).unwrap_or_default();
             let bytes = |add: &Add| add.size + derived.get(&*add.path).copied().unwrap_or_default();
             kept.extend(writer.files().filter_map(|add| Kept::new(nth, add, bytes(add))));
         }
@@ -203,7 +202,7 @@ impl CompactedTable {
             Err(error) => Err(error.into()),
         };
         let Some((derived, new)) = self.derived.as_mut().zip(new) else { return replaced };
-        let summarised = match replaced {
+        let summarized = match replaced {
             Ok(1..) => Some(new.finish().await?),
             Ok(0) | Err(_) => {
                 new.abort().await;
@@ -211,7 +210,7 @@ impl CompactedTable {
             }
         };
         let rows = replaced?;
-        derived.commit(summarised, &mut self.writer, now_ms).await?;
+        derived.commit(summarized, &mut self.writer, now_ms).await?;
         Ok(rows)
     }
 }

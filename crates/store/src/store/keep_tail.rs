@@ -1,6 +1,6 @@
 //! Reduces a day to its [`tail`](crate::tail).
 //!
-//! The runs of the day are read twice, for the durations of traces and for the selection of traces. Then they are rewritten as
+//! The runs of the day are read twice, for the durations of the traces and to select traces. Then they are rewritten as
 //! one run. One commit replaces them, so a reader sees the whole day or its tail, and an interruption changes nothing.
 //!
 //! **Limits**: memory holds the selection, and the summary columns of a row group of each run.
@@ -8,13 +8,13 @@
 use super::compactor::{CompactedTable, Compactor, CompactorError};
 use crate::columns::Columns;
 use crate::retention::{day_of, first_day};
-use crate::tail::{Durations, Staying, Tail, TooMany};
+use crate::tail::{Durations, KeptTraces, Tail, TooMany};
 use crate::traces::Summaries;
 use crate::tree::{Compaction, StoredRun};
 use chrono::NaiveDate;
 use std::sync::Arc;
 
-/// A day of which the tail was kept.
+/// A day that was reduced to its tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailKept {
     /// The day on which its spans arrived.
@@ -26,8 +26,8 @@ pub struct TailKept {
 }
 
 impl Compactor {
-    /// Keeps the tail of the oldest day that is due for it; [`None`] when none is. It is `now_ms`, milliseconds since
-    /// 1970; `name` is another one each time.
+    /// Reduces the oldest due day to its tail; [`None`] when no day is due. `now_ms` is the time, in milliseconds since
+    /// 1970; `name` must be unique.
     ///
     /// # Errors
     /// When a run cannot be read, the object store fails, or too many traces would be kept. Nothing has changed then.
@@ -47,16 +47,16 @@ impl Compactor {
             Ok(())
         };
         table.each_summary(&runs, take).await?;
-        let mut staying = Staying::new(durations.bars(tail.slowest), tail.sample);
-        let decided = table.each_summary(&runs, |rows| staying.take(rows)).await;
+        let mut kept = KeptTraces::new(durations.bars(tail.slowest), tail.sample);
+        let decided = table.each_summary(&runs, |rows| kept.take(rows)).await;
         if let Err(CompactorError::Tail(_)) = decided {
             table.left_whole.insert(day);
         }
         decided?;
         let before = runs.iter().map(|run| run.row_count()).sum();
         let mut at = vec![0; runs.len()];
-        let pick = |run: usize, rows: Columns| staying.of(&rows, &mut at[run]);
-        let compaction = Compaction::of_tail(runs, staying.spans());
+        let pick = |run: usize, rows: Columns| kept.of(&rows, &mut at[run]);
+        let compaction = Compaction::of_tail(runs, kept.spans());
         let after = table.rewrite(compaction, name, now_ms, pick).await?;
         Ok(Some(TailKept { day, before, after }))
     }
@@ -76,7 +76,7 @@ impl CompactedTable {
         Some((day, runs.collect()))
     }
 
-    /// Summarises the traces of runs, each as a whole, in the order of their IDs.
+    /// Summarizes the traces of some runs, each trace as a whole, in the order of trace IDs.
     async fn each_summary(
         &self,
         runs: &[Arc<StoredRun>],

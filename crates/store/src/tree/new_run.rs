@@ -50,13 +50,13 @@ impl NewRun {
         self.writer.write(group);
     }
 
-    /// The bytes of the file since the last call.
+    /// Takes the bytes of the file since the last call.
     pub(super) fn take(&mut self) -> Vec<u8> {
         self.writer.take()
     }
 
-    /// Completes the file, of which `part` are the last bytes that were taken, after `before` others. Returns the last part,
-    /// with all of the file's end, and the entry of the file at a path below the table's root.
+    /// Completes the file. `part` has the last bytes that were taken, after `before` others; `below` is the path below
+    /// the table's root. Returns the last part with the file's end, the run, and its entry in the table.
     pub(super) fn finish(
         self,
         mut part: Vec<u8>,

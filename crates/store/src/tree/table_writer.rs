@@ -1,7 +1,7 @@
-//! Commits to a table, and what they make visible.
+//! Commits to a table, and makes the committed runs visible.
 //!
-//! The flusher and the compactor each have their own for a table, like two servers, and neither waits for the other. What a
-//! reader sees follows from the newest known version: its runs, and the memtables beyond its committed position.
+//! The flusher and the compactor each have a writer for each table, like two servers, and neither waits for the other.
+//! A reader sees the runs of the newest known version, and the memtables beyond the committed position of that version.
 
 use super::AT_ONCE;
 use super::run_set::{RunSet, RunVersion};
@@ -43,8 +43,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Removes what the table does not need any more: commits that are in a checkpoint, and files that were
-    /// replaced long ago.
+    /// Removes old commits that are in a checkpoint, and files that left the table long ago.
     pub(crate) async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
         self.table.clean_log(now_ms).await?;
         self.table.vacuum(now_ms).await.map(drop)
@@ -56,7 +55,7 @@ impl TableWriter {
         Ok(self.publish(None).await)
     }
 
-    /// Makes the runs of the table visible, `new` included, and hides the memtables that they contain.
+    /// Makes the runs of the table visible, `new` included, and hides the memtables whose rows are in these runs.
     pub(crate) async fn publish(
         &mut self,
         new: impl IntoIterator<Item = StoredRun>,
@@ -71,8 +70,8 @@ impl TableWriter {
         });
         unread
     }
-    /// Opens the runs of the table, except known ones; returns also unreadable ones. If the store fails, a run is retried
-    /// each time.
+    /// Opens the runs of the table that are not known; returns also the unreadable runs. If the store fails at a run,
+    /// each call retries the run.
     async fn open_runs(
         &mut self,
         known: impl Iterator<Item = Arc<StoredRun>>,
@@ -106,7 +105,7 @@ impl TableWriter {
                 }
             }
         }
-        // The order of the table.
+        // In the order of the table's files.
         runs.sort_unstable_by(|one, other| one.add().path.cmp(&other.add().path));
         (runs, unread)
     }
@@ -140,7 +139,7 @@ impl TableWriter {
                 Err(error) => break Err(error),
             }
         };
-        // The table was read in any case.
+        // The table has been read, even if the commit failed.
         self.publish(None).await;
         removed
     }

@@ -234,7 +234,7 @@ fn whatever_fails_while_runs_become_ranges_nothing_is_lost_or_doubled() {
                 let (mut parts, _) = open_with(&files, &objects, SMALL).await;
                 objects.arm(nth, when);
                 let done = parts.compactor.compact(NOW_MS, "a").await;
-                drop(parts.compactor.summarise(LATER_MS).await);
+                drop(parts.compactor.summarize(LATER_MS).await);
                 let has_failed = objects.disarm();
                 assert_eq!(objects.open_uploads(), 0, "{when:?} {nth}");
                 let there = objects.paths("data/spans/day=2024-10-04").await.len();

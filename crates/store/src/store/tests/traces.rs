@@ -42,14 +42,14 @@ pub(super) async fn counted(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>>
 /// Does what there is to do; returns how many steps it took.
 pub(super) async fn settle(parts: &mut StoreParts, now_ms: i64) -> usize {
     let mut steps = 0;
-    while parts.compactor.summarise(now_ms).await.expect("nothing fails") {
+    while parts.compactor.summarize(now_ms).await.expect("nothing fails") {
         steps += 1;
     }
     steps
 }
 
 #[test]
-fn merged_runs_are_summarised_in_passing_and_others_when_they_are_old() {
+fn merged_runs_are_summarized_in_passing_and_others_when_they_are_old() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
@@ -102,7 +102,7 @@ fn whatever_fails_while_runs_become_one_summaries_come_to_be_those_of_the_runs()
                 runs(&mut parts, 1..=9).await;
                 objects.arm(nth, when);
                 let done = parts.compactor.compact(LATER_MS, "a").await;
-                drop(parts.compactor.summarise(LATER_MS).await);
+                drop(parts.compactor.summarize(LATER_MS).await);
                 let has_failed = objects.disarm();
                 // As after a restart, and as without one.
                 let (mut again, _) = open(&files, &objects).await.expect("nothing fails now");
@@ -123,7 +123,7 @@ fn whatever_fails_while_runs_become_one_summaries_come_to_be_those_of_the_runs()
 }
 
 #[test]
-fn two_keepers_of_one_table_summarise_each_run_once() {
+fn two_keepers_of_one_table_summarize_each_run_once() {
     run(async {
         let objects = Arc::new(Faulty::default());
         let (one_files, two_files) = (Failing::default(), Failing::default());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Writes summaries and commits them.
 #[derive(Debug)]
-pub(crate) struct Summariser {
+pub(crate) struct Summarizer {
     pub(crate) writer: TableWriter,
 }
 
@@ -27,9 +27,9 @@ pub(crate) struct NewSummaries {
 
 /// Uploaded summaries of runs, before their commit.
 #[derive(Debug)]
-pub(crate) struct Summarised(Vec<StoredRun>);
+pub(crate) struct Summarized(Vec<StoredRun>);
 
-impl Summariser {
+impl Summarizer {
     /// The size in bytes of the summaries of each run, by its path.
     pub(crate) fn bytes(&self) -> BTreeMap<&str, u64> {
         self.writer.files().map(|add| (&*add.path, add.size)).collect()
@@ -68,7 +68,7 @@ impl Summariser {
         &self,
         run: &StoredRun,
         runs: &RunSet,
-    ) -> Result<Summarised, CompactError> {
+    ) -> Result<Summarized, CompactError> {
         let fields: Vec<_> = Summaries::fields().into_iter().collect();
         let mut new = self.begin(run.day());
         for group in 0..run.run().groups() {
@@ -98,7 +98,7 @@ impl Summariser {
     /// `now_ms`, milliseconds since 1970.
     pub(crate) async fn commit(
         &mut self,
-        new: Option<Summarised>,
+        new: Option<Summarized>,
         spans: &mut TableWriter,
         now_ms: i64,
     ) -> Result<(), CommitError> {
@@ -107,15 +107,15 @@ impl Summariser {
         spans.refresh().await?;
         let (runs, known) = (paths(spans), paths(&self.writer));
         let is_new = |add: &&Add| runs.contains(&*add.path) && !known.contains(&*add.path);
-        let new = new.iter().flat_map(|Summarised(all)| all).map(StoredRun::add).filter(is_new);
+        let new = new.iter().flat_map(|Summarized(all)| all).map(StoredRun::add).filter(is_new);
         let add: Vec<_> = new.map(|add| Add { modification_time: now_ms, ..add.clone() }).collect();
         let remove: Vec<_> = self.gone(spans).map(|add| Remove::of(add, now_ms, true)).collect();
         let mut committed = Ok(());
         if !add.is_empty() || !remove.is_empty() {
-            let id = format!("{}-summarises-{now_ms}", self.writer.source);
+            let id = format!("{}-summarizes-{now_ms}", self.writer.source);
             let change = Change { operation: "WRITE", add, remove, ..Change::default() };
             committed = match self.writer.table.commit(&change, now_ms, &id).await {
-                // Another writer has committed some of it. The next call does the rest.
+                // Another writer has committed some of the change. The next call does the rest.
                 Ok(_) | Err(CommitError::Refused(_)) => Ok(()),
                 Err(error) => Err(error),
             };
@@ -146,13 +146,13 @@ impl NewSummaries {
     }
 
     /// Ends the last run; returns all summaries.
-    pub(crate) async fn finish(mut self) -> Result<Summarised, CompactError> {
+    pub(crate) async fn finish(mut self) -> Result<Summarized, CompactError> {
         let ended = match self.failed.take() {
             None => self.end_run().await,
             Some(failed) => Err(failed),
         };
         match ended {
-            Ok(()) => Ok(Summarised(self.uploader.finish().await?)),
+            Ok(()) => Ok(Summarized(self.uploader.finish().await?)),
             Err(failed) => {
                 self.abort().await;
                 Err(failed)
