@@ -47,21 +47,18 @@ pub struct Target {
 
 /// A target that cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum TargetError {
     /// The text is not the URL of a target.
     #[error("{url:?} is no target: {problem}: expected http://HOST[:PORT][/PATH] or https://…")]
     Url {
-        /// The text.
         url: String,
-        /// The problem.
         problem: String,
     },
     /// The name of the host could not be looked up.
     #[error("the name {host:?} was not looked up: {source}")]
     Lookup {
-        /// The name.
         host: String,
-        /// The system's error.
         source: io::Error,
     },
 }

@@ -77,6 +77,7 @@ impl ClientResponse {
 
 /// Why there is no complete response.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum ClientError {
     /// No connection was made.
     #[error(transparent)]
@@ -84,41 +85,31 @@ pub enum ClientError {
     /// The connection ended before any part of the request was sent.
     #[error("{server}: the request was not sent: {source}")]
     NotSent {
-        /// The server.
         server: String,
-        /// The error of the connection.
         source: hyper::Error,
     },
     /// The connection ended before the response began.
     #[error("{server}: no response{}: {source}", advice(server, source))]
     NoResponse {
-        /// The server.
         server: String,
-        /// The error of the connection.
         source: hyper::Error,
     },
     /// The response is incomplete.
     #[error("{server}: the response broke off: {source}")]
     BrokenOff {
-        /// The server.
         server: String,
-        /// The error of the connection.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The response body is too large.
     #[error("{server}: the response has more than {bytes_max} bytes")]
     TooLarge {
-        /// The server.
         server: String,
-        /// The limit.
         bytes_max: usize,
     },
     /// The response took too long.
     #[error("{server}: no complete response within {timeout}")]
     TimedOut {
-        /// The server.
         server: String,
-        /// The time limit.
         timeout: Duration,
     },
 }

@@ -82,41 +82,32 @@ pub enum Protocol {
 
 /// A failed connection attempt, with its phase.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum ConnectError {
     /// The name was not resolved.
     #[error("{server}: the name {host:?} was not resolved: {source}")]
     Lookup {
-        /// The server.
         server: String,
-        /// The name of the host.
         host: String,
-        /// The system's error.
         source: io::Error,
     },
     /// No address accepted the connection.
     #[error("{server}: not connected: {source}")]
     Connect {
-        /// The server.
         server: String,
-        /// The system's error.
         source: io::Error,
     },
     /// The TLS handshake failed.
     #[error("{server}: TLS failed{}: {source}", tls::advice(source))]
     Tls {
-        /// The server.
         server: String,
-        /// The error of the handshake.
         source: io::Error,
     },
     /// The connection attempt took too long.
     #[error("{server}: {phase} took longer than {timeout}")]
     TimedOut {
-        /// The server.
         server: String,
-        /// The phase that was in progress.
         phase: &'static str,
-        /// The time limit.
         timeout: Duration,
     },
 }

@@ -61,6 +61,7 @@ trait Transport {
 
 /// An exchange that ended without a response.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum ExchangeError {
     /// No connection was made.
     #[error(transparent)]
@@ -68,45 +69,35 @@ pub enum ExchangeError {
     /// All connections are in use, and no more may be opened.
     #[error("{server}: all {max} connections are in use")]
     Full {
-        /// The server.
         server: String,
-        /// The limit.
         max: usize,
     },
     /// All HTTP/2 connections are full, and no more may be opened.
     #[error("{server}: all {connections} HTTP/2 connections carry {streams} requests each")]
     FullHttp2 {
-        /// The server.
         server: String,
-        /// The maximum number of connections.
         connections: usize,
-        /// The maximum number of requests on each connection.
         streams: usize,
     },
     /// The request was not processed.
     #[error("{server}: the connection was closed before the server processed the request")]
     NotSent {
-        /// The server.
         server: String,
     },
     /// The connection attempt that the request waited for failed.
     #[error("{server}: the connection attempt that the request waited for failed")]
     AttemptFailed {
-        /// The server.
         server: String,
     },
     /// The exchange broke off; the request may have been processed.
     #[error("{server}: no complete response: {source}")]
     Broken {
-        /// The server.
         server: String,
-        /// The error of the exchange.
         source: ResponseError,
     },
     /// The server sent `101` to a request that asked for no other protocol.
     #[error("{server}: switched protocols, which the request did not ask for")]
     SwitchedProtocols {
-        /// The server.
         server: String,
     },
 }

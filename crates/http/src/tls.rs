@@ -17,13 +17,12 @@ pub use tokio_rustls::TlsAcceptor;
 
 /// Why TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum TlsError {
     /// A certificate, key or authority cannot be used.
     #[error("{}: {why}", file.display())]
     File {
-        /// The file.
         file: PathBuf,
-        /// The problem.
         why: String,
     },
     /// The system has no certificate authorities.
@@ -34,9 +33,7 @@ pub enum TlsError {
     /// A server cannot be named in TLS.
     #[error("{server}: not a name that a certificate can have: {why}")]
     Name {
-        /// The server.
         server: String,
-        /// The problem.
         why: String,
     },
 }

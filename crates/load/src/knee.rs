@@ -31,6 +31,7 @@ pub enum Bound {
 
 /// The reason why the service does not bear a rate.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum Unbearable {
     /// Too many requests failed: this share of all.
     #[error("{:.1} % of the requests failed", 100.0 * .0)]
@@ -38,11 +39,8 @@ pub enum Unbearable {
     /// The quantile is too long.
     #[error("quantile {quantile} was {was}, where {bound} is allowed")]
     Slow {
-        /// The quantile.
         quantile: Quantile,
-        /// The measured value of the quantile.
         was: Duration,
-        /// The maximum of the quantile.
         bound: Duration,
     },
 }

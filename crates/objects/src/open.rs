@@ -66,6 +66,7 @@ enum Scheme {
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum OpenError {
     /// The URL has an unknown scheme.
     #[error(
@@ -76,20 +77,15 @@ pub enum OpenError {
     /// The folder cannot be used.
     #[error("{url} cannot be used")]
     Folder {
-        /// The folder.
         url: String,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// Variables of the environment are missing or invalid.
     #[error("{url}: {error}; expected in the environment: {expected}")]
     Environment {
-        /// The URL.
         url: String,
-        /// The error of the store's client.
         error: object_store::Error,
-        /// The expected variables.
         expected: &'static str,
     },
     /// The bucket or container does not exist.
@@ -97,31 +93,22 @@ pub enum OpenError {
         "{url}: there is no bucket or container {bucket:?}; create it first; the store reports: {error}"
     )]
     NoBucket {
-        /// The URL.
         url: String,
-        /// The bucket or container.
         bucket: String,
-        /// The error of the store.
         error: object_store::Error,
     },
     /// The credentials do not allow writes.
     #[error("{url}: access is refused; expected {expected}; the store reports: {error}")]
     Refused {
-        /// The URL.
         url: String,
-        /// Variables.
         expected: &'static str,
-        /// The error of the store.
         error: object_store::Error,
     },
     /// The store does not respond, or its response is invalid.
     #[error("{url}: {error}; expected a store that responds, and {expected}")]
     Failed {
-        /// The URL.
         url: String,
-        /// The error of the store's client.
         error: object_store::Error,
-        /// Variables.
         expected: &'static str,
     },
     /// The store ignores `If-None-Match`.

@@ -17,6 +17,7 @@ pub(crate) type Broken = Box<Malformed>;
 
 /// A fault in the bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum Fault {
     /// The batch ends within a number.
     #[error("a number is cut off")]
@@ -27,9 +28,7 @@ pub enum Fault {
     /// A length exceeds the rest of the message.
     #[error("a length of {len} bytes where the message has {left} more")]
     Length {
-        /// The announced length.
         len: u64,
-        /// The bytes left in the message.
         left: usize,
     },
     /// A field number does not lie between 1 and 2^29 - 1.
@@ -41,19 +40,14 @@ pub enum Fault {
     /// A known field has another wire type than in the schema.
     #[error("field {field} has wire type {found}, expected {expected}")]
     OtherType {
-        /// The number of the field.
         field: u32,
-        /// As sent.
         found: u8,
-        /// The wire type in the schema.
         expected: u8,
     },
     /// The batch is too large.
     #[error("the batch has {len} bytes, allowed are {max}")]
     Batch {
-        /// As sent.
         len: usize,
-        /// [`crate::Limits::batch_bytes`].
         max: u32,
     },
     /// The batch has too many parts.
@@ -61,19 +55,18 @@ pub enum Fault {
         "the batch has more than {max} resources, scopes, rows, attributes, events and links together"
     )]
     Parts {
-        /// [`crate::Limits::parts`].
         max: u32,
     },
     /// Messages are nested too deeply for JSON.
     #[error("messages are nested more than {max} deep")]
     Depth {
-        /// The maximum, which readers of JSON accept.
         max: u32,
     },
 }
 
 /// Why a row of a valid batch is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum RowFault {
     /// The trace ID is not 16 bytes, or all zeros.
     #[error("its trace ID is not 16 bytes, or zero")]
@@ -96,19 +89,16 @@ pub enum RowFault {
     /// The row, or one of its events or links, has too many attributes.
     #[error("more than {max} attributes")]
     Attributes {
-        /// [`crate::Limits::attributes`].
         max: u32,
     },
     /// The row has too many events or links.
     #[error("more than {max} events or links")]
     Events {
-        /// [`crate::Limits::events`].
         max: u32,
     },
     /// Lists or maps are nested too deeply.
     #[error("a value with lists or maps nested more than {max} deep")]
     Depth {
-        /// [`crate::Limits::depth`].
         max: u32,
     },
     /// The resource, scope or metric of the row is invalid.

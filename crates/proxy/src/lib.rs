@@ -53,15 +53,13 @@ use std::path::PathBuf;
 
 /// Why a proxy does not start, or does not take a new configuration.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum StartError {
     /// An address cannot be listened on.
     #[error("listener {name:?}: cannot listen on {address}: {source}")]
     Listen {
-        /// The listener.
         name: String,
-        /// Its address.
         address: SocketAddr,
-        /// The error of the system.
         source: std::io::Error,
     },
     /// A certificate, key, authority or name cannot be used.
@@ -70,25 +68,19 @@ pub enum StartError {
     /// The file of a token cannot be used.
     #[error("token_file {}: {source}", file.display())]
     Token {
-        /// The file.
         file: PathBuf,
-        /// The problem.
         source: std::io::Error,
     },
     /// The journal cannot be written.
     #[error("{}: the journal cannot be written: {source}", file.display())]
     Journal {
-        /// The file.
         file: PathBuf,
-        /// The error of the system.
         source: std::io::Error,
     },
     /// A section of the configuration is not usable.
     #[error("{section}: {error}")]
     Section {
-        /// The section.
         section: String,
-        /// The error.
         error: Box<Self>,
     },
     /// The system gives no thread or no runtime.

@@ -34,23 +34,19 @@ struct Document<'a> {
 
 /// A results file that cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum ReadError {
     /// The system cannot read the file.
     #[error("{}", .file.display())]
     Io {
-        /// The file.
         file: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
     /// The file is not a valid results file.
     #[error("{}: {place}: expected {expected}", .file.display())]
     Damaged {
-        /// The file.
         file: PathBuf,
-        /// The place: line and column, or the path of a key.
         place: String,
-        /// The expected value.
         expected: String,
     },
 }

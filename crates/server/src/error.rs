@@ -8,13 +8,12 @@ use std::path::PathBuf;
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum StartError {
     /// A file or folder that the configuration names, or one in the data folder.
     #[error("cannot use {}", .path.display())]
     File {
-        /// The path.
         path: PathBuf,
-        /// The cause.
         source: io::Error,
     },
     /// A certificate or its key.
@@ -26,19 +25,14 @@ pub enum StartError {
     /// A table or the log.
     #[error("cannot open the tables {tables}")]
     Store {
-        /// The folder or URL of the tables.
         tables: String,
-        /// The cause.
         source: Box<curtail_store::OpenError>,
     },
     /// An address of a listener.
     #[error("{}; choose another address with {key}", describe_listen(*.address, .source))]
     Listen {
-        /// The key of the address in the configuration, and its option.
         key: &'static str,
-        /// The address.
         address: SocketAddr,
-        /// The cause.
         source: io::Error,
     },
     /// The system refuses a thread or a runtime.

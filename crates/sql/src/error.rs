@@ -30,6 +30,7 @@ pub enum OpenError {
 
 /// Why a query has no result, or an incomplete one.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum QueryError {
     /// The query is too long.
     #[error(
@@ -45,17 +46,13 @@ pub enum QueryError {
     /// There is no such table.
     #[error("there is no table {name}: there are {known}")]
     NoTable {
-        /// The unknown name.
         name: String,
-        /// The known names.
         known: String,
     },
     /// There is no such column.
     #[error("there is no column {name}: there are {known}")]
     NoColumn {
-        /// The unknown name.
         name: String,
-        /// The known names.
         known: String,
     },
     /// The text is not SQL, or not supported.

@@ -3,14 +3,12 @@
 /// A field that a proxy reads, or any other field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[expect(missing_docs, reason = "the other variants are named after their fields")]
 pub enum Known {
     /// Any other field.
     Other,
-    /// `connection`.
     Connection,
-    /// `content-length`.
     ContentLength,
-    /// `cookie`.
     Cookie,
     /// The class of a request or an attempt: a client may set it, a root sets it for its leaves.
     CurtailClass,
@@ -22,37 +20,24 @@ pub enum Known {
     CurtailLoad,
     /// The tie of an attempt: `<id, 16 hex digits>;<first|second>;<authority of the twin's leaf>`.
     CurtailTie,
-    /// `date`.
     Date,
-    /// `expect`.
     Expect,
-    /// `grpc-status`.
     GrpcStatus,
-    /// `host`.
     Host,
-    /// `keep-alive`.
     KeepAlive,
     /// The number of proxies that may still forward the request.
     MaxForwards,
-    /// `proxy-authenticate`.
     ProxyAuthenticate,
-    /// `proxy-connection`.
     ProxyConnection,
-    /// `te`.
     Te,
     /// The trace and the parent span of the request.
     Traceparent,
     /// The vendor fields of tracing systems.
     Tracestate,
-    /// `transfer-encoding`.
     TransferEncoding,
-    /// `upgrade`.
     Upgrade,
-    /// `forwarded`.
     Forwarded,
-    /// `x-forwarded-for`.
     ForwardedFor,
-    /// `x-forwarded-proto`.
     ForwardedProto,
     /// Any other field that names the client of a forwarded request, or whose name some servers read as such a field's
     /// name.

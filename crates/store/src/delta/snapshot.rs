@@ -17,6 +17,7 @@ pub struct Snapshot {
 
 /// Why a change is invalid now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum Refused {
     /// Another writer has removed the file.
     #[error("{0} is not part of the table any more")]
@@ -27,9 +28,7 @@ pub enum Refused {
     /// The rows were committed before.
     #[error("{source} is committed up to {committed} already, and {to} is no further", source = .range.source, to = .range.to)]
     Done {
-        /// The refused range.
         range: SourceRange,
-        /// The committed position.
         committed: u64,
     },
     /// Another process continues the source.
@@ -38,9 +37,7 @@ pub enum Refused {
         source = .range.source, from = .range.from
     )]
     Overtaken {
-        /// The refused range.
         range: SourceRange,
-        /// The committed position.
         committed: u64,
     },
 }

@@ -81,6 +81,7 @@ impl SourceRange {
 
 /// Why a table cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum OpenError {
     /// An operation on the store failed.
     #[error(transparent)]
@@ -88,11 +89,8 @@ pub enum OpenError {
     /// A line of a commit is invalid.
     #[error("{path}, line {line}, is no action of Delta")]
     Malformed {
-        /// The commit.
         path: Path,
-        /// The line, from one.
         line: usize,
-        /// The error.
         #[source]
         source: serde_json::Error,
     },
@@ -109,13 +107,9 @@ pub enum OpenError {
         continue without its rows"
     )]
     Behind {
-        /// The table's path.
         root: Path,
-        /// The version found.
         found: u64,
-        /// The last version that was known.
         known: u64,
-        /// The first missing commit.
         missing: Path,
     },
     /// A table that is gone or has been replaced.
@@ -124,17 +118,13 @@ pub enum OpenError {
         remove the files flushed-* of the server's log to continue with the other one"
     )]
     Another {
-        /// The table's path.
         root: Path,
-        /// The ID of the known table.
         known: String,
     },
     /// A checkpoint cannot be read, and nothing replaces it.
     #[error("{path} cannot be read")]
     Checkpoint {
-        /// The path of the checkpoint.
         path: Path,
-        /// The error.
         #[source]
         source: CheckpointError,
     },
@@ -144,19 +134,14 @@ pub enum OpenError {
     /// Commits are missing in between.
     #[error("the log of {root} goes up to {newest}, but commit {missing} is missing")]
     Gap {
-        /// The root of the table.
         root: Path,
-        /// The first missing version.
         missing: u64,
-        /// The newest version in the log.
         newest: u64,
     },
     /// A later version of the protocol.
     #[error("{root} needs version {needed:?} of Delta's protocol, known is {known:?}", known = Protocol::OURS)]
     Protocol {
-        /// The root of the table.
         root: Path,
-        /// The versions that the table requires.
         needed: Protocol,
     },
 }

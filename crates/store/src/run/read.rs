@@ -42,6 +42,7 @@ pub struct Wanted {
 
 /// Why a run cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum RunError {
     /// More bytes of the file's end are needed: this many in total.
     #[error("its last {0} bytes are needed")]
@@ -55,11 +56,8 @@ pub enum RunError {
     /// A column is damaged.
     #[error("row group {group}, column {column}")]
     Damaged {
-        /// The row group, from zero.
         group: usize,
-        /// The name of the column.
         column: &'static str,
-        /// The damage.
         #[source]
         source: Damaged,
     },

@@ -70,13 +70,12 @@ pub(crate) struct Merged {
 
 /// Why runs were not merged.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum CompactError {
     /// A run cannot be read.
     #[error("{path} cannot be read")]
     Read {
-        /// The path of the run.
         path: Path,
-        /// The error of the run.
         #[source]
         source: ReadError,
     },
@@ -86,11 +85,8 @@ pub enum CompactError {
     /// The new runs would have lost or duplicated rows.
     #[error("{path} would have {rows} rows in place of {before}")]
     Rows {
-        /// The path of the new run.
         path: Path,
-        /// The number of rows of the new runs.
         rows: u64,
-        /// The number of rows that they should have.
         before: u64,
     },
 }

@@ -21,6 +21,7 @@ use std::collections::HashSet;
 
 /// Why upkeep stopped. The table is consistent.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum UpkeepError {
     /// The log cannot be read.
     #[error(transparent)]
@@ -34,18 +35,14 @@ pub enum UpkeepError {
     /// The state of the table cannot be written as a checkpoint.
     #[error("no checkpoint can be made of {root}")]
     Checkpoint {
-        /// The root of the table.
         root: Path,
-        /// The error of the checkpoint.
         #[source]
         source: CheckpointError,
     },
     /// The table has a file outside its root, so no file is deleted.
     #[error("{root} has the file {path:?}, expected a path from the table's root, as in a URL")]
     Elsewhere {
-        /// The root of the table.
         root: Path,
-        /// The path in the log.
         path: String,
     },
 }
