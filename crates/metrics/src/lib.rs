@@ -4,7 +4,7 @@
 //! an event. A scrape copies the counts into a [`MetricsSnapshot`], and [`render`] writes the [families](Family) of the
 //! snapshot as text or protobuf, whichever the scraper [accepts](form_for).
 //!
-//! **Error**: a quantile from the buckets of a scrape is off by at most 2.6 % with native histograms (protobuf,
+//! **Error**: a quantile that Prometheus computes is off by at most 4.9 % with native histograms (protobuf,
 //! [`native`]), and by less than a fifth with classic ones ([`text`]: 80 buckets, 13 a decade from 100 µs to 100 s).
 
 mod counters;
