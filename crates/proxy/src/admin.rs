@@ -17,6 +17,7 @@ use crate::replica::Replica;
 use crate::worker::Worker;
 use bytes::Bytes;
 use curtail_http::accept::{Accepted, Acceptor};
+use curtail_http::hyper_server::{self, Connections};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::stream::Stream;
 use curtail_http::write_timeout::WriteTimeoutStream;
@@ -25,15 +26,11 @@ use curtail_units::Quantile;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use std::convert::Infallible;
+use std::future::{pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 /// Connections at once; scrapers need one each.
 const CONNECTIONS_MAX: usize = 64;
@@ -47,7 +44,7 @@ const WRITE_TIMEOUT: curtail_units::Duration = curtail_units::Duration::from_sec
 /// Serves the admin port until the worker stops or a reload moves the port; it responds during a drain too.
 pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut acceptor = match Acceptor::new("admin", socket, places, std::future::pending()) {
+    let mut acceptor = match Acceptor::new("admin", socket, places, pending()) {
         Ok(acceptor) => acceptor,
         Err(error) => {
             tracing::error!(%error, "admin port not registered");
@@ -55,15 +52,9 @@ pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
         }
     };
     // They end with this task, when a reload moves the port.
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            Some(accepted) = acceptor.next(|| ()) => {
-                connections.spawn(serve_one(accepted, Arc::clone(&worker)));
-            }
-            Some(_) = connections.join_next() => {}
-            else => break,
-        }
+    let mut connections = Connections::default();
+    while let Some(accepted) = acceptor.next(|| ()).await {
+        connections.spawn(serve_one(accepted, Arc::clone(&worker)));
     }
 }
 
@@ -72,18 +63,10 @@ async fn serve_one(accepted: Accepted, worker: Arc<Worker>) {
         ProgressTimer::new(&worker.timers, worker.shared.process_state.clock, WRITE_TIMEOUT);
     // Not counted in the listener metrics, which are about clients.
     let stream = WriteTimeoutStream::new(Stream::Plain(accepted.stream), timer, || ());
-    let service = service_fn(move |request| {
-        let response = respond(&worker, &request);
-        async move { Ok::<_, Infallible>(response) }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service)
+    let builder = hyper_server::builder(HEADER_TIMEOUT).http1_only();
+    let respond = |request| ready(respond(&worker, &request));
+    hyper_server::serve(ready(Ok(stream)), builder, (HEADER_TIMEOUT, None), pending(), respond)
         .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "admin connection ended");
-    }
 }
 
 fn respond(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>> {
