@@ -109,15 +109,15 @@ impl Serving {
 
     async fn http1(self, stream: Stream, begun: BytesMut) {
         let drain = Drain::new(&self.drain);
-        let clock = self.worker.shared.process_state.clock;
         let (watch, limits) = (self.watch(), self.limits.clone());
-        let terms = ServerLimits {
+        let server_limits = ServerLimits {
             head_bytes_max: limits.headers.as_len(),
-            header_timeout: limits.header_timeout.into(),
-            idle_timeout: limits.idle_timeout.into(),
-            write_timeout: limits.write_timeout.into(),
+            header_timeout: limits.header_timeout,
+            idle_timeout: limits.idle_timeout,
+            write_timeout: limits.write_timeout,
         };
-        let server = http1::Server::new((stream, begun), &terms, drain, clock);
+        let timers = (&watch.timers, watch.clock);
+        let server = http1::Server::new((stream, begun), server_limits, drain, timers);
         if let Some(upgraded) = server.serve(self).await
             && let RelayedBody::Tunnel(tunnel) = upgraded.body
         {
