@@ -13,6 +13,7 @@ pub mod connect;
 pub mod connection_counts;
 pub mod drain;
 pub mod forwarding;
+pub mod grpc;
 pub mod head;
 pub mod http1;
 pub mod http2;

@@ -6,6 +6,7 @@ use crate::request::WireFormat;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
+use curtail_http::grpc;
 use curtail_otlp::{Refused, Signal, json_response, status};
 use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -55,17 +56,13 @@ pub(crate) fn acknowledge(
         WireFormat::Protobuf => plain(StatusCode::OK, form, curtail_otlp::response(refused)),
         WireFormat::Grpc => {
             let message = curtail_otlp::response(refused);
-            let len = u32::try_from(message.len()).expect("it is short");
-            let framed = [&[0], &len.to_be_bytes()[..], &message].concat();
-            let mut response = plain(StatusCode::OK, form, framed);
-            let ok = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]);
-            response.body_mut().trailers = Some(ok);
+            let prefix = grpc::prefix(message.len()).expect("it is short");
+            let mut response = plain(StatusCode::OK, form, [&prefix, &*message].concat());
+            grpc::set_status(response.body_mut().trailers.get_or_insert_default(), 0, "");
             response
         }
     }
 }
-
-const GRPC_STATUS: http::HeaderName = http::HeaderName::from_static("grpc-status");
 
 /// Rejects a request.
 pub(crate) fn reject(form: WireFormat, rejection: &Rejection) -> Response<ResponseBody> {
@@ -84,8 +81,7 @@ pub(crate) fn reject(form: WireFormat, rejection: &Rejection) -> Response<Respon
     };
     let headers = response.headers_mut();
     if form == WireFormat::Grpc {
-        headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(reason.grpc())));
-        headers.insert("grpc-message", percent_encoded(message));
+        grpc::set_status(headers, reason.grpc(), message);
         headers.insert("grpc-accept-encoding", HeaderValue::from_static(Encoding::ALL));
         let details = STANDARD_NO_PAD.encode(status(reason.grpc(), message, wait_s));
         let details = HeaderValue::try_from(details).expect("base64 is text");
@@ -121,27 +117,4 @@ fn plain(status: StatusCode, form: WireFormat, data: Vec<u8>) -> Response<Respon
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
-}
-
-/// Encodes text for a gRPC header: the percent sign, and all bytes except printable ASCII, become hexadecimal digits.
-fn percent_encoded(text: &str) -> HeaderValue {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if matches!(byte, b' '..=b'~') && byte != b'%' {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    HeaderValue::try_from(encoded).expect("it is printable ASCII")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_in_a_field_is_printable() {
-        assert_eq!(percent_encoded("100 %: größer\n~"), "100 %25: gr%C3%B6%C3%9Fer%0A~");
-    }
 }

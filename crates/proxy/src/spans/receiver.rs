@@ -1,17 +1,18 @@
 //! The receiver of spans: one connection to it, one exchange at a time, and what its responses mean.
 //!
-//! **Source**: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response"; "gRPC over HTTP2" for the framing.
+//! **Source**: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response".
 //! **Limits**: [`LIMITS`]. `Retry-After` is read in seconds; a date there, and gRPC's `RetryInfo`, are ignored.
 
-use super::envelope::{self, Parts};
+use super::envelope::Parts;
 use crate::StartError;
 use crate::config::{ConnectConfig, Protocol, SpansConfig, SpansProtocol};
 use curtail_http::access;
 use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
 use curtail_http::connect::Connector;
+use curtail_http::grpc;
 use curtail_protobuf::{Fields, Value};
 use curtail_units::Duration;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+use http::{HeaderValue, Request, StatusCode, Uri, header};
 use std::path::PathBuf;
 
 /// A response has a number and perhaps a sentence; a larger one is not from an OTLP receiver.
@@ -128,9 +129,7 @@ impl Receiver {
             return verdict_on_status(response);
         }
         if self.protocol == SpansProtocol::Grpc {
-            // A response without a message has its status among the headers.
-            let headers = [response.trailers.as_ref(), Some(&response.headers)];
-            match headers.into_iter().flatten().find_map(grpc_status) {
+            match grpc::status(response.trailers.as_ref(), &response.headers) {
                 Some((0, _)) => {}
                 Some((16, message)) => {
                     return self.unauthorized(&format!("gRPC status 16: {message}"));
@@ -142,9 +141,11 @@ impl Receiver {
                 }
             }
         }
-        Verdict::Accepted {
-            rejected: rejected_spans(envelope::unwrap(self.protocol, &response.body)),
-        }
+        let message = match self.protocol {
+            SpansProtocol::Http => Ok((response.body.clone(), false)),
+            SpansProtocol::Grpc => grpc::unframe(response.body.clone()),
+        };
+        Verdict::Accepted { rejected: message.map_or(0, |(message, _)| rejected_spans(&message)) }
     }
 
     fn unauthorized(&self, status: &str) -> Verdict {
@@ -163,13 +164,6 @@ fn verdict_on_status(response: &ClientResponse) -> Verdict {
     } else {
         Verdict::Rejected { why }
     }
-}
-
-/// The code and the message of `grpc-status` and `grpc-message`.
-fn grpc_status(headers: &HeaderMap) -> Option<(u16, String)> {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let code = text("grpc-status")?.parse().ok()?;
-    Some((code, text("grpc-message").unwrap_or_default().to_owned()))
 }
 
 fn verdict_on_grpc(code: u16, message: &str) -> Verdict {
