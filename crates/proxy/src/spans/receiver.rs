@@ -10,7 +10,7 @@ use curtail_http::access;
 use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
 use curtail_http::connect::Connector;
 use curtail_http::grpc;
-use curtail_protobuf::{Fields, Value};
+use curtail_otlp::left_out;
 use curtail_units::Duration;
 use http::{HeaderValue, Request, StatusCode, Uri, header};
 use std::path::PathBuf;
@@ -145,7 +145,9 @@ impl Receiver {
             SpansProtocol::Http => Ok((response.body.clone(), false)),
             SpansProtocol::Grpc => grpc::unframe(response.body.clone()),
         };
-        Verdict::Accepted { rejected: message.map_or(0, |(message, _)| rejected_spans(&message)) }
+        // A receiver that responds with another message has stored the batch all the same.
+        let left_out = message.ok().and_then(|(message, _)| left_out(&message).ok());
+        Verdict::Accepted { rejected: left_out.map_or(0, |(rejected, _)| rejected) }
     }
 
     fn unauthorized(&self, status: &str) -> Verdict {
@@ -175,45 +177,12 @@ fn verdict_on_grpc(code: u16, message: &str) -> Verdict {
     }
 }
 
-/// `ExportTraceServiceResponse.partial_success.rejected_spans`; absent means none.
-fn rejected_spans(message: &[u8]) -> u64 {
-    const PARTIAL_SUCCESS: u64 = 1;
-    const REJECTED_SPANS: u64 = 1;
-    let partial = Fields(message).find_map(|(field, value)| match (field, value) {
-        (PARTIAL_SUCCESS, Value::Bytes(partial)) => Some(partial),
-        _ => None,
-    });
-    let mut fields = partial.map(Fields).into_iter().flatten();
-    let rejected = fields.find_map(|(field, value)| match (field, value) {
-        (REJECTED_SPANS, Value::Int(rejected)) => Some(rejected),
-        _ => None,
-    });
-    rejected.unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ClientResponse, Verdict, rejected_spans, verdict_on_status};
+    use super::{ClientResponse, Verdict, verdict_on_status};
     use bytes::Bytes;
     use curtail_units::Duration;
     use http::{HeaderMap, HeaderValue, StatusCode, header};
-
-    #[test]
-    fn rejected_spans_are_found_or_none_whatever_the_receiver_writes() {
-        for (message, rejected) in [
-            (&[][..], 0),
-            (&[0x0a, 0], 0),
-            (&[0x0a, 3, 0x08, 0x96, 0x01], 150),
-            (&[0x0a, 6, 0x12, 1, b'n', 0x08, 7, 0x00], 7),
-            // Unknown fields of every wire type before it.
-            (&[0x10, 1, 0x19, 1, 2, 3, 4, 5, 6, 7, 8, 0x25, 1, 2, 3, 4, 0x0a, 2, 0x08, 9], 9),
-            (&[0x0a, 200, 0x08], 0),
-            (&[0x0b], 0),
-            (&[0xff; 16], 0),
-        ] {
-            assert_eq!(rejected_spans(message), rejected, "{message:?}");
-        }
-    }
 
     #[test]
     fn a_time_to_wait_is_read_in_seconds() {
