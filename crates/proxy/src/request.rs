@@ -137,7 +137,10 @@ async fn respond_from_upstream(
             give(client, response, (permit, idle))
         }
         Err((no_response, trail)) => {
-            drop((permit, body));
+            if let NoResponse::RequestFailure(RequestFailure::Failed(_)) = no_response {
+                LeafPermit::finish(permit);
+            }
+            drop(body);
             if no_response == NoResponse::Client(ClientFault::Slow) {
                 client.metrics.timed_out(ClientTimeout::Body);
             }

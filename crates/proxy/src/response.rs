@@ -228,6 +228,7 @@ impl RelayedBody {
         match body {
             BufferedBody::Whole(data, trailers) => {
                 ending.end(true);
+                LeafPermit::finish(permit);
                 match trailers {
                     None => Self::Whole(data),
                     Some(trailers) => Self::WithTrailers(Some(data), Some(Box::new(trailers))),
@@ -256,7 +257,7 @@ impl Streamed {
         };
         if let Some(whole) = through {
             self.ending.end(whole);
-            self.permit = None;
+            LeafPermit::finish(self.permit.take());
         }
         let frame = frame.map(|frame| match frame.map_err(BodyError::Replica)?.into_data() {
             Ok(data) => Ok(Frame::data(data)),

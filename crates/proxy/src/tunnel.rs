@@ -19,7 +19,7 @@ pub(crate) struct Tunnel {
     replica: OnUpgrade,
     ending: Completion,
     /// At a leaf: in service until the tunnel is closed.
-    _place: Option<LeafPermit>,
+    permit: Option<LeafPermit>,
 }
 
 impl Tunnel {
@@ -28,7 +28,7 @@ impl Tunnel {
         ending: Completion,
         permit: Option<LeafPermit>,
     ) -> Self {
-        Self { replica, ending, _place: permit }
+        Self { replica, ending, permit }
     }
 
     /// Carries bytes both ways until both sides have closed or the tunnel is idle for too long. `begun` are bytes
@@ -58,7 +58,10 @@ impl Tunnel {
                 match carried {
                     Err(error) if is_write_timeout(&error) => self.ending.abandon("client_slow"),
                     Err(_) if client.has_failed() => self.ending.abandon("client_gone"),
-                    carried => self.ending.end(carried.is_ok()),
+                    carried => {
+                        self.ending.end(carried.is_ok());
+                        LeafPermit::finish(self.permit.take());
+                    }
                 }
             }
             () = is_idle => {
