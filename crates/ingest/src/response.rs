@@ -10,38 +10,14 @@ use curtail_http::grpc;
 use curtail_otlp::{Refused, Signal, json_response, status};
 use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::WithTrailers;
+use http_body_util::{BodyExt as _, Either, Full};
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::future::{Ready, ready};
 
-/// A short body, then trailers if there are any.
-#[derive(Debug, Default)]
-pub(crate) struct ResponseBody {
-    data: Option<Bytes>,
-    trailers: Option<HeaderMap>,
-}
-
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let data = self.data.take().map(Frame::data);
-        Poll::Ready(data.or_else(|| self.trailers.take().map(Frame::trailers)).map(Ok))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.data.is_none() && self.trailers.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.data.as_ref().map_or(0, |data| data.len() as u64))
-    }
-}
+/// A short body, then trailers if it acknowledges over gRPC.
+pub(crate) type ResponseBody =
+    Either<Full<Bytes>, WithTrailers<Full<Bytes>, Ready<Option<Result<HeaderMap, Infallible>>>>>;
 
 /// Acknowledges a durable batch, without its `refused` rows.
 pub(crate) fn acknowledge(
@@ -57,9 +33,11 @@ pub(crate) fn acknowledge(
         WireFormat::Grpc => {
             let message = curtail_otlp::response(refused);
             let prefix = grpc::prefix(message.len()).expect("it is short");
-            let mut response = plain(StatusCode::OK, form, [&prefix, &*message].concat());
-            grpc::set_status(response.body_mut().trailers.get_or_insert_default(), 0, "");
-            response
+            let mut trailers = HeaderMap::new();
+            grpc::set_status(&mut trailers, 0, "");
+            let message = Full::from([&prefix, &*message].concat());
+            let body = Either::Right(message.with_trailers(ready(Some(Ok(trailers)))));
+            plain(StatusCode::OK, form, Vec::new()).map(|_| body)
         }
     }
 }
@@ -112,8 +90,7 @@ fn plain(status: StatusCode, form: WireFormat, data: Vec<u8>) -> Response<Respon
         WireFormat::Protobuf => "application/x-protobuf",
         WireFormat::Grpc => "application/grpc",
     };
-    let data = (!data.is_empty()).then(|| Bytes::from(data));
-    let mut response = Response::new(ResponseBody { data, trailers: None });
+    let mut response = Response::new(Either::Left(Full::from(data)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
