@@ -8,7 +8,7 @@ use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::query_service::{PATIENCE, QueryService};
 use crate::sql::Sql;
 use arc_swap::ArcSwap;
-use curtail_http::accept::{Accepted, Acceptor, bind};
+use curtail_http::accept::{AcceptedConnection, Acceptor, bind};
 use curtail_http::access::Access;
 use curtail_http::drain::DrainSignal;
 use curtail_http::hyper_server::{self, Connections, until_stopped};
@@ -126,7 +126,7 @@ async fn serve_all(
     stopped: watch::Receiver<Option<Duration>>,
 ) {
     let mut connections = Connections::default();
-    while let Some(Accepted { stream, place, .. }) = acceptor.next(|| ()).await {
+    while let Some(AcceptedConnection { stream, place, .. }) = acceptor.next(|| ()).await {
         let query_service = Arc::clone(&query_service);
         let (tls, stop) = (tls.clone(), until_stopped(stopped.clone()));
         connections.spawn(async move {

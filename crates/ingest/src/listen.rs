@@ -8,7 +8,7 @@ use crate::commit::Committer;
 use crate::config::Config;
 use crate::metrics::IngestMetrics;
 use crate::receive::Receiver;
-use curtail_http::accept::{Acceptor, Handed, WorkerInbox, bind};
+use curtail_http::accept::{Acceptor, HandedConnection, WorkerInbox, bind};
 use curtail_http::hyper_server::{self, Connections, until_stopped};
 use curtail_http::stream::Stream;
 use curtail_http::tls::{ListenerCertificate, TlsAcceptor};
@@ -130,7 +130,7 @@ type AcceptLoopParts = (Vec<std::net::TcpListener>, Arc<Semaphore>, Vec<WorkerIn
 struct Worker {
     receiver: Arc<Receiver>,
     tls: Option<TlsAcceptor>,
-    handed: mpsc::Receiver<Handed<()>>,
+    handed: mpsc::Receiver<HandedConnection<()>>,
     stopped: watch::Receiver<Option<Duration>>,
 }
 
@@ -152,7 +152,7 @@ impl Worker {
     /// Serves connections until all listeners are closed, then waits for the remaining connections.
     async fn serve(&mut self) {
         let mut connections = Connections::default();
-        while let Some(Handed { stream, place, .. }) = self.handed.recv().await {
+        while let Some(HandedConnection { stream, place, .. }) = self.handed.recv().await {
             let (receiver, stopped) = (Arc::clone(&self.receiver), self.stopped.clone());
             let tls = self.tls.clone();
             let counted = receiver.metrics.connections.enter();

@@ -16,7 +16,7 @@ use crate::metrics::{
 use crate::replica::Replica;
 use crate::worker::Worker;
 use bytes::Bytes;
-use curtail_http::accept::{Accepted, Acceptor};
+use curtail_http::accept::{AcceptedConnection, Acceptor};
 use curtail_http::hyper_server::{self, Connections};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::stream::Stream;
@@ -66,7 +66,7 @@ pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
     }
 }
 
-async fn serve_one(accepted: Accepted, worker: Arc<Worker>) {
+async fn serve_one(accepted: AcceptedConnection, worker: Arc<Worker>) {
     let timer =
         ProgressTimer::new(&worker.timers, worker.shared.process_state.clock, WRITE_TIMEOUT);
     // Not counted in the listener metrics, which are about clients.

@@ -54,7 +54,7 @@ impl std::fmt::Debug for Listener {
 pub(crate) type Inbox = WorkerInbox<Arc<Listener>>;
 
 /// A connection on its way to its worker.
-pub(crate) type Handed = accept::Handed<Arc<Listener>>;
+pub(crate) type HandedConnection = accept::HandedConnection<Arc<Listener>>;
 
 /// Opens a listening socket.
 ///

@@ -6,7 +6,7 @@ mod http2;
 mod stream_tasks;
 
 use crate::config::{Limits, Network};
-use crate::listen::Handed;
+use crate::listen::HandedConnection;
 use crate::metrics::ClientTimeout;
 use crate::request::{Client, own, respond};
 use crate::response::RelayedBody;
@@ -29,8 +29,8 @@ use tokio::net::TcpStream;
 const LAST_MOMENT: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
-    let Handed { stream, peer, listener, place } = handed;
+pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
+    let HandedConnection { stream, peer, listener, place } = handed;
     let _counted = (ConnectionCount::new(&listener.metrics), place);
     // A reload applies to connections that are accepted after it.
     let snapshot = worker.shared.snapshot.load_full();

@@ -31,7 +31,7 @@ use bytes::{Bytes, BytesMut};
 use curtail_units::Duration;
 use http::{StatusCode, Version};
 use http_body::Body;
-use request::{HeadReader, ParsedRequest, Terms};
+use request::{ParsedRequest, RequestHeadReader, Terms};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
@@ -76,7 +76,7 @@ pub struct ServerLimits {
 pub struct Server {
     /// The connection, which is shared with the body of the request in progress.
     shared: Arc<Mutex<SharedConnection>>,
-    heads: HeadReader,
+    heads: RequestHeadReader,
     limits: ServerLimits,
     outbound: Outbound,
     /// Waits for requests, and for progress of responses.
@@ -98,7 +98,7 @@ pub struct UpgradedConnection<B> {
     pub body: B,
 }
 
-enum Next {
+enum NextRequest {
     /// A request has arrived.
     Request(RequestHead, Option<RequestBody>, Terms),
     /// The request is malformed.
@@ -107,7 +107,7 @@ enum Next {
     Closed,
 }
 
-enum Sent {
+enum SendOutcome {
     /// Another request may follow.
     Kept,
     /// The connection is to be closed.
@@ -129,7 +129,7 @@ impl Server {
     ) -> Self {
         Self {
             shared: Arc::new(Mutex::new(SharedConnection::new(Inbound::new(stream, begun)))),
-            heads: HeadReader::default(),
+            heads: RequestHeadReader::default(),
             limits,
             outbound: Outbound::default(),
             timer: ProgressTimer::new(timers, clock, limits.write_timeout),
@@ -143,27 +143,27 @@ impl Server {
     pub async fn serve<S: Service>(mut self, service: S) -> Option<UpgradedConnection<S::Body>> {
         loop {
             let ((head, body), terms) = match poll_fn(|cx| self.poll_next(cx)).await {
-                Next::Request(head, body, terms) => {
+                NextRequest::Request(head, body, terms) => {
                     let interim = InterimSink::new(&self.shared);
                     let interim = (terms.version != Version::HTTP_10).then_some(interim);
                     let response = pin!(service.respond(head, body, interim));
                     (self.unless_gone(response).await?, terms)
                 }
-                Next::Rejected(fault) => (service.reject(fault), Terms::LAST),
-                Next::Closed => return None,
+                NextRequest::Rejected(fault) => (service.reject(fault), Terms::LAST),
+                NextRequest::Closed => return None,
             };
             let changes = head.status == StatusCode::SWITCHING_PROTOCOLS;
             let mut body = body;
             match self.send(&head, &mut body, terms).await {
-                Sent::Kept if changes => return self.into_upgraded(body),
-                Sent::Kept => self.is_new = false,
-                Sent::Last => {
+                SendOutcome::Kept if changes => return self.into_upgraded(body),
+                SendOutcome::Kept => self.is_new = false,
+                SendOutcome::Last => {
                     let mut linger = Linger::default();
                     poll_fn(|cx| linger.poll(cx, &mut lock(&self.shared).inbound.stream)).await;
                     return None;
                 }
-                Sent::Broken => return None,
-                Sent::TimedOut => {
+                SendOutcome::Broken => return None,
+                SendOutcome::TimedOut => {
                     service.count_write_timeout();
                     return None;
                 }
@@ -171,7 +171,7 @@ impl Server {
         }
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<NextRequest> {
         let mut shared = lock(&self.shared);
         loop {
             match self.heads.take(&mut shared.inbound.read, self.limits.head_bytes_max) {
@@ -180,24 +180,28 @@ impl Server {
                     let number = shared.begin_request(is_continue_expected);
                     let has_body = !framing.is_end();
                     let body = has_body.then(|| RequestBody::new(&self.shared, number));
-                    return Poll::Ready(Next::Request(head, body, terms));
+                    return Poll::Ready(NextRequest::Request(head, body, terms));
                 }
                 Ok(None) => {}
-                Err(fault) => return Poll::Ready(Next::Rejected(fault)),
+                Err(fault) => return Poll::Ready(NextRequest::Rejected(fault)),
             }
             let is_begun = !shared.inbound.read.is_empty();
             if !is_begun && self.drain.poll(cx).is_ready() {
-                return Poll::Ready(Next::Closed);
+                return Poll::Ready(NextRequest::Closed);
             }
             match shared.inbound.poll_read(cx) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(_) => return Poll::Ready(Next::Closed),
+                Poll::Ready(_) => return Poll::Ready(NextRequest::Closed),
                 Poll::Pending => {
                     let ServerLimits { header_timeout, idle_timeout, .. } = self.limits;
                     let is_head = is_begun || self.is_new;
                     let timeout = if is_head { header_timeout } else { idle_timeout };
                     ready!(self.timer.poll_within(cx, is_head.into(), timeout));
-                    let next = if is_begun { Next::Rejected(Fault::SLOW) } else { Next::Closed };
+                    let next = if is_begun {
+                        NextRequest::Rejected(Fault::SLOW)
+                    } else {
+                        NextRequest::Closed
+                    };
                     return Poll::Ready(next);
                 }
             }
@@ -228,7 +232,7 @@ impl Server {
         Poll::Pending
     }
 
-    async fn send<B>(&mut self, head: &ResponseHead, body: &mut B, mut terms: Terms) -> Sent
+    async fn send<B>(&mut self, head: &ResponseHead, body: &mut B, mut terms: Terms) -> SendOutcome
     where
         B: Body<Data = Bytes, Error: Into<Error>> + Unpin,
     {
@@ -245,12 +249,12 @@ impl Server {
             if is_timeout || length == Some(Length::UntilClosed) {
                 lock(&self.shared).inbound.stream.reset_at_drop();
             }
-            return if is_timeout { Sent::TimedOut } else { Sent::Broken };
+            return if is_timeout { SendOutcome::TimedOut } else { SendOutcome::Broken };
         }
         self.timer.rest();
         let is_read = poll_fn(|cx| Poll::Ready(lock(&self.shared).pass_over(cx))).await;
         let keeps = terms.keeps && is_read;
-        if keeps { Sent::Kept } else { Sent::Last }
+        if keeps { SendOutcome::Kept } else { SendOutcome::Last }
     }
 
     fn poll_send<B>(&mut self, cx: &mut Context<'_>, body: &mut B) -> Poll<Result<(), Error>>
