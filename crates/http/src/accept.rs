@@ -3,11 +3,11 @@
 //! **Limits**: a server has a maximum number of connections; further clients wait in the kernel's queue. After a
 //! failure to accept, usually for lack of file descriptors, the loop pauses ([`PAUSE`]).
 
+use curtail_metrics::{Gauge, GaugeGuard};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
@@ -122,7 +122,7 @@ async fn accept(socket: &TcpListener, places: &Arc<Semaphore>) -> io::Result<Acc
 pub struct WorkerInbox<T> {
     sender: mpsc::Sender<HandedConnection<T>>,
     /// The number of the worker's connections that have not ended.
-    connections: Arc<AtomicUsize>,
+    connections: Gauge,
 }
 
 /// A connection on its way to its worker.
@@ -134,26 +134,13 @@ pub struct HandedConnection<T> {
     pub peer: SocketAddr,
     /// The listener that accepted the connection.
     pub listener: T,
-    /// The connection's permit, and its place at the worker; released when this is dropped.
-    pub place: WorkerPlace,
-}
-
-/// The permit of a connection, and its place at a worker; released when this is dropped.
-#[derive(Debug)]
-pub struct WorkerPlace {
-    connections: Arc<AtomicUsize>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Drop for WorkerPlace {
-    fn drop(&mut self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-    }
+    /// The connection's count at the worker, and its permit; released when this is dropped.
+    pub place: (GaugeGuard, OwnedSemaphorePermit),
 }
 
 impl<T> Clone for WorkerInbox<T> {
     fn clone(&self) -> Self {
-        Self { sender: self.sender.clone(), connections: Arc::clone(&self.connections) }
+        Self { sender: self.sender.clone(), connections: self.connections.clone() }
     }
 }
 
@@ -162,21 +149,20 @@ impl<T> WorkerInbox<T> {
     #[must_use]
     pub fn new() -> (Self, mpsc::Receiver<HandedConnection<T>>) {
         let (sender, connections) = mpsc::channel(HANDED_MAX);
-        (Self { sender, connections: Arc::default() }, connections)
+        (Self { sender, connections: Gauge::default() }, connections)
     }
 
     /// Hands a connection to the worker with the fewest connections. If the kernel distributed connections by hash,
     /// some workers would have twice the work of others.
     pub async fn hand_over(workers: &[Self], accepted: AcceptedConnection, listener: T) {
-        let load = |worker: &&Self| worker.connections.load(Ordering::Relaxed);
+        let load = |worker: &&Self| worker.connections.get();
         let Some(freest) = workers.iter().min_by_key(load) else { return };
         let AcceptedConnection { stream, peer, place } = accepted;
         let stream = match stream.into_std() {
             Ok(stream) => stream,
             Err(error) => return tracing::debug!(%peer, %error, "connection was gone at once"),
         };
-        freest.connections.fetch_add(1, Ordering::Relaxed);
-        let place = WorkerPlace { connections: Arc::clone(&freest.connections), _place: place };
+        let place = (freest.connections.enter(), place);
         if freest.sender.send(HandedConnection { stream, peer, listener, place }).await.is_err() {
             tracing::debug!(%peer, "connection came as its worker stopped");
         }
@@ -186,7 +172,7 @@ impl<T> WorkerInbox<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Poll;
     use tokio::io::AsyncReadExt as _;
 
