@@ -66,15 +66,19 @@ impl<D: Future<Output = ()>> Acceptor<D> {
     /// several acceptors may share these permits.
     ///
     /// # Errors
-    /// When the runtime cannot register the socket.
+    /// When the runtime cannot register the socket, which is also logged.
     pub fn new(
         name: impl Into<String>,
         socket: std::net::TcpListener,
         places: Arc<Semaphore>,
         drain: D,
     ) -> io::Result<Self> {
-        let socket = TcpListener::from_std(socket)?;
-        Ok(Self { name: name.into(), socket, places, drain: Box::pin(drain) })
+        let name = name.into();
+        let socket = TcpListener::from_std(socket);
+        let socket = socket.inspect_err(|error| {
+            tracing::error!(listener = name, %error, "failed to register a listener with the runtime");
+        })?;
+        Ok(Self { name, socket, places, drain: Box::pin(drain) })
     }
 
     /// Returns the next connection; [`None`] when the drain has begun, after which no call is allowed. Calls `on_full`

@@ -173,12 +173,7 @@ async fn accept(
     stopped: watch::Receiver<Option<Duration>>,
 ) {
     let acceptor = Acceptor::new("otlp", socket, places, until_stopped(stopped));
-    let mut acceptor = match acceptor {
-        Ok(acceptor) => acceptor,
-        Err(error) => {
-            return tracing::error!(%error, "failed to register a listener with the runtime");
-        }
-    };
+    let Ok(mut acceptor) = acceptor else { return };
     while let Some(accepted) = acceptor.next(|| ()).await {
         WorkerInbox::hand_over(&workers, accepted, ()).await;
     }

@@ -52,13 +52,7 @@ const QUANTILES: [(&str, Quantile); 4] = [
 /// Serves the admin port until the worker stops or a reload moves the port; it responds during a drain too.
 pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut acceptor = match Acceptor::new("admin", socket, places, pending()) {
-        Ok(acceptor) => acceptor,
-        Err(error) => {
-            tracing::error!(%error, "admin port not registered");
-            return;
-        }
-    };
+    let Ok(mut acceptor) = Acceptor::new("admin", socket, places, pending()) else { return };
     // They end with this task, when a reload moves the port.
     let mut connections = Connections::default();
     while let Some(accepted) = acceptor.next(|| ()).await {

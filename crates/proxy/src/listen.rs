@@ -72,13 +72,8 @@ pub(crate) async fn accept(
     workers: Vec<Inbox>,
 ) {
     let places = Arc::new(Semaphore::new(listener.connections_max));
-    let mut acceptor = match Acceptor::new(&*listener.name, socket, places, listener.drain.wait()) {
-        Ok(acceptor) => acceptor,
-        Err(error) => {
-            tracing::error!(listener = listener.name, %error, "listener not registered");
-            return;
-        }
-    };
+    let acceptor = Acceptor::new(&*listener.name, socket, places, listener.drain.wait());
+    let Ok(mut acceptor) = acceptor else { return };
     while let Some(accepted) = acceptor.next(|| listener.metrics.waited()).await {
         WorkerInbox::hand_over(&workers, accepted, Arc::clone(&listener)).await;
     }
