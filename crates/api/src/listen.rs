@@ -8,25 +8,19 @@ use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::query_service::{PATIENCE, QueryService};
 use crate::sql::Sql;
 use arc_swap::ArcSwap;
-use curtail_http::accept::{Acceptor, bind};
+use curtail_http::accept::{AcceptedConnection, Acceptor, bind};
 use curtail_http::access::Access;
 use curtail_http::drain::DrainSignal;
+use curtail_http::hyper_server::{self, Connections, until_stopped};
 use curtail_http::stream::Stream;
 use curtail_http::tls::{ListenerCertificate, TlsAcceptor};
 use curtail_store::Store;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use std::convert::Infallible;
-use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::task::JoinHandle;
 
 /// Maximum number of connections; people send few queries.
 const CONNECTIONS_MAX: usize = 256;
@@ -131,81 +125,26 @@ async fn serve_all(
     query_service: Arc<QueryService>,
     stopped: watch::Receiver<Option<Duration>>,
 ) {
-    let mut connections = JoinSet::new();
-    while let Some(accepted) = acceptor.next(|| ()).await {
-        // Connections that have ended are forgotten.
-        while connections.try_join_next().is_some() {}
-        let (query_service, stopped) = (Arc::clone(&query_service), stopped.clone());
-        let tls = tls.clone();
+    let mut connections = Connections::default();
+    while let Some(AcceptedConnection { stream, place, .. }) = acceptor.next(|| ()).await {
+        let query_service = Arc::clone(&query_service);
+        let (tls, stop) = (tls.clone(), until_stopped(stopped.clone()));
         connections.spawn(async move {
             let counted = query_service.api.metrics.connections.enter();
-            match Stream::begin(accepted.stream, tls.as_ref(), HEADER_TIMEOUT).await {
-                Ok(stream) => serve(stream, &query_service, stopped).await,
-                Err(error) => tracing::debug!(%error, "TLS handshake failed"),
-            }
-            drop((counted, accepted.place));
+            let stream = Stream::begin(stream, tls.as_ref(), HEADER_TIMEOUT);
+            let mut builder = hyper_server::builder(HEADER_TIMEOUT);
+            builder.http2().max_concurrent_streams(STREAMS_MAX);
+            let timeouts = (HEADER_TIMEOUT, Some(PATIENCE + GRACE));
+            let respond = |request| {
+                let query_service = Arc::clone(&query_service);
+                async move { query_service.respond(request).await }
+            };
+            hyper_server::serve(stream, builder, timeouts, stop, respond).await;
+            drop((counted, place));
         });
     }
-    let grace = stopped.borrow().unwrap_or_default();
-    let all_ended = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(grace, all_ended).await.is_err() {
-        tracing::warn!("queries did not end within {grace:?} and are aborted");
-    }
-    connections.shutdown().await;
+    connections.end(stopped).await;
     if let Some(query_service) = Arc::into_inner(query_service) {
         query_service.stop().await;
-    }
-}
-
-/// Waits for the stop, or until its sender is dropped.
-async fn until_stopped(mut stopped: watch::Receiver<Option<Duration>>) {
-    drop(stopped.wait_for(Option::is_some).await);
-}
-
-async fn serve(
-    stream: Stream,
-    query_service: &Arc<QueryService>,
-    stopped: watch::Receiver<Option<Duration>>,
-) {
-    // The deadline of the first request's head, then of the last request.
-    let until = watch::Sender::new(Instant::now() + HEADER_TIMEOUT);
-    let deadline = until.subscribe();
-    let service = service_fn(move |request| {
-        until.send_replace(Instant::now() + PATIENCE + GRACE);
-        let query_service = Arc::clone(query_service);
-        async move { Ok::<_, Infallible>(query_service.respond(request).await) }
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    builder.http2().max_concurrent_streams(STREAMS_MAX);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let serving = async {
-        tokio::select! {
-            served = connection.as_mut() => served,
-            () = until_stopped(stopped) => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        }
-    };
-    tokio::select! {
-        // The client knows why it closed the connection.
-        served = serving => if let Err(error) = served {
-            tracing::debug!(error, "connection ended with an error");
-        },
-        () = is_over(deadline) => {
-            tracing::debug!("connection closed: its last request exceeded its time limit");
-        }
-    }
-}
-
-/// Waits until the deadline, which the sender may move, has passed.
-async fn is_over(mut until: watch::Receiver<Instant>) {
-    loop {
-        let at = *until.borrow_and_update();
-        tokio::select! {
-            () = tokio::time::sleep_until(at) => return,
-            changed = until.changed() => if changed.is_err() { pending::<()>().await },
-        }
     }
 }

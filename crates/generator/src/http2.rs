@@ -10,11 +10,12 @@ use super::worker::ConnectionTask;
 use crate::expect::ResponseCheck;
 use crate::target::Protocol;
 use bytes::{BufMut as _, Bytes};
+use curtail_http::grpc;
 use curtail_http::stream::Stream;
 use curtail_load::Failure;
 use h2::RecvStream;
 use h2::client::{ResponseFuture, SendRequest};
-use http::{HeaderMap, HeaderValue, Uri, header};
+use http::{HeaderMap, Uri, header};
 use std::cell::Cell;
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
@@ -163,13 +164,9 @@ async fn receive(
 /// Checks the gRPC status, which is in the trailers, or in the head of a response without a message.
 async fn grpc_status(head: &HeaderMap, body: &mut RecvStream) -> Result<(), RequestFailure> {
     let trailers = body.trailers().await.map_err(failed)?;
-    let field =
-        |name| trailers.as_ref().and_then(|fields| fields.get(name)).or_else(|| head.get(name));
-    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    match field("grpc-status").map(text) {
-        Some(status) if status == "0" => Ok(()),
-        Some(status) => {
-            let message = field("grpc-message").map(text).unwrap_or_default();
+    match grpc::status(trailers.as_ref(), head) {
+        Some((0, _)) => Ok(()),
+        Some((status, message)) => {
             Err(RequestFailure::new(Failure::Status, format!("grpc-status {status} {message}")))
         }
         None => Err(RequestFailure::malformed(

@@ -7,7 +7,7 @@ use super::recording::Recording;
 use super::{Load, PROGRESS_EVERY, Stop, http1, http2};
 use crate::target::Protocol;
 use curtail_http::clock::Clock;
-use curtail_http::connect::Connected;
+use curtail_http::connect::OpenedConnection;
 use curtail_load::{Failure, Slot};
 use curtail_units::{Duration, Instant};
 use std::cell::{Cell, RefCell};
@@ -191,7 +191,7 @@ impl ConnectionTask {
             Err(error) => {
                 self.fail_waiting(RequestFailure::new(Failure::Connect, error.to_string()));
             }
-            Ok(Connected { stream, .. }) => {
+            Ok(OpenedConnection { stream, .. }) => {
                 {
                     let State { flights, connections, .. } = &mut *self.worker.state.borrow_mut();
                     connections.opened(&self.connection);

@@ -3,11 +3,11 @@
 //! **Limits**: a server has a maximum number of connections; further clients wait in the kernel's queue. After a
 //! failure to accept, usually for lack of file descriptors, the loop pauses ([`PAUSE`]).
 
+use curtail_metrics::{Gauge, GaugeGuard};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,7 +42,7 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 
 /// A connection of a client; `TCP_NODELAY` is set.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct AcceptedConnection {
     /// The stream of the connection.
     pub stream: TcpStream,
     /// The address of the client.
@@ -66,20 +66,24 @@ impl<D: Future<Output = ()>> Acceptor<D> {
     /// several acceptors may share these permits.
     ///
     /// # Errors
-    /// When the runtime cannot register the socket.
+    /// When the runtime cannot register the socket, which is also logged.
     pub fn new(
         name: impl Into<String>,
         socket: std::net::TcpListener,
         places: Arc<Semaphore>,
         drain: D,
     ) -> io::Result<Self> {
-        let socket = TcpListener::from_std(socket)?;
-        Ok(Self { name: name.into(), socket, places, drain: Box::pin(drain) })
+        let name = name.into();
+        let socket = TcpListener::from_std(socket);
+        let socket = socket.inspect_err(|error| {
+            tracing::error!(listener = name, %error, "failed to register a listener with the runtime");
+        })?;
+        Ok(Self { name, socket, places, drain: Box::pin(drain) })
     }
 
     /// Returns the next connection; [`None`] when the drain has begun, after which no call is allowed. Calls `on_full`
     /// if clients have to wait for a permit.
-    pub async fn next(&mut self, on_full: impl Fn()) -> Option<Accepted> {
+    pub async fn next(&mut self, on_full: impl Fn()) -> Option<AcceptedConnection> {
         loop {
             if self.places.available_permits() == 0 {
                 on_full();
@@ -111,73 +115,59 @@ impl<D: Future<Output = ()>> Acceptor<D> {
     }
 }
 
-async fn accept(socket: &TcpListener, places: &Arc<Semaphore>) -> io::Result<Accepted> {
+async fn accept(socket: &TcpListener, places: &Arc<Semaphore>) -> io::Result<AcceptedConnection> {
     let place = Arc::clone(places).acquire_owned().await.expect("the semaphore is never closed");
     let (stream, peer) = socket.accept().await?;
-    Ok(Accepted { stream, peer, place })
+    Ok(AcceptedConnection { stream, peer, place })
 }
 
 /// The inbox of a worker thread with its own runtime, for accept loops.
 #[derive(Debug)]
 pub struct WorkerInbox<T> {
-    sender: mpsc::Sender<Handed<T>>,
+    sender: mpsc::Sender<HandedConnection<T>>,
     /// The number of the worker's connections that have not ended.
-    connections: Arc<AtomicUsize>,
+    connections: Gauge,
 }
 
 /// A connection on its way to its worker.
 #[derive(Debug)]
-pub struct Handed<T> {
+pub struct HandedConnection<T> {
     /// The stream of the connection, for the runtime of the worker.
     pub stream: std::net::TcpStream,
     /// The address of the client.
     pub peer: SocketAddr,
     /// The listener that accepted the connection.
     pub listener: T,
-    /// The connection's permit, and its place at the worker; released when this is dropped.
-    pub place: WorkerPlace,
-}
-
-/// The permit of a connection, and its place at a worker; released when this is dropped.
-#[derive(Debug)]
-pub struct WorkerPlace {
-    connections: Arc<AtomicUsize>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Drop for WorkerPlace {
-    fn drop(&mut self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-    }
+    /// The connection's count at the worker, and its permit; released when this is dropped.
+    pub place: (GaugeGuard, OwnedSemaphorePermit),
 }
 
 impl<T> Clone for WorkerInbox<T> {
     fn clone(&self) -> Self {
-        Self { sender: self.sender.clone(), connections: Arc::clone(&self.connections) }
+        Self { sender: self.sender.clone(), connections: self.connections.clone() }
     }
 }
 
 impl<T> WorkerInbox<T> {
     /// Creates an inbox, and the receiver of its connections, which ends when all clones of the inbox are dropped.
     #[must_use]
-    pub fn new() -> (Self, mpsc::Receiver<Handed<T>>) {
+    pub fn new() -> (Self, mpsc::Receiver<HandedConnection<T>>) {
         let (sender, connections) = mpsc::channel(HANDED_MAX);
-        (Self { sender, connections: Arc::default() }, connections)
+        (Self { sender, connections: Gauge::default() }, connections)
     }
 
     /// Hands a connection to the worker with the fewest connections. If the kernel distributed connections by hash,
     /// some workers would have twice the work of others.
-    pub async fn hand_over(workers: &[Self], accepted: Accepted, listener: T) {
-        let load = |worker: &&Self| worker.connections.load(Ordering::Relaxed);
+    pub async fn hand_over(workers: &[Self], accepted: AcceptedConnection, listener: T) {
+        let load = |worker: &&Self| worker.connections.get();
         let Some(freest) = workers.iter().min_by_key(load) else { return };
-        let Accepted { stream, peer, place } = accepted;
+        let AcceptedConnection { stream, peer, place } = accepted;
         let stream = match stream.into_std() {
             Ok(stream) => stream,
             Err(error) => return tracing::debug!(%peer, %error, "connection was gone at once"),
         };
-        freest.connections.fetch_add(1, Ordering::Relaxed);
-        let place = WorkerPlace { connections: Arc::clone(&freest.connections), _place: place };
-        if freest.sender.send(Handed { stream, peer, listener, place }).await.is_err() {
+        let place = (freest.connections.enter(), place);
+        if freest.sender.send(HandedConnection { stream, peer, listener, place }).await.is_err() {
             tracing::debug!(%peer, "connection came as its worker stopped");
         }
     }
@@ -186,7 +176,7 @@ impl<T> WorkerInbox<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Poll;
     use tokio::io::AsyncReadExt as _;
 
@@ -237,7 +227,8 @@ mod tests {
             let (client, accepted) = tokio::join!(TcpStream::connect(address), socket.accept());
             let (stream, peer) = accepted.expect("a client");
             let place = Arc::clone(&places).acquire_owned().await.expect("a place");
-            WorkerInbox::hand_over(&workers, Accepted { stream, peer, place }, "in").await;
+            WorkerInbox::hand_over(&workers, AcceptedConnection { stream, peer, place }, "in")
+                .await;
             client.expect("connected")
         };
         let _clients = [connect().await, connect().await];

@@ -141,7 +141,7 @@ impl std::fmt::Debug for Connector {
 
 /// A connection that is ready for HTTP.
 #[derive(Debug)]
-pub struct Connected {
+pub struct OpenedConnection {
     /// The stream of the connection.
     pub stream: Stream,
     /// The time of each phase.
@@ -204,7 +204,11 @@ impl Connector {
     ///
     /// # Errors
     /// [`ConnectError`] with the phase that failed; nothing of a request was sent.
-    pub async fn connect(&self, clock: &Clock, offer: Offer) -> Result<Connected, ConnectError> {
+    pub async fn connect(
+        &self,
+        clock: &Clock,
+        offer: Offer,
+    ) -> Result<OpenedConnection, ConnectError> {
         let mut phase = "name lookup";
         let connecting = async {
             let begun = clock.now();
@@ -237,7 +241,7 @@ impl Connector {
         &self,
         addresses: &[SocketAddr],
         clock: &Clock,
-    ) -> Result<Connected, ConnectError> {
+    ) -> Result<OpenedConnection, ConnectError> {
         self.connect_by_phases(addresses, clock, Offer::All, &mut "").await
     }
 
@@ -247,7 +251,7 @@ impl Connector {
         clock: &Clock,
         offer: Offer,
         phase: &mut &'static str,
-    ) -> Result<Connected, ConnectError> {
+    ) -> Result<OpenedConnection, ConnectError> {
         let server = || self.origin.to_string();
         let begun = clock.now();
         *phase = "the TCP handshake";
@@ -283,7 +287,7 @@ impl Connector {
             tcp: connected.since(begun),
             tls: if self.tls.is_some() { clock.now().since(connected) } else { Duration::ZERO },
         };
-        Ok(Connected { stream, phases, is_http2 })
+        Ok(OpenedConnection { stream, phases, is_http2 })
     }
 
     async fn look_up(&self) -> io::Result<Vec<SocketAddr>> {

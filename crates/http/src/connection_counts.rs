@@ -1,8 +1,9 @@
 //! Counts of connections to servers, from their opening until they are dropped.
 
+use curtail_metrics::GaugeGuard;
 use curtail_units::Duration;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The time of each phase of a connection attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,51 +54,16 @@ impl ConnectionCounters {
     }
 }
 
-/// One open connection of a pool; counted until dropped.
-#[derive(Debug)]
-pub struct OpenCount(Arc<AtomicUsize>);
-
-impl OpenCount {
-    /// Counts one more connection; [`None`] if there are already `max`.
-    pub fn new(open: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
-        let counted = Self(Arc::clone(open));
-        (open.fetch_add(1, Relaxed) < max).then_some(counted)
-    }
-}
-
-impl Drop for OpenCount {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
 /// A connection to a server; counted as open until dropped.
 #[derive(Debug)]
 pub struct CountedConnection {
     pub(crate) counters: Arc<ConnectionCounters>,
     /// The count as an HTTP/1.1 connection.
-    pub(crate) open_count: Option<OpenCount>,
+    pub(crate) open_count: Option<GaugeGuard>,
 }
 
 impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.counters.closed(1);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_are_counted_up_to_a_bound_until_they_are_dropped() {
-        let open = Arc::default();
-        let (first, second) = (OpenCount::new(&open, 2), OpenCount::new(&open, 2));
-        assert!(first.is_some() && second.is_some());
-        assert!(OpenCount::new(&open, 2).is_none());
-        drop(first);
-        assert!(OpenCount::new(&open, 2).is_some(), "the one that was refused does not count");
-        drop(second);
-        assert_eq!(open.load(Relaxed), 0);
     }
 }

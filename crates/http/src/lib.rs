@@ -1,7 +1,7 @@
 //! HTTP: the HTTP/1.1 codec for both sides of a connection ([`http1`]), HTTP/2 towards servers ([`http2`]), connections
 //! to servers with timed phases ([`connect`]) and their pools ([`pool`]), and TLS ([`tls`]).
 //!
-//! All servers have the same accept loop ([`accept`]). Requests outside the data path use one small [`client`]. The
+//! All servers have the same accept loop ([`accept`]), and those on hyper serve a connection alike ([`hyper_server`]). Requests outside the data path use one small [`client`]. The
 //! head of a message keeps its fields as the received text ([`head`]). A request body can be sent to several servers
 //! ([`replay`]). This crate does not decide which server gets a request, or when.
 
@@ -13,9 +13,11 @@ pub mod connect;
 pub mod connection_counts;
 pub mod drain;
 pub mod forwarding;
+pub mod grpc;
 pub mod head;
 pub mod http1;
 pub mod http2;
+pub mod hyper_server;
 pub mod linger;
 pub mod origin;
 pub mod outbound_request;

@@ -17,7 +17,7 @@ pub use body::ResponseBody;
 use self::http1::Http1Transport;
 use self::http2::Http2Transport;
 use crate::clock::Clock;
-use crate::connect::{ConnectConfig, ConnectError, Connected, Connector, Offer, Protocol};
+use crate::connect::{ConnectConfig, ConnectError, Connector, Offer, OpenedConnection, Protocol};
 use crate::connection_counts::{ConnectPhases, ConnectionCounters, CountedConnection};
 use crate::head::{Known, ResponseHead};
 use crate::outbound_request::OutboundRequest;
@@ -157,7 +157,7 @@ pub struct Pool {
 
 /// A response, with the phases of its connection attempt.
 #[derive(Debug)]
-pub struct Exchanged {
+pub struct PoolResponse {
     /// The head of the response.
     pub head: ResponseHead,
     /// The body of the response.
@@ -206,7 +206,7 @@ impl Pool {
         mut request: OutboundRequest,
         clock: &Clock,
         fresh: bool,
-    ) -> Result<Exchanged, ExchangeError> {
+    ) -> Result<PoolResponse, ExchangeError> {
         if !request.has(Known::Host) {
             // A client of HTTP/1.0 may name no host.
             request.set(Known::Host, self.connector.origin().authority().as_bytes());
@@ -230,13 +230,13 @@ impl Pool {
         }
         // Rare and large: it would make the future of every attempt larger.
         let (lease, phases) = Box::pin(self.connect(clock)).await?;
-        let exchanged = match lease {
+        let response = match lease {
             NewLease::Http1(lease) => self.exchange_over(&self.http1, lease, request, clock).await,
             NewLease::Http2(lease) => {
                 Box::pin(self.exchange_over(&self.http2, lease, request, clock)).await
             }
         };
-        exchanged.map(|exchanged| Exchanged { phases, ..exchanged })
+        response.map(|response| PoolResponse { phases, ..response })
     }
 
     async fn exchange_over<T: Transport>(
@@ -245,13 +245,13 @@ impl Pool {
         lease: T::Lease,
         request: OutboundRequest,
         clock: &Clock,
-    ) -> Result<Exchanged, ExchangeError> {
+    ) -> Result<PoolResponse, ExchangeError> {
         let response = transport.exchange(lease, request, clock).await;
         let (head, body) = response.map_err(|error| self.failed(error))?;
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(ExchangeError::SwitchedProtocols { server: self.server() });
         }
-        Ok(Exchanged { head, body, phases: None })
+        Ok(PoolResponse { head, body, phases: None })
     }
 
     /// Sends a request for an upgrade over a new HTTP/1.1 connection, which does not return to the pool.
@@ -259,7 +259,7 @@ impl Pool {
         &self,
         request: OutboundRequest,
         clock: &Clock,
-    ) -> Result<Exchanged, ExchangeError> {
+    ) -> Result<PoolResponse, ExchangeError> {
         let (connected, counted) = self.open(clock, Offer::Http1).await?;
         let phases = Some(connected.phases);
         let io = TokioIo::new(connected.stream);
@@ -275,7 +275,7 @@ impl Pool {
         let mut response = response.map_err(|source| self.broken(source))?;
         let upgrade = hyper::upgrade::on(&mut response);
         let (head, body) = response.into_parts();
-        Ok(Exchanged { head: head.into(), body: ResponseBody::upgrade(body, upgrade), phases })
+        Ok(PoolResponse { head: head.into(), body: ResponseBody::upgrade(body, upgrade), phases })
     }
 
     /// Closes connections that have been idle for too long, and removes connections that the server has closed.
@@ -356,7 +356,7 @@ impl Pool {
         clock: &Clock,
     ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
         let (connected, counted) = self.open(clock, Offer::All).await?;
-        let Connected { stream, phases, is_http2 } = connected;
+        let OpenedConnection { stream, phases, is_http2 } = connected;
         let lease = if is_http2 {
             let lease = self.http2.start(stream, counted, clock.now()).await;
             let lease = NewLease::Http2(lease.map_err(|_| self.not_sent())?);
@@ -376,7 +376,7 @@ impl Pool {
         &self,
         clock: &Clock,
         offer: Offer,
-    ) -> Result<(Connected, CountedConnection), ExchangeError> {
+    ) -> Result<(OpenedConnection, CountedConnection), ExchangeError> {
         let max = self.config.connections_max;
         let open_count = self
             .http1

@@ -38,17 +38,23 @@ impl ProgressTimer {
 
     /// Takes the current count while progress is expected; ready at the deadline.
     pub fn poll(&mut self, cx: &mut Context<'_>, count: u64) -> Poll<()> {
+        self.poll_within(cx, count, self.timeout)
+    }
+
+    /// The same with another timeout, which applies from the next change of the count.
+    pub fn poll_within(&mut self, cx: &mut Context<'_>, count: u64, timeout: Duration) -> Poll<()> {
         let now = self.clock.now();
         if self.seen != Some(count) {
             self.seen = Some(count);
-            self.until = now + self.timeout;
+            self.until = now + timeout;
         }
         // The timer that is set wakes this task later.
-        if self.armed.is_some_and(|at| now < at) {
+        if self.armed.is_some_and(|at| now < at && at <= self.until) {
             return Poll::Pending;
         }
         loop {
-            let at = *self.armed.get_or_insert(self.until);
+            let at = self.armed.map_or(self.until, |at| at.min(self.until));
+            self.armed = Some(at);
             ready!(self.timer.poll_until(cx, at, now));
             self.armed = None;
             if at >= self.until {
@@ -79,5 +85,9 @@ mod tests {
         assert!(clock.now().since(begun) >= Duration::from_ms(60), "it moved after half the time");
         whole.rest();
         assert!(whole.poll(&mut Context::from_waker(Waker::noop()), 1).is_pending());
+        let mut hour = timer(3_600_000);
+        assert!(poll_fn(|cx| Poll::Ready(hour.poll(cx, 0))).await.is_pending());
+        // A shorter timeout replaces the deadline that is set.
+        poll_fn(|cx| hour.poll_within(cx, 1, Duration::from_ms(1))).await;
     }
 }

@@ -8,26 +8,18 @@ use crate::commit::Committer;
 use crate::config::Config;
 use crate::metrics::IngestMetrics;
 use crate::receive::Receiver;
-use curtail_http::accept::{Acceptor, Handed, WorkerInbox, bind};
+use curtail_http::accept::{Acceptor, HandedConnection, WorkerInbox, bind};
+use curtail_http::hyper_server::{self, Connections, until_stopped};
 use curtail_http::stream::Stream;
 use curtail_http::tls::{ListenerCertificate, TlsAcceptor};
-use http::Request;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinSet;
 
 /// The flow-control window of a stream: a sender can send a batch of this size without waiting for window updates.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -138,7 +130,7 @@ type AcceptLoopParts = (Vec<std::net::TcpListener>, Arc<Semaphore>, Vec<WorkerIn
 struct Worker {
     receiver: Arc<Receiver>,
     tls: Option<TlsAcceptor>,
-    handed: mpsc::Receiver<Handed<()>>,
+    handed: mpsc::Receiver<HandedConnection<()>>,
     stopped: watch::Receiver<Option<Duration>>,
 }
 
@@ -159,28 +151,17 @@ impl Worker {
 
     /// Serves connections until all listeners are closed, then waits for the remaining connections.
     async fn serve(&mut self) {
-        let mut connections = JoinSet::new();
-        while let Some(Handed { stream, place, .. }) = self.handed.recv().await {
-            while connections.try_join_next().is_some() {}
+        let mut connections = Connections::default();
+        while let Some(HandedConnection { stream, place, .. }) = self.handed.recv().await {
             let (receiver, stopped) = (Arc::clone(&self.receiver), self.stopped.clone());
             let tls = self.tls.clone();
             let counted = receiver.metrics.connections.enter();
             connections.spawn(async move {
-                if let Err(error) = begin(stream, tls, receiver, stopped).await {
-                    tracing::debug!(%error, "connection not begun");
-                }
+                serve(stream, tls, &receiver, stopped).await;
                 drop((counted, place));
             });
         }
-        let Ok(grace) =
-            self.stopped.wait_for(Option::is_some).await.map(|grace| grace.unwrap_or_default())
-        else {
-            return;
-        };
-        let all_ended = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(grace, all_ended).await.is_err() {
-            tracing::warn!("connections did not end within {grace:?} and are cut off");
-        }
+        connections.end(self.stopped.clone()).await;
     }
 }
 
@@ -189,80 +170,37 @@ async fn accept(
     socket: std::net::TcpListener,
     places: Arc<Semaphore>,
     workers: Vec<WorkerInbox<()>>,
-    mut stopped: watch::Receiver<Option<Duration>>,
+    stopped: watch::Receiver<Option<Duration>>,
 ) {
-    let acceptor = Acceptor::new("otlp", socket, places, until_stopped(&mut stopped));
-    let mut acceptor = match acceptor {
-        Ok(acceptor) => acceptor,
-        Err(error) => {
-            return tracing::error!(%error, "failed to register a listener with the runtime");
-        }
-    };
+    let acceptor = Acceptor::new("otlp", socket, places, until_stopped(stopped));
+    let Ok(mut acceptor) = acceptor else { return };
     while let Some(accepted) = acceptor.next(|| ()).await {
         WorkerInbox::hand_over(&workers, accepted, ()).await;
     }
 }
 
-/// Serves a connection, after the TLS handshake if there is one.
-async fn begin(
+async fn serve(
     stream: std::net::TcpStream,
     tls: Option<TlsAcceptor>,
-    receiver: Arc<Receiver>,
+    receiver: &Arc<Receiver>,
     stopped: watch::Receiver<Option<Duration>>,
-) -> io::Result<()> {
-    let stream = TcpStream::from_std(stream)?;
-    let stream = Stream::begin(stream, tls.as_ref(), receiver.limits.header_timeout).await?;
-    serve(stream, receiver, stopped).await;
-    Ok(())
-}
-
-async fn serve(
-    stream: Stream,
-    receiver: Arc<Receiver>,
-    mut stopped: watch::Receiver<Option<Duration>>,
 ) {
     let limits = &receiver.limits;
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let stream = async {
+        Stream::begin(TcpStream::from_std(stream)?, tls.as_ref(), limits.header_timeout).await
+    };
+    let mut builder = hyper_server::builder(limits.idle_timeout);
     builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.idle_timeout)
         .http2()
-        .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)
         .keep_alive_interval(limits.idle_timeout / 2)
         .keep_alive_timeout(limits.idle_timeout / 2)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-    let has_request = AtomicBool::new(false);
-    let service = service_fn(|request: Request<Incoming>| {
-        has_request.store(true, Ordering::Relaxed);
-        let receiver = Arc::clone(&receiver);
-        async move { Ok::<_, Infallible>(receiver.respond(request).await) }
-    });
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // hyper's timeout starts only when the version is known, and never over HTTP/2.
-    let no_request = async {
-        tokio::time::sleep(limits.header_timeout).await;
-        if has_request.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
+    let timeouts = (limits.header_timeout, None);
+    let respond = |request| {
+        let receiver = Arc::clone(receiver);
+        async move { receiver.respond(request).await }
     };
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = no_request => return tracing::debug!("no request arrived in time"),
-        () = until_stopped(&mut stopped) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(error, "a connection broke off");
-    }
-}
-
-/// Waits for the stop, or until its sender is dropped.
-async fn until_stopped(stopped: &mut watch::Receiver<Option<Duration>>) {
-    drop(stopped.wait_for(Option::is_some).await);
+    hyper_server::serve(stream, builder, timeouts, until_stopped(stopped), respond).await;
 }

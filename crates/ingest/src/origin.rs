@@ -13,6 +13,7 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, request};
+use http_body_util::Full;
 
 /// The seconds for which a browser may cache the response to a preflight; no browser caches longer than this.
 const MAX_AGE_S: u64 = 7_200;
@@ -51,7 +52,7 @@ pub(crate) fn is_preflight(head: &request::Parts) -> bool {
 
 /// The response to a preflight of an allowed origin.
 pub(crate) fn preflight_response(headers: &HeaderMap) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::default());
+    let mut response = Response::new(ResponseBody::Left(Full::default()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     let fields = response.headers_mut();
     fields.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST"));

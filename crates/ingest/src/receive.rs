@@ -1,6 +1,6 @@
 //! Responds to a request: reads, decompresses and decodes the batch, and waits until the batch is durable.
 
-use crate::body::{read, unframe};
+use crate::body::read;
 use crate::commit::{CommitError, Committer, DurableBatch, Outcome};
 use crate::config::{Config, Limits};
 use crate::encoding::Encoding;
@@ -12,6 +12,7 @@ use crate::request::{self, ExportRequest, WireFormat};
 use crate::response::{self, ResponseBody};
 use bytes::Bytes;
 use curtail_http::access::Access;
+use curtail_http::grpc::unframe;
 use curtail_otlp::{Decoded, Malformed, Refused, Signal, json};
 use curtail_store::log::Record;
 use curtail_store::recent::{BatchId, BatchKey};
@@ -118,10 +119,12 @@ impl Receiver {
             Err(RejectReason::Slow.reject(format!("the body did not arrive within {timeout:?}")))
         })?;
         let (body, encoding) = match request.form {
-            WireFormat::Grpc => match unframe(body)? {
-                (message, true) => (message, request.encoding),
-                (message, false) => (message, Encoding::Identity),
-            },
+            WireFormat::Grpc => {
+                match unframe(body).map_err(|why| RejectReason::Malformed.reject(why))? {
+                    (message, true) => (message, request.encoding),
+                    (message, false) => (message, Encoding::Identity),
+                }
+            }
             WireFormat::Protobuf | WireFormat::Json => (body, request.encoding),
         };
         let limits = self.limits.batch;

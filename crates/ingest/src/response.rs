@@ -6,41 +6,18 @@ use crate::request::WireFormat;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
+use curtail_http::grpc;
 use curtail_otlp::{Refused, Signal, json_response, status};
 use http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::WithTrailers;
+use http_body_util::{BodyExt as _, Either, Full};
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::future::{Ready, ready};
 
-/// A short body, then trailers if there are any.
-#[derive(Debug, Default)]
-pub(crate) struct ResponseBody {
-    data: Option<Bytes>,
-    trailers: Option<HeaderMap>,
-}
-
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let data = self.data.take().map(Frame::data);
-        Poll::Ready(data.or_else(|| self.trailers.take().map(Frame::trailers)).map(Ok))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.data.is_none() && self.trailers.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.data.as_ref().map_or(0, |data| data.len() as u64))
-    }
-}
+/// A short body, then trailers if it acknowledges over gRPC.
+pub(crate) type ResponseBody =
+    Either<Full<Bytes>, WithTrailers<Full<Bytes>, Ready<Option<Result<HeaderMap, Infallible>>>>>;
 
 /// Acknowledges a durable batch, without its `refused` rows.
 pub(crate) fn acknowledge(
@@ -55,17 +32,15 @@ pub(crate) fn acknowledge(
         WireFormat::Protobuf => plain(StatusCode::OK, form, curtail_otlp::response(refused)),
         WireFormat::Grpc => {
             let message = curtail_otlp::response(refused);
-            let len = u32::try_from(message.len()).expect("it is short");
-            let framed = [&[0], &len.to_be_bytes()[..], &message].concat();
-            let mut response = plain(StatusCode::OK, form, framed);
-            let ok = HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]);
-            response.body_mut().trailers = Some(ok);
-            response
+            let prefix = grpc::prefix(message.len()).expect("it is short");
+            let mut trailers = HeaderMap::new();
+            grpc::set_status(&mut trailers, 0, "");
+            let message = Full::from([&prefix, &*message].concat());
+            let body = Either::Right(message.with_trailers(ready(Some(Ok(trailers)))));
+            plain(StatusCode::OK, form, Vec::new()).map(|_| body)
         }
     }
 }
-
-const GRPC_STATUS: http::HeaderName = http::HeaderName::from_static("grpc-status");
 
 /// Rejects a request.
 pub(crate) fn reject(form: WireFormat, rejection: &Rejection) -> Response<ResponseBody> {
@@ -84,8 +59,7 @@ pub(crate) fn reject(form: WireFormat, rejection: &Rejection) -> Response<Respon
     };
     let headers = response.headers_mut();
     if form == WireFormat::Grpc {
-        headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(reason.grpc())));
-        headers.insert("grpc-message", percent_encoded(message));
+        grpc::set_status(headers, reason.grpc(), message);
         headers.insert("grpc-accept-encoding", HeaderValue::from_static(Encoding::ALL));
         let details = STANDARD_NO_PAD.encode(status(reason.grpc(), message, wait_s));
         let details = HeaderValue::try_from(details).expect("base64 is text");
@@ -116,32 +90,8 @@ fn plain(status: StatusCode, form: WireFormat, data: Vec<u8>) -> Response<Respon
         WireFormat::Protobuf => "application/x-protobuf",
         WireFormat::Grpc => "application/grpc",
     };
-    let data = (!data.is_empty()).then(|| Bytes::from(data));
-    let mut response = Response::new(ResponseBody { data, trailers: None });
+    let mut response = Response::new(Either::Left(Full::from(data)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
-}
-
-/// Encodes text for a gRPC header: the percent sign, and all bytes except printable ASCII, become hexadecimal digits.
-fn percent_encoded(text: &str) -> HeaderValue {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if matches!(byte, b' '..=b'~') && byte != b'%' {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    HeaderValue::try_from(encoded).expect("it is printable ASCII")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_in_a_field_is_printable() {
-        assert_eq!(percent_encoded("100 %: größer\n~"), "100 %25: gr%C3%B6%C3%9Fer%0A~");
-    }
 }

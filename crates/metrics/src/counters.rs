@@ -135,6 +135,13 @@ impl Gauge {
         GaugeGuard(self.clone())
     }
 
+    /// Counts one more thing, unless there are already `max`.
+    #[must_use]
+    pub fn enter_below(&self, max: usize) -> Option<GaugeGuard> {
+        let guard = GaugeGuard(self.clone());
+        (self.0.fetch_add(1, Relaxed) < max as u64).then_some(guard)
+    }
+
     /// Returns the current number.
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -212,6 +219,9 @@ mod tests {
         assert_eq!(gauge.get(), 2);
         drop(first);
         assert_eq!(gauge.get(), 1);
+        assert!(gauge.enter_below(1).is_none());
+        assert_eq!(gauge.get(), 1, "the refused one does not count");
+        assert!(gauge.enter_below(2).is_some());
         drop(second);
         assert_eq!(gauge.get(), 0);
     }

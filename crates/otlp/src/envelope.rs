@@ -3,11 +3,14 @@
 //! A resource may follow its rows in the message, so the message is read twice: for its fields, then for its rows.
 
 use crate::attributes::{Attribute, push};
-use crate::error::{Broken, Fault, Refused};
+use crate::error::{Broken, Fault, Malformed, Refused};
 use crate::judge::Judge;
 use crate::limits::Limits;
+use crate::logs::Logs;
+use crate::metrics::Points;
 use crate::schema::{Message, RESOURCE, SCOPE};
 use crate::slice::{Slice, short};
+use crate::spans::Spans;
 use crate::wire::{LEN, Reader, VARINT};
 
 /// Resources and scopes of one batch.
@@ -68,11 +71,26 @@ pub(crate) trait ReadRow: Default {
     ) -> Result<(), Broken>;
 }
 
+macro_rules! decode {
+    ($($rows:ty),+) => {$(
+        impl $rows {
+            /// Reads a batch: an export request, or the data of a file, which have the same encoding.
+            ///
+            /// # Errors
+            /// When the batch is malformed, which rejects the whole batch. Rows that cannot be stored are only counted.
+            pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
+                let (rows, envelope, refused) =
+                    decode::<Self>(batch, limits).map_err(|broken| *broken)?;
+                Ok((Self { envelope, ..rows }, refused))
+            }
+        }
+    )+};
+}
+
+decode!(Spans, Logs, Points);
+
 /// Reads a whole batch.
-pub(crate) fn decode<R: ReadRow>(
-    batch: &[u8],
-    limits: &Limits,
-) -> Result<(R, Envelope, Refused), Broken> {
+fn decode<R: ReadRow>(batch: &[u8], limits: &Limits) -> Result<(R, Envelope, Refused), Broken> {
     let mut reader = Reader::new(batch, R::BATCH);
     let max = limits.batch_bytes;
     if batch.len() > max as usize {

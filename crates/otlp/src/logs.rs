@@ -2,10 +2,9 @@
 
 use crate::attributes::{Attribute, Value, any_value, push};
 use crate::check::check;
-use crate::envelope::{self, Envelope, ReadRow};
-use crate::error::{Broken, Malformed, Refused};
+use crate::envelope::{Envelope, ReadRow};
+use crate::error::Broken;
 use crate::judge::Judge;
-use crate::limits::Limits;
 use crate::schema::{LOG_RECORD, LOGS, Message};
 use crate::slice::Slice;
 use crate::spans::id;
@@ -49,18 +48,6 @@ pub struct LogRecord {
     pub scope: u32,
     /// 1 to 24, from trace to fatal; 0: unset.
     pub severity: i32,
-}
-
-impl Logs {
-    /// Reads a batch: an `ExportLogsServiceRequest` or `LogsData`, which have the same encoding.
-    ///
-    /// # Errors
-    /// When the batch is malformed, which rejects the whole batch. Records that cannot be stored are only counted.
-    pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
-        let (logs, envelope, refused) =
-            envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;
-        Ok((Self { envelope, ..logs }, refused))
-    }
 }
 
 impl ReadRow for Logs {

@@ -9,10 +9,9 @@ pub use details::{AtQuantile, Buckets, Details, Distribution, Exemplar};
 
 use crate::attributes::{Attribute, push};
 use crate::check::check_field;
-use crate::envelope::{self, Envelope, ReadRow};
-use crate::error::{Broken, Malformed, Refused};
+use crate::envelope::{Envelope, ReadRow};
+use crate::error::Broken;
 use crate::judge::Judge;
-use crate::limits::Limits;
 use crate::schema::{METRIC, METRICS, Message};
 use crate::slice::{Slice, short};
 use crate::wire::{FIXED64, LEN, Reader, VARINT};
@@ -120,18 +119,6 @@ impl Form {
             11 => Some(Self::Summary),
             _ => None,
         }
-    }
-}
-
-impl Points {
-    /// Reads a batch: an `ExportMetricsServiceRequest` or `MetricsData`, which have the same encoding.
-    ///
-    /// # Errors
-    /// When the batch is malformed, which rejects the whole batch. Points that cannot be stored are only counted.
-    pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
-        let (points, envelope, refused) =
-            envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;
-        Ok((Self { envelope, ..points }, refused))
     }
 }
 

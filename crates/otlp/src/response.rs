@@ -130,6 +130,17 @@ mod tests {
         // Fields that are not known are passed over, and what is cut off is none.
         let unknown = [&[0x15, 1, 2, 3, 4], &*whole].concat();
         assert_eq!(left_out(&unknown).expect("a message").0, 2);
+        for (message, rejected) in [
+            (&[0x0a, 0][..], 0),
+            (&[0x0a, 3, 0x08, 0x96, 0x01], 150),
+            // Unknown fields of every wire type before it.
+            (&[0x10, 1, 0x19, 1, 2, 3, 4, 5, 6, 7, 8, 0x25, 1, 2, 3, 4, 0x0a, 2, 0x08, 9], 9),
+        ] {
+            assert_eq!(left_out(message).expect("a message").0, rejected, "{message:?}");
+        }
+        for broken in [&[0x0a, 200, 0x08][..], &[0x0b], &[0xff; 16]] {
+            assert!(left_out(broken).is_err(), "{broken:?}");
+        }
         assert!(left_out(&whole[..whole.len() - 1]).is_err());
         assert_eq!(
             json_response(Signal::Traces, refused),

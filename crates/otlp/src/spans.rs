@@ -1,10 +1,9 @@
 //! Decodes spans.
 
 use crate::attributes::{Attribute, push};
-use crate::envelope::{self, Envelope, ReadRow};
-use crate::error::{Broken, Malformed, Refused, RowFault};
+use crate::envelope::{Envelope, ReadRow};
+use crate::error::{Broken, RowFault};
 use crate::judge::Judge;
-use crate::limits::Limits;
 use crate::schema::{EVENT, LINK, Message, SPAN, STATUS, TRACES};
 use crate::slice::Slice;
 use crate::wire::{FIXED32, FIXED64, LEN, Reader, VARINT};
@@ -98,16 +97,6 @@ pub struct Link {
 }
 
 impl Spans {
-    /// Reads a batch: an `ExportTraceServiceRequest` or `TracesData`, which have the same encoding.
-    ///
-    /// # Errors
-    /// When the batch is malformed, which rejects the whole batch. Spans that cannot be stored are only counted.
-    pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
-        let (spans, envelope, refused) =
-            envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;
-        Ok((Self { envelope, ..spans }, refused))
-    }
-
     /// Truncates the lists to these lengths.
     fn cut(&mut self, lens: [usize; 4]) {
         self.attributes.truncate(lens[0]);

@@ -136,6 +136,12 @@ impl Group {
         self.hedge.as_mut()?.get(&mut self.latencies, now)
     }
 
+    /// The same, without an effect on later estimates.
+    pub(crate) fn peek_hedge_estimate(&mut self, now: Instant) -> Option<Duration> {
+        let mut estimate = self.hedge?;
+        estimate.get(&mut self.latencies, now)
+    }
+
     /// The quantile after which an attempt is overdue, once there are [`SAMPLES_MIN`] latencies.
     pub(crate) fn overdue_estimate(&mut self, now: Instant) -> Option<Duration> {
         self.overdue.as_mut()?.get(&mut self.latencies, now)

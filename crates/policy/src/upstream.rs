@@ -191,6 +191,12 @@ impl Upstream {
         Some(hedge::delay(config, self.group.hedge_estimate(now)))
     }
 
+    /// The same for a report: no later decision depends on it, so a replay needs no record of it.
+    pub fn peek_hedge_delay(&mut self, now: Instant) -> Option<Duration> {
+        let config = self.config.hedge.as_ref()?;
+        Some(hedge::delay(config, self.group.peek_hedge_estimate(now)))
+    }
+
     /// Takes note of an event that is not the business of one request.
     pub fn handle(&mut self, now: Instant, event: UpstreamEvent) {
         match event {

@@ -16,74 +16,59 @@ use crate::metrics::{
 use crate::replica::Replica;
 use crate::worker::Worker;
 use bytes::Bytes;
-use curtail_http::accept::{Accepted, Acceptor};
+use curtail_http::accept::{AcceptedConnection, Acceptor};
+use curtail_http::hyper_server::{self, Connections};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::stream::Stream;
 use curtail_http::write_timeout::WriteTimeoutStream;
 use curtail_metrics::process::Usage;
-use curtail_units::Quantile;
+use curtail_units::{Duration, Quantile};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use std::convert::Infallible;
+use std::collections::BTreeMap;
+use std::future::{pending, ready};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 /// Connections at once; scrapers need one each.
 const CONNECTIONS_MAX: usize = 64;
 
 /// A scraper that sends no header for so long is cut off.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A scraper that does not read the response for this long is cut off.
-const WRITE_TIMEOUT: curtail_units::Duration = curtail_units::Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The quantiles of `/state`, with their names. `/metrics` has none: each takes some microseconds under the lock.
+const QUANTILES: [(&str, Quantile); 4] = [
+    ("p50_ms", Quantile::P50),
+    ("p90_ms", Quantile::P90),
+    ("p99_ms", Quantile::P99),
+    ("p999_ms", Quantile::P999),
+];
 
 /// Serves the admin port until the worker stops or a reload moves the port; it responds during a drain too.
 pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut acceptor = match Acceptor::new("admin", socket, places, std::future::pending()) {
-        Ok(acceptor) => acceptor,
-        Err(error) => {
-            tracing::error!(%error, "admin port not registered");
-            return;
-        }
-    };
+    let Ok(mut acceptor) = Acceptor::new("admin", socket, places, pending()) else { return };
     // They end with this task, when a reload moves the port.
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            Some(accepted) = acceptor.next(|| ()) => {
-                connections.spawn(serve_one(accepted, Arc::clone(&worker)));
-            }
-            Some(_) = connections.join_next() => {}
-            else => break,
-        }
+    let mut connections = Connections::default();
+    while let Some(accepted) = acceptor.next(|| ()).await {
+        connections.spawn(serve_one(accepted, Arc::clone(&worker)));
     }
 }
 
-async fn serve_one(accepted: Accepted, worker: Arc<Worker>) {
+async fn serve_one(accepted: AcceptedConnection, worker: Arc<Worker>) {
     let timer =
         ProgressTimer::new(&worker.timers, worker.shared.process_state.clock, WRITE_TIMEOUT);
     // Not counted in the listener metrics, which are about clients.
     let stream = WriteTimeoutStream::new(Stream::Plain(accepted.stream), timer, || ());
-    let service = service_fn(move |request| {
-        let response = respond(&worker, &request);
-        async move { Ok::<_, Infallible>(response) }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service)
+    let builder = hyper_server::builder(HEADER_TIMEOUT).http1_only();
+    let respond = |request| ready(respond(&worker, &request));
+    hyper_server::serve(ready(Ok(stream)), builder, (HEADER_TIMEOUT, None), pending(), respond)
         .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "admin connection ended");
-    }
 }
 
 fn respond(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>> {
@@ -101,7 +86,7 @@ fn respond(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>
         "/metrics" => {
             let accept = request.headers().get_all(header::ACCEPT).iter();
             let form = curtail_metrics::form_for(accept.filter_map(|field| field.to_str().ok()));
-            let (kind, bytes) = curtail_metrics::render(form, snapshot(worker));
+            let (kind, bytes) = curtail_metrics::render(form, snapshot(worker, &[]));
             let mut response = text(StatusCode::OK, bytes);
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
             response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
@@ -123,7 +108,7 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     response
 }
 
-fn snapshot(worker: &Worker) -> Snapshot {
+fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
     let snapshot = worker.shared.snapshot.load_full();
     let process_state = &worker.shared.process_state;
     let connections = |replica: &Replica| ConnectionsSnapshot {
@@ -132,28 +117,28 @@ fn snapshot(worker: &Worker) -> Snapshot {
         idle: replica.pools().iter().map(|pool| pool.idle_len()).sum(),
     };
     let upstream = |upstream: &Arc<Upstream>| {
-        // Copying the sketch takes some time, and the machine's lock is not held for it.
-        let counts = upstream.metrics.read();
-        let replicas = upstream.replicas.load_full();
-        let (hedge_delay, budget, states) = upstream.look(|machine, now| {
-            let state = |id| (machine.in_flight(id), machine.is_ejected(id, now));
-            let states: Vec<_> = replicas.ids().map(state).collect();
-            (machine.hedge_delay(now), machine.budget_counts(now), states)
-        });
-        let connections = replicas.values().map(|replica| connections(replica));
-        let replicas = states.into_iter().zip(connections);
+        let members = upstream.replicas.load_full();
+        // Only numbers: every request takes the lock of the machine.
+        let (latencies, hedge_delay, budget, states): (Vec<_>, _, _, _) =
+            upstream.look(|machine, now| {
+                let state = |id| (machine.in_flight(id), machine.is_ejected(id, now));
+                let states: Vec<_> = members.ids().map(state).collect();
+                let latencies = quantiles.iter().map(|(_, q)| machine.latency(now, *q)).collect();
+                (latencies, machine.peek_hedge_delay(now), machine.budget_counts(now), states)
+            });
+        let replica = |((id, replica), (in_flight, is_ejected)): ((_, &Arc<Replica>), _)| {
+            let connections = connections(replica);
+            let (name, url) = (replica.config.name.clone(), replica.config.url.to_string());
+            ReplicaSnapshot { id, name, url, in_flight, is_ejected, connections }
+        };
         UpstreamSnapshot {
             name: upstream.name.clone(),
-            counts,
+            group: upstream.group.as_ref().map(|group| group.name().to_owned()),
+            counts: upstream.metrics.read(),
+            latencies,
             hedge_delay,
             budget,
-            replicas: replicas
-                .map(|((in_flight, is_ejected), connections)| ReplicaSnapshot {
-                    in_flight,
-                    is_ejected,
-                    connections,
-                })
-                .collect(),
+            replicas: members.iter().zip(states).map(replica).collect(),
         }
     };
     let leaf = |leaf: &Arc<Leaf>| {
@@ -165,6 +150,8 @@ fn snapshot(worker: &Worker) -> Snapshot {
             counts: leaf.metrics.read(),
             queue_len,
             in_service,
+            concurrency: leaf.config.queue.concurrency,
+            url: leaf.config.server.to_string(),
             server: connections(server.values().next().expect("a leaf has one server")),
         }
     };
@@ -183,65 +170,44 @@ fn snapshot(worker: &Worker) -> Snapshot {
 }
 
 fn state(worker: &Worker) -> Value {
-    let snapshot = worker.shared.snapshot.load_full();
-    let upstreams: Vec<Value> = snapshot
-        .upstreams
-        .iter()
-        .map(|upstream| {
-            upstream.look(|machine, now| {
-                let mut ms = |quantile| machine.latency(now, quantile).map(|d| d.as_ms_f64());
-                let latency = json!({
-                    "p50_ms": ms(Quantile::P50),
-                    "p90_ms": ms(Quantile::P90),
-                    "p99_ms": ms(Quantile::P99),
-                    "p999_ms": ms(Quantile::P999),
-                });
-                let (requests, extra) = machine.budget_counts(now);
-                let members = upstream.replicas.load();
-                let replicas: Vec<Value> = members
-                    .iter()
-                    .map(|(id, replica)| {
-                        json!({
-                            "id": id,
-                            "name": replica.config.name,
-                            "url": replica.config.url.to_string(),
-                            "in_flight": machine.in_flight(id),
-                            "ejected": machine.is_ejected(id, now),
-                            "idle_connections":
-                                replica.pools().iter().map(|p| p.idle_len()).sum::<usize>(),
-                        })
-                    })
-                    .collect();
-                json!({
-                    "name": upstream.name,
-                    "group": upstream.group.as_ref().map(|group| group.name()),
-                    "recent": latency,
-                    "hedge_delay_ms": machine.hedge_delay(now).map(|d| d.as_ms_f64()),
-                    "budget": { "requests": requests, "extra": extra },
-                    "replicas": replicas,
-                })
-            })
+    let ms = |duration: Option<Duration>| duration.map(|duration| duration.as_ms_f64());
+    let replica = |replica: &ReplicaSnapshot| {
+        json!({
+            "id": replica.id,
+            "name": replica.name,
+            "url": replica.url,
+            "in_flight": replica.in_flight,
+            "ejected": replica.is_ejected,
+            "idle_connections": replica.connections.idle,
         })
-        .collect();
-    let leaves: Vec<Value> = snapshot
-        .leaves
-        .iter()
-        .map(|leaf| {
-            let (queued, in_service) =
-                leaf.look(|machine| (machine.queue_len(), machine.in_service()));
-            json!({
-                "name": leaf.config.name,
-                "server": leaf.config.server.to_string(),
-                "queued": queued,
-                "in_service": in_service,
-                "concurrency": leaf.config.queue.concurrency,
-            })
+    };
+    let upstream = |upstream: &UpstreamSnapshot| {
+        let latencies = QUANTILES.iter().zip(&upstream.latencies);
+        let latencies = latencies.map(|((name, _), latency)| (*name, ms(*latency)));
+        let (requests, extra) = upstream.budget;
+        json!({
+            "name": upstream.name,
+            "group": upstream.group,
+            "recent": latencies.collect::<BTreeMap<_, _>>(),
+            "hedge_delay_ms": ms(upstream.hedge_delay),
+            "budget": { "requests": requests, "extra": extra },
+            "replicas": upstream.replicas.iter().map(replica).collect::<Vec<_>>(),
         })
-        .collect();
+    };
+    let leaf = |leaf: &LeafSnapshot| {
+        json!({
+            "name": leaf.name,
+            "server": leaf.url,
+            "queued": leaf.queue_len,
+            "in_service": leaf.in_service,
+            "concurrency": leaf.concurrency,
+        })
+    };
+    let snapshot = snapshot(worker, &QUANTILES);
     json!({
         "schema": "curtail.state/1",
         "draining": worker.shared.drain.is_begun(),
-        "upstreams": upstreams,
-        "leaves": leaves,
+        "upstreams": snapshot.upstreams.iter().map(upstream).collect::<Vec<_>>(),
+        "leaves": snapshot.leaves.iter().map(leaf).collect::<Vec<_>>(),
     })
 }

@@ -152,7 +152,7 @@ fn reload(args: &ProxyArgs, running: &Running) {
         }
         Err(why) => {
             running.reload_failed();
-            tracing::error!("configuration not reloaded, the old one goes on:\n{why}");
+            tracing::error!("new configuration rejected, the old one stays in effect:\n{why}");
         }
     }
 }

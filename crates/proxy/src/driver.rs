@@ -1,9 +1,9 @@
 //! The driver of the root's machines: the one place where policies meet the clock and the journal.
 //!
-//! An [`Upstream`] keeps its machine under a lock, held for one event, some hundred nanoseconds. The clock is read
-//! under it, so no machine sees time go back. A [`Driver`] hands the events of one request to the machine and returns
-//! the effects, which [`crate::root`] carries out. An event of an upstream in a [`Group`] holds the lock of the group
-//! as well.
+//! An [`Upstream`] keeps its machine under a lock, held for one event (some hundred nanoseconds) or one read of the
+//! admin port (some 10 microseconds). The clock is read under it, so no machine sees time go back. A [`Driver`] hands
+//! the events of one request to the machine and returns the effects, which [`crate::root`] carries out. An event of an
+//! upstream in a [`Group`] holds the lock of the group as well.
 //!
 //! A fresh machine replaces one that panics or makes an impossible decision ([`crate::guard`]). It has no latencies, no
 //! loads and a full budget; after a panic its group has none either. The requests of the old machine continue without
@@ -163,29 +163,24 @@ impl Upstream {
         })?
     }
 
-    /// Reads a copy of the machine, for the state page and the metrics. A read may update estimates, and the decisions
-    /// of the machine must follow from its journal alone.
+    /// Reads numbers of the machine, for the state page and the metrics. The read must not change later decisions,
+    /// because they must follow from the journal alone.
     ///
     /// A panic replaces the machine, but not its group: a fresh group would not be in the journals of the other
     /// members. If the fresh machine panics too, the result is the default.
     pub(crate) fn look<T: Default>(&self, look: impl Fn(&mut Machine, Instant) -> T) -> T {
-        let ask = |root: MutexGuard<'_, Root>| {
-            let (mut machine, generation) = (root.machine.clone(), root.generation);
-            let mut group = self.lock_group().map(|group| group.clone());
-            let now = self.clock.now();
-            drop(root);
-            let asked = machine.in_group(group.as_mut(), |machine| {
+        let (mut root, mut group) = (self.lock(), self.lock_group());
+        let now = self.clock.now();
+        let mut ask = |root: &mut Root| {
+            root.machine.in_group(group.as_deref_mut(), |machine| {
                 self.guard.run(now, Step::Read, || look(machine, now))
-            });
-            asked.ok_or(generation)
+            })
         };
-        ask(self.lock()).unwrap_or_else(|generation| {
-            let mut root = self.lock();
-            if root.generation == generation {
-                root.begin_anew(self);
-            }
-            ask(root).unwrap_or_default()
-        })
+        let asked = ask(&mut root).or_else(|| {
+            root.begin_anew(self);
+            ask(&mut root)
+        });
+        asked.unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, Root> {

@@ -276,7 +276,8 @@ impl FanOutRequest {
         };
         let trail = self.trail.as_ref().expect("it is taken at the end");
         let context = trail.context.child(self.worker.new_span_id());
-        let mut trail = Box::new(Trail::new(context, now, Arc::clone(&trail.asked), trail.tls));
+        let mut trail =
+            Box::new(Trail::new(context, now, Arc::clone(&trail.request_head), trail.tls));
         trail.is_call = true;
         let (route, class) = (Arc::clone(&shard.route), self.outgoing.request.class);
         trail.destination = Some(Destination { route, class });

@@ -61,9 +61,10 @@ impl Journal {
 
     /// Adds an entry; after the first one that found no room, none.
     pub(crate) fn write<F: Serialize>(&self, entry: &Entry<F>) {
+        // Before the lock, which all machines share. The lock of its own machine keeps its entries in order.
+        let entry = serde_json::to_vec(entry).expect("an entry is plain data");
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = &*lines {
-            let entry = serde_json::to_vec(entry).expect("an entry is plain data");
             match sender.try_send(entry) {
                 Ok(()) => return,
                 // A journal with a gap cannot be replayed beyond it: it ends here.

@@ -145,8 +145,9 @@ impl Leaf {
             request
         };
         // From here on, the leaf must know when the client disconnects.
+        let ending = Some(LeafEvent::Gone { request });
         let permit =
-            LeafPermit { leaf: Arc::clone(self), worker: Arc::clone(worker), request, ends: true };
+            LeafPermit { leaf: Arc::clone(self), worker: Arc::clone(worker), request, ending };
         match receiver.await {
             Ok(Verdict::Start) => Admission::Started(permit),
             Ok(Verdict::TwinStarted) => {
@@ -380,34 +381,38 @@ pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
     }
 }
 
-/// The permit of a request at a leaf: queued, then in service. Dropping the permit ends the service.
+/// The permit of a request at a leaf: queued, then in service. Dropping the permit cancels the request, so that the age
+/// at which it was cut short does not count as its latency.
 #[derive(Debug)]
 pub(crate) struct LeafPermit {
     leaf: Arc<Leaf>,
     worker: Arc<Worker>,
     request: LeafRequestId,
-    ends: bool,
+    /// The event at its end; absent if the machine has forgotten the request already.
+    ending: Option<LeafEvent>,
 }
 
 impl LeafPermit {
-    /// The machine knows already that there is no such request any more.
     fn forget(mut self) {
-        self.ends = false;
+        self.ending = None;
+    }
+
+    /// Ends the service: the server has finished the request, or failed it.
+    pub(crate) fn finish(permit: Option<Self>) {
+        if let Some(mut permit) = permit {
+            permit.ending = Some(LeafEvent::Finished { request: permit.request });
+        }
     }
 }
 
 impl Drop for LeafPermit {
     fn drop(&mut self) {
-        if !self.ends {
+        let Some(event) = self.ending else { return };
+        let mut gate = self.leaf.lock();
+        // The machine does not know a request that passed straight through.
+        if gate.present.remove(&self.request).is_none() {
             return;
         }
-        let mut gate = self.leaf.lock();
-        let request = self.request;
-        // The machine does not know a request that passed straight through.
-        let Some(present) = gate.present.remove(&request) else { return };
-        let was_waiting = present.waiting.is_some();
-        let event =
-            if was_waiting { LeafEvent::Gone { request } } else { LeafEvent::Finished { request } };
         let messages = self.leaf.handle(&mut gate, event);
         drop(gate);
         self.leaf.send(&self.worker, messages);

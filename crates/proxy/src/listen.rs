@@ -54,7 +54,7 @@ impl std::fmt::Debug for Listener {
 pub(crate) type Inbox = WorkerInbox<Arc<Listener>>;
 
 /// A connection on its way to its worker.
-pub(crate) type Handed = accept::Handed<Arc<Listener>>;
+pub(crate) type HandedConnection = accept::HandedConnection<Arc<Listener>>;
 
 /// Opens a listening socket.
 ///
@@ -72,13 +72,8 @@ pub(crate) async fn accept(
     workers: Vec<Inbox>,
 ) {
     let places = Arc::new(Semaphore::new(listener.connections_max));
-    let mut acceptor = match Acceptor::new(&*listener.name, socket, places, listener.drain.wait()) {
-        Ok(acceptor) => acceptor,
-        Err(error) => {
-            tracing::error!(listener = listener.name, %error, "listener not registered");
-            return;
-        }
-    };
+    let acceptor = Acceptor::new(&*listener.name, socket, places, listener.drain.wait());
+    let Ok(mut acceptor) = acceptor else { return };
     while let Some(accepted) = acceptor.next(|| listener.metrics.waited()).await {
         WorkerInbox::hand_over(&workers, accepted, Arc::clone(&listener)).await;
     }

@@ -137,7 +137,10 @@ async fn respond_from_upstream(
             give(client, response, (permit, idle))
         }
         Err((no_response, trail)) => {
-            drop((permit, body));
+            if let NoResponse::RequestFailure(RequestFailure::Failed(_)) = no_response {
+                LeafPermit::finish(permit);
+            }
+            drop(body);
             if no_response == NoResponse::Client(ClientFault::Slow) {
                 client.metrics.timed_out(ClientTimeout::Body);
             }
@@ -164,12 +167,14 @@ fn destination(
     client: &Client,
     trail: &mut Trail,
 ) -> Result<(Target, bool), Fault> {
-    let class = trail.asked.fields.get_text(Known::CurtailClass);
+    let class = trail.request_head.fields.get_text(Known::CurtailClass);
     let class = class.and_then(Class::from_name).unwrap_or_default();
     let (route, target, idempotent) = match &client.leaf {
         Some(leaf) => (&leaf.prepared, Target::Upstream(Arc::clone(&leaf.server)), false),
         None => {
-            let route = snapshot.routes.find(trail.asked.host(), trail.asked.target.path())?;
+            let route = snapshot
+                .routes
+                .find(trail.request_head.host(), trail.request_head.target.path())?;
             (&route.prepared, route.target.clone(), route.idempotent)
         }
     };
@@ -206,8 +211,8 @@ fn give(
     response: WinningResponse,
     (permit, idle): (Option<LeafPermit>, Option<IdleTimeout>),
 ) -> ProxyResponse {
-    let WinningResponse { held, ending } = response;
-    let BufferedResponse { mut head, body } = *held;
+    let WinningResponse { response, completion } = response;
+    let BufferedResponse { mut head, body } = *response;
     if client.leaf.is_none() {
         // Headers of our leaves are not for clients: another root would take them for its own leaf's.
         head.fields.remove(Known::CurtailLeaf.bit());
@@ -223,13 +228,15 @@ fn give(
         forwarding::remove_hop_by_hop(&mut head.fields);
         forwarding::ask_upgrade(&mut head.fields, &protocol);
         let body = match body.into_upgrade() {
-            Some(replica) => RelayedBody::Tunnel(Box::new(Tunnel::new(replica, ending, permit))),
+            Some(replica) => {
+                RelayedBody::Tunnel(Box::new(Tunnel::new(replica, completion, permit)))
+            }
             None => RelayedBody::Whole(Bytes::new()),
         };
         return (head, body);
     }
     forwarding::remove_hop_by_hop(&mut head.fields);
-    (head, RelayedBody::new(body, ending, (permit, idle)))
+    (head, RelayedBody::new(body, completion, (permit, idle)))
 }
 
 /// Responds to messages for the leaf itself: probes and started twins.
@@ -255,7 +262,7 @@ fn is_last_hop(head: &mut RequestHead) -> bool {
 
 /// Responds in place of the replica to a request that must go no further.
 fn respond_as_last_hop(worker: &Worker, target: &Target, trail: Trail) -> ProxyResponse {
-    let (status, error) = match trail.asked.method {
+    let (status, error) = match trail.request_head.method {
         Method::OPTIONS => (StatusCode::OK, None),
         _ => (StatusCode::NOT_IMPLEMENTED, Some("trace_unsupported")),
     };

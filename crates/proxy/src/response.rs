@@ -81,8 +81,8 @@ fn append(data: Bytes, piece: Bytes) -> Bytes {
 
 #[derive(Debug)]
 pub(crate) struct WinningResponse {
-    pub(crate) held: Box<BufferedResponse>,
-    pub(crate) ending: Completion,
+    pub(crate) response: Box<BufferedResponse>,
+    pub(crate) completion: Completion,
 }
 
 /// The end of a forwarded response: reports it to the machine and writes the spans.
@@ -100,12 +100,12 @@ impl WinningResponse {
         driver: Box<Driver>,
         trail: Box<Trail>,
         attempt: AttemptId,
-        held: Box<BufferedResponse>,
+        response: Box<BufferedResponse>,
         shared: &Arc<Shared>,
     ) -> Self {
         let shared = Arc::clone(shared);
-        let ending = Completion { driver, trail, attempt, shared, is_over: false };
-        Self { held, ending }
+        let completion = Completion { driver, trail, attempt, shared, is_over: false };
+        Self { response, completion }
     }
 }
 
@@ -187,7 +187,7 @@ pub(crate) enum RelayedBody {
 #[derive(Debug)]
 pub(crate) struct Streamed {
     body: ResponseBody,
-    ending: Completion,
+    completion: Completion,
     /// At a leaf: in service until the response has ended.
     permit: Option<LeafPermit>,
     idle: Option<IdleTimeout>,
@@ -222,19 +222,20 @@ impl RelayedBody {
     /// The body of a buffered response. When it has ended, `completion` is, and the leaf's permit is free.
     pub(crate) fn new(
         body: BufferedBody,
-        mut ending: Completion,
+        mut completion: Completion,
         (permit, idle): (Option<LeafPermit>, Option<IdleTimeout>),
     ) -> Self {
         match body {
             BufferedBody::Whole(data, trailers) => {
-                ending.end(true);
+                completion.end(true);
+                LeafPermit::finish(permit);
                 match trailers {
                     None => Self::Whole(data),
                     Some(trailers) => Self::WithTrailers(Some(data), Some(Box::new(trailers))),
                 }
             }
             BufferedBody::Open(body) => {
-                Self::Stream(Box::new(Streamed { body, ending, permit, idle, frames: 0 }))
+                Self::Stream(Box::new(Streamed { body, completion, permit, idle, frames: 0 }))
             }
         }
     }
@@ -255,8 +256,8 @@ impl Streamed {
             Some(Ok(_)) => self.body.is_end_stream().then_some(true),
         };
         if let Some(whole) = through {
-            self.ending.end(whole);
-            self.permit = None;
+            self.completion.end(whole);
+            LeafPermit::finish(self.permit.take());
         }
         let frame = frame.map(|frame| match frame.map_err(BodyError::Replica)?.into_data() {
             Ok(data) => Ok(Frame::data(data)),
@@ -273,7 +274,7 @@ impl Streamed {
         let asked = body.as_ref().map_or(0, |body| body.frames());
         ready!(timer.poll(cx, self.frames + asked));
         metrics.timed_out(ClientTimeout::StreamIdle);
-        self.ending.time_out();
+        self.completion.time_out();
         Poll::Ready(())
     }
 }
@@ -306,7 +307,7 @@ impl Body for RelayedBody {
         match self {
             Self::Whole(data) => data.is_empty(),
             Self::WithTrailers(data, trailers) => data.is_none() && trailers.is_none(),
-            Self::Stream(streamed) => streamed.ending.is_over,
+            Self::Stream(streamed) => streamed.completion.is_over,
             Self::Tunnel(_) => true,
         }
     }

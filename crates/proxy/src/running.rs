@@ -52,7 +52,7 @@ struct Reloaded {
     exporter: Option<ExporterThread>,
 }
 
-/// Why a new configuration was not taken; the old one goes on.
+/// Why a new configuration was not taken; the old one stays in effect.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// A key that is read only at the start has changed.
@@ -123,7 +123,7 @@ impl Running {
     /// configuration has not changed.
     ///
     /// # Errors
-    /// When it changes the number of workers, or cannot be used; the old one goes on.
+    /// When it changes the number of workers, or cannot be used; the old one stays in effect.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         let mut reloaded = self.reloaded();
         let before = self.shared.snapshot.load_full();
@@ -252,7 +252,7 @@ impl ExporterThread {
 /// Serves what is handed to a worker until the proxy is drained; the first worker also wakes the upstreams.
 async fn run(
     worker: Arc<Worker>,
-    mut handed: mpsc::Receiver<listen::Handed>,
+    mut handed: mpsc::Receiver<listen::HandedConnection>,
     drained: Arc<Barrier>,
 ) {
     let timers = Arc::clone(&worker.timers);

@@ -6,7 +6,7 @@ mod http2;
 mod stream_tasks;
 
 use crate::config::{Limits, Network};
-use crate::listen::Handed;
+use crate::listen::HandedConnection;
 use crate::metrics::ClientTimeout;
 use crate::request::{Client, own, respond};
 use crate::response::RelayedBody;
@@ -29,8 +29,8 @@ use tokio::net::TcpStream;
 const LAST_MOMENT: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Serves one connection to its end.
-pub(crate) async fn serve(worker: Arc<Worker>, handed: Handed) {
-    let Handed { stream, peer, listener, place } = handed;
+pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
+    let HandedConnection { stream, peer, listener, place } = handed;
     let _counted = (ConnectionCount::new(&listener.metrics), place);
     // A reload applies to connections that are accepted after it.
     let snapshot = worker.shared.snapshot.load_full();
@@ -109,15 +109,15 @@ impl Serving {
 
     async fn http1(self, stream: Stream, begun: BytesMut) {
         let drain = Drain::new(&self.drain);
-        let clock = self.worker.shared.process_state.clock;
         let (watch, limits) = (self.watch(), self.limits.clone());
-        let terms = ServerLimits {
+        let server_limits = ServerLimits {
             head_bytes_max: limits.headers.as_len(),
-            header_timeout: limits.header_timeout.into(),
-            idle_timeout: limits.idle_timeout.into(),
-            write_timeout: limits.write_timeout.into(),
+            header_timeout: limits.header_timeout,
+            idle_timeout: limits.idle_timeout,
+            write_timeout: limits.write_timeout,
         };
-        let server = http1::Server::new((stream, begun), &terms, drain, clock);
+        let timers = (&watch.timers, watch.clock);
+        let server = http1::Server::new((stream, begun), server_limits, drain, timers);
         if let Some(upgraded) = server.serve(self).await
             && let RelayedBody::Tunnel(tunnel) = upgraded.body
         {

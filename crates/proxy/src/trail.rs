@@ -24,7 +24,7 @@ pub(crate) struct Trail {
     pub(crate) context: TraceContext,
     pub(crate) started: Instant,
     /// The request's header, as the attempts repeat it.
-    pub(crate) asked: Arc<RequestHead>,
+    pub(crate) request_head: Arc<RequestHead>,
     pub(crate) tls: bool,
     /// Whether it is one call of a fan-out: its parent is another span of the proxy.
     pub(crate) is_call: bool,
@@ -88,13 +88,13 @@ impl Trail {
     pub(crate) fn new(
         context: TraceContext,
         started: Instant,
-        asked: Arc<RequestHead>,
+        request_head: Arc<RequestHead>,
         tls: bool,
     ) -> Self {
         Self {
             context,
             started,
-            asked,
+            request_head,
             tls,
             is_call: false,
             destination: None,

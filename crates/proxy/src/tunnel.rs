@@ -17,18 +17,18 @@ use tokio::io::AsyncWriteExt;
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     replica: OnUpgrade,
-    ending: Completion,
+    completion: Completion,
     /// At a leaf: in service until the tunnel is closed.
-    _place: Option<LeafPermit>,
+    permit: Option<LeafPermit>,
 }
 
 impl Tunnel {
     pub(crate) const fn new(
         replica: OnUpgrade,
-        ending: Completion,
+        completion: Completion,
         permit: Option<LeafPermit>,
     ) -> Self {
-        Self { replica, ending, _place: permit }
+        Self { replica, completion, permit }
     }
 
     /// Carries bytes both ways until both sides have closed or the tunnel is idle for too long. `begun` are bytes
@@ -56,14 +56,17 @@ impl Tunnel {
                     tracing::debug!(%error, "upgraded connection failed");
                 }
                 match carried {
-                    Err(error) if is_write_timeout(&error) => self.ending.abandon("client_slow"),
-                    Err(_) if client.has_failed() => self.ending.abandon("client_gone"),
-                    carried => self.ending.end(carried.is_ok()),
+                    Err(error) if is_write_timeout(&error) => self.completion.abandon("client_slow"),
+                    Err(_) if client.has_failed() => self.completion.abandon("client_gone"),
+                    carried => {
+                        self.completion.end(carried.is_ok());
+                        LeafPermit::finish(self.permit.take());
+                    }
                 }
             }
             () = is_idle => {
                 metrics.timed_out(ClientTimeout::StreamIdle);
-                self.ending.time_out();
+                self.completion.time_out();
             }
         }
     }

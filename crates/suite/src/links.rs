@@ -8,7 +8,7 @@
 
 use super::config::LinkConfig;
 use super::problem::Halt;
-use curtail_http::accept::{Accepted, Acceptor};
+use curtail_http::accept::{AcceptedConnection, Acceptor};
 use curtail_units::Duration;
 use std::future::{Pending, pending};
 use std::io;
@@ -113,7 +113,7 @@ impl Drop for Links {
 }
 
 async fn accept(mut acceptor: Acceptor<Pending<()>>, to: SocketAddr, delay: Delay) {
-    while let Some(Accepted { stream, place, .. }) = acceptor.next(|| ()).await {
+    while let Some(AcceptedConnection { stream, place, .. }) = acceptor.next(|| ()).await {
         let delay = delay.clone();
         tokio::spawn(async move {
             // A side that goes away takes the other with it: both streams are dropped here.

@@ -5,7 +5,7 @@
 
 use crate::respond::BrokenOff;
 use bytes::Bytes;
-use curtail_http::accept::{Accepted, Acceptor};
+use curtail_http::accept::{AcceptedConnection, Acceptor};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -41,7 +41,7 @@ pub(crate) async fn accept(socket: TcpListener, server: Arc<impl Respond>) {
     }
 }
 
-async fn serve(accepted: Accepted, server: Arc<impl Respond>) {
+async fn serve(accepted: AcceptedConnection, server: Arc<impl Respond>) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http2()

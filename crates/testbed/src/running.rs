@@ -9,6 +9,7 @@ use crate::executions::Executions;
 use crate::listener;
 use crate::machine::ServerMachine;
 use crate::server::{Server, ServerId};
+use curtail_http::accept::bind;
 use curtail_model::{FaultTimeline, Faults, PaceChange};
 use curtail_units::{Instant, Rng};
 use std::io;
@@ -202,8 +203,7 @@ fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, S
     let listen = |nth: usize| {
         let offset = if first.port() == 0 { 0 } else { u16::try_from(nth).unwrap_or(u16::MAX) };
         let address = SocketAddr::new(first.ip(), first.port().saturating_add(offset));
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
+        let listener = bind(address)?;
         Ok((listener.local_addr()?, listener))
     };
     let what =

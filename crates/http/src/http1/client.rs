@@ -19,7 +19,7 @@ use crate::stream::Stream;
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use request::Sending;
-use response::HeadReader;
+use response::ResponseHeadReader;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -31,7 +31,7 @@ use tokio::task::coop::unconstrained;
 pub struct ClientConnection {
     inbound: Inbound,
     sending: Sending,
-    head: HeadReader,
+    head: ResponseHeadReader,
     /// Whether another exchange may follow.
     is_kept: bool,
 }
@@ -43,7 +43,7 @@ impl ClientConnection {
         Self {
             inbound: Inbound::new(stream, BytesMut::new()),
             sending: Sending::new(),
-            head: HeadReader::default(),
+            head: ResponseHeadReader::default(),
             is_kept: true,
         }
     }
@@ -81,7 +81,7 @@ impl ClientConnection {
         let is_head = request.head.method == http::Method::HEAD;
         let interim = request.interim.take();
         self.sending.begin(request);
-        self.head = HeadReader::default();
+        self.head = ResponseHeadReader::default();
         // Until the response has said so itself.
         self.is_kept = false;
         std::future::poll_fn(|cx| self.poll_head(cx, is_head, interim.as_ref())).await

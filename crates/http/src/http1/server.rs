@@ -23,18 +23,20 @@ use crate::clock::Clock;
 use crate::drain::Drain;
 use crate::head::{Fault, RequestHead, ResponseHead};
 use crate::linger::Linger;
+use crate::progress::ProgressTimer;
 use crate::stream::Stream;
+use crate::timers::Timers;
 use body::{SharedConnection, lock};
 use bytes::{Bytes, BytesMut};
+use curtail_units::Duration;
 use http::{StatusCode, Version};
 use http_body::Body;
-use request::{HeadReader, ParsedRequest, Terms};
+use request::{ParsedRequest, RequestHeadReader, Terms};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
-use tokio::time::{Instant, Sleep};
 
 /// Responds to the requests of a connection.
 pub trait Service {
@@ -62,11 +64,11 @@ pub struct ServerLimits {
     /// Maximum size of a request's head.
     pub head_bytes_max: usize,
     /// Maximum time from the start of a head to its end.
-    pub header_timeout: std::time::Duration,
+    pub header_timeout: Duration,
     /// Idle time after which a connection is closed.
-    pub idle_timeout: std::time::Duration,
+    pub idle_timeout: Duration,
     /// Maximum time for which a client reads nothing of its response.
-    pub write_timeout: std::time::Duration,
+    pub write_timeout: Duration,
 }
 
 /// A connection with a client.
@@ -74,10 +76,13 @@ pub struct ServerLimits {
 pub struct Server {
     /// The connection, which is shared with the body of the request in progress.
     shared: Arc<Mutex<SharedConnection>>,
-    heads: HeadReader,
-    head_bytes_max: usize,
+    heads: RequestHeadReader,
+    limits: ServerLimits,
     outbound: Outbound,
-    timeouts: ClientTimeouts,
+    /// Waits for requests, and for progress of responses.
+    timer: ProgressTimer,
+    /// Whether no request has arrived: the first one has no idle time before it.
+    is_new: bool,
     drain: Drain,
     clock: Clock,
 }
@@ -93,7 +98,7 @@ pub struct UpgradedConnection<B> {
     pub body: B,
 }
 
-enum Next {
+enum NextRequest {
     /// A request has arrived.
     Request(RequestHead, Option<RequestBody>, Terms),
     /// The request is malformed.
@@ -102,7 +107,7 @@ enum Next {
     Closed,
 }
 
-enum Sent {
+enum SendOutcome {
     /// Another request may follow.
     Kept,
     /// The connection is to be closed.
@@ -118,16 +123,17 @@ impl Server {
     #[must_use]
     pub fn new(
         (stream, begun): (Stream, BytesMut),
-        limits: &ServerLimits,
+        limits: ServerLimits,
         drain: Drain,
-        clock: Clock,
+        (timers, clock): (&Arc<Timers>, Clock),
     ) -> Self {
         Self {
             shared: Arc::new(Mutex::new(SharedConnection::new(Inbound::new(stream, begun)))),
-            heads: HeadReader::default(),
-            head_bytes_max: limits.head_bytes_max,
+            heads: RequestHeadReader::default(),
+            limits,
             outbound: Outbound::default(),
-            timeouts: ClientTimeouts::new(limits),
+            timer: ProgressTimer::new(timers, clock, limits.write_timeout),
+            is_new: true,
             drain,
             clock,
         }
@@ -137,27 +143,27 @@ impl Server {
     pub async fn serve<S: Service>(mut self, service: S) -> Option<UpgradedConnection<S::Body>> {
         loop {
             let ((head, body), terms) = match poll_fn(|cx| self.poll_next(cx)).await {
-                Next::Request(head, body, terms) => {
+                NextRequest::Request(head, body, terms) => {
                     let interim = InterimSink::new(&self.shared);
                     let interim = (terms.version != Version::HTTP_10).then_some(interim);
                     let response = pin!(service.respond(head, body, interim));
                     (self.unless_gone(response).await?, terms)
                 }
-                Next::Rejected(fault) => (service.reject(fault), Terms::LAST),
-                Next::Closed => return None,
+                NextRequest::Rejected(fault) => (service.reject(fault), Terms::LAST),
+                NextRequest::Closed => return None,
             };
             let changes = head.status == StatusCode::SWITCHING_PROTOCOLS;
             let mut body = body;
             match self.send(&head, &mut body, terms).await {
-                Sent::Kept if changes => return self.into_upgraded(body),
-                Sent::Kept => self.timeouts.begin_idle(),
-                Sent::Last => {
+                SendOutcome::Kept if changes => return self.into_upgraded(body),
+                SendOutcome::Kept => self.is_new = false,
+                SendOutcome::Last => {
                     let mut linger = Linger::default();
                     poll_fn(|cx| linger.poll(cx, &mut lock(&self.shared).inbound.stream)).await;
                     return None;
                 }
-                Sent::Broken => return None,
-                Sent::TimedOut => {
+                SendOutcome::Broken => return None,
+                SendOutcome::TimedOut => {
                     service.count_write_timeout();
                     return None;
                 }
@@ -165,30 +171,37 @@ impl Server {
         }
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<NextRequest> {
         let mut shared = lock(&self.shared);
         loop {
-            match self.heads.take(&mut shared.inbound.read, self.head_bytes_max) {
+            match self.heads.take(&mut shared.inbound.read, self.limits.head_bytes_max) {
                 Ok(Some(ParsedRequest { head, framing, terms, is_continue_expected })) => {
                     shared.inbound.begin_body(framing);
                     let number = shared.begin_request(is_continue_expected);
                     let has_body = !framing.is_end();
                     let body = has_body.then(|| RequestBody::new(&self.shared, number));
-                    return Poll::Ready(Next::Request(head, body, terms));
+                    return Poll::Ready(NextRequest::Request(head, body, terms));
                 }
                 Ok(None) => {}
-                Err(fault) => return Poll::Ready(Next::Rejected(fault)),
+                Err(fault) => return Poll::Ready(NextRequest::Rejected(fault)),
             }
             let is_begun = !shared.inbound.read.is_empty();
             if !is_begun && self.drain.poll(cx).is_ready() {
-                return Poll::Ready(Next::Closed);
+                return Poll::Ready(NextRequest::Closed);
             }
             match shared.inbound.poll_read(cx) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(_) => return Poll::Ready(Next::Closed),
+                Poll::Ready(_) => return Poll::Ready(NextRequest::Closed),
                 Poll::Pending => {
-                    ready!(self.timeouts.poll(cx, is_begun));
-                    let next = if is_begun { Next::Rejected(Fault::SLOW) } else { Next::Closed };
+                    let ServerLimits { header_timeout, idle_timeout, .. } = self.limits;
+                    let is_head = is_begun || self.is_new;
+                    let timeout = if is_head { header_timeout } else { idle_timeout };
+                    ready!(self.timer.poll_within(cx, is_head.into(), timeout));
+                    let next = if is_begun {
+                        NextRequest::Rejected(Fault::SLOW)
+                    } else {
+                        NextRequest::Closed
+                    };
                     return Poll::Ready(next);
                 }
             }
@@ -219,10 +232,11 @@ impl Server {
         Poll::Pending
     }
 
-    async fn send<B>(&mut self, head: &ResponseHead, body: &mut B, mut terms: Terms) -> Sent
+    async fn send<B>(&mut self, head: &ResponseHead, body: &mut B, mut terms: Terms) -> SendOutcome
     where
         B: Body<Data = Bytes, Error: Into<Error>> + Unpin,
     {
+        self.timer.rest();
         let length = response::framing(head.status, &body.size_hint(), terms);
         terms.keeps &= length != Some(Length::UntilClosed) && !self.drain.is_begun();
         let buffer = self.outbound.begin(length.unwrap_or(Length::Ended), terms.takes_trailers);
@@ -235,11 +249,12 @@ impl Server {
             if is_timeout || length == Some(Length::UntilClosed) {
                 lock(&self.shared).inbound.stream.reset_at_drop();
             }
-            return if is_timeout { Sent::TimedOut } else { Sent::Broken };
+            return if is_timeout { SendOutcome::TimedOut } else { SendOutcome::Broken };
         }
+        self.timer.rest();
         let is_read = poll_fn(|cx| Poll::Ready(lock(&self.shared).pass_over(cx))).await;
         let keeps = terms.keeps && is_read;
-        if keeps { Sent::Kept } else { Sent::Last }
+        if keeps { SendOutcome::Kept } else { SendOutcome::Last }
     }
 
     fn poll_send<B>(&mut self, cx: &mut Context<'_>, body: &mut B) -> Poll<Result<(), Error>>
@@ -250,7 +265,7 @@ impl Server {
             let gathered = self.outbound.gather(cx, body)?;
             let written = self.outbound.poll_write(cx, &mut lock(&self.shared).inbound.stream);
             let Poll::Ready(written) = written else {
-                ready!(self.timeouts.poll_taken(cx, self.outbound.taken_bytes()));
+                ready!(self.timer.poll(cx, self.outbound.taken_bytes()));
                 return Poll::Ready(Err(Error::Incomplete(Some(io::ErrorKind::TimedOut.into()))));
             };
             written.map_err(|error| Error::Incomplete(Some(error)))?;
@@ -275,77 +290,4 @@ impl Terms {
     /// The terms of a malformed request, whose response is the last on the connection.
     const LAST: Self =
         Self { is_head: false, version: Version::HTTP_11, takes_trailers: false, keeps: false };
-}
-
-/// The timeouts of a client, for its requests and for reading responses. One timer serves the whole connection, and is
-/// set to a later time only when it fires. To set a timer for each request would take longer than to read the request.
-#[derive(Debug)]
-struct ClientTimeouts {
-    header_timeout: std::time::Duration,
-    idle_timeout: std::time::Duration,
-    write_timeout: std::time::Duration,
-    /// The number of bytes of the response that the client had read at its last progress.
-    taken_bytes: Option<u64>,
-    /// Whether the head of a request has begun to arrive.
-    is_begun: bool,
-    until: Instant,
-    timer: Pin<Box<Sleep>>,
-}
-
-impl ClientTimeouts {
-    fn new(limits: &ServerLimits) -> Self {
-        let header_timeout = limits.header_timeout;
-        let until = Instant::now() + header_timeout;
-        Self {
-            header_timeout,
-            idle_timeout: limits.idle_timeout,
-            write_timeout: limits.write_timeout,
-            taken_bytes: None,
-            is_begun: true,
-            until,
-            timer: Box::pin(tokio::time::sleep_until(until)),
-        }
-    }
-
-    /// Begins the idle timeout, after a response.
-    fn begin_idle(&mut self) {
-        self.is_begun = false;
-        self.taken_bytes = None;
-        self.wait(self.idle_timeout);
-    }
-
-    /// Ready when the client has read no more than `bytes` for the write timeout.
-    fn poll_taken(&mut self, cx: &mut Context<'_>, bytes: u64) -> Poll<()> {
-        if self.taken_bytes != Some(bytes) {
-            self.taken_bytes = Some(bytes);
-            self.wait(self.write_timeout);
-        }
-        self.poll_over(cx)
-    }
-
-    fn wait(&mut self, timeout: std::time::Duration) {
-        self.until = Instant::now() + timeout;
-        if self.timer.deadline() > self.until {
-            self.timer.as_mut().reset(self.until);
-        }
-    }
-
-    /// Ready when a request has not begun, or its head has not ended, in time.
-    fn poll(&mut self, cx: &mut Context<'_>, is_begun: bool) -> Poll<()> {
-        if is_begun && !self.is_begun {
-            self.is_begun = true;
-            self.wait(self.header_timeout);
-        }
-        self.poll_over(cx)
-    }
-
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            ready!(self.timer.as_mut().poll(cx));
-            if self.timer.deadline() >= self.until {
-                return Poll::Ready(());
-            }
-            self.timer.as_mut().reset(self.until);
-        }
-    }
 }

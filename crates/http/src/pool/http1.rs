@@ -3,15 +3,15 @@
 use super::{ResponseBody, ResponseError, Transport};
 use crate::clock::Clock;
 use crate::connect::ConnectConfig;
-use crate::connection_counts::{CountedConnection, OpenCount};
+use crate::connection_counts::CountedConnection;
 use crate::head::ResponseHead;
 use crate::http1::{ClientConnection, Error};
 use crate::outbound_request::OutboundRequest;
 use crate::stream::Stream;
 use bytes::Bytes;
+use curtail_metrics::{Gauge, GaugeGuard};
 use curtail_units::{Duration, Instant};
 use http_body::{Frame, SizeHint};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -21,7 +21,7 @@ pub(super) struct Http1Transport {
     idle: Mutex<Vec<Http1Lease>>,
     idle_max: usize,
     idle_timeout: Duration,
-    open: Arc<AtomicUsize>,
+    open: Gauge,
 }
 
 /// A lease of a connection; boxed, because it moves twice for each request.
@@ -37,12 +37,12 @@ pub(super) struct Http1 {
 impl Http1Transport {
     pub(super) fn new(config: &ConnectConfig) -> Self {
         let ConnectConfig { idle_max, idle_timeout, .. } = *config;
-        Self { idle: Mutex::default(), idle_max, idle_timeout, open: Arc::default() }
+        Self { idle: Mutex::default(), idle_max, idle_timeout, open: Gauge::default() }
     }
 
     /// Counts a new connection; [`None`] if there are already `max`.
-    pub(super) fn count_connection(&self, max: usize) -> Option<OpenCount> {
-        OpenCount::new(&self.open, max)
+    pub(super) fn count_connection(&self, max: usize) -> Option<GaugeGuard> {
+        self.open.enter_below(max)
     }
 
     pub(super) fn idle_count(&self) -> usize {
@@ -110,7 +110,7 @@ impl Transport for Http1Transport {
     }
 
     fn connection_count(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        usize::try_from(self.open.get()).unwrap_or(usize::MAX)
     }
 }
 

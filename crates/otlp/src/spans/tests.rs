@@ -1,6 +1,7 @@
 use super::*;
 use crate::attributes::Value;
 use crate::error::{Fault, RefusedRow};
+use crate::{Limits, Refused};
 use curtail_protobuf::{bytes_field as bytes, long_message_field as message, tag, varint};
 
 type Write<'a> = &'a dyn Fn(&mut Vec<u8>);

@@ -48,9 +48,10 @@ fn the_hedge_delay_is_the_cap_until_enough_is_known_and_then_the_quantile() {
     }
     assert_eq!(upstream.hedge_delay(at(0)), Some(hedge.delay_max), "one is missing");
     upstream.latency_known(at(0), Duration::from_ms(40));
+    let peeked = upstream.peek_hedge_delay(Instant::ZERO + ESTIMATE_AGE_MAX);
     assert_eq!(upstream.hedge_delay(at(1)), Some(hedge.delay_max), "not computed again yet");
     let known = upstream.hedge_delay(Instant::ZERO + ESTIMATE_AGE_MAX).expect("hedges are on");
-    assert_eq!(known, Duration::from_ms(40));
+    assert_eq!((known, peeked), (Duration::from_ms(40), Some(known)));
     assert_eq!(upstream.hedge_delay(at(30_000)), Some(hedge.delay_max), "all is forgotten");
 }
 

@@ -78,7 +78,7 @@ pub(super) async fn run(
     (buffer, merge): (Arc<ResponseBuffer>, Merge),
 ) -> Result<ShardResponse, CallError> {
     let upstream = shard.upstream;
-    let WinningResponse { held, mut ending } =
+    let WinningResponse { response: held, completion: mut ending } =
         match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
             Ok(response) => response,
             Err((why, trail)) => {

@@ -7,6 +7,7 @@ use super::upstream::UpstreamCounts;
 use crate::spans::SpanCounts;
 use curtail_http::connection_counts::ConnectionCounts;
 use curtail_metrics::process::Usage;
+use curtail_policy::ReplicaId;
 use curtail_units::Duration;
 
 #[derive(Clone, Debug)]
@@ -28,7 +29,10 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamSnapshot {
     pub(crate) name: String,
+    pub(crate) group: Option<String>,
     pub(crate) counts: UpstreamCounts,
+    /// The requested quantiles of the recent latencies.
+    pub(crate) latencies: Vec<Option<Duration>>,
     /// Absent: requests are not hedged.
     pub(crate) hedge_delay: Option<Duration>,
     /// Requests and extra attempts within the budget's window.
@@ -38,6 +42,9 @@ pub(crate) struct UpstreamSnapshot {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaSnapshot {
+    pub(crate) id: ReplicaId,
+    pub(crate) name: Option<String>,
+    pub(crate) url: String,
     pub(crate) in_flight: u32,
     /// Whether its failures keep it from being chosen.
     pub(crate) is_ejected: bool,
@@ -58,5 +65,8 @@ pub(crate) struct LeafSnapshot {
     pub(crate) counts: LeafCounts,
     pub(crate) queue_len: u32,
     pub(crate) in_service: u32,
+    pub(crate) concurrency: u32,
+    /// The URL of the server.
+    pub(crate) url: String,
     pub(crate) server: ConnectionsSnapshot,
 }

@@ -57,10 +57,19 @@ fn upstream() -> UpstreamSnapshot {
     };
     UpstreamSnapshot {
         name: "the \"api\"".to_owned(),
+        group: None,
         counts: metrics.read(),
+        latencies: Vec::new(),
         hedge_delay: Some(Duration::from_us(12_500)),
         budget: (100, 3),
-        replicas: vec![ReplicaSnapshot { in_flight: 4, is_ejected: true, connections }],
+        replicas: vec![ReplicaSnapshot {
+            id: curtail_policy::ReplicaId(0),
+            name: None,
+            url: "http://10.0.0.7:80".to_owned(),
+            in_flight: 4,
+            is_ejected: true,
+            connections,
+        }],
     }
 }
 
@@ -81,6 +90,8 @@ fn leaf() -> LeafSnapshot {
         counts: metrics.read(),
         queue_len: 5,
         in_service: 2,
+        concurrency: 2,
+        url: "http://[::1]:90".to_owned(),
         server: ConnectionsSnapshot {
             authority: "[::1]:90".to_owned(),
             counts: ConnectionCounters::default().read(),

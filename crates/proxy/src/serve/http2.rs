@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use curtail_http::drain::Drain;
 use curtail_http::head::{RequestHead, ResponseHead};
 use curtail_http::http2::flow_control_window;
+use curtail_http::hyper_server::RequestDeadline;
 use curtail_http::linger::Lingering;
 use curtail_http::replay::ClientBody;
 use curtail_http::stream::Stream;
@@ -21,7 +22,6 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Streams that a client may reset before hyper accepts them; more are an attack (Rapid Reset).
 const CLIENT_RESETS_MAX: usize = 200;
@@ -35,10 +35,9 @@ impl Serving {
         let Self { worker, client, limits, drain } = self;
         let mut drain = Drain::new(&drain);
         let resets = if client.leaf.is_some() { ROOT_RESETS_MAX } else { CLIENT_RESETS_MAX };
-        let has_asked = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&has_asked);
-        let service = service_fn(move |request: Request<Incoming>| {
-            asked.store(true, Ordering::Relaxed);
+        let deadline = RequestDeadline::new((limits.header_timeout.into(), None));
+        let service = service_fn(|request: Request<Incoming>| {
+            deadline.begin_request();
             let (head, body) = request.into_parts();
             let body = (!body.is_end_stream()).then_some(ClientBody::Http2(body));
             let (worker, client) = (Arc::clone(&worker), Arc::clone(&client));
@@ -75,19 +74,12 @@ impl Serving {
             }
             connection.as_mut().poll(cx)
         });
-        // hyper has no such timeout over HTTP/2: a silent client would keep its connection for ever.
-        let never_asked = async {
-            tokio::time::sleep(limits.header_timeout.into()).await;
-            if has_asked.load(Ordering::Relaxed) {
-                std::future::pending::<()>().await;
-            }
-        };
         tokio::select! {
             biased;
             ended = ended => if let Err(error) = ended {
                 tracing::debug!(%error, "client connection ended");
             },
-            () = never_asked => {
+            () = deadline.passed() => {
                 watch.metrics.timed_out(ClientTimeout::Header);
                 tracing::debug!("client closed: no request over HTTP/2 within limits.header_timeout");
             }

@@ -90,7 +90,7 @@ impl Encoder<'_> {
         let Self { out, scratch, clock } = self;
         message_field(out, SCOPE_SPANS_SPAN, |out| {
             scratch.clear();
-            scratch.push_str(known_method(&trail.asked.method).unwrap_or("HTTP"));
+            scratch.push_str(known_method(&trail.request_head.method).unwrap_or("HTTP"));
             if let Some(destination) = &trail.destination {
                 scratch.push(' ');
                 scratch.push_str(&destination.route.path_prefix);
@@ -120,7 +120,7 @@ impl Encoder<'_> {
             }
             let failed = describe_request_end(&mut attributes, end);
             for (at, reason) in &trail.skipped {
-                write_held(out, scratch, clock.unix_ns(*at), reason);
+                write_skipped_hedge(out, scratch, clock.unix_ns(*at), reason);
             }
             write_status(out, failed);
         });
@@ -133,14 +133,14 @@ impl Encoder<'_> {
                 span_id: attempt.span_id,
                 parent: Some(trail.context.span_id),
                 flags: 0,
-                name: known_method(&trail.asked.method).unwrap_or("HTTP"),
+                name: known_method(&trail.request_head.method).unwrap_or("HTTP"),
                 kind: KIND_CLIENT,
                 from: attempt.sent,
                 to: over_at(attempt).unwrap_or(latest),
             };
             write_head(out, trail, &head, clock);
             let mut attributes = Attributes::new(out, SPAN_ATTRIBUTES);
-            describe_method(&mut attributes, &trail.asked.method);
+            describe_method(&mut attributes, &trail.request_head.method);
             describe_replica(&mut attributes, scratch, trail, attempt);
             describe_decision(&mut attributes, scratch, (trail, index), attempt);
             let failed = describe_attempt_end(&mut attributes, scratch, attempt);
@@ -174,7 +174,7 @@ fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) 
 }
 
 /// A remedy that was decided against, as an event of the request.
-fn write_held(out: &mut Vec<u8>, scratch: &mut String, unix_ns: u64, reason: &Reason) {
+fn write_skipped_hedge(out: &mut Vec<u8>, scratch: &mut String, unix_ns: u64, reason: &Reason) {
     message_field(out, EVENTS, |out| {
         fixed64_field(out, EVENT_UNIX_NS, unix_ns);
         bytes_field(out, EVENT_NAME, b"curtail.skipped");
@@ -190,12 +190,12 @@ fn write_status(out: &mut Vec<u8>, failed: bool) {
 }
 
 fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
-    let asked = &trail.asked;
-    describe_method(attributes, &asked.method);
-    attributes.text(b"url.path", asked.target.path());
+    let head = &trail.request_head;
+    describe_method(attributes, &head.method);
+    attributes.text(b"url.path", head.target.path());
     attributes.text(b"url.scheme", if trail.tls { "https" } else { "http" });
-    attributes.text(b"network.protocol.version", version(asked.version));
-    if let Some(host) = asked.host() {
+    attributes.text(b"network.protocol.version", version(head.version));
+    if let Some(host) = head.host() {
         let (address, port) = split_port(host);
         attributes.text(b"server.address", address);
         if let Some(port) = port {
@@ -251,7 +251,7 @@ fn describe_replica(
     attributes.prepared(&attempt.replica.attributes);
     scratch.clear();
     scratch.push_str(&attempt.replica.url);
-    scratch.push_str(trail.asked.target.path());
+    scratch.push_str(trail.request_head.target.path());
     attributes.text(b"url.full", scratch);
 }
 

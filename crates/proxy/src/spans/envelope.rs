@@ -7,6 +7,7 @@ use super::attributes::Attributes;
 use crate::config::{SpansConfig, SpansProtocol};
 use crate::trace_context::entropy_rng;
 use bytes::Bytes;
+use curtail_http::grpc;
 use curtail_protobuf::{bytes_field, length_field, message_field};
 use http_body::{Body, Frame, SizeHint};
 use std::collections::VecDeque;
@@ -25,9 +26,6 @@ const RESOURCE_ATTRIBUTES: u32 = 1;
 const SCOPE: u32 = 1;
 const SCOPE_NAME: u32 = 1;
 const SCOPE_VERSION: u32 = 2;
-
-/// A gRPC message begins with a flag, 0 for one that is not compressed, and its length in four bytes.
-const GRPC_PREFIX_BYTES: usize = 5;
 
 /// The parts of an `ExportTraceServiceRequest` that are the same every time.
 #[derive(Debug)]
@@ -71,9 +69,8 @@ impl Envelope {
 
         let mut before = Vec::new();
         if self.protocol == SpansProtocol::Grpc {
-            let len = u32::try_from(message_len).expect("what is buffered fits four bytes");
-            before.push(0);
-            before.extend_from_slice(&len.to_be_bytes());
+            let prefix = grpc::prefix(message_len).expect("what is buffered fits four bytes");
+            before.extend_from_slice(&prefix);
         }
         for part in [&head, &self.resource, &scope_spans_head, &self.scope] {
             before.extend_from_slice(part);
@@ -104,13 +101,5 @@ impl Body for Parts {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.0.iter().map(|part| part.len() as u64).sum())
-    }
-}
-
-/// The message in the body of a response.
-pub(super) fn unwrap(protocol: SpansProtocol, body: &[u8]) -> &[u8] {
-    match protocol {
-        SpansProtocol::Http => body,
-        SpansProtocol::Grpc => body.get(GRPC_PREFIX_BYTES..).unwrap_or_default(),
     }
 }

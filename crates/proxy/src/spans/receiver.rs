@@ -1,17 +1,18 @@
 //! The receiver of spans: one connection to it, one exchange at a time, and what its responses mean.
 //!
-//! **Source**: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response"; "gRPC over HTTP2" for the framing.
+//! **Source**: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response".
 //! **Limits**: [`LIMITS`]. `Retry-After` is read in seconds; a date there, and gRPC's `RetryInfo`, are ignored.
 
-use super::envelope::{self, Parts};
+use super::envelope::Parts;
 use crate::StartError;
 use crate::config::{ConnectConfig, Protocol, SpansConfig, SpansProtocol};
 use curtail_http::access;
 use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
 use curtail_http::connect::Connector;
-use curtail_protobuf::{Fields, Value};
+use curtail_http::grpc;
+use curtail_otlp::left_out;
 use curtail_units::Duration;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+use http::{HeaderValue, Request, StatusCode, Uri, header};
 use std::path::PathBuf;
 
 /// A response has a number and perhaps a sentence; a larger one is not from an OTLP receiver.
@@ -128,9 +129,7 @@ impl Receiver {
             return verdict_on_status(response);
         }
         if self.protocol == SpansProtocol::Grpc {
-            // A response without a message has its status among the headers.
-            let headers = [response.trailers.as_ref(), Some(&response.headers)];
-            match headers.into_iter().flatten().find_map(grpc_status) {
+            match grpc::status(response.trailers.as_ref(), &response.headers) {
                 Some((0, _)) => {}
                 Some((16, message)) => {
                     return self.unauthorized(&format!("gRPC status 16: {message}"));
@@ -142,9 +141,13 @@ impl Receiver {
                 }
             }
         }
-        Verdict::Accepted {
-            rejected: rejected_spans(envelope::unwrap(self.protocol, &response.body)),
-        }
+        let message = match self.protocol {
+            SpansProtocol::Http => Ok((response.body.clone(), false)),
+            SpansProtocol::Grpc => grpc::unframe(response.body.clone()),
+        };
+        // A receiver that responds with another message has stored the batch all the same.
+        let left_out = message.ok().and_then(|(message, _)| left_out(&message).ok());
+        Verdict::Accepted { rejected: left_out.map_or(0, |(rejected, _)| rejected) }
     }
 
     fn unauthorized(&self, status: &str) -> Verdict {
@@ -165,13 +168,6 @@ fn verdict_on_status(response: &ClientResponse) -> Verdict {
     }
 }
 
-/// The code and the message of `grpc-status` and `grpc-message`.
-fn grpc_status(headers: &HeaderMap) -> Option<(u16, String)> {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let code = text("grpc-status")?.parse().ok()?;
-    Some((code, text("grpc-message").unwrap_or_default().to_owned()))
-}
-
 fn verdict_on_grpc(code: u16, message: &str) -> Verdict {
     let why = format!("the receiver responds gRPC status {code}: {message}");
     match code {
@@ -181,45 +177,12 @@ fn verdict_on_grpc(code: u16, message: &str) -> Verdict {
     }
 }
 
-/// `ExportTraceServiceResponse.partial_success.rejected_spans`; absent means none.
-fn rejected_spans(message: &[u8]) -> u64 {
-    const PARTIAL_SUCCESS: u64 = 1;
-    const REJECTED_SPANS: u64 = 1;
-    let partial = Fields(message).find_map(|(field, value)| match (field, value) {
-        (PARTIAL_SUCCESS, Value::Bytes(partial)) => Some(partial),
-        _ => None,
-    });
-    let mut fields = partial.map(Fields).into_iter().flatten();
-    let rejected = fields.find_map(|(field, value)| match (field, value) {
-        (REJECTED_SPANS, Value::Int(rejected)) => Some(rejected),
-        _ => None,
-    });
-    rejected.unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ClientResponse, Verdict, rejected_spans, verdict_on_status};
+    use super::{ClientResponse, Verdict, verdict_on_status};
     use bytes::Bytes;
     use curtail_units::Duration;
     use http::{HeaderMap, HeaderValue, StatusCode, header};
-
-    #[test]
-    fn rejected_spans_are_found_or_none_whatever_the_receiver_writes() {
-        for (message, rejected) in [
-            (&[][..], 0),
-            (&[0x0a, 0], 0),
-            (&[0x0a, 3, 0x08, 0x96, 0x01], 150),
-            (&[0x0a, 6, 0x12, 1, b'n', 0x08, 7, 0x00], 7),
-            // Unknown fields of every wire type before it.
-            (&[0x10, 1, 0x19, 1, 2, 3, 4, 5, 6, 7, 8, 0x25, 1, 2, 3, 4, 0x0a, 2, 0x08, 9], 9),
-            (&[0x0a, 200, 0x08], 0),
-            (&[0x0b], 0),
-            (&[0xff; 16], 0),
-        ] {
-            assert_eq!(rejected_spans(message), rejected, "{message:?}");
-        }
-    }
 
     #[test]
     fn a_time_to_wait_is_read_in_seconds() {

@@ -9,6 +9,7 @@ use super::{Config, Requests, Role};
 use crate::alarm::Alarm;
 use crate::listener;
 use crate::running::{ServingThread, StartError};
+use curtail_http::accept::bind;
 use curtail_units::{Duration, Rng};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -90,11 +91,7 @@ impl Running {
 
 fn listen(config: &Config, role: Role) -> Result<TcpListener, StartError> {
     let address = config.address(role);
-    let listener = TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    listener.map_err(StartError::of(format!("the {} cannot listen on {address}", role.name())))
+    bind(address).map_err(StartError::of(format!("the {} cannot listen on {address}", role.name())))
 }
 
 /// The CPU time that the other job takes without a break.

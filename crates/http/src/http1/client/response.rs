@@ -16,13 +16,13 @@ const START: &[u8] = b"HTTP/1.";
 
 /// The state of reading a response head.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct HeadReader {
+pub(super) struct ResponseHeadReader {
     /// The number of bytes at the start of the buffer that contain no end of a head.
     searched: usize,
     interim_bytes: usize,
 }
 
-impl HeadReader {
+impl ResponseHeadReader {
     pub(super) fn is_begun(&self, read: &BytesMut) -> bool {
         self.interim_bytes > 0 || !read.is_empty()
     }

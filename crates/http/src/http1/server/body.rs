@@ -149,7 +149,7 @@ impl RequestBody {
     pub(crate) async fn on(stream: tokio::net::TcpStream) -> Self {
         let stream = crate::stream::Stream::Plain(stream);
         let mut inbound = Inbound::new(stream, bytes::BytesMut::new());
-        let mut heads = super::request::HeadReader::default();
+        let mut heads = super::request::RequestHeadReader::default();
         let head = loop {
             if let Some(head) = heads.take(&mut inbound.read, 64 << 10).expect("a request") {
                 break head;

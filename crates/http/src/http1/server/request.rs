@@ -41,12 +41,12 @@ pub(super) struct ParsedRequest {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct HeadReader {
+pub(super) struct RequestHeadReader {
     /// The number of bytes at the start of the buffer that contain no end of a head.
     searched: usize,
 }
 
-impl HeadReader {
+impl RequestHeadReader {
     /// Takes the complete head of a request, which has at most `bytes_max` bytes.
     pub(super) fn take(
         &mut self,

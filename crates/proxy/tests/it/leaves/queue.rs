@@ -179,6 +179,28 @@ fn a_root_that_goes_away_leaves_the_queue_and_frees_the_slot() {
 }
 
 #[test]
+fn the_age_of_a_request_that_is_cancelled_in_service_is_not_its_latency() {
+    run(async {
+        let gated = Gated::start("a", "").await;
+        let mut prober = Client::connect(gated.address(), Version::HTTP_11).await;
+        let busy = gated.keep_busy().await;
+        for _ in 0..200 {
+            prober.get("/.curtail/load").await;
+        }
+        gated.respond_once();
+        busy.await.expect("no panic");
+        gated.until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
+        let load = prober.get("/.curtail/load").await;
+        let in_service = ask_until_gone(&gated, "in service", Version::HTTP_11).await;
+        gated.server.record().until(|record| record.executions("in service") == 1).await;
+        in_service.abort();
+        gated.until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
+        let after = prober.get("/.curtail/load").await;
+        assert_eq!(after.get("curtail-load"), load.get("curtail-load"));
+    });
+}
+
+#[test]
 fn what_roots_and_leaves_say_to_each_other_is_not_taken_from_clients() {
     run(async {
         let gated = Gated::start("a", "").await;

@@ -120,7 +120,7 @@ fn it_serves_reloads_on_a_hangup_keeps_the_old_when_the_new_is_broken_and_stops_
         let from = program.lines().len();
         directory.write("proxy.yaml", &yaml(&new).replace("upstream: s", "upstream: other"));
         program.signal("-HUP");
-        let refused = program.says(from, &["ERROR", "the old one goes on"]).await;
+        let refused = program.says(from, &["ERROR", "the old one stays in effect"]).await;
         assert!(refused.contains("other") && refused.contains("is not defined"), "{refused}");
         assert_eq!(ask(address).await, "old");
         let from = program.lines().len();

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue};
 
 /// What a reader makes of bytes that come in these pieces: the head, and what stands after it.
 fn read_head(pieces: &[&[u8]]) -> Result<Option<(Versioned, Bytes)>, &'static str> {
-    let (mut reader, mut read) = (HeadReader::default(), BytesMut::new());
+    let (mut reader, mut read) = (ResponseHeadReader::default(), BytesMut::new());
     let mut response = None;
     for piece in pieces {
         read.put_slice(piece);
@@ -93,7 +93,7 @@ fn a_head_is_the_same_in_whatever_pieces_it_comes() {
 
 #[test]
 fn a_response_has_begun_with_its_first_byte_and_with_any_interim_one() {
-    let (mut reader, mut read) = (HeadReader::default(), BytesMut::new());
+    let (mut reader, mut read) = (ResponseHeadReader::default(), BytesMut::new());
     assert!(!reader.is_begun(&read));
     read.put_slice(b"H");
     assert!(matches!(reader.take(&mut read, |_| {}), Ok(None)));
@@ -197,7 +197,7 @@ fn a_head_is_taken_up_to_its_limit_in_whatever_pieces_it_comes() {
 #[test]
 fn endless_interim_responses_are_cut_off() {
     const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-    let (mut reader, mut read) = (HeadReader::default(), BytesMut::new());
+    let (mut reader, mut read) = (ResponseHeadReader::default(), BytesMut::new());
     for sent in 1.. {
         read.put_slice(INTERIM);
         match reader.take(&mut read, |_| {}) {

@@ -5,7 +5,7 @@ const BYTES_MAX: usize = 256;
 
 /// What a reader makes of bytes that come in these pieces, and what stands after the head.
 fn read(pieces: &[&[u8]]) -> Result<Option<(ParsedRequest, BytesMut)>, Fault> {
-    let (mut reader, mut read) = (HeadReader::default(), BytesMut::new());
+    let (mut reader, mut read) = (RequestHeadReader::default(), BytesMut::new());
     let mut asked = None;
     for piece in pieces {
         read.extend_from_slice(piece);
