@@ -40,7 +40,7 @@ impl Exchange {
         }
     }
 
-    /// Sends the request once; false if an attempt failed that a server may have executed.
+    /// Sends the request once more, and only once; false if an attempt failed that a server may have executed.
     fn send_straight(&mut self) -> bool {
         let Request { class, repeatable } = self.outgoing.request;
         let allows_another = |attempt: &AttemptTrail| match attempt.end {
