@@ -1,7 +1,7 @@
-//! Checks beyond the text of a configuration: certificates, keys and authorities that cannot be used, and names that no
-//! certificate can have.
+//! Checks beyond the text of a configuration: certificates, keys and authorities that cannot be used, and host names
+//! that no certificate can have.
 //!
-//! A start takes the same steps. They open no socket and start no thread, and continue after a failure. They bind no
+//! A start runs the same checks. They open no socket and start no thread, and continue after a failure. They bind no
 //! address, because a running proxy uses the addresses.
 
 use crate::StartError;
