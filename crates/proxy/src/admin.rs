@@ -35,10 +35,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Connections at once; scrapers need one each.
+/// Maximum number of connections; each scraper needs one.
 const CONNECTIONS_MAX: usize = 64;
 
-/// A scraper that sends no header for so long is cut off.
+/// A scraper that does not complete its headers within this time is disconnected.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A scraper that does not read the response for this long is cut off.
@@ -54,7 +54,7 @@ pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
             return;
         }
     };
-    // They end with this task, when a reload moves the port.
+    // The connections end with this task, when a reload moves the port.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
