@@ -61,8 +61,8 @@ impl Call {
         Self::pinned(request, None)
     }
 
-    /// A request that has not arrived yet, and whose attempts go only to the replicas in `eligible`, which ascend;
-    /// absent: to any replica. If none of `eligible` is present, the request fails as in an upstream without replicas.
+    /// A request that has not arrived yet. Its attempts go only to the replicas in `eligible`, a sorted list; absent:
+    /// to any replica. If none of these is present, the request fails as in an upstream without replicas.
     #[must_use]
     pub fn pinned(request: Request, eligible: Option<Arc<[ReplicaId]>>) -> Self {
         debug_assert!(eligible.iter().all(|ids| ids.is_sorted()), "a set of replicas is sorted");

@@ -7,7 +7,7 @@
 //! **Limits**: two windows of latencies and one budget for any number of upstreams.
 //! **Invariant** `extra-within-budget` holds for the group as a whole, not for each upstream.
 //! **Hurts when** the upstreams differ: a slow upstream is hedged at the latency of the fast ones, and an upstream that
-//! is down spends the budget of the others.
+//! is down spends the budget of the other upstreams.
 
 use crate::UpstreamConfig;
 use crate::budget::{Budget, BudgetConfig};

@@ -1,7 +1,7 @@
 //! The reasons for the decisions of the machines at the root.
 //!
-//! A reason is a short constant name, and the numbers that were compared. Trace attributes, metric labels, the journal
-//! and the tests show it.
+//! A reason is a short constant name, and the numbers that were compared. Trace attributes, the journal and the tests
+//! show both. Metric labels show the name.
 
 use crate::label::reasons;
 use crate::{AttemptId, Failure};

@@ -1,6 +1,6 @@
 //! The state that requests to one upstream share: replicas, balance, recent latencies and budget.
 //!
-//! The [`Call`](crate::Call)s of its requests borrow an [`Upstream`], and the effects of both come from
+//! The [`Call`](crate::Call)s of an upstream's requests borrow the [`Upstream`], and the effects of both come from
 //! [`Upstream::poll_effect`]. Latencies and budget are in its [`Group`], which several upstreams may share.
 //! **Limits**: [`REPLICAS_MAX`] replicas; some 143 KiB for each of the two latency windows of the group.
 

@@ -13,7 +13,7 @@
 //! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024, section 4.
 //! Ours: unlimited reuse where the paper's formula is undefined, removal that leaves two, and replicas without leaves.
 //! **Hurts when** many roots have few requests each: probes then outnumber requests. Also when only some replicas have
-//! leaves: those without look less loaded than they are, because a root sees only its own requests.
+//! leaves: the other replicas look less loaded than they are, because a root sees only its own requests.
 
 mod pool;
 mod threshold;

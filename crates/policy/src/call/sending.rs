@@ -160,8 +160,8 @@ impl Call {
         }
     }
 
-    /// Records a refusal. After a refusal by the budget, it returns a timer that doubles the age of the last attempt:
-    /// without it a request on a hung replica would wait until its timeout, even if the budget recovers.
+    /// Records a refusal. If the budget refused, returns a timer at twice the age of the last attempt: without this
+    /// timer, a request on a hung replica would wait until its timeout, even if the budget recovers.
     fn refused(
         &self,
         upstream: &mut Upstream,
