@@ -1,9 +1,9 @@
 //! The driver of the root's machines: the one place where policies meet the clock and the journal.
 //!
-//! An [`Upstream`] keeps its machine under a lock, held for one event, some hundred nanoseconds. The clock is read
-//! under it, so no machine sees time go back. A [`Driver`] hands the events of one request to the machine and returns
-//! the effects, which [`crate::root`] carries out. An event of an upstream in a [`Group`] holds the lock of the group
-//! as well.
+//! An [`Upstream`] keeps its machine under a lock, which an event holds for some hundred nanoseconds. The clock is read
+//! under the lock, so no machine sees time go back. A [`Driver`] hands the events of one request to the machine and
+//! returns the effects, which [`crate::root`] carries out. An event of an upstream in a [`Group`] holds the lock of the
+//! group as well.
 //!
 //! A fresh machine replaces one that panics or makes an impossible decision ([`crate::guard`]). It has no latencies, no
 //! loads and a full budget; after a panic its group is a fresh one too. The requests of the old machine continue

@@ -1,7 +1,7 @@
 //! Groups: the budget and the recent latencies that several upstreams share, under one lock.
 //!
 //! An event locks its upstream, then the group, and holds both locks for some hundred nanoseconds. It writes its
-//! journal line under both, so the lines have the order in which the upstreams changed the shared state.
+//! journal line under both locks, so the lines have the order in which the upstreams changed the shared state.
 
 use crate::config::NamedUpstream;
 use crate::journal::Journal;

@@ -1,8 +1,8 @@
 //! The leaf side: the driver of the machine that queues in front of one server.
 //!
-//! A fresh machine replaces one that panics or makes an impossible decision ([`crate::guard`]). If that was at a
-//! request's arrival, that request goes to the server without queueing. All other requests arrive again at the fresh
-//! machine, those in service first, so that its count in service is right and no queued request is lost.
+//! A fresh machine replaces one that panics or makes an impossible decision ([`crate::guard`]). If this happens at a
+//! request's arrival, the request goes to the server without queueing. All other requests arrive again at the fresh
+//! machine, those in service first, so that the count in service is right and no queued request is lost.
 //! **Limits**: those of the queue; connections to [`PEERS_MAX`] other leaves.
 
 use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaConfig, ReplicaUrl};

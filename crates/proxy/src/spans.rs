@@ -184,9 +184,9 @@ impl SpanSink {
 /// The outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Settled {
-    /// The receiver has it, except the spans that it rejected.
+    /// The receiver has the batch, except the spans that it rejected.
     Sent { rejected: u64 },
-    /// It was not delivered.
+    /// The batch was not delivered.
     GivenUp,
 }
 

@@ -3,7 +3,7 @@
 //! Listeners, leaves and the admin port have distinct addresses and names. Each route is reachable and names an
 //! upstream. The upstreams of a group share their keys. An upstream names each replica once: a repeated replica would
 //! get hedges of its own requests.
-//! **Limits**: it compares text. Two names of one server count as two replicas.
+//! **Limits**: the checks compare text. Two names of one server count as two replicas.
 
 use super::{Config, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out};
 use crate::route::{self, path};

@@ -1,8 +1,8 @@
 //! The exporter: takes spans from the buffers and sends them to their receiver.
 //!
 //! **Decides** when spans are sent: every second, or as soon as a thread has filled a buffer. A batch that is not
-//! accepted is sent again after a doubling, jittered time, or the time that the receiver asks for. It is given up after
-//! `tries_max` attempts, and dropped at once if the receiver rejects it.
+//! accepted is sent again after a doubling, jittered time, or the time that the receiver asks for. The exporter drops a
+//! batch after `tries_max` attempts, or at once if the receiver rejects it.
 //! **Limits**: one batch in flight; the rest waits in the bounded buffers ([`super::SpanSink`]). If a response is lost,
 //! the batch may be sent twice.
 //! **Source**: OTLP 1.x, sections "OTLP/gRPC Throttling" and "OTLP/HTTP Throttling".
