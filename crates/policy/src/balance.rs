@@ -1,10 +1,10 @@
-//! Balancing: which replica gets an attempt. A rule is one file that implements [`Rule`].
+//! Balancing: the choice of the replica for an attempt. Each rule is one file that implements [`Rule`].
 //!
 //! **Decides** the replica, among those that are neither ejected nor excluded by an attempt of the same request.
 //! **Inputs**: attempts in flight and latencies as this root sees them; for [`prequal`] also the load that leaves
 //! report.
 //! **Limits**: O(1) a choice, apart from Prequal's walk over its pool of 16.
-//! **Invariants** `excluded-is-never-chosen`; `some-replica-when-there-is-one`: a failing replica rather than none.
+//! **Invariants** `excluded-is-never-chosen`; `some-replica-when-there-is-one`: an ejected replica rather than none.
 //! **Hurts when** the signal is stale or shared: many roots then choose the same replica (herding).
 
 mod least_request;
@@ -31,15 +31,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "policy")]
 pub enum BalanceConfig {
-    /// Each in turn.
+    /// Each replica in turn.
     RoundRobin,
     /// Uniformly at random.
     Random,
-    /// The one of two drawn at random with fewer attempts in flight from this root (Mitzenmacher, "The
-    /// power of two choices in randomized load balancing", 1996).
+    /// Of two replicas drawn at random, the one with fewer attempts in flight from this root (Mitzenmacher, "The power
+    /// of two choices in randomized load balancing", 1996).
     #[default]
     LeastRequest,
-    /// The one of two drawn at random with the lower latency × (attempts in flight + 1), where the latency
+    /// Of two replicas drawn at random, the one with the lower latency × (attempts in flight + 1), where the latency
     /// jumps to peaks and decays slowly.
     PeakEwma {
         /// The time constant of the decay.
@@ -64,7 +64,7 @@ impl BalanceConfig {
         if let Self::Prequal(prequal) = self { Some(prequal.probe_timeout) } else { None }
     }
 
-    /// The rule for an upstream that `replicas` replicas are about to join. `rng` is for randomness of its own.
+    /// The rule for an upstream that `replicas` replicas are about to join. `rng` seeds the rule's own randomness.
     pub(crate) fn rule(&self, replicas: usize, rng: &Rng) -> Box<dyn Rule> {
         match self {
             Self::RoundRobin => Box::new(RoundRobin::new(replicas, &mut rng.split("round robin"))),
@@ -102,22 +102,22 @@ impl Display for BalanceConfig {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "a variant explains its fields")]
 pub enum Choice {
-    /// There was no other.
+    /// There was no other replica.
     Only,
     /// The replica's turn had come.
     Turn,
-    /// By chance.
+    /// The replica was drawn at random.
     Chance,
-    /// It had fewer attempts in flight, or as many, than the other one drawn.
+    /// The replica had at most as many attempts in flight as the other one drawn.
     FewerInFlight { in_flight: u32, other: u32 },
-    /// Its cost, latency × (attempts in flight + 1), was not above that of the other one drawn.
+    /// The replica's cost, latency × (attempts in flight + 1), was at most the cost of the other one drawn.
     LowerPeakEwma { cost: Duration, other: Duration },
-    /// It was cold (fewer requests in flight than the threshold) and had the lowest latency of the pool. Requests that
-    /// were sent after the report count as in flight.
+    /// The replica was cold (fewer requests in flight than the threshold) and had the lowest latency of the cold ones.
+    /// Requests that were sent after the report count as in flight.
     ColdLowestLatency { latency: Duration, in_flight: u32, threshold: u32 },
-    /// All were hot (the threshold of requests in flight or more), and it had the fewest in flight.
+    /// All were hot (at least `threshold` requests in flight), and the replica had the fewest in flight.
     AllHotFewestInFlight { in_flight: u32, threshold: u32 },
-    /// The pool had too few eligible results of probes, so it was drawn at random.
+    /// The pool had too few eligible results of probes, so the replica was drawn at random.
     PoolTooSmall { len: u32 },
 }
 
@@ -132,7 +132,7 @@ curtail_units::labels!(Choice {
     PoolTooSmall => "pool_too_small",
 });
 
-/// A balancing rule and its state. Every hook but [`Self::choose`] does nothing by default.
+/// A balancing rule and its state. Every method except [`Self::choose`] does nothing by default.
 pub(crate) trait Rule: Debug + Send + CloneRule {
     /// Chooses one of the candidates, if there is one.
     fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)>;
@@ -144,7 +144,7 @@ pub(crate) trait Rule: Debug + Send + CloneRule {
 
     fn request_sent(&mut self, _replicas: &Replicas, _now: Instant) {}
 
-    /// The latency of an attempt is known: it was sent at `sent.at` and its response began at `now`.
+    /// An attempt, sent at `sent.at`, got a good response at `now` (see [`crate::hedge`] for the end of a latency).
     fn latency_observed(&mut self, _replicas: &mut Replicas, _sent: Sent, _now: Instant) {}
 
     /// An attempt was cancelled before its response: its latency would have been longer than its age.

@@ -1,25 +1,25 @@
 //! The budget: the limit on extra attempts (hedges and retries).
 //!
 //! **Inputs**: requests and extra attempts, counted over a rolling window of [`BudgetConfig::window`].
-//! **Limits**: the extra attempts of a window are at most `ratio` × its requests. A retry may also use the `reserve`,
-//! so that requests survive a failed replica at low traffic. A hedge may not.
+//! **Limits**: a hedge must keep the extra attempts of a window within `ratio` × its requests. A retry may also use the
+//! `reserve`, so that requests survive a failed replica at low traffic.
 //! **Invariant** `extra-within-budget`: a granted attempt never exceeds the limit of the window.
-//! **Source**: Finagle's `BackupRequestFilter` has the two budgets. The window in place of a leaking bucket is ours:
-//! the journal alone proves its limit.
+//! **Source**: Finagle's `BackupRequestFilter`, which has one budget for hedges and one for retries. Curtail has a
+//! rolling window in place of Finagle's leaky bucket, so that a journal alone proves the limit.
 //! **Hurts when** everything is slow: then no budget is large enough, and extra attempts only add load.
 
 use crate::Reason;
 use curtail_units::{Duration, Instant, Ratio};
 use serde::{Deserialize, Serialize};
 
-/// The extra attempts that an upstream allows.
+/// The limit on the extra attempts of an upstream, or of a group of upstreams.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BudgetConfig {
-    /// Extra attempts for each request, over the window.
+    /// Maximum number of extra attempts per request, over the window.
     pub ratio: Ratio,
     /// The time over which requests and extra attempts are counted.
     pub window: Duration,
-    /// Retries that are allowed in each window even when `ratio` allows none.
+    /// Number of extra attempts in a window up to which retries are allowed, even if `ratio` allows fewer.
     pub reserve: u32,
 }
 
@@ -42,7 +42,7 @@ pub enum Purpose {
     Retry,
 }
 
-/// The window is counted in this many slots; one more is being filled.
+/// The number of slots of the window, including the slot that is being filled.
 const SLOTS: usize = 10;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +58,7 @@ pub struct Budget {
     slots: [Slot; SLOTS],
     /// The sum of all slots.
     total: Slot,
-    /// The slot of the present, counted from the driver's beginning.
+    /// The number of the current slot, counted from the start of the driver's clock.
     present: u64,
 }
 
@@ -76,7 +76,7 @@ impl Budget {
         self.total.requests += 1;
     }
 
-    /// Grants an extra attempt and counts it, or says why not.
+    /// Grants and counts an extra attempt, if the window has room for it.
     ///
     /// # Errors
     /// [`Reason::BudgetSpent`] with the window's counts.
@@ -105,7 +105,7 @@ impl Budget {
         (self.total.requests, self.total.extra)
     }
 
-    /// The slot of `now`, after those that have left the window are forgotten.
+    /// Empties the slots that have left the window, and returns the slot of `now`.
     fn slot(&mut self, now: Instant) -> &mut Slot {
         let slot_ns = (self.config.window.as_ns() / SLOTS as u64).max(1);
         let present = now.as_ns() / slot_ns;

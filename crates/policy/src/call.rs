@@ -1,8 +1,8 @@
-//! One request at the root: hedges, ties and retries composed.
+//! One request at the root, with its hedges, ties and retries.
 //!
 //! **Decides** which attempts are sent, which response the client gets, and when to stop.
-//! **Inputs**: what happens to the request and its attempts; the shared state of its [`Upstream`].
-//! **Limits**: [`ATTEMPTS_MAX`] attempts; one timer, for [`Call::poll_timeout`]; the replicas that it is pinned to.
+//! **Inputs**: the events of the request and of its attempts; the shared state of its [`Upstream`].
+//! **Limits**: [`ATTEMPTS_MAX`] attempts; one timer, for [`Call::poll_timeout`]; only the replicas of a pinned call.
 //! **Invariants** `exactly-one-response`: a request that is not abandoned ends in exactly one [`Effect::Respond`] or
 //! [`Effect::Fail`]; `every-other-cancelled`: every attempt that does not end by itself is cancelled;
 //! `good-beats-fast-error`: a bad response is kept while another attempt may do better, and used if none does.
@@ -61,8 +61,8 @@ impl Call {
         Self::pinned(request, None)
     }
 
-    /// A request that has not arrived yet, and whose attempts all go to `eligible` replicas, in ascending order. If it
-    /// is absent, they go to any replica. Without a present replica it fails as in an upstream without replicas.
+    /// A request that has not arrived yet. Its attempts go only to the replicas in `eligible`, a sorted list; absent:
+    /// to any replica. If none of these is present, the request fails as in an upstream without replicas.
     #[must_use]
     pub fn pinned(request: Request, eligible: Option<Arc<[ReplicaId]>>) -> Self {
         debug_assert!(eligible.iter().all(|ids| ids.is_sorted()), "a set of replicas is sorted");
@@ -90,7 +90,7 @@ impl Call {
         self.eligible.as_deref()
     }
 
-    /// Takes note of an event; the effects come out of [`Upstream::poll_effect`].
+    /// Handles an event. The effects come from [`Upstream::poll_effect`].
     pub fn handle(&mut self, upstream: &mut Upstream, now: Instant, event: Event) {
         upstream.assert_drained();
         match (self.state, event) {
@@ -113,7 +113,7 @@ impl Call {
             (_, Event::ReplayLost) => self.replay_lost(upstream, now),
             (State::Trying | State::Responding, Event::Abandoned) => self.abandoned(upstream, now),
             (State::Trying, Event::Woke) => self.woke(upstream, now),
-            // News of an attempt or a request that is over, on its way while that was decided.
+            // Late events of an attempt or a request that is over.
             (
                 State::New | State::Trying | State::Responding | State::Over,
                 Event::Arrived
@@ -142,7 +142,7 @@ impl Call {
         times.into_iter().flatten().min()
     }
 
-    /// Whether nothing more will come of this request.
+    /// Whether the request has ended, so that no effect can follow.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state == State::Over
@@ -201,7 +201,7 @@ impl Call {
         self.lost(upstream, now, failure);
     }
 
-    /// An attempt failed: waits for another, plans a further one, or ends the request.
+    /// After a failed attempt: waits for another open one, plans a further one, or ends the request.
     fn lost(&mut self, upstream: &mut Upstream, now: Instant, failure: Failure) {
         if self.attempts.any_open() || self.retry.is_some() {
             return;
@@ -236,7 +236,7 @@ impl Call {
         }
     }
 
-    /// The body can no longer be sent again: nothing that is planned can happen.
+    /// Drops all planned attempts, because the request body can no longer be sent again.
     fn replay_lost(&mut self, upstream: &mut Upstream, now: Instant) {
         self.replayable = false;
         (self.hedge, self.overdue, self.twin) = (None, None, None);
@@ -256,7 +256,7 @@ impl Call {
         self.end_without_good(upstream, now, RequestFailure::TimedOut, reason);
     }
 
-    /// No better response can come: uses the last one that was kept, or fails.
+    /// Ends the request when no better response can come: with the last response that was kept, or with a failure.
     pub(super) fn end_without_good(
         &mut self,
         upstream: &mut Upstream,
@@ -264,7 +264,7 @@ impl Call {
         why: RequestFailure,
         reason: Reason,
     ) {
-        // A refusal says that nothing was executed. Of what may be executed only once that must be true.
+        // A refusal states that nothing was executed. For a request that may be executed only once, this must be true.
         let unknown = self.outcome_unknown || self.attempts.any_open();
         let may_respond = self.request.repeatable || !unknown;
         if let Some(winner) = self.attempts.last(AttemptState::Kept).filter(|_| may_respond) {
@@ -296,13 +296,13 @@ impl Call {
         upstream.decide(Effect::Respond { attempt: winner }, reason);
     }
 
-    /// Tells the replicas of open attempts that the winner overtook them. Without this a stalled or hung replica would
+    /// Records the open attempts that the winner overtook, for the balance. Otherwise a stalled or hung replica would
     /// look idle after each cancelled attempt, and attract the next request.
     fn report_overtaken(&self, upstream: &mut Upstream, now: Instant, winner: AttemptId) {
         let winner_sent = self.attempts.get(winner).sent.at;
         for id in self.attempts.ids().filter(|id| *id < winner && self.attempts.is_open(*id)) {
             let Attempt { sent, overdue_at, .. } = self.attempts.get(id);
-            // The winner took less time than the head start of this attempt: chance alone rarely does that.
+            // The winner took less time than the head start of this attempt, which chance alone rarely explains.
             if now.since(winner_sent) < winner_sent.since(sent.at) {
                 upstream.attempt_overtaken(sent, now);
             }
@@ -342,7 +342,7 @@ impl Call {
         upstream.attempt_ended(sent);
     }
 
-    /// The client has gone. A response on its way to it ends too; the driver needs no effect for that.
+    /// Ends the request of a client that has gone. The driver also stops sending the response, without an effect.
     fn abandoned(&mut self, upstream: &mut Upstream, now: Instant) {
         if let Some(won) = self.attempts.first(AttemptState::Won) {
             let Attempt { sent, .. } = self.attempts.get(won);

@@ -1,19 +1,19 @@
-//! Service classes: who waits behind whom.
+//! Service classes: the order in which a leaf serves queued requests.
 
 use serde::{Deserialize, Serialize};
 
-/// The urgency of a request; the order is the order of service.
+/// The urgency of a request. A leaf serves the classes in the order of the variants.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// A person waits for it.
+    /// A person waits for the response.
     #[default]
     Interactive,
-    /// A program waits for it. Extra attempts have this class too, so that they never delay a first attempt.
+    /// A program waits for the response. Hedges of interactive requests are queued in this class too.
     Batch,
-    /// Nobody waits for it.
+    /// Nobody waits for the response. Hedges of batch and background requests are queued in this class.
     Background,
 }
 
@@ -27,7 +27,7 @@ impl Class {
     /// All classes, the most urgent first.
     pub const ALL: [Self; 3] = [Self::Interactive, Self::Batch, Self::Background];
 
-    /// The next less urgent class; the least urgent one stays as it is.
+    /// The next less urgent class, that of a hedge or of an attempt beside an overdue one. Background stays background.
     #[must_use]
     pub const fn lower(self) -> Self {
         match self {

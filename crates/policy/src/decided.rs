@@ -1,9 +1,9 @@
-//! What a machine at the root wants done, and the names of those it is done to.
+//! The decisions of the machines, and the IDs of the replicas, attempts and probes in the effects of the root.
 
 use crate::{Choice, Class, Failure, Tie};
 use serde::{Deserialize, Serialize};
 
-/// A replica of an upstream: the number that it got when it joined. No other replica of the upstream gets it again.
+/// The number of a replica, assigned when it joins its upstream. No other replica of the upstream gets this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ReplicaId(pub u32);
@@ -20,13 +20,13 @@ impl ReplicaId {
     }
 }
 
-/// An attempt, by its place among the attempts of its own request.
+/// The number of an attempt among the attempts of its request, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AttemptId(pub u8);
 
 impl AttemptId {
-    /// The place among the attempts.
+    /// The number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -42,7 +42,7 @@ impl AttemptId {
 pub struct Decided<E, R> {
     /// The action.
     pub effect: E,
-    /// Why, with the numbers that were compared.
+    /// The reason for the action, with the numbers that were compared.
     pub reason: R,
 }
 
@@ -51,7 +51,7 @@ pub struct Decided<E, R> {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum Effect {
-    /// Send a new attempt, marked with the class. `choice` is the reason for the replica; `tie` is absent without a twin.
+    /// Send an attempt of this class. `choice` is the reason for the replica. Only a copy of a tie has a `tie`.
     Send { attempt: AttemptId, replica: ReplicaId, choice: Choice, class: Class, tie: Option<Tie> },
     /// Stop an attempt, or discard its response.
     Cancel { attempt: AttemptId },
@@ -59,7 +59,7 @@ pub enum Effect {
     Respond { attempt: AttemptId },
     /// Report to the client that there is no response, and why.
     Fail { why: RequestFailure },
-    /// Do nothing: an extra attempt was due and is skipped. The reason says why, so that it can be counted.
+    /// Count a skipped extra attempt, which was due. The reason states why it is skipped.
     Skip,
     /// Ask a replica's leaf for its load.
     Probe { replica: ReplicaId },
@@ -71,7 +71,7 @@ pub enum Effect {
 pub enum RequestFailure {
     /// The upstream has no replica, or none of those that the call is pinned to.
     NoReplica,
-    /// The request's own time ran out.
+    /// The request's timeout passed.
     TimedOut,
     /// The last attempt failed, and no further one is allowed.
     Failed(Failure),

@@ -1,11 +1,11 @@
 //! Fair queueing between tenants: deficit round robin.
 //!
 //! **Decides** which queued item is next. Tenants get equal shares of cost (bytes, work): each turn grants a tenant one
-//! quantum, and its next item goes when its grants cover the cost.
-//! **Limits**: the caller bounds the number of queued items. O(log tenants) an item, and one turn for each quantum by
-//! which the grants of all tenants fall short of their next items.
-//! **Invariant** `fair-shares`: between two tenants that always have an item, the costs served differ by at most a
-//! quantum and the largest cost.
+//! quantum, and its next item leaves the queue when the grants of the tenant cover the cost.
+//! **Limits**: the caller limits the number of queued items. A pop takes at most tenants × (cost of the item / quantum)
+//! turns, rounded up, and each turn takes O(log tenants).
+//! **Invariant** `fair-shares`: between two tenants that always have an item, the served costs differ by at most the
+//! sum of a quantum and the largest cost.
 //! **Source**: Shreedhar & Varghese, "Efficient Fair Queueing using Deficit Round Robin", SIGCOMM 1995.
 //! **Hurts when** costs are wrong: a tenant whose items cost more than they claim gets more than its share.
 
@@ -24,14 +24,14 @@ pub struct FairQueue<K, T> {
 
 #[derive(Clone, Debug)]
 struct Tenant<T> {
-    /// With their costs, in the order of arrival.
+    /// The items with their costs, in the order of arrival.
     items: VecDeque<(usize, T)>,
-    /// The cost that it may still use in this turn.
+    /// The cost that the tenant may still use: its grants minus the costs of its served items.
     deficit: usize,
 }
 
 impl<K: Ord + Clone, T> FairQueue<K, T> {
-    /// An empty queue that grants `quantum` with each turn: about the cost of a usual item.
+    /// An empty queue that grants `quantum` with each turn. `quantum` should be about the cost of a usual item.
     #[must_use]
     pub const fn new(quantum: NonZeroUsize) -> Self {
         Self { quantum, turns: VecDeque::new(), tenants: BTreeMap::new(), len: 0 }

@@ -1,4 +1,4 @@
-//! One request that needs several calls: k of n, in order, until a deadline.
+//! One request that needs several calls: k of n calls, started in order, until a deadline.
 //!
 //! **Decides** which calls start and when, when the request is done, and whether the open calls are then abandoned.
 //! **Inputs**: ends of calls, time, a client that leaves. The driver owns the calls, their replicas and the merging.
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of calls of one request.
 pub const CALLS_MAX: u32 = 100_000;
 
-/// A call, by its place in the order in which calls start.
+/// The number of a call, in the order in which calls start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub u32);
@@ -32,47 +32,47 @@ pub struct CallId(pub u32);
 pub enum RestMode {
     /// They are abandoned.
     Cancel,
-    /// They run to their end, even if the client leaves after the request is done: writes to a quorum.
+    /// They run to their end, even if the client leaves after the request is done. Writes to a quorum need this.
     Finish,
 }
 
-/// The calls of a request: all, and those that it needs.
+/// The number of calls of a request, and the conditions under which the request is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatherConfig {
     /// The number of calls, at most [`CALLS_MAX`].
     pub calls: u32,
-    /// The calls that must succeed, from 1 to `calls`.
+    /// The number of calls that must succeed, from 1 to `calls`.
     pub needed: u32,
-    /// The first calls, which must succeed before the others start; 0: all calls start at once.
+    /// The number of first calls that must succeed before all other calls start; 0: all calls start at once.
     pub canaries: u32,
-    /// The time after which the request is done with the responses that it has.
+    /// The time from arrival after which the request is done with the responses that it has; absent: no deadline.
     pub deadline: Option<Duration>,
     /// The fate of the open calls when the request is done.
     pub rest: RestMode,
 }
 
 impl GatherConfig {
-    /// All calls start at once and all must succeed. The first failure ends the request.
+    /// A request whose calls all start at once and must all succeed. The first failure ends the request.
     #[must_use]
     pub const fn all_of(calls: u32) -> Self {
         Self { calls, needed: calls, canaries: 0, deadline: None, rest: RestMode::Cancel }
     }
 }
 
-/// Something happened to the request.
+/// An event of a request with several calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum GatherEvent {
-    /// The request arrived. The first event, once.
+    /// The request arrived. This is the first event, and comes once.
     Arrived,
-    /// A call ended by itself; `success` if its response counts.
+    /// A call ended without being abandoned. `success`: its response counts.
     CallEnded { call: CallId, success: bool },
     /// The client left.
     Abandoned,
     /// The request is done, and the driver has no room to let its open calls finish.
     RestRejected,
-    /// The polled instant has come.
+    /// The instant of [`Gather::poll_timeout`] has come.
     Woke,
 }
 
@@ -95,9 +95,9 @@ pub enum GatherEffect {
 pub enum GatherOutcome {
     /// As many calls as needed have succeeded.
     Complete,
-    /// The deadline passed before that: the response is marked as partial.
+    /// The deadline passed before enough calls succeeded. The response is marked as partial.
     Partial,
-    /// Fewer calls than needed can succeed.
+    /// Fewer calls than needed can succeed, or a canary failed.
     Failed,
 }
 
@@ -122,9 +122,9 @@ pub struct Gather {
     succeeded: u32,
     failed: u32,
     open: OpenCalls,
-    /// The end of the request, until it is polled.
+    /// The outcome with its reason, until the driver polls it.
     done: Option<Decided<GatherOutcome, GatherReason>>,
-    /// Why the open calls are abandoned, until all of them are.
+    /// The reason for abandoning the open calls, until all of them are abandoned.
     abandon_reason: Option<GatherReason>,
 }
 
@@ -149,13 +149,13 @@ impl Gather {
         }
     }
 
-    /// The configuration, with numbers that are possible.
+    /// The configuration, with `calls` and `needed` limited to possible numbers.
     #[must_use]
     pub const fn config(&self) -> &GatherConfig {
         &self.config
     }
 
-    /// Takes note of an event.
+    /// Handles an event.
     pub fn handle(&mut self, now: Instant, event: GatherEvent) {
         debug_assert!(self.is_drained(), "effects are drained before the next event");
         match (self.state, event) {
@@ -177,12 +177,12 @@ impl Gather {
                 self.abandon_reason = Some(GatherReason::RestRejected);
             }
             (State::Waiting, GatherEvent::Woke) => self.check_deadline(now),
-            // News of a call or a request that is over, on its way while that was decided.
+            // Late events of a call or a request that is over.
             (State::New | State::Waiting | State::Done | State::Abandoned, _) => {}
         }
     }
 
-    /// The next action for the driver, and the reason; drained before the next event.
+    /// The next action for the driver, with its reason. The driver drains all actions before the next event.
     pub fn poll_effect(&mut self) -> Option<Decided<GatherEffect, GatherReason>> {
         if self.started < self.startable {
             let call = CallId(self.started);
@@ -209,7 +209,7 @@ impl Gather {
         Some(self.arrived + deadline)
     }
 
-    /// Whether the request has ended and no call is open: with [`RestMode::Finish`], later than it is done.
+    /// Whether the request has ended and no call is open. With [`RestMode::Finish`], calls may end after the request.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Done | State::Abandoned) && self.open.is_empty()
@@ -227,7 +227,7 @@ impl Gather {
         self.check_counts();
     }
 
-    /// Ends the request when enough calls have succeeded, or too many have failed; starts the others after the canaries.
+    /// Ends the request after enough successes or too many failures; starts the remaining calls after the canaries.
     fn check_counts(&mut self) {
         let GatherConfig { calls, needed, .. } = self.config;
         let (succeeded, failed) = (self.succeeded, self.failed);

@@ -1,13 +1,13 @@
 //! The state that upstreams of a group share: recent latencies, the quantile estimates, and the budget.
 //!
 //! The shards of one data set are upstreams of their own that serve requests of the same kind. When a replica of one
-//! shard stalls, the shard can spend budget that the others have not used. A shard with little traffic uses the
-//! latencies of the others. An [`Upstream`](crate::Upstream) without a group has a `Group` to itself; the driver runs
-//! one with a group inside [`Upstream::in_group`](crate::Upstream::in_group).
+//! shard stalls, the shard can spend budget that the other shards have not used. A shard with little traffic uses the
+//! latencies of the other shards. An [`Upstream`](crate::Upstream) without a group has a `Group` to itself; the driver
+//! runs an upstream with a group inside [`Upstream::in_group`](crate::Upstream::in_group).
 //! **Limits**: two windows of latencies and one budget for any number of upstreams.
 //! **Invariant** `extra-within-budget` holds for the group as a whole, not for each upstream.
 //! **Hurts when** the upstreams differ: a slow upstream is hedged at the latency of the fast ones, and an upstream that
-//! is down spends the budget of the others.
+//! is down spends the budget of the other upstreams.
 
 use crate::UpstreamConfig;
 use crate::budget::{Budget, BudgetConfig};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 const LATENCY_WINDOW: Duration = Duration::from_secs(10);
 
-/// The slots of the window: the oldest one expires at a time.
+/// The number of slots of the window. Latencies expire one slot at a time.
 const LATENCY_SLOTS: usize = 10;
 
 /// The minimum number of latencies for a quantile: 1 / (1 − 0.99), so that a p99 has at least one sample above it.
@@ -26,7 +26,7 @@ pub const SAMPLES_MIN: u64 = 100;
 /// The maximum age of a computed quantile: a hundredth of the window.
 pub(crate) const ESTIMATE_AGE_MAX: Duration = Duration::from_ms(100);
 
-/// The keys that all upstreams of a group must have in common.
+/// The configuration that all upstreams of a group must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupConfig {
     /// The budget of all upstreams together.

@@ -1,32 +1,32 @@
 //! Hedged requests: a second attempt after a delay.
 //!
 //! **Decides** how long a request waits before its hedge is due.
-//! **Inputs**: a quantile of the upstream's recent latencies, from sending an attempt to its response. The age of a
-//! cancelled attempt counts as a censored latency: without it the delay would drift down.
+//! **Inputs**: a quantile of the upstream's recent latencies. A latency is the time from sending an attempt to its
+//! response: to the headers, or to the end of a response that the driver buffers (`limits.response_buffer` in the
+//! proxy). The age of a cancelled attempt counts as a censored latency; without these ages the delay would drift down.
 //! **Limits**: a delay within [`HedgeConfig::delay_min`] and [`HedgeConfig::delay_max`]; [`HedgeConfig::hedges_max`]
 //! hedges a request, each on another replica and paid from the [`crate::budget`].
 //! **Invariants** `hedge-other-replica`, `hedge-within-budget`.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 77. The cap follows Cassandra's
 //! `MIN(99PERCENTILE, 35MS)` (CASSANDRA-14293: one bad replica drags a bare percentile up).
-//! **Hurts when** copies are slow together, because a heavy request is heavy everywhere; and near saturation, where
-//! extra attempts feed the queues they wait in.
+//! **Hurts when** all copies are slow, because a heavy request is heavy everywhere; and near saturation, where extra
+//! attempts lengthen the queues.
 
 use crate::Reason;
 use curtail_units::{Duration, Quantile};
 use serde::{Deserialize, Serialize};
 
-/// When an upstream's requests are hedged.
+/// The configuration of hedges.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HedgeConfig {
-    /// The hedge is due when the request is slower than this quantile of recent latencies. About 1 − quantile
-    /// of the requests become due while nothing is wrong. By default they use half of the budget's ratio, and
-    /// the other half remains for stalls.
+    /// The hedge delay is this quantile of recent latencies. While nothing is wrong, hedges become due for about 1 −
+    /// quantile of the requests. By default this is half of the budget's ratio, and the other half remains for stalls.
     pub quantile: Quantile,
-    /// The delay is never shorter than this.
+    /// The minimum delay.
     pub delay_min: Duration,
-    /// The delay is never longer than this; also the delay while too few latencies are known.
+    /// The maximum delay; also the delay while too few latencies are known.
     pub delay_max: Duration,
-    /// Hedges of one request.
+    /// Maximum number of hedges of one request.
     pub hedges_max: u8,
 }
 

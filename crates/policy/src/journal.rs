@@ -1,11 +1,11 @@
 //! The journal: every event and every decision of every machine, in order.
 //!
-//! A driver writes one [`Entry`] for each machine it makes and one for each event, with the effects that came out. A
-//! replay into a new machine must give the same effects, byte for byte: so the proxy decides as the simulator does.
+//! The driver writes one [`Entry`] for each machine that it creates, and one with the effects for each event. A replay
+//! into a new machine must give the same effects, byte for byte: the proxy then decides as the simulator does.
 //!
-//! An entry is one line of JSON. `F` is the form of the effects: a list when written, the raw bytes when read. Each
-//! line begins with a [`Checksum`] of all entries up to it, so a reader finds the first line that was changed or
-//! removed.
+//! An entry is one line of JSON. `F` is the type of the effects: a list in a writer, the raw bytes in a reader. Each
+//! line begins with a [`Checksum`] of all entries up to and including its own, so a reader finds the first line that
+//! was changed or removed.
 
 use crate::{
     Event, GatherConfig, GatherEvent, GroupConfig, LeafConfig, LeafEvent, ReplicaId, Request,
@@ -22,8 +22,9 @@ pub const SCHEMA: &str = "curtail.journal/4";
 
 /// One line of a journal.
 ///
-/// `machine` is the number of a machine in this journal, and `name` its name in the configuration. `call` is the number of
-/// a request, unique within its upstream, and `gather` that of a request with several calls. `effects` are the decisions on the event.
+/// `machine` is the number of a machine in this journal, and `name` is its name in the configuration. `call` is the
+/// number of a request, unique within its upstream. `gather` is the number of a request with several calls. `effects`
+/// are the decisions on the event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "entry")]
 #[expect(clippy::large_enum_variant, reason = "an entry is written or read at once, never kept")]
@@ -31,10 +32,9 @@ pub const SCHEMA: &str = "curtail.journal/4";
 pub enum Entry<F> {
     /// The first line, with [`SCHEMA`].
     Journal { schema: String },
-    /// The driver made the shared state of a group.
+    /// The driver created the shared state of a group.
     Group { machine: u32, name: String, config: GroupConfig },
-    /// A root's machine for one upstream was made: with its replicas in ascending order, the number of its group, and its
-    /// randomness.
+    /// A root's machine for one upstream was created. `replicas` ascend, and `group` is the number of the group.
     Upstream {
         machine: u32,
         name: String,
@@ -46,7 +46,7 @@ pub enum Entry<F> {
     },
     /// A replica is about to join an upstream; the event follows.
     Replica { machine: u32, replica: ReplicaId, name: String },
-    /// A leaf's machine was made.
+    /// A leaf's machine was created.
     Leaf { machine: u32, name: String, config: LeafConfig },
     /// A request arrived at an upstream; its first event follows. It may be pinned to replicas, in ascending order.
     Request {
@@ -66,7 +66,7 @@ pub enum Entry<F> {
     UpstreamEvent { machine: u32, now: Instant, event: UpstreamEvent, effects: F },
     /// An event of a leaf.
     LeafEvent { machine: u32, now: Instant, event: LeafEvent, effects: F },
-    /// The last line when the writer could not keep up, with the number of missing entries.
+    /// The last line of a journal whose writer could not keep up, with the number of missing entries.
     Cut { lost: u64 },
     /// The last line of a complete journal, with the number of entries before it.
     End { entries: u64 },

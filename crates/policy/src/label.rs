@@ -5,7 +5,7 @@ pub(crate) const fn has_any(fields: &[&str]) -> bool {
     !fields.is_empty()
 }
 
-/// Defines the reasons of a machine: each with its fields, its name and, in one line, its text for people.
+/// Defines the reasons of a machine. Each has fields, a constant name, and a text of one line for people.
 macro_rules! reasons {
     ($(#[$attribute:meta])* $type:ident {
         $(
@@ -30,7 +30,7 @@ macro_rules! reasons {
         curtail_units::labels!($type { $($variant => $name,)* });
 
         impl $type {
-            /// Whether it says more than its name: there are numbers that were compared, or a failure.
+            /// Whether the reason has fields: the compared numbers, or a failure.
             #[must_use]
             pub const fn has_detail(&self) -> bool {
                 match self {

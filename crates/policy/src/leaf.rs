@@ -1,21 +1,21 @@
 //! The leaf: the queue in front of one server.
 //!
-//! It composes a [`limiter`] (how many requests are in service), a [`queue`] (which one is next), its side of ties, and
-//! the load for probes.
+//! A leaf composes a [`limiter`] (how many requests are in service), a [`queue`] (which one is next), its side of ties,
+//! and the load for probes.
 //! **Decides** which request starts, which is refused, and which copy of a tie is dropped.
-//! **Inputs**: arrivals with class and tie, ends of service, and messages from the leaf of a twin.
+//! **Inputs**: arrivals with class and tie, ends of service, cancels, and messages from the leaf of a twin.
 //! **Limits**: [`LeafConfig::concurrency`] requests in service, [`LeafConfig::queue_len_max`] waiting,
 //! [`started::TIES_MAX`] ties. Each event costs O(log(concurrency + queue)).
 //! **Invariants**
-//! - `leaf-concurrency-bounded`, `leaf-queue-bounded`: nothing waits while fewer than the limit are in service.
+//! - `leaf-concurrency-bounded`, `leaf-queue-bounded`: no request waits while the server has room.
 //! - `started-once-dropped-or-refused`: each request gets exactly one of `Start`, `Drop` and `Refuse`, or none if its
 //!   root goes away while it waits.
-//! - `class-order`, see [`queue`]: in a full queue, a more urgent newcomer pushes out the youngest of the least urgent.
+//! - `class-order`, see [`queue`]: a full queue refuses its youngest least urgent request for a more urgent one.
 //! - `tie-at-most-one-duplicate`: a copy never starts after the start of its twin is known.
 //!
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 76–78.
-//! **Hurts when** urgent requests alone fill the server: less urgent ones then wait without end and are pushed out
-//! first.
+//! **Hurts when** urgent requests alone fill the server: less urgent requests then wait without end, and are pushed out
+//! of a full queue first.
 
 mod limiter;
 mod queue;
@@ -34,9 +34,9 @@ use started::StartedTwins;
 /// The limits of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeafConfig {
-    /// Requests that the server works on at once; at least 1 (0 counts as 1).
+    /// Maximum number of requests in service; 0 counts as 1.
     pub concurrency: u32,
-    /// Requests that may wait; one more is refused.
+    /// Maximum number of queued requests. In a full queue, a more urgent request pushes out a less urgent one.
     pub queue_len_max: u32,
 }
 
@@ -46,23 +46,23 @@ impl Default for LeafConfig {
     }
 }
 
-/// A request at a leaf; the driver's own number for it, used once.
+/// The driver's number for a request at a leaf, used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeafRequestId(pub u64);
 
-/// Something happened at a leaf.
+/// An event at a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum LeafEvent {
     /// A request arrived.
     Arrived { request: LeafRequestId, class: Class, tie: Option<TieId> },
-    /// The twin of a tie has started, as its leaf says.
+    /// The leaf of the twin reports that the twin has started.
     TwinStarted { tie: TieId },
     /// The server has finished a request, or failed it.
     Finished { request: LeafRequestId },
-    /// The root has gone away, or cancelled.
+    /// The root has disconnected, or has cancelled the request.
     Gone { request: LeafRequestId },
 }
 
@@ -125,7 +125,7 @@ impl Leaf {
         }
     }
 
-    /// Takes note of an event.
+    /// Handles an event.
     pub fn handle(&mut self, now: Instant, event: LeafEvent) {
         debug_assert!(self.effects.is_empty(), "effects are drained before the next event");
         match event {
@@ -136,7 +136,7 @@ impl Leaf {
         }
     }
 
-    /// The next action for the driver, and the reason; drained before the next event.
+    /// The next action for the driver, with its reason. The driver drains all actions before the next event.
     pub fn poll_effect(&mut self) -> Option<Decided<LeafEffect, LeafReason>> {
         self.effects.pop_front()
     }
@@ -147,13 +147,13 @@ impl Leaf {
         self.load.load(now)
     }
 
-    /// Queued requests.
+    /// The number of queued requests.
     #[must_use]
     pub fn queue_len(&self) -> u32 {
         self.queue.len()
     }
 
-    /// Requests in service.
+    /// The number of requests in service.
     #[must_use]
     pub const fn in_service(&self) -> u32 {
         self.limiter.in_service()
@@ -209,7 +209,7 @@ impl Leaf {
             self.started_twins.note(now, tie);
             return;
         };
-        // When both have started, to stop one is for the root: it alone knows which responds first.
+        // When both copies have started, the root stops one of them: it alone knows which one responds first.
         if matches!(self.place(request), Some(Place::Queued(_))) {
             let waited = now.since(self.leave(request).arrived);
             self.decide(LeafEffect::Drop { request }, LeafReason::TwinStarted { waited });
@@ -234,7 +234,7 @@ impl Leaf {
         }
     }
 
-    /// A request has left service: starts the next one.
+    /// Starts the next request, because one has left service.
     fn start_next(&mut self, now: Instant) {
         let Some(Ticket { class, request, .. }) = self.queue.pop() else { return };
         let waited = now.since(self.present[&request].arrived);
@@ -256,7 +256,7 @@ impl Leaf {
         self.present.get(&request).map(|present| present.place)
     }
 
-    /// Takes a request that is present out of everything.
+    /// Removes a present request from the queue or from service, and from the ties and the load.
     fn leave(&mut self, request: LeafRequestId) -> Present {
         let left = self.present.remove(&request).expect("the caller has seen that it is present");
         match left.place {

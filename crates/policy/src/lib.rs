@@ -1,25 +1,25 @@
-//! The techniques that cut the latency tail, as machines without I/O.
+//! The techniques that cut the latency tail, as state machines without I/O.
 //!
-//! # The one shape
+//! # How a driver runs a machine
 //!
-//! A machine decides; a driver acts. The crate is `no_std`: no clock, socket or entropy can be named here. Every
-//! machine is driven the same way:
+//! A machine decides, and its driver acts. The crate is `no_std`, so a machine has no clock, socket or entropy of its
+//! own. The driver calls three methods:
 //!
-//! - `handle(now, event)`: something happened;
-//! - `poll_effect()`: what to do about it; [`Decided`] pairs each effect with its reason and the compared numbers;
-//! - `poll_timeout()`: when to call again with a `Woke` event if nothing else happens. A [`Leaf`] never waits.
+//! - `handle(now, event)` hands an event to the machine.
+//! - `poll_effect()` returns the next action. [`Decided`] pairs each action with its reason and the compared numbers.
+//! - `poll_timeout()` returns when to send `Woke`, unless another event comes first. A [`Leaf`] is never woken.
 //!
-//! A driver keeps this contract: `now` never goes back; it drains the effects before the next `handle`; a wake-up comes
-//! at or after the polled instant. The simulator and the proxy are the two drivers, and each can replay a journal of
-//! the other.
+//! The driver never lets `now` go back, drains the effects before the next `handle`, and sends `Woke` at or after the
+//! polled instant. The drivers are the proxy and the simulator; servers of the testbed drive a [`Leaf`]. The proxy
+//! writes journals ([`journal`]), and the simulator replays them.
 //!
 //! # The machines
 //!
-//! - [`Upstream`]: the state that requests to one upstream share: replicas, balance and group. One for each root.
+//! - [`Upstream`]: the state that the requests of one root to one upstream share: replicas, balance and group.
 //! - [`Group`]: the recent latencies and the budget of one upstream, or of several that share them.
 //! - [`Call`]: one request at the root; it composes [`hedge`], [`tie`] and [`retry`].
 //! - [`Gather`]: one request that needs several calls, such as one to each shard. Its driver owns the calls.
-//! - [`Leaf`]: the queue in front of one server, with its classes, its side of a tie, and its load.
+//! - [`Leaf`]: the queue in front of one server, with its classes, its side of ties, and its load.
 #![no_std]
 
 extern crate alloc;

@@ -1,10 +1,10 @@
 //! The load of a replica, as its leaf reports it to probes: the requests in flight and the latency to expect.
 //!
 //! **Inputs**: arrivals; at the end of a request, its latency and the number in flight on its arrival.
-//! **Limits**: O(1) a request. Latencies are kept by *level* of requests in flight: each number below 8 is a level,
-//! above it an octave has four. A level keeps its last [`LATENCIES_KEPT`] latencies, so a tracker takes at most 64 ×
-//! 272 bytes.
-//! **Invariant** `load-says-what-is-known`: a latency that was recorded is never followed by "unknown".
+//! **Limits**: O(1) a request. Latencies are kept by *level* of requests in flight: each number below 8 is a level, and
+//! each octave from 8 on has four levels. A level keeps its last [`LATENCIES_KEPT`] latencies, so a tracker takes at
+//! most 64 × 272 bytes.
+//! **Invariant** `load-says-what-is-known`: once a latency is recorded, every later load has a latency.
 //! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024, section 4. The
 //! levels and ages are ours.
 //! **Hurts when** requests differ much in cost: the median of a mixture fits none of its parts.
@@ -14,14 +14,14 @@ use arrayvec::ArrayVec;
 use curtail_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
-/// A latency counts as recent for this long: a few probes' worth at moderate rates. At high rates
-/// [`LATENCIES_KEPT`] is the tighter bound.
+/// The age up to which a latency is recent: the time of a few probes at moderate rates. At high rates
+/// [`LATENCIES_KEPT`] is the tighter limit.
 const RECENT: Duration = Duration::from_ms(300);
 
-/// Latencies remembered of each level: enough for a median that one odd request does not move.
+/// The number of latencies kept for each level: enough for a median that one odd request does not move.
 const LATENCIES_KEPT: usize = 16;
 
-/// The last level; it also holds whatever is above it.
+/// The last level; it also holds all higher numbers in flight.
 const LEVEL_MAX: u32 = u64::BITS - 1;
 
 /// The load that a leaf reports to a probe.
@@ -29,17 +29,17 @@ const LEVEL_MAX: u32 = u64::BITS - 1;
 pub struct Load {
     /// Requests that have arrived and not finished, the queue included.
     pub in_flight: u32,
-    /// The expected latency of a request that arrives now: the median latency of recent requests that arrived
-    /// at about the same number in flight; zero while nothing is known.
+    /// The expected latency of a request that arrives now: the median latency of recent requests that arrived at about
+    /// the same number in flight; zero while no latency is known.
     pub latency: Duration,
 }
 
 /// The last latencies of requests that arrived at one level, in a ring.
 #[derive(Clone, Debug, Default)]
 struct Latencies {
-    /// When each was recorded, and what it was.
+    /// The latencies, each with the instant at which it was recorded.
     ring: ArrayVec<(Instant, Duration), LATENCIES_KEPT>,
-    /// The place of the oldest, once the ring is full.
+    /// The index of the oldest latency in a full ring.
     oldest: usize,
 }
 
@@ -53,7 +53,7 @@ impl Latencies {
         }
     }
 
-    /// The lower median of those recorded since `since`, if there is one.
+    /// The lower median of the latencies recorded since `since`, if there are any.
     fn median(&self, since: Instant) -> Option<Duration> {
         let recent = self.ring.iter().filter(|(at, _)| *at >= since);
         let mut latencies: ArrayVec<Duration, LATENCIES_KEPT> =
@@ -74,15 +74,15 @@ pub struct LoadTracker {
 }
 
 impl LoadTracker {
-    /// A request arrived. Returns how many were in flight before it: the caller keeps the number and
-    /// hands it back to [`Self::observe`].
+    /// Counts a request that arrived. Returns the number in flight before it, which the caller keeps for
+    /// [`Self::observe`].
     pub fn arrived(&mut self) -> u32 {
         let in_flight_on_arrival = self.in_flight;
         self.in_flight = in_flight_on_arrival.saturating_add(1);
         in_flight_on_arrival
     }
 
-    /// A request took `latency`; `in_flight` others were in flight on its arrival.
+    /// Records the latency of a request on whose arrival `in_flight` others were in flight.
     pub fn observe(&mut self, now: Instant, in_flight: u32, latency: Duration) {
         let level = level(in_flight);
         let place = self.place(level);
@@ -93,15 +93,15 @@ impl LoadTracker {
         self.levels[place].record(now, latency);
     }
 
-    /// A request was cancelled at `age`, so its latency would have been longer. It counts only if that is longer than
-    /// the latency to expect: then age and latency lie on the same side of the median.
+    /// Records a request that was cancelled at `age`: its latency would have been longer. The age counts only if it
+    /// exceeds the expected latency, because then age and latency lie on the same side of the median.
     pub fn observe_cancelled(&mut self, now: Instant, in_flight: u32, age: Duration) {
         if age > self.load(now).latency {
             self.observe(now, in_flight, age);
         }
     }
 
-    /// A request is no longer in flight, whatever became of it.
+    /// Removes a request from those in flight, after any outcome.
     pub fn ended(&mut self) {
         debug_assert!(self.in_flight > 0, "each request that arrived ends once");
         self.in_flight = self.in_flight.saturating_sub(1);
@@ -113,8 +113,8 @@ impl LoadTracker {
         self.in_flight
     }
 
-    /// The load to report to a probe: of the levels with recent latencies the one nearest to the present,
-    /// and when nothing is recent, of all levels.
+    /// The load to report to a probe. Its latency is from the level that is nearest to the current number in flight: of
+    /// the levels with recent latencies, or of all levels if no latency is recent.
     #[must_use]
     pub fn load(&self, now: Instant) -> Load {
         let recent = Instant::from_ns(now.as_ns().saturating_sub(RECENT.as_ns()));
@@ -122,8 +122,8 @@ impl LoadTracker {
         Load { in_flight: self.in_flight, latency: latency.unwrap_or(Duration::ZERO) }
     }
 
-    /// The median latency since `since` at the nearest level that has one; of two equally near the higher,
-    /// because load is better feared than missed.
+    /// The median latency since `since` at the nearest level that has one. Of two equally near levels it takes the
+    /// higher one, because it is better to overestimate the load.
     fn nearest(&self, since: Instant) -> Option<Duration> {
         let present = level(self.in_flight);
         let (mut above, mut below) = (self.seen >> present, self.seen & ((1 << present) - 1));
@@ -148,13 +148,13 @@ impl LoadTracker {
         }
     }
 
-    /// The index of a level in `levels`, present or not.
+    /// The index of a level in `levels`, or the index at which the level would be inserted.
     fn place(&self, level: u32) -> usize {
         (self.seen & ((1 << level) - 1)).count_ones() as usize
     }
 }
 
-/// The level of a number in flight: itself below 8, then four to the octave.
+/// The level of a number in flight: the number itself below 8, then four levels for each octave.
 const fn level(in_flight: u32) -> u32 {
     if in_flight < 8 {
         return in_flight;

@@ -1,7 +1,7 @@
-//! Why a machine at the root decided as it did.
+//! The reasons for the decisions of the machines at the root.
 //!
-//! A reason is what the trace attribute, the metric label, the journal and the tests all show: a short
-//! constant name, and the numbers that were compared.
+//! A reason is a short constant name, and the numbers that were compared. Trace attributes, the journal and the tests
+//! show both. Metric labels show the name.
 
 use crate::label::reasons;
 use crate::{AttemptId, Failure};
@@ -9,30 +9,30 @@ use curtail_units::{Duration, Quantile, Ratio};
 use serde::Serialize;
 
 reasons!(
-    /// Why an [`crate::Effect`] was decided.
+    /// The reason for an [`crate::Effect`].
     Reason {
         First => "first", "first attempt";
-        /// The delay is this quantile of the upstream's recent latencies.
+        /// `delay` is this quantile of the recent latencies, or `delay_min` if that is longer.
         SlowerThanQuantile { age: Duration, delay: Duration, quantile: Quantile } =>
             "slower_than_quantile", "waited {age}, longer than {delay} (quantile {quantile})";
-        /// The cap is the longest delay that the configuration allows.
+        /// `cap` is `delay_max`, which is also the delay while too few latencies are known.
         SlowerThanCap { age: Duration, cap: Duration } =>
             "slower_than_cap", "waited {age}, longer than the cap {cap}";
-        /// Extra attempts and requests of the budget's window.
+        /// The extra attempts and the requests within the budget's window.
         BudgetSpent { extra: u64, requests: u64, ratio: Ratio } =>
             "budget_spent", "budget spent: {extra} extra of {requests} requests, allowed {ratio}";
-        /// Every replica has an attempt of this request already, or has failed it.
+        /// All replicas of the call were tried. After an overdue attempt: all have an open attempt.
         NoOtherReplica => "no_other_replica", "no other replica";
         TieFirst => "tie_first", "first copy of a tie";
-        /// The delay is two mean message delays.
+        /// `delay` is the time since the first copy: [`crate::TieConfig::delay`], or two mean message delays.
         TieSecond { delay: Duration } => "tie_second", "second copy of a tie after {delay}";
         TieFirstLost { failure: Failure } =>
             "tie_first_lost", "second copy at once: first {failure}";
-        /// The twin of the dropped copy had started, and was lost.
+        /// The twin of the dropped copy had started, and then failed.
         TieStartedLost { failure: Failure } =>
             "tie_started_lost", "dropped copy again: its twin {failure}";
-        /// `nth` counts the retries of this request, this one included. The backoff is drawn uniformly from zero to the
-        /// truncated exponential bound.
+        /// `nth` counts the retries of this request, including this one. `backoff` is zero for an untried replica.
+        /// Otherwise it is drawn uniformly between zero and the truncated exponential bound.
         Retry { failure: Failure, nth: u8, backoff: Duration } =>
             "retry", "retry {nth} after {backoff}: {failure}";
         /// The last attempt is overdue, so the request is sent to another replica as well.
@@ -40,19 +40,19 @@ reasons!(
             "overdue", "no response for {waited}; overdue after {delay}";
         FirstGood => "first_good", "first good response";
         Lost { winner: AttemptId } => "lost", "attempt {} responded first", winner.0;
-        /// The response is not good.
+        /// The response is the last one that was kept, and is not good.
         NothingBetter => "nothing_better", "no better response can come";
-        /// The attempt failed.
+        /// An attempt failed, and a further one might execute the request twice, or lacks a part of the request body.
         MayNotRepeat => "may_not_repeat", "the request may not be sent twice";
-        /// The last of them failed.
+        /// The request has had its maximum number of retries or attempts.
         AttemptsSpent { attempts: u8 } => "attempts_spent", "all {attempts} attempts spent";
-        /// The request's own time ran out.
+        /// The request's timeout has passed.
         RequestTimeout { age: Duration } => "request_timeout", "no response within {age}";
         ClientGone => "client_gone", "the client has gone";
-        /// Or none of the replicas that the call is pinned to.
+        /// The upstream has no replica, or none of those that the call is pinned to.
         NoReplica => "no_replica", "the upstream has no replica";
         ProbeForRequest => "probe_for_request", "probe for a request";
-        /// Nothing was probed for a while, and the load known is growing old.
+        /// No probe was sent for a while, so the known loads are getting old.
         ProbeWhenIdle => "probe_when_idle", "probe while idle";
     }
 );

@@ -1,9 +1,9 @@
-//! The root's view of each replica of an upstream: attempts in flight, outlier ejection, suspicion.
+//! The root's view of each replica of an upstream: its attempts in flight, and whether it is ejected or suspect.
 //!
-//! After [`EJECTION_FAILURES`] failures in a row, a replica gets no attempts for [`EJECTION`], and longer each time.
-//! Otherwise a replica that refuses every connection would look idle and attract all requests (sinkholing). For the
-//! same reason a replica is *suspect* after a later attempt overtook one of its own, until its next response begins.
-//! Rules that compare two replicas prefer any other, unless that is busier.
+//! After [`EJECTION_FAILURES`] failures in a row, a replica gets no attempts for [`EJECTION`] or longer. Otherwise a
+//! replica that refuses every connection would look idle and attract all requests (sinkholing). For the same reason a
+//! replica is *suspect* after a later attempt overtook one of its attempts, until a response begins or [`SUSPECT_AGES`]
+//! pass. Rules that compare two replicas choose a suspect one only if it costs less than both.
 
 mod candidates;
 
@@ -22,8 +22,8 @@ const EJECTION: Duration = Duration::from_ms(100);
 
 const EJECTION_MAX: Duration = Duration::from_secs(10);
 
-/// A replica is suspect for this many times the age of the overtaken attempt, and for twice as long each further time in
-/// a row. A stall that has lasted for a time tends to last for several times as long.
+/// The time for which a replica is suspect, in ages of the overtaken attempt. It doubles each further time in a row. A
+/// stall that has lasted for a time tends to last for several times as long.
 const SUSPECT_AGES: u64 = 8;
 
 /// One replica as the root sees it.
@@ -31,21 +31,21 @@ const SUSPECT_AGES: u64 = 8;
 pub(crate) struct Replica {
     /// Failures since the last success.
     failures: u32,
-    /// The last failure.
+    /// The time of the last failure that counted.
     failed_at: Instant,
     ejected_until: Instant,
     /// Overtaken attempts since it became suspect, including the first; they count as in flight for balancing.
     overtaken: u32,
     suspect_until: Instant,
-    /// Times in a row that it became suspect.
+    /// The number of times in a row that the replica became suspect.
     suspected: u32,
-    /// Attempts sent from here and not ended; and their latencies, where no leaf keeps them.
+    /// Attempts in flight from this root, and latencies if the replica has no leaf.
     pub(crate) load: LoadTracker,
 }
 
 impl Replica {
-    /// A response to an attempt sent at `sent` came to its end, or as far as its client wanted it. It makes good only
-    /// for failures before the attempt: one sent earlier says nothing of the replica since then.
+    /// Records a response that was complete, or that its client abandoned. It clears the failures only if its attempt
+    /// was sent after the last one: an earlier attempt says nothing about the replica since then.
     pub(crate) fn succeeded(&mut self, sent: Instant) {
         if sent >= self.failed_at {
             self.failures = 0;
@@ -53,23 +53,23 @@ impl Replica {
         }
     }
 
-    /// Whether its failures keep it from being chosen.
+    /// Whether the replica gets no attempts because of its failures.
     pub(crate) fn is_ejected(&self, now: Instant) -> bool {
         now < self.ejected_until
     }
 
-    /// Attempts in flight as balancing counts them.
+    /// Attempts in flight as balancing counts them: while the replica is suspect, with the overtaken ones.
     pub(crate) fn in_flight(&self, now: Instant) -> u32 {
         let overtaken = if now < self.suspect_until { self.overtaken } else { 0 };
         self.load.in_flight().saturating_add(overtaken)
     }
 
-    /// A response has begun.
+    /// Ends the suspicion, because a response has begun.
     pub(crate) const fn responded(&mut self) {
         (self.overtaken, self.suspect_until, self.suspected) = (0, Instant::ZERO, 0);
     }
 
-    /// An attempt was cancelled at this age because a later one, elsewhere, was faster.
+    /// Records an attempt that was cancelled at this age because a later attempt at another replica was faster.
     fn overtaken(&mut self, now: Instant, age: Duration) {
         if now < self.suspect_until {
             self.overtaken = self.overtaken.saturating_add(1);
@@ -82,8 +82,8 @@ impl Replica {
     }
 
     pub(crate) fn failed(&mut self, now: Instant) {
-        // What fails while the replica is ejected was sent before, by and large: a hundred attempts that
-        // break off together are one piece of news, not a hundred.
+        // Attempts that fail during an ejection were usually sent before it. A hundred attempts that break off together
+        // must not count as a hundred failures.
         if self.is_ejected(now) {
             return;
         }
@@ -164,7 +164,7 @@ impl Replicas {
         self.get(id).map_or_else(Load::default, |replica| replica.load.load(now))
     }
 
-    /// An attempt was cancelled at this age because a later one, elsewhere, was faster.
+    /// Records an attempt that was cancelled at this age because a later attempt at another replica was faster.
     pub(crate) fn overtaken(&mut self, id: ReplicaId, now: Instant, age: Duration) {
         let Some(replica) = self.all.get_mut(id) else { return };
         replica.overtaken(now, age);

@@ -70,7 +70,7 @@ impl<T> ReplicaMap<T> {
         self.entries.iter().map(|(id, value)| (*id, value))
     }
 
-    /// The replica at `place`, counted round the end.
+    /// The replica at `place` modulo the number of replicas.
     ///
     /// # Panics
     /// When there is no replica.
@@ -79,7 +79,7 @@ impl<T> ReplicaMap<T> {
         self.entries[place % self.entries.len()].0
     }
 
-    /// The place of the first replica with this number or a higher one.
+    /// The place of the first replica whose number is at least `id`.
     #[must_use]
     pub fn place_from(&self, id: ReplicaId) -> usize {
         self.place(id).unwrap_or_else(|place| place)

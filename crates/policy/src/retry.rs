@@ -1,29 +1,29 @@
 //! Retries: a further attempt after one that failed or is overdue.
 //!
-//! **Decides** when an attempt is overdue, whether another one follows a failed or overdue one, and after which
+//! **Decides** when an attempt is overdue, whether a further attempt follows a failed or overdue one, and after which
 //! backoff.
-//! **Inputs**: what happened to the attempt; a quantile of the upstream's recent latencies.
+//! **Inputs**: failures of attempts; a quantile of the upstream's recent latencies.
 //! **Limits**: [`RetryConfig::retries_max`] retries a request, paid from the [`crate::budget`]. Only the retry of an
-//! attempt that provably was not executed ([`crate::Failure::NotSent`]) is free. A retry goes to an untried replica at
-//! once, and after a backoff when all were tried.
+//! attempt that provably was not executed ([`crate::Failure::NotSent`]) is free. A retry goes to an untried replica
+//! without a backoff, and to any replica after a backoff when all were tried.
 //! **Invariants** `repeat-only-if-safe`: a request that a server may have executed is sent again only if it is
-//! repeatable. Its client gets no refusal, because a refusal means that nothing was executed.
+//! repeatable. Otherwise its client gets no refusal, which would state that nothing was executed.
 //! `slow-is-not-cancelled`: an overdue attempt stays in the race with the next one.
 //! **Source**: Envoy's `hedge_on_per_try_timeout`, for overdue attempts; Google Cloud, "Identifying causes of app
 //! latency"; full jitter: Brooker, "Exponential backoff and jitter", AWS Architecture Blog, 2015.
-//! **Hurts when** the upstream fails because of load: every retry adds to it. Hence the budget.
+//! **Hurts when** the upstream fails because of load: every retry adds load. The budget limits this.
 
 use curtail_units::{Duration, Quantile, Rng};
 use serde::{Deserialize, Serialize};
 
-/// When failed and overdue attempts are retried.
+/// The configuration of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryConfig {
-    /// Retries of one request.
+    /// Maximum number of retries of one request, including further attempts after overdue ones.
     pub retries_max: u8,
-    /// The bound on the wait before the first retry; it doubles with each.
+    /// Maximum wait before the first retry; it doubles with each further retry.
     pub backoff: Duration,
-    /// The bound on the wait before any retry.
+    /// Maximum wait before any retry.
     pub backoff_max: Duration,
     /// When an attempt is overdue; absent: only failed attempts are retried.
     pub overdue: Option<OverdueConfig>,
@@ -40,7 +40,7 @@ impl Default for RetryConfig {
     }
 }
 
-/// When an attempt without a response is overdue.
+/// The delay after which an attempt without a response is overdue.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverdueConfig {
     /// The delay is this quantile of recent latencies. At 0.995, one attempt in two hundred is overdue.
@@ -67,20 +67,20 @@ pub fn overdue_delay(config: &OverdueConfig, estimate: Option<Duration>) -> Dura
     estimate.map_or(config.delay_max, |e| e.max(config.delay_min).min(config.delay_max))
 }
 
-/// The wait before the `nth` retry (from 1): uniform between zero and `backoff` × 2^(nth − 1), truncated.
+/// The wait before retry `nth` (from 1): uniform between zero and `backoff` × 2^(nth − 1), or `backoff_max` if less.
 pub fn backoff(config: &RetryConfig, nth: u8, rng: &mut Rng) -> Duration {
     let doubled = config.backoff.mul_f64(libm::exp2(f64::from(nth.saturating_sub(1))));
     doubled.min(config.backoff_max).mul_f64(rng.unit())
 }
 
-/// The largest number of attempts that a single request can cause, and the largest average over a window.
+/// The maximum number of attempts of a single request, and the maximum mean per request over a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Amplification {
-    /// Attempts of one request at most. A tie makes two more: the second copy, and one that is sent again
-    /// because it was dropped for a twin that then failed.
+    /// Maximum number of attempts of one request. A tie adds two: the second copy, and a dropped copy that is sent
+    /// again because its twin failed.
     pub attempts_max: u32,
-    /// Attempts that reach a server, for each request, averaged over the budget's window, when every attempt
-    /// fails or is slow and the window holds many requests.
+    /// Maximum mean number of attempts per request that reach a server, over a budget window with many requests, when
+    /// every attempt fails or is slow.
     pub average_max: f64,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! **Decides** at the root when the second copy follows the first. [`crate::Leaf`] cancels the twin of a copy that
 //! starts.
-//! **Inputs**: message delays between root and leaf, one way.
-//! **Limits**: two copies, on two replicas. The root sends the second [`MESSAGES`] mean message delays after the first,
-//! so that the cancel of a first copy that starts at once can overtake it.
+//! **Inputs**: one-way message delays between root and leaf.
+//! **Limits**: two copies, on two replicas. The root sends the second copy [`TieConfig::delay`] after the first, or
+//! [`MESSAGES`] mean message delays. A first copy that starts at once can then cancel the second before it arrives.
 //! **Invariant** `tie-at-most-one-duplicate`: a crash or a lost message costs at most one redundant execution. It never
 //! costs the response, because a dropped copy whose twin fails is sent again.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 77–78 and table 2.
@@ -14,18 +14,18 @@
 use curtail_units::Duration;
 use serde::{Deserialize, Serialize};
 
-/// The second copy waits this many mean message delays.
+/// The time between the copies in mean message delays, unless [`TieConfig::delay`] is set.
 pub const MESSAGES: u64 = 2;
 
 /// The weight of a new message delay in the running mean.
 const MEAN_WEIGHT: f64 = 0.05;
 
-/// Whether, and how, an upstream's requests are tied.
+/// The configuration of ties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TieConfig {
-    /// A fixed time between the copies; absent: two mean message delays, learned.
+    /// The time between the copies; absent: two mean message delays, as measured.
     pub delay: Option<Duration>,
-    /// The message delay assumed before any was seen.
+    /// The mean message delay before the first measurement.
     pub message_delay: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Default for TieConfig {
     }
 }
 
-/// Names one tie; unique among the ties alive at two leaves.
+/// The ID of a tie, unique among the ties that are open at its two leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TieId(pub u64);
@@ -50,18 +50,18 @@ pub enum TieRole {
     Second,
 }
 
-/// A tie, as one of its copies knows it.
+/// A tie, as one of its copies carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tie {
-    /// The tie's name, the same on both copies.
+    /// The ID, which both copies share.
     pub id: TieId,
     /// The replica of the other copy.
     pub twin: crate::ReplicaId,
-    /// This copy.
+    /// The role of this copy.
     pub role: TieRole,
 }
 
-/// The running mean of message delays, and what follows from it.
+/// The running mean of message delays, and the time between copies that follows from it.
 #[derive(Clone, Debug)]
 pub(crate) struct MessageDelay {
     config: TieConfig,
@@ -73,7 +73,7 @@ impl MessageDelay {
         Self { mean: config.message_delay, config }
     }
 
-    /// A message took `one_way` from root to leaf, or from leaf to root.
+    /// Adds the time that a message took between root and leaf, in either direction.
     pub(crate) fn observe(&mut self, one_way: Duration) {
         let mean = self.mean.as_ns_f64();
         let moved = mean + MEAN_WEIGHT * (one_way.as_ns_f64() - mean);

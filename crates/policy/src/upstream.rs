@@ -1,8 +1,8 @@
 //! The state that requests to one upstream share: replicas, balance, recent latencies and budget.
 //!
-//! An [`Upstream`] lends itself to the [`Call`](crate::Call)s of its requests; the effects of both come out of
+//! The [`Call`](crate::Call)s of an upstream's requests borrow the [`Upstream`], and the effects of both come from
 //! [`Upstream::poll_effect`]. Latencies and budget are in its [`Group`], which several upstreams may share.
-//! **Limits**: [`REPLICAS_MAX`] replicas; the windows of latencies take some 60 KB each.
+//! **Limits**: [`REPLICAS_MAX`] replicas; some 143 KiB for each of the two latency windows of the group.
 
 use crate::balance::{BalanceConfig, Choice, Rule};
 use crate::budget::{Budget, BudgetConfig};
@@ -18,14 +18,14 @@ use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
 use serde::{Deserialize, Serialize};
 
-/// The techniques of an upstream. Each one that is absent is off.
+/// The techniques of an upstream. An absent technique is off.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpstreamConfig {
     /// The balancing rule.
     pub balance: BalanceConfig,
     /// Second attempts for slow requests.
     pub hedge: Option<HedgeConfig>,
-    /// Two copies queued at once.
+    /// Ties: two copies of a request, queued at once.
     pub tie: Option<TieConfig>,
     /// Further attempts after failed and overdue ones.
     pub retry: Option<RetryConfig>,
@@ -49,13 +49,13 @@ impl Default for UpstreamConfig {
 }
 
 impl UpstreamConfig {
-    /// Every technique off: one attempt, to a replica drawn by `balance`.
+    /// A configuration with every technique off: one attempt, to a replica that `balance` chooses.
     #[must_use]
     pub fn plain(balance: BalanceConfig) -> Self {
         Self { balance, hedge: None, tie: None, retry: None, ..Self::default() }
     }
 
-    /// The most attempts that requests can be turned into.
+    /// The maximum numbers of attempts that requests can cause.
     #[must_use]
     pub fn amplification(&self) -> Amplification {
         let tie = u32::from(self.tie.is_some());
@@ -70,7 +70,7 @@ impl UpstreamConfig {
     }
 }
 
-/// Something happened to the upstream that is not the business of one request.
+/// An event of an upstream that does not concern one request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
@@ -81,15 +81,15 @@ pub enum UpstreamEvent {
     ProbeUnsupported { replica: ReplicaId },
     /// A replica joined the upstream; its number is above those of all earlier replicas.
     ReplicaJoined { replica: ReplicaId },
-    /// A replica left the upstream. Its attempts in flight continue, and end like others.
+    /// A replica left the upstream. Its attempts in flight continue.
     ReplicaLeft { replica: ReplicaId },
-    /// A message between root and leaf was timed, in one direction.
+    /// A message between root and leaf took `one_way` in one direction.
     MessageTimed { one_way: Duration },
-    /// The polled instant has come.
+    /// The instant of [`Upstream::poll_timeout`] has come.
     Woke,
 }
 
-/// An attempt in flight as its upstream knows it: its call keeps this and hands it back.
+/// The record of an attempt in flight, which its call keeps and passes with later events of the attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) replica: ReplicaId,
@@ -123,7 +123,7 @@ impl Upstream {
         Self::with_replicas(config, &ids, rng)
     }
 
-    /// An upstream of replicas with these numbers, in ascending order; more than [`REPLICAS_MAX`] are left out.
+    /// An upstream of replicas with these numbers, in ascending order, of which the first [`REPLICAS_MAX`] join.
     #[must_use]
     pub fn with_replicas(config: UpstreamConfig, replicas: &[ReplicaId], rng: &Rng) -> Self {
         let mut upstream = Self {
@@ -149,8 +149,8 @@ impl Upstream {
 
     /// Runs `step` with the latencies and the budget of `group` instead of the upstream's own, if there is a group.
     ///
-    /// Every event of an upstream in a group runs inside this, so that it sees the changes of the other upstreams. A
-    /// replay in the driver's order of events gives the same effects.
+    /// The driver passes every event of an upstream in a group through this method, so that the event sees the changes
+    /// of the other upstreams. A replay in the driver's order of events gives the same effects.
     pub fn in_group<T>(
         &mut self,
         group: Option<&mut Group>,
@@ -169,7 +169,7 @@ impl Upstream {
         self.replicas.get(replica).map_or(0, |replica| replica.load.in_flight())
     }
 
-    /// Whether its failures keep `replica` from being chosen; when all replicas are ejected, all are tried.
+    /// Whether `replica` gets no attempts because of its failures. If all replicas are ejected, all get attempts.
     #[must_use]
     pub fn is_ejected(&self, replica: ReplicaId, now: Instant) -> bool {
         self.replicas.get(replica).is_some_and(|replica| replica.is_ejected(now))
@@ -185,19 +185,19 @@ impl Upstream {
         self.group.latency(now, quantile)
     }
 
-    /// The delay that a request arriving now waits before its hedge is due, if it is hedged at all.
+    /// The hedge delay of a request that arrives now, if requests are hedged.
     pub fn hedge_delay(&mut self, now: Instant) -> Option<Duration> {
         let config = self.config.hedge.as_ref()?;
         Some(hedge::delay(config, self.group.hedge_estimate(now)))
     }
 
-    /// The same for a report: no later decision depends on it, so a replay needs no record of it.
+    /// The same for a report. No later decision depends on it, so a replay needs no record of it.
     pub fn peek_hedge_delay(&mut self, now: Instant) -> Option<Duration> {
         let config = self.config.hedge.as_ref()?;
         Some(hedge::delay(config, self.group.peek_hedge_estimate(now)))
     }
 
-    /// Takes note of an event that is not the business of one request.
+    /// Handles an event that does not concern one request.
     pub fn handle(&mut self, now: Instant, event: UpstreamEvent) {
         match event {
             UpstreamEvent::MessageTimed { one_way } => {
@@ -226,7 +226,7 @@ impl Upstream {
         self.drain_probes();
     }
 
-    /// The next action for the driver, and the reason; drained before the next event.
+    /// The next action for the driver, with its reason. The driver drains all actions before the next event.
     pub fn poll_effect(&mut self) -> Option<Decided<Effect, Reason>> {
         self.effects.pop_front()
     }
@@ -250,7 +250,7 @@ impl Upstream {
     }
 }
 
-/// The part that a [`Call`](crate::Call) borrows.
+/// The methods that a [`Call`](crate::Call) uses.
 impl Upstream {
     pub(crate) fn decide(&mut self, effect: Effect, reason: Reason) {
         self.effects.push_back(Decided { effect, reason });
@@ -264,7 +264,7 @@ impl Upstream {
         self.group.budget()
     }
 
-    /// Chooses a replica: of all, or of the `eligible` ones that a call is pinned to.
+    /// Chooses one of all replicas, or of the `eligible` ones that a call is pinned to.
     pub(crate) fn choose(
         &mut self,
         now: Instant,
@@ -293,7 +293,7 @@ impl Upstream {
         self.replicas.candidates(now, eligible, exclude).first().is_some()
     }
 
-    /// A request has arrived and its first attempt is decided.
+    /// Informs the rule that the first attempt of a request is decided.
     pub(crate) fn request_sent(&mut self, now: Instant) {
         self.rule.request_sent(&self.replicas, now);
         self.drain_probes();
@@ -305,20 +305,20 @@ impl Upstream {
         Sent { replica, at: now, in_flight_on_arrival }
     }
 
-    /// A good response has come to its end, or as far as the client wanted it.
+    /// Records a good response that was complete, or that its client abandoned.
     pub(crate) fn attempt_succeeded(&mut self, sent: Sent) {
         if let Some(replica) = self.replicas.get_mut(sent.replica) {
             replica.succeeded(sent.at);
         }
     }
 
-    /// A good response to an attempt has begun: its latency is known.
+    /// Records the latency of an attempt whose good response has begun, or is complete if the driver buffers it.
     pub(crate) fn latency_observed(&mut self, sent: Sent, now: Instant) {
         self.group.record_latency(now, now.since(sent.at));
         self.rule.latency_observed(&mut self.replicas, sent, now);
     }
 
-    /// An attempt was cancelled before its response: its latency would have been longer than its age.
+    /// Records an attempt that was cancelled before its response. Its latency would have been longer than its age.
     pub(crate) fn attempt_cancelled(&mut self, sent: Sent, now: Instant) {
         self.group.record_cancelled(now, now.since(sent.at));
         self.rule.attempt_cancelled(&mut self.replicas, sent, now);
@@ -330,7 +330,7 @@ impl Upstream {
         }
     }
 
-    /// An attempt was cancelled because a later one, elsewhere, was faster.
+    /// Records an attempt that was cancelled because a later attempt at another replica was faster.
     pub(crate) fn attempt_overtaken(&mut self, sent: Sent, now: Instant) {
         self.replicas.overtaken(sent.replica, now, now.since(sent.at));
     }
@@ -347,7 +347,7 @@ impl Upstream {
         self.group.record_latency(now, latency);
     }
 
-    /// An attempt is no longer in flight.
+    /// Removes an attempt from those in flight.
     pub(crate) fn attempt_ended(&mut self, sent: Sent) {
         if let Some(replica) = self.replicas.get_mut(sent.replica) {
             replica.load.ended();
@@ -367,7 +367,7 @@ impl Upstream {
             .map_or(Duration::ZERO, |config| retry::backoff(config, nth, &mut self.retry_rng))
     }
 
-    /// The name of a new tie and the time between its copies, if requests are tied.
+    /// The ID of a new tie and the time between its copies, if requests are tied.
     pub(crate) fn tie(&mut self) -> Option<(TieId, Duration)> {
         let delay = self.message_delay.as_ref()?.between_copies();
         Some((TieId(self.tie_rng.next_u64()), delay))

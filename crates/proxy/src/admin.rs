@@ -32,10 +32,10 @@ use std::future::{pending, ready};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Connections at once; scrapers need one each.
+/// Maximum number of connections; each scraper needs one.
 const CONNECTIONS_MAX: usize = 64;
 
-/// A scraper that sends no header for so long is cut off.
+/// A scraper that does not complete its headers within this time is disconnected.
 const HEADER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A scraper that does not read the response for this long is cut off.
@@ -53,7 +53,7 @@ const QUANTILES: [(&str, Quantile); 4] = [
 pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let Ok(mut acceptor) = Acceptor::new("admin", socket, places, pending()) else { return };
-    // They end with this task, when a reload moves the port.
+    // The connections end with this task, when a reload moves the port.
     let mut connections = Connections::default();
     while let Some(accepted) = acceptor.next(|| ()).await {
         connections.spawn(serve_one(accepted, Arc::clone(&worker)));

@@ -1,8 +1,8 @@
-//! Checks beyond the text of a configuration: certificates, keys and authorities that cannot be used, and names that no
-//! certificate can have.
+//! Checks beyond the text of a configuration: certificates, keys and authorities that cannot be used, and host names
+//! that no certificate can have.
 //!
-//! A start takes the same steps. They open no socket and start no thread, and continue after a failure. They bind no
-//! address, because a running proxy uses the addresses.
+//! A start runs the same checks. The checks open no socket and start no thread, and continue after a failure. They bind
+//! no address, because a running proxy uses the addresses.
 
 use crate::StartError;
 use crate::config::{Config, ConnectConfig, ReplicaUrl, certified_key, load_trust};

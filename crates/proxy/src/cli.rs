@@ -10,9 +10,9 @@ use curtail_config::ConfigErrors;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Usage or configuration.
+/// The exit code for an error of usage or configuration.
 pub const EXIT_CONFIG: u8 = 2;
-/// The machine we run on.
+/// The exit code for an error of the environment.
 const EXIT_ENVIRONMENT: u8 = 3;
 
 /// Run a proxy that balances, hedges and retries the requests to a service, and states a reason for each decision.
@@ -60,7 +60,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
         Ok(config) => config,
         Err(code) => return code,
     };
-    // Before the line that reports readiness: an unhandled SIGHUP would end the process.
+    // Registered before the line that reports readiness, because an unhandled SIGHUP would end the process.
     let registered =
         tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
             let _entered = runtime.enter();
@@ -105,7 +105,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
     0
 }
 
-/// Reads the configuration that the arguments name, or makes the one they describe.
+/// Reads the configuration file, or builds a configuration from the other arguments.
 ///
 /// # Errors
 /// The exit code, after the errors have been printed.

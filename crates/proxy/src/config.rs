@@ -28,19 +28,19 @@ use std::path::PathBuf;
 /// The configuration of a proxy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Threads that serve; each has its own connections to the replicas.
+    /// Number of worker threads; each has its own connections to the replicas.
     pub workers: usize,
     /// Listeners for clients.
     pub listeners: Vec<ListenerConfig>,
     /// Proxies in front of this one; their `X-Forwarded-*` headers are kept.
     pub trusted_proxies: Vec<Network>,
-    /// Which upstream serves which requests.
+    /// The rules that select the upstream of a request.
     pub routes: Vec<RouteConfig>,
     /// The upstreams by name.
     pub upstreams: Vec<NamedUpstream>,
-    /// Leaves: queues in front of one server each.
+    /// Leaves: queues, each in front of one server.
     pub leaves: Vec<LeafListener>,
-    /// The address of metrics, health and state; absent: none.
+    /// The address of the admin port, for metrics, health and state; absent: none.
     pub admin: Option<SocketAddr>,
     /// The export of spans; absent: none.
     pub spans: Option<SpansConfig>,
@@ -71,18 +71,18 @@ pub(crate) fn load_trust<'u>(
     Trust::load(connect.ca_file.as_deref(), replicas.any(|replica| replica.tls))
 }
 
-/// Requests that go to one upstream, or to many at once.
+/// A rule that sends requests to one upstream, or to many at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteConfig {
     /// The host that requests name; absent: any.
     pub host: Option<String>,
-    /// The prefix of their path, which ends at a segment.
+    /// The prefix of the request path, which ends at a segment.
     pub path_prefix: String,
-    /// The upstream that serves them; with a fan-out, every upstream that this selects.
+    /// The upstream that serves the requests; with a fan-out, every upstream that this name or pattern selects.
     pub upstream: String,
-    /// How requests go to many upstreams at once; absent: each goes to one.
+    /// The fan-out of the requests; absent: each request goes to one upstream.
     pub fan_out: Option<FanOutConfig>,
-    /// Whether they may be sent twice whatever their method.
+    /// Whether servers may execute the requests twice, whatever their method.
     pub idempotent: bool,
 }
 
@@ -95,9 +95,9 @@ pub struct NamedUpstream {
     pub replicas: Vec<ReplicaConfig>,
     /// The group with which it shares budget and recent latencies, if any.
     pub group: Option<String>,
-    /// How connections to them are made.
+    /// The configuration of connections to the replicas.
     pub connect: ConnectConfig,
-    /// How requests to it are treated.
+    /// The policies for the requests.
     pub policy: UpstreamConfig,
 }
 
@@ -110,20 +110,20 @@ pub struct LeafListener {
     pub address: SocketAddr,
     /// The server behind it.
     pub server: ReplicaUrl,
-    /// How it queues.
+    /// The limits of the queue.
     pub queue: LeafConfig,
-    /// How connections to the server are made.
+    /// The configuration of connections to the server.
     pub connect: ConnectConfig,
 }
 
 /// The receiver of spans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpansConfig {
-    /// An OTLP receiver.
+    /// The address of the OTLP receiver.
     pub endpoint: ReplicaUrl,
-    /// How it is spoken to.
+    /// The transport of spans to the receiver.
     pub protocol: SpansProtocol,
-    /// `service.name` of our own spans.
+    /// The `service.name` of the proxy's own spans.
     pub service_name: String,
     /// Trusted certificate authorities (PEM); absent: the system's.
     pub ca_file: Option<PathBuf>,
@@ -212,7 +212,7 @@ impl Config {
     }
 }
 
-/// More workers than this share the policies' locks without gain on most machines; `workers` overrides.
+/// The default is at most this number: on most machines, more workers only share the policies' locks without gain.
 const WORKERS_DEFAULT_MAX: usize = 4;
 
 fn default_workers() -> usize {

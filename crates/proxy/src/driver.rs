@@ -1,13 +1,13 @@
 //! The driver of the root's machines: the one place where policies meet the clock and the journal.
 //!
 //! An [`Upstream`] keeps its machine under a lock, held for one event (some hundred nanoseconds) or one read of the
-//! admin port (some 10 microseconds). The clock is read under it, so no machine sees time go back. A [`Driver`] hands
-//! the events of one request to the machine and returns the effects, which [`crate::root`] carries out. An event of an
-//! upstream in a [`Group`] holds the lock of the group as well.
+//! admin port (some 10 microseconds). The clock is read under the lock, so no machine sees time go back. A [`Driver`]
+//! hands the events of one request to the machine and returns the effects, which [`crate::root`] carries out. An event
+//! of an upstream in a [`Group`] holds the lock of the group as well.
 //!
 //! A fresh machine replaces one that panics or makes an impossible decision ([`crate::guard`]). It has no latencies, no
-//! loads and a full budget; after a panic its group has none either. The requests of the old machine continue without
-//! a policy, because the loads of the fresh one do not count their attempts.
+//! loads and a full budget; after a panic its group is a fresh one too. The requests of the old machine continue
+//! without a policy, because the loads of the fresh one do not count their attempts.
 
 pub(crate) mod membership;
 
@@ -53,7 +53,7 @@ pub(crate) struct Upstream {
 #[derive(Debug)]
 struct Root {
     machine: Machine,
-    /// The number of earlier machines, which panicked.
+    /// The number of earlier machines, which panicked or made an impossible decision.
     generation: u64,
     calls: u64,
     /// The number of replicas that have had an ID.
@@ -293,7 +293,7 @@ impl Driver {
         (driver, now)
     }
 
-    /// Something happened to the request; `effects` gets what follows, and the time of it is returned.
+    /// Hands an event to the machine. Adds the effects to `effects`, and returns the time of the event.
     pub(crate) fn handle(&mut self, event: Event, effects: &mut Effects) -> Instant {
         let mut root = self.upstream.lock();
         let mut group = self.upstream.lock_group();
@@ -350,7 +350,7 @@ impl Driver {
         self.is_broken
     }
 
-    /// The machine has decided what cannot be carried out.
+    /// Continues without the machine, because an effect cannot be carried out.
     #[cold]
     pub(crate) fn fail_open(&mut self, message: &str) {
         self.is_broken = true;

@@ -1,9 +1,9 @@
-//! Routes that fan out: one request to every shard or to every replica of an upstream, and one response from theirs.
+//! Routes that fan out: one request to every shard or to every replica of an upstream, whose responses become one.
 //!
 //! [`Gather`] decides which calls start, which are abandoned, and when the request is done. Each call is a task with a
-//! request of its own at its upstream ([`call`]), so every remedy applies to it. A call to a replica is pinned to it. A
-//! client that leaves before the request is done aborts the tasks. After that, a task of the worker may own them
-//! (`fan_out.rest`).
+//! request of its own at its upstream ([`call`]), so every remedy applies to it. A call to a replica is pinned to that
+//! replica. A client that leaves before the request is done aborts the tasks. After the request is done, a task of the
+//! worker may own the open calls (`fan_out.rest`).
 //! **Limits**: `fan_out.response_max` bytes of bodies for one request;
 //! [`REST_CALLS_MAX`](crate::worker::REST_CALLS_MAX) calls whose request is done.
 
@@ -36,7 +36,7 @@ use tokio::task::{JoinError, JoinSet};
 /// Maximum number of failed shards or replicas that a response names.
 const NAMES_MAX: usize = 20;
 
-/// Headers of a request about the form of one response. A merged response has none of these forms.
+/// Request headers that ask for one form of a response. A merged response has none of these forms.
 const FORM_HEADERS: [&[u8]; 7] = [
     b"accept-encoding",
     b"range",
@@ -81,7 +81,7 @@ impl FanOut {
     }
 }
 
-/// Sends a request to the shards or replicas and makes one response of theirs.
+/// Sends a request to the shards or replicas, and makes one response of their responses.
 pub(crate) async fn respond(
     worker: &Arc<Worker>,
     fan_out: Arc<FanOut>,
@@ -109,7 +109,7 @@ struct FanOutRequest {
     merge: Merge,
     trail: Option<Box<Trail>>,
     gather: Gather,
-    /// Its number in the journal.
+    /// The number of the request in the journal.
     number: u64,
     calls: JoinSet<(CallId, CallResult)>,
     /// The number of calls that have started.
@@ -143,7 +143,7 @@ impl FanOutRequest {
         let count = replicas.as_ref().map_or(fan_out.shards.len(), |replicas| replicas.len());
         let calls = u32::try_from(count).expect("fewer upstreams than bytes in a file");
         outgoing.head = Arc::new(head);
-        // Held responses count when they are complete, so all of them together must fit as well.
+        // Buffered responses count only when they are complete, so all of them together must fit as well.
         let share = config.response_max.get() / count.max(1) as u64;
         outgoing.response_buffer_bytes = outgoing.response_buffer_bytes.min(share);
         Self {
@@ -165,7 +165,7 @@ impl FanOutRequest {
         }
     }
 
-    /// Whether replicas have left so that fewer than needed are there.
+    /// Whether fewer replicas are present than are needed, because some have left.
     fn is_too_few(&self) -> bool {
         self.fan_out.config.needed.is_some_and(|needed| needed as usize > self.results.len())
     }
@@ -234,7 +234,7 @@ impl FanOutRequest {
         Some(effects)
     }
 
-    /// False when the effect names a call that cannot be started or abandoned.
+    /// Carries out an effect; false if it names a call that cannot be started or abandoned.
     fn carry_out(
         &mut self,
         effect: GatherEffect,
@@ -252,7 +252,7 @@ impl FanOutRequest {
         }
     }
 
-    /// Makes every call and waits for all.
+    /// Starts every call that has not started; returns the outcome when all calls have ended.
     fn pass_straight(&mut self) -> Option<GatherOutcome> {
         (self.is_broken, self.timeout) = (true, None);
         let now = self.now();
@@ -293,7 +293,7 @@ impl FanOutRequest {
     }
 
     fn call_ended(&mut self, ended: Result<(CallId, CallResult), JoinError>) -> GatherEvent {
-        // A call that panics ends its client's connection, as any other request does. None is aborted in its set.
+        // A call that panics ends its client's connection, as any other request does. No call of the set is aborted.
         let (call, result) =
             ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         let success = result.is_ok();

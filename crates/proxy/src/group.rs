@@ -1,7 +1,7 @@
 //! Groups: the budget and the recent latencies that several upstreams share, under one lock.
 //!
 //! An event locks its upstream, then the group, and holds both locks for some hundred nanoseconds. It writes its
-//! journal line under both, so the lines have the order in which the upstreams changed the shared state.
+//! journal line under both locks, so the lines have the order in which the upstreams changed the shared state.
 
 use crate::config::NamedUpstream;
 use crate::journal::Journal;
@@ -19,7 +19,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The group `name` of `upstream` and others with the same shared keys.
+    /// The group `name`, with the shared keys of `upstream`.
     pub(crate) fn new(
         name: &str,
         upstream: &NamedUpstream,
@@ -49,7 +49,7 @@ impl Group {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Machine> {
-        // A machine never blocks and panics only by a bug; even then its state is the best there is.
+        // A machine never blocks, and its panics are caught before the lock is released.
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
 //! Writes the journal: the events and decisions of the machines, one JSON line each.
 //!
 //! Lines are made under the lock of their machine, so their order is the order of events. A thread of its own writes
-//! them to the file. The last line states that no entry is missing; a proxy that is killed does not write it.
-//! **Limits**: [`LINES_MAX`] lines wait for the file. Beyond it entries are lost and counted; requests are not delayed.
+//! the lines to the file. The last line states that no entry is missing; a killed proxy does not write this line.
+//! **Limits**: [`LINES_MAX`] lines wait for the file. With more, the journal ends, and entries are counted as lost.
 
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Lines between the machines and the file: some 30 MB.
+/// Maximum number of lines between the machines and the file: some 30 MB.
 const LINES_MAX: usize = 100_000;
 
 /// A journal that is being written; all machines share it.
@@ -59,7 +59,7 @@ impl Journal {
         self.gathers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Adds an entry; after the first one that found no room, none.
+    /// Adds an entry. After the first entry that finds no room, all entries are lost.
     pub(crate) fn write<F: Serialize>(&self, entry: &Entry<F>) {
         // Before the lock, which all machines share. The lock of its own machine keeps its entries in order.
         let entry = serde_json::to_vec(entry).expect("an entry is plain data");

@@ -1,9 +1,9 @@
 //! The leaf side: the driver of the machine that queues in front of one server.
 //!
-//! A fresh machine replaces one that panics or makes an impossible decision ([`crate::guard`]). If that was at a
-//! request's arrival, that request goes to the server without queueing. All other requests arrive again at the fresh
-//! machine, those in service first, so that its count in service is right and no queued request is lost.
-//! **Limits**: the queue's own; connections to [`PEERS_MAX`] other leaves.
+//! A fresh machine replaces one that panics or makes an impossible decision ([`crate::guard`]). If this happens at a
+//! request's arrival, the request goes to the server without queueing. All other requests arrive again at the fresh
+//! machine, those in service first, so that the count in service is right and no queued request is lost.
+//! **Limits**: those of the queue; connections to [`PEERS_MAX`] other leaves.
 
 use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaConfig, ReplicaUrl};
 use crate::driver::Upstream;
@@ -32,7 +32,7 @@ use tokio::sync::oneshot;
 /// The path of a message that a twin has started; the tie's ID follows, 16 hex digits.
 pub(crate) const TWIN_STARTED_PATH: &str = "/.curtail/twin-started/";
 
-/// Other leaves that a worker keeps connections to.
+/// Maximum number of other leaves that a worker keeps connections to.
 const PEERS_MAX: usize = 1_024;
 
 /// The peer remembers a message for this long; a later one has no effect.
@@ -82,7 +82,7 @@ enum Verdict {
 /// The result of admission.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// The server may have it; it is in service until the permit is dropped.
+    /// The server may have the request, which is in service until the permit is dropped.
     Started(LeafPermit),
     TwinStarted,
     /// There is no room.
@@ -188,7 +188,7 @@ impl Leaf {
         asked.unwrap_or_default()
     }
 
-    /// Hands an event to the machine and carries out what follows, but for the messages to other leaves.
+    /// Hands an event to the machine and carries out the effects. Returns the messages for other leaves.
     fn handle(&self, gate: &mut Gate, event: LeafEvent) -> Vec<TwinMessage> {
         let mut messages = Vec::new();
         if !self.step(gate, event, &mut messages) {
@@ -254,7 +254,7 @@ impl Leaf {
             // A request in service when its machine panicked is only counted again, not sent again.
             if let Some(sender) = present.waiting.take() {
                 self.metrics.decided(&decided);
-                // A request whose client has disconnected meanwhile reports that itself.
+                // The receiver is gone if the client has disconnected; the dropped permit reports this.
                 sender.send(verdict).ok();
             }
             if verdict != Verdict::Start {
@@ -303,7 +303,7 @@ impl Leaf {
         }
     }
 
-    /// The connections to another leaf; none when there are too many, or the address is not one.
+    /// The connections to another leaf; [`None`] if there are too many leaves, or the address is invalid.
     fn peer(&self, worker: usize, authority: &str) -> Option<Arc<Pool>> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (worker, authority.to_owned());
@@ -393,6 +393,7 @@ pub(crate) struct LeafPermit {
 }
 
 impl LeafPermit {
+    /// Drops the permit of a request that the machine has dropped or refused.
     fn forget(mut self) {
         self.ending = None;
     }

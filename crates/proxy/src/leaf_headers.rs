@@ -11,7 +11,7 @@ pub(crate) fn write_tie(id: TieId, role: TieRole, twin: &str) -> String {
     format!("{:016x};{role};{twin}", id.0)
 }
 
-/// Reads a tie at a leaf: its name, and where the twin is queued.
+/// Reads a tie at a leaf: its ID, and the address of the twin's leaf.
 pub(crate) fn read_tie(value: &str) -> Option<(TieId, &str)> {
     let mut parts = value.splitn(3, ';');
     let (id, _role, twin) = (parts.next()?, parts.next()?, parts.next()?);

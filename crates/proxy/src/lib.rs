@@ -1,11 +1,11 @@
 //! The proxy: the driver of the policies over HTTP, for the root side and the leaf side of a service.
 //!
-//! [`start`] brings a proxy up on threads of its own and returns when it listens; [`Running`] is the handle to it. The
-//! command line ([`cli`]) adds signals, reloading and logs.
+//! [`start`] starts a proxy on threads of its own, and returns when the proxy listens; [`Running`] is the handle to it.
+//! The command line ([`cli`]) adds signals, reloading and logs.
 //!
-//! A request's way: [`listen`] accepts its connection, [`serve`] reads it, [`request`] routes and classifies it,
-//! [`leaf`] admits it, [`root`] sends its attempts as the machines decide ([`driver`]), and [`response`] passes the
-//! response on. Its [`trail`] becomes [`spans`]; counts go to [`metrics`], which [`admin`] shows.
+//! The path of a request: [`listen`] accepts its connection, [`serve`] reads the request, [`request`] routes and
+//! classifies it, [`leaf`] admits it, [`root`] sends its attempts as the machines decide ([`driver`]), and [`response`]
+//! passes the response on. Its [`trail`] becomes [`spans`]; counts go to [`metrics`], which [`admin`] shows.
 
 mod admin;
 mod check;
@@ -51,7 +51,7 @@ pub use running::{Options, ReloadError, Running, start};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a proxy does not start, or does not take a new configuration.
+/// The error of a proxy that does not start, or does not apply a new configuration.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages of the variants explain their fields")]
 pub enum StartError {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-/// The role of a listener, which its connections share.
+/// The properties of a listener, which its connections share.
 pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) tls: Option<TlsAcceptor>,
@@ -36,7 +36,7 @@ impl Listener {
         Self { name, tls: None, leaf, metrics, drain: Arc::default(), connections_max }
     }
 
-    /// Whether it serves its connections as `other` does, TLS aside.
+    /// Whether this listener serves its connections as `other` does, apart from TLS.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.name == other.name
             && self.leaf.as_ref().map(Arc::as_ptr) == other.leaf.as_ref().map(Arc::as_ptr)

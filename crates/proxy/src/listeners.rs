@@ -1,8 +1,8 @@
 //! The open sockets of a proxy: those of its listeners and leaves, and its admin port.
 //!
-//! A start and a reload take the same two steps. [`Listeners::prepare`] opens what is missing and may fail;
-//! [`Listeners::apply`] cannot. A socket whose address stays is kept, so no client is refused meanwhile. A listener
-//! that has changed otherwise accepts anew on its socket, and its earlier connections drain.
+//! A start and a reload take the same two steps. [`Listeners::prepare`] opens the missing sockets and may fail.
+//! [`Listeners::apply`] cannot fail. A socket whose address stays is kept, so no client is refused meanwhile. If
+//! another key of a listener has changed, a new accept loop uses the same socket, and the earlier connections drain.
 
 use crate::check::listener_section;
 use crate::config::{self, Config, ListenerConfig};
@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 pub(crate) struct Listeners {
     worker: Arc<Worker>,
     runtime: Handle,
-    /// All workers.
+    /// The inboxes of all workers.
     inboxes: Vec<Inbox>,
     open: Vec<OpenListener>,
     admin: Option<AdminPort>,
@@ -45,7 +45,7 @@ struct AdminPort {
     task: AbortHandle,
 }
 
-/// What [`Listeners::apply`] needs for one configuration.
+/// The sockets and certificates of one configuration, which [`Listeners::apply`] needs.
 #[derive(Debug)]
 pub(crate) struct PreparedListeners {
     listeners: Vec<PreparedListener>,
@@ -55,9 +55,9 @@ pub(crate) struct PreparedListeners {
 #[derive(Debug)]
 struct PreparedListener {
     open: OpenListener,
-    /// The socket of its accept loop; [`None`] if the loop continues.
+    /// The socket of a new accept loop; [`None`] if the earlier loop continues.
     accept: Option<TcpListener>,
-    /// The certificate of handshakes from then on.
+    /// The new certificate of a listener that stays.
     key: Option<CertifiedKey>,
 }
 
@@ -68,7 +68,7 @@ enum PreparedAdmin {
 }
 
 impl Listeners {
-    /// No socket is open yet. `runtime` is that of `worker`.
+    /// Creates the state without open sockets. `runtime` is that of `worker`.
     pub(crate) const fn new(worker: Arc<Worker>, runtime: Handle, inboxes: Vec<Inbox>) -> Self {
         Self { worker, runtime, inboxes, open: Vec::new(), admin: None }
     }

@@ -1,13 +1,13 @@
 //! The log of a command: lines on standard error, with the levels that `CURTAIL_LOG` sets.
 //!
-//! Levels are words separated by commas, such as `warn,curtail_proxy=debug`. A level without a target, or else the
-//! command's, applies to all targets that are not named. So a level for one target never hides the errors of others.
+//! Levels are words separated by commas, such as `warn,curtail_proxy=debug`. A level without a target (by default the
+//! command's) applies to all targets that are not named, so a level for one target hides no errors of others.
 
 use std::io::{IsTerminal as _, stderr};
 use tracing_subscriber::filter::{Directive, LevelFilter};
 use tracing_subscriber::{EnvFilter, fmt};
 
-/// The environment variable.
+/// The environment variable with the levels.
 const VARIABLE: &str = "CURTAIL_LOG";
 
 /// A part of the levels is invalid.
@@ -36,7 +36,7 @@ impl ServiceLog {
     /// Sets the levels; absent: those of `CURTAIL_LOG`.
     ///
     /// # Errors
-    /// When they are invalid; the old ones stay.
+    /// When the levels are invalid; the old ones stay.
     pub fn set_levels(&self, levels: Option<&str>) -> Result<(), LogLevelsError> {
         (self.replace)(service_filter(levels)?);
         Ok(())
@@ -67,7 +67,7 @@ pub fn log_service() -> Result<ServiceLog, LogLevelsError> {
 /// Checks the levels of a service.
 ///
 /// # Errors
-/// When they are invalid.
+/// When the levels are invalid.
 pub fn check_levels(levels: &str) -> Result<(), LogLevelsError> {
     service_filter(Some(levels)).map(drop)
 }
@@ -104,7 +104,7 @@ fn parse(default: LevelFilter, levels: &str) -> Result<EnvFilter, LogLevelsError
     Ok(filter)
 }
 
-/// `LEVEL` or `TARGET=LEVEL`. The parser of directives takes any other word for a target, at every level.
+/// Parses `LEVEL` or `TARGET=LEVEL`. The parser of `tracing` would take any other word for a target, at every level.
 fn directive(part: &str) -> Option<Directive> {
     let (target, level) = part.rsplit_once('=').map_or((None, part), |(t, l)| (Some(t), l));
     let is_valid = !level.is_empty() && target.is_none_or(|target| !target.is_empty());

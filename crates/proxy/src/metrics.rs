@@ -1,7 +1,7 @@
 //! Metrics: counters, histograms, and the page that Prometheus scrapes.
 //!
-//! The drivers add to atomics, indexed by a small enumeration. A scrape reads them into a [`Snapshot`], and
-//! [`curtail_metrics`] writes that as a page.
+//! The drivers add to atomics, indexed by a small enumeration. A scrape reads the atomics into a [`Snapshot`], which
+//! [`curtail_metrics`] writes as a page.
 //! **Limits**: the number of series follows from the configuration alone, never from what clients send.
 
 mod catalogue;

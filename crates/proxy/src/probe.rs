@@ -32,7 +32,7 @@ pub(crate) fn send(
         };
         let mut effects = Effects::new();
         if is_connected && matches!(event, UpstreamEvent::ProbeSucceeded { .. }) {
-            // A probe and its response are two of the shortest messages, unless the probe opened a connection.
+            // The time of a probe and its response is that of two short messages, unless the probe opened a connection.
             let round_trip = upstream.clock.now().since(begun);
             let one_way = Duration::from_ns(round_trip.as_ns() / 2);
             upstream.handle(UpstreamEvent::MessageTimed { one_way }, &mut effects);
@@ -43,8 +43,8 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// Carries out the effects, which are not those of a request, up to the first impossible one. The machine of
-/// `generation` has decided them.
+/// Carries out effects that do not concern a request, up to the first impossible one. The machine of `generation` has
+/// decided the effects.
 pub(crate) fn carry_out(
     worker: &Arc<Worker>,
     upstream: &Arc<Upstream>,
@@ -75,7 +75,7 @@ async fn probe(
     timeout: Duration,
 ) -> Option<(UpstreamEvent, bool)> {
     let replicas = upstream.replicas.load_full();
-    // It may have left since the machine asked for the probe.
+    // The replica may have left since the machine asked for the probe.
     let target = replicas.get(replica)?;
     let request = OutboundRequest::get(PATH, &target.authority);
     let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
@@ -83,7 +83,7 @@ async fn probe(
     let load = exchanged.head.fields.get_text(Known::CurtailLoad).and_then(leaf_headers::read_load);
     let event = match load {
         Some(load) => UpstreamEvent::ProbeSucceeded { replica, load },
-        // Another success is not from a leaf; an error may be from one.
+        // A 503 may be from a leaf. Any other response without a load is not from a leaf.
         None if exchanged.head.status != StatusCode::SERVICE_UNAVAILABLE => {
             UpstreamEvent::ProbeUnsupported { replica }
         }

@@ -51,7 +51,7 @@ impl Replica {
         })
     }
 
-    /// Whether a connection by these keys would be the same.
+    /// Whether the replica has these keys, so that its connections can be kept.
     pub(crate) fn is_reached_by(&self, config: &ReplicaConfig, connect: &ConnectConfig) -> bool {
         self.config == *config && self.connect == *connect
     }

@@ -30,12 +30,12 @@ pub(crate) type ProxyResponse = (ResponseHead, RelayedBody);
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) address: IpAddr,
-    /// Its address, as `x-forwarded-for` has it.
+    /// The address of the client, as `x-forwarded-for` has it.
     pub(crate) address_text: String,
-    /// Whether it is a trusted proxy, whose forwarded fields are kept.
+    /// Whether the client is a trusted proxy, whose forwarded fields are kept.
     pub(crate) is_trusted: bool,
     pub(crate) tls: bool,
-    /// The leaf that listens there; [`None`] on a listener of the root.
+    /// The leaf of the listener; [`None`] on a listener of the root.
     pub(crate) leaf: Option<Arc<Leaf>>,
     pub(crate) metrics: Arc<ListenerMetrics>,
 }
@@ -149,10 +149,10 @@ async fn respond_from_upstream(
     }
 }
 
-/// Makes the head that attempts repeat: without what concerns the client's connection alone.
+/// Prepares the head that attempts repeat: removes the fields that concern only the client's connection.
 fn prepare(head: &mut RequestHead, client: &Client) {
     forwarding::remove_hop_by_hop(&mut head.fields);
-    // The 100 (Continue) is sent as soon as the body is read.
+    // The proxy itself sends 100 (Continue), as soon as the body is read.
     head.fields.remove(Known::Expect.bit() | Known::CurtailTie.bit());
     if !client.is_trusted {
         // A client may claim any address.
@@ -191,7 +191,7 @@ fn outgoing(
     let limits = &snapshot.config.limits;
     let body =
         body.map(|body| Replay::new(body, limits.replay.as_len(), limits.body_timeout.into()));
-    // RFC 9110, section 9.2.1: the safe methods, but for TRACE, which asks about the path itself.
+    // The safe methods (RFC 9110, section 9.2.1) except TRACE, which asks about the path of the request itself.
     let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
     let repeatable = (is_read || idempotent) && upgrade.is_none();
     Outgoing {
@@ -254,7 +254,7 @@ fn respond_as_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option
     Some(empty(StatusCode::NO_CONTENT))
 }
 
-/// Whether the request must go no further (RFC 9110, section 7.6.2); counts this hop if it may.
+/// Whether the request must go no further (`max-forwards`: RFC 9110, section 7.6.2). Counts this hop if it may.
 fn is_last_hop(head: &mut RequestHead) -> bool {
     matches!(head.method, Method::OPTIONS | Method::TRACE)
         && !forwarding::count_hop(&mut head.fields)
@@ -287,7 +287,7 @@ fn refuse(worker: &Worker, trail: Trail, fault: Fault) -> ProxyResponse {
     own(status, error, why)
 }
 
-/// Records the end of a request with a response of our own: in its span, and among its upstream's.
+/// Records the end of a request with a response of the proxy itself, in its span and in the metrics of `upstream`.
 pub(crate) fn record_own(
     worker: &Worker,
     upstream: Option<&Upstream>,
@@ -335,7 +335,7 @@ pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'st
     }
 }
 
-/// A response that the proxy makes itself: a line of text, and the error's constant name in a header.
+/// A response of the proxy itself: a line of text, and the constant name of the error in a header.
 pub(crate) fn own(status: StatusCode, error: &'static str, why: &'static str) -> ProxyResponse {
     let separator = if why.is_empty() { "" } else { ": " };
     let text = format!("curtail: {error}{separator}{why}\n");

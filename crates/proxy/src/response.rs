@@ -1,7 +1,8 @@
 //! Responses on their way from the replica to the client.
 //!
-//! A small response is buffered before it is forwarded: it comes in one piece with its head, and if it breaks off,
-//! another attempt can replace it. A large or unbounded response is streamed: when it breaks off, so does the client's.
+//! A response whose known length is at most `limits.response_buffer` is buffered before it is forwarded: its latency
+//! includes the body, and if it breaks off, another attempt can replace it. Any other response is streamed: when it
+//! breaks off, the client's response breaks off too.
 
 use crate::driver::{Driver, Effects};
 use crate::leaf::LeafPermit;
@@ -25,7 +26,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// A response that the driver buffers until the policies have decided.
+/// The response to an attempt, which the driver keeps until the policies have decided.
 #[derive(Debug)]
 pub(crate) struct BufferedResponse {
     pub(crate) head: ResponseHead,
@@ -34,7 +35,6 @@ pub(crate) struct BufferedResponse {
 
 #[derive(Debug)]
 pub(crate) enum BufferedBody {
-    /// All of it.
     Whole(Bytes, Option<HeaderMap>),
     Open(ResponseBody),
 }
@@ -69,7 +69,7 @@ fn trailers_of(frame: Frame<Bytes>) -> HeaderMap {
     trailers
 }
 
-/// Appends a piece of a small body. There is nearly always one, which needs no copy.
+/// Appends a piece of a small body. Nearly every small body has one piece, which is not copied.
 fn append(data: Bytes, piece: Bytes) -> Bytes {
     if data.is_empty() {
         return piece;
@@ -180,7 +180,7 @@ pub(crate) enum RelayedBody {
     Whole(Bytes),
     WithTrailers(Option<Bytes>, Option<Box<HeaderMap>>),
     Stream(Box<Streamed>),
-    /// None: the connection is upgraded.
+    /// No body: the connection is upgraded.
     Tunnel(Box<Tunnel>),
 }
 
@@ -188,7 +188,7 @@ pub(crate) enum RelayedBody {
 pub(crate) struct Streamed {
     body: ResponseBody,
     completion: Completion,
-    /// At a leaf: in service until the response has ended.
+    /// The permit at a leaf, where the request is in service until the response has ended.
     permit: Option<LeafPermit>,
     idle: Option<IdleTimeout>,
     frames: u64,
@@ -219,7 +219,7 @@ impl From<BodyError> for http1::Error {
 }
 
 impl RelayedBody {
-    /// The body of a buffered response. When it has ended, `completion` is, and the leaf's permit is free.
+    /// The body of a response. When it has ended, `ending` reports the end, and the permit of the leaf is freed.
     pub(crate) fn new(
         body: BufferedBody,
         mut completion: Completion,

@@ -1,7 +1,7 @@
-//! The root side: one request, from its arrival to the response head.
+//! The root side: one request, from its arrival to the response that the client gets.
 //!
-//! The machines decide ([`crate::driver`]); here their effects are carried out: attempts are futures that
-//! are polled side by side in the request's own task, and cancelling one is dropping it.
+//! The machines decide ([`crate::driver`]), and this module carries out their effects. Attempts are futures that the
+//! request's own task polls side by side. To cancel an attempt, the task drops the future.
 
 mod straight;
 
@@ -31,19 +31,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Nearly every request has one attempt, and nearly every other one two.
+/// Most requests have one attempt, and most of the other requests have two.
 const ATTEMPTS_USUAL: usize = 2;
 
 /// A request on its way to an upstream.
 #[derive(Clone)]
 pub(crate) struct Outgoing {
-    /// The head as every attempt repeats it; fields that concern the client's connection are gone.
+    /// The head of every attempt, without the fields that concern the client's connection.
     pub(crate) head: Arc<RequestHead>,
     pub(crate) body: Option<Arc<Replay>>,
     pub(crate) request: Request,
     /// The only replicas that attempts may go to, in ascending order; absent: all.
     pub(crate) eligible: Option<Arc<[ReplicaId]>>,
-    /// The protocol that the client asks to change to.
+    /// The protocol that the client asks to upgrade to.
     pub(crate) upgrade: Option<Box<[u8]>>,
     pub(crate) is_traced: bool,
     /// A response up to this size is buffered before it is forwarded.
@@ -52,7 +52,7 @@ pub(crate) struct Outgoing {
     pub(crate) interim: Option<InterimSink>,
 }
 
-/// Why the proxy responds in place of a replica.
+/// The reason why the proxy responds in place of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoResponse {
     RequestFailure(RequestFailure),
@@ -84,12 +84,12 @@ struct Exchange {
     /// When the machine last handled an event.
     now: Instant,
     timer: Timer,
-    /// Whether the request was sent without its panicked machine, or must not be.
+    /// Whether the request was sent once without its machine, which panicked. It is not sent again.
     is_sent_straight: bool,
     replay_lost: bool,
 }
 
-/// Sends a request to an upstream and waits for the response head.
+/// Sends a request to an upstream, and waits for the response that the client gets.
 ///
 /// # Errors
 /// [`NoResponse`] with the trail, whose end is still to be written.
@@ -130,7 +130,7 @@ pub(crate) async fn exchange(
     }
 }
 
-/// An exchange whose client may go away at any moment; then this is dropped in the middle of it.
+/// An exchange in progress. When it is dropped, the client has disconnected.
 struct InProgress(Option<Exchange>);
 
 impl InProgress {
@@ -177,8 +177,8 @@ impl Exchange {
         }
     }
 
-    /// The client has disconnected before a response. It is counted and traced, because the clients that leave
-    /// are often those that have waited longest.
+    /// Ends the request of a client that disconnected before a response. The request is counted and traced, because the
+    /// clients that leave are often those that have waited longest.
     fn abandoned(mut self) {
         self.tell(Event::Abandoned);
         let upstream = &self.driver.upstream;
@@ -189,7 +189,7 @@ impl Exchange {
         self.worker.shared.record(&self.trail);
     }
 
-    /// Hands an event to the machine and carries out what follows.
+    /// Hands an event to the machine and carries out the effects.
     fn tell(&mut self, event: Event) -> Option<Ended> {
         let mut effects = std::mem::take(&mut self.effects);
         let now = self.driver.handle(event, &mut effects);
@@ -199,7 +199,7 @@ impl Exchange {
         ended
     }
 
-    /// The next thing that happened to an attempt, or to what they need.
+    /// The next event of an attempt or of the request body.
     fn poll_attempts(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         for index in 0..self.attempts.len() {
             let Attempt::Waiting(attempt) = &mut self.attempts[index] else { continue };
@@ -322,7 +322,7 @@ impl Exchange {
     ) -> Option<()> {
         let replica = Arc::clone(self.driver.replica(replica_id)?);
         let span_id = self.worker.new_span_id();
-        // The twin's replica may have left; then the copies do not know each other.
+        // The twin's replica may have left. The attempt is then sent without its tie.
         let tie = tie.and_then(|tie| Some((tie, Arc::clone(self.driver.replica(tie.twin)?))));
         let role = tie.as_ref().map(|(tie, _)| tie.role);
         let to = (Arc::clone(&replica.prepared), choice);
@@ -333,7 +333,7 @@ impl Exchange {
             let tie = leaf_headers::write_tie(tie.id, tie.role, &twin.authority);
             request.set(Known::CurtailTie, tie.as_bytes());
         }
-        // The attempt before may have used one of a pool of dead connections.
+        // The failed attempt may have used a dead connection of the pool.
         let fresh =
             matches!(reason, Reason::Retry { failure: Failure::NotSent | Failure::Broken, .. });
         let attempt_future = self.attempt_future(&replica, request, fresh);
@@ -377,7 +377,7 @@ impl Outgoing {
         };
         let mut request = OutboundRequest::new(Arc::clone(&self.head), body);
         request.interim.clone_from(&self.interim);
-        // Without spans of our own, those behind us belong to the caller.
+        // Without spans of the proxy, the replicas' spans belong to the span of the caller.
         if self.is_traced {
             request.set_traceparent(context.child_header(span_id));
         }
@@ -396,7 +396,7 @@ fn attempt_id(index: usize) -> AttemptId {
     AttemptId(u8::try_from(index).expect("at most ATTEMPTS_MAX and one that passes straight"))
 }
 
-/// The constant name of a failure: a metric label, a trace attribute, the `curtail-error` header.
+/// The constant name of a failure, for the error attribute of spans and the `curtail-error` header.
 pub(crate) const fn name(why: RequestFailure) -> &'static str {
     match why {
         RequestFailure::NoReplica => "no_replica",
@@ -414,7 +414,7 @@ impl BufferedResponse {
             StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT => Outcome::Bad,
-            // gRPC says "unavailable" with status 200 and no body.
+            // gRPC reports UNAVAILABLE (14) with status 200, and in the headers if there is no body.
             StatusCode::OK if self.head.fields.get(Known::GrpcStatus) == Some(b"14") => {
                 Outcome::Bad
             }

@@ -1,4 +1,4 @@
-//! Routes: which upstream serves which requests.
+//! Routes: the choice of the upstream for a request.
 //!
 //! A path prefix is a boundary: a server behind one route never gets a path that it may read as a path of another
 //! route ([`path`]).
@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// Paths that only leaves serve; clients must not reach them.
 const LEAF_PATHS: &[u8] = b"/.curtail/";
 
-/// All routes, the most specific first: those that name a host before those that do not, then by the
-/// length of the path.
+/// All routes, the most specific first: routes with a host before routes without one, and longer path prefixes before
+/// shorter ones.
 #[derive(Debug)]
 pub(crate) struct Routes {
     routes: Vec<Route>,

@@ -1,4 +1,4 @@
-//! A proxy that runs: its threads, its reloads, its end.
+//! A running proxy: its threads, its reloads and its stop.
 
 use crate::config::Config;
 use crate::journal::Journal;
@@ -20,10 +20,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Barrier, mpsc, watch};
 
-/// Spans that are left over when the proxy stops may take this long to be sent.
+/// Maximum time for sending the remaining spans when the proxy stops.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// How often idle connections are looked through.
+/// The interval of checks for idle connections.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Options of a proxy that are not in its configuration.
@@ -35,13 +35,13 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// A proxy that runs.
+/// A running proxy.
 #[derive(Debug)]
 pub struct Running {
     shared: Arc<Shared>,
     reloaded: Mutex<Reloaded>,
     workers: Vec<JoinHandle<()>>,
-    /// Dropped when the workers are to stop at once.
+    /// Set, or dropped, when the workers must stop at once.
     stop: watch::Sender<bool>,
 }
 
@@ -52,7 +52,7 @@ struct Reloaded {
     exporter: Option<ExporterThread>,
 }
 
-/// Why a new configuration was not taken; the old one stays in effect.
+/// The error of a new configuration that was not applied. The old one stays in effect.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// A key that is read only at the start has changed.
@@ -61,12 +61,12 @@ pub enum ReloadError {
         /// The key.
         key: &'static str,
     },
-    /// It cannot be used.
+    /// The new configuration cannot be used.
     #[error(transparent)]
     Start(#[from] StartError),
 }
 
-/// Starts a proxy on threads of its own; when this returns, it listens.
+/// Starts a proxy on threads of its own. When this function returns, the proxy listens.
 ///
 /// # Errors
 /// When an address cannot be listened on, a file cannot be used, or the system gives no thread.
@@ -113,7 +113,7 @@ impl Running {
         self.reloaded().listeners.admin()
     }
 
-    /// The time that requests in progress have when the proxy stops.
+    /// Maximum time for requests in progress to end when the proxy stops.
     #[must_use]
     pub fn drain(&self) -> Duration {
         self.shared.snapshot.load().config.limits.drain.into()
@@ -123,7 +123,7 @@ impl Running {
     /// configuration has not changed.
     ///
     /// # Errors
-    /// When it changes the number of workers, or cannot be used; the old one stays in effect.
+    /// When the configuration changes the number of workers, or cannot be used. The old one stays in effect.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         let mut reloaded = self.reloaded();
         let before = self.shared.snapshot.load_full();
@@ -151,7 +151,7 @@ impl Running {
         self.reloaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a configuration that was not taken.
+    /// Counts a configuration that was not applied.
     pub(crate) fn reload_failed(&self) {
         self.shared.process_state.process.reloaded(ReloadResult::Failed);
     }
@@ -233,7 +233,7 @@ impl ExporterThread {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("spans".to_owned()).spawn(move || {
             runtime.block_on(async {
-                // Stopped, or its owner is gone: both end it.
+                // A stop and a dropped owner both end the thread.
                 stopped.await.ok();
                 exporter.flush(tokio::time::Instant::now() + FLUSH).await;
             });
@@ -249,7 +249,7 @@ impl ExporterThread {
     }
 }
 
-/// Serves what is handed to a worker until the proxy is drained; the first worker also wakes the upstreams.
+/// Serves the connections of a worker until the proxy is drained; the first worker also wakes the upstreams.
 async fn run(
     worker: Arc<Worker>,
     mut handed: mpsc::Receiver<listen::HandedConnection>,
@@ -266,7 +266,7 @@ async fn run(
     loop {
         tokio::select! {
             biased;
-            // Nothing more comes when the listeners have ended; what was accepted is served.
+            // No connection comes after the listeners have closed. Accepted connections are still served.
             Some(handed) = handed.recv() => {
                 connections.spawn(serve::serve(Arc::clone(&worker), handed));
             }
@@ -274,9 +274,9 @@ async fn run(
             else => break,
         }
     }
-    // Calls may be open after their requests.
+    // Calls of fan-outs may be open after their requests are done.
     drop(worker.rest_calls.acquire_many(REST_CALLS_MAX).await);
-    // The first worker has the admin port, which responds until the last one is drained.
+    // The first worker has the admin port, which responds until the last worker is drained.
     drained.wait().await;
 }
 
@@ -294,7 +294,7 @@ async fn tick(worker: Arc<Worker>) {
     }
 }
 
-/// Wakes the upstreams that want to be woken: those that probe while no requests come.
+/// Wakes the upstreams that have asked for it: those that probe while no requests come.
 async fn wake_upstreams(worker: Arc<Worker>) {
     let clock = worker.shared.process_state.clock;
     loop {
@@ -313,7 +313,7 @@ async fn wake_upstreams(worker: Arc<Worker>) {
             probe::carry_out(&worker, upstream, generation, effects);
             next = next.min(upstream.poll_timeout().unwrap_or(next));
         }
-        // The runtime's timers are a millisecond coarse; sooner than that would be a busy loop.
+        // The runtime's timers have a resolution of a millisecond. A shorter sleep would be a busy loop.
         let floor = now + curtail_units::Duration::from_ms(1);
         if let Some(deadline) = clock.deadline(next.max(floor)) {
             tokio::time::sleep_until(deadline).await;

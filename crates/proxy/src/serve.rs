@@ -80,12 +80,12 @@ struct Serving {
     worker: Arc<Worker>,
     client: Arc<Client>,
     limits: Limits,
-    /// That of the listener.
+    /// The drain signal of the listener.
     drain: Arc<DrainSignal>,
 }
 
 impl Serving {
-    /// The handshake before the first request has the time of a header; hardly any when the listener drains.
+    /// Runs a handshake within `header_timeout`, or [`LAST_MOMENT`] when the listener drains; [`None`] after that.
     async fn in_time<T>(&self, beginning: impl Future<Output = T>) -> Option<T> {
         let drain = self.drain.wait();
         let stopped = async {

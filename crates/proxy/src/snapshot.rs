@@ -1,4 +1,4 @@
-//! What the proxy serves by one reading of its configuration; a reload replaces it as a whole.
+//! The configuration snapshot: all state that follows from one configuration. A reload replaces it as a whole.
 
 use crate::config::{Config, FanOutConfig, NamedUpstream, RouteConfig};
 use crate::driver::Upstream;
@@ -25,7 +25,7 @@ pub(crate) struct ConfigSnapshot {
     pub(crate) leaves: Vec<Arc<Leaf>>,
     /// The counters of the listeners by name, then those of the leaves.
     pub(crate) listeners: Vec<(String, Arc<ListenerMetrics>)>,
-    /// The spans for the receiver, if there is one.
+    /// The buffer of spans, if there is a receiver for them.
     pub(crate) spans: Option<Arc<SpanSink>>,
     /// The routes that fan out.
     pub(crate) fan_outs: Vec<Arc<FanOut>>,
@@ -36,7 +36,7 @@ pub(crate) struct ConfigSnapshot {
 /// An upstream that a reload keeps, and its replicas from then on.
 pub(crate) type Change = (Arc<Upstream>, Membership);
 
-/// State that outlives the snapshots, and that each snapshot is built with.
+/// State of the process that outlives the snapshots.
 #[derive(Debug)]
 pub(crate) struct ProcessState {
     pub(crate) clock: Clock,
@@ -125,15 +125,15 @@ impl ConfigSnapshot {
         all.any(|current| Arc::ptr_eq(current, upstream))
     }
 
-    /// Every upstream that may have connections: also those of the leaves, and those that a reload has replaced while
-    /// requests still use them, perhaps for days.
+    /// Every upstream that may have connections: those of the configuration, those of the leaves, and those that a
+    /// reload has replaced while requests still use them, perhaps for days.
     pub(crate) fn swept_upstreams(&self) -> impl Iterator<Item = Arc<Upstream>> {
         let current = self.upstreams.iter().chain(self.leaves.iter().map(|leaf| &leaf.server));
         current.cloned().chain(self.replaced.iter().filter_map(Weak::upgrade))
     }
 }
 
-/// The counters of listeners and leaves; those of earlier ones with the same name count on.
+/// The counters of listeners and leaves. A name that was there before keeps its counters.
 fn listener_metrics(
     config: &Config,
     before: Option<&ConfigSnapshot>,
@@ -145,7 +145,7 @@ fn listener_metrics(
     names.map(|name| (name.clone(), metrics(name))).collect()
 }
 
-/// The buffer of spans: that of before for the same receiver, unless its authorities must be read again.
+/// The buffer of spans. The buffer of `before` stays for the same receiver, unless authorities must be read again.
 fn span_sink(config: &Config, before: Option<&ConfigSnapshot>) -> Option<Arc<SpanSink>> {
     let wanted = config.spans.as_ref()?;
     let is_same = |before: &&ConfigSnapshot| before.config.spans.as_ref() == Some(wanted);

@@ -1,8 +1,8 @@
 //! Spans: what the proxy did for a request, exported over OTLP.
 //!
 //! A request that ends is encoded at once, into a buffer of its thread. The exporter ([`export`]) takes the buffers.
-//! **Limits**: [`BUFFERED_BYTES_MAX`] in all. Beyond it, spans are dropped and counted, unencoded; nothing waits. A
-//! request that is not sampled costs nothing.
+//! **Limits**: [`BUFFERED_BYTES_MAX`] in all. Further spans are dropped before they are encoded, and counted; no
+//! request waits. A request that is not sampled costs nothing.
 //! **Hurts when** the receiver is slow: the latest spans are lost, and counted.
 
 mod attributes;
@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Threads that have a buffer to themselves; further ones share them.
+/// The number of buffers: this many threads have one to themselves, and further threads share them.
 const SHARDS: usize = 16;
 
 /// A buffer of this size is handed to the exporter at once rather than at the next second.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// All buffers together; each thread's may be over by the spans of one request.
+/// Maximum size of all buffers together. Each thread's buffer may exceed its part by the spans of one request.
 const BUFFERED_BYTES_MAX: usize = 8 << 20;
 
 /// Maximum size of the spans that wait for the exporter or are being sent; the rest is for the threads' own buffers.
@@ -38,7 +38,7 @@ const WAITING_BYTES_MAX: usize = BUFFERED_BYTES_MAX - SHARDS * CHUNK_BYTES;
 pub(crate) struct SpanSink {
     shards: [Mutex<Shard>; SHARDS],
     waiting: Mutex<Waiting>,
-    /// A buffer was handed over.
+    /// Notifies the exporter of a buffer that was handed over.
     handed: Notify,
     counters: Arc<SpanCounters>,
 }
@@ -61,7 +61,7 @@ struct Chunk {
 #[derive(Debug, Default)]
 struct Waiting {
     chunks: VecDeque<Chunk>,
-    /// These two include what the exporter has taken and not yet settled.
+    /// The size and the number of spans include the chunks that the exporter has taken and not yet settled.
     bytes: usize,
     spans: u64,
 }
@@ -71,27 +71,27 @@ curtail_metrics::counters! {
     pub(crate) SpanCounters, SpanCounts {
         /// Written to a buffer.
         recorded: AtomicU64 = AtomicU64::new(0),
-        /// Taken by the receiver.
+        /// Accepted by the receiver.
         sent: AtomicU64 = AtomicU64::new(0),
         /// Never written, because the buffers were full.
         dropped: AtomicU64 = AtomicU64::new(0),
         /// Given up after retries, or at the end of the process.
         undelivered: AtomicU64 = AtomicU64::new(0),
-        /// Received, and not wanted.
+        /// Rejected by the receiver.
         rejected: AtomicU64 = AtomicU64::new(0),
-        /// Times that sending failed, retries included.
+        /// Failed exports, including retries.
         exports_failed: AtomicU64 = AtomicU64::new(0),
     }
 }
 
 impl SpanSink {
-    /// An empty buffer that counts on where `before` is.
+    /// An empty buffer with the counters of `before`.
     pub(crate) fn new(before: Option<&Self>) -> Self {
         let counters = before.map(|before| Arc::clone(&before.counters)).unwrap_or_default();
         Self { counters, ..Self::default() }
     }
 
-    /// Writes the spans of a request that is over, unless nobody wants them or there is no room.
+    /// Writes the spans of a request that is over, unless its trace is not sampled or there is no room.
     pub(crate) fn record(&self, trail: &Trail, clock: &Clock) {
         if !trail.context.sampled {
             return;
@@ -122,7 +122,7 @@ impl SpanSink {
         if waiting.bytes + chunk.bytes.len() > WAITING_BYTES_MAX {
             return false;
         }
-        // The next chunk will be about as long: no growing step by step.
+        // The next chunk will be about as long, so its memory need not grow in steps.
         let next = Chunk { bytes: Vec::with_capacity(chunk.bytes.len()), spans: 0 };
         let full = std::mem::replace(chunk, next);
         waiting.bytes += full.bytes.len();
@@ -141,7 +141,7 @@ impl SpanSink {
         }
     }
 
-    /// Takes chunks that wait, the oldest first, of about `bytes` together; they must be settled.
+    /// Takes waiting chunks, the oldest first, of about `bytes` together. The caller must settle them.
     fn take(&self, bytes: usize) -> Option<Batch> {
         let mut waiting = lock(&self.waiting);
         let mut batch = Batch::default();
@@ -154,7 +154,7 @@ impl SpanSink {
         Some(batch)
     }
 
-    /// The chunks of a batch are sent or given up: there is room for others.
+    /// Records that a batch was sent or given up, so that there is room for others.
     fn settle(&self, batch: &Batch, settled: Settled) {
         let mut waiting = lock(&self.waiting);
         waiting.bytes -= batch.bytes;
@@ -172,7 +172,7 @@ impl SpanSink {
         }
     }
 
-    /// Nothing will be sent any more: counts what is left as undelivered.
+    /// Counts all remaining spans as undelivered, because none will be sent any more.
     fn abandon(&self) {
         let left = std::mem::take(&mut *lock(&self.waiting)).spans;
         let unwritten: u64 =
@@ -181,19 +181,19 @@ impl SpanSink {
     }
 }
 
-/// How a batch ended.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Settled {
-    /// The receiver has it, except the spans that it rejected.
+    /// The receiver has the batch, except the spans that it rejected.
     Sent { rejected: u64 },
-    /// It was not delivered.
+    /// The batch was not delivered.
     GivenUp,
 }
 
 /// Chunks that are sent together.
 #[derive(Debug, Default)]
 struct Batch {
-    /// As they are sent, however often: never copied.
+    /// The bytes of each chunk, which every attempt sends without a copy.
     chunks: Vec<Bytes>,
     bytes: usize,
     spans: u64,

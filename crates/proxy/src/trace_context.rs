@@ -17,10 +17,10 @@ pub(crate) type TraceId = [u8; 16];
 /// Names a span within its trace; never all zero.
 pub(crate) type SpanId = [u8; 8];
 
-/// Somebody up the line records the trace.
+/// The caller may have recorded the trace.
 const FLAG_SAMPLED: u8 = 0x01;
 
-/// The trace id is random, so that samplers may rely on it.
+/// The trace ID is random, so that samplers may rely on it.
 const FLAG_RANDOM: u8 = 0x02;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl TraceContext {
         }
     }
 
-    /// Takes from the fields of a client what belongs to a trace that is not gone on with.
+    /// Removes the client's `tracestate` if the proxy does not continue the client's trace.
     pub(crate) fn clean(&self, fields: &mut Fields) {
         if self.parent.is_none() {
             fields.remove(Known::Tracestate.bit());
@@ -86,8 +86,8 @@ impl TraceContext {
     }
 }
 
-/// A generator for ids, of its own for each caller: seeded from the entropy that the standard library
-/// takes from the system for its hash maps. Not for secrets.
+/// A new generator for IDs, seeded from the entropy that the standard library takes from the system for its hash maps.
+/// It is not for secrets.
 pub(crate) fn entropy_rng() -> Rng {
     // Two hashes of the same value differ, because each state has keys of its own.
     Rng::new(RandomState::new().hash_one(0_u8))
@@ -105,7 +105,7 @@ pub(crate) fn new_span_id(rng: &mut Rng) -> SpanId {
 fn new_trace_id(rng: &mut Rng) -> TraceId {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&rng.next_u64().to_be_bytes());
-    // The right half alone must be random for the random flag, and keeps the whole from being zero.
+    // The random flag requires that the right half alone is random. It is never zero, and so neither is the whole ID.
     id[8..].copy_from_slice(&new_span_id(rng));
     id
 }
@@ -122,7 +122,7 @@ fn sole_traceparent(fields: &Fields) -> Option<Parsed> {
 fn parse(text: &[u8]) -> Option<Parsed> {
     let (known, beyond) = text.split_at_checked(TRACEPARENT_LEN)?;
     let [version] = read_hex::<1>(&known[..2])?;
-    // Later versions may say more after another dash; version ff will never exist.
+    // Later versions may have more fields after another dash; version ff will never exist.
     let beyond_fits = match version {
         0x00 => beyond.is_empty(),
         0xff => false,
@@ -139,7 +139,7 @@ fn parse(text: &[u8]) -> Option<Parsed> {
     named.then_some(Parsed { trace_id, parent, flags })
 }
 
-/// The bytes that `2 * N` digits stand for; only small letters are digits.
+/// The bytes that `2 * N` hexadecimal digits stand for; letters must be lower case.
 fn read_hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {

@@ -1,7 +1,7 @@
 //! The trail of one request: its attempts with their times and reasons, from which [`crate::spans`] are written.
 //!
-//! **Limits**: [`curtail_policy::ATTEMPTS_MAX`] attempts and [`SKIPPED_MAX`] skipped attempts. It costs one allocation
-//! for the attempts, and one more when an attempt was skipped.
+//! **Limits**: [`curtail_policy::ATTEMPTS_MAX`] attempts and [`SKIPPED_MAX`] skipped attempts. A trail costs one
+//! allocation for the attempts, and one more when an attempt was skipped.
 
 use crate::spans::prepared::{PreparedReplica, PreparedRoute};
 use crate::trace_context::{SpanId, TraceContext};
@@ -12,28 +12,28 @@ use curtail_units::Instant;
 use http::StatusCode;
 use std::sync::Arc;
 
-/// Skipped extra attempts that are kept of one request; further ones are counted in metrics only.
+/// Maximum number of skipped extra attempts in a trail; further ones are counted in metrics only.
 pub(crate) const SKIPPED_MAX: usize = 8;
 
-/// Nearly every request has one attempt, and nearly every other one two.
+/// Most requests have one attempt, and most of the other requests have two.
 const ATTEMPTS_USUAL: usize = 2;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Trail {
-    /// Whose trace it belongs to, and its own span.
+    /// The trace of the request, and its span.
     pub(crate) context: TraceContext,
     pub(crate) started: Instant,
     /// The request's header, as the attempts repeat it.
     pub(crate) request_head: Arc<RequestHead>,
     pub(crate) tls: bool,
-    /// Whether it is one call of a fan-out: its parent is another span of the proxy.
+    /// Whether the request is one call of a fan-out, so that its parent is another span of the proxy.
     pub(crate) is_call: bool,
-    /// Its route and class; absent: no route matched.
+    /// The route and the class; absent: no route matched.
     pub(crate) destination: Option<Destination>,
     pub(crate) attempts: Vec<AttemptTrail>,
     /// Extra attempts that were due and skipped, in order.
     pub(crate) skipped: Vec<(Instant, Reason)>,
-    /// How it ended; absent while it goes on.
+    /// The end of the request; absent while the request is in progress.
     pub(crate) end: Option<RequestEnd>,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Destination {
 pub(crate) struct RequestEnd {
     /// When the last byte of the response was written, or the client had disconnected.
     pub(crate) at: Instant,
-    /// The status that the client was given; absent: it went away before.
+    /// The status of the response to the client; absent: the client disconnected before the response.
     pub(crate) status: Option<StatusCode>,
-    /// The constant name of what went wrong on our side of the client; absent: nothing did.
+    /// The constant name of the error; absent: there was none.
     pub(crate) error: Option<&'static str>,
     /// The reason for this response, or for none.
     pub(crate) reason: Option<Reason>,
@@ -64,13 +64,13 @@ pub(crate) struct AttemptTrail {
     pub(crate) reason: Reason,
     pub(crate) choice: Choice,
     pub(crate) class: Class,
-    /// Which copy of a tie it is, if it is one.
+    /// The role of the attempt in its tie; absent: it is not tied.
     pub(crate) tie: Option<TieRole>,
     /// The phases of making a connection; absent: an open one was used.
     pub(crate) connect: Option<ConnectPhases>,
-    /// When the response head arrived, and its status.
+    /// When the response began, or was complete if it is buffered; and its status.
     pub(crate) responded: Option<(Instant, StatusCode)>,
-    /// When and how it ended; absent while it goes on.
+    /// When and how the attempt ended; absent while it is in progress.
     pub(crate) end: Option<(Instant, AttemptEnd)>,
     pub(crate) won: bool,
 }
@@ -78,9 +78,8 @@ pub(crate) struct AttemptTrail {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AttemptEnd {
     Responded,
-    /// It came to nothing.
     Failed(Failure),
-    /// It was stopped, which is no error.
+    /// The attempt was stopped, which is an error only after the request's timeout.
     Cancelled(Reason),
 }
 
@@ -104,7 +103,7 @@ impl Trail {
         }
     }
 
-    /// An attempt is sent; attempts come in the order of their ids.
+    /// Adds an attempt that is sent. Attempts come in the order of their IDs.
     pub(crate) fn sent(&mut self, attempt: AttemptTrail) {
         self.attempts.push(attempt);
     }
@@ -133,15 +132,14 @@ impl Trail {
         }
     }
 
-    /// An attempt has ended. Its first end counts: an attempt that failed is not cancelled later.
+    /// Records the end of an attempt. Only the first end counts: an attempt that failed is not cancelled later.
     pub(crate) fn attempt_ended(&mut self, attempt: AttemptId, now: Instant, end: AttemptEnd) {
         if let Some(attempt) = self.attempt(attempt) {
             attempt.end.get_or_insert((now, end));
         }
     }
 
-    /// The attempt with that id; none when the driver never put it down, which costs a span its
-    /// details and nothing else.
+    /// The attempt with this ID, if it was recorded. If it was not, only a span lacks details.
     pub(crate) fn attempt(&mut self, id: AttemptId) -> Option<&mut AttemptTrail> {
         self.attempts.get_mut(id.index())
     }

@@ -1,4 +1,4 @@
-//! A client and a replica that have agreed to speak something else than HTTP: their bytes pass as they are.
+//! Upgraded connections: client and replica speak another protocol than HTTP, and their bytes pass unchanged.
 
 use crate::leaf::LeafPermit;
 use crate::metrics::{ClientTimeout, ListenerMetrics};
@@ -18,7 +18,7 @@ use tokio::io::AsyncWriteExt;
 pub(crate) struct Tunnel {
     replica: OnUpgrade,
     completion: Completion,
-    /// At a leaf: in service until the tunnel is closed.
+    /// The permit at a leaf, where the request is in service until the tunnel is closed.
     permit: Option<LeafPermit>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A request stays on the worker that accepted its connection. Workers share the machines' state, each under a short
 //! lock.
-//! **Limits**: [`REST_CALLS_MAX`] calls of a worker are open after their requests are done.
+//! **Limits**: at most [`REST_CALLS_MAX`] calls of a worker are open after their requests are done.
 
 use crate::metrics::ListenerMetrics;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
@@ -16,7 +16,7 @@ use curtail_units::Rng;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
-/// Maximum calls of a worker that finish without their request (`fan_out.rest`).
+/// Maximum number of calls of a worker that continue after their request is done (`fan_out.rest`).
 pub(crate) const REST_CALLS_MAX: u32 = 4_096;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) timers: Arc<Timers>,
     rng: Mutex<Rng>,
-    /// A permit for each further call that may finish without its request.
+    /// A permit for each further call that may continue after its request is done.
     pub(crate) rest_calls: Arc<Semaphore>,
 }
 

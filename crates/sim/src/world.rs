@@ -1,4 +1,4 @@
-//! The simulated world: the second driver of the policy machines; the proxy is the first.
+//! The simulated world, which drives the policy machines in simulated time, as the proxy drives them in real time.
 //!
 //! The world has the machines, the servers, the messages in flight and the event queue. [`request`] is the side of the
 //! roots, [`leaf`] is the side of the leaves and their servers, and [`fault`] runs the faults.

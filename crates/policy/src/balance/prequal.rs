@@ -2,18 +2,18 @@
 //!
 //! **Decides** which replicas are probed, which results are kept, and which replica gets an attempt: the *cold* one
 //! (few requests in flight) with the lowest latency, or, when all are *hot*, the one with the fewest in flight. Probes
-//! run ahead of requests, so none waits for one. An idle upstream is probed once each [`PrequalConfig::idle_interval`].
+//! run ahead of requests, so requests never wait. An idle upstream is probed every [`PrequalConfig::idle_interval`].
 //! **Inputs**: the load that leaves report to probes. For a replica without a leaf, the root uses its own attempts in
 //! flight and their latencies, and probes again after 10 s.
-//! **Limits**: a pool of [`PrequalConfig::pool_len_max`] results. A result leaves it when a newer one comes, when the
-//! pool is full, at [`PrequalConfig::age_max`], at the end of its reuse budget, or by removal.
+//! **Limits**: a pool of [`PrequalConfig::pool_len_max`] results. A result leaves the pool when its replica has a newer
+//! one, when the pool is full, at [`PrequalConfig::age_max`], at the end of its reuse budget, or by removal.
 //! **Invariants** `removal-leaves-two`: removal never makes the pool too small to choose from; `rates-are-exact`: n
 //! requests get n × the rate of probes and removals, rounded down; `one-entry-a-replica`; `never-probed-alone`: a
 //! single replica is not probed.
 //! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024, section 4.
-//! Ours: unlimited reuse where its formula is undefined, removal that leaves two, and replicas without leaves.
+//! Ours: unlimited reuse where the paper's formula is undefined, removal that leaves two, and replicas without leaves.
 //! **Hurts when** many roots have few requests each: probes then outnumber requests. Also when only some replicas have
-//! leaves: those without look less loaded than they are, because a root sees only its own requests.
+//! leaves: the other replicas look less loaded than they are, because a root sees only its own requests.
 
 mod pool;
 mod threshold;
@@ -29,33 +29,33 @@ use pool::{Entry, Pool};
 use serde::{Deserialize, Serialize};
 use threshold::Threshold;
 
-/// The smallest pool that is chosen from: one result leaves no choice (the paper's bound).
+/// The minimum size of the pool for a choice (the paper's minimum): one result leaves no choice.
 const POOL_LEN_MIN: usize = 2;
 
-/// A replica that had no leaf is asked again after this time: leaves are deployed and removed.
+/// A replica that had no leaf is probed again after this time, because leaves are deployed and removed.
 const LEAF_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// A shorter idle interval would keep a driver awake for nothing.
 const IDLE_INTERVAL_MIN: Duration = Duration::from_ms(1);
 
-/// The parameters of Prequal, with the paper's defaults but for `hot_quantile`: 0.6, the low end of what the
-/// paper advises, gave a shorter tail than its 0.84 at every load of `scenarios/prequal.yaml`.
+/// The parameters of Prequal. The defaults are the paper's, except `hot_quantile`: 0.6, the low end of what the paper
+/// advises, gave a shorter tail than the paper's 0.84 at every load of `scenarios/prequal.yaml`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrequalConfig {
-    /// Probes for each request; fractions are rounded so that the long run is exact.
+    /// Mean number of probes for each request, at most the number of replicas.
     pub probes_per_request: f64,
-    /// Entries of the pool at most.
+    /// Maximum number of entries of the pool.
     pub pool_len_max: u8,
     /// An entry older than this is removed.
     pub age_max: Duration,
-    /// A replica is hot when its requests in flight reach this quantile of what recent probes reported;
-    /// at 1 none is hot, and latency alone decides.
+    /// A replica is hot when its requests in flight reach this quantile of what recent probes reported; at 1 no replica
+    /// is hot, and latency alone decides.
     pub hot_quantile: Quantile,
-    /// Entries removed for each request, the oldest and the worst in turn; at most the whole pool.
+    /// Mean number of entries removed per request, oldest and worst in turn; none if all replicas fit the pool.
     pub removals_per_request: f64,
-    /// δ of the reuse budget: how far the pool's growth may lag.
+    /// δ of the reuse budget: the larger it is, the more often a result is used.
     pub reuse_slack: f64,
-    /// Some replica is probed at least this often even when no request comes; at least a millisecond.
+    /// Maximum time between the probes of an upstream without requests; at least a millisecond.
     pub idle_interval: Duration,
     /// The timeout of a probe.
     pub probe_timeout: Duration,
@@ -77,13 +77,12 @@ impl Default for PrequalConfig {
 }
 
 impl PrequalConfig {
-    /// Uses of a result until it leaves the pool, on average; absent: without
-    /// bound.
+    /// The mean number of uses after which a result leaves the pool; absent: unlimited.
     ///
-    /// The paper's b = max(1, (1 + δ) / ((1 − m/n) × probes − removals)) for a pool of m and n replicas. The
-    /// divisor is the number of results that a request adds to the pool. Where it is not positive,
-    /// results come more slowly than the pool forgets them and the formula means nothing: then any
-    /// bound would only empty the pool, and age and removal are left to remove a result.
+    /// The paper's b = max(1, (1 + δ) / ((1 − m/n) × probes − removals)) for a pool of m results and n replicas. The
+    /// divisor is the number of results that a request adds to the pool. If it is not positive, the formula is
+    /// undefined: the pool loses results faster than it gets them. A limit would then only empty it, and age and
+    /// removal still apply.
     fn reuse_budget(&self, replicas: usize) -> Option<f64> {
         let pooled = f64::from(self.pool_len_max) / replicas as f64;
         let growth = (1.0 - pooled) * self.probes_per_request - self.removals_per_request;
@@ -91,7 +90,7 @@ impl PrequalConfig {
     }
 }
 
-/// A rate for each request, handed out in whole numbers: after n requests n × rate, rounded down.
+/// A rate per request, taken in whole numbers: n requests take n × rate, rounded down.
 #[derive(Clone, Debug, Default)]
 struct Rate {
     per_request: f64,
@@ -122,9 +121,9 @@ pub(super) struct Prequal {
     worst_is_next: bool,
     pool: Pool,
     threshold: Threshold,
-    /// Every replica once, in an order from which the next targets are drawn.
+    /// Every replica once, in the order that the last shuffle of [`Self::probe`] left.
     targets: Vec<ReplicaId>,
-    /// When a replica that had no leaf is asked again; absent for replicas that may have one.
+    /// When a replica that had no leaf is probed again; absent for a replica that may have a leaf.
     leaf_asked_again: ReplicaMap<Instant>,
     /// When a replica is probed even if no request comes.
     idle_probe: Instant,
@@ -153,11 +152,11 @@ impl Prequal {
         }
     }
 
-    /// Sets what depends on the number of replicas.
+    /// Sets the rates and the reuse budget, which depend on the number of replicas.
     fn set_rates(&mut self) {
         let (config, replicas) = (&self.config, self.targets.len());
-        // Removal keeps the worst from filling the pool when the best are used up. Where all replicas have
-        // room in it and reuse is unbounded, there is nothing to keep out.
+        // Removal keeps the worst results from filling the pool when the best are used up. If the pool has room for all
+        // replicas, reuse is unlimited and the best are never used up.
         let all_fit = replicas <= usize::from(config.pool_len_max);
         let removals = config.removals_per_request.min(f64::from(config.pool_len_max));
         self.removals.per_request = if all_fit { 0.0 } else { removals };
@@ -178,7 +177,7 @@ impl Prequal {
         }
         self.idle_probe = now + self.config.idle_interval;
         for nth in 0..count.min(len) {
-            // A step of the Fisher-Yates shuffle: whatever the order was, each of the rest is as likely.
+            // A step of the Fisher-Yates shuffle: each of the remaining targets is equally likely.
             self.targets.swap(nth, nth + self.target_rng.below(len - nth));
             let target = self.targets[nth];
             match self.leaf_asked_again.get(target) {
@@ -246,7 +245,7 @@ impl Rule for Prequal {
         self.add(replica, load, now);
     }
 
-    /// From now on, the root's own view of the replica stands in for its leaf's.
+    /// From now on, the root's own view of the replica replaces the reports of a leaf.
     fn probe_unsupported(&mut self, replicas: &Replicas, replica: ReplicaId, now: Instant) {
         self.leaf_asked_again.insert(replica, now + LEAF_ASKED_AGAIN_AFTER);
         self.add(replica, replicas.load(replica, now), now);

@@ -5,7 +5,6 @@ use crate::ReplicaId;
 use crate::replica::Candidates;
 use curtail_units::Rng;
 
-/// The rule, and where the next turn begins.
 #[derive(Clone, Debug)]
 pub(super) struct RoundRobin {
     next: ReplicaId,

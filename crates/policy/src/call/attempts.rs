@@ -1,4 +1,4 @@
-//! The attempts of one request, and what has become of each.
+//! The attempts of one request, with their states.
 
 use super::ATTEMPTS_MAX;
 use crate::upstream::Sent;
@@ -8,7 +8,7 @@ use curtail_units::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttemptState {
-    /// Sent; nothing heard yet.
+    /// Sent; no response or failure has come yet.
     Waiting,
     /// The driver keeps its response, which is not good.
     Kept,
@@ -23,7 +23,7 @@ pub(super) enum AttemptState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) sent: Sent,
-    /// When it becomes overdue, by the delay at the time of sending.
+    /// When the attempt becomes overdue, by the delay at the time of sending.
     pub(super) overdue_at: Option<Instant>,
     pub(super) state: AttemptState,
 }
@@ -49,12 +49,12 @@ impl Attempts {
         AttemptId::at(self.all.len())
     }
 
-    /// Adds one; the caller has seen to it that there is room.
+    /// Adds an attempt; the caller has checked that there is room.
     pub(super) fn add(&mut self, sent: Sent, overdue_at: Option<Instant>) {
         self.all.push(Attempt { sent, overdue_at, state: AttemptState::Waiting });
     }
 
-    /// Their names; the list may be changed on the way.
+    /// The IDs of all attempts. The iterator does not borrow the list, so that its user can change attempts.
     pub(super) fn ids(&self) -> impl Iterator<Item = AttemptId> + use<> {
         (0..self.all.len()).map(AttemptId::at)
     }
@@ -67,12 +67,12 @@ impl Attempts {
         &mut self.all[id.index()]
     }
 
-    /// Whether `id` names an attempt in this state: a driver may name one that never was.
+    /// Whether attempt `id` exists and is in this state. A driver may name an attempt that was never sent.
     pub(super) fn is(&self, id: AttemptId, state: AttemptState) -> bool {
         self.all.get(id.index()).is_some_and(|attempt| attempt.state == state)
     }
 
-    /// Whether `id` names an attempt whose response may still come.
+    /// Whether attempt `id` exists and may still get a response.
     pub(super) fn is_open(&self, id: AttemptId) -> bool {
         self.all.get(id.index()).is_some_and(Attempt::is_open)
     }
@@ -89,7 +89,7 @@ impl Attempts {
         self.all.iter().rposition(|attempt| attempt.state == state).map(AttemptId::at)
     }
 
-    /// The replicas that have or had one.
+    /// The replicas that have or had an attempt of the request.
     pub(super) fn replicas(&self) -> impl Iterator<Item = ReplicaId> {
         self.all.iter().map(|attempt| attempt.sent.replica)
     }

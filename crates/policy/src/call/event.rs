@@ -1,4 +1,4 @@
-//! What a request is, and what can happen to it and to its attempts.
+//! A request, and the events of a request and of its attempts.
 
 use crate::{AttemptId, Class};
 use serde::{Deserialize, Serialize};
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// A request, as the policies know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Its urgency.
+    /// The urgency of the request.
     pub class: Class,
-    /// Whether it may be executed more than once: a read, or what its route declares idempotent.
+    /// Whether the request may be executed more than once: it is a read, or its route declares it idempotent.
     pub repeatable: bool,
 }
 
@@ -16,13 +16,13 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// As it should be; also an error that another replica would give as well (a 404).
+    /// A success, or an error that any other replica would return too (such as a 404).
     Good,
-    /// The server could not do it: another replica may.
+    /// The server could not serve the request, but another replica may be able to.
     Bad,
     /// The leaf had no room; the server has not seen the request.
     Refused,
-    /// The leaf dropped this copy of a tie, because the other has started.
+    /// The leaf dropped this copy of a tie, because the other copy has started.
     TwinStarted,
 }
 
@@ -59,7 +59,6 @@ curtail_units::labels!(Failure {
 });
 
 impl Failure {
-    /// Whether the server cannot have executed the attempt.
     pub(super) const fn is_unexecuted(self) -> bool {
         match self {
             Self::NotSent | Self::Refused => true,
@@ -80,23 +79,24 @@ impl core::fmt::Display for Failure {
     }
 }
 
-/// Something happened to a request.
+/// An event of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum Event {
-    /// The request arrived. The first event, once.
+    /// The request arrived. This is the first event, and comes once.
     Arrived,
-    /// The response to an attempt has begun. The driver keeps it until an effect says to pass it on or to cancel it.
+    /// An attempt has a response: its headers, or all of it if the driver buffers it (`limits.response_buffer` in the
+    /// proxy). The driver keeps the response until an effect passes it on or cancels it.
     Responded { attempt: AttemptId, outcome: Outcome },
     /// An attempt failed.
     Failed { attempt: AttemptId, failure: Failure },
     /// The response to the client has ended, whole or broken off.
     Ended { attempt: AttemptId, whole: bool },
-    /// The body is too long to be kept: there can be no further attempt.
+    /// The request body is too long for the replay buffer, so no further attempt can be sent.
     ReplayLost,
     /// The client has gone away.
     Abandoned,
-    /// The polled instant has come.
+    /// The instant of [`Call::poll_timeout`](crate::Call::poll_timeout) has come.
     Woke,
 }

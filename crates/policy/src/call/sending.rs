@@ -1,5 +1,5 @@
-//! When a call sends an attempt: the first attempt, the second copy of a tie, hedges, further attempts after
-//! overdue ones, and retries.
+//! The attempts that a call sends: the first attempt, the second copy of a tie, hedges, further attempts after overdue
+//! ones, and retries.
 
 use super::attempts::AttemptState;
 use super::{ATTEMPTS_MAX, Call, Failure};
@@ -10,7 +10,7 @@ use crate::{
 use arrayvec::ArrayVec;
 use curtail_units::{Duration, Instant};
 
-/// Minimum time until the budget is asked again.
+/// Minimum time from a refusal by the budget to the next request for budget.
 const ASK_AGAIN_MIN: Duration = Duration::from_ms(1);
 
 /// The class and the tie of an attempt, and the reason for sending it.
@@ -48,7 +48,7 @@ pub(super) struct RetryDue {
 }
 
 impl Call {
-    /// Sends the first attempt and makes ready for the others; false when there is no replica.
+    /// Sends the first attempt and chooses the replica of its twin, if it gets one; false if there is no replica.
     pub(super) fn send_first(&mut self, upstream: &mut Upstream, now: Instant) -> bool {
         let Some(chosen) = upstream.choose(now, self.eligible(), &[]) else { return false };
         let tie = if self.may_copy() { upstream.tie() } else { None };
@@ -65,14 +65,14 @@ impl Call {
         };
         self.send(upstream, now, chosen, mark);
         self.twin = twin;
-        // Without a choice there is nothing to probe for.
+        // With only one replica to choose from, a probe is of no use.
         if chosen.1 != Choice::Only {
             upstream.request_sent(now);
         }
         true
     }
 
-    /// Sends the second copy of a tie, because its time has come; not to a replica that has left since it was chosen.
+    /// Sends the second copy of a tie when its time has come, unless its replica has left the upstream.
     pub(super) fn send_twin(&mut self, upstream: &mut Upstream, now: Instant, twin: Twin) {
         if !upstream.has_replica(twin.replica) {
             return;
@@ -83,8 +83,8 @@ impl Call {
         self.send(upstream, now, (twin.replica, twin.choice), Mark { tie, ..self.untied(reason) });
     }
 
-    /// Sends the second copy of a tie, because the first was lost. It is no longer tied: the first may have
-    /// started before, and a late cancel from its leaf would drop this copy for nothing.
+    /// Sends the second copy of a tie after the first copy has failed. The second copy is not tied: the first may have
+    /// started before it failed, and a late cancel from its leaf would drop the second copy for nothing.
     pub(super) fn send_twin_alone(
         &mut self,
         upstream: &mut Upstream,
@@ -96,9 +96,8 @@ impl Call {
         self.send(upstream, now, (twin.replica, twin.choice), mark);
     }
 
-    /// Sends a dropped copy again after its twin has failed; false when there is none. No server has seen
-    /// it, so the tie has an execution left, and the copy counts neither against the budget nor against
-    /// the retries.
+    /// Sends a dropped copy again after its twin has failed; false if there is no dropped copy. No server has executed
+    /// the dropped copy, so that sending it again counts neither against the budget nor against the retries.
     pub(super) fn resend_dropped(
         &mut self,
         upstream: &mut Upstream,
@@ -107,11 +106,11 @@ impl Call {
     ) -> bool {
         let dropped = self.attempts.first(AttemptState::Dropped);
         let Some(id) = dropped.filter(|_| self.replayable && self.has_room()) else { return false };
-        // Once: should both copies ever be dropped, one execution is all that is missing.
+        // Only one copy is sent again, even if both were dropped: the request needs one execution.
         while let Some(copy) = self.attempts.first(AttemptState::Dropped) {
             self.attempts.get_mut(copy).state = AttemptState::Gone;
         }
-        // Its own leaf has responded a moment ago: it is the one replica known to be there.
+        // The leaf of the copy has just responded, so its replica is the only one that is known to be up.
         let others = self.attempts.ids().filter(|other| *other != id);
         let others: ArrayVec<ReplicaId, ATTEMPTS_MAX> =
             others.map(|other| self.attempts.get(other).sent.replica).collect();
@@ -123,7 +122,7 @@ impl Call {
         true
     }
 
-    /// Sends a hedge that is due, or says why not.
+    /// Sends a hedge that is due, or records the reason for skipping it.
     pub(super) fn send_hedge(&mut self, upstream: &mut Upstream, now: Instant, due: AttemptTimer) {
         let Some(config) = upstream.config().hedge else { return };
         match self.choose_extra(upstream, now, &self.tried(), Purpose::Hedge) {
@@ -136,8 +135,8 @@ impl Call {
         }
     }
 
-    /// Sends a further attempt because the last one is overdue, or records the reason not to. Nothing has failed,
-    /// so there is no backoff, and the open attempts stay in the race.
+    /// Sends a further attempt because the last one is overdue, or records the reason for skipping it. Nothing has
+    /// failed, so there is no backoff, and the open attempts stay in the race.
     pub(super) fn send_overdue(
         &mut self,
         upstream: &mut Upstream,
@@ -161,8 +160,8 @@ impl Call {
         }
     }
 
-    /// Reports a refusal. If it is the budget's, the attempt is due again when the last one has waited for twice as long:
-    /// else a request on a hung replica would wait until its timeout, although the budget has long recovered.
+    /// Records a refusal. If the budget refused, returns a timer at twice the age of the last attempt: without this
+    /// timer, a request on a hung replica would wait until its timeout, even if the budget recovers.
     fn refused(
         &self,
         upstream: &mut Upstream,
@@ -200,14 +199,14 @@ impl Call {
         if !upstream.has_choice(now, self.eligible(), exclude) {
             return Err(Reason::NoOtherReplica);
         }
-        // The budget comes first, because the balance counts the replica it chooses as sent to.
+        // The budget comes first, because the balancing rule counts an attempt to each replica that it chooses.
         upstream.budget().withdraw(now, purpose)?;
         Ok(upstream
             .choose(now, self.eligible(), exclude)
             .expect("there is a replica that is not excluded"))
     }
 
-    /// Plans a retry, or sends it at once; or says why there is none.
+    /// Sends a retry to an untried replica, or plans one after a backoff; otherwise returns the reason for no retry.
     pub(super) fn plan_retry(
         &mut self,
         upstream: &mut Upstream,
@@ -220,7 +219,7 @@ impl Call {
         if self.retries >= retries_max(upstream) || !self.has_room() {
             return Err(self.attempts_spent());
         }
-        // A request that was not executed adds no load to a server.
+        // An attempt that no server executed has added no load.
         if failure != Failure::NotSent {
             upstream.budget().withdraw(now, Purpose::Retry)?;
         }
@@ -237,7 +236,7 @@ impl Call {
         Ok(())
     }
 
-    /// Sends a retry after its backoff, when all replicas were tried.
+    /// Sends a retry after its backoff. It may go to any replica, because all were tried.
     pub(super) fn send_planned_retry(
         &mut self,
         upstream: &mut Upstream,
@@ -263,7 +262,7 @@ impl Call {
         self.send(upstream, now, chosen, self.untied(reason));
     }
 
-    /// Sets the times of further attempts, if the request may have any.
+    /// Sets the timers for the next hedge and for an overdue attempt, if the request may have these.
     fn set_further_attempts(
         &mut self,
         upstream: &mut Upstream,
@@ -293,17 +292,17 @@ impl Call {
         self.set_further_attempts(upstream, now, overdue_delay);
     }
 
-    /// The mark of an extra attempt, one class lower, so that it never delays a first attempt.
+    /// The mark of an extra attempt: one class lower, so that it does not delay first attempts of its request's class.
     const fn extra_mark(&self, reason: Reason) -> Mark {
         Mark { class: self.request.class.lower(), ..self.untied(reason) }
     }
 
-    /// The mark of an attempt that is the only open one, or a copy of a tie.
+    /// The mark of an attempt in the request's own class, without a tie.
     const fn untied(&self, reason: Reason) -> Mark {
         Mark { class: self.request.class, tie: None, reason }
     }
 
-    /// Every replica that has or had an attempt of this request, or is to have one.
+    /// Every replica that has or had an attempt of this request, and the replica of its pending twin.
     fn tried(&self) -> ArrayVec<ReplicaId, ATTEMPTS_MAX> {
         self.attempts.replicas().chain(self.twin.map(|twin| twin.replica)).collect()
     }
@@ -318,7 +317,7 @@ impl Call {
         self.request.repeatable && self.replayable
     }
 
-    /// Whether there could be one more attempt besides those that are sent or planned.
+    /// Whether the maximum of attempts allows one more besides those that are sent or planned.
     const fn has_room(&self) -> bool {
         let planned = self.twin.is_some() as usize + self.retry.is_some() as usize;
         self.attempts.len() + planned < ATTEMPTS_MAX

@@ -1,4 +1,4 @@
-//! The set of open calls: one bit a call, without an allocation for up to 64 of them.
+//! The set of open calls: one bit for each call, and no allocation for up to 64 calls.
 
 use super::CallId;
 use alloc::boxed::Box;
@@ -10,10 +10,10 @@ const WORD_BITS: u32 = u64::BITS;
 pub(super) struct OpenCalls {
     /// Calls 0 to 63.
     first: u64,
-    /// The calls after those, 64 a word.
+    /// The calls from 64 on, 64 in each word.
     others: Box<[u64]>,
     count: u32,
-    /// All words before this one are empty. Only [`Self::pop`] raises it, after the last insertion.
+    /// The first word that may have calls. Only [`Self::pop`] raises this index, after the last insertion.
     pop_from: u32,
 }
 

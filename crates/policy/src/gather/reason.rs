@@ -1,11 +1,11 @@
-//! Why a gather decided as it did.
+//! The reasons for the decisions of a [`super::Gather`].
 
 use crate::label::reasons;
 use curtail_units::Duration;
 use serde::Serialize;
 
 reasons!(
-    /// Why a [`super::GatherEffect`] was decided.
+    /// The reason for a [`super::GatherEffect`].
     #[derive(Eq)]
     GatherReason {
         /// The request arrived.
@@ -16,7 +16,7 @@ reasons!(
         CanaryFailed { canaries: u32 } => "canary_failed", "one of {canaries} canaries failed";
         Enough { succeeded: u32, needed: u32 } =>
             "enough", "{succeeded} calls succeeded, {needed} needed";
-        /// The calls that have not failed are too few.
+        /// Fewer calls than needed can still succeed.
         TooManyFailed { failed: u32, calls: u32, needed: u32 } =>
             "too_many_failed", "{failed} of {calls} calls failed, {needed} needed";
         Deadline { waited: Duration, deadline: Duration, succeeded: u32, needed: u32 } =>

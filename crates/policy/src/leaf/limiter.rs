@@ -1,6 +1,6 @@
 //! The limiter of a leaf: whether one more request may be in service.
 //!
-//! **Invariant** `leaf-concurrency-bounded`: at most [`LeafConfig::concurrency`](crate::LeafConfig) (at least 1).
+//! **Invariant** `leaf-concurrency-bounded`: at most [`LeafConfig::concurrency`](crate::LeafConfig) are in service.
 
 /// Counts the requests in service against a fixed limit.
 #[derive(Clone, Copy, Debug)]

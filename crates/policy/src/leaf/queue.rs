@@ -1,7 +1,7 @@
 //! The queue of a leaf: which request is next, and which one a more urgent request displaces from a full queue.
 //!
 //! **Limits**: [`LeafConfig::queue_len_max`](crate::LeafConfig) requests over all classes; O(log length) a request.
-//! **Invariants** `leaf-queue-bounded`; `class-order`: the most urgent class first, first come, first served within it.
+//! **Invariants** `leaf-queue-bounded`; `class-order`: by class, the most urgent first, and by arrival within a class.
 
 use super::LeafRequestId;
 use crate::Class;
@@ -59,7 +59,7 @@ impl Queue {
         self.queued.remove(&ticket);
     }
 
-    /// The youngest of the least urgent requests, if it is less urgent than `class`.
+    /// The youngest request of the least urgent class, if that class is less urgent than `class`.
     pub(super) fn less_urgent(&self, class: Class) -> Option<LeafRequestId> {
         self.queued.last().filter(|last| last.class > class).map(|last| last.request)
     }

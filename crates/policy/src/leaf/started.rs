@@ -1,4 +1,4 @@
-//! Twins that have started elsewhere before their copy arrived here: that copy is dropped on arrival.
+//! Ties whose twin started at another leaf before its copy arrived here. That copy is dropped on arrival.
 //!
 //! **Limits**: [`TIES_MAX`] ties, each for [`AGE_MAX`]; the oldest is forgotten first. A forgotten tie costs a
 //! redundant execution, never a response.
@@ -7,11 +7,11 @@ use crate::TieId;
 use alloc::collections::{BTreeMap, VecDeque};
 use curtail_units::{Duration, Instant};
 
-/// Maximum number of remembered ties: at 40,000 tied requests a second, each of which starts at its twin first, this
-/// still reaches back 100 ms, two hundred times a usual message delay. They take some 150 KB.
+/// Maximum number of remembered ties, which take some 150 KB. At 40,000 tied requests a second, each of which starts at
+/// its twin first, they reach back 100 ms: two hundred times a usual message delay.
 pub(super) const TIES_MAX: usize = 4_096;
 
-/// A tie is remembered for this long: a copy that is later than this was lost, or its root has stopped waiting.
+/// The time for which a tie is remembered: a later copy was lost, or its root has stopped waiting.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(10);
 
 /// The ties whose twin has started and whose copy has not arrived.
@@ -23,9 +23,9 @@ pub(super) struct StartedTwins {
 }
 
 impl StartedTwins {
-    /// The twin's leaf says that the twin has started.
+    /// Records the report of the twin's leaf that the twin has started.
     pub(super) fn note(&mut self, now: Instant, tie: TieId) {
-        // A message that came twice says nothing new; it keeps the time of the first.
+        // A repeated message changes nothing: the time of the first one stays.
         if self.contains(now, tie) {
             return;
         }

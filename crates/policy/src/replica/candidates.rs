@@ -1,7 +1,7 @@
 //! The replicas that an attempt may go to.
 //!
-//! A failing replica is chosen when there are only such: a policy must not take a site down. An excluded one never is,
-//! nor one outside the set that its call is pinned to.
+//! An ejected replica is chosen only if all candidates are ejected: a policy must not take a site down. An excluded
+//! replica is never chosen, nor a replica outside the set that the call is pinned to.
 
 use super::Replicas;
 use crate::ReplicaId;
@@ -33,7 +33,7 @@ impl Candidates<'_> {
         self.is_included(id) && !is_ejected()
     }
 
-    /// Whether a replica may be chosen when all are ejected. Only a pin can name one that is not present.
+    /// Whether a replica may be chosen when all are ejected. Only a pinned set can name a replica that is not present.
     fn is_included(&self, id: ReplicaId) -> bool {
         let is_pinned = |eligible: &[ReplicaId]| {
             eligible.binary_search(&id).is_ok() && self.replicas.get(id).is_some()
@@ -41,7 +41,7 @@ impl Candidates<'_> {
         !self.exclude.contains(&id) && self.eligible.is_none_or(is_pinned)
     }
 
-    /// The number of replicas that the call may be sent to, with the excluded ones.
+    /// The number of replicas that the call may use, including the excluded ones.
     pub(crate) fn len(&self) -> usize {
         self.eligible.map_or(self.replicas.len(), <[ReplicaId]>::len)
     }
@@ -55,7 +55,7 @@ impl Candidates<'_> {
         (0..self.len()).map(|place| self.id_at(place))
     }
 
-    /// The replica at `place`, counted round the end.
+    /// The replica at `place` modulo the number of replicas.
     fn id_at(&self, place: usize) -> ReplicaId {
         match self.eligible {
             Some(eligible) => eligible[place % eligible.len()],
@@ -67,7 +67,7 @@ impl Candidates<'_> {
         self.replicas.get(id).is_some_and(|replica| self.now < replica.suspect_until)
     }
 
-    /// The first eligible replica in a ring that begins at `next` or the first one after it.
+    /// The first eligible replica in the ring from `next` on. If all are ejected, the first one that is not excluded.
     pub(crate) fn next_from(&self, next: ReplicaId) -> Option<ReplicaId> {
         let start = match self.eligible {
             Some(eligible) => eligible.partition_point(|id| *id < next),
@@ -77,21 +77,21 @@ impl Candidates<'_> {
         ring().find(|id| self.is_eligible(*id)).or_else(|| ring().find(|id| self.is_included(*id)))
     }
 
-    /// An eligible replica, drawn uniformly.
+    /// An eligible replica, drawn uniformly. If all are ejected, one that is not excluded.
     pub(crate) fn draw(&self, rng: &mut Rng) -> Option<ReplicaId> {
         self.draw_where(rng, |id| self.is_eligible(id))
             .or_else(|| self.draw_where(rng, |id| self.is_included(id)))
     }
 
-    /// Two different replicas drawn like [`Self::draw`], suspect ones only when all are; one when there is no second.
+    /// Two different replicas drawn like [`Self::draw`], suspect only if all are suspect; one if there is no second.
     pub(crate) fn draw_two(&self, rng: &mut Rng) -> Option<(ReplicaId, Option<ReplicaId>)> {
         self.draw_two_where(rng, |id| self.is_eligible(id) && !self.is_suspect(id))
             .or_else(|| self.draw_two_where(rng, |id| self.is_eligible(id)))
-            // Of failing replicas, the one that refuses connections has the fewest in flight: they are not compared.
+            // Ejected replicas are not compared: one that refuses connections has the fewest attempts in flight.
             .or_else(|| Some((self.draw(rng)?, None)))
     }
 
-    /// A suspect replica, if a draw from all replicas finds an eligible one.
+    /// A replica drawn from all, if it is suspect and eligible.
     pub(crate) fn draw_suspect(&self, rng: &mut Rng) -> Option<ReplicaId> {
         if self.replicas.suspect_until <= self.now || self.len() == 0 {
             return None;
@@ -114,7 +114,7 @@ impl Candidates<'_> {
         rng: &mut Rng,
         is_wanted: impl Fn(ReplicaId) -> bool,
     ) -> Option<ReplicaId> {
-        // Nearly always an early draw is wanted; the exact way costs a walk over all.
+        // An early draw is nearly always wanted. The exact way walks over all replicas.
         for _ in 0..4 {
             if self.len() == 0 {
                 return None;

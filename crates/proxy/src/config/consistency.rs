@@ -3,7 +3,7 @@
 //! Listeners, leaves and the admin port have distinct addresses and names. Each route is reachable and names an
 //! upstream. The upstreams of a group share their keys. An upstream names each replica once: a repeated replica would
 //! get hedges of its own requests.
-//! **Limits**: it compares text. Two names of one server count as two replicas.
+//! **Limits**: the checks compare text. Two names of one server count as two replicas.
 
 use super::{Config, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out};
 use crate::route::{self, path};
@@ -129,8 +129,8 @@ fn check_groups(config: &Config, s: &mut Section<'_>) {
     }
 }
 
-/// Whether both routes match the same requests. Of two different routes, the more specific one wins at any
-/// position in the list and leaves the rest to the other.
+/// Whether both routes match the same requests. Of two different routes, the more specific one wins at any position in
+/// the list, and the other one gets the remaining requests.
 fn match_the_same_requests(one: &RouteConfig, other: &RouteConfig) -> bool {
     let host = |route: &RouteConfig| {
         route.host.as_deref().map(route::host_name).map(str::to_ascii_lowercase)

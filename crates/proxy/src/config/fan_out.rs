@@ -1,5 +1,5 @@
-//! The key `fan_out` of a route: one request to many upstreams, the shards, or to every replica of one upstream, and one
-//! response from all of theirs.
+//! The key `fan_out` of a route: one request to many upstreams, the shards, or to every replica of one upstream, and
+//! one response that merges all responses.
 
 use super::{Config, NamedUpstream, RouteConfig};
 use curtail_config::Section;
@@ -8,18 +8,18 @@ use curtail_units::{Bytes, Duration};
 
 const RESPONSE_MAX: Bytes = Bytes::from_kib(16 << 10);
 
-/// How the requests of a route fan out.
+/// The fan-out of the requests of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FanOutConfig {
-    /// What the calls of a request go to.
+    /// The recipients of the calls of a request.
     pub to: FanOutTo,
-    /// How the bodies become one.
+    /// The merge of the bodies into one.
     pub merge: Merge,
-    /// The shards or replicas that must respond; absent: all.
+    /// The number of shards or replicas that must respond; absent: all.
     pub needed: Option<u32>,
-    /// The first shards or replicas, which must respond before the others get the request.
+    /// The number of first shards or replicas, which must respond before all others get the request.
     pub canaries: u32,
-    /// The time after which the client gets what has come.
+    /// The time from the request after which the client gets the responses so far; absent: no deadline.
     pub deadline: Option<Duration>,
     /// The fate of the open calls when the request is done.
     pub rest: RestMode,
@@ -27,19 +27,19 @@ pub struct FanOutConfig {
     pub response_max: Bytes,
 }
 
-/// What the calls of a request go to.
+/// The recipients of the calls of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanOutTo {
-    /// One to each selected upstream, the shards.
+    /// One call to each selected upstream, the shards.
     Upstreams,
-    /// One to each replica of the selected upstream.
+    /// One call to each replica of the selected upstream.
     Replicas,
 }
 
-/// How the bodies of the shards become one.
+/// The merge of the shards' bodies into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// One after the other.
+    /// One body after the other.
     Concatenate,
     /// The elements of JSON arrays in one array.
     JsonArray,
@@ -66,7 +66,7 @@ impl FanOutConfig {
 }
 
 impl RouteConfig {
-    /// The places of the upstreams that the route selects: one name, or all names with the prefix before a `*`.
+    /// The indexes of the upstreams that the route selects: one name, or all names with the prefix before a `*`.
     pub fn shards<'u>(
         &self,
         upstreams: &'u [NamedUpstream],

@@ -26,8 +26,8 @@ pub struct Limits {
     pub http2_stream_window: Bytes,
     /// Maximum size of the replay buffer, from which further attempts get the request body.
     pub replay: Bytes,
-    /// Maximum size of the response buffer. A response whose `content-length` fits and that breaks off can still be
-    /// replaced by that of another attempt.
+    /// Maximum `content-length` of a buffered response. The latency of a buffered response includes its body, and if it
+    /// breaks off, the response to another attempt can replace it.
     pub response_buffer: Bytes,
     /// Maximum client connections per listener.
     pub connections_max: usize,
@@ -53,7 +53,7 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
         header_timeout: s
             .field("header_timeout", "Maximum time from the start of a request to the end of its headers.")
             .default(Duration::from_secs(10)),
-        // Longer than most clients: they close first, so that no request meets a closing connection.
+        // Longer than the timeout of most clients: they close first, so that no request meets a closing connection.
         idle_timeout: s
             .field(
                 "idle_timeout",

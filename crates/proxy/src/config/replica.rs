@@ -81,7 +81,7 @@ impl ReplicaConfig {
         Self { name: None, url }
     }
 
-    /// The identity that it keeps across reloads.
+    /// The identity of the replica across reloads.
     #[must_use]
     pub fn identity(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.url.to_string())

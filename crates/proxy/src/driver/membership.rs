@@ -1,8 +1,8 @@
 //! Replicas that join, leave and move when a reload changes an upstream's list.
 //!
-//! A replica of the new list is one of the old list if it has the same name, or without names the same URL. It keeps
-//! its number, so its machine keeps its latencies and failures. If its URL or `connect` changes, it gets new
-//! connections, and attempts in flight end on the old ones.
+//! A replica of the new list is a replica of the old list if both have the same name, or, without names, the same URL.
+//! The replica keeps its number, so the machine keeps its latencies and failures. If its URL or `connect` changes, it
+//! gets new connections, and attempts in flight end on the old ones.
 
 use super::{Effects, Upstream};
 use crate::StartError;
@@ -79,7 +79,7 @@ impl Upstream {
             replicas.insert(id, replica);
         }
         let replicas = Arc::new(replicas);
-        // Under the lock of the machine: no request can know a replica by its machine alone.
+        // Stored under the lock of the machine, so that requests find every replica that the machine knows.
         self.replicas.store(Arc::clone(&replicas));
         self.retire(&old, &replicas);
         let left = old.ids().filter(|id| replicas.get(*id).is_none());

@@ -19,14 +19,14 @@ use http_body_util::BodyExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The name of a failure for lack of room.
+/// The name of the failure of a call whose response does not fit.
 pub(super) const TOO_LARGE: &str = "response_too_large";
 
-/// The memory that is left for the bodies of one request.
+/// The memory that is left for the bodies of one request, in bytes.
 #[derive(Debug)]
 pub(super) struct ResponseBuffer(AtomicU64);
 
-/// The memory that is left when no body is needed any more.
+/// The value of a [`ResponseBuffer`] after its request is done, when no body is kept.
 const DISCARD: u64 = u64::MAX;
 
 #[derive(Debug)]
@@ -35,10 +35,10 @@ pub(super) struct ShardResponse {
     pub(super) body: Bytes,
 }
 
-/// Why a shard's response does not count.
+/// The reason why a shard's response does not count.
 #[derive(Debug)]
 pub(super) struct CallError {
-    /// The status that a client would get of this shard alone.
+    /// The status that a client would get from this shard alone.
     pub(super) status: StatusCode,
     pub(super) name: &'static str,
     /// The shard's response, if it is the client's error (4xx).
@@ -50,7 +50,7 @@ impl ResponseBuffer {
         Self(AtomicU64::new(bytes))
     }
 
-    /// The request is done: further bodies are read and not kept.
+    /// Stops keeping bodies, because the request is done. Further bodies are read and dropped.
     pub(super) fn discard(&self) {
         self.0.store(DISCARD, Relaxed);
     }
@@ -131,7 +131,7 @@ async fn read(
     Ok(whole.freeze())
 }
 
-/// Whether the response can become a part of the merged one.
+/// Checks that the response can become a part of the merged one.
 fn check(response: ShardResponse, merge: Merge) -> Result<ShardResponse, CallError> {
     let status = response.head.status;
     let is_encoded = |(_, name, value): (_, &[u8], &[u8])| {

@@ -1,6 +1,6 @@
-//! The bodies of the shards as one body.
+//! The merge of the shards' bodies into one body.
 //!
-//! **Limits**: of a JSON array only the brackets are checked. What is between them passes unread.
+//! **Limits**: only the brackets of a JSON array are checked. The text between them passes unread.
 
 use crate::config::Merge;
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -15,7 +15,7 @@ impl Merge {
 
     /// The bodies, in the order of the shards, as one.
     pub(super) fn merge<'a>(self, bodies: impl Iterator<Item = &'a Bytes> + Clone) -> Bytes {
-        // Two brackets, and at most one comma for each body in place of its own two.
+        // Two brackets of the merged array, and one comma for each body in place of its two brackets.
         let bytes = bodies.clone().map(Bytes::len).sum::<usize>() + 2;
         let mut merged = BytesMut::with_capacity(bytes);
         match self {

@@ -1,6 +1,6 @@
 //! The one table of all metrics: name, unit, labels and meaning of each.
 //!
-//! The exposition and the reference page both come from it, so they agree.
+//! The exposition and the reference page both come from this table, so they agree.
 
 use curtail_metrics::process::{BUILD, PROCESS_CPU, PROCESS_MEMORY, PROCESS_START};
 use curtail_metrics::{

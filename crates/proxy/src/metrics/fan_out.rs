@@ -1,16 +1,16 @@
-//! What is counted of a route that fans out.
+//! The counters of a route that fans out.
 
 use curtail_metrics::CounterVec;
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_units::Duration;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How a request that fans out ended.
+/// The result of a request that fans out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FanOutResult {
     /// As many shards or replicas as needed responded.
     Complete,
-    /// The deadline passed before that, and the client got what had come.
+    /// The deadline passed first, and the client got the responses so far.
     Partial,
     /// The client got an error.
     Failed,
@@ -39,13 +39,13 @@ curtail_metrics::counters! {
 }
 
 impl FanOutMetrics {
-    /// Calls that were open when their request was done have run to their end, or there was no room for that.
+    /// Counts calls that were open when their request was done: they ran to their end, or there was no room for them.
     pub(crate) fn rest_ended(&self, is_finished: bool, calls: usize) {
         let counter = if is_finished { &self.rest_finished } else { &self.rest_cancelled };
         counter.fetch_add(calls as u64, Relaxed);
     }
 
-    /// A request ended without the responses of `missing` shards or replicas.
+    /// Counts a request that ended without the responses of `missing` shards or replicas.
     pub(crate) fn ended(&self, result: FanOutResult, missing: u64, latency: Duration) {
         self.requests.add(&result, 1);
         self.missing.fetch_add(missing, Relaxed);

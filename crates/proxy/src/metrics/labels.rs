@@ -24,7 +24,7 @@ curtail_units::labels!(ClientTimeout {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ResponseClass {
-    /// None: the client disconnected first.
+    /// No response: the client disconnected first.
     None,
     /// A response with this status, complete or abandoned by the client.
     Status(StatusCode),

@@ -1,4 +1,4 @@
-//! What is counted of a leaf.
+//! The counters of a leaf.
 
 use curtail_metrics::CounterVec;
 use curtail_policy::{Decided, LeafEffect, LeafReason};
@@ -16,7 +16,7 @@ curtail_metrics::counters! {
 }
 
 impl LeafMetrics {
-    /// The machine has decided: counts every effect by its reason, and the waits of those that start.
+    /// Counts an effect by its reason, and records the queueing time of a request that starts.
     pub(crate) fn decided(&self, decided: &Decided<LeafEffect, LeafReason>) {
         let reason = &decided.reason;
         match decided.effect {

@@ -23,7 +23,7 @@ impl ProcessMetrics {
 
 curtail_metrics::counters! {
     pub(crate) ListenerMetrics, ListenerCounts {
-        // Read first: a connection that opens and closes meanwhile must not close before it opened.
+        // Read first, so that a scrape never counts more connections closed than accepted.
         closed: AtomicU64 = AtomicU64::new(0),
         accepted: AtomicU64 = AtomicU64::new(0),
         waited: AtomicU64 = AtomicU64::new(0),
@@ -42,7 +42,7 @@ impl ListenerMetrics {
         self.closed.fetch_add(1, Relaxed);
     }
 
-    /// A client has to wait, because as many are connected as may be.
+    /// Counts a client that must wait, because `connections_max` clients are connected.
     pub(crate) fn waited(&self) {
         self.waited.fetch_add(1, Relaxed);
     }

@@ -22,7 +22,7 @@ pub(crate) struct Snapshot {
     pub(crate) started_unix_ns: u64,
     /// Absent: no spans are configured.
     pub(crate) spans: Option<SpanCounts>,
-    /// Entries that the journal lost; absent: none is kept.
+    /// Entries that the journal lost; absent: there is no journal.
     pub(crate) journal_lost: Option<u64>,
 }
 
@@ -46,7 +46,6 @@ pub(crate) struct ReplicaSnapshot {
     pub(crate) name: Option<String>,
     pub(crate) url: String,
     pub(crate) in_flight: u32,
-    /// Whether its failures keep it from being chosen.
     pub(crate) is_ejected: bool,
     pub(crate) connections: ConnectionsSnapshot,
 }

@@ -1,4 +1,4 @@
-//! What is counted of an upstream and of each of its replicas.
+//! The counters of an upstream.
 
 use super::labels::ResponseClass;
 use curtail_metrics::CounterVec;
@@ -9,7 +9,7 @@ use curtail_units::Duration;
 curtail_metrics::counters! {
     /// The counters of one upstream: the events that its machines handled, and their decisions.
     ///
-    /// Some 350 KB with its histograms, of which nothing grows.
+    /// They take some 350 KB with the histograms, and do not grow.
     pub(crate) UpstreamMetrics, UpstreamCounts {
         requests: CounterVec<ResponseClass> = CounterVec::usually(&["none", "2xx", "3xx", "4xx", "5xx", "incomplete"]),
         latency: AtomicHistogram = AtomicHistogram::new(Precision::FINE),
@@ -43,7 +43,7 @@ curtail_metrics::counters! {
         ]),
         probes: CounterVec<Reason> = CounterVec::usually(&["probe_for_request", "probe_when_idle"]),
         attempts_responded: CounterVec<Outcome> = CounterVec::default(),
-        // The others are what the machine makes of responses.
+        // The other failures follow from responses, which are counted by outcome.
         attempts_failed: CounterVec<Failure> = CounterVec::usually(&["not_sent", "broken"]),
     }
 }
@@ -62,7 +62,7 @@ impl UpstreamMetrics {
         }
     }
 
-    /// A machine has decided: counts every effect by its reason.
+    /// Counts an effect by its reason.
     pub(crate) fn decided(&self, decided: &Decided<Effect, Reason>) {
         let counts = match decided.effect {
             Effect::Send { .. } => &self.sent,
@@ -75,7 +75,7 @@ impl UpstreamMetrics {
         counts.add(&decided.reason, 1);
     }
 
-    /// A request is over at this age. Without a complete response that is not its latency, but a lower bound.
+    /// Counts a request that ended at this age. Without a complete response, the age is a lower bound of the latency.
     pub(crate) fn ended(&self, response: ResponseClass, age: Duration) {
         self.requests.add(&response, 1);
         match response {

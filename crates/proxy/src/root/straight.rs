@@ -1,8 +1,8 @@
 //! Serves a request whose state machine panicked or made an impossible decision, without a policy.
 //!
-//! Its open attempts continue. The client gets the first good response, or a bad one when no other can come. A
-//! request that no server can have executed is sent to the next replica, round robin. So is a repeatable request whose
-//! attempts the machine has cancelled.
+//! The open attempts of the request continue. The client gets the first good response, or a bad one when no other can
+//! come. A request that no server can have executed is sent to the next replica, round robin. So is a repeatable
+//! request whose attempts the machine has cancelled.
 //! **Limits**: one attempt more than the machine sent, and the upstream's `timeout`.
 
 use super::{Attempt, Ended, Exchange, NoResponse};
@@ -40,7 +40,7 @@ impl Exchange {
         }
     }
 
-    /// Sends the request once; false if an attempt failed that a server may have executed.
+    /// Sends the request once more, and only once; false if an attempt failed that a server may have executed.
     fn send_straight(&mut self) -> bool {
         let Request { class, repeatable } = self.outgoing.request;
         let allows_another = |attempt: &AttemptTrail| match attempt.end {

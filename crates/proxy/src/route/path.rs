@@ -1,8 +1,8 @@
-//! The readings of a path by servers, for routes whose prefixes are boundaries.
+//! The ways in which servers may read a path, for routes whose prefixes are boundaries.
 //!
 //! RFC 3986 has one reading of a path (sections 5.2.4 and 6.2.2). Servers differ in five ways: some keep dot segments,
 //! decode `%2F`, read `\` as `/`, cut parameters (`;…`) off segments, or merge slashes. The proxy forwards a path
-//! unchanged, so the path must match the same route in every combination of these.
+//! unchanged, so the path must match the same route in every combination of these ways.
 //! **Limits**: 32 readings; a path has only those that its bytes make possible.
 
 use std::borrow::Cow;
@@ -78,7 +78,7 @@ fn merge_slashes(path: &[u8]) -> Vec<u8> {
     merged
 }
 
-/// The prefix of a route, encoded and decoded, as readings are.
+/// The prefix of a route, in the encoded and in the decoded form of readings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Prefix {
     pub(super) encoded: Vec<u8>,
@@ -97,7 +97,7 @@ impl Prefix {
     }
 }
 
-/// Whether every server reads the path in the same way; nearly every path is such.
+/// Whether every server reads the path in the same way, as is the case for nearly every path.
 pub(super) fn is_plain(path: &str) -> bool {
     let bytes = path.as_bytes();
     // No early return: the compiler then vectorizes the loop, 16 bytes at a time.

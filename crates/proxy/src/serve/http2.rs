@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Streams that a client may reset before hyper accepts them; more are an attack (Rapid Reset).
 const CLIENT_RESETS_MAX: usize = 200;
 
-/// The same between roots and leaves, where a reset cancels a hedge.
+/// The same limit for roots at a leaf, where a reset cancels a hedge.
 const ROOT_RESETS_MAX: usize = 10_000;
 
 impl Serving {

@@ -3,7 +3,7 @@
 //! hyper reads a piece of the body and then waits for the client to grant room, without polling the body: a client that
 //! grants none would hold the stream for ever. The body ([`PacedBody`]) therefore records each poll in a task-local.
 //! Our task wraps hyper's and ends at the timeout; h2 then resets that one stream.
-//! **Limits**: a client reads [`PIECE_BYTES_MAX`], or the rest, of each response within
+//! **Limits**: a client must read [`PIECE_BYTES_MAX`] of each response, or the rest of it, within
 //! [`Limits::write_timeout`](crate::config::Limits::write_timeout).
 
 use crate::metrics::ClientTimeout;
@@ -29,7 +29,7 @@ tokio::task_local! {
 struct Pace {
     /// Pieces passed to hyper so far.
     pieces: u64,
-    /// Whether the client has not granted room for the last one.
+    /// Whether hyper waits for the client to grant room for the last piece.
     is_waiting: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Attributes of spans, events and resources: OTLP's `KeyValue`. Their names are ASCII.
 //!
-//! A request has some twenty, so they must be cheap: the length of a name is part of its type, and a short attribute
-//! is built on the stack and appended at once.
+//! A request has some twenty attributes, so they must be cheap: the length of a name is part of its type, and a short
+//! attribute is built on the stack and appended at once.
 
 use curtail_protobuf::{bytes_field, length_field, length_tag, padded_varint, varint_len};
 
@@ -18,11 +18,11 @@ const ANY_TEXT: u32 = 1;
 const ANY_BOOL_TAG: u8 = 2 << 3;
 const ANY_INT_TAG: u8 = 3 << 3;
 
-/// Up to this many bytes of name and text together, each length in an attribute takes one byte: the longest
-/// is that of the whole, six more.
+/// Maximum size of name and text together for which each length in an attribute takes one byte. The longest is the
+/// length of the whole attribute, which is six bytes more.
 const SHORT_MAX: usize = 0x7f - 6;
 
-/// A short attribute, without the bytes of its text, is no longer than this.
+/// Maximum size of a short attribute without its text.
 const HEAD_MAX: usize = 64;
 
 /// Appends attributes to a span.
@@ -38,7 +38,7 @@ impl<'a> Attributes<'a> {
         Self { out, field }
     }
 
-    /// Attributes that were written before, as the same field.
+    /// Appends attributes that are already encoded, for the same field.
     pub(super) fn prepared(&mut self, attributes: &[u8]) {
         self.out.extend_from_slice(attributes);
     }
@@ -51,7 +51,7 @@ impl<'a> Attributes<'a> {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// An integer; one that does not fit 63 bits becomes the largest that does.
+    /// Writes an integer; one above `i64::MAX` becomes `i64::MAX`.
     pub(super) fn int<const N: usize>(&mut self, key: &[u8; N], value: u64) {
         // Of three lengths only: the bytes of each are computed without a loop.
         match value {
@@ -68,8 +68,8 @@ impl<'a> Attributes<'a> {
         self.short(key, ANY_BOOL_TAG, [u8::from(value)], 0);
     }
 
-    /// An attribute whose lengths take one byte each: everything but the text at its end, of which `text_len`
-    /// bytes follow. Its `AnyValue` begins with `any_tag` and `any`.
+    /// Writes an attribute whose lengths take one byte each, without the text at its end: the caller appends `text_len`
+    /// bytes. Its `AnyValue` begins with `any_tag` and `any`.
     #[inline]
     fn short<const N: usize, const M: usize>(
         &mut self,
@@ -89,7 +89,7 @@ impl<'a> Attributes<'a> {
         self.out.extend_from_slice(&head[..4 + N + 3 + M]);
     }
 
-    /// A text of any length.
+    /// Writes a text of any length, cut to [`TEXT_MAX`].
     #[cold]
     fn long_text(&mut self, key: &[u8], text: &str) {
         let text = &text[..text.floor_char_boundary(TEXT_MAX)];

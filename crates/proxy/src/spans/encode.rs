@@ -1,5 +1,5 @@
 //! A trail as spans: one of kind server for the request (internal for a call of a fan-out), one of kind client for each
-//! attempt. A cancelled attempt is no error, unless it was cancelled for its age.
+//! attempt. A cancelled attempt is no error, unless its request timed out.
 //!
 //! **Limits**: texts are cut after [`super::attributes::TEXT_MAX`] bytes. The query of a URL is left out, because it
 //! may hold secrets.
@@ -66,7 +66,7 @@ struct Head<'a> {
 /// Writes the spans of one trail.
 pub(super) struct Encoder<'a> {
     pub(super) out: &'a mut Vec<u8>,
-    /// Room for texts that are put together; its contents mean nothing.
+    /// A reusable buffer for the texts that the encoder builds.
     pub(super) scratch: &'a mut String,
     pub(super) clock: &'a Clock,
 }
@@ -120,7 +120,7 @@ impl Encoder<'_> {
             }
             let failed = describe_request_end(&mut attributes, end);
             for (at, reason) in &trail.skipped {
-                write_skipped_hedge(out, scratch, clock.unix_ns(*at), reason);
+                write_skipped(out, scratch, clock.unix_ns(*at), reason);
             }
             write_status(out, failed);
         });
@@ -149,8 +149,8 @@ impl Encoder<'_> {
     }
 }
 
-/// The end of an attempt. One whose response was buffered and then discarded ended when it responded: the
-/// time after that was spent on others.
+/// The end of an attempt. An attempt whose response was buffered and then discarded ended with that response: the time
+/// after that was spent on other attempts.
 fn over_at(attempt: &AttemptTrail) -> Option<Instant> {
     match (attempt.end?, attempt.responded) {
         ((_, AttemptEnd::Cancelled(_)), Some((responded_at, _))) => Some(responded_at),
@@ -173,8 +173,8 @@ fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) 
     fixed32_field(out, FLAGS, FLAG_PARENT_KNOWN | FLAG_SAMPLED | random | head.flags);
 }
 
-/// A remedy that was decided against, as an event of the request.
-fn write_skipped_hedge(out: &mut Vec<u8>, scratch: &mut String, unix_ns: u64, reason: &Reason) {
+/// Writes a skipped extra attempt (a hedge or a retry), with the reason, as an event of the request.
+fn write_skipped(out: &mut Vec<u8>, scratch: &mut String, unix_ns: u64, reason: &Reason) {
     message_field(out, EVENTS, |out| {
         fixed64_field(out, EVENT_UNIX_NS, unix_ns);
         bytes_field(out, EVENT_NAME, b"curtail.skipped");
@@ -182,7 +182,7 @@ fn write_skipped_hedge(out: &mut Vec<u8>, scratch: &mut String, unix_ns: u64, re
     });
 }
 
-/// A status is written for an error only: absent, it is "unset", which is what success should be.
+/// Writes the status of a failed span. A successful span has no status, which means "unset".
 fn write_status(out: &mut Vec<u8>, failed: bool) {
     if failed {
         message_field(out, STATUS, |out| varint_field(out, STATUS_CODE, STATUS_ERROR));
@@ -219,7 +219,7 @@ fn describe_destination(attributes: &mut Attributes<'_>, destination: &Destinati
     attributes.text(b"curtail.class", destination.class.name());
 }
 
-/// The constant name of a reason, and its numbers in words if it has some.
+/// Writes the constant name of a reason, and its text if it has fields.
 fn describe_reason(attributes: &mut Attributes<'_>, scratch: &mut String, reason: &Reason) {
     attributes.text(b"curtail.reason", reason.name());
     if reason.has_detail() {
@@ -227,7 +227,7 @@ fn describe_reason(attributes: &mut Attributes<'_>, scratch: &mut String, reason
     }
 }
 
-/// Returns whether the request counts as failed: a client's own error does not.
+/// Returns whether the request counts as failed: a client error (4xx) does not.
 fn describe_request_end(attributes: &mut Attributes<'_>, end: &RequestEnd) -> bool {
     if let Some(status) = end.status {
         attributes.int(b"http.response.status_code", status.as_u16().into());
@@ -255,7 +255,7 @@ fn describe_replica(
     attributes.text(b"url.full", scratch);
 }
 
-/// Why the attempt was sent, and why there.
+/// Writes the reasons for the attempt and for its replica.
 fn describe_decision(
     attributes: &mut Attributes<'_>,
     scratch: &mut String,
@@ -303,7 +303,7 @@ fn describe_choice(attributes: &mut Attributes<'_>, choice: &Choice) {
     }
 }
 
-/// Returns whether the attempt counts as failed: for a client's span, a client error does too.
+/// Returns whether the attempt counts as failed: in a span of kind client, a client error (4xx) does too.
 fn describe_attempt_end(
     attributes: &mut Attributes<'_>,
     scratch: &mut String,
@@ -346,7 +346,7 @@ fn display<'s>(scratch: &'s mut String, value: &dyn std::fmt::Display) -> &'s st
     scratch
 }
 
-/// The method, if it is one of those that the conventions know; any other could be made up at will.
+/// The method, if the conventions list it; clients can invent any number of others.
 fn known_method(method: &Method) -> Option<&'static str> {
     Some(match *method {
         Method::GET => "GET",

@@ -22,7 +22,7 @@ const RESOURCE: u32 = 1;
 const SCOPE_SPANS: u32 = 2;
 /// The field of `Resource` that holds attributes.
 const RESOURCE_ATTRIBUTES: u32 = 1;
-/// The field of `ScopeSpans` that names what wrote them, and the fields of that.
+/// The field of `ScopeSpans` with the scope, which names the writer of the spans, and the fields of the scope.
 const SCOPE: u32 = 1;
 const SCOPE_NAME: u32 = 1;
 const SCOPE_VERSION: u32 = 2;
@@ -79,8 +79,7 @@ impl Envelope {
     }
 }
 
-/// A body in parts that are sent one after the other, of a length that is known before; none is empty. A clone
-/// shares them.
+/// A body of known length, in non-empty parts that are sent one after the other. A clone shares the parts.
 #[derive(Clone, Debug)]
 pub(super) struct Parts(VecDeque<Bytes>);
 

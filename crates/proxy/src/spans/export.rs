@@ -1,8 +1,8 @@
 //! The exporter: takes spans from the buffers and sends them to their receiver.
 //!
 //! **Decides** when spans are sent: every second, or as soon as a thread has filled a buffer. A batch that is not
-//! accepted is sent again after a doubling, jittered time, or the time that the receiver asks for. It is given up after
-//! some tries, and dropped at once if the receiver rejects it.
+//! accepted is sent again after a doubling, jittered time, or the time that the receiver asks for. The exporter drops a
+//! batch after `tries_max` attempts, or at once if the receiver rejects it.
 //! **Limits**: one batch in flight; the rest waits in the bounded buffers ([`super::SpanSink`]). If a response is lost,
 //! the batch may be sent twice.
 //! **Source**: OTLP 1.x, sections "OTLP/gRPC Throttling" and "OTLP/HTTP Throttling".
@@ -21,21 +21,21 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// When things happen.
+/// The times and limits of an exporter.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     /// Spans wait this long at most before they are sent.
     every: Duration,
-    /// A batch is sent whole or not at all, and receivers refuse what is too long: gRPC servers commonly
-    /// what is above 4 MiB.
+    /// Maximum size of a batch. It is sent whole or not at all, and receivers reject long messages: gRPC servers
+    /// commonly those above 4 MiB.
     batch_bytes: usize,
-    /// An exchange that takes longer, connecting included, has failed.
+    /// Maximum time of an exchange, including the connection attempt.
     timeout: Duration,
     /// Maximum attempts to send a batch.
     tries_max: u32,
-    /// The time before the second try, on average; it doubles with each further one.
+    /// The mean time before the second attempt; it doubles with each further attempt.
     backoff: Duration,
-    /// It ends doubling here. A receiver that asks for more patience than this gets no more.
+    /// Maximum of the backoff, and of the time that a receiver can ask for.
     backoff_max: Duration,
 }
 
@@ -49,7 +49,7 @@ const PACE: Pace = Pace {
     backoff_max: Duration::from_secs(30),
 };
 
-/// A task that sends spans; the handle to it.
+/// The handle to the task that sends spans.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     stop: oneshot::Sender<Instant>,
@@ -82,7 +82,7 @@ impl Exporter {
         Ok(Self { stop, task: tokio::spawn(export.run(stopped)) })
     }
 
-    /// Sends what is left until `deadline`, then stops; what is left over is counted as undelivered.
+    /// Sends the remaining spans until `deadline`, then stops. The spans that are left are counted as undelivered.
     pub(crate) async fn flush(self, deadline: Instant) {
         // A task that has ended by itself has nothing left to send.
         self.stop.send(deadline).ok();
@@ -92,14 +92,14 @@ impl Exporter {
     }
 }
 
-/// The task.
+/// The task that sends spans.
 struct Export {
     sink: Arc<SpanSink>,
     envelope: Envelope,
     receiver: Receiver,
     pace: Pace,
     rng: Rng,
-    /// Why the last exchange failed, if it did; each change is one line in the log.
+    /// The error of the last exchange, if it failed. Each change is one line in the log.
     failure: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The receiver of spans: one connection to it, one exchange at a time, and what its responses mean.
+//! The receiver of spans: one connection to it, one exchange at a time, and the meaning of its responses.
 //!
 //! **Source**: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response".
 //! **Limits**: [`LIMITS`]. `Retry-After` is read in seconds; a date there, and gRPC's `RetryInfo`, are ignored.
@@ -21,11 +21,11 @@ const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 10, idle_max: 
 /// The result of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It has stored the batch except `rejected` spans.
+    /// The receiver has stored the batch except `rejected` spans.
     Accepted { rejected: u64 },
     /// The same batch may be sent again, after this time if the receiver names one.
     RetryLater { why: String, after: Option<Duration> },
-    /// It will never store this batch.
+    /// The receiver will never store this batch.
     Rejected { why: String },
 }
 
@@ -84,7 +84,7 @@ impl Receiver {
                 sent => sent,
             }
         };
-        // Both attempts together.
+        // One timeout for both attempts together.
         let sent = tokio::time::timeout(timeout.into(), sending).await;
         let timed_out = |_| Err(ClientError::TimedOut { server: self.endpoint.clone(), timeout });
         match sent.unwrap_or_else(timed_out) {

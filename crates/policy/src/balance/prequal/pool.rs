@@ -8,16 +8,16 @@ use curtail_units::{Duration, Instant};
 pub(super) struct Entry {
     pub(super) replica: ReplicaId,
     pub(super) received: Instant,
-    /// The load that the leaf reported; each attempt sent there adds one to its requests in flight.
+    /// The load that the leaf reported. Each attempt sent to the replica since then adds one to its requests in flight.
     pub(super) load: Load,
     /// Uses that are left; absent: unlimited.
     pub(super) uses_left: Option<u32>,
 }
 
 impl Entry {
-    /// The order of preference, the best first: cold before hot; of the cold the lowest latency, of the hot
-    /// the fewest in flight; the other signal breaks ties. One number, because a choice compares sixteen and
-    /// a triple costs three times as much.
+    /// The order of preference, the best first: cold before hot, the cold by latency, the hot by requests in flight.
+    /// The other of these two signals breaks ties. The order is one number, because a choice compares sixteen and a
+    /// triple costs three times as much.
     const fn rank(&self, hot_from: Option<u32>) -> u128 {
         let (in_flight, latency) = (self.load.in_flight as u128, self.load.latency.as_ns() as u128);
         match hot_from {
@@ -29,7 +29,7 @@ impl Entry {
     }
 }
 
-/// At most one entry of each replica, the oldest first.
+/// At most one entry for each replica, the oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     entries: Vec<Entry>,
@@ -50,7 +50,7 @@ impl Pool {
         self.place(replica).is_some()
     }
 
-    /// Adds the newest entry: in the place of an older one of the same replica, or of the oldest of all.
+    /// Adds the newest entry, in place of an older one of the same replica, or of the oldest one if the pool is full.
     pub(super) fn add(&mut self, entry: Entry) {
         if let Some(older) = self.place(entry.replica) {
             self.entries.remove(older);
@@ -68,7 +68,7 @@ impl Pool {
         self.entries.drain(..old);
     }
 
-    /// The place of the best eligible entry, and how many are eligible.
+    /// The place of the best eligible entry, and the number of eligible entries.
     pub(super) fn best(
         &self,
         hot_from: Option<u32>,
@@ -83,7 +83,7 @@ impl Pool {
         (best, candidates)
     }
 
-    /// Chooses by the entry at `place`: returns it as it was, counts the use and the attempt that follows.
+    /// Uses the entry at `place` for a choice: counts the use and the attempt, and returns the entry as it was before.
     pub(super) fn use_entry(&mut self, place: usize) -> Entry {
         let entry = &mut self.entries[place];
         let as_it_was = *entry;
@@ -95,7 +95,7 @@ impl Pool {
         as_it_was
     }
 
-    /// An attempt goes to this replica, though not because of an entry.
+    /// Counts an attempt to a replica that was not chosen by its entry.
     pub(super) fn sent_to(&mut self, replica: ReplicaId) {
         if let Some(place) = self.place(replica) {
             let in_flight = &mut self.entries[place].load.in_flight;
@@ -115,7 +115,7 @@ impl Pool {
         }
     }
 
-    /// Removes the hot entry with the most in flight, or when none is hot the one with the highest latency.
+    /// Removes the hot entry with the most in flight, or, if none is hot, the entry with the highest latency.
     pub(super) fn remove_worst(&mut self, hot_from: Option<u32>) {
         let ranked = self.entries.iter().enumerate();
         if let Some((worst, _)) = ranked.max_by_key(|(_, entry)| entry.rank(hot_from)) {

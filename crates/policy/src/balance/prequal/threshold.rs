@@ -3,8 +3,8 @@
 use arrayvec::ArrayVec;
 use curtail_units::Quantile;
 
-/// Probes that are remembered: at quantile 0.84 some twenty lie above, so the threshold does not hang on one
-/// result, and at three probes a request it follows a change within some forty requests.
+/// The number of reports kept. At quantile 0.84 some twenty lie above the threshold, so it does not depend on one
+/// report. At three probes a request, the threshold follows a change within some forty requests.
 const PROBES_KEPT: usize = 128;
 
 #[derive(Clone, Debug)]
@@ -12,10 +12,10 @@ pub(super) struct Threshold {
     quantile: Quantile,
     /// The last reports, in a ring.
     reports: ArrayVec<u32, PROBES_KEPT>,
-    /// The place of the oldest, once the ring is full.
+    /// The place of the oldest report, once the ring is full.
     oldest: usize,
-    /// The same reports, the lowest first: a report costs a search and a move of half a kilobyte at most,
-    /// the quantile nothing.
+    /// The same reports, the lowest first. A report costs a search and a move of at most half a kilobyte, and the
+    /// quantile costs nothing.
     sorted: ArrayVec<u32, PROBES_KEPT>,
 }
 
@@ -37,7 +37,7 @@ impl Threshold {
         self.sorted.insert(place, in_flight);
     }
 
-    /// A replica with this many requests in flight or more is hot; absent: none is.
+    /// The number of requests in flight from which on a replica is hot; absent: no replica is hot.
     pub(super) fn get(&self) -> Option<u32> {
         if self.quantile.get() >= 1.0 {
             return None;
