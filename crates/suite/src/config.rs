@@ -271,8 +271,7 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
 
 /// Checks the URL of a request beside the load, which is in clear text.
 fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
-    let is_good = curtail_generator::target::parse_url(url).is_ok_and(|url| url.scheme() == "http");
-    if !is_good {
+    if !curtail_generator::target::parse_url(url).is_ok_and(|(origin, _)| !origin.tls) {
         s.error(
             key,
             format!("{url:?} is no URL that can be asked: expected http://HOST[:PORT]/PATH"),
