@@ -5,7 +5,7 @@
 //! **Invariant**: every line is sent once and its batch gets a successful response, or the suite ends. No batch is sent
 //! again, because one without a response may be stored.
 
-use super::ask::Ask;
+use super::ask::PlainClient;
 use super::config::{LoadConfig, Source};
 use super::group::{Spawner, WaitError};
 use super::problem::Halt;
@@ -171,16 +171,20 @@ impl Loading<'_> {
 
     fn send_batches(&self, take: &Mutex<Receiver<Batch>>) {
         let LoadConfig { name, url, method, headers, expect, within, .. } = self.config;
+        let client = match PlainClient::new(method, url, headers, expect) {
+            Ok(client) => Some(client),
+            Err(problem) => {
+                self.fail(Halt::wrong(name, format!("{url}: {problem}")));
+                None
+            }
+        };
         loop {
             let next = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(Batch { body, lines }) = next else { return };
             // Unwanted batches are taken as well, so that the reader does not block.
-            if !self.is_wanted() {
-                continue;
-            }
+            let Some(client) = client.as_ref().filter(|_| self.is_wanted()) else { continue };
             let left = (*within - Duration::from(self.began.elapsed())).max(Duration::from_ms(1));
-            let ask = Ask { method, url, headers, body: &body, expect, within: left.into() };
-            match ask.send(self.stop) {
+            match client.send(body, left, self.stop) {
                 Ok(_) => {
                     self.sent.fetch_add(lines, Ordering::Relaxed);
                 }

@@ -2,7 +2,7 @@
 //!
 //! **Invariant**: a process that ends by itself ends the suite, and the error names it with the end of its log.
 
-use super::ask::Ask;
+use super::ask::PlainClient;
 use super::config::{ProcessConfig, ReadyConfig, ReadySign};
 use super::group::{Group, LOOK_EVERY, Program, Spawner, pause};
 use super::problem::{Halt, read_part};
@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The timeout of one readiness check; after it the process is checked again.
-const ASKED_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
+const ASKED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Maximum output that is searched for a sign of readiness.
 const SIGN_BYTES_MAX: u64 = 16 << 20;
@@ -116,10 +116,11 @@ impl Cluster {
         match sign {
             ReadySign::Http(url) => {
                 let expect = Expect::default();
-                let response = Ask::get(url, &expect, ASKED_WITHIN).send(&self.stop);
+                let response = PlainClient::get(url, &expect)
+                    .and_then(|client| client.send(Vec::new(), ASKED_WITHIN, &self.stop));
                 response.map(|_| ()).map_err(|problem| format!("GET {url}: {problem}"))
             }
-            ReadySign::Tcp(address) => TcpStream::connect_timeout(address, ASKED_WITHIN)
+            ReadySign::Tcp(address) => TcpStream::connect_timeout(address, ASKED_WITHIN.into())
                 .map(|_| ())
                 .map_err(|error| format!("{address}: {error}")),
             ReadySign::Line(text) => {

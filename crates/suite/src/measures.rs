@@ -5,7 +5,7 @@
 //! **Limits**: [`POINTS_MAX`] points of a measure; an event reports later ones. A server that does not respond in time
 //! has no point.
 
-use super::ask::Ask;
+use super::ask::PlainClient;
 use super::cluster::Cluster;
 use super::config::{GaugeConfig, MeasuresConfig};
 use super::gc::{self, Ended};
@@ -165,9 +165,9 @@ fn ask_gauges(mut looks: Looks, gauges: &[GaugeConfig]) -> Vec<Measure> {
     let any =
         Count { pointer: pointer.clone(), at_least: f64::NEG_INFINITY, at_most: f64::INFINITY };
     let expect = Expect { counts: vec![any], ..Expect::default() };
+    let Ok(client) = PlainClient::get(url, &expect) else { return measures };
     while let Some(now) = looks.wait(|_| ()) {
-        let ask = Ask::get(url, &expect, looks.every.into());
-        let Ok(body) = ask.send(&cluster.stop) else { continue };
+        let Ok(body) = client.send(Vec::new(), looks.every, &cluster.stop) else { continue };
         let Ok(json) = serde_json::from_slice::<serde_json::Value>(&body) else { continue };
         for (gauge, measure) in gauges.iter().zip(&mut measures) {
             let value = json.pointer(&gauge.pointer).and_then(serde_json::Value::as_f64);

@@ -3,7 +3,7 @@
 //! **Invariant**: however the suite ends, its processes stop, the teardown runs, and the results contain every measured
 //! block.
 
-use super::ask::Ask;
+use super::ask::PlainClient;
 use super::batches;
 use super::cluster::Cluster;
 use super::config::{
@@ -306,12 +306,13 @@ impl RunningSuite<'_> {
 
     fn wait_until_valid(&self, config: &ValidateConfig) -> Result<String, Halt> {
         let ValidateConfig { url, expect, within } = config;
+        let client = PlainClient::get(url, expect).map_err(|problem| Halt::wrong(url, problem))?;
         let began = self.clock.now();
         loop {
             let left = *within - self.clock.now().since(began);
             // Enough for a response, so that the last problem is not the end of the time.
-            let ask = Ask::get(url, expect, left.max(ASKED_FOR_MIN).into());
-            let Err(problem) = ask.send(self.stop) else { return Ok("as expected".to_owned()) };
+            let sent = client.send(Vec::new(), left.max(ASKED_FOR_MIN), self.stop);
+            let Err(problem) = sent else { return Ok("as expected".to_owned()) };
             if self.stop.is_stopped() {
                 return Err(Halt::Stopped);
             }
