@@ -218,6 +218,27 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Reports an error if the list `key` has more than `max` entries.
+    pub fn check_len(&mut self, key: &str, len: usize, max: usize) {
+        if len > max {
+            self.error(key, format!("{len} of them: expected at most {max}"));
+        }
+    }
+
+    /// Reports an error about `key` if `name` is not a known name of a `noun`.
+    pub fn check_known<'n>(
+        &mut self,
+        (key, noun): (&str, &str),
+        name: &str,
+        known: impl IntoIterator<Item = &'n str>,
+    ) {
+        let known: Vec<&str> = known.into_iter().collect();
+        if !known.contains(&name) {
+            let expected = expectation(name, &known, "there is none");
+            self.error(key, format!("{name:?} is no {noun}: {expected}"));
+        }
+    }
+
     /// Adds an error that only the reader can detect, such as two contradicting keys, about `path`: a key of this
     /// section, or a path further in (`routes[1].upstream`).
     ///

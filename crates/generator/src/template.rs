@@ -3,6 +3,7 @@
 //! A placeholder is a column of the request's data, `tenant`, or `nth` (the number of the request, from 0). `{{` and
 //! `}}` are braces. Values in a path are percent-encoded.
 
+use curtail_config::expectation;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::io::Write as _;
 
@@ -125,7 +126,7 @@ fn place(name: &str, columns: &[String]) -> Result<Place, String> {
         _ => {
             let known: Vec<&str> =
                 columns.iter().map(String::as_str).chain(["tenant", "nth"]).collect();
-            Err(format!("{{{name}}} is unknown: expected one of {}", known.join(", ")))
+            Err(format!("{{{name}}} is unknown: {}", expectation(name, &known, "")))
         }
     }
 }
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn what_cannot_be_filled_in_is_named() {
         let unknown = filled("/{wrod}", true).expect_err("unknown");
-        assert_eq!(unknown, "{wrod} is unknown: expected one of word, id, tenant, nth");
+        assert_eq!(unknown, "{wrod} is unknown: did you mean word?");
         assert!(filled("/a{b", true).expect_err("open").contains("byte 2"));
         assert!(filled("/a}b", true).expect_err("open").contains("byte 2"));
     }
