@@ -10,6 +10,7 @@
 //! **Limits**: a model without data. Blocks are independent of each other, and the two arms share no noise.
 
 use crate::Latencies;
+use crate::compare::student::two_sided_normal;
 use curtail_units::{Duration, Rng};
 
 /// Requests of a block.
@@ -111,7 +112,7 @@ fn normal_deviations() -> Vec<f64> {
         let above = 0.5 - (nth as f64 + 0.5) / BODY_LEN as f64;
         // Newton's steps from the one before never go too far: above 0 the distribution bends down.
         loop {
-            let excess = 0.5 * libm::erfc(z / core::f64::consts::SQRT_2) - above;
+            let excess = 0.5 * two_sided_normal(z) - above;
             let step = excess / (density_at_0 * libm::exp(-z * z / 2.0));
             z += step;
             if step.abs() < 1e-9 {

@@ -9,7 +9,7 @@ use crate::Results;
 use crate::results::{Block, State};
 use curtail_load::compare::{self, Goal, Number, Numbers, Percentile, Rule};
 use curtail_load::{Clock, Latencies};
-use curtail_text::numbers::{self, percentile_name};
+use curtail_text::numbers::{self, percent_to, percentile_name};
 use curtail_units::Quantile;
 
 /// A comparison of the arm `other` with the arm `base`.
@@ -71,8 +71,8 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
         let mut percentiles =
             compare::percentiles(&of_blocks(&a), &of_blocks(&b), Clock::Response, rule);
         percentiles.retain(|each| from.is_none_or(|from| each.quantile < from));
-        let percent = 100.0 * rule.level;
-        let method = format!("{pairs} pairs of blocks; at most {percent:.2} % false alarms");
+        let level = percent_to(rule.level, 2);
+        let method = format!("{pairs} pairs of blocks; at most {level} false alarms");
         Comparison {
             base: base.name.clone(),
             other: other.name.clone(),

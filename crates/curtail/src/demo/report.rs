@@ -155,11 +155,11 @@ impl Report {
         };
         let [.., before, _] = direct.figures.map(shown);
         let [.., after, _] = hedged.figures.map(shown);
-        let percent = cut.confidence * 100.0;
+        let percent = percent_to(cut.confidence, 0);
         let low = times(cut.interval_low);
         let interval = match cut.interval_high {
-            Some(high) => format!("{percent:.0} % interval: {low} to {}", times(high)),
-            None => format!("{percent:.0} % interval: {low} or more"),
+            Some(high) => format!("{percent} interval: {low} to {}", times(high)),
+            None => format!("{percent} interval: {low} or more"),
         };
         let extra = format!("{} more requests", hedged.extra_percent());
         let text = if cut.interval_low > 1.0 + RESOLUTION {
