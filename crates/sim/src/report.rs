@@ -47,7 +47,7 @@ pub struct ArmReport {
     /// Attempts that servers worked on beyond one for each request to a shard, as a share of these.
     pub extra_work_ratio: f64,
     /// Service time delivered, as a share of what the servers' allocation allows.
-    pub utilisation_ratio: f64,
+    pub utilization_ratio: f64,
     /// Its latencies relative to the model's first arm with latencies.
     pub comparison: Option<Comparison>,
     /// The reason why the run was stopped early; it then has no latencies.
@@ -124,7 +124,7 @@ impl ArmReport {
             errors: batches.failed(),
             extra_requests_ratio: beyond_one(counts.attempts),
             extra_work_ratio: beyond_one(counts.executions),
-            utilisation_ratio: counts.work_ns / capacity_ns,
+            utilization_ratio: counts.work_ns / capacity_ns,
             settled: tally.settled,
             log: world.log(),
         }

@@ -61,7 +61,7 @@ impl Table {
         let estimates = estimates(arm.mean_ns, &arm.quantiles_ns);
         let values = estimates.map(|e| e.map_or_else(|| none.to_owned(), |e| latency(e.value)));
         let shares =
-            [percent_to(arm.extra_requests_ratio, 2), percent_to(arm.utilisation_ratio, 0)];
+            [percent_to(arm.extra_requests_ratio, 2), percent_to(arm.utilization_ratio, 0)];
         self.row(&arm.name(), values.into_iter().chain(shares));
         self.interval(&estimates, latency);
         if let Some(comparison) = &arm.comparison {

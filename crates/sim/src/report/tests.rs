@@ -22,7 +22,7 @@ fn arm(variant: &str, arm: &str, latencies_ms: [f64; 6]) -> ArmReport {
         errors: 0,
         extra_requests_ratio: 0.0,
         extra_work_ratio: 0.0,
-        utilisation_ratio: 0.634,
+        utilization_ratio: 0.634,
         comparison: None,
         stopped: None,
         settled: true,
