@@ -8,7 +8,7 @@
 //! A key that the reader does not ask for is an error, which is found at the end of the section.
 
 use crate::cases::CasesField;
-use crate::config_error::{ConfigErrors, Place};
+use crate::config_error::{ConfigErrors, SourcePosition};
 use crate::field::Field;
 use crate::key::{Key, Presence};
 use crate::kind::Kind;
@@ -50,7 +50,7 @@ pub(crate) enum Source<'a> {
 pub struct Section<'a> {
     log: &'a RefCell<ReadLog>,
     path: String,
-    place: Place,
+    place: SourcePosition,
     pub(crate) source: Source<'a>,
     /// The keys that were read.
     known: Vec<&'static str>,
@@ -63,7 +63,7 @@ pub struct Section<'a> {
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
     /// The value, and the position of the key.
-    Value(Place, &'a Node),
+    Value(SourcePosition, &'a Node),
     /// The key is absent.
     Nothing,
     /// There is no input, or an error.
@@ -259,14 +259,18 @@ impl<'a> Section<'a> {
 impl<'a> Section<'a> {
     pub(crate) fn root(log: &'a RefCell<ReadLog>, node: &'a Node) -> Self {
         let listing = Self::listing(log);
-        Self { source: Source::Placeholders, ..listing }.open(String::new(), Place::START, node)
+        Self { source: Source::Placeholders, ..listing }.open(
+            String::new(),
+            SourcePosition::START,
+            node,
+        )
     }
 
     pub(crate) fn listing(log: &'a RefCell<ReadLog>) -> Self {
         Self {
             log,
             path: String::new(),
-            place: Place::START,
+            place: SourcePosition::START,
             source: Source::Listing,
             known: Vec::new(),
             broken: false,
@@ -391,7 +395,7 @@ impl<'a> Section<'a> {
     }
 
     /// The section in `node`; placeholders when `node` is none.
-    fn open(&self, path: String, place: Place, node: &'a Node) -> Self {
+    fn open(&self, path: String, place: SourcePosition, node: &'a Node) -> Self {
         let source = match &node.content {
             Content::Mapping(entries) => Source::Entries(entries),
             Content::Scalar(scalar) if *scalar.meaning() != Meaning::Nothing => Source::Alone(node),
@@ -431,7 +435,7 @@ impl<'a> Section<'a> {
         self.push(node.place, path, format!("{found}: expected {expected}"));
     }
 
-    fn push(&self, place: Place, path: &str, text: String) {
+    fn push(&self, place: SourcePosition, path: &str, text: String) {
         self.log.borrow_mut().errors.push(place, path, text);
     }
 }

@@ -8,7 +8,7 @@
 //! generator that was too late ([`ExcessiveLag`]).
 
 use crate::{FailureExample, Load, Recording, Stop};
-use curtail_config::{Scalar, Value, Wrong};
+use curtail_config::{Scalar, ScalarError, Value};
 use curtail_http::clock::Clock;
 use curtail_load::lag::ExcessiveLag;
 use curtail_load::{Slot, steady};
@@ -115,7 +115,7 @@ impl Value for WarmUp {
     const NOUN: &'static str = "none, auto";
     const DETAIL: &'static str = "or a time such as 30s";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
         match scalar.text() {
             Some("none") => Ok(Self::None),
             Some("auto") => Ok(Self::Steady { at_most: WARM_UP_MAX }),

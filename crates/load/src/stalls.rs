@@ -137,7 +137,7 @@ fn poisson(rng: &mut Rng, mean: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{BODY_LEN, STALLS_MEAN, Stalls, normal_deviations, poisson};
-    use crate::{Clock, Latencies};
+    use crate::{Latencies, LatencyKind};
     use curtail_units::{Quantile, Rng};
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
         let merged = Latencies::merged(&model.blocks(&mut Rng::new(8), 100));
         let at = |q: f64| {
             let quantile = Quantile::new(q).expect("a quantile");
-            merged.quantile(Clock::Response, quantile).expect("no failures").as_ms_f64()
+            merged.quantile(LatencyKind::Response, quantile).expect("no failures").as_ms_f64()
         };
         assert!((at(0.5) / 5.0 - 1.0).abs() < 0.02, "{}", at(0.5));
         // The body alone has 16.0 and 23.4 ms here.

@@ -41,14 +41,14 @@ impl Watch {
     pub(super) fn begin(config: &MeasuresConfig, cluster: &Arc<Cluster>) -> Self {
         let over = Stop::default();
         let every = config.every;
-        let looks = || Looks {
+        let samples = || SampleClock {
             cluster: Arc::clone(cluster),
             over: over.clone(),
             every,
             at: cluster.clock.now(),
         };
         let mut threads = Vec::new();
-        let (processes, folder) = (looks(), cluster.spawner.folder.clone());
+        let (processes, folder) = (samples(), cluster.spawner.folder.clone());
         let logs: Vec<Log> =
             config.gc_logs.iter().map(|(of, file)| Log::new(of, folder.join(file))).collect();
         threads.push(std::thread::spawn(move || look_at_processes(processes, logs)));
@@ -57,9 +57,9 @@ impl Watch {
         urls.dedup();
         for url in urls {
             // A server that is paused must not keep others from being asked.
-            let (looks, of_url) = (looks(), |gauge: &&GaugeConfig| gauge.url == url);
+            let (samples, of_url) = (samples(), |gauge: &&GaugeConfig| gauge.url == url);
             let gauges: Vec<GaugeConfig> = config.http.iter().filter(of_url).cloned().collect();
-            threads.push(std::thread::spawn(move || (ask_gauges(looks, &gauges), Vec::new())));
+            threads.push(std::thread::spawn(move || (ask_gauges(samples, &gauges), Vec::new())));
         }
         Self { over, threads }
     }
@@ -94,14 +94,14 @@ impl Drop for Watch {
 }
 
 /// The samples of one thread.
-struct Looks {
+struct SampleClock {
     cluster: Arc<Cluster>,
     over: Stop,
     every: Duration,
     at: Instant,
 }
 
-impl Looks {
+impl SampleClock {
     /// Waits until the next sample is due; returns its time, or [`None`] at the end.
     fn wait(&mut self, mut meanwhile: impl FnMut(&Cluster)) -> Option<Instant> {
         let clock = self.cluster.clock;
@@ -117,7 +117,7 @@ impl Looks {
             pause(left.min(WATCHED_EVERY).into());
         }
         let now = clock.now();
-        // Looks that were missed are not made up for.
+        // Missed samples are not made up for.
         self.at = now.max(self.at + self.every);
         Some(now)
     }
@@ -133,12 +133,12 @@ fn measure(of: &str, name: &str) -> Measure {
     Measure { of: of.to_owned(), name: name.to_owned(), points: Vec::new() }
 }
 
-fn look_at_processes(mut looks: Looks, mut logs: Vec<Log>) -> (Vec<Measure>, Vec<Event>) {
-    let cluster = Arc::clone(&looks.cluster);
+fn look_at_processes(mut samples: SampleClock, mut logs: Vec<Log>) -> (Vec<Measure>, Vec<Event>) {
+    let cluster = Arc::clone(&samples.cluster);
     let mut cpu: Vec<Measure> = cluster.names().map(|of| measure(of, CPU_RATIO)).collect();
     let mut memory: Vec<Measure> = cluster.names().map(|of| measure(of, RESIDENT_BYTES)).collect();
     let mut last = None;
-    while let Some(now) = looks.wait(Cluster::watch) {
+    while let Some(now) = samples.wait(Cluster::watch) {
         let usage = cluster.usage();
         for (nth, usage) in usage.iter().enumerate().filter(|(_, usage)| usage.alive > 0) {
             push(&mut memory[nth], now, usage.resident.get() as f64);
@@ -163,8 +163,8 @@ fn look_at_processes(mut looks: Looks, mut logs: Vec<Log>) -> (Vec<Measure>, Vec
     (cpu.into_iter().chain(memory).chain(pauses).collect(), cuts)
 }
 
-fn ask_gauges(mut looks: Looks, gauges: &[GaugeConfig]) -> Vec<Measure> {
-    let cluster = Arc::clone(&looks.cluster);
+fn ask_gauges(mut samples: SampleClock, gauges: &[GaugeConfig]) -> Vec<Measure> {
+    let cluster = Arc::clone(&samples.cluster);
     let mut measures: Vec<Measure> =
         gauges.iter().map(|gauge| measure(&gauge.of, &gauge.name)).collect();
     let Some(GaugeConfig { url, pointer, .. }) = gauges.first() else { return measures };
@@ -173,8 +173,8 @@ fn ask_gauges(mut looks: Looks, gauges: &[GaugeConfig]) -> Vec<Measure> {
         Count { pointer: pointer.clone(), at_least: f64::NEG_INFINITY, at_most: f64::INFINITY };
     let expect = Expect { counts: vec![any], ..Expect::default() };
     let Ok(client) = PlainClient::get(url, &expect) else { return measures };
-    while let Some(now) = looks.wait(|_| ()) {
-        let Ok(body) = client.send(Vec::new(), looks.every, &cluster.stop) else { continue };
+    while let Some(now) = samples.wait(|_| ()) {
+        let Ok(body) = client.send(Vec::new(), samples.every, &cluster.stop) else { continue };
         let Ok(json) = serde_json::from_slice::<serde_json::Value>(&body) else { continue };
         for (gauge, measure) in gauges.iter().zip(&mut measures) {
             let value = json.pointer(&gauge.pointer).and_then(serde_json::Value::as_f64);

@@ -13,7 +13,7 @@ use super::faults::Faults;
 use super::group::{Spawner, pause};
 use super::links::Links;
 use super::measures::Watch;
-use super::problem::{Halt, SuiteError};
+use super::problem::{SuiteEnd, SuiteError};
 use super::watchdog::Watchdog;
 use curtail_generator::Clock;
 use curtail_generator::session::{EVENTS_MAX, Session, SessionHooks, SessionProgress, Turns};
@@ -99,14 +99,14 @@ impl Suite {
         let mut results = running.results;
         let error = match ended {
             Ok(()) => None,
-            Err(Halt::Stopped) => {
+            Err(SuiteEnd::Stopped) => {
                 if results.state == State::Complete {
                     let why = "it was interrupted before all was done".to_owned();
                     results.state = State::Partial { why };
                 }
                 None
             }
-            Err(Halt::Wrong(error)) => {
+            Err(SuiteEnd::Wrong(error)) => {
                 let SuiteError { of, problem, .. } = &*error;
                 results.state = State::Partial { why: format!("{of}: {problem}") };
                 Some(*error)
@@ -162,7 +162,7 @@ impl Suite {
         Ok((target, connector, workload))
     }
 
-    fn session(&self) -> Result<Session, Halt> {
+    fn session(&self) -> Result<Session, SuiteEnd> {
         let SuiteConfig { name, arms, sending, schedule, blocks, warm_up, .. } = &self.config;
         let threads = sending.threads.unwrap_or_else(|| threads_for(schedule.rate_max()));
         let schedule = Arc::new(schedule.clone());
@@ -170,7 +170,7 @@ impl Suite {
         for arm in arms {
             let (target, connector, workload) = self
                 .workload(&arm.url)
-                .map_err(|error| Halt::wrong("requests", error.to_string()))?;
+                .map_err(|error| SuiteEnd::wrong("requests", error.to_string()))?;
             let load = Load {
                 target,
                 connector,
@@ -210,8 +210,8 @@ struct RunningSuite<'a> {
 type LoadObserver<'a> = &'a mut (dyn FnMut(SessionProgress, &Slot) + Send);
 
 impl RunningSuite<'_> {
-    fn run(&mut self, load: LoadObserver<'_>) -> Result<(), Halt> {
-        let watchdog = Watchdog::start().map_err(|error| Halt::io("watchdog", "sh", &error))?;
+    fn run(&mut self, load: LoadObserver<'_>) -> Result<(), SuiteEnd> {
+        let watchdog = Watchdog::start().map_err(|error| SuiteEnd::io("watchdog", "sh", &error))?;
         let spawner = Spawner {
             folder: self.suite.folder.clone(),
             dir: self.suite.dir.clone(),
@@ -231,7 +231,7 @@ impl RunningSuite<'_> {
         &mut self,
         spawner: &Spawner,
         load: LoadObserver<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), SuiteEnd> {
         let SuiteConfig { setup, links, processes, measures, .. } = &self.suite.config;
         for command in setup {
             self.command(command, spawner, self.stop)?;
@@ -245,7 +245,7 @@ impl RunningSuite<'_> {
         self.results.events.sort_by_key(|event| event.at);
         cluster.end_all(self.step);
         // The reason of the stop, if a process caused it.
-        ended.map_err(|halt| if halt == Halt::Stopped { cluster.halt() } else { halt })
+        ended.map_err(|halt| if halt == SuiteEnd::Stopped { cluster.halt() } else { halt })
     }
 
     fn start_and_measure(
@@ -253,7 +253,7 @@ impl RunningSuite<'_> {
         cluster: &Arc<Cluster>,
         links: &Arc<Links>,
         load: LoadObserver<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), SuiteEnd> {
         for (nth, name) in cluster.names().enumerate() {
             self.timed(name, || cluster.start(nth).map(|_| "ready".to_owned()))?;
         }
@@ -271,23 +271,29 @@ impl RunningSuite<'_> {
             cpu: None,
             events: Vec::new(),
         };
-        let measured = session
-            .run_with_hooks(&mut hooks, self.clock, self.stop, load)
-            .map_err(|error| Halt::io("load", "the system gives no thread or no timer", &error))?;
+        let measured =
+            session.run_with_hooks(&mut hooks, self.clock, self.stop, load).map_err(|error| {
+                SuiteEnd::io("load", "the system gives no thread or no timer", &error)
+            })?;
         let mut events = hooks.events;
         events.extend(measured.events);
         self.results = Results { events, ..measured };
         if self.stop.is_stopped() {
-            return Err(Halt::Stopped);
+            return Err(SuiteEnd::Stopped);
         }
         self.validate()
     }
 
-    fn command(&self, command: &CommandConfig, spawner: &Spawner, stop: &Stop) -> Result<(), Halt> {
+    fn command(
+        &self,
+        command: &CommandConfig,
+        spawner: &Spawner,
+        stop: &Stop,
+    ) -> Result<(), SuiteEnd> {
         self.timed(&command.name, || spawner.run(command, stop).map(|()| "done".to_owned()))
     }
 
-    fn prepare(&self, step: &StepConfig, spawner: &Spawner) -> Result<(), Halt> {
+    fn prepare(&self, step: &StepConfig, spawner: &Spawner) -> Result<(), SuiteEnd> {
         match step {
             StepConfig::Run(command) => self.command(command, spawner, self.stop),
             StepConfig::Load(config) => self.timed(&config.name, || {
@@ -297,16 +303,17 @@ impl RunningSuite<'_> {
         }
     }
 
-    fn validate(&self) -> Result<(), Halt> {
+    fn validate(&self) -> Result<(), SuiteEnd> {
         for config in &self.suite.config.validate {
             self.timed(&config.url, || self.wait_until_valid(config))?;
         }
         Ok(())
     }
 
-    fn wait_until_valid(&self, config: &ValidateConfig) -> Result<String, Halt> {
+    fn wait_until_valid(&self, config: &ValidateConfig) -> Result<String, SuiteEnd> {
         let ValidateConfig { url, expect, within } = config;
-        let client = PlainClient::get(url, expect).map_err(|problem| Halt::wrong(url, problem))?;
+        let client =
+            PlainClient::get(url, expect).map_err(|problem| SuiteEnd::wrong(url, problem))?;
         let began = self.clock.now();
         loop {
             let left = *within - self.clock.now().since(began);
@@ -314,17 +321,21 @@ impl RunningSuite<'_> {
             let sent = client.send(Vec::new(), left.max(ASKED_FOR_MIN), self.stop);
             let Err(problem) = sent else { return Ok("as expected".to_owned()) };
             if self.stop.is_stopped() {
-                return Err(Halt::Stopped);
+                return Err(SuiteEnd::Stopped);
             }
             if self.clock.now().since(began) >= *within {
-                return Err(Halt::wrong(url, format!("not valid within {within}: {problem}")));
+                return Err(SuiteEnd::wrong(url, format!("not valid within {within}: {problem}")));
             }
             pause(ASKED_AGAIN_AFTER);
         }
     }
 
     /// Runs a step, and reports its duration.
-    fn timed(&self, name: &str, step: impl FnOnce() -> Result<String, Halt>) -> Result<(), Halt> {
+    fn timed(
+        &self,
+        name: &str,
+        step: impl FnOnce() -> Result<String, SuiteEnd>,
+    ) -> Result<(), SuiteEnd> {
         (self.step)(&format!("{name} …"));
         let began = self.clock.now();
         let what = step()?;

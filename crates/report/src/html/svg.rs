@@ -8,7 +8,7 @@ use curtail_units::Duration;
 pub(super) const WIDTH: f64 = 900.0;
 
 /// The number of colors; further arms begin again.
-pub(crate) const COLOURS: usize = 6;
+pub(crate) const COLORS: usize = 6;
 
 /// `text`, escaped for HTML.
 #[must_use]
@@ -260,11 +260,11 @@ pub struct Picture {
     pub legend: Vec<(String, String)>,
 }
 
-/// The class of an arm's colour. Further arms have the colours of the first ones, dashed.
+/// The class of an arm's color. Further arms have the colors of the first ones, dashed.
 #[must_use]
-pub fn colour(arm: usize) -> String {
-    let again = if arm < COLOURS { "" } else { " again" };
-    format!("s{}{again}", arm % COLOURS)
+pub fn color(arm: usize) -> String {
+    let again = if arm < COLORS { "" } else { " again" };
+    format!("s{}{again}", arm % COLORS)
 }
 
 /// The legend of a picture: small samples with their words, on as many lines as it takes.
