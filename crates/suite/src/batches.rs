@@ -174,13 +174,9 @@ impl Loading<'_> {
 
     fn send_batches(&self, take: &Mutex<Receiver<Batch>>) {
         let LoadConfig { name, url, method, headers, expect, within, .. } = self.config;
-        let client = match PlainClient::new(method, url, headers, expect) {
-            Ok(client) => Some(client),
-            Err(problem) => {
-                self.fail(SuiteEnd::wrong(name, format!("{url}: {problem}")));
-                None
-            }
-        };
+        let client = PlainClient::new(method, url, headers, expect)
+            .map_err(|problem| self.fail(SuiteEnd::wrong(name, format!("{url}: {problem}"))))
+            .ok();
         loop {
             let next = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(Batch { body, lines }) = next else { return };
