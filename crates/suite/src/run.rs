@@ -22,7 +22,7 @@ use curtail_generator::workload::{BodyConfig, PrepareError, Workload};
 use curtail_generator::{Load, Stop, threads_for};
 use curtail_http::connect::Connector;
 use curtail_load::{Share, Slot};
-use curtail_report::results::{Arm, Event, Machine, Results, Shares, State};
+use curtail_report::results::{Arm, Event, Results, State};
 use curtail_units::{Duration, Instant, Rng};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -93,7 +93,8 @@ impl Suite {
     /// Runs it.
     pub fn run(&self, stop: &Stop, observer: SuiteObserver<'_>) -> Outcome {
         let clock = Clock::start();
-        let results = self.nothing_yet(clock);
+        let arms = self.config.arms.iter().map(|arm| self.arm(&arm.name, &arm.url)).collect();
+        let results = Results { arms, ..self.session(Vec::new()).empty_results(clock) };
         let mut running = RunningSuite { suite: self, clock, stop, step: observer.step, results };
         let ended = running.run(observer.load);
         let mut results = running.results;
@@ -113,24 +114,6 @@ impl Suite {
             }
         };
         Outcome { results, error }
-    }
-
-    fn nothing_yet(&self, clock: Clock) -> Results {
-        Results {
-            name: self.config.name.clone(),
-            command: self.command.clone(),
-            seed: self.seed,
-            began_unix_ns: clock.unix_ns(Instant::ZERO),
-            machine: Machine::this(),
-            shares: Shares::all(),
-            state: State::Complete,
-            load: self.about_load(),
-            arms: self.config.arms.iter().map(|arm| self.arm(&arm.name, &arm.url)).collect(),
-            series: Vec::new(),
-            blocks: Vec::new(),
-            measures: Vec::new(),
-            events: Vec::new(),
-        }
     }
 
     fn arm(&self, name: &str, url: &str) -> Arm {
@@ -162,8 +145,8 @@ impl Suite {
         Ok((target, connector, workload))
     }
 
-    fn session(&self) -> Result<Session, SuiteEnd> {
-        let SuiteConfig { name, arms, sending, schedule, blocks, warm_up, .. } = &self.config;
+    fn arms(&self) -> Result<Vec<(Arm, Load)>, SuiteEnd> {
+        let SuiteConfig { arms, sending, schedule, .. } = &self.config;
         let threads = sending.threads.unwrap_or_else(|| threads_for(schedule.rate_max()));
         let schedule = Arc::new(schedule.clone());
         let mut loads = Vec::new();
@@ -186,16 +169,20 @@ impl Suite {
             };
             loads.push((self.arm(&arm.name, &arm.url), load));
         }
-        Ok(Session {
-            name: name.clone(),
+        Ok(loads)
+    }
+
+    fn session(&self, arms: Vec<(Arm, Load)>) -> Session {
+        Session {
+            name: self.config.name.clone(),
             command: self.command.clone(),
             seed: self.seed,
             about_load: self.about_load(),
-            arms: loads,
-            blocks: *blocks,
+            arms,
+            blocks: self.config.blocks,
             turns: Turns::Alternate,
-            warm_up: *warm_up,
-        })
+            warm_up: self.config.warm_up,
+        }
     }
 }
 
@@ -261,7 +248,7 @@ impl RunningSuite<'_> {
             self.prepare(step, &cluster.spawner)?;
         }
         self.validate()?;
-        let session = self.suite.session()?;
+        let session = self.suite.session(self.suite.arms()?);
         let mut hooks = SuiteHooks {
             suite: self.suite,
             cluster,
