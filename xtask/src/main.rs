@@ -1,4 +1,4 @@
-//! Developer chores that want code: `cargo xtask tidy`.
+//! Developer tasks that need code: `cargo xtask tidy`.
 
 mod tidy;
 

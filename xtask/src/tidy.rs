@@ -1,12 +1,12 @@
-//! `cargo xtask tidy`: the rules of the house that neither rustc nor clippy can check.
+//! `cargo xtask tidy`: checks rules of this repository that neither rustc nor clippy can check.
 //!
-//! Decides nothing about behaviour, only about the shape of the repository: which crate may use which,
-//! what files are called, how long they are, whether documents name things that exist. All problems are
-//! printed at once, each with its place. It reads text and the output of `git ls-files` and of
-//! `cargo metadata`; it compiles nothing and needs no network.
+//! The rules are about the repository and not about the behavior of programs: dependencies between crates, names and
+//! lengths of files, and references in documents. The command prints all problems at once, each with its file and line.
+//! Its input are text files and the output of `git ls-files` and of `cargo metadata`. It compiles no code and needs no
+//! network.
 //!
-//! Each check is a function from a [`tree::Tree`] to problems, so each is tested on a tree written out in its
-//! test. When it hurts: it reads lines, not syntax, so a forbidden word inside a string is found as well.
+//! Each check is a function from a [`tree::Tree`] to problems, so a test can check a small tree.
+//! **When it hurts**: the checks read lines, not syntax, so they also reject a forbidden word inside a string.
 
 mod documents;
 mod rings;
@@ -19,11 +19,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::process::ExitCode;
 
-/// A broken rule and where it is broken.
+/// A violation of a rule: its file, its line and a message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Problem {
     path: String,
-    /// Counts from 1; 0 when the file as a whole is meant.
+    /// The line, from 1; 0 for the whole file.
     line: usize,
     text: String,
 }
@@ -43,7 +43,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Checks the repository that the current directory lies in.
+/// Checks the repository that contains the current directory.
 pub(crate) fn run() -> ExitCode {
     let (tree, metadata) = match tree::of_the_repository() {
         Ok(Some(found)) => found,

@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde_json::json;
 use std::time::Duration;
 
-/// An error, as a client receives it.
+/// An error for a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
@@ -21,16 +21,16 @@ pub(crate) struct ApiError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorFormat {
     Text,
-    /// The format of our own paths.
+    /// The format of the paths below `/api/v1`.
     V1,
-    /// The format of the first version of Jaeger's API.
+    /// The format of version 1 of Jaeger's API.
     Jaeger,
-    /// The format of its third version.
+    /// The format of version 3 of Jaeger's API.
     JaegerThird,
 }
 
 impl ErrorFormat {
-    /// The form that clients of a path read.
+    /// Returns the format that clients of a path expect.
     pub(crate) fn of(path: &str) -> Self {
         match path {
             _ if path.starts_with("/jaeger/api/v3/") => Self::JaegerThird,
@@ -62,7 +62,7 @@ impl ApiError {
         Self { status: StatusCode::BAD_REQUEST, message: message.into() }
     }
 
-    /// The request is valid and not supported here.
+    /// The request is valid, but not supported.
     pub(crate) fn unsupported(message: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_IMPLEMENTED, message: message.into() }
     }
@@ -81,7 +81,7 @@ impl ApiError {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: message.to_owned() }
     }
 
-    /// Too many large responses are being sent.
+    /// Too many large responses are in flight.
     pub(crate) fn busy() -> Self {
         let message = "too many large responses are being sent; retry later".to_owned();
         Self { status: StatusCode::SERVICE_UNAVAILABLE, message }

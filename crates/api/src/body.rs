@@ -15,14 +15,14 @@ const WAITING_MAX: usize = 2;
 #[derive(Debug)]
 pub(crate) enum BodyPart {
     Chunk(Bytes),
-    /// The end of the body. Without it the response is aborted, so that no client takes it for complete.
+    /// The end of the body. Without this part the response is aborted, so that no client takes it for complete.
     End,
 }
 
 /// The body of a response: whole, or streamed.
 pub(crate) type ResponseBody = Either<Full<Bytes>, UnsyncBoxBody<Bytes, io::Error>>;
 
-/// A body that streams the parts from the channel; it drops `waits` when it ends or is dropped.
+/// Creates a body that streams parts from a channel; the body drops `waits` when it ends or is dropped.
 pub(crate) fn stream(waits: oneshot::Sender<()>) -> (mpsc::Sender<BodyPart>, ResponseBody) {
     let (sender, parts) = mpsc::channel(WAITING_MAX);
     let frames = unfold(Some((parts, waits)), |state| async {

@@ -1,6 +1,6 @@
-//! The requests that Jaeger's page and Grafana's data source for Jaeger make, under `/jaeger`.
+//! The requests of Jaeger's UI and of Grafana's data source for Jaeger, below `/jaeger`.
 //!
-//! **Source**: Jaeger 2.20's API and the model of its page.
+//! **Source**: the API of Jaeger 2.20 and the data model of its UI.
 
 mod legacy;
 mod search;
@@ -56,7 +56,7 @@ pub(crate) async fn respond(
     Err(ApiError::not_found("there is nothing of this name"))
 }
 
-/// The envelope of all responses, except those of the third version.
+/// The envelope of all responses, except those of Jaeger's API version 3.
 fn envelope(data: Vec<Value>) -> Value {
     let total = data.len();
     json!({ "data": data, "total": total, "limit": 0, "offset": 0, "errors": null })

@@ -7,21 +7,21 @@
 //! | `GET /api/echo`, `GET /api/status/buildinfo` | `echo`, the version |
 //! | `GET /api/traces/{id}`, `GET /api/v2/traces/{id}` | a trace: OTLP in protobuf if the client accepts it, else Tempo's JSON (IDs in base64) |
 //! | `GET /api/v1/traces/{id}/logs` | the log records of a trace: OTLP in protobuf if the client accepts it, else in JSON |
-//! | `GET /api/search` | the newest or the slowest traces of all |
+//! | `GET /api/search` | the newest traces, or the slowest of all traces |
 //! | `GET /api/metrics/query_range`, `GET /api/metrics/query` | rates, counts, quantiles, extremes and heatmaps, over time or in total |
-//! | `GET /api/v2/search/tags`, `GET /api/v2/search/tag/{tag}/values` | attributes, and the values of one; also without `v2` |
+//! | `GET /api/v2/search/tags`, `GET /api/v2/search/tag/{tag}/values` | attributes, and the values of an attribute; also without `v2` |
 //! | `POST /api/v1/sql` | the rows of a query in SQL, as JSON, lines of JSON or CSV |
-//! | `GET /jaeger/api/…` | services, operations, traces: for Jaeger's page and Grafana's data source for Jaeger |
+//! | `GET /jaeger/api/…` | services, operations and traces, for Jaeger's UI and Grafana's data source for Jaeger |
 //!
 //! `X-Scope-OrgID` names the tenant, as in Tempo. IDs need no leading zeros. If a run cannot be read, the response has
-//! the rows of the others, and `curtail-incomplete` has the number of unreadable runs. Unsupported TraceQL is a 501 that
-//! names it, invalid TraceQL a 400 with the byte. Errors are text; below `/jaeger` they are JSON in Jaeger's form, below
-//! `/api/v1` JSON in ours.
+//! the rows of all other runs, and `curtail-incomplete` has the number of unreadable runs. Unsupported TraceQL gets a
+//! 501 that names the unsupported part, and invalid TraceQL a 400 with the position. Errors are text; below `/jaeger`,
+//! they are JSON in Jaeger's format, and below `/api/v1`, JSON in Curtail's own format.
 //!
-//! The header `curtail-quantile-error` has the relative error that a quantile may have.
+//! The header `curtail-quantile-error` has the maximum relative error of quantiles.
 //!
-//! **Limits**: a request has a minute, from its head to the last byte of its response; then the connection is closed.
-//! Traces are read and streamed in chunks, up to the maxima in [`Limits`]. Values, steps and groups are bounded too.
+//! **Limits**: a request may take a minute, from its head to the last byte of its response; then the connection is
+//! closed. Traces are read and streamed in chunks, up to the maxima in [`Limits`]. Other results are bounded.
 //!
 //! **Source**: Grafana Tempo's documentation of its HTTP API 3.0; Jaeger 2.20's API.
 
@@ -41,6 +41,6 @@ mod translation;
 mod v1;
 
 pub use listen::{Api, Limits, Running, start};
-pub use metrics::{KindMetrics, MetricsPage, QueryMetrics};
+pub use metrics::{KindMetrics, MetricsPage, QueryKind, QueryMetrics, QueryOutcome};
 pub use query_request::duration_ns;
 pub use sql::{NotStarted, Sql, SqlProgram};

@@ -1,8 +1,8 @@
 //! The listener of the query API, and its connections.
 //!
 //! **Limits**: [`CONNECTIONS_MAX`] connections; [`HEADER_TIMEOUT`] for a TLS handshake, for the first request and for a
-//! head. A connection is closed when the client has not read the response within the time of its last request, so a
-//! client that reads nothing holds nothing for long.
+//! head. A connection is closed if the client has not read the response within the time limit of its last request, so a
+//! client that does not read occupies no connection for long.
 
 use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::query_service::{PATIENCE, QueryService};
@@ -28,7 +28,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-/// People send few queries.
+/// Maximum number of connections; people send few queries.
 const CONNECTIONS_MAX: usize = 256;
 
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,9 +44,9 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Api {
     /// Certificate for TLS; absent: clear text.
     pub certificate: Option<Arc<ListenerCertificate>>,
-    /// The tokens of its clients.
+    /// The tokens of clients.
     pub access: Arc<Access>,
-    /// The store that it queries.
+    /// The store to query.
     pub store: Arc<Store>,
     /// The program for SQL.
     pub sql: Sql,
@@ -54,7 +54,7 @@ pub struct Api {
     pub limits: Arc<ArcSwap<Limits>>,
     /// The number of threads that run queries, at least 1; absent: one per core.
     pub query_threads: Option<usize>,
-    /// Its counters.
+    /// The counters of queries.
     pub metrics: Arc<QueryMetrics>,
     /// The page of `/metrics`.
     pub page: Arc<dyn MetricsPage>,
@@ -63,7 +63,7 @@ pub struct Api {
 /// The limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of spans that are read of a trace: the first ones.
+    /// Maximum number of spans of a trace that are read, in the order of their starts.
     pub trace_spans: usize,
     /// Maximum number of bytes of a response.
     pub response_bytes: usize,
@@ -75,13 +75,13 @@ impl Default for Limits {
     }
 }
 
-/// A running API. Without [`stop`](Self::stop), it stops in the background when this is dropped.
+/// A running API. Without [`stop`](Self::stop), the API stops in the background when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
     accepting: JoinHandle<()>,
     draining: Arc<DrainSignal>,
-    /// The time that requests in progress have to end, once it stops.
+    /// The grace period of requests in progress; absent until the stop.
     stop: watch::Sender<Option<Duration>>,
 }
 
@@ -114,8 +114,8 @@ impl Running {
         self.draining.begin();
     }
 
-    /// Accepts no further connection and no further request, gives requests in progress `grace` to end, and aborts the
-    /// rest.
+    /// Rejects new connections and requests, and waits at most `grace` for requests in progress; then aborts these
+    /// requests.
     pub async fn stop(self, grace: Duration) {
         self.draining.begin();
         self.stop.send_replace(Some(grace));
@@ -124,7 +124,7 @@ impl Running {
     }
 }
 
-/// Serves until it is stopped. Queries of aborted requests end.
+/// Serves until the stop. Queries of aborted requests end.
 async fn serve_all(
     mut acceptor: Acceptor<impl Future<Output = ()>>,
     tls: Option<TlsAcceptor>,
@@ -157,7 +157,7 @@ async fn serve_all(
     }
 }
 
-/// Waits for the stop; the end of the sender is one as well.
+/// Waits for the stop, or until its sender is dropped.
 async fn until_stopped(mut stopped: watch::Receiver<Option<Duration>>) {
     drop(stopped.wait_for(Option::is_some).await);
 }
@@ -199,7 +199,7 @@ async fn serve(
     }
 }
 
-/// Waits until the deadline has passed.
+/// Waits until the deadline, which the sender may move, has passed.
 async fn is_over(mut until: watch::Receiver<Instant>) {
     loop {
         let at = *until.borrow_and_update();

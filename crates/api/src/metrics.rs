@@ -3,19 +3,21 @@
 use crate::sql;
 use curtail_metrics::{CounterVec, Gauge, MetricsForm};
 use curtail_sketch::{AtomicHistogram, Precision};
+use curtail_units::Label as _;
 use http::StatusCode;
 use std::fmt::Debug;
 use std::time::Instant;
 
 /// The page of `/metrics`, which the server renders.
 pub trait MetricsPage: Debug + Send + Sync {
-    /// The media type and the bytes of one scrape.
+    /// Renders one scrape; returns the media type and the bytes.
     fn render(&self, form: MetricsForm) -> (&'static str, Vec<u8>);
 }
 
-/// A kind of query: Tempo's and Jaeger's requests for the same thing are of one kind.
+/// A kind of query. Requests of Tempo's and Jaeger's API with the same purpose are of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QueryKind {
+#[expect(missing_docs, reason = "the variants are their names in metrics")]
+pub enum QueryKind {
     Trace,
     Logs,
     Search,
@@ -25,10 +27,17 @@ pub(crate) enum QueryKind {
     Other,
 }
 
-impl QueryKind {
-    /// The names in metrics, in the order of the variants.
-    const NAMES: [&str; 7] = ["trace", "logs", "search", "tags", "metrics", "sql", "other"];
+curtail_units::labels!(QueryKind {
+    Trace => "trace",
+    Logs => "logs",
+    Search => "search",
+    Tags => "tags",
+    Metrics => "metrics",
+    Sql => "sql",
+    Other => "other",
+});
 
+impl QueryKind {
     /// The kind of a request with this path.
     pub(crate) fn of_path(path: &str) -> Self {
         let under = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
@@ -47,16 +56,37 @@ impl QueryKind {
     }
 }
 
-/// The outcomes: `ok`, `rejected` (4xx), `failed` (5xx), `timed_out` (504), `cancelled` (the client disconnected).
-const OUTCOMES: &[&str] = &["ok", "rejected", "failed", "timed_out", "cancelled"];
-const CANCELLED: usize = 4;
+/// The outcome of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryOutcome {
+    /// Any other status.
+    Ok,
+    /// A status of 4xx.
+    Rejected,
+    /// A status of 5xx other than 504.
+    Failed,
+    /// The status 504.
+    TimedOut,
+    /// The client disconnected.
+    Cancelled,
+}
 
-fn outcome(status: StatusCode) -> usize {
-    match status {
-        StatusCode::GATEWAY_TIMEOUT => 3,
-        status if status.is_server_error() => 2,
-        status if status.is_client_error() => 1,
-        _ => 0,
+curtail_units::labels!(QueryOutcome {
+    Ok => "ok",
+    Rejected => "rejected",
+    Failed => "failed",
+    TimedOut => "timed_out",
+    Cancelled => "cancelled",
+});
+
+impl QueryOutcome {
+    fn of(status: StatusCode) -> Self {
+        match status {
+            StatusCode::GATEWAY_TIMEOUT => Self::TimedOut,
+            status if status.is_server_error() => Self::Failed,
+            status if status.is_client_error() => Self::Rejected,
+            _ => Self::Ok,
+        }
     }
 }
 
@@ -64,9 +94,9 @@ fn outcome(status: StatusCode) -> usize {
 #[derive(Debug)]
 pub struct QueryMetrics {
     /// Each kind of query with its counters.
-    pub kinds: [(&'static str, KindMetrics); QueryKind::NAMES.len()],
+    pub kinds: Box<[(&'static str, KindMetrics)]>,
     /// Results that lack the rows of unreadable runs, by kind.
-    pub incomplete: CounterVec,
+    pub incomplete: CounterVec<QueryKind>,
     /// Open connections.
     pub connections: Gauge,
 }
@@ -75,7 +105,7 @@ pub struct QueryMetrics {
 #[derive(Debug)]
 pub struct KindMetrics {
     /// Queries by outcome.
-    pub outcomes: CounterVec,
+    pub outcomes: CounterVec<QueryOutcome>,
     /// Times until the responses began.
     pub durations: AtomicHistogram,
 }
@@ -83,12 +113,12 @@ pub struct KindMetrics {
 impl Default for QueryMetrics {
     fn default() -> Self {
         let kind = || KindMetrics {
-            outcomes: CounterVec::new(OUTCOMES, OUTCOMES),
+            outcomes: CounterVec::default(),
             durations: AtomicHistogram::new(Precision::COARSE),
         };
         Self {
-            kinds: QueryKind::NAMES.map(|name| (name, kind())),
-            incomplete: CounterVec::new(&QueryKind::NAMES, &QueryKind::NAMES),
+            kinds: QueryKind::NAMES.iter().map(|name| (*name, kind())).collect(),
+            incomplete: CounterVec::default(),
             connections: Gauge::default(),
         }
     }
@@ -98,7 +128,7 @@ impl QueryMetrics {
     /// Begins to measure a request.
     pub(crate) fn begin(&self, path: &str) -> QueryTimer<'_> {
         let kind = QueryKind::of_path(path);
-        QueryTimer { metrics: self, kind, began: Instant::now(), outcome: CANCELLED }
+        QueryTimer { metrics: self, kind, began: Instant::now(), outcome: QueryOutcome::Cancelled }
     }
 }
 
@@ -108,15 +138,15 @@ pub(crate) struct QueryTimer<'a> {
     metrics: &'a QueryMetrics,
     kind: QueryKind,
     began: Instant,
-    outcome: usize,
+    outcome: QueryOutcome,
 }
 
 impl QueryTimer<'_> {
-    /// The response begins.
+    /// Notes that the response begins.
     pub(crate) fn end(mut self, status: StatusCode, is_incomplete: bool) {
-        self.outcome = outcome(status);
+        self.outcome = QueryOutcome::of(status);
         if is_incomplete {
-            self.metrics.incomplete.add(self.kind as usize, 1);
+            self.metrics.incomplete.add(&self.kind, 1);
         }
     }
 }
@@ -124,7 +154,7 @@ impl QueryTimer<'_> {
 impl Drop for QueryTimer<'_> {
     fn drop(&mut self) {
         let (_, kind) = &self.metrics.kinds[self.kind as usize];
-        kind.outcomes.add(self.outcome, 1);
+        kind.outcomes.add(&self.outcome, 1);
         kind.durations.record(self.began.elapsed().into());
     }
 }
@@ -132,6 +162,7 @@ impl Drop for QueryTimer<'_> {
 #[cfg(test)]
 mod tests {
     use super::{QueryKind, QueryMetrics};
+    use curtail_metrics::Counter as _;
     use http::StatusCode;
 
     #[test]

@@ -3,7 +3,7 @@
 //! | parameter | format |
 //! |---|---|
 //! | a time | seconds, milliseconds, microseconds or nanoseconds since 1970, distinguished by their size; or RFC 3339 |
-//! | a duration | `1h30m`, `500ms`, `1.5s`; seconds where there is no unit |
+//! | a duration | `1h30m`, `500ms`, `1.5s`; a number without a unit is in seconds |
 
 use crate::api_error::ApiError;
 use curtail_http::access::TENANT;
@@ -18,10 +18,10 @@ use std::ops::Range;
 
 const SECOND_NS: f64 = 1e9;
 
-/// The range of a request without `start` and `since`, as in Tempo.
+/// The length of the range of a request without `start` and `since`, as in Tempo.
 const RECENT_NS: i64 = 3_600_000_000_000;
 
-/// Units of time, in nanoseconds, the longer name of two before the shorter.
+/// Units of time, in nanoseconds. A name comes before names with which it begins.
 const UNITS: [(&str, f64); 9] = [
     ("ns", 1.0),
     ("us", 1e3),
@@ -53,13 +53,13 @@ impl<'a> QueryRequest<'a> {
         Ok(Self { path: uri.path(), tenant, head, parameters })
     }
 
-    /// The first value of a parameter that is not empty.
+    /// Returns the first value of a parameter that is not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let mut of_name = self.parameters.iter().filter(|(each, _)| each == name);
         of_name.find(|(_, value)| !value.is_empty()).map(|(_, value)| &**value)
     }
 
-    /// All parameters with a value.
+    /// Returns all parameters with a value.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.parameters.iter().filter(|(_, value)| !value.is_empty());
         all.map(|(name, value)| (&**name, &**value))
@@ -71,21 +71,21 @@ impl<'a> QueryRequest<'a> {
         accepted.any(|types| types.to_str().is_ok_and(|types| types.contains(part)))
     }
 
-    /// A non-negative integer.
+    /// Parses a parameter: a non-negative integer.
     pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let number = value.parse().map_err(|_| expected(name, value, "a whole number"))?;
         Ok(Some(number))
     }
 
-    /// A count from one to the maximum.
+    /// Parses a parameter: a count from one to `max`.
     pub(crate) fn count(&self, name: &str, default: usize, max: usize) -> Result<usize, ApiError> {
         let Some(value) = self.get(name) else { return Ok(default) };
         let count = value.parse().ok().filter(|count| (1..=max).contains(count));
         count.ok_or_else(|| expected(name, value, &format!("a number from 1 to {max}")))
     }
 
-    /// A count from one to the maximum; zero means the maximum.
+    /// Parses a parameter: a count from one to the maximum; zero means the maximum.
     pub(crate) fn count_or_all(
         &self,
         name: &str,
@@ -95,7 +95,7 @@ impl<'a> QueryRequest<'a> {
         if self.get(name) == Some("0") { Ok(max) } else { self.count(name, default, max) }
     }
 
-    /// A length of time, in nanoseconds.
+    /// Parses a parameter: a duration, in nanoseconds.
     pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let duration = duration_ns(value);
@@ -103,14 +103,14 @@ impl<'a> QueryRequest<'a> {
         duration.ok_or_else(wrong).map(Some)
     }
 
-    /// A time, in nanoseconds since 1970.
+    /// Parses a parameter: a time, in nanoseconds since 1970.
     pub(crate) fn time(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let wrong = || expected(name, value, "a time: seconds since 1970, or RFC 3339");
         time_ns(value).ok_or_else(wrong).map(Some)
     }
 
-    /// The order of a search, if it is set.
+    /// Parses the order of a search; absent if the request has none.
     pub(crate) fn order(&self) -> Result<Option<Order>, ApiError> {
         match self.get("order") {
             None => Ok(None),
@@ -120,13 +120,13 @@ impl<'a> QueryRequest<'a> {
         }
     }
 
-    /// From `start` to `end`; all times where neither is set.
+    /// Returns the range from `start` to `end`; an absent parameter is no limit.
     pub(crate) fn range(&self) -> Result<Range<i64>, ApiError> {
         let (start, end) = (self.time("start")?, self.time("end")?);
         ordered(start.unwrap_or(i64::MIN)..end.unwrap_or(i64::MAX))
     }
 
-    /// From `start`, or `since` before the end, to `end` or now; by default, the last hour.
+    /// Returns the range from `start`, or `since` before its end, to `end` or now; by default, the last hour.
     pub(crate) fn recent_range(&self) -> Result<Range<i64>, ApiError> {
         let (start, end) = (self.time("start")?, self.time("end")?);
         let since = self.duration("since")?.unwrap_or(RECENT_NS);
@@ -134,7 +134,7 @@ impl<'a> QueryRequest<'a> {
         ordered(start.unwrap_or_else(|| end.saturating_sub(since))..end)
     }
 
-    /// The rest of the path after a prefix, decoded: often it was encoded twice.
+    /// Returns the decoded path after a prefix; decodes twice, because clients often encode twice.
     pub(crate) fn after(&self, prefix: &str) -> Option<Cow<'a, str>> {
         let rest = self.path.strip_prefix(prefix)?;
         let once = percent_decode_str(rest).decode_utf8().ok()?;
@@ -160,7 +160,7 @@ pub(crate) fn expected(name: &str, value: &str, what: &str) -> ApiError {
     ApiError::wrong(format!("{name}: expected {what}, found {value:?}"))
 }
 
-/// An ID in hexadecimal digits, perhaps without leading zeros.
+/// Parses an ID in hexadecimal digits; leading zeros may be absent.
 pub(crate) fn trace_id(id: &str) -> Result<u128, ApiError> {
     let is_id = (1..=32).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let id = is_id.then(|| u128::from_str_radix(id, 16).ok()).flatten();
@@ -184,7 +184,7 @@ fn time_ns(text: &str) -> Option<i64> {
     whole(text.parse::<f64>().ok()? * SECOND_NS)
 }
 
-/// A length of time, in nanoseconds: `1h30m`, `500ms`, `1.5s`; seconds where there is no unit.
+/// Parses a duration, in nanoseconds: `1h30m`, `500ms`, `1.5s`; a number without a unit is in seconds.
 #[must_use]
 pub fn duration_ns(text: &str) -> Option<i64> {
     if let Ok(seconds) = text.parse::<f64>() {

@@ -30,23 +30,23 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
-/// The number of runs that cannot be read and may have more.
+/// The header with the number of runs that cannot be read and may have more rows.
 const INCOMPLETE: &str = "curtail-incomplete";
 
-/// The relative error that a quantile in the response may have.
+/// The header with the maximum relative error of quantiles in the response.
 const QUANTILE_ERROR: &str = "curtail-quantile-error";
 
-/// The delay before a retry.
+/// The delay before a retry, in seconds.
 const RETRY_AFTER_S: u64 = 1;
 
 /// Maximum time of a request, from its head to the last byte of its response.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Responses up to this size are sent as a whole, so that status and headers describe all of it.
+/// Maximum size of a response that is sent as a whole, so that status and headers describe the whole response.
 const WHOLE_BYTES: usize = 4 << 20;
 
-/// The maximum number of responses longer than [`WHOLE_BYTES`] in flight: each keeps that much in memory for as long
-/// as its client takes to read it.
+/// Maximum number of responses longer than [`WHOLE_BYTES`] in flight. Each of these keeps [`WHOLE_BYTES`] in memory
+/// until its client has read them.
 const LARGE_RESPONSES_MAX: usize = 16;
 
 /// A successful response.
@@ -71,7 +71,7 @@ impl ApiResponse {
         Self { content_type, body, rest: None, unread: 0, quantile_error: None }
     }
 
-    /// A response in chunks. A short one is complete here; a longer one is streamed.
+    /// Creates a response of chunks: a short response is read completely, a longer response is streamed.
     pub(crate) async fn of_chunks(
         mut chunks: impl ResponseChunks + 'static,
     ) -> Result<Self, ApiError> {
@@ -91,7 +91,7 @@ impl ApiResponse {
         Self::of("text/plain; charset=utf-8", format!("{text}\n").into_bytes())
     }
 
-    /// Marks the response as incomplete: these runs may have more.
+    /// Marks the response as incomplete, because these runs may have more rows.
     pub(crate) fn without(mut self, unread: &[Unread]) -> Self {
         // A run may have several damaged parts.
         let runs: BTreeMap<_, _> = unread.iter().map(|unread| (&unread.path, unread)).collect();
@@ -103,7 +103,7 @@ impl ApiResponse {
         self
     }
 
-    /// Sets the relative error that its quantiles may have.
+    /// Sets the maximum relative error of the quantiles in the response.
     pub(crate) const fn with_quantile_error(mut self, error: f64) -> Self {
         self.quantile_error = Some(error);
         self
@@ -144,7 +144,7 @@ impl QueryService {
         self.threads.stop().await;
     }
 
-    /// Responds to a request. Its query ends when this is dropped.
+    /// Responds to a request. The query ends if this future is dropped.
     pub(crate) async fn respond<B>(&self, request: Request<B>) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes>,
@@ -217,7 +217,7 @@ impl QueryService {
         in_time.unwrap_or_else(|_| Err(ApiError::late(sql::PATH, self.patience)))
     }
 
-    /// Runs a query on its threads.
+    /// Runs a query on the threads of queries.
     async fn run_query(&self, head: Parts) -> Response<ResponseBody> {
         let until = Instant::now() + self.patience;
         let form = ErrorFormat::of(head.uri.path());
@@ -267,7 +267,7 @@ struct QueryTask {
     limits: Limits,
     turns: Arc<Semaphore>,
     large: Arc<Semaphore>,
-    /// Released while the client does not read.
+    /// The permit to use the threads; released while the client does not read.
     turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -313,7 +313,7 @@ impl QueryTask {
         }
     }
 
-    /// Sends a part; returns whether the client is still there.
+    /// Sends a part; returns whether the client is still connected.
     async fn send(&mut self, parts: &mpsc::Sender<BodyPart>, part: BodyPart) -> bool {
         let part = match parts.try_send(part) {
             Ok(()) => return true,
@@ -327,7 +327,7 @@ impl QueryTask {
     }
 }
 
-/// Waits until a deadline. Unlike a timer, it is ready at once when the deadline has passed.
+/// Waits until a deadline. Unlike a timer, this is ready at once if the deadline has passed.
 async fn wait_until(until: Instant) {
     while Instant::now() < until {
         tokio::time::sleep_until(until).await;

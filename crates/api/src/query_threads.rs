@@ -1,19 +1,19 @@
-//! The threads that run queries: a runtime of their own with a low priority, so that ingest goes first where both want a core.
+//! The threads that run queries: a separate runtime with a low priority, so that ingest has precedence on busy cores.
 //!
-//! A query splits into tasks of this runtime, so one query uses all of its threads, and several share them.
+//! A query consists of tasks of this runtime, so one query uses all threads, and several queries share the threads.
 
 use rustix::process::setpriority_process;
 use std::io;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-/// The nice value of the threads. Beside a busy thread of the usual priority, one of these gets a quarter of a core.
+/// The nice value of the threads. On a core with a busy thread of normal priority, such a thread gets a quarter.
 const NICE: i32 = 5;
 
 /// The runtime of queries.
 #[derive(Debug)]
 pub(crate) struct QueryThreads {
-    /// Taken when it ends.
+    /// [`None`] after the stop.
     runtime: Option<Runtime>,
 }
 
@@ -39,7 +39,7 @@ impl QueryThreads {
         self.runtime.as_ref().expect("it is not stopped").spawn(query)
     }
 
-    /// Ends the threads, and waits for them.
+    /// Ends the threads, and waits until they have ended.
     pub(crate) async fn stop(mut self) {
         let runtime = self.runtime.take();
         // Only a thread that may block can wait for others; a panic of theirs was reported where it occurred.
@@ -55,7 +55,7 @@ impl Drop for QueryThreads {
     }
 }
 
-/// Lowers the priority of this thread: on Linux, priorities are those of threads.
+/// Lowers the priority of this thread; on Linux, each thread has its own priority.
 fn lower_priority() {
     if let Err(error) = setpriority_process(None, NICE) {
         tracing::warn!(%error, "queries run with the priority of ingest");

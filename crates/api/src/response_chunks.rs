@@ -1,10 +1,10 @@
-//! Traces and their log records in chunks. Memory holds a window of rows and a chunk, whatever the size of the trace.
+//! Streams traces and their log records in chunks. Only a window of rows and one chunk are in memory at a time.
 //!
 //! | form | a trace beyond the maximum of spans or bytes in [`Limits`] |
 //! |---|---|
-//! | Tempo's second version | its first spans, with `status: PARTIAL` and a `message`, as in Tempo |
+//! | version 2 of Tempo's API | its first spans, with `status: PARTIAL` and a `message`, as in Tempo |
 //! | Jaeger's UI | its first spans, with a warning |
-//! | others, which have no field for it | 422, or aborted if the response has begun |
+//! | all others, which have no field for a partial trace | 422, or an aborted response if it has begun |
 
 use crate::Limits;
 use crate::api_error::ApiError;
@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 /// The approximate length of a chunk; the last row may exceed it.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
-/// Rows that are read at once, as many as a page of a run has.
+/// The number of rows that are read at once: those of a page of a run.
 pub(crate) const WINDOW_ROWS: usize = 8_192;
 
 /// The message of a trace that exceeds the maximum size, worded as in Tempo.
@@ -28,16 +28,16 @@ pub(crate) const TOO_LONG: &str =
 
 /// A response in chunks.
 pub(crate) trait ResponseChunks: Send {
-    /// The next chunk; [`None`] after the last one.
+    /// Returns the next chunk; [`None`] after the last chunk.
     fn next(&mut self) -> NextChunk<'_>;
 
-    /// Runs that could not be read and may have more rows.
+    /// Returns the runs that could not be read and may have more rows.
     fn unread(&self) -> &[Unread];
 
-    /// Whether the response can say that something is missing, so that it need not be aborted.
+    /// Whether the response has a field to report missing rows; otherwise it is aborted if rows are missing.
     fn has_status(&self) -> bool;
 
-    /// The media type.
+    /// Returns the media type.
     fn content_type(&self) -> &'static str;
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct OtlpRows {
 pub(crate) const SPANS: OtlpRows = OtlpRows { signal: Signal::Traces, write: write_span };
 pub(crate) const LOGS: OtlpRows = OtlpRows { signal: Signal::Logs, write: write_log };
 
-/// Finds the spans of a trace, whose ID is a text.
+/// Finds the spans of the trace with the ID `id` (text).
 pub(crate) async fn find_trace(
     spans: &Tree,
     limits: &Limits,
@@ -67,15 +67,15 @@ pub(crate) async fn find_trace(
     Ok(found)
 }
 
-/// Reads the rows with an ID in order.
+/// Reads the rows with one ID, in order.
 #[derive(Debug)]
 pub(crate) struct RowReader {
     found: RowsWithId,
     fields: Vec<usize>,
-    /// The first row after the window.
+    /// The index of the first row after the window.
     next: usize,
     window: Columns,
-    /// The next row of the window.
+    /// The next row in the window.
     row: usize,
     unread: Vec<Unread>,
 }
@@ -109,7 +109,7 @@ impl RowReader {
         true
     }
 
-    /// The next row of the window.
+    /// Takes the next row of the window; returns its index in the window.
     pub(crate) const fn take(&mut self) -> usize {
         self.row += 1;
         self.row - 1
@@ -128,12 +128,12 @@ impl RowReader {
         &self.unread
     }
 
-    /// Unreadable runs that were discovered while rows were read.
+    /// Returns the unreadable runs that were discovered while rows were read.
     pub(crate) fn late_unread(&self) -> &[Unread] {
         &self.unread[self.found.unread().len()..]
     }
 
-    /// The reason for missing rows, unless it is the maximum size of the response.
+    /// Returns the reason for missing rows, unless the reason is the maximum size of the response.
     pub(crate) fn partial(&self) -> Option<String> {
         if self.found.found() > self.found.len() {
             let (found, max) = (self.found.found(), self.found.len());
@@ -148,16 +148,16 @@ impl RowReader {
 /// The encoding of OTLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OtlpForm {
-    /// Absent: protobuf.
+    /// The mapping to JSON; absent: protobuf.
     json: Option<json::Mapping>,
-    /// The JSON before the list of resources, and after it without the last brace.
+    /// The JSON before the list of resources, and the JSON after the list, without the last brace.
     around: [&'static str; 2],
-    /// Whether it can say that something is missing.
+    /// Whether the form has a field to report missing rows.
     has_status: bool,
 }
 
 impl OtlpForm {
-    /// `Trace`, whose only field is that of OTLP; or OTLP itself.
+    /// `Trace`, which has the same encoding as OTLP's message; or that message.
     pub(crate) const PROTOBUF: Self = Self { json: None, around: [""; 2], has_status: false };
     /// `TraceByIDResponse`, whose first field is a `Trace`.
     pub(crate) const PROTOBUF_RESPONSE: Self = Self { has_status: true, ..Self::PROTOBUF };
@@ -171,12 +171,12 @@ impl OtlpForm {
         ..Self::TEMPO_JSON
     };
 
-    /// OTLP's JSON between two texts; a brace follows.
+    /// OTLP's JSON between `before` and `after`, followed by a brace.
     pub(crate) const fn json(before: &'static str, after: &'static str) -> Self {
         Self { json: Some(json::Mapping::Otlp), around: [before, after], has_status: false }
     }
 
-    /// Adds a batch; `is_first` is true for the first one.
+    /// Adds a batch; `is_first` is true for the first batch.
     fn batch(
         self,
         out: &mut Vec<u8>,
@@ -204,7 +204,7 @@ impl OtlpForm {
         Ok(())
     }
 
-    /// Ends the response; a form with a status has the reason of missing rows.
+    /// Ends the response; a form with a status reports the reason for missing rows.
     fn end(self, out: &mut Vec<u8>, partial: Option<&str>) {
         let partial = partial.filter(|_| self.has_status);
         out.extend_from_slice(self.around[1].as_bytes());
@@ -225,7 +225,7 @@ impl OtlpForm {
     }
 }
 
-/// Rows with an ID as OTLP.
+/// The rows with one ID as OTLP.
 pub(crate) struct OtlpChunks {
     reader: RowReader,
     rows: OtlpRows,
@@ -239,7 +239,7 @@ pub(crate) struct OtlpChunks {
 
 impl OtlpChunks {
     /// # Errors
-    /// When there are more rows than are returned, and the form cannot say so.
+    /// When there are more rows than are returned, and the form cannot report that.
     pub(crate) fn new(
         found: RowsWithId,
         rows: OtlpRows,
@@ -301,7 +301,7 @@ impl OtlpChunks {
         Ok(Some(out))
     }
 
-    /// The next batch, from one window or several.
+    /// Returns the next batch, from one or several windows.
     async fn batch(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         let mut writer = BatchWriter::new();
         while writer.bytes() < CHUNK_BYTES && self.reader.fill().await {

@@ -1,6 +1,6 @@
 //! Searches for the slowest or the newest matching spans, one of each trace, and summarizes these traces.
 //!
-//! A trace may have more spans than fit in memory, so it is read a window at a time.
+//! A trace may have more spans than fit in memory, so its spans are read a window at a time.
 
 use crate::Limits;
 use crate::api_error::ApiError;
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Traces read at once by each thread: the times of all their spans are in memory.
+/// Maximum number of traces that a thread reads at once, because the times of all their spans are in memory.
 const TRACES_PER_WORKER: usize = 2;
 
 /// A search.
@@ -27,9 +27,9 @@ pub(crate) struct Search {
     pub(crate) order: Order,
     /// Maximum number of traces.
     pub(crate) count: usize,
-    /// Maximum number of spans of each trace.
+    /// Maximum number of spans to return of each trace.
     pub(crate) per_set: usize,
-    /// The selected fields of spans.
+    /// The fields of spans to return.
     pub(crate) shown: Vec<SpanField>,
 }
 
@@ -40,16 +40,16 @@ pub(crate) struct Summary {
     pub(crate) span_count: usize,
     /// The number of matched spans.
     pub(crate) matched_count: usize,
-    /// The first matched spans in order of start, or the slowest.
+    /// The first matched spans in order of start, or the slowest matched spans.
     pub(crate) matched: Vec<MatchedSpan>,
     /// The service and the name of the first span without a parent.
     root: Option<(String, String)>,
     /// The service and the name of the first span.
     first: (String, String),
-    /// The first start and the last end.
+    /// The first start and the last end of all spans.
     pub(crate) start_ns: i64,
     pub(crate) end_ns: i64,
-    /// Spans whose parent is missing.
+    /// The number of spans whose parent is missing.
     pub(crate) orphans: usize,
     pub(crate) services: BTreeMap<String, ServiceCounts>,
 }
@@ -61,18 +61,18 @@ pub(crate) struct MatchedSpan {
     pub(crate) name: String,
     pub(crate) start_ns: i64,
     pub(crate) duration_ns: i64,
-    /// The values of the selected fields, in their order.
+    /// The values of [`Search::shown`], in the same order.
     pub(crate) values: Vec<Vec<Value<'static>>>,
 }
 
-/// The spans of a service in a trace.
+/// The numbers of spans of a service in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServiceCounts {
     pub(crate) spans: usize,
     pub(crate) errors: usize,
 }
 
-/// Searches and passes each trace on in order. Returns the runs that could not be read and may have more.
+/// Searches, and calls `each` for each trace in order. Returns the runs that could not be read and may have more rows.
 pub(crate) async fn search(
     spans: &Arc<Tree>,
     limits: &Limits,
@@ -105,7 +105,7 @@ pub(crate) async fn search(
     Ok(unread)
 }
 
-/// Reads the first `max` spans of a trace. Returns also the runs that could not be read and may have more.
+/// Summarizes the first `max` spans of a trace. Also returns the runs that could not be read and may have more rows.
 async fn summarize(
     spans: &Tree,
     search: &Search,
@@ -215,7 +215,7 @@ impl<'a> TraceReader<'a> {
 }
 
 impl Summary {
-    /// The service and the name of the root; of the first span where there is none.
+    /// Returns the service and the name of the root span; without a root span, of the first span.
     pub(crate) fn root(&self) -> (&str, &str) {
         let (service, name) = self.root.as_ref().unwrap_or(&self.first);
         (service, name)

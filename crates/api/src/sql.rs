@@ -1,22 +1,22 @@
-//! Queries in SQL, which the program `curtail-sql` runs: one process for each query.
+//! Runs queries in SQL with the program `curtail-sql`: one process for each query.
 //!
-//! The body of a `POST /api/v1/sql` is the query, whatever its content type. The response is JSON, an array with an
-//! object for each row; or CSV, or an object a line (`application/x-ndjson`), if that is accepted.
+//! The body of a `POST /api/v1/sql` is the query, whatever its content type. The response is a JSON array with an
+//! object for each row. If the client accepts CSV or `application/x-ndjson` (an object a line), the response is that.
 //!
 //! | exit of the program | response |
 //! |---|---|
-//! | 0 | 200, with what it printed |
+//! | 0 | 200, with the output of the program |
 //! | 2 | 400: the query is invalid, or needs too much memory |
 //! | 3 | 500: the tables cannot be read; with the program's error |
-//! | otherwise, or by a signal | 500, with the way in which it ended; the program's output is only in the log |
-//! | not in time | 504; it is killed |
+//! | otherwise, or by a signal | 500, with the exit code or the signal; the program's output is only in the log |
+//! | not in time | 504; the program is killed |
 //!
 //! **Invariant**: a query reads only the rows of its tenant, which `--tenant` passes to the program.
-//! **Invariant**: a process is killed when nobody waits for its result: the client is gone, the time is over, or the
-//! server ends. A process whose server was killed ends after [`LAST_S`].
+//! **Invariant**: a process is killed if its result is not needed, because the client has disconnected, the time is
+//! over, or the server ends. A process whose server was killed ends after [`LAST_S`].
 //!
-//! **Limits**: [`AT_ONCE`] queries at once, further ones are rejected; a body of [`SQL_BYTES_MAX`], a result of
-//! [`RESULT_BYTES_MAX`]. The client gets the whole result or an error. Rows in memtables are not read.
+//! **Limits**: [`AT_ONCE`] queries at once (further queries are rejected), [`SQL_BYTES_MAX`] for a body, and
+//! [`RESULT_BYTES_MAX`] for a result. The client gets the whole result or an error. Rows in memtables are not read.
 
 mod program;
 
@@ -47,19 +47,19 @@ const AT_ONCE: usize = 2;
 /// Maximum size of a result.
 const RESULT_BYTES_MAX: usize = 16 << 20;
 
-/// Maximum size of the error of the program.
+/// Maximum size of the program's error message.
 const ERROR_BYTES_MAX: usize = 16 << 10;
 
-/// Signals by number, the same on every Unix.
+/// Numbers of signals, the same on every Unix.
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 const SIGSEGV: i32 = 11;
 const SIGTERM: i32 = 15;
 
-/// Rows are not counted here: a bound on them would cut the result.
+/// The program's maximum number of rows: unlimited, because a maximum would cut the result.
 const ROWS_MAX: u32 = u32::MAX;
 
-/// Seconds after which the program ends by itself: later than our own time limit.
+/// The program's own time limit, in seconds: longer than the limit of a request.
 const LAST_S: u32 = 90;
 
 /// The exit code for an invalid query.
@@ -76,14 +76,14 @@ pub struct Sql {
 }
 
 impl Sql {
-    /// Runs this program on the tables in a folder; [`None`]: the tables are in an object store, which it cannot read.
+    /// Runs `program` on the tables in a folder; [`None`] if they are in an object store, which SQL cannot read.
     #[must_use]
     pub const fn new(program: SqlProgram, tables: Option<PathBuf>) -> Self {
         Self { program, tables }
     }
 }
 
-/// Runs queries, a few at once.
+/// Runs queries, at most [`AT_ONCE`] at once.
 #[derive(Debug)]
 pub(crate) struct SqlRunner {
     sql: Sql,
@@ -95,7 +95,7 @@ impl SqlRunner {
         Self { sql, turns: Semaphore::const_new(AT_ONCE) }
     }
 
-    /// Runs a query of a tenant. Dropping this kills the process.
+    /// Runs a query of a tenant. Dropping this future kills the process.
     pub(crate) async fn respond<B>(&self, request: &QueryRequest<'_>, body: B) -> ApiResult
     where
         B: Body<Data = Bytes>,
@@ -131,7 +131,7 @@ fn spawn(program: &Path, tables: &Path, tenant: &str, format: &str) -> io::Resul
         .spawn()
 }
 
-/// Passes a query to a process; returns its output, appended to `output`.
+/// Passes a query to a process; returns `output` with the output of the process appended.
 async fn run_query(child: &mut Child, query: &[u8], output: Vec<u8>) -> Result<Vec<u8>, ApiError> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
@@ -152,7 +152,7 @@ async fn run_query(child: &mut Child, query: &[u8], output: Vec<u8>) -> Result<V
     if status.success() { Ok(printed) } else { Err(ended(status, &String::from_utf8_lossy(&said))) }
 }
 
-/// Reads up to `max` bytes and one more.
+/// Reads up to `max` bytes and one more byte, to detect a longer output.
 async fn read(
     from: impl AsyncRead + Unpin,
     mut to: Vec<u8>,
@@ -166,9 +166,9 @@ async fn read(
 /// The form of a result.
 #[derive(Debug)]
 struct ResultForm {
-    /// The media type that selects it in `accept`.
+    /// The media type that selects this form in `accept`.
     accepted: &'static str,
-    /// The name that the program uses.
+    /// The name of the form in the program's option.
     name: &'static str,
     content_type: &'static str,
 }
@@ -177,7 +177,7 @@ struct ResultForm {
 static JSON: ResultForm =
     ResultForm { accepted: "application/json", name: "json", content_type: "application/json" };
 
-/// The other forms: CSV, and a line of JSON for each row.
+/// All forms except [`JSON`]: CSV, and a line of JSON for each row.
 static OTHER_FORMS: [ResultForm; 2] = [
     ResultForm { accepted: "text/csv", name: "csv", content_type: "text/csv; charset=utf-8" },
     ResultForm {
@@ -196,7 +196,7 @@ impl ResultForm {
         self.content_type == JSON.content_type
     }
 
-    /// Ends the result. The program prints an object a line, and a line ends nowhere else.
+    /// Ends the result. The program prints an object a line, and objects contain no line ends.
     fn end(&self, mut printed: Vec<u8>) -> Vec<u8> {
         if self.is_array() {
             printed.iter_mut().filter(|byte| **byte == b'\n').for_each(|end| *end = b',');

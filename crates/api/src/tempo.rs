@@ -1,4 +1,4 @@
-//! The requests that Grafana's data source for Tempo makes.
+//! The requests of Grafana's data source for Tempo.
 //!
 //! **Source**: Grafana Tempo's documentation of its HTTP API 3.0.
 
@@ -59,7 +59,7 @@ pub(crate) async fn respond(
     Err(ApiError::not_found("there is nothing of this name"))
 }
 
-/// A value as OTLP's JSON has it.
+/// Writes a value in OTLP's JSON.
 fn any_value(value: &Value<'_>) -> serde_json::Value {
     match value {
         Value::Text(text) => json!({ "stringValue": text }),
@@ -74,7 +74,7 @@ fn any_value(value: &Value<'_>) -> serde_json::Value {
     }
 }
 
-/// A double in protobuf's JSON: infinities and NaN are text.
+/// Writes a double in protobuf's JSON, where infinities and NaN are text.
 fn double(number: f64) -> serde_json::Value {
     match number {
         f64::INFINITY => json!("Infinity"),

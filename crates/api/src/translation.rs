@@ -1,4 +1,4 @@
-//! From TraceQL to queries of the store.
+//! Translates TraceQL to queries of the store.
 
 use crate::api_error::ApiError;
 use crate::query_request::trace_id;
@@ -11,12 +11,12 @@ use curtail_traceql::{Comparison, Expression, Function, Literal, Operand, Query,
 use curtail_units::Quantile;
 use std::ops::{Range, RangeInclusive};
 
-/// Parses a query; by default all spans.
+/// Parses a query; an absent query selects all spans.
 pub(crate) fn parse_query(text: Option<&str>) -> Result<Query, ApiError> {
     Ok(parse(text.unwrap_or("{}"))?)
 }
 
-/// The spans that a query selects.
+/// Returns the filter for the spans that a query selects.
 pub(crate) fn filter(query: &Query, tenant: &str, starts: Range<i64>) -> Result<Filter, ApiError> {
     let mut filter = Filter { starts, ..Filter::of(tenant) };
     let all = match &query.filter {
@@ -39,7 +39,7 @@ pub(crate) fn filter(query: &Query, tenant: &str, starts: Range<i64>) -> Result<
     Ok(filter)
 }
 
-/// The aggregate of a function.
+/// Returns the aggregate of a function.
 pub(crate) fn aggregate(function: &Function) -> Result<Aggregate, ApiError> {
     Ok(match function {
         Function::Rate | Function::Count => Aggregate::Count,
@@ -56,7 +56,7 @@ pub(crate) fn aggregate(function: &Function) -> Result<Aggregate, ApiError> {
     })
 }
 
-/// The field of an operand.
+/// Returns the field of an operand.
 pub(crate) fn span_field(operand: &Operand) -> Result<SpanField, ApiError> {
     Ok(match operand {
         Operand::Attribute(scope, key) => {
@@ -93,12 +93,12 @@ fn unsupported(what: &str) -> ApiError {
     ApiError::unsupported(format!("q: {what} is not supported"))
 }
 
-/// These values have no order.
+/// Rejects a comparison by order of values that have no order.
 fn no_order(value: &str) -> ApiError {
     ApiError::wrong(format!("q: expected = or != for {value}"))
 }
 
-/// The field of a measured number.
+/// Returns the field of a measured number.
 fn number(operand: &Operand) -> Result<SpanField, ApiError> {
     let of = span_field(operand)?;
     if of == SpanField::Column(DURATION)
@@ -196,7 +196,7 @@ fn durations(comparison: Comparison, literal: &Literal) -> Result<RangeInclusive
     })
 }
 
-/// `nestedSetParent` is known only of a span without a parent: it is below zero.
+/// Translates a comparison of `nestedSetParent`, which is known only for spans without a parent: below zero.
 fn is_root(comparison: Comparison, literal: &Literal) -> Result<Condition, ApiError> {
     let has_parent = Condition::Is(SpanField::Column(PARENT_ID), Test::Exists);
     match (comparison, literal) {

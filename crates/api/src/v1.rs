@@ -1,4 +1,4 @@
-//! Our own paths, `/api/v1/…`; SQL, which runs as a process, is in [`crate::sql`].
+//! Curtail's own paths, `/api/v1/…`, except SQL, which is in [`crate::sql`].
 //!
 //! **Source**: the rules in `docs/guide/api.md`.
 
@@ -9,7 +9,7 @@ use crate::query_service::{ApiResponse, ApiResult};
 use crate::response_chunks::{LOGS, OtlpChunks, OtlpForm};
 use curtail_store::Store;
 
-/// The beginning of all our paths.
+/// The prefix of all these paths.
 pub(crate) const PREFIX: &str = "/api/v1/";
 
 pub(crate) async fn respond(
@@ -24,7 +24,7 @@ pub(crate) async fn respond(
     Err(ApiError::not_found("there is nothing of this name"))
 }
 
-/// The log records of a trace, as OTLP; none are no error.
+/// Responds with the log records of a trace, as OTLP. A trace without log records is no error.
 async fn logs(store: &Store, limits: &Limits, request: &QueryRequest<'_>, id: &str) -> ApiResult {
     let logs = store.logs();
     let found = logs.rows_with_id(request.tenant, trace_id(id)?, limits.trace_spans).await;

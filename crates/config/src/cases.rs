@@ -6,7 +6,7 @@ use crate::key::{Key, Presence};
 use crate::kind::Kind;
 use crate::section::{Found, Section, Source};
 
-/// The selecting key; must be the first key that is read of its section.
+/// The key that selects a case; must be the first key that is read in its section.
 #[derive(Debug)]
 #[must_use = "a key is read by `required` or `default`"]
 pub struct CasesField<'s, 'a> {
@@ -15,17 +15,17 @@ pub struct CasesField<'s, 'a> {
     doc: &'static str,
 }
 
-/// The cases, one call of [`case`](Self::case) each.
+/// The cases of a key: one call of [`case`](Self::case) for each.
 #[derive(Debug)]
 pub struct Cases<'c, 'a, T> {
     words: Vec<(&'static str, &'static str)>,
-    /// The selected case and its section; absent while words are collected.
+    /// The selected case and its section; absent while the words of all cases are collected.
     entered: Option<(&'static str, &'c mut Section<'a>)>,
     value: Option<T>,
 }
 
 impl<'a, T> Cases<'_, 'a, T> {
-    /// The case `word`: its meaning, and the reader of its keys.
+    /// Declares the case `word`: its meaning, and the reader of its keys.
     pub fn case(
         &mut self,
         word: &'static str,
@@ -49,12 +49,12 @@ impl<'a> CasesField<'_, 'a> {
         CasesField { section, key, doc }
     }
 
-    /// The value of the named case; a missing key is an error. `cases` names every case, at least one.
+    /// Returns the value of the selected case; a missing key is an error. `cases` declares at least one case.
     pub fn required<T>(self, cases: impl Fn(&mut Cases<'_, 'a, T>)) -> T {
         self.read(None, cases)
     }
 
-    /// The value of the named case, or of the case `word` when the key is absent.
+    /// Returns the value of the selected case, or of the case `word` if the key is absent.
     pub fn default<T>(self, word: &'static str, cases: impl Fn(&mut Cases<'_, 'a, T>)) -> T {
         self.read(Some(word), cases)
     }

@@ -1,7 +1,7 @@
 //! Errors of a configuration: position, key, value and expectation.
 //!
-//! Reading does not stop at the first error. At most [`CONFIG_ERRORS_MAX`] are kept, in the order of the file; others are
-//! counted.
+//! Reading does not stop at the first error. At most [`CONFIG_ERRORS_MAX`] errors are kept, in the order of the file;
+//! further errors are only counted.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ pub const CONFIG_ERRORS_MAX: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SourcePosition {
-    /// In the file; both numbers count from 1, columns in characters.
+    /// A position in the file. Both numbers count from 1; a column is a character.
     File { line: usize, column: usize },
-    /// In the `--set` with this index.
+    /// The `--set` with this index.
     Set(usize),
 }
 
@@ -23,10 +23,10 @@ impl SourcePosition {
 #[derive(Clone, Debug)]
 struct ConfigError {
     place: SourcePosition,
-    /// The full key, empty when the error is not about one.
+    /// The full key; empty if the error is not about a key.
     path: String,
     text: String,
-    /// Whether the value could not be read; otherwise it was read but is not valid.
+    /// Whether the value could not be read; otherwise the value was read, but is not valid.
     is_unreadable: bool,
 }
 
@@ -84,7 +84,7 @@ impl ConfigErrors {
         self.kept.is_empty()
     }
 
-    /// `value`, or the errors if there are any.
+    /// Returns `value`, or the errors if there are any.
     pub(crate) fn or<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);

@@ -19,7 +19,7 @@ pub struct Field<'s, 'a, T> {
 enum Outcome<T> {
     Value(T),
     Absent,
-    /// There was an error, or there is no input.
+    /// There is no input, or an earlier error.
     Placeholder,
 }
 
@@ -33,7 +33,7 @@ impl<'s, 'a, T: 's> Field<'s, 'a, T> {
         Self { section, key, doc, kind, alone: false }
     }
 
-    /// Only values in `range`, both ends included.
+    /// Accepts only values in `range`, both ends included.
     pub fn range(self, range: RangeInclusive<T>) -> Self
     where
         T: PartialOrd + Clone,
@@ -42,7 +42,7 @@ impl<'s, 'a, T: 's> Field<'s, 'a, T> {
         Self { kind: self.kind.within(Some(low), Some(high)), ..self }
     }
 
-    /// Only `low` and above.
+    /// Accepts only values of at least `low`.
     pub fn at_least(self, low: T) -> Self
     where
         T: PartialOrd + Clone,
@@ -50,7 +50,7 @@ impl<'s, 'a, T: 's> Field<'s, 'a, T> {
         Self { kind: self.kind.within(Some(low), None), ..self }
     }
 
-    /// Only `high` and below.
+    /// Accepts only values of at most `high`.
     pub fn at_most(self, high: T) -> Self
     where
         T: PartialOrd + Clone,
@@ -58,13 +58,13 @@ impl<'s, 'a, T: 's> Field<'s, 'a, T> {
         Self { kind: self.kind.within(None, Some(high)), ..self }
     }
 
-    /// The whole section may be written as this value alone: `- 127.0.0.1:80` for `- address: 127.0.0.1:80`.
-    /// Must be the first key that is read of the section.
+    /// Allows this value in place of the whole section: `- 127.0.0.1:80` for `- address: 127.0.0.1:80`. The key must be
+    /// the first that is read in the section.
     pub fn alone(self) -> Self {
         Self { alone: true, ..self }
     }
 
-    /// The value; its absence is an error.
+    /// Returns the value; its absence is an error.
     #[must_use]
     pub fn required(mut self) -> T {
         match self.read(Presence::Required) {
@@ -75,10 +75,10 @@ impl<'s, 'a, T: 's> Field<'s, 'a, T> {
         self.kind.placeholder()
     }
 
-    /// The value, or `default` when it is absent.
+    /// Returns the value, or `default` if the key is absent.
     ///
     /// # Panics
-    /// In builds with debug assertions, when `default` lies outside the limits of this very key.
+    /// In builds with debug assertions, when `default` lies outside the limits of this key.
     #[must_use]
     pub fn default(mut self, default: T) -> T {
         debug_assert!(self.kind.holds(&default), "{}: the default is out of range", self.key);
@@ -88,7 +88,7 @@ impl<'s, 'a, T: 's> Field<'s, 'a, T> {
         }
     }
 
-    /// The value, or `None` when it is absent.
+    /// Returns the value, or [`None`] if the key is absent.
     #[must_use]
     pub fn optional(mut self) -> Option<T> {
         match self.read(Presence::Optional) {

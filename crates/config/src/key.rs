@@ -5,17 +5,17 @@ use serde_json::Value as Json;
 /// One key of a configuration.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// The full key; `<name>` stands for a name of the writer's choice and `[]` for every item of a list.
+    /// The full key; `<name>` stands for a name that users choose, and `[]` for every item of a list.
     pub path: String,
     /// The expected value: "a duration such as 10ms or 1.5s".
     pub expected: String,
-    /// The meaning of its absence.
+    /// The meaning of the key's absence.
     pub presence: Presence,
-    /// Its meaning.
+    /// The meaning of the key.
     pub doc: &'static str,
     /// The case of the key, as `key: word`.
     pub case: Option<String>,
-    /// Whether its section may be written as this value alone.
+    /// Whether the value of this key may replace the whole section.
     pub alone: bool,
     /// The words with their meanings, if the key selects other keys.
     pub words: Vec<(&'static str, &'static str)>,
@@ -25,11 +25,11 @@ pub struct Key {
 /// The meaning of an absent key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Its absence is an error.
+    /// The absence is an error.
     Required,
-    /// This value, as it would be written.
+    /// The key has this default, as YAML.
     Default(String),
-    /// Nothing: the absence has its own meaning.
+    /// The absence has its own meaning.
     Optional,
 }
 

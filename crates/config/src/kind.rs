@@ -12,7 +12,7 @@ pub(crate) struct Kind<'w, T> {
     read: Box<Read<'w, T>>,
     write: Box<dyn Fn(&T) -> String + 'w>,
     placeholder: Box<dyn Fn() -> T + 'w>,
-    /// Whether a value lies within the limits that the reader has set.
+    /// Returns whether a value lies within the limits that the reader has set.
     holds: Box<dyn Fn(&T) -> bool + 'w>,
     schema: Json,
 }
@@ -56,7 +56,7 @@ impl<'w, T: 'w> Kind<'w, T> {
         }
     }
 
-    /// The same type, but only from `low` to `high`.
+    /// Restricts the kind to values from `low` to `high`.
     pub(crate) fn within(mut self, low: Option<T>, high: Option<T>) -> Self
     where
         T: PartialOrd + Clone,

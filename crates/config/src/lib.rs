@@ -1,7 +1,7 @@
-//! Configuration: YAML text into typed values, with every error named at once.
+//! Configuration: converts YAML text to typed values, and reports all errors at once.
 //!
-//! A caller writes one function from a [`Section`] to a typed value. The function names each key once, with its type,
-//! its meaning and its default:
+//! A caller writes a function from a [`Section`] to a typed value. The function names each key once, with the type, the
+//! meaning and the default of the key:
 //!
 //! ```
 //! use curtail_config::{Section, read};
@@ -29,10 +29,10 @@
 //! ```
 //!
 //! The reference page and the JSON Schema come from the same function ([`describe`], [`reference_markdown`],
-//! [`json_schema`]), so a key cannot be documented in one way and read in another.
+//! [`json_schema`]), so the documentation of a key always matches its reader.
 //!
-//! The crate opens no file: text comes in, values or [`ConfigErrors`] go out. After an error the function continues with
-//! placeholders, so it must have no effects and must not panic.
+//! The crate opens no file: its input is text, its output values or [`ConfigErrors`]. After an error, the function
+//! continues with placeholders. It must therefore have no effects and must not panic.
 
 mod cases;
 mod config_error;
@@ -97,7 +97,7 @@ pub fn read_with_sets<T>(
     read_tree(file, text, sets, None, read)
 }
 
-/// The parameters of a file: the key of their section, and predefined ones with their values.
+/// The parameters of a file: the key of their section, and predefined parameters with their values.
 pub type Parameters<'p> = (&'p str, &'p [(&'p str, String)]);
 
 /// Reads `text` with each `${name}` replaced by the parameter of that name.
@@ -151,7 +151,7 @@ pub fn text_of(file: &str, bytes: Vec<u8>) -> Result<String, ConfigErrors> {
     })
 }
 
-/// Every key that `read` asks for, in order.
+/// Lists every key that `read` asks for, in order.
 pub fn describe<T>(read: impl FnOnce(&mut Section<'_>) -> T) -> Vec<Key> {
     let log = RefCell::new(ReadLog { errors: ConfigErrors::none("", &[]), keys: Vec::new() });
     Section::listing(&log).read(read);

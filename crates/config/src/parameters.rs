@@ -1,10 +1,10 @@
 //! Parameters: values that a file names once and uses in many places, as `${docs}`.
 //!
-//! `${name}` is replaced by the value of `name` in the file's section of parameters, or by a predefined one. This happens
-//! before anything is read, so `--set parameters.docs=7` reaches every place. A parameter may use those above it. The
-//! result has the type of its key, with or without quotes. `$${` is a literal `${`, and a `$` alone is a `$`. Keys are not
-//! changed.
-//! **Limits**: a text has at most [`FILLED_BYTES_MAX`] after the replacement.
+//! `${name}` is replaced by the value of `name` in the file's section of parameters, or by a predefined value. This
+//! happens before keys are read, so `--set parameters.docs=7` has effect everywhere. A parameter may use parameters
+//! above it. The result has the type of its key, with or without quotes. `$${` is a literal `${`, and a `$` alone is a
+//! `$`. Keys are not changed.
+//! **Limits**: a text has at most [`FILLED_BYTES_MAX`] bytes after the replacement.
 
 use crate::config_error::ConfigErrors;
 use crate::scalar::Scalar;
@@ -12,10 +12,10 @@ use crate::spelling::expectation;
 use crate::tree::{Content, Entry, Node, join};
 use std::collections::BTreeMap;
 
-/// Maximum length after the replacement: parameters that use each other twice double it each time.
+/// Maximum length after the replacement. If each parameter uses the previous one twice, the length doubles each time.
 pub const FILLED_BYTES_MAX: usize = 1 << 20;
 
-/// Replaces the parameters in the tree under `root`: those in the section `key`, and `given`.
+/// Replaces parameters in the tree under `root`: the parameters of the section `key`, and `given`.
 pub(crate) fn fill_in(
     root: &mut Node,
     key: &str,
@@ -76,7 +76,7 @@ fn fill_node(
     }
 }
 
-/// `text` with its parameters replaced, or the error.
+/// Returns `text` with its parameters replaced, or an error.
 fn filled(text: &str, known: &BTreeMap<String, String>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;

@@ -1,7 +1,7 @@
-//! The keys of the policies. The proxy's file and scenarios share this reader, so a simulated section can be copied into
-//! the proxy's file.
+//! The keys of the policies. The proxy's configuration and scenarios share this reader, so a simulated section can be
+//! copied into the proxy's configuration.
 //!
-//! The defaults are those of `curtail-policy`: an empty section is exactly `Default`. `false` switches a technique off
+//! The defaults are those of `curtail-policy`: an empty section reads as `Default`. `false` switches a technique off
 //! (`hedge: false`).
 
 use crate::Section;
@@ -11,7 +11,7 @@ use curtail_policy::{
 };
 use curtail_units::Duration;
 
-/// The keys of an upstream, without its replicas.
+/// Reads the policy keys of an upstream.
 pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
     let default = UpstreamConfig::default();
     let config = UpstreamConfig {
@@ -23,10 +23,10 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
             default.tie,
             tie,
         ),
-        retry: s.switch("retry", "Further attempts after failed ones.", default.retry, retry),
+        retry: s.switch("retry", "Further attempts after failed and overdue attempts.", default.retry, retry),
         budget: s.section("budget", "Limit on hedges and retries together.", budget),
         timeout: s
-            .field("timeout", "Time after which a request without a response fails.")
+            .field("timeout", "Maximum time from a request to its response; then the request fails.")
             .at_least(Duration::from_ms(1))
             .default(default.timeout),
     };
@@ -54,7 +54,7 @@ pub fn class(s: &mut Section<'_>, doc: &'static str, default: Class) -> Class {
     s.choice("class", doc, &Class::ALL.map(|class| (class.name(), class))).default(default)
 }
 
-/// The keys of a leaf.
+/// Reads the keys of a leaf's queue.
 pub fn leaf(s: &mut Section<'_>, default: LeafConfig) -> LeafConfig {
     LeafConfig {
         concurrency: s
@@ -82,7 +82,7 @@ fn balance(s: &mut Section<'_>) -> BalanceConfig {
         );
         cases.case(
             "peak_ewma",
-            "as least_request, but requests in flight count times the peak latency.",
+            "as least_request, but compares the products of requests in flight and recent peak latency.",
             |s| BalanceConfig::PeakEwma {
                 decay: s
                     .field("decay", "Time constant of the decay after a latency peak.")
@@ -121,7 +121,7 @@ fn prequal(s: &mut Section<'_>) -> PrequalConfig {
             .range(0.0..=16.0)
             .default(default.removals_per_request),
         reuse_slack: s
-            .field("reuse_slack", "Slack of the reuse budget (δ in the paper).")
+            .field("reuse_slack", "Slack of the reuse budget (δ in the Prequal paper).")
             .at_least(0.0)
             .default(default.reuse_slack),
         idle_interval: s
@@ -187,7 +187,7 @@ fn retry(s: &mut Section<'_>) -> RetryConfig {
             .default(default.backoff_max),
         overdue: s.switch(
             "overdue",
-            "When an attempt without a response is overdue. The proxy then sends the request to another replica, too, and forwards the first response.",
+            "Further attempts for overdue attempts: after a delay without a response, the proxy also sends the request to another replica, and forwards the first response.",
             default.overdue,
             overdue,
         ),
@@ -230,7 +230,7 @@ fn budget(s: &mut Section<'_>) -> BudgetConfig {
     }
 }
 
-/// Attempts of one request beside its first.
+/// Maximum number of attempts of one request after its first attempt.
 #[expect(clippy::cast_possible_truncation, reason = "ATTEMPTS_MAX is far below 256")]
 const EXTRA_MAX: u8 = ATTEMPTS_MAX as u8 - 1;
 

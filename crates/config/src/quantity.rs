@@ -1,11 +1,11 @@
 //! Numbers with a unit: durations in nanoseconds and sizes in bytes.
 //!
 //! A quantity is digits, an optional fraction, an optional space (as in our own output) and a unit: `10ms`, `1.5 s`,
-//! `64KiB`. A number without a unit is rejected, and so is a fraction of a nanosecond or a byte.
+//! `64KiB`. A number without a unit, and a fraction of a nanosecond or of a byte, are rejected.
 
 use crate::value::ScalarError;
 
-/// The units of a quantity: name and worth, the smallest first.
+/// The units of a quantity, the smallest first: name, and value in the smallest unit.
 pub(crate) type Units = &'static [(&'static str, u64)];
 
 pub(crate) const DURATION_UNITS: Units = &[
@@ -20,7 +20,7 @@ pub(crate) const DURATION_UNITS: Units = &[
 pub(crate) const SIZE_UNITS: Units =
     &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
-/// More digits than the longest exact quantity needs; keeps the arithmetic inside 128 bits.
+/// Maximum number of digits: more than any exact quantity needs, and few enough for arithmetic in 128 bits.
 const DIGITS_MAX: usize = 18;
 
 /// Parses `text`; returns its value in the smallest unit.
@@ -50,7 +50,7 @@ pub(crate) fn read(text: &str, units: Units) -> Result<u64, ScalarError> {
         .map_err(|_| ScalarError::Range)
 }
 
-/// `worth` in the largest unit that divides it.
+/// Writes `worth` in the largest unit that divides `worth`.
 pub(crate) fn write(worth: u64, units: Units) -> String {
     let (name, unit) = units
         .iter()
@@ -60,7 +60,7 @@ pub(crate) fn write(worth: u64, units: Units) -> String {
     format!("{}{name}", worth / unit)
 }
 
-/// A regular expression of what [`read`] accepts.
+/// Returns a regular expression of the texts that [`read`] accepts.
 pub(crate) fn pattern(units: Units) -> String {
     let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
     format!("^[0-9]+(\\.[0-9]+)? ?({})$", names.join("|"))

@@ -2,7 +2,7 @@
 
 use crate::key::{Key, Presence};
 
-/// A page with one table per section, in the order in which the keys are read.
+/// Returns a page with one table per section, in the order in which the keys are read.
 #[must_use]
 pub fn reference_markdown(keys: &[Key]) -> String {
     let mut sections: Vec<(&str, Vec<&Key>)> = Vec::new();

@@ -1,6 +1,6 @@
 //! One scalar of a YAML file, by the core schema of YAML 1.2 (section 10.3.2).
 //!
-//! A plain scalar is null, a boolean, a number or text; a quoted one is text. Nothing of YAML 1.1 remains: `no` and
+//! A plain scalar is null, a boolean, a number or text; a quoted scalar is text. YAML 1.1 has no effect: `no` and
 //! `1_000` are text. One deviation from the core schema: a number with a leading zero is rejected, because some readers
 //! take `012` as ten and others as twelve.
 
@@ -9,24 +9,24 @@
 pub struct Scalar {
     source: String,
     meaning: Meaning,
-    /// Whether it is text as well, because a parameter was replaced.
+    /// Whether the scalar is also accepted as text, because a parameter was replaced.
     is_text: bool,
 }
 
 /// The meaning of a scalar in the core schema.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Meaning {
-    /// `null`, `~` or no word at all.
+    /// `null`, `~` or an empty plain scalar.
     Nothing,
     /// `true` or `false`.
     Truth(bool),
-    /// A whole number in decimal, octal (`0o14`) or hexadecimal (`0xC`); the largest when it does not fit.
+    /// A whole number: decimal, octal (`0o14`) or hexadecimal (`0xC`). A number that does not fit becomes the largest.
     Whole(i128),
-    /// A number with a point or an exponent, or one that is not finite.
+    /// A number with a point or an exponent, an infinity or NaN.
     Number(f64),
     /// A whole number with a leading zero, which is ambiguous.
     LeadingZero,
-    /// Everything else, and everything in quotes.
+    /// Any other word, and any text in quotes.
     Text(String),
 }
 
@@ -37,7 +37,7 @@ impl Scalar {
         Self { source: word.to_owned(), meaning: meaning(word), is_text: false }
     }
 
-    /// A scalar with replaced parameters: the meaning of the word, and text as well.
+    /// A scalar with replaced parameters: it has the meaning of its word, and is also accepted as text.
     pub(crate) fn filled_in(text: String) -> Self {
         Self { meaning: meaning(&text), source: text, is_text: true }
     }
@@ -55,7 +55,7 @@ impl Scalar {
         &self.meaning
     }
 
-    /// The text, when it is one.
+    /// The text, if the scalar is text.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match &self.meaning {
@@ -96,7 +96,7 @@ impl Scalar {
     }
 }
 
-/// `text` on one line, without control characters, and cut where it gets long.
+/// Puts `text` on one line, removes control characters, and cuts a long text.
 pub(crate) fn shorten(text: &str) -> String {
     const SHOWN_MAX: usize = 60;
     let mut shown = String::new();
@@ -120,7 +120,7 @@ fn meaning(word: &str) -> Meaning {
     }
 }
 
-/// A whole or a fractional number of the core schema; `None` for any other word.
+/// Parses a whole or fractional number of the core schema; [`None`] for any other word.
 fn number(word: &str) -> Option<Meaning> {
     if let Some(digits) = word.strip_prefix("0o") {
         return whole(digits, 8);
@@ -155,7 +155,7 @@ fn all_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// A whole number in `radix`, the largest one when it does not fit; `None` when there are other signs.
+/// Parses a whole number in `radix`; the largest number if it does not fit, [`None`] if there are other characters.
 fn whole(digits: &str, radix: u32) -> Option<Meaning> {
     if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
         return None;

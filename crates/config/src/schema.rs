@@ -23,7 +23,7 @@ pub fn json_schema(keys: &[Key]) -> String {
 struct Shape {
     /// The keys here; more than one if several cases have a key of this name.
     keys: Vec<Key>,
-    /// The positions below: keys, `<name>` or `[]`.
+    /// The nodes below, by key, `<name>` or `[]`.
     inner: BTreeMap<String, Self>,
 }
 
@@ -65,7 +65,7 @@ impl Shape {
         }
     }
 
-    /// A section, or the one value that may stand for it.
+    /// The schema of a section, or of the one value that may replace it.
     fn section(&self) -> Json {
         let alone = self.inner.values().find(|shape| shape.keys.iter().any(|key| key.alone));
         match alone {

@@ -1,11 +1,11 @@
 //! A section of the configuration, for the code that reads it.
 //!
 //! A section gives values by key. The reader states type, meaning and default of each key. The same reader runs over a
-//! file (to get values), over nothing (after an error, with placeholders and without messages), and to list the keys
-//! (for the reference page). It must have no effects and must not panic on placeholders; after an error, its result is
-//! dropped.
+//! file (to get values), without input (after an error, with placeholders and without messages), and to list the keys
+//! (for the reference page). A reader must have no effects and must not panic on placeholders. After an error, the
+//! result of the reader is dropped.
 //!
-//! A key that the reader does not ask for is an error, which is found at the end of the section.
+//! A key that the reader does not ask for is an error, which is detected at the end of the section.
 
 use crate::cases::CasesField;
 use crate::config_error::{ConfigErrors, SourcePosition};
@@ -35,13 +35,13 @@ pub(crate) struct ReadLog {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
-    /// These keys.
+    /// The keys of a section.
     Entries(&'a [Entry]),
-    /// One value in place of the section; it may stand for one of the section's keys.
+    /// One value in place of the section, which may stand for one of the section's keys.
     Alone(&'a Node),
-    /// Nothing, without messages: there was an error before.
+    /// No input, and no messages, because of an earlier error.
     Placeholders,
-    /// Nothing, to list the keys.
+    /// No input: the keys are listed.
     Listing,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Found<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// A key with one value; its type follows from the use of the value.
+    /// A key with one value, whose type follows from the use of the value.
     pub fn field<'s, T: Value + 's>(
         &'s mut self,
         key: &'static str,
@@ -95,7 +95,7 @@ impl<'a> Section<'a> {
         CasesField::new(self, key, doc)
     }
 
-    /// A section inside this one; when it is absent, its keys have their defaults.
+    /// An inner section; if it is absent, its keys have their defaults.
     pub fn section<T>(
         &mut self,
         key: &'static str,
@@ -107,7 +107,7 @@ impl<'a> Section<'a> {
         self.inner_section(key).unwrap_or(absent).read(read)
     }
 
-    /// A section inside this one whose absence has a meaning of its own.
+    /// An inner section that is [`None`] if it is absent.
     pub fn optional_section<T>(
         &mut self,
         key: &'static str,
@@ -118,8 +118,8 @@ impl<'a> Section<'a> {
         Some(self.inner_section(key)?.read(read))
     }
 
-    /// A section that can be switched off: `key: false` or `enabled: false` in it is `None`; `key: true` or
-    /// what `read` makes of the section is `Some`; `default` is what holds when it is absent.
+    /// An inner section that can be switched off. [`None`] for `key: false`, and with `enabled: false` in the section;
+    /// otherwise the result of `read`. If the section is absent, the result is `default`.
     pub fn switch<T>(
         &mut self,
         key: &'static str,
@@ -172,7 +172,7 @@ impl<'a> Section<'a> {
         items.iter().enumerate().filter_map(&mut read).collect()
     }
 
-    /// Sections under names of the writer's choice, in the order of the file; empty when absent.
+    /// Sections with names that users choose, in the order of the file; empty when absent.
     pub fn map<T>(
         &mut self,
         key: &'static str,
@@ -239,10 +239,10 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Adds an error that only the reader can detect, such as two contradicting keys, about `path`: a key of this
-    /// section, or a path further in (`routes[1].upstream`).
+    /// Adds an error at `path` that only the reader can detect, such as two contradicting keys. `path` is a key of this
+    /// section, or a path below it (`routes[1].upstream`).
     ///
-    /// It is dropped if a key of this section or the value at `path` could not be read, because the reader then
+    /// The error is dropped if a key of this section or the value at `path` could not be read, because the reader then
     /// compared placeholders.
     pub fn error(&mut self, path: &str, text: impl Into<String>) {
         let full = join(&self.path, path);
@@ -278,7 +278,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Runs `read` over this section, then reports the keys that it did not ask for.
+    /// Runs `read` over this section, then reports the keys that `read` did not ask for.
     pub(crate) fn read<T>(mut self, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let value = read(&mut self);
         match self.source {
@@ -299,7 +299,7 @@ impl<'a> Section<'a> {
         format!("unknown key{with}: {expected}")
     }
 
-    /// Looks for `key`. With `alone`, a value in place of the section stands for this key.
+    /// Finds `key`. With `alone`, a value in place of the section stands for this key.
     pub(crate) fn take(&mut self, key: &'static str, alone: bool) -> Found<'a> {
         self.known.push(key);
         let (place, node) = match self.source {
@@ -325,7 +325,7 @@ impl<'a> Section<'a> {
         Found::Value(place, node)
     }
 
-    /// The value of type `kind` in `node`; `None` after an error.
+    /// Reads a value of type `kind` from `node`; [`None`] after an error.
     pub(crate) fn value<T>(&mut self, kind: &Kind<'_, T>, path: &str, node: &Node) -> Option<T> {
         let Content::Scalar(scalar) = &node.content else {
             self.reject(path, node, &kind.expected());
@@ -347,7 +347,7 @@ impl<'a> Section<'a> {
         self.push(self.place, &join(&self.path, key), format!("missing: expected {expected}"));
     }
 
-    /// This section without input and without further messages.
+    /// Returns this section, from now on without input and without messages.
     pub(crate) fn silent(&mut self) -> &mut Self {
         if let Source::Entries(_) | Source::Alone(_) = self.source {
             self.source = Source::Placeholders;
@@ -372,7 +372,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The section at `key`; `None` when it is absent.
+    /// Opens the section at `key`; [`None`] when it is absent.
     fn inner_section(&mut self, key: &'static str) -> Option<Self> {
         match self.take(key, false) {
             Found::Value(place, node) => Some(self.open(self.inner(key), place, node)),
@@ -381,7 +381,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The items of the list `key`; `None` for placeholders.
+    /// Returns the items of the list `key`; [`None`] for placeholders.
     fn items(&mut self, key: &'static str, expected: &str) -> Option<&'a [Node]> {
         match self.take(key, false) {
             Found::Value(_, Node { content: Content::List(items), .. }) => Some(items),
@@ -394,7 +394,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The section in `node`; placeholders when `node` is none.
+    /// Opens the section in `node`; a section of placeholders if `node` is no section.
     fn open(&self, path: String, place: SourcePosition, node: &'a Node) -> Self {
         let source = match &node.content {
             Content::Mapping(entries) => Source::Entries(entries),
@@ -414,7 +414,7 @@ impl<'a> Section<'a> {
         Self { place, source, ..self.empty(path) }
     }
 
-    /// A section of placeholders, or of keys to list.
+    /// Creates a section of placeholders, or of keys to list.
     fn empty(&self, path: String) -> Self {
         let source = match self.source {
             Source::Listing => Source::Listing,
@@ -423,7 +423,7 @@ impl<'a> Section<'a> {
         Self { path, place: self.place, source, ..Self::listing(self.log) }
     }
 
-    /// Reports that `node` is not what was expected.
+    /// Reports that `node` is not the expected value.
     fn reject(&mut self, path: &str, node: &Node, expected: &str) {
         self.broken = true;
         let found = match &node.content {

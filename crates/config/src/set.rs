@@ -2,7 +2,7 @@
 //!
 //! A path has keys joined by dots, with optional indexes into lists: `upstreams.search.replicas[0].weight`. The value is
 //! YAML, so `--set balance={policy: random}` replaces a whole section. Missing sections of the path are created and marked
-//! as implied; list items are not. Later arguments override earlier ones, and all of them override the file.
+//! as implied; missing list items are errors. Later arguments override earlier arguments, and all override the file.
 //! **Limits**: the path cannot name a key that has a dot, a bracket or an equals sign.
 
 use crate::config_error::{ConfigErrors, SourcePosition};
@@ -31,7 +31,7 @@ enum Step<'p> {
     Item(usize),
 }
 
-/// The value at `path`, made when it is not there.
+/// Returns the value at `path`; creates a missing value.
 fn slot<'n>(root: &'n mut Node, path: &str, place: SourcePosition) -> Result<&'n mut Node, String> {
     let mut node = root;
     let steps = steps(path)?;
@@ -48,7 +48,7 @@ fn slot<'n>(root: &'n mut Node, path: &str, place: SourcePosition) -> Result<&'n
     Ok(node)
 }
 
-/// The position of the value at `path`; of a missing value, that of the nearest section around it.
+/// Returns the position of the value at `path`; for a missing value, of the innermost section around it.
 pub(crate) fn place_of(entries: &[Entry], path: &str) -> Option<SourcePosition> {
     let mut steps = steps(path).ok()?.into_iter();
     let Step::Key(first) = steps.next()? else { return None };

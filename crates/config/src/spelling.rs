@@ -1,9 +1,9 @@
 //! Suggestions for mistyped words.
 
-/// Longer words are not looked at: distance costs time in the product of the lengths.
+/// Maximum length of a compared word: the time for a distance grows with the product of the lengths.
 const WORD_MAX: usize = 64;
 
-/// The word of `known` that is most similar to `word`, if it is similar enough.
+/// Returns the most similar word of `known`, if it is similar enough to `word`.
 pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: Vec<char> = word.chars().take(WORD_MAX + 1).collect();
     if word.len() > WORD_MAX {
@@ -15,8 +15,8 @@ pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     (distance <= (word.len() / 3).max(1)).then_some(known)
 }
 
-/// The expectation in the place of `word`: the most similar known word, or all of them. `none` is the text if there are
-/// no known words.
+/// Returns the text of the words that were expected in place of `word`: the most similar known word, or all known
+/// words. `none` is the text if there are no known words.
 #[must_use]
 pub fn expectation(word: &str, known: &[&str], none: &str) -> String {
     match (nearest(word, known), known) {
@@ -27,7 +27,7 @@ pub fn expectation(word: &str, known: &[&str], none: &str) -> String {
     }
 }
 
-/// The number of insertions, deletions, replacements and swaps of adjacent letters between two words.
+/// Returns the number of insertions, deletions, replacements and swaps of adjacent letters between two words.
 ///
 /// **Source**: optimal string alignment; Damerau, CACM 1964.
 fn distance(a: &[char], b: &str) -> usize {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The certificate of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerTls {
-    /// The chain, PEM, the server's own certificate first.
+    /// File of the certificate chain (PEM), the server's own certificate first.
     pub certificate_file: PathBuf,
     /// File of the private key (PEM).
     pub key_file: PathBuf,

@@ -1,8 +1,8 @@
 //! YAML text as a tree whose keys and values know their positions.
 //!
-//! A configuration may use mappings with scalar keys, lists and scalars, in one document. Anchors, aliases, merge keys and
-//! tags are rejected: with them, the position in a message would not be where the value applies. A duplicate key is an
-//! error.
+//! A configuration may use mappings with scalar keys, lists and scalars, in one document. Anchors, aliases, merge keys
+//! and tags are rejected, because the position in a message would then not be where the value applies. A duplicate key
+//! is an error.
 //!
 //! **Limits**: [`TEXT_BYTES_MAX`] of text, [`NESTING_MAX`] levels, [`NODES_MAX`] values. Text that is not YAML gives one
 //! error, at the position where the scanner stopped.
@@ -15,11 +15,11 @@ use crate::scalar::{Scalar, shorten};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 use std::collections::BTreeSet;
 
-/// Maximum length of a text; a thousand times what a large fleet's proxy needs.
+/// Maximum length of a text; a thousand times the configuration of a large proxy.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
 /// Maximum depth of sections and lists; the deepest real key has about 8 levels.
 pub const NESTING_MAX: usize = 32;
-/// Maximum number of keys and values: bounds memory, since a value can be one byte of text.
+/// Maximum number of keys and values; bounds the memory, since a value can be one byte of text.
 pub const NODES_MAX: usize = 200_000;
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) key_place: SourcePosition,
     pub(crate) value: Node,
-    /// Whether the key exists only because a `--set` names a key below it.
+    /// Whether the key exists only because a `--set` names a key below this key.
     pub(crate) is_implied: bool,
 }
 
@@ -102,7 +102,7 @@ struct Builder<'t, 'm> {
 }
 
 impl<'t> Builder<'t, '_> {
-    /// The one document of the text; `None` when there is none.
+    /// Reads the only document of the text; [`None`] if there is none.
     fn document(&mut self) -> Result<Option<Node>, FatalError> {
         let mut root = None;
         let mut documents = 0;
@@ -144,7 +144,7 @@ impl<'t> Builder<'t, '_> {
         }
     }
 
-    /// The value that begins with `event`; `None` when the event ends the enclosing list or mapping.
+    /// Reads the value that begins with `event`; [`None`] if `event` ends the enclosing list or mapping.
     fn node(
         &mut self,
         event: Event<'t>,
@@ -271,7 +271,7 @@ impl<'t> Builder<'t, '_> {
     }
 }
 
-/// The full key of `key` inside `path`.
+/// Returns the full key of `key` inside `path`.
 pub(crate) fn join(path: &str, key: &str) -> String {
     let key = shorten(key);
     if path.is_empty() { key } else { format!("{path}.{key}") }

@@ -1,7 +1,7 @@
-//! Types of values: from a scalar to a typed value, or to an error.
+//! Types of values, which convert a scalar to a typed value or to an error.
 //!
-//! A type gives its name, an example, a reader and a writer. Messages, the reference page and the JSON Schema come from
-//! these. Quantities have a unit (`10ms`, `64KiB`), bare numbers are counts, and shares lie in [0, 1].
+//! A type has a name, an example, a reader and a writer. Messages, the reference page and the JSON Schema use these.
+//! Quantities have a unit (`10ms`, `64KiB`), bare numbers are counts, and shares lie in [0, 1].
 
 use crate::quantity;
 use crate::scalar::{Meaning, Scalar};
@@ -13,11 +13,11 @@ use std::path::PathBuf;
 /// The reason why a scalar is not a value of the expected type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalarError {
-    /// It has another type.
+    /// The scalar has another type.
     Kind,
-    /// It is too small or too large.
+    /// The value is too small or too large.
     Range,
-    /// It is an unknown word.
+    /// The word is unknown.
     Word,
 }
 
@@ -45,7 +45,7 @@ pub trait Value: Sized {
     /// When `scalar` is not a value of this type.
     fn read(scalar: &Scalar) -> Result<Self, ScalarError>;
 
-    /// The value in YAML, as `read` accepts it.
+    /// Writes the value as YAML that `read` accepts.
     fn write(&self) -> String;
 
     /// The value with which reading continues after an error; it is never part of a result.

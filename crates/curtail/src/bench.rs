@@ -4,9 +4,9 @@
 //! |---|---|
 //! | [`load`] | sends load to one service, and prints the latencies |
 //! | [`compare`] | sends the same load to two services in interleaved blocks, with a verdict for each percentile |
-//! | [`sweep`] | latency against throughput, up to the knee |
+//! | [`sweep`] | measures latency against throughput, up to the knee |
 //! | [`report`] | prints the results of a run, merged from several generators |
-//! | [`suite`] | runs a whole experiment: start, load, faults, comparison, end |
+//! | [`suite`] | runs a whole experiment: starts servers, sends load, injects faults, compares |
 //! | [`calibrate`] | compares A against A, and prints the rate of false alarms |
 //! | [`buckets`] | measures the error of percentiles that are read from buckets |
 

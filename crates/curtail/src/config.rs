@@ -7,9 +7,9 @@
 //! | `reference` | each key with its type, its default and its meaning, in Markdown |
 //! | `schema` | the JSON Schema, for editors that complete and check while typing |
 //!
-//! All four come from the one function by which a program reads its file, so none of them can contradict the program.
-//! `check` reads the files that the configuration names (certificates, keys, authorities, tokens), and reports every
-//! error of them that would prevent a start, with the same exit code.
+//! All four commands use the function with which the program reads its file, so they cannot contradict the program.
+//! `check` also reads the files that the configuration names (certificates, keys, authorities, tokens), and reports
+//! every error in these files that would prevent a start, with the exit code of that start.
 //! **Limits**: `check` opens no socket, so it finds neither an address in use nor a replica that is down.
 
 mod template;
@@ -33,7 +33,7 @@ Examples:
   curtail config default | curtail config check -
   curtail config --kind server default > server.yaml")]
 pub(crate) struct ConfigArgs {
-    /// The program that reads the file.
+    /// Program that reads the configuration file.
     #[arg(long, global = true, value_enum, default_value_t = ConfigKind::Proxy)]
     kind: ConfigKind,
     #[command(subcommand)]
@@ -50,7 +50,7 @@ enum ConfigKind {
 
 #[derive(Clone, Debug, Subcommand)]
 enum ConfigCommand {
-    /// List all errors of a file with their lines, or summarize a correct file.
+    /// List all errors of a configuration file with their lines, or summarize a correct file.
     Check {
         /// Configuration file (YAML); `-` is standard input.
         #[arg(value_name = "FILE")]
@@ -59,15 +59,15 @@ enum ConfigCommand {
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
-    /// Print a complete file: every key with its meaning and its default.
+    /// Print a complete configuration file: every key with its meaning and its default.
     Default,
     /// Print every key with its type, its default and its meaning, in Markdown.
     Reference,
-    /// Print the JSON Schema of the file.
+    /// Print the JSON Schema of the configuration file.
     Schema,
 }
 
-/// The head of a reference page, after its title.
+/// The text of a reference page before its tables.
 const PROXY_HEAD: &str = "\
 # Configuration of the proxy
 
@@ -148,7 +148,7 @@ fn check(kind: ConfigKind, file: &Path, sets: &[String]) -> anyhow::Result<Strin
     Ok(format!("{name} is correct:\n\n{lines}"))
 }
 
-/// The errors beyond the text of the file that would prevent a start.
+/// The errors that would prevent a start, although the text of the configuration is correct.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", lines(.file, .errors))]
 pub(crate) struct ConfigCheckError {

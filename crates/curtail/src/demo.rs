@@ -1,14 +1,14 @@
 //! `curtail demo`: a latency tail and the effect of each remedy, on this machine in a minute.
 //!
 //! A testbed of 300 servers, proxies in front of them and an open-loop client run in this process, over real sockets. A
-//! read gets 1,000 keys from 100 shards, through one route that fans out. The servers stall now and then. Each
-//! [`arm::Arm`] sends its reads through a proxy of its own at the same time, so all arms meet the same stalls.
+//! read gets 1,000 keys from 100 shards, through one route that fans out. The servers stall now and then. All
+//! [`arm::Arm`]s send reads at the same time, each through its own proxy, so all arms meet the same stalls.
 //! **Measured**: from the intended send time of a read to the end of its response, over all reads, including errors. Extra
-//! requests are counted at the servers. The conclusion is computed from the table.
+//! requests are counted at the servers. The demo derives the conclusion from the table.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 77: p99.9 from 1,800 ms to 74 ms
 //! at 2 % more requests.
-//! **Hurts when** the machine is busy: the demo then measures its own queueing, and warns. If its client cannot keep up,
-//! it prints no result.
+//! **Hurts when** the machine is busy: the demo then measures its own queueing, and warns. If the client of the demo
+//! cannot keep up, the result is void.
 
 mod arm;
 mod cpu;
@@ -19,7 +19,7 @@ mod report;
 mod spans;
 
 use crate::bench::outcome;
-use crate::output::print;
+use crate::output::{print, print_message};
 use crate::terminal::ProgressLine;
 use crate::testbed::Format;
 use crate::{exit, open_files};
@@ -36,7 +36,7 @@ use measurement::ArmMeasurement;
 use proxies::Proxies;
 use report::{Circumstances, Report};
 use spans::{ReadTrace, SpanStore};
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -44,13 +44,13 @@ use std::thread;
 /// The testbed; the same file as for `curtail testbed`.
 const BIGTABLE: &str = include_str!("../../../testbeds/bigtable.yaml");
 
-/// The meaning of the figures, and the next steps.
+/// The explanation of the arms, and the next steps, which the demo prints.
 const EXPLANATION: &str = "
 Each of the 300 servers stops for 1.8 s now and then, a thousandth of the time.
 A read waits for 100 of them, so one in ten would meet a stopped server.
   direct   asks one replica of each shard, and waits.
-  hedged   asks a second one when the first is slower than usual.
-  tied     queues at two; the first to start cancels the other.
+  hedged   asks a second replica when the first is slower than usual.
+  tied     queues at two replicas; the first to start cancels the other.
   prequal  asks the replica that is least busy.
 Requests at a stopped server wait until it continues, unless another replica
 is asked as well. docs/concepts/demo.md explains each arm.
@@ -60,20 +60,20 @@ Your own service, in a minute (the first address is where your clients go):
       --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081
   curl http://127.0.0.1:7301/state";
 
-/// The time between two lines of progress without a terminal.
+/// The time between two progress lines if standard output is not a terminal.
 const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The interval of checks for Ctrl-C while the demo stays up.
+/// The interval of checks for Ctrl-C after the measurement.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Open files besides the connections of direct and hedged reads: listeners, and connections between proxies and servers.
 const FILES: u64 = 7_000;
 
-/// The reads of each arm before the measurement. They open the connections and do not count.
+/// The warm-up of each arm: reads that open the connections, and that the measurement does not count.
 const WARM_UP_RATE: f64 = 20.0;
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// The tenant of the reads before the measurement.
+/// The tenant of the warm-up's reads.
 const WARM_UP_TENANT: &str = "warm-up";
 
 /// Watch a latency tail being cut, on this machine, in a minute
@@ -92,13 +92,13 @@ Examples:
 
 Ctrl-C ends the demo, with exit code 0 after the result and 130 before it.
 Exit code 1, with --exit: the result is void because the client of the demo
-could not keep up."
+could not keep up with its plan. Exit code 3: the system allows too few open files."
 )]
 pub(crate) struct DemoArgs {
     /// Duration of the measurement, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Requests per second in each arm: `direct` (without hedging) and `hedged`.
+    /// Requests a second in the arm `direct` (no hedging), and as many in the arm `hedged`.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     rate: u16,
     /// Seed of reads, service times and stalls.
@@ -145,7 +145,7 @@ struct Outcome {
     report: Report,
     /// The first failed read of each arm.
     failures: Vec<String>,
-    /// The slowest read with a remedy; not sought with `--exit` or JSON.
+    /// The slowest read with a remedy; absent with `--exit` and with JSON.
     slowest: Option<ReadTrace>,
 }
 
@@ -159,9 +159,7 @@ impl Demo<'_> {
         let measured = self.measure(stop, &mut progress);
         progress.clear();
         let Some(Outcome { report, failures, slowest }) = measured? else {
-            // A closed standard error does not need this line.
-            let _written =
-                writeln!(io::stderr(), "interrupted before the result; nothing was saved");
+            print_message("interrupted before the result; nothing was saved");
             return Ok(ExitCode::from(exit::INTERRUPTED));
         };
         for failure in failures {
@@ -179,13 +177,18 @@ impl Demo<'_> {
             lines.extend(self.still_up(slowest.as_ref()));
         }
         print(&text(&lines))?;
+        if self.args.format == Format::Json && !stop.is_stopped() {
+            print_message(
+                "the servers and proxies stay up until Ctrl-C; --exit ends the demo here",
+            );
+        }
         while !stop.is_stopped() {
             thread::park_timeout(LOOK_EVERY);
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Measures all arms at the same time and shows the progress; [`None`] if it was stopped.
+    /// Measures all arms at the same time, and shows the progress. Returns [`None`] if `stop` ended the measurement.
     fn measure(&self, stop: &Stop, progress: &mut ProgressLine) -> anyhow::Result<Option<Outcome>> {
         let (clock, rng) = (Clock::start(), Rng::new(self.args.seed).split("demo"));
         let (rate, length) = (f64::from(self.args.rate), Duration::from_secs(self.args.seconds));
@@ -246,7 +249,7 @@ impl Demo<'_> {
         Ok(Some(Outcome { report, failures: failures.collect(), slowest }))
     }
 
-    /// The complete measurement of an arm.
+    /// Returns the complete measurement of an arm.
     fn measurement(&self, arm: Arm, recording: &Recording, length: Duration) -> ArmMeasurement {
         let executions = self.testbed.executions_of_tenant(arm.name());
         let shards = self.testbed.config().shards;
@@ -277,7 +280,7 @@ impl Demo<'_> {
         vec![format!("{title}, seed {seed}"), String::new()]
     }
 
-    /// The result.
+    /// The lines of the result.
     fn summary(&self, report: &Report) -> Vec<String> {
         let mut lines = self.title();
         lines.extend(report.table());

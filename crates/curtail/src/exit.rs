@@ -2,8 +2,8 @@
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 0 | success; also a stopped service, and a closed output |
-//! | 1 | the result is negative: a target missed, a difference found |
+//! | 0 | success; also if a signal stopped a service, or the reader of the output closed it |
+//! | 1 | the result is negative: a void run, nothing found, skipped input, a replay that differs |
 //! | 2 | usage or configuration: the caller can correct it |
 //! | 3 | environment: an address in use, a file that cannot be read, a refused thread |
 //! | 4 | a bug of curtail |
@@ -34,10 +34,10 @@ pub(crate) const NO: u8 = 1;
 const CONFIG: u8 = 2;
 const ENVIRONMENT: u8 = 3;
 const OURS: u8 = 4;
-/// Interrupted: 128 and the number of the signal, as shells do.
+/// Interrupted: 128 plus the number of SIGINT, as in shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// The end of a command that returned `result`; an error is printed.
+/// Returns the exit code of a command that returned `result`; prints an error.
 pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     let error = match result {
         Ok(code) => return code,
@@ -51,7 +51,7 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The end of a command that panicked; the panic has been printed.
+/// Returns the exit code of a command that panicked; the panic has already been printed.
 pub(crate) fn panicked() -> ExitCode {
     let _written = writeln!(std::io::stderr(), "This is a bug of curtail: please report it.");
     ExitCode::from(OURS)

@@ -3,11 +3,11 @@
 //! | file | does |
 //! |---|---|
 //! | [`records`] | reads lines or messages from a file |
-//! | [`batches`] | merges them into batches, in a thread of its own, at most two batches ahead |
+//! | [`batches`] | merges them into batches, in a separate thread, at most two batches ahead of the sender |
 //! | [`sender`] | sends the batches, with retries |
 //!
-//! **Limits**: a line or message has at most 64 MiB, like a batch of the server; short ones are sent together, about a
-//! megabyte at a time. A batch is sent again if its response is lost.
+//! **Limits**: a line or message has at most 64 MiB, the server's maximum for a batch. Short lines are merged to about
+//! a megabyte. A batch is sent again if its response is lost.
 
 mod batches;
 mod records;
@@ -33,7 +33,7 @@ use tokio::sync::mpsc;
 /// Send files of the Collector's file exporter to a server
 ///
 /// The file exporter writes one of two formats: lines of OTLP's JSON, or, with
-/// `format: proto`, protobuf messages that each follow their length. The command
+/// `format: proto`, protobuf messages, each after its length. The command
 /// recognizes both formats, also compressed (gzip, zstd). It merges short batches.
 /// When the server is overloaded, the command retries after the time in
 /// `Retry-After`. The command skips a malformed line, and reports the position of
@@ -49,19 +49,19 @@ Examples:
   kubectl logs collector | curtail import -
 
 Exit code 1: some input was skipped, because a line is malformed or the server
-rejected rows. Exit code 3: the server is unavailable; the last error names the
-position of the first batch that it did not accept."
+rejected rows. Exit code 3: the server is unavailable or denies access; an error
+names the position of the first batch that the server did not accept."
 )]
 pub(crate) struct ImportArgs {
     /// Files to send; `-` is standard input.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// URL of the OTLP receiver, without /v1/traces.
+    /// URL of the OTLP receiver, without `/v1/traces`.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4318")]
     to: ServerUrl,
     #[command(flatten)]
     access: ServerAccessArgs,
-    /// Signal of protobuf messages; a JSON line names its signal itself.
+    /// Signal of protobuf messages; a JSON line itself names its signal.
     #[arg(long, value_name = "SIGNAL", value_parser = one_of(SIGNALS))]
     of: Option<Signal>,
     /// Maximum duration of the retries of one batch, in seconds; the command then fails.
@@ -75,10 +75,10 @@ const SIGNALS: &[NamedValue<Signal>] = &[
     ("metrics", "Metric points", Signal::Metrics),
 ];
 
-/// The interval between two lines of progress without a terminal.
+/// The interval between two progress lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// The number of batches that are read ahead.
+/// Maximum number of batches that are read ahead of the sender.
 const AHEAD: usize = 2;
 
 pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
@@ -134,7 +134,7 @@ async fn send_all(
     Ok(counts)
 }
 
-/// Records read, and rows sent.
+/// The numbers of records that were read, and of rows that were accepted or rejected.
 #[derive(Debug, Default)]
 struct ImportCounts {
     records: u64,

@@ -1,6 +1,6 @@
 //! The input files of commands; `-` is standard input.
 //!
-//! **Limits**: a configuration has at most its maximum size.
+//! **Limits**: a configuration has at most [`TEXT_BYTES_MAX`] bytes.
 
 use anyhow::Context as _;
 use curtail_config::TEXT_BYTES_MAX;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const STANDARD_INPUT: &str = "<stdin>";
 
-/// The first bytes of compressed files.
+/// The first bytes of files that are compressed with gzip and zstd.
 const GZIP: &[u8] = &[0x1F, 0x8B];
 pub(crate) const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 
@@ -25,7 +25,7 @@ pub(crate) fn name(file: &Path) -> String {
     if is_stdin(file) { STANDARD_INPUT.to_owned() } else { file.display().to_string() }
 }
 
-/// Opens a file or standard input; returns also its name for messages.
+/// Opens a file or standard input; returns its name for messages, and its reader.
 pub(crate) fn open(file: &Path) -> anyhow::Result<(String, Box<dyn Read>)> {
     let name = name(file);
     let opened: Box<dyn Read> = if is_stdin(file) {

@@ -16,7 +16,6 @@ mod server_access;
 mod server_url;
 mod simulate;
 mod sql;
-mod stop;
 mod terminal;
 mod testbed;
 

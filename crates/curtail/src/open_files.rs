@@ -1,8 +1,8 @@
-//! The limit of open files: systems often allow far more than the default.
+//! The limit of open files of this process, which a system often allows to raise far above its default.
 
 use std::io;
 
-/// Raises the limit of open files as far as the system allows.
+/// Raises the limit of open files as far as the system allows; fails if fewer than `needed` are allowed.
 pub(crate) fn allow(needed: u64) -> io::Result<()> {
     let allowed = rlimit::increase_nofile_limit(u64::MAX)?;
     if allowed < needed {

@@ -1,4 +1,4 @@
-//! What commands share: the formats of results, standard output, and arguments with a few values.
+//! Helpers of all commands: the formats of results, standard output, and arguments with a few named values.
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -19,10 +19,15 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// A name, its help, and its value.
+/// Writes a message to standard error, if that is open.
+pub(crate) fn print_message(text: &str) {
+    let _written = writeln!(io::stderr(), "{text}");
+}
+
+/// The name of a value on the command line, its help, and the value.
 pub(crate) type NamedValue<T> = (&'static str, &'static str, T);
 
-/// Parses an argument that is one of a few names.
+/// Returns a parser of an argument that is one of a few names.
 pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
     values: &'static [NamedValue<T>],
 ) -> impl TypedValueParser<Value = T> {

@@ -1,6 +1,6 @@
 //! `curtail query`: sends queries to a server and prints the results as tables.
 //!
-//! It sends the requests that Grafana sends; `curtail_api` serves them.
+//! The requests are those that Grafana sends, and `curtail_api` serves them.
 
 mod found;
 mod measured;
@@ -9,7 +9,7 @@ mod waterfall;
 
 pub(crate) use request::QueryRejected;
 
-use crate::output::{Format, print};
+use crate::output::{Format, print, print_message};
 use crate::server_access::ServerAccessArgs;
 use crate::terminal;
 use clap::{Args, Subcommand};
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 /// Ask a server for traces, the slowest spans, quantiles and counts
 ///
 /// Q selects spans in `TraceQL`, such as
-/// { resource.service.name = "cart" && duration > 100ms }; the default is all.
+/// { resource.service.name = "cart" && duration > 100ms }; the default: all spans.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -41,7 +41,7 @@ pub(crate) struct QueryArgs {
     server: String,
     #[command(flatten)]
     access: ServerAccessArgs,
-    /// Output format; json is the server's response, unchanged.
+    /// Output format; `json` is the server's response, unchanged.
     #[arg(long, global = true, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
@@ -65,7 +65,7 @@ enum Query {
         #[arg(long, value_name = "Q", default_values = ["0.5", "0.9", "0.99", "0.999"])]
         quantile: Vec<String>,
     },
-    /// Count spans by duration, in buckets that end at powers of two
+    /// Count spans by duration or another number, in buckets up to each power of two (durations: of nanoseconds)
     Histogram {
         #[command(flatten)]
         of: Measured,
@@ -73,7 +73,7 @@ enum Query {
     /// Count spans
     Count {
         #[command(flatten)]
-        of: Measured,
+        group: Grouped,
     },
     /// List attributes
     Tags {
@@ -94,7 +94,7 @@ struct Spans {
     /// Spans to select, in `TraceQL`.
     #[arg(default_value = "{}")]
     q: String,
-    /// Only spans that started within this time: 90s, 1h, 7d.
+    /// Only spans that started within this time before now: 90s, 1h, 7d [default: all times].
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
 }
@@ -109,13 +109,19 @@ struct Found {
 }
 
 #[derive(Args, Clone, Debug)]
-struct Measured {
+struct Grouped {
     #[command(flatten)]
     spans: Spans,
     /// Group by this attribute, such as resource.service.name. Repeatable.
     #[arg(long, value_name = "TAG")]
     by: Vec<String>,
-    /// `duration`, or a numeric attribute, such as span.http.response.body.size.
+}
+
+#[derive(Args, Clone, Debug)]
+struct Measured {
+    #[command(flatten)]
+    group: Grouped,
+    /// Number to measure: `duration`, or a numeric attribute, such as span.http.response.body.size.
     #[arg(long, value_name = "TAG", default_value = "duration")]
     of: String,
 }
@@ -125,7 +131,7 @@ pub(crate) fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
     let (json, quantile_error) = match send(request_of(&args.query)?)? {
         QueryResult::Json { json, quantile_error } => (json, quantile_error),
         QueryResult::NotFound(why) => {
-            eprintln!("{why}");
+            print_message(&why);
             return Ok(ExitCode::FAILURE);
         }
     };
@@ -156,10 +162,10 @@ fn request_of(query: &Query) -> anyhow::Result<QueryRequest> {
         Query::Slowest(spans) => found(spans, "slowest")?,
         Query::Newest(spans) => found(spans, "newest")?,
         Query::Quantiles { of, quantile } => {
-            of.request(&format!("quantile_over_time({}, {})", of.of, quantile.join(", ")))?
+            of.group.request(&format!("quantile_over_time({}, {})", of.of, quantile.join(", ")))?
         }
         Query::Histogram { of } => of.histogram()?,
-        Query::Count { of } => of.request("count_over_time()")?,
+        Query::Count { group } => group.request("count_over_time()")?,
         Query::Tags { spans } => spans.of(of("/api/v2/search/tags"))?,
         Query::Values { tag, spans } => {
             let tag: String = form_urlencoded::byte_serialize(tag.as_bytes()).collect();
@@ -189,9 +195,11 @@ impl Spans {
 
 impl Measured {
     fn histogram(&self) -> anyhow::Result<QueryRequest> {
-        self.request(&format!("histogram_over_time({})", self.of))
+        self.group.request(&format!("histogram_over_time({})", self.of))
     }
+}
 
+impl Grouped {
     fn request(&self, function: &str) -> anyhow::Result<QueryRequest> {
         let by = match &*self.by {
             [] => String::new(),

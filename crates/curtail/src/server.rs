@@ -1,23 +1,22 @@
 //! `curtail server`: receives spans, logs and metrics, stores them, and serves queries.
 
-use crate::stop::StopSignals;
 use crate::{input, open_files};
 use clap::Args;
 use curtail_config::ConfigErrors;
 use curtail_proxy::log::{ServiceLog, check_levels};
+use curtail_proxy::signals::{ReloadSignal, StopSignals};
 use curtail_server::{Config, Running};
 use curtail_text::describe_error;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tokio::signal::unix::{SignalKind, signal};
 
-/// Receive OpenTelemetry, store every span, and serve queries
+/// Receive OpenTelemetry data, store every span, and serve queries
 ///
 /// The server receives spans, logs and metrics as OTLP over gRPC and HTTP, and
-/// acknowledges them when they are durable. It stores them in Delta Lake tables
-/// of Parquet files (DATA/tables/spans, logs, points), which other engines read.
+/// acknowledges them when they are durable. It stores them in Delta Lake tables of
+/// Parquet files (DATA/tables/spans, logs, points), which other engines can read.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -38,13 +37,13 @@ Examples:
   curl -s localhost:3200/api/traces/4bf92f3577b34da6a3ce929d0e0e4736"
 )]
 pub(crate) struct ServerArgs {
-    /// Configuration file (YAML), read again on SIGHUP; `-` is standard input.
+    /// Configuration file (YAML); reloaded on SIGHUP and when it changes. `-` is standard input.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Change a key of the configuration, by its path: `retention.days=7`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Data folder (data) [default: curtail-data]. A URL sets --tables instead.
+    /// Data folder (data) [default: curtail-data]. A URL here sets --tables instead.
     #[arg(long, value_name = "DIR|URL")]
     data: Option<String>,
     /// Folder or object store of the tables (tables) [default: in the data folder].
@@ -68,7 +67,7 @@ impl ServerArgs {
         Ok(read_config(&name, &text, &self.sets())?)
     }
 
-    /// The options as `key=value`, `--set` last.
+    /// The options as `key=value`; those of `--set` come last.
     fn sets(&self) -> Vec<String> {
         let is_url = |data: &&String| {
             self.tables.is_none() && matches!(curtail_objects::folder(data), Ok(None))
@@ -108,7 +107,7 @@ pub(crate) fn read_config(name: &str, text: &str, sets: &[String]) -> Result<Con
     })
 }
 
-/// Runs the server until SIGINT or SIGTERM; SIGHUP reloads the configuration.
+/// Runs the server until SIGINT or SIGTERM; a SIGHUP or a changed file reloads the configuration.
 pub(crate) fn run(args: &ServerArgs, log: &ServiceLog) -> anyhow::Result<ExitCode> {
     let config = args.config()?;
     log.set_levels(config.log.as_deref())?;
@@ -117,14 +116,14 @@ pub(crate) fn run(args: &ServerArgs, log: &ServiceLog) -> anyhow::Result<ExitCod
     runtime.block_on(async {
         // Registered before the addresses are printed: their reader may send a signal at once.
         let mut signals = StopSignals::new()?;
-        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut changed = ReloadSignal::new(args.config.as_deref())?;
         let mut server = curtail_server::start(config)?;
         print(&server)?;
         loop {
             tokio::select! {
                 () = signals.received() => break,
                 () = server.failed() => break,
-                _ = hang_up.recv() => reload(args, &server, log),
+                () = changed.received() => reload(args, &server, log),
             }
         }
         server.stop()?;

@@ -19,14 +19,14 @@ pub(crate) struct ServerAccessArgs {
     /// server's default tenant].
     #[arg(long, global = true, value_name = "NAME")]
     tenant: Option<String>,
-    /// File with the token to send, as authorization: Bearer.
+    /// File with the bearer token to send.
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Trusted certificate authorities (PEM) of an https URL
+    /// File of trusted certificate authorities (PEM) for an https URL
     /// [default: the system's].
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Accept any certificate.
+    /// Accept any certificate of the server; for tests only.
     #[arg(long, global = true, conflicts_with = "ca_file")]
     insecure: bool,
 }

@@ -1,4 +1,4 @@
-//! The URL of a server as commands take it: `http://HOST[:PORT][/PATH]`, or `https`.
+//! The URL of a server in arguments of commands: `http://HOST[:PORT][/PATH]` or `https://…`.
 
 use curtail_http::origin::ServerOrigin;
 use http::Uri;
@@ -8,12 +8,12 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerUrl {
     pub(crate) origin: ServerOrigin,
-    /// The path before those of requests; empty or without a slash at its end.
+    /// The prefix of the paths of requests; empty or without a slash at its end.
     pub(crate) path: String,
 }
 
 impl ServerUrl {
-    /// Parses `text`; without a port in it, the port is `port`, or that of the scheme.
+    /// Parses `text`. If `text` has no port, the port is `port`, or else the default of the scheme.
     pub(crate) fn parse(text: &str, port: Option<u16>) -> Option<Self> {
         let uri: Uri = text.parse().ok().filter(|_| !text.contains(['@', '?', '#']))?;
         let path = uri.path().trim_end_matches('/').to_owned();

@@ -1,6 +1,6 @@
-//! `curtail sql`: hands over to `curtail-sql`, a program of its own.
+//! `curtail sql`: runs the separate program `curtail-sql` in its place.
 //!
-//! The API finds the program and reports a missing one ([`SqlProgram`]), because it serves SQL with it too.
+//! [`SqlProgram`] of the API finds the program and reports a missing one, because the API runs the program as well.
 
 use clap::Args;
 use curtail_api::SqlProgram;
@@ -34,7 +34,7 @@ pub(crate) struct SqlArgs {
     arguments: Vec<OsString>,
 }
 
-/// Becomes `curtail-sql`; returns only when that fails.
+/// Replaces this process with `curtail-sql`; returns only if that fails.
 pub(crate) fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
     let become_it = |path: &Path| Err(Command::new(path).args(&args.arguments).exec());
     match program()?.start::<Infallible>(become_it) {
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The program, which may be beside this one.
+/// The program, which may be in the folder of this program.
 pub(crate) fn program() -> std::io::Result<SqlProgram> {
     Ok(SqlProgram::beside(&std::env::current_exe()?))
 }

@@ -1,7 +1,7 @@
 //! The terminal: its width, and the progress of a command.
 //!
-//! Progress is drawn over itself on a terminal; elsewhere it is a line now and then, or none. It goes to standard error, or
-//! to standard output where the result replaces it. A closed stream is no error.
+//! On a terminal, new progress overwrites the old; elsewhere, progress is a line at intervals, or no line. It goes to
+//! standard error, or to standard output if the result replaces it. A closed stream is no error.
 
 use curtail_text::{WIDTH, cut};
 use std::io::{self, IsTerminal, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Minimum time between two updates on a terminal.
 const REDRAWN_EVERY: Duration = Duration::from_millis(250);
 
-/// The columns of standard output: at least [`WIDTH`], also without a terminal.
+/// The number of columns of standard output; at least [`WIDTH`], also if standard output is not a terminal.
 pub(crate) fn width_of_stdout() -> usize {
     let size = terminal_size::terminal_size_of(io::stdout());
     size.map_or(WIDTH, |(width, _)| usize::from(width.0).max(WIDTH))
@@ -20,9 +20,9 @@ pub(crate) fn width_of_stdout() -> usize {
 #[derive(Debug)]
 pub(crate) struct ProgressLine {
     stream: Stream,
-    /// The number of drawn lines; absent without a terminal.
+    /// The number of drawn lines; absent if the stream is not a terminal.
     drawn: Option<usize>,
-    /// The time between two lines without a terminal; absent: no lines.
+    /// The time between two lines if the stream is not a terminal; absent: no lines.
     line_every: Option<Duration>,
     shown: Instant,
 }
@@ -34,7 +34,7 @@ enum Stream {
 }
 
 impl Stream {
-    /// Writes text; ignores errors: progress is not a result.
+    /// Writes text; ignores errors, because progress is not a result.
     fn write(self, text: &str) {
         let mut out: Box<dyn Write> = match self {
             Self::Stdout => Box::new(io::stdout().lock()),
@@ -45,12 +45,12 @@ impl Stream {
 }
 
 impl ProgressLine {
-    /// On standard error; without a terminal, a line each `line_every` if given.
+    /// Progress on standard error. If this is not a terminal: a line each `line_every`; absent: no lines.
     pub(crate) fn on_stderr(line_every: Option<Duration>) -> Self {
         Self::new(Stream::Stderr, io::stderr().is_terminal(), line_every)
     }
 
-    /// On standard output, where the result will replace it.
+    /// Progress on standard output, where the result will replace it.
     pub(crate) fn on_stdout(line_every: Option<Duration>) -> Self {
         Self::new(Stream::Stdout, io::stdout().is_terminal(), line_every)
     }
@@ -59,7 +59,7 @@ impl ProgressLine {
         Self { stream, drawn: is_terminal.then_some(0), line_every, shown: Instant::now() }
     }
 
-    /// Shows no progress; `say` still writes.
+    /// Creates a progress line that shows no progress; `say` still writes.
     pub(crate) fn silent() -> Self {
         Self::new(Stream::Stderr, false, None)
     }
@@ -72,12 +72,12 @@ impl ProgressLine {
         }
     }
 
-    /// Shows a line, unless the last one is too recent.
+    /// Shows a line, unless the last line is too recent.
     pub(crate) fn show(&mut self, line: impl Fn() -> String) {
         self.show_lines(|| vec![line()], &line);
     }
 
-    /// Shows `lines` on a terminal, and `line` elsewhere, unless the last ones are too recent.
+    /// Shows `lines` on a terminal, and `line` elsewhere, unless the last update is too recent.
     pub(crate) fn show_lines(
         &mut self,
         lines: impl FnOnce() -> Vec<String>,
@@ -106,8 +106,8 @@ impl ProgressLine {
         }
     }
 
-    /// Draws `lines` over those that are drawn. Each is overwritten in place: clearing the screen first would flicker,
-    /// and terminals such as tmux would add each table to their scrollback.
+    /// Draws `lines` over the drawn lines, each in place. Clearing the screen first would flicker, and terminals such
+    /// as tmux would add each table to their scrollback.
     fn draw(&mut self, lines: &[String]) {
         let lines: Vec<String> = lines.iter().map(|line| cut(line, WIDTH)).collect();
         self.stream.write(&render_redraw(self.drawn.unwrap_or(0), &lines));

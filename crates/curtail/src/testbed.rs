@@ -1,9 +1,9 @@
-//! `curtail testbed FILE`: starts the servers of a file, and prints their addresses.
+//! `curtail testbed FILE`: starts the servers that a file describes, and prints their addresses.
 
 use crate::output::{NamedValue, one_of, print};
-use crate::stop::StopSignals;
 use crate::{input, open_files};
 use clap::{Args, ValueEnum};
+use curtail_proxy::signals::StopSignals;
 use curtail_testbed::app::{self, Role};
 use curtail_testbed::{File, Running, TestbedConfig};
 use serde_json::json;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// The servers serve `GET /keys?k=KEY`, `/shard/NUMBER/keys?k=KEY`, `/healthz` and
 /// `/executions`, over HTTP/1.1 and over HTTP/2 with prior knowledge. Ctrl-C or
 /// SIGTERM stops them. A file with `app: google` describes an app of three servers
-/// instead; its client serves `GET /work`.
+/// instead (--role). The role `client` of the app serves `GET /work`.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -44,11 +44,11 @@ pub(crate) struct TestbedArgs {
     format: Format,
 }
 
-/// Open files of a testbed without connections, besides its listeners.
+/// Maximum number of open files of a testbed besides listeners and connections.
 const FILES_BESIDE: u64 = 32;
 
 const ROLES: &[NamedValue<Role>] = &[
-    ("client", "The app whose latency is measured", Role::Client),
+    ("client", "The part whose latency is measured", Role::Client),
     ("storage", "The storage of payloads", Role::Storage),
     ("server", "The server that processes payloads", Role::Server),
 ];

@@ -14,7 +14,7 @@ pub const ARRIVALS_MAX: usize = 50_000_000;
 
 const COLUMN: &str = "start_ns";
 
-/// Why a file holds no arrivals.
+/// The reason why a file has no valid arrivals.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", .path.display())]
 pub struct ArrivalsError {
@@ -24,7 +24,7 @@ pub struct ArrivalsError {
     problem: String,
 }
 
-/// Reads the arrivals in `path`, the first of which is at the start.
+/// Reads the arrivals in `path`. The first is at the start; `speed` divides the distances between arrivals.
 ///
 /// # Errors
 /// When the file cannot be read, or a line is not a number of nanoseconds.

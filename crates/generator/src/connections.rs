@@ -14,7 +14,7 @@ pub(super) struct Connection {
     given: Cell<Option<DueRequest>>,
     waker: RefCell<Option<Waker>>,
     is_idle: Cell<bool>,
-    /// The start of its opening; [`None`] once it is open.
+    /// The start of the connection attempt; [`None`] once the connection is open.
     opening_since: Cell<Option<Instant>>,
     abort: OnceCell<AbortHandle>,
     key: Cell<usize>,
@@ -27,7 +27,7 @@ pub(super) struct Connections {
     /// Idle connections, the one that was used last at the end.
     idle: Vec<Rc<Connection>>,
     opening: usize,
-    /// Connections with a given request that they have not taken yet.
+    /// The number of connections with a given request that they have not taken yet.
     given: usize,
     draining: usize,
 }
@@ -48,7 +48,7 @@ impl Connections {
         self.all.len()
     }
 
-    /// Connections that take no further requests and wait for their last responses.
+    /// The number of connections that take no further requests and wait for their last responses.
     pub(super) const fn draining(&self) -> usize {
         self.draining
     }
@@ -101,7 +101,7 @@ impl Connections {
         Some(due)
     }
 
-    /// Connections with a given request that they have not taken yet.
+    /// The number of connections with a given request that they have not taken yet.
     pub(super) const fn given(&self) -> usize {
         self.given
     }

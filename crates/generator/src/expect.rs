@@ -7,7 +7,7 @@ use curtail_units::Bytes;
 use http::StatusCode;
 use serde_json::Value;
 
-/// Maximum size of a response, unless the request has its own.
+/// Maximum size of a response, unless the request has a maximum of its own.
 pub const RESPONSE_BYTES_MAX: Bytes = Bytes::from_kib(64 << 10);
 
 /// The expected response.
@@ -15,22 +15,22 @@ pub const RESPONSE_BYTES_MAX: Bytes = Bytes::from_kib(64 << 10);
 pub struct Expect {
     /// The only successful status; all from 200 to 399 when absent.
     pub status: Option<u16>,
-    /// Texts that its body contains.
+    /// Texts that the body contains.
     pub contains: Vec<String>,
-    /// Numbers in its body, which is JSON.
+    /// Conditions on numbers in the body, which is JSON.
     pub counts: Vec<Count>,
     /// Maximum size of the body.
     pub bytes_max: Bytes,
 }
 
-/// A number in a response.
+/// A condition on a number in a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Count {
-    /// Where: a JSON pointer (RFC 6901).
+    /// The place of the number: a JSON pointer (RFC 6901).
     pub pointer: String,
-    /// Its minimum.
+    /// The minimum of the number.
     pub at_least: f64,
-    /// Its maximum.
+    /// The maximum of the number.
     pub at_most: f64,
 }
 
@@ -46,7 +46,7 @@ impl Default for Expect {
 }
 
 impl Expect {
-    /// Reads the keys.
+    /// Reads the keys of an expected response.
     pub fn read(s: &mut Section<'_>) -> Self {
         Self {
             status: s

@@ -11,17 +11,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 
-/// Maximum number of a thread's requests that wait for a connection and whose waits are measured from their start.
-/// Further due requests wait in the plan.
+/// Maximum number of waiting requests of a thread whose waits are measured. Further due requests stay in the plan, and
+/// their wait counts as lag.
 const BACKLOG_MAX: usize = 1 << 20;
 
-/// Maximum number of a thread's journeys in think time; beyond it, the next step of a journey fails.
+/// Maximum number of journeys of a thread in think time; beyond it, the next step of a journey fails.
 const THINKING_MAX: usize = 1 << 20;
 
 /// Maximum resends of a request that the server did not process.
 pub(super) const RESENDS_MAX: u8 = 10;
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Debug)]
 pub(crate) struct RequestFailure {
     pub(super) failure: Failure,
@@ -39,7 +39,7 @@ impl RequestFailure {
         Self::new(Failure::Malformed, text)
     }
 
-    /// The filled-in values are no valid request.
+    /// The failure of a request that is invalid with its values filled in.
     pub(super) fn not_a_request(error: impl std::fmt::Display) -> Self {
         Self::malformed(format!("the request, as filled in: {error}"))
     }
@@ -50,18 +50,18 @@ impl RequestFailure {
 pub(super) struct DueRequest {
     pub(super) choice: Choice,
     intended: Instant,
-    /// The time of its first try, if it was not sent then or not processed.
+    /// The time at which the generator was ready to send the request, if it was not sent then or not processed.
     waits_since: Option<Instant>,
     resends: u8,
 }
 
 impl DueRequest {
-    /// The time of its first try; the send time unless it had to wait.
+    /// The time at which the generator was ready to send the request; the send time unless the request had to wait.
     fn ready(&self, sent: Instant) -> Instant {
         self.waits_since.unwrap_or(sent)
     }
 
-    /// Notes that it waits since `now`, unless it waited before.
+    /// Notes that the request waits since `now`, unless it waited before.
     pub(super) fn waiting_since(self, now: Instant) -> Self {
         Self { waits_since: self.waits_since.or(Some(now)), ..self }
     }
@@ -80,9 +80,9 @@ pub(super) struct Flights {
     began: Instant,
     share: Share,
     plan: std::iter::Enumerate<Instants>,
-    /// The next of the plan that is ours.
+    /// The number and the time of the next request of the plan in this thread's share.
     next: Option<(u64, Instant)>,
-    /// Coming steps of journeys, by instant and number of the arrival, which thinks at most once at a time.
+    /// The next steps of journeys, by instant and number of the arrival; an arrival has at most one.
     later: BTreeMap<(Instant, u64), Choice>,
     backlog: VecDeque<DueRequest>,
     flying: Slab<Flight>,
@@ -190,12 +190,12 @@ impl Flights {
         std::mem::take(&mut self.recent)
     }
 
-    /// Counts beside requests.
+    /// The recording, for counts of other things than requests.
     pub(super) const fn seen(&mut self) -> &mut Recording {
         &mut self.seen
     }
 
-    /// A request is sent now; `abort` ends the task that waits for its response.
+    /// Notes that a request is sent now; `abort` ends the task that waits for its response.
     pub(super) fn begin(&mut self, due: DueRequest, now: Instant, abort: AbortHandle) -> usize {
         self.flying.insert(Flight { due, sent: now, abort })
     }
@@ -215,7 +215,7 @@ impl Flights {
         }
     }
 
-    /// The request that has waited longest fails without having been sent.
+    /// Fails the request that has waited longest, without sending it.
     pub(super) fn fail_waiting(&mut self, now: Instant, failed: RequestFailure) {
         if let Some(due) = self.backlog.pop_front() {
             self.fail(due, now, failed);
@@ -226,7 +226,7 @@ impl Flights {
         self.record(due, now, now, Err(failed));
     }
 
-    /// Ends the requests whose first try was `timeout` ago or longer.
+    /// Ends the requests that the generator was ready to send `timeout` ago or earlier.
     pub(super) fn time_out(&mut self, now: Instant, timeout: Duration) {
         let is_late = |ready: Instant| now.since(ready) >= timeout;
         let late: Vec<usize> = self

@@ -45,7 +45,7 @@ pub(super) async fn serve(task: ConnectionTask, stream: Stream) {
     }
 }
 
-/// The next request to send; nothing when there is none, or the server has closed the connection.
+/// The next request to send; [`None`] when the run is over or the server has closed the connection.
 fn poll_next(
     task: &ConnectionTask,
     connection: &mut ClientConnection,

@@ -1,7 +1,7 @@
 //! Requests over HTTP/2, concurrent on a connection; also gRPC with one message each way.
 //!
 //! A request that the server did not process is sent again; after a GOAWAY, on another connection.
-//! **Limits**: [`STREAMS_MAX`] requests at once on a connection, or fewer if the server says so; [`RESENDS_MAX`]
+//! **Limits**: [`STREAMS_MAX`] requests at once on a connection, or the server's limit if it is lower; [`RESENDS_MAX`]
 //! resends of a request.
 //! **Source**: RFC 9113; for gRPC, "gRPC over HTTP2" in its repository.
 
@@ -103,7 +103,7 @@ fn send(
     key.set(task.with_flights(|flights, now| flights.begin(due, now, exchange.abort_handle())));
 }
 
-/// The head and the body, with gRPC's prefix.
+/// The head and the body of a request; a body of gRPC has the prefix of its message.
 fn request(
     task: &ConnectionTask,
     due: DueRequest,
@@ -160,7 +160,7 @@ async fn receive(
     check.judge_body()
 }
 
-/// The status stands behind the message, or in the head when there is none.
+/// Checks the gRPC status, which is in the trailers, or in the head of a response without a message.
 async fn grpc_status(head: &HeaderMap, body: &mut RecvStream) -> Result<(), RequestFailure> {
     let trailers = body.trailers().await.map_err(failed)?;
     let field =

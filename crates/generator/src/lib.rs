@@ -2,11 +2,11 @@
 //!
 //! **Open loop**: the plan alone decides the send times. A request that finds all connections in use waits, and the
 //! wait is part of its response time.
-//! **Threads** share nothing while they run: each has a part of the plan, connections and recordings.
-//! **Limits**: [`Load::connections_max`] connections, 2^20 waiting requests of a thread (further ones count
-//! as lag), responses of the size that [`Expect`](crate::expect::Expect) allows.
+//! **Threads** share nothing while they run: each has its own part of the plan, connections and recordings.
+//! **Limits**: [`Load::connections_max`] connections, 2^20 waiting requests of a thread (further ones count as lag),
+//! responses of the size that [`Expect`](crate::expect::Expect) allows.
 //! **Invariant**: every request of the plan counts once; one without a response at the end of the run has failed.
-//! **Hurts when** the machine is short of CPU time: the generator is late then, and its lag shows it
+//! **Hurts when** the machine is short of CPU time: the generator is then late, and the recorded lag shows how late
 //! ([`curtail_load::lag`]).
 
 pub mod arrivals;
@@ -50,7 +50,7 @@ use worker::{Run, Worker};
 pub struct Load {
     /// The target.
     pub target: Target,
-    /// Makes the connections.
+    /// The connector that opens the connections.
     pub connector: Connector,
     /// The protocol.
     pub protocol: Protocol,
@@ -58,7 +58,7 @@ pub struct Load {
     pub keep_alive: bool,
     /// Maximum number of connections of all threads, at least one each.
     pub connections_max: usize,
-    /// Maximum time from when the generator turns to a request to the end of its response.
+    /// Maximum time from when the generator is ready to send a request to the end of its response.
     pub timeout: Duration,
     /// The requests.
     pub workload: Workload,
@@ -72,7 +72,7 @@ pub struct Load {
     pub threads: usize,
 }
 
-/// Ends a run early, from any thread.
+/// A handle that ends a run early, from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -82,17 +82,17 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run is to end.
+    /// Whether the run was stopped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The time from the call of [`run`] to the start of the plan, for the start of all threads.
+/// The time from the call of [`run`] to the start of the plan, in which all threads start.
 pub const BEGINS_AFTER: Duration = Duration::from_ms(20);
 
-/// Requests a second that one thread sends well.
+/// The rate, in requests a second, that one thread can send on time.
 const RATE_OF_THREAD: f64 = 20_000.0;
 
 /// The number of threads for a rate, at most the cores of this machine.
@@ -105,8 +105,8 @@ pub fn threads_for(rate_max: f64) -> usize {
 /// The interval of progress reports.
 pub const PROGRESS_EVERY: Duration = Duration::from_ms(500);
 
-/// Sends all of `load` and returns the recording. `progress` gets the figures since its last call, twice a second, with the
-/// time on the run's clock.
+/// Sends all of `load` and returns the recording. `progress` gets the recording of each thread since its last report,
+/// twice a second, and the time on the run's clock.
 ///
 /// # Errors
 /// When the system gives no thread or no timer.

@@ -2,7 +2,7 @@
 //!
 //! The runtime's timer counts in whole milliseconds, and a sleeping processor takes time to wake. The wait therefore
 //! sleeps until shortly before the instant, and then polls connections.
-//! **Hurts when** many threads pace on few processors: each wait polls for [`AWAKE`].
+//! **Hurts when** many threads wait on few processors: each wait ends with polling for [`AWAKE`].
 
 use curtail_http::clock::Clock;
 use curtail_units::{Duration, Instant};
@@ -39,7 +39,7 @@ impl Pace {
         Ok(Self { timer, clock })
     }
 
-    /// Returns at `at`, or at once when that has passed. Only one may wait at a time.
+    /// Returns at `at`, or at once when `at` has passed. Only one caller may wait at a time.
     pub(super) async fn until(&self, at: Instant) -> io::Result<()> {
         let left = at.since(self.clock.now());
         if left > AWAKE {

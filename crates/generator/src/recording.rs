@@ -3,7 +3,7 @@
 use curtail_load::{Failure, Latencies, Timeline, Timing};
 use curtail_units::{Duration, Instant};
 
-/// The first width of a slot of the timeline.
+/// The initial width of a slot of the timeline.
 const SLOT: Duration = Duration::from_secs(1);
 
 /// One failed request, as an example of its kind.
@@ -28,22 +28,22 @@ pub struct Recording {
     pub timeline: Timeline,
     /// Requests that had to wait for a connection.
     pub(crate) waited: u64,
-    /// The time at which the first of them began to wait.
+    /// The time at which the first of these requests began to wait.
     pub(crate) waited_first: Option<Instant>,
     pub(crate) received_bytes: u64,
     pub(crate) connections: u64,
     /// Resends of requests that the server did not process.
     pub(crate) resent: u64,
-    /// CPU time of this process meanwhile.
+    /// CPU time of this process during the run.
     pub(crate) cpu: Duration,
     /// The first failure of each kind.
     pub examples: Vec<FailureExample>,
-    /// Whether it was ended early.
+    /// Whether the run ended early.
     pub is_stopped: bool,
 }
 
 impl Recording {
-    /// An empty recording of this number of series.
+    /// An empty recording of `series` series.
     #[must_use]
     pub fn new(series: usize, began: Instant) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Recording {
         Latencies::merged(&self.latencies)
     }
 
-    /// Adds what another generator has seen in the same time; processor time is that of the process and stays.
+    /// Adds the recording of another thread in the same time. CPU time is that of the process and stays as it is.
     pub fn merge(&mut self, other: &Self) {
         self.ended = self.ended.max(other.ended);
         for (latencies, more) in self.latencies.iter_mut().zip(&other.latencies) {

@@ -12,12 +12,12 @@ const DATA_BYTES_MAX: u64 = 256 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub(crate) columns: Vec<String>,
-    /// At least one, unless there are no columns.
+    /// At least one row, unless there are no columns.
     pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Rows {
-    /// Reads the file at `path`; an error names it and the line.
+    /// Reads the file at `path`; an error names the file and the line.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let problem = |problem: &dyn Display| format!("{}: {problem}", path.display());
         let mut text = Vec::new();

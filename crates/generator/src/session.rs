@@ -1,11 +1,11 @@
 //! A run: blocks of load on arms, from the start to the results.
 //!
-//! **Order**: rounds of one block of each arm, A B and B A alternately, so that slow changes affect both; or both at once
-//! ([`Turns`]). All blocks of a round send the same requests at the same instants.
-//! **Warm-up**: before the first block of each arm, and after a restart of services ([`SessionHooks::begin_round`]). It
-//! ends after a fixed time, or when the service is steady ([`curtail_load::steady`]). It counts in no percentile.
-//! **Invariant**: the results contain every measured block, however the run ends. They state an interruption, and a
-//! generator that was too late ([`ExcessiveLag`]).
+//! **Order**: a round has a block of each arm: alternately A B and B A, so that slow changes affect both, or A and B at
+//! once ([`Turns`]). All blocks of a round send the same requests at the same instants.
+//! **Warm-up**: an arm is warmed up before its first block and after a restart ([`SessionHooks::begin_round`]), for a
+//! fixed time or until the service is steady ([`curtail_load::steady`]). A warm-up counts in no percentile.
+//! **Invariant**: the results contain every measured block, however the run ends. They state whether the run was
+//! interrupted, and whether the generator was too late ([`ExcessiveLag`]).
 
 use crate::{FailureExample, Load, Recording, Stop};
 use curtail_config::{Scalar, ScalarError, Value};
@@ -43,9 +43,9 @@ pub struct Session {
 /// The order of the arms in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turns {
-    /// One after the other, forwards and backwards alternately.
+    /// The arms one after the other, forwards and backwards alternately.
     Alternate,
-    /// At once: events affect both, but they disturb each other where they share a machine.
+    /// All arms at once: events affect both arms, but arms that share a machine disturb each other.
     Mirrored,
 }
 
@@ -56,9 +56,9 @@ pub struct SessionProgress {
     pub arm: usize,
     /// Completed blocks of all arms.
     pub blocks_done: usize,
-    /// All blocks of the run.
+    /// The number of all blocks of the run.
     pub blocks: usize,
-    /// Whether it is a warm-up.
+    /// Whether the present block is a warm-up.
     pub is_warm_up: bool,
     /// The time since the block began.
     pub since_began: Duration,
@@ -68,15 +68,15 @@ pub struct SessionProgress {
 
 /// Actions between and during the blocks of a run: restarts, faults, measurements.
 pub trait SessionHooks {
-    /// Before a round of blocks, counted from zero. Returns whether services were restarted and need a warm-up.
+    /// Runs before each round except round 0. Returns whether services were restarted and need a warm-up.
     fn begin_round(&mut self, _round: usize) -> bool {
         false
     }
 
-    /// A measured block begins at this instant of the run's clock.
+    /// Runs before a measured block, which begins at this instant of the run's clock.
     fn begin_block(&mut self, _at: Instant) {}
 
-    /// The block is over. Returns the CPU time that the servers used, if known.
+    /// Runs after a measured block. Returns the CPU time that the servers used, if known.
     fn end_block(&mut self) -> Option<Duration> {
         None
     }
@@ -100,14 +100,14 @@ pub const WARM_UP_MAX: Duration = Duration::from_secs(120);
 /// The length of a warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
-    /// Not at all.
+    /// No warm-up.
     None,
     /// Until the service is steady, for a maximum time.
     Steady {
-        /// Then it counts all the same, and the results say that the service was not steady.
+        /// The maximum time. If the service is not steady by then, blocks count all the same, and the results say so.
         at_most: Duration,
     },
-    /// This time.
+    /// A fixed time.
     Lasts(Duration),
 }
 
@@ -148,7 +148,7 @@ struct RunningSession<'a> {
 }
 
 impl Session {
-    /// Runs it; `on_progress` gets the latest figures, twice a second.
+    /// Runs the plan; `on_progress` gets the latest figures, twice a second.
     ///
     /// # Errors
     /// When the system gives no thread or no timer.
@@ -160,7 +160,7 @@ impl Session {
         self.run_with_hooks(&mut (), Clock::start(), stop, on_progress)
     }
 
-    /// The same on a clock that has started before, with these hooks.
+    /// Runs the plan with `hooks`, on a clock that has started before.
     ///
     /// # Errors
     /// When the system gives no thread or no timer.
@@ -213,7 +213,7 @@ fn planned(arm: &Arm, load: &Load) -> Arm {
 }
 
 impl RunningSession<'_> {
-    /// Sends load to an arm until it counts; `done` blocks are over.
+    /// Warms up an arm; `done` blocks are over.
     fn warm_up(
         &mut self,
         arm: usize,
@@ -291,7 +291,7 @@ impl RunningSession<'_> {
         Ok(())
     }
 
-    /// A block of each of these arms, at once; `done` blocks are over.
+    /// Runs a block of each of `arms`, at once; `done` blocks are over.
     fn blocks(
         &self,
         round: usize,
@@ -371,7 +371,7 @@ impl RunningSession<'_> {
         self.results.events.sort_by_key(|event| event.at);
     }
 
-    /// Whether what was measured can be believed.
+    /// Sets the state of the results: partial or void, if the run is not complete and valid.
     fn judge(&mut self) {
         let late = self.results.excessive_lag().filter(ExcessiveLag::is_void);
         if self.stop.is_stopped() {

@@ -33,7 +33,7 @@ pub struct SweepOutcome {
     pub results: Results,
     /// The knee.
     pub knee: Knee,
-    /// Why it ended before the knee was known, if it did.
+    /// The reason why the sweep ended before the knee was known, if it did.
     pub cut_short: Option<String>,
 }
 
@@ -96,7 +96,7 @@ impl Sweep {
     }
 }
 
-/// One more rate, measured on the same clock.
+/// Adds the results of one more rate, measured on the same clock.
 fn append(results: &mut Results, mut more: Results) {
     let nth = results.arms.len();
     results.arms.append(&mut more.arms);

@@ -22,7 +22,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The word in configurations and reports.
+    /// The name in configurations and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Protocol {
 pub struct Target {
     /// `host` or `host:port`, as in requests.
     pub authority: String,
-    /// The server, whose host is the name that a certificate must have.
+    /// The server; its certificate must have the name of its host.
     pub origin: ServerOrigin,
     /// Path and query of the URL, for requests without their own.
     pub path: String,
@@ -49,7 +49,7 @@ pub struct Target {
 /// A target that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// It is not such a URL.
+    /// The text is not the URL of a target.
     #[error("{url:?} is no target: {problem}: expected http://HOST[:PORT][/PATH] or https://…")]
     Url {
         /// The text.
@@ -57,7 +57,7 @@ pub enum TargetError {
         /// The problem.
         problem: String,
     },
-    /// The name of the host is not known.
+    /// The name of the host could not be looked up.
     #[error("the name {host:?} was not looked up: {source}")]
     Lookup {
         /// The name.
@@ -71,7 +71,7 @@ impl Target {
     /// Parses `url` and looks up its host.
     ///
     /// # Errors
-    /// When `url` is not one of `http` or `https`, a part of it would not be sent, or its host is not known.
+    /// When the scheme of `url` is not `http` or `https`, a part of `url` would not be sent, or the host is not known.
     pub fn look_up(url: &str) -> Result<Self, TargetError> {
         let (origin, uri) = parse_url(url)?;
         let host = &*origin.host;
@@ -86,7 +86,7 @@ impl Target {
         Ok(Self { authority, origin, path, addresses })
     }
 
-    /// Prepares connections that trust the certificates of `ca_file`, any when `is_insecure`, or else the system's.
+    /// Prepares connections that trust the certificates of `ca_file`, else any if `is_insecure`, else the system's.
     ///
     /// # Errors
     /// When `ca_file` cannot be read or has no certificate, the system has none, or no certificate can have the host's
@@ -109,10 +109,10 @@ impl Target {
     }
 }
 
-/// Parses the URL of a target. All of it is sent: there is no user name, no password and no fragment.
+/// Parses the URL of a target. All of the URL is sent, so it has no user name, no password and no fragment.
 ///
 /// # Errors
-/// When `url` is not one of `http` or `https`, or a part of it would not be sent.
+/// When the scheme of `url` is not `http` or `https`, or a part of `url` would not be sent.
 pub fn parse_url(url: &str) -> Result<(ServerOrigin, Uri), TargetError> {
     let wrong =
         |problem: &str| TargetError::Url { url: url.to_owned(), problem: problem.to_owned() };

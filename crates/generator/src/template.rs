@@ -10,7 +10,7 @@ use std::io::Write as _;
 /// Escapes all but unreserved characters (RFC 3986, section 2.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A text with places to fill in.
+/// A text with placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Template(Vec<Piece>);
 
@@ -34,12 +34,12 @@ pub(crate) struct PlaceholderValues<'a> {
     pub(crate) row: &'a [String],
     /// The tenant; empty without tenants.
     pub(crate) tenant: &'a str,
-    /// Its number in the plan.
+    /// The number of the request in the plan.
     pub(crate) nth: u64,
 }
 
 impl Template {
-    /// Reads a text whose places are named after `columns`; `is_escaped` for a path.
+    /// Parses a text whose placeholders are `columns`, `tenant` and `nth`; `is_escaped` for a path.
     pub(crate) fn parse(text: &str, columns: &[String], is_escaped: bool) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
@@ -72,17 +72,17 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    /// The template of this text, with nothing to fill in.
+    /// The template of a text without placeholders.
     pub(crate) fn of_text(text: String) -> Self {
         if text.is_empty() { Self::default() } else { Self(vec![Piece::Text(text)]) }
     }
 
-    /// Whether it is the same for all requests.
+    /// Whether the text is the same for all requests.
     pub(crate) fn is_fixed(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
-    /// Writes the text, filled in, behind what is in `out`.
+    /// Appends the text with its values to `out`.
     pub(crate) fn fill(&self, values: &PlaceholderValues<'_>, out: &mut Vec<u8>) {
         for piece in &self.0 {
             match piece {
@@ -107,7 +107,7 @@ impl Template {
         }
     }
 
-    /// The text, filled in.
+    /// The text with its values.
     pub(crate) fn filled(&self, values: &PlaceholderValues<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         self.fill(values, &mut out);

@@ -1,4 +1,4 @@
-//! One thread of the generator: gives due requests to connections, and opens and closes those.
+//! One thread of the generator: opens and closes connections, and gives due requests to them.
 
 use super::connections::{Connection, Connections};
 use super::flight::{DueRequest, Flights, RequestFailure};
@@ -26,7 +26,7 @@ pub(super) struct Run {
     pub(super) began: Instant,
     pub(super) clock: Clock,
     pub(super) stop: Stop,
-    /// Takes the recording since the last message.
+    /// Receives the recording since the last message.
     pub(super) progress: SyncSender<Slot>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Worker {
     clock: Clock,
     connections_max: usize,
     state: RefCell<State>,
-    /// Connections so far, which use the addresses in turn.
+    /// The number of connections so far; connections use the addresses in turn.
     connected: Cell<usize>,
 }
 
@@ -46,7 +46,7 @@ struct State {
 }
 
 impl Worker {
-    /// Sends the part of `load` that is the `nth` thread's; returns when it is over or stopped.
+    /// Sends the `nth` thread's part of `load`; returns when the part is over or the run is stopped.
     pub(super) fn run(load: Arc<Load>, nth: usize, run: &Run) -> io::Result<Recording> {
         let flights = Flights::new(Arc::clone(&load), nth, run.began);
         let worker = Rc::new(Self {
@@ -106,7 +106,7 @@ impl Worker {
         flights.flying() == 0 && flights.waiting() == 0 && connections.given() == 0
     }
 
-    /// Gives due requests to idle connections; the others wait, and connections are opened.
+    /// Gives due requests to idle connections, queues the remaining requests, and opens connections.
     fn hand_out(self: &Rc<Self>, now: Instant) {
         let State { flights, connections, .. } = &mut *self.state.borrow_mut();
         let waiting = flights.waiting();
@@ -118,7 +118,7 @@ impl Worker {
         self.connect(flights, connections, now);
     }
 
-    /// Opens connections for waiting requests, within the limit and without free capacity.
+    /// Opens connections, up to the limit, while there are more requests than free places on connections.
     fn connect(self: &Rc<Self>, flights: &Flights, connections: &mut Connections, now: Instant) {
         let at_once = match self.load.protocol {
             Protocol::Http1 => 1,
@@ -223,7 +223,7 @@ impl ConnectionTask {
         Poll::Pending
     }
 
-    /// The connection takes no further requests; responses may still come.
+    /// Marks the connection as draining: it takes no further requests, but responses may still come.
     pub(super) fn drain(&self) {
         let state = &mut *self.worker.state.borrow_mut();
         state.connections.drain(&self.connection);
@@ -244,7 +244,7 @@ impl ConnectionTask {
         self.with_flights(|flights, now| flights.fail(due, now, failed));
     }
 
-    /// A request is over, or is sent again because the server did not process it; `received` bytes came.
+    /// Ends a request after `received` bytes, or sends it again because the server did not process it.
     pub(super) fn finish(&self, key: usize, received: u64, result: Result<(), RequestFailure>) {
         let state = &mut *self.worker.state.borrow_mut();
         state.flights.seen().received_bytes += received;

@@ -33,19 +33,19 @@ pub struct Workload {
     pub(crate) requests: Vec<Request>,
     /// A lone request is a journey of one step.
     journeys: Vec<Journey>,
-    /// One without a name if there are none.
+    /// A tenant without a name if the workload has no tenants.
     tenants: Vec<Tenant>,
     rng: Rng,
 }
 
-/// A request, but for the values of its placeholders.
+/// A request without the values of its placeholders.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Its name in reports.
+    /// The name in reports.
     name: String,
     pub(crate) method: http::Method,
     pub(crate) path: Template,
-    /// Headers beside those that the protocol needs.
+    /// Headers in addition to those that the protocol needs.
     pub(crate) headers: Vec<(HeaderName, Template)>,
     pub(crate) body: Body,
     /// Values of the placeholders.
@@ -63,7 +63,7 @@ pub(crate) enum Body {
 
 #[derive(Clone, Debug)]
 struct Journey {
-    /// The sum of the weights up to and with this one.
+    /// The sum of the weights of the journeys up to and including this one.
     weight_until: f64,
     steps: Vec<Step>,
 }
@@ -84,10 +84,10 @@ struct Tenant {
     weight_until: f64,
 }
 
-/// One arrival at one of its steps.
+/// An arrival at one step of its journey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// Its number in the plan.
+    /// The number of the arrival in the plan.
     pub(crate) nth: u64,
     journey: usize,
     step: usize,
@@ -95,12 +95,12 @@ pub(crate) struct Choice {
 }
 
 impl Workload {
-    /// Whether a request can lead to others.
+    /// Whether a request can lead to further requests.
     pub(crate) fn has_journeys(&self) -> bool {
         self.journeys.iter().any(|journey| journey.steps.len() > 1)
     }
 
-    /// The same requests, chosen and filled in by another source of randomness.
+    /// The same workload with another source of randomness.
     pub(crate) fn seeded(&self, rng: &Rng) -> Self {
         Self { rng: rng.split("workload"), ..self.clone() }
     }
@@ -127,12 +127,12 @@ impl Workload {
         Some((think, next))
     }
 
-    /// The request that is made.
+    /// The request of a choice.
     pub(crate) fn request(&self, choice: Choice) -> &Request {
         &self.requests[self.request_of(choice)]
     }
 
-    /// The values of its placeholders.
+    /// The values of the placeholders of a choice.
     pub(crate) fn values(&self, choice: Choice) -> PlaceholderValues<'_> {
         let rows = &self.request(choice).rows;
         let row: &[String] = match rows.len() {
@@ -144,7 +144,7 @@ impl Workload {
         PlaceholderValues { row, tenant: &self.tenants[choice.tenant].name, nth: choice.nth }
     }
 
-    /// The index of its series in [`Self::series`].
+    /// The index of a choice's series in [`Self::series`].
     pub(crate) fn series_of(&self, choice: Choice) -> usize {
         self.request_of(choice) * self.tenants.len() + choice.tenant
     }
@@ -163,19 +163,19 @@ impl Workload {
         self.requests.iter().flat_map(of_request).collect()
     }
 
-    /// The index of the request that is made.
+    /// The index of the request of a choice.
     pub(crate) fn request_of(&self, choice: Choice) -> usize {
         self.journeys[choice.journey].steps[choice.step].request
     }
 }
 
 impl Request {
-    /// Whether path and headers are the same for all requests.
+    /// Whether path and headers are the same each time.
     pub(crate) fn is_head_fixed(&self) -> bool {
         self.path.is_fixed() && self.headers.iter().all(|(_, value)| value.is_fixed())
     }
 
-    /// The headers, filled in. A value that is filled in may be invalid in a header.
+    /// The headers with their values, which may be invalid in a header.
     pub(crate) fn filled_headers<'a>(
         &'a self,
         values: &'a PlaceholderValues<'_>,
@@ -188,14 +188,14 @@ impl Request {
 }
 
 impl Body {
-    /// The bytes, filled in.
+    /// The bytes of the body, with its values.
     pub(crate) fn filled(&self, values: &PlaceholderValues<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         self.fill(values, &mut out);
         out
     }
 
-    /// The bytes, filled in, behind what is in `out`.
+    /// Appends the bytes of the body, with its values, to `out`.
     pub(crate) fn fill(&self, values: &PlaceholderValues<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Text(template) => template.fill(values, out),
@@ -204,7 +204,7 @@ impl Body {
     }
 }
 
-/// One of `all` by weight; with one there is nothing to draw.
+/// Draws the index of one of `all` by weight; a single one takes no random number.
 fn by_weight<T>(all: &[T], weight_until: impl Fn(&T) -> f64, rng: &mut Rng) -> usize {
     let Some(last) = all.len().checked_sub(1).filter(|last| *last > 0) else { return 0 };
     let drawn = rng.unit() * weight_until(&all[last]);

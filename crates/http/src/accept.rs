@@ -1,7 +1,7 @@
-//! The accept loop of every server.
+//! The accept loop of all servers.
 //!
-//! **Limits**: a server has a maximum of connections; further clients wait in the kernel's queue. After a failure to
-//! accept, usually for lack of file descriptors, the loop pauses ([`PAUSE`]).
+//! **Limits**: a server has a maximum number of connections; further clients wait in the kernel's queue. After a
+//! failure to accept, usually for lack of file descriptors, the loop pauses ([`PAUSE`]).
 
 use std::future::Future;
 use std::io;
@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// Connections that wait to be accepted.
+/// Maximum number of connections in the kernel's queue, which wait to be accepted.
 const BACKLOG: i32 = 4_096;
 
 /// The pause after a failure to accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The time between two warnings about such failures, for all loops of the process.
+/// Minimum time between two warnings about failures to accept, for all accept loops of the process.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
-/// Maximum accepted connections that wait for their worker.
+/// Maximum number of accepted connections that wait for their worker.
 const HANDED_MAX: usize = 1_024;
 
 /// Opens a listening socket.
@@ -43,18 +43,18 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 /// A connection of a client; `TCP_NODELAY` is set.
 #[derive(Debug)]
 pub struct Accepted {
-    /// Its bytes.
+    /// The stream of the connection.
     pub stream: TcpStream,
     /// The address of the client.
     pub peer: SocketAddr,
-    /// Its place among the connections of the server; free when this is dropped.
+    /// The connection's permit under the server's maximum; released when this is dropped.
     pub place: OwnedSemaphorePermit,
 }
 
 /// Accepts the connections of one listening socket.
 #[derive(Debug)]
 pub struct Acceptor<D> {
-    /// The server in messages.
+    /// The name of the server in messages.
     name: String,
     socket: TcpListener,
     places: Arc<Semaphore>,
@@ -62,8 +62,8 @@ pub struct Acceptor<D> {
 }
 
 impl<D: Future<Output = ()>> Acceptor<D> {
-    /// Accepts on the runtime of the caller until `drain` is ready. `places` is the maximum number of connections;
-    /// several acceptors may share it.
+    /// Accepts on the runtime of the caller until `drain` is ready. `places` has a permit for each allowed connection;
+    /// several acceptors may share these permits.
     ///
     /// # Errors
     /// When the runtime cannot register the socket.
@@ -77,8 +77,8 @@ impl<D: Future<Output = ()>> Acceptor<D> {
         Ok(Self { name: name.into(), socket, places, drain: Box::pin(drain) })
     }
 
-    /// The next connection; [`None`] when the drain has begun, and no further call is allowed then. Calls `on_full` when
-    /// clients have to wait for a place.
+    /// Returns the next connection; [`None`] when the drain has begun, after which no call is allowed. Calls `on_full`
+    /// if clients have to wait for a permit.
     pub async fn next(&mut self, on_full: impl Fn()) -> Option<Accepted> {
         loop {
             if self.places.available_permits() == 0 {
@@ -117,28 +117,28 @@ async fn accept(socket: &TcpListener, places: &Arc<Semaphore>) -> io::Result<Acc
     Ok(Accepted { stream, peer, place })
 }
 
-/// A worker thread with a runtime of its own, as accept loops see it.
+/// The inbox of a worker thread with its own runtime, for accept loops.
 #[derive(Debug)]
 pub struct WorkerInbox<T> {
     sender: mpsc::Sender<Handed<T>>,
-    /// Connections handed to it that have not ended.
+    /// The number of the worker's connections that have not ended.
     connections: Arc<AtomicUsize>,
 }
 
 /// A connection on its way to its worker.
 #[derive(Debug)]
 pub struct Handed<T> {
-    /// Its bytes, for the runtime of the worker.
+    /// The stream of the connection, for the runtime of the worker.
     pub stream: std::net::TcpStream,
     /// The address of the client.
     pub peer: SocketAddr,
-    /// The listener that has accepted it.
+    /// The listener that accepted the connection.
     pub listener: T,
-    /// Its place among the connections of the listener and of the worker; free when this is dropped.
+    /// The connection's permit, and its place at the worker; released when this is dropped.
     pub place: WorkerPlace,
 }
 
-/// The place of a connection; free when this is dropped.
+/// The permit of a connection, and its place at a worker; released when this is dropped.
 #[derive(Debug)]
 pub struct WorkerPlace {
     connections: Arc<AtomicUsize>,
@@ -158,15 +158,15 @@ impl<T> Clone for WorkerInbox<T> {
 }
 
 impl<T> WorkerInbox<T> {
-    /// An inbox, and the connections that the worker takes from it. They end when all clones of the inbox are dropped.
+    /// Creates an inbox, and the receiver of its connections, which ends when all clones of the inbox are dropped.
     #[must_use]
     pub fn new() -> (Self, mpsc::Receiver<Handed<T>>) {
         let (sender, connections) = mpsc::channel(HANDED_MAX);
         (Self { sender, connections: Arc::default() }, connections)
     }
 
-    /// Hands a connection to the worker with the fewest. Sockets that the kernel spreads by hash would leave some
-    /// workers with twice the work of others.
+    /// Hands a connection to the worker with the fewest connections. If the kernel distributed connections by hash,
+    /// some workers would have twice the work of others.
     pub async fn hand_over(workers: &[Self], accepted: Accepted, listener: T) {
         let load = |worker: &&Self| worker.connections.load(Ordering::Relaxed);
         let Some(freest) = workers.iter().min_by_key(load) else { return };

@@ -5,10 +5,10 @@
 //!
 //! | token | requests |
 //! |---|---|
-//! | not bound | any tenant: that of `X-Scope-OrgID`, or the default tenant |
-//! | bound | only its tenant, with or without `X-Scope-OrgID` |
+//! | not bound | any tenant: the tenant in `X-Scope-OrgID`, or the default tenant |
+//! | bound | only the token's tenant, with or without `X-Scope-OrgID` |
 //!
-//! **Invariant**: a check takes the same time for wrong and right tokens of one length, and no message contains a
+//! **Invariant**: a check takes the same time for wrong and right tokens of the same length. No message contains a
 //! token.
 
 use arc_swap::ArcSwap;
@@ -17,13 +17,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
-/// The tenant of a request, as in Tempo, Loki and Mimir.
+/// The header of a request's tenant, as in Tempo, Loki and Mimir.
 pub const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 
 /// Maximum length of the name of a tenant.
 const TENANT_BYTES_MAX: usize = 255;
 
-/// The tokens that a server accepts; without any it accepts all requests.
+/// The tokens that a server accepts; a server without tokens accepts all requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tokens(Vec<Token>);
 
@@ -42,25 +42,25 @@ impl std::fmt::Debug for Token {
 /// Why a request is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// It has no bearer token.
+    /// The request has no bearer token.
     #[error("expected authorization: Bearer <token>")]
     NoToken,
-    /// Its token is not known.
+    /// The token of the request is unknown.
     #[error("the bearer token is not known")]
     UnknownToken,
-    /// Its token is bound to another tenant.
+    /// The token of the request is bound to another tenant.
     #[error("the bearer token is bound to the tenant {0}")]
     OtherTenant(String),
-    /// Its tenant is no name.
+    /// The tenant of the request is not a valid name.
     #[error("x-scope-orgid: expected 1 to 255 characters of ASCII")]
     BadTenant,
 }
 
 impl Tokens {
-    /// Parses a file of tokens, which must have at least one: otherwise everybody would be allowed.
+    /// Parses a file of tokens. A file without tokens is an error, because it would allow all clients.
     ///
     /// # Errors
-    /// A text that names the line and what was expected.
+    /// A text with the line and the expected input.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Vec::new();
         for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines().map(str::trim))
@@ -122,18 +122,18 @@ impl Tokens {
 pub struct Access(ArcSwap<Tokens>);
 
 impl Access {
-    /// The first tokens.
+    /// Creates the access of a listener with its first tokens.
     #[must_use]
     pub fn new(tokens: Tokens) -> Self {
         Self(ArcSwap::from_pointee(tokens))
     }
 
-    /// Replaces the tokens for further requests.
+    /// Replaces the tokens for later requests.
     pub fn replace(&self, tokens: Tokens) {
         self.0.store(Arc::new(tokens));
     }
 
-    /// Checks the token of a request; returns the tenant that the request is about, [`None`] for the default tenant.
+    /// Checks the token of a request; returns the tenant of the request, [`None`] for the default tenant.
     ///
     /// # Errors
     /// When the token or the tenant is not allowed.
@@ -142,7 +142,7 @@ impl Access {
     }
 }
 
-/// Reads the token of a client and returns its `authorization`.
+/// Reads the token of a client; returns the value of `authorization`.
 ///
 /// # Errors
 /// When the file cannot be read, is empty, or has characters that no header has.

@@ -1,9 +1,9 @@
-//! A small client for requests beside the data path: queries, imports, exported spans.
+//! A small client for requests outside the data path: queries, imports, exported spans.
 //!
-//! A [`Client`] sends requests to one server and keeps its idle connections. It resends a request, on a new connection,
-//! only if the server has read none of it.
-//! **Limits**: [`ClientLimits`], and the timeouts of its [`Connector`]. Its connection closes when a request is given
-//! up, or when a response rejects a request with a body, which the server may not have read.
+//! A [`Client`] sends requests to one server and keeps idle connections. It resends a request on a new connection only
+//! if the server has read no part of the request.
+//! **Limits**: [`ClientLimits`], and the timeouts of the [`Connector`]. A connection closes if its request is
+//! abandoned, or if a response rejects a request with a body, because the server may not have read the body.
 
 use crate::clock::Clock;
 use crate::connect::{ConnectError, Connector, Offer};
@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 pub struct ClientLimits {
     /// Maximum size of a response body.
     pub body_bytes_max: usize,
-    /// Maximum idle connections.
+    /// Maximum number of idle connections.
     pub idle_max: usize,
 }
 
@@ -37,7 +37,7 @@ pub struct Client<B> {
     clock: Clock,
     limits: ClientLimits,
     authority: Authority,
-    /// The last one returned is the first one taken.
+    /// The idle connections; the last returned connection is taken first.
     idle: Mutex<Vec<IdleConnection<B>>>,
 }
 
@@ -61,13 +61,13 @@ pub struct ClientResponse {
 }
 
 impl ClientResponse {
-    /// Whether the same request may succeed later, by the rules of OTLP: 429, 502, 503 and 504.
+    /// Whether a retry may succeed, by the rules of OTLP: 429, 502, 503 and 504.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         matches!(self.status.as_u16(), 429 | 502..=504)
     }
 
-    /// The time of `Retry-After` in seconds; a date is ignored.
+    /// Returns the time in `Retry-After` if the header has seconds; a date is ignored.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
@@ -81,7 +81,7 @@ pub enum ClientError {
     /// No connection was made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The connection ended before it took any of the request.
+    /// The connection ended before any part of the request was sent.
     #[error("{server}: the request was not sent: {source}")]
     NotSent {
         /// The server.
@@ -131,25 +131,25 @@ impl ClientError {
             || matches!(self, Self::NoResponse { source, .. } if source.is_parse())
     }
 
-    /// Whether a time limit was exceeded, that of the connection attempt or that of the response.
+    /// Whether the time limit of the connection attempt or of the response was exceeded.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
         matches!(self, Self::TimedOut { .. } | Self::Connect(ConnectError::TimedOut { .. }))
     }
 }
 
-/// The advice after a response that is not HTTP.
+/// Returns advice for a response that is not HTTP.
 fn advice(server: &str, error: &hyper::Error) -> &'static str {
     let may_be_tls = error.is_parse() && server.starts_with("http://");
     if may_be_tls { " in HTTP; if the server expects TLS, write https://" } else { "" }
 }
 
-/// A connection that carries one request at a time. It closes when this is dropped.
+/// A connection that carries one request at a time, and closes when this is dropped.
 #[derive(Debug)]
 struct Connection<B> {
     sender: Sender<B>,
     driver: JoinHandle<()>,
-    /// Whether it takes another request after this one.
+    /// Whether another request may follow.
     is_reusable: bool,
 }
 
@@ -173,7 +173,7 @@ where
         + Unpin
         + 'static,
 {
-    /// A client without connections.
+    /// Creates a client without connections.
     ///
     /// # Panics
     /// Never: an origin has a valid authority.
@@ -184,8 +184,8 @@ where
         Self { connector, clock: Clock::start(), limits, authority, idle: Mutex::default() }
     }
 
-    /// Sends a request, whose URI is path and query, and waits for its complete response for at most `timeout`,
-    /// connecting included. `host` is added.
+    /// Sends a request, whose URI is path and query, and waits for the complete response. The connection attempt and
+    /// the response may take `timeout` together. Adds `host`.
     ///
     /// # Errors
     /// [`ClientError`] with the step that failed.
@@ -206,8 +206,8 @@ where
         }
     }
 
-    /// Sends a request, whose URI is path and query, and waits for the head of its response for at most `timeout`,
-    /// connecting not included. `host` is added. The caller limits size and time of the body.
+    /// Sends a request, whose URI is path and query, and waits at most `timeout` for the head of the response, without
+    /// the time of the connection attempt. Adds `host`. The caller limits size and time of the body.
     ///
     /// # Errors
     /// [`ClientError`] with the step that failed.
@@ -225,7 +225,7 @@ where
         Ok(response)
     }
 
-    /// The head of the response, and its connection.
+    /// Sends a request; returns the head of the response, and the connection.
     async fn exchange(
         &self,
         mut request: Request<B>,
@@ -329,7 +329,7 @@ impl<B> Client<B> {
         !self.idle().is_empty()
     }
 
-    /// The idle connections, without those that are closed or have been idle for too long.
+    /// Locks the idle connections, and removes connections that are closed or have been idle for too long.
     fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection<B>>> {
         let now = self.clock.now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -349,7 +349,7 @@ impl<B> Client<B> {
     }
 }
 
-/// A response body. At its end, its connection is idle again. Dropping it earlier closes the connection.
+/// A response body. At its end, the connection becomes idle. Dropping the body earlier closes the connection.
 #[derive(Debug)]
 pub struct StreamedBody<B> {
     body: Incoming,
@@ -410,7 +410,7 @@ impl<B> Connection<B> {
 }
 
 impl<B: Body + 'static> Connection<B> {
-    /// The response, or the error with the request if the connection has taken nothing of it.
+    /// Sends a request; returns the response, or the error, with the request if no part of it was sent.
     async fn send(
         &mut self,
         request: Request<B>,

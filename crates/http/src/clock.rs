@@ -1,4 +1,4 @@
-//! A clock that never jumps, and that knows the wall-clock time of its start.
+//! A monotonic clock with the wall-clock time of its start.
 
 use curtail_units::{Duration, Instant};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
 }
 
-/// Counts from its start, without jumps; also knows which wall-clock time that was.
+/// A monotonic clock that counts from its start, and has the wall-clock time of its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: std::time::Instant,
@@ -23,14 +23,14 @@ impl Clock {
         Self { start: std::time::Instant::now(), start_unix_ns: unix_time().as_ns() }
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Instant {
         Instant::from_ns(Duration::from(self.start.elapsed()).as_ns())
     }
 
-    /// When the runtime must wake us for `instant`; [`None`] when that is beyond any process's life.
+    /// Returns the deadline of the runtime for `instant`; [`None`] if `instant` is too far in the future.
     #[must_use]
     #[inline]
     pub fn deadline(&self, instant: Instant) -> Option<tokio::time::Instant> {
@@ -38,7 +38,7 @@ impl Clock {
         self.start.checked_add(since_start).map(tokio::time::Instant::from_std)
     }
 
-    /// The wall-clock time of `instant`, in nanoseconds since 1970.
+    /// Returns the wall-clock time of `instant`, in nanoseconds since 1970.
     #[must_use]
     #[inline]
     pub fn unix_ns(&self, instant: Instant) -> u64 {

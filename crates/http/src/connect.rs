@@ -1,4 +1,4 @@
-//! Connections to servers: DNS lookup, TCP handshake, TLS handshake, each timed.
+//! Connections to servers: DNS lookup, TCP handshake and TLS handshake, with the time of each phase.
 
 use crate::clock::Clock;
 use crate::connection_counts::ConnectPhases;
@@ -16,19 +16,19 @@ use tokio::net::TcpStream;
 /// The configuration of connections to servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectConfig {
-    /// The version of HTTP to speak.
+    /// The version of HTTP.
     pub protocol: Protocol,
     /// Maximum time of a connection attempt, including DNS lookup and TLS handshake.
     pub timeout: Duration,
     /// Idle time after which a connection is closed.
     pub idle_timeout: Duration,
-    /// Maximum idle HTTP/1.1 connections in one pool.
+    /// Maximum number of idle HTTP/1.1 connections in one pool.
     pub idle_max: usize,
-    /// Maximum HTTP/1.1 connections in one pool; at the limit, requests fail without being sent.
+    /// Maximum number of HTTP/1.1 connections in one pool; at the limit, requests fail without being sent.
     pub connections_max: usize,
-    /// Maximum HTTP/2 connections in one pool.
+    /// Maximum number of HTTP/2 connections in one pool.
     pub http2_connections_max: usize,
-    /// Maximum concurrent requests on one HTTP/2 connection.
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
     pub http2_streams_max: usize,
     /// HTTP/2 flow-control window of a stream: maximum bytes of a response body in transit or unread.
     pub http2_stream_window: Bytes,
@@ -41,8 +41,8 @@ pub struct ConnectConfig {
 }
 
 impl ConnectConfig {
-    /// The flow-control window of one HTTP/2 connection: the sum of its stream windows. A stalled stream returns
-    /// no credit to either window, so a smaller connection window would stall the other streams.
+    /// The flow-control window of one HTTP/2 connection: the sum of its stream windows. A stalled stream returns no
+    /// credit to its own window or to that of the connection, so a smaller connection window would stall other streams.
     #[must_use]
     pub const fn http2_connection_window(&self) -> Bytes {
         Bytes::new(self.http2_stream_window.get().saturating_mul(self.http2_streams_max as u64))
@@ -69,7 +69,7 @@ impl Default for ConnectConfig {
     }
 }
 
-/// The version of HTTP towards servers.
+/// The version of HTTP in connections to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// As TLS negotiates; HTTP/1.1 in clear text.
@@ -88,7 +88,7 @@ pub enum ConnectError {
     Lookup {
         /// The server.
         server: String,
-        /// Its name.
+        /// The name of the host.
         host: String,
         /// The system's error.
         source: io::Error,
@@ -124,9 +124,9 @@ pub enum ConnectError {
 /// The versions of HTTP that are offered in the TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// The protocols that the configuration allows.
+    /// All versions that the configuration allows.
     All,
-    /// HTTP/1.1 alone, for a request that asks to change the protocol.
+    /// Only HTTP/1.1, for a request that requests an upgrade.
     Http1,
 }
 
@@ -134,7 +134,7 @@ pub enum Offer {
 #[derive(Clone)]
 pub struct Connector {
     origin: ServerOrigin,
-    /// Shared by all clones; a reload replaces it.
+    /// The TLS configuration, which all clones share and a reload replaces.
     tls: Option<Arc<ArcSwap<TlsTo>>>,
     protocol: Protocol,
     timeout: Duration,
@@ -151,11 +151,11 @@ impl std::fmt::Debug for Connector {
 /// A connection that is ready for HTTP.
 #[derive(Debug)]
 pub struct Connected {
-    /// Its bytes.
+    /// The stream of the connection.
     pub stream: Stream,
     /// The time of each phase.
     pub phases: ConnectPhases,
-    /// Whether HTTP/2 is spoken on it.
+    /// Whether the connection uses HTTP/2.
     pub is_http2: bool,
 }
 
@@ -170,7 +170,7 @@ impl Connector {
         self.idle_timeout
     }
 
-    /// Prepares connections to a server; nothing is sent.
+    /// Prepares connections to a server, without opening one.
     ///
     /// # Errors
     /// When the host name is not a valid TLS server name.
@@ -190,7 +190,7 @@ impl Connector {
         })
     }
 
-    /// The same, with authorities of its own: those of `config`, or the system's.
+    /// Prepares connections to a server, and reads the authorities: those of `config`, or the system's.
     ///
     /// # Errors
     /// When the authorities cannot be read, or the host name is not a valid TLS server name.
@@ -198,7 +198,7 @@ impl Connector {
         Self::new(origin, config, &Trust::load(config.ca_file.as_deref(), origin.tls)?)
     }
 
-    /// Replaces the trusted certificates, from the next connection attempt on.
+    /// Replaces the trusted certificates for later connection attempts.
     ///
     /// # Errors
     /// When the host name is not a valid TLS server name, which `new` has already rejected.
@@ -209,7 +209,7 @@ impl Connector {
         Ok(())
     }
 
-    /// Makes a connection.
+    /// Opens a connection.
     ///
     /// # Errors
     /// [`ConnectError`] with the phase that failed; nothing of a request was sent.
@@ -238,7 +238,7 @@ impl Connector {
         }
     }
 
-    /// Makes a connection to the first of these addresses that accepts one. The caller limits its time.
+    /// Opens a connection to the first of these addresses that accepts one. The caller limits the time.
     ///
     /// # Errors
     /// [`ConnectError`] with the phase that failed; nothing of a request was sent.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// The time of each phase of a connection attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectPhases {
-    /// Looking up the name; zero for an address.
+    /// The DNS lookup; zero for an address.
     pub lookup: Duration,
     /// The TCP handshake.
     pub tcp: Duration,
@@ -15,32 +15,26 @@ pub struct ConnectPhases {
     pub tls: Duration,
 }
 
-/// The counters of the connections to one server.
-#[derive(Debug, Default)]
-pub struct ConnectionCounters {
-    opened: AtomicU64,
-    closed: AtomicU64,
-    failed: AtomicU64,
-    lookup_ns: AtomicU64,
-    tcp_ns: AtomicU64,
-    tls_ns: AtomicU64,
-}
-
-/// The counters of the connections to one server as they stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConnectionCounts {
-    /// Connections made so far.
-    pub opened: u64,
-    /// Connections that are open.
-    pub open: u64,
-    /// Connections that were not made.
-    pub failed: u64,
-    /// The time that making the opened ones took, phase by phase.
-    pub phases: ConnectPhases,
+curtail_metrics::counters! {
+    /// The counters of the connections to one server. Times are sums over the opened connections.
+    pub ConnectionCounters, ConnectionCounts {
+        /// Closed connections. Read first: a connection that opens and closes meanwhile must not close before it opened.
+        closed: AtomicU64 = AtomicU64::new(0),
+        /// Opened connections.
+        opened: AtomicU64 = AtomicU64::new(0),
+        /// Connection attempts that failed.
+        failed: AtomicU64 = AtomicU64::new(0),
+        /// Name lookups.
+        lookup_ns: AtomicU64 = AtomicU64::new(0),
+        /// TCP handshakes.
+        tcp_ns: AtomicU64 = AtomicU64::new(0),
+        /// TLS handshakes.
+        tls_ns: AtomicU64 = AtomicU64::new(0),
+    }
 }
 
 impl ConnectionCounters {
-    /// A connection was made.
+    /// Counts an opened connection.
     pub fn connected(&self, phases: &ConnectPhases) {
         self.opened.fetch_add(1, Relaxed);
         self.lookup_ns.fetch_add(phases.lookup.as_ns(), Relaxed);
@@ -48,32 +42,14 @@ impl ConnectionCounters {
         self.tls_ns.fetch_add(phases.tls.as_ns(), Relaxed);
     }
 
-    /// A connection attempt failed.
+    /// Counts a failed connection attempt.
     pub fn connect_failed(&self) {
         self.failed.fetch_add(1, Relaxed);
     }
 
-    /// `connections` have closed.
+    /// Counts `connections` closed connections.
     pub fn closed(&self, connections: usize) {
         self.closed.fetch_add(connections as u64, Relaxed);
-    }
-
-    /// The counters as they stand.
-    pub fn read(&self) -> ConnectionCounts {
-        // In this order a connection that opens and closes meanwhile is not closed before it was opened.
-        let closed = self.closed.load(Relaxed);
-        let opened = self.opened.load(Relaxed);
-        let ns = |sum: &AtomicU64| Duration::from_ns(sum.load(Relaxed));
-        ConnectionCounts {
-            opened,
-            open: opened.saturating_sub(closed),
-            failed: self.failed.load(Relaxed),
-            phases: ConnectPhases {
-                lookup: ns(&self.lookup_ns),
-                tcp: ns(&self.tcp_ns),
-                tls: ns(&self.tls_ns),
-            },
-        }
     }
 }
 
@@ -82,7 +58,7 @@ impl ConnectionCounters {
 pub struct OpenCount(Arc<AtomicUsize>);
 
 impl OpenCount {
-    /// Counts one more, unless there are `max` already.
+    /// Counts one more connection; [`None`] if there are already `max`.
     pub fn new(open: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         let counted = Self(Arc::clone(open));
         (open.fetch_add(1, Relaxed) < max).then_some(counted)
@@ -99,7 +75,7 @@ impl Drop for OpenCount {
 #[derive(Debug)]
 pub struct CountedConnection {
     pub(crate) counters: Arc<ConnectionCounters>,
-    /// Its count among the HTTP/1.1 connections.
+    /// The count as an HTTP/1.1 connection.
     pub(crate) open_count: Option<OpenCount>,
 }
 

@@ -1,4 +1,4 @@
-//! Draining: a stopping server accepts no further request on a connection.
+//! Draining: a server that stops accepts no further requests on its connections.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 #[derive(Debug, Default)]
 pub struct DrainSignal {
     sender: watch::Sender<bool>,
-    /// The same, for a look that costs nothing.
+    /// Whether the drain has begun, as a flag that is cheap to read.
     is_begun: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ impl DrainSignal {
     }
 }
 
-/// The drain as one connection sees it.
+/// One connection's view of the drain.
 pub struct Drain {
     signal: Arc<DrainSignal>,
     begun: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Drain {
 }
 
 impl Drain {
-    /// Follows a signal.
+    /// Creates the view of a signal.
     #[must_use]
     pub fn new(signal: &Arc<DrainSignal>) -> Self {
         Self { signal: Arc::clone(signal), begun: Box::pin(signal.wait()), is_waiting: false }
@@ -63,8 +63,8 @@ impl Drain {
         self.signal.is_begun()
     }
 
-    /// Ready once, when the drain begins. A connection is polled several times for each request:
-    /// only the first of all polls asks to be woken, the others are one look at a flag.
+    /// Ready once, when the drain begins. A connection is polled several times for each request. Therefore only its
+    /// first poll registers a waker, and all further polls only read a flag.
     #[inline]
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_waiting && !self.is_begun() {

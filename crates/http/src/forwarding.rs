@@ -1,4 +1,4 @@
-//! The fields that a proxy removes from a head, and those that it adds.
+//! Removes and adds the fields of a head that a proxy must not forward, or must add.
 
 use crate::head::{Fields, Known};
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ const HOP_BY_HOP: u32 = Known::Connection.bit()
     | Known::TransferEncoding.bit()
     | Known::Upgrade.bit();
 
-/// Removes what concerns one connection only, and what `connection` names besides; `te: trailers` stays,
-/// because gRPC servers insist on it.
+/// Removes fields that concern one connection only, and fields that `connection` names. `te: trailers` stays, because
+/// gRPC servers require it.
 pub fn remove_hop_by_hop(fields: &mut Fields) {
     let wants_trailers = fields.lists(Known::Te, "trailers");
     // Nearly always it names nothing.
@@ -34,10 +34,10 @@ pub fn remove_hop_by_hop(fields: &mut Fields) {
     }
 }
 
-/// The protocol that a head asks to change to, if its connection says so.
+/// Returns the protocol of the upgrade that a head requests, if `connection` names the upgrade.
 ///
-/// HTTP/2 in clear text is not one: a server that agreed would be spoken to past every route and limit, and
-/// clients do well without (RFC 9113, section 3.1, has withdrawn it).
+/// An upgrade to HTTP/2 in clear text is ignored: its requests would bypass all routes and limits, and clients do not
+/// need it (RFC 9113, section 3.1, has withdrawn it).
 #[must_use]
 pub fn upgrade(fields: &Fields) -> Option<Box<[u8]>> {
     let protocol = fields.get(Known::Upgrade)?;
@@ -47,13 +47,13 @@ pub fn upgrade(fields: &Fields) -> Option<Box<[u8]>> {
     (fields.lists(Known::Connection, "upgrade") && !is_http2).then(|| protocol.into())
 }
 
-/// Puts back what a change of protocol needs on this connection.
+/// Adds the fields that request an upgrade on this connection.
 pub fn ask_upgrade(fields: &mut Fields, protocol: &[u8]) {
     fields.set(Known::Connection, b"upgrade");
     fields.set(Known::Upgrade, protocol);
 }
 
-/// Adds the client and the protocol of this connection, after the entries of earlier proxies.
+/// Adds the client and the scheme of this connection, after the entries of earlier proxies.
 pub fn add_forwarded(fields: &mut Fields, client: IpAddr, client_text: &str, tls: bool) {
     let proto = if tls { "https" } else { "http" };
     if !fields.has(Known::ForwardedProto) {
@@ -70,8 +70,8 @@ pub fn add_forwarded(fields: &mut Fields, client: IpAddr, client_text: &str, tls
     }
 }
 
-/// Counts this hop in `max-forwards`; false when none is left, so the proxy must not forward the request. A value that
-/// is not a number is no limit.
+/// Counts this hop in `max-forwards`; returns false if no hop is left, so that the proxy must not forward the request.
+/// A value that is not a number is no limit.
 pub fn count_hop(fields: &mut Fields) -> bool {
     let left = fields.get_text(Known::MaxForwards).unwrap_or_default();
     if left.is_empty() || !left.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,7 +1,7 @@
 //! The heads of requests and responses: first line and fields.
 //!
-//! A proxy forwards nearly all fields unread. Fields are therefore the received text, in order, with a mark at each
-//! field that a proxy reads ([`Known`]); a missing one is known without a search. HTTP/2 gets a map.
+//! A proxy forwards nearly all fields unread. [`Fields`] therefore keeps the received text, in order, with a mark at
+//! each field that a proxy reads ([`Known`]), so an absent field is known without a search. HTTP/2 uses a map.
 //! **Limits**: those of the reader of the head; texts are shorter than 4 GiB.
 
 mod fault;
@@ -28,7 +28,7 @@ pub struct RequestHead {
     pub target: Target,
     /// The host and port in an absolute target, or in `:authority`.
     pub authority: Option<Authority>,
-    /// The version of HTTP that it came over.
+    /// The version of HTTP with which the request arrived.
     pub version: Version,
     /// The headers.
     pub fields: Fields,
@@ -66,12 +66,12 @@ impl RequestHead {
     /// Sets `host` to the one host of the request, from the target or from the header.
     ///
     /// # Errors
-    /// When the request names no host, several hosts or an invalid one.
+    /// When the request names no host, several hosts or an invalid host.
     pub fn settle_host(&mut self) -> Result<(), Fault> {
         host::settle(self)
     }
 
-    /// The host and port that are asked for, as the client wrote them.
+    /// Returns the host and port of the request, as the client wrote them.
     #[must_use]
     pub fn host(&self) -> Option<&str> {
         let authority = self.authority.as_ref().map(Authority::as_str);
@@ -80,7 +80,7 @@ impl RequestHead {
 }
 
 impl ResponseHead {
-    /// The head of a response without headers.
+    /// Creates the head of a response without headers.
     #[must_use]
     pub fn new(status: StatusCode) -> Self {
         Self { status, fields: Fields::default() }

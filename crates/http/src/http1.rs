@@ -1,8 +1,8 @@
 //! HTTP/1.1 with servers ([`ClientConnection`]) and with clients ([`Server`]).
 //!
-//! Both sides drive a connection in the task that uses it, so no other task has to be woken. A reader that understands
-//! a length differently from its sender confuses two messages (request smuggling, response splitting).
-//! Both sides therefore reject a message that could be read in two ways.
+//! Both sides drive a connection in the task that uses it, so no other task has to be woken. If a reader understands a
+//! length differently from the sender, it confuses two messages (request smuggling, response splitting). Both sides
+//! therefore reject a message that could be read in two ways.
 //!
 //! **Source**: RFC 9112.
 
@@ -24,10 +24,10 @@ use std::io;
 /// Why a message cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The connection took nothing of the request.
+    /// No part of the request was sent.
     #[error("the connection was closed before it accepted a byte of the request: {0}")]
     Unwritten(io::Error),
-    /// The other side closed the connection before its response.
+    /// The server closed the connection before its response.
     #[error("the connection was closed before the first byte of the response")]
     NoResponse(#[source] Option<io::Error>),
     /// The connection ended within a message.

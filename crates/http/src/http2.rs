@@ -1,10 +1,10 @@
 //! HTTP/2 with a server: one connection, which carries many exchanges ([`StreamLease::send`]).
 //!
 //! **Flow control**: h2 returns the credit of a stream and of its connection together, when the body is read. The
-//! connection window is the sum of all stream windows, so no stream waits for a stalled one. That sum bounds the
+//! connection window is the sum of all stream windows, so no stream waits for a stalled stream. This sum bounds the
 //! memory.
 //! **Cancelling**: dropping the response of an exchange resets its stream. h2 treats many resets as an attack by
-//! default, but hedging resets streams all the time, so both limits are higher here ([`RESETS_REMEMBERED`]).
+//! default, but hedging often resets streams, so both limits are higher here ([`RESETS_REMEMBERED`]).
 //!
 //! The connections use h2 directly, because hyper's client does not report interim responses.
 
@@ -31,27 +31,27 @@ use std::task::{Context, Poll, Waker};
 /// The largest flow-control window (RFC 9113, section 6.9.1).
 pub const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 
-/// A size as an HTTP/2 flow-control window, or the largest one.
+/// Converts a size to an HTTP/2 flow-control window; a larger size becomes the largest window.
 #[must_use]
 pub fn flow_control_window(bytes: ByteSize) -> u32 {
     u32::try_from(bytes.get()).unwrap_or(u32::MAX).min(WINDOW_BYTES_MAX)
 }
 
-/// Reset streams whose late frames are still expected, for each connection. h2 forgets the oldest beyond
-/// this, and counts the late frames of forgotten streams as offences of the server.
+/// Maximum number of reset streams of a connection whose late frames are still expected. Beyond it, h2 forgets the
+/// oldest streams, and counts their late frames as errors of the server.
 const RESETS_REMEMBERED: usize = 10_000;
 
-/// Maximum size of the headers that h2 accepts. It may close the connection when headers are far larger.
-/// [`HEAD_BYTES_MAX`](crate::http1::HEAD_BYTES_MAX) is lower and fails only the stream.
+/// Maximum size of headers that h2 accepts; h2 may close the connection if headers are far larger.
+/// [`HEAD_BYTES_MAX`](crate::http1::HEAD_BYTES_MAX) is lower, and ends only the stream.
 const HEADERS_BYTES_MAX: u32 = 256 << 10;
 
 /// Maximum streams on a connection before the server's settings arrive (RFC 9113, section 6.5.2).
 const STREAMS_BEFORE_SETTINGS: usize = 100;
 
-/// Per stream, the bytes that h2 buffers and the server has not accepted.
+/// Maximum number of bytes of a stream that h2 buffers because the server has not accepted them.
 const SENDING_BYTES_MAX: usize = 1 << 20;
 
-/// An open connection. It closes when this and all of its leases are dropped.
+/// An open connection, which closes when this and all leases are dropped.
 #[derive(Debug)]
 pub(crate) struct Http2Connection {
     sender: SendRequest<Bytes>,
@@ -106,7 +106,7 @@ impl Http2Connection {
         self.activity.streams()
     }
 
-    /// The server's `SETTINGS_MAX_CONCURRENT_STREAMS`; h2 queues requests beyond it.
+    /// Returns the server's `SETTINGS_MAX_CONCURRENT_STREAMS`; h2 queues further requests.
     pub(crate) fn streams_allowed(&self) -> usize {
         self.sender.current_max_send_streams()
     }
@@ -118,8 +118,8 @@ pub(crate) struct StreamLease {
     stream: StreamCount,
 }
 
-/// Names the server in `:scheme` and `:authority` instead of `host` (RFC 9113, section 8.3.1): many servers reject a
-/// request without them. Removes a request for an upgrade, which HTTP/2 does not have (section 8.6).
+/// Replaces `host` by `:scheme` and `:authority` (RFC 9113, section 8.3.1), without which many servers reject a
+/// request. Removes a request for an upgrade, which HTTP/2 does not have (section 8.6).
 pub(crate) fn set_pseudo_headers(request: &mut Request<OutboundBody>, tls: bool) {
     let headers = request.headers_mut();
     headers.remove(header::UPGRADE);

@@ -1,9 +1,9 @@
 //! HTTP: the HTTP/1.1 codec for both sides of a connection ([`http1`]), HTTP/2 towards servers ([`http2`]), connections
 //! to servers with timed phases ([`connect`]) and their pools ([`pool`]), and TLS ([`tls`]).
 //!
-//! Every server has the same accept loop ([`accept`]). Requests beside the data path go through one small [`client`]. A
-//! message's head keeps its fields as the text in which they came ([`head`]). A request body can be sent to several
-//! servers ([`replay`]). Nothing here decides which server gets a request, or when it gets it.
+//! All servers have the same accept loop ([`accept`]). Requests outside the data path use one small [`client`]. The
+//! head of a message keeps its fields as the received text ([`head`]). A request body can be sent to several servers
+//! ([`replay`]). This crate does not decide which server gets a request, or when.
 
 pub mod accept;
 pub mod access;

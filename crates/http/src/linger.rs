@@ -1,8 +1,8 @@
 //! Closes connections without losing the last response (RFC 9112, section 9.6).
 //!
-//! A close with unread bytes of the client resets the connection, and the reset may overtake the response. A client that
-//! is rejected during its upload would then see a broken connection. The server therefore shuts its side down and reads on
-//! until the client has closed.
+//! A close with unread bytes of the client resets the connection, and the reset may overtake the response. A client
+//! that is rejected during its upload would then see a broken connection. The server therefore shuts down its side, and
+//! continues to read until the client has closed.
 //!
 //! **Limits**: [`LINGER`] and [`UNREAD_BYTES_MAX`] for each connection.
 
@@ -17,15 +17,15 @@ use tokio::time::Sleep;
 /// Maximum time for a client to read its last response and to close.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Maximum bytes that a client may send meanwhile.
+/// Maximum number of bytes that a client may send during this time.
 const UNREAD_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Linger {
-    /// The end of the wait.
+    /// The timer that ends the wait.
     until: Option<Pin<Box<Sleep>>>,
     is_shut: bool,
-    /// Bytes that were read and discarded.
+    /// The number of bytes that were read and discarded.
     unread_bytes: usize,
 }
 
@@ -63,13 +63,13 @@ impl Linger {
 #[derive(Debug)]
 pub struct Lingering<S> {
     stream: S,
-    /// Bytes that were read before.
+    /// First bytes of the connection that have already been read.
     begun: BytesMut,
     linger: Linger,
 }
 
 impl<S> Lingering<S> {
-    /// A connection whose first bytes, `begun`, were read before.
+    /// Creates a connection whose first bytes, `begun`, have already been read.
     pub fn new(stream: S, begun: BytesMut) -> Self {
         Self { stream, begun, linger: Linger::default() }
     }

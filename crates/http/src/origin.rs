@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 /// `http://host:port` or `https://host:port`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServerOrigin {
-    /// Whether TLS is spoken.
+    /// Whether the server uses TLS.
     pub tls: bool,
     /// The name or address to connect to, without brackets.
     pub host: String,
@@ -24,7 +24,8 @@ impl ServerOrigin {
         Self::of_uri(&uri, None).filter(|_| has_no_path)
     }
 
-    /// The server of a URI, which names no user. Without a port in it, the port is `default_port`, or that of the scheme.
+    /// Returns the server of a URI without a user name. The port of a URI without one is `default_port`, or that of the
+    /// scheme.
     #[must_use]
     pub fn of_uri(uri: &Uri, default_port: Option<u16>) -> Option<Self> {
         let (tls, scheme_port) = match uri.scheme_str()? {
@@ -40,7 +41,7 @@ impl ServerOrigin {
         is_valid.then(|| Self { tls, host: host.to_owned(), port })
     }
 
-    /// `host:port`, with brackets around an IPv6 address.
+    /// Returns `host:port`, with brackets around an IPv6 address.
     #[must_use]
     pub fn authority(&self) -> String {
         if self.host.contains(':') {
@@ -52,7 +53,7 @@ impl ServerOrigin {
 }
 
 impl From<SocketAddr> for ServerOrigin {
-    /// A server in clear text.
+    /// Returns a server in clear text.
     fn from(address: SocketAddr) -> Self {
         Self { tls: false, host: address.ip().to_string(), port: address.port() }
     }

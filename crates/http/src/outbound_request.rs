@@ -1,6 +1,6 @@
-//! A request to a server: a head that several requests may share, and the fields of this request alone.
+//! A request to a server: a head that several requests may share, and the request's own fields.
 //!
-//! HTTP/1.1 writes both without merging them ([`crate::http1`]); HTTP/2 needs one map.
+//! HTTP/1.1 writes both without merging them ([`crate::http1`]). HTTP/2 needs one map of both.
 
 use crate::head::{self, Fields, Known, RequestHead, Target};
 use crate::http1::InterimSink;
@@ -19,26 +19,26 @@ pub type Traceparent = [u8; TRACEPARENT_LEN];
 pub struct OutboundRequest {
     /// The shared head.
     pub head: Arc<RequestHead>,
-    /// Its body.
+    /// The body.
     pub body: OutboundBody,
     /// Receives the interim responses to this request.
     pub interim: Option<InterimSink>,
-    /// Nearly every request has its own.
+    /// The own `traceparent`, which nearly every request has.
     traceparent: Option<Traceparent>,
-    /// Other fields of its own; few requests have any.
+    /// All other own fields, which few requests have.
     others: Vec<(Known, Box<[u8]>)>,
-    /// A bit for each of its own fields. They stand in place of those in the head that have the same name.
+    /// The bits of the own fields, which replace fields of the same name in the head.
     own: u32,
 }
 
 impl OutboundRequest {
-    /// A request with this head and no fields of its own.
+    /// Creates a request with this head and without own fields.
     #[must_use]
     pub const fn new(head: Arc<RequestHead>, body: OutboundBody) -> Self {
         Self { head, body, interim: None, traceparent: None, others: Vec::new(), own: 0 }
     }
 
-    /// A `GET` without a body.
+    /// Creates a `GET` without a body.
     #[must_use]
     pub fn get(path: &str, authority: &str) -> Self {
         let mut fields = Fields::default();
@@ -49,27 +49,27 @@ impl OutboundRequest {
         Self::new(Arc::new(head), OutboundBody::Empty)
     }
 
-    /// Says which span the request is.
+    /// Sets the span of the request.
     pub fn set_traceparent(&mut self, traceparent: Traceparent) {
         self.traceparent = Some(traceparent);
         self.own |= Known::Traceparent.bit();
     }
 
-    /// Adds a field, or puts it in place of those with the same name.
+    /// Sets an own field, which replaces fields of the same name.
     pub fn set(&mut self, known: Known, value: &[u8]) {
         self.others.retain(|(own, _)| *own != known);
         self.others.push((known, value.into()));
         self.own |= known.bit();
     }
 
-    /// Whether the request has such a field.
+    /// Whether the request has a field of this name.
     #[must_use]
     #[inline]
     pub fn has(&self, known: Known) -> bool {
         self.own & known.bit() != 0 || self.head.fields.has(known)
     }
 
-    /// All fields as they are sent: which it is, its name, its value.
+    /// Returns all fields that are sent: the known name, the name and the value.
     pub fn fields(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
         let is_shared = |(known, ..): &(Known, &[u8], &[u8])| self.own & known.bit() == 0;
         let shared = self.head.fields.iter().filter(is_shared);
@@ -81,7 +81,7 @@ impl OutboundRequest {
         shared.chain(traceparent).chain(others)
     }
 
-    /// All in one.
+    /// Converts the request to a request with one map of fields.
     pub(crate) fn into_request(self) -> Request<OutboundBody> {
         let mut headers = HeaderMap::with_capacity(self.head.fields.len() + 1 + self.others.len());
         for (_, name, value) in self.fields() {

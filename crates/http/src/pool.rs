@@ -1,11 +1,11 @@
 //! The connections of one worker to one server, and one exchange over them.
 //!
-//! Each protocol is a [`Transport`] in a file of its own: a connection of [`http1`] carries one exchange at a time and is
-//! driven by the task of its request; one of [`http2`] carries many and has a task of its own. A request that finds no
+//! Each protocol is a [`Transport`]. A connection of [`http1`] carries one exchange at a time, and the task of the
+//! request drives it. A connection of [`http2`] carries many exchanges, and has its own task. A request that finds no
 //! open connection with capacity opens one, or waits for one ([`attempts`]).
 //!
-//! **Limits**: `connections_max` HTTP/1.1 connections, `idle_max` of them unused; `http2_connections_max` HTTP/2
-//! connections with `http2_streams_max` requests each. A request beyond them is not sent.
+//! **Limits**: `connections_max` HTTP/1.1 connections, of which `idle_max` may be idle; `http2_connections_max` HTTP/2
+//! connections with `http2_streams_max` requests each. A request beyond these limits is not sent.
 
 mod attempts;
 mod body;
@@ -31,13 +31,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One protocol over the connections of a pool.
 trait Transport {
-    /// Capacity for one exchange on an open connection.
+    /// The right to one exchange on an open connection.
     type Lease;
 
-    /// A lease, if an open connection has capacity.
+    /// Returns a lease, if an open connection has capacity.
     fn lease(&self, now: Instant) -> Option<Self::Lease>;
 
-    /// Begins to speak the protocol on a new connection, and leases it.
+    /// Begins the protocol on a new connection, and leases the connection.
     async fn start(
         &self,
         stream: Stream,
@@ -53,7 +53,7 @@ trait Transport {
         clock: &Clock,
     ) -> Result<(ResponseHead, ResponseBody), ResponseError>;
 
-    /// Closes the connections that have been idle for too long, and forgets those that the server has closed.
+    /// Closes connections that have been idle for too long, and removes connections that the server has closed.
     fn sweep(&self, now: Instant);
 
     fn connection_count(&self) -> usize;
@@ -80,7 +80,7 @@ pub enum ExchangeError {
         server: String,
         /// The maximum number of connections.
         connections: usize,
-        /// The maximum number of requests on each.
+        /// The maximum number of requests on each connection.
         streams: usize,
     },
     /// The request was not processed.
@@ -129,13 +129,13 @@ impl ExchangeError {
 /// The error that broke an exchange off.
 #[derive(Debug, thiserror::Error)]
 pub enum ResponseError {
-    /// Over HTTP/1.1.
+    /// The error of an exchange over HTTP/1.1.
     #[error(transparent)]
     Http1(#[from] crate::http1::Error),
-    /// Over HTTP/2.
+    /// The error of an exchange over HTTP/2.
     #[error(transparent)]
     Http2(#[from] crate::http2::Error),
-    /// Over a connection that was upgraded.
+    /// The error of an exchange that requested an upgrade.
     #[error(transparent)]
     Hyper(#[from] hyper::Error),
 }
@@ -159,17 +159,17 @@ pub struct Pool {
     http1: Arc<Http1Transport>,
     http2: Arc<Http2Transport>,
     attempts: Arc<Attempts>,
-    /// The last connection attempt failed.
+    /// Whether the last connection attempt failed.
     is_unreachable: AtomicBool,
     counters: Arc<ConnectionCounters>,
 }
 
-/// A response, and how its connection came about.
+/// A response, with the phases of its connection attempt.
 #[derive(Debug)]
 pub struct Exchanged {
     /// The head of the response.
     pub head: ResponseHead,
-    /// Its body.
+    /// The body of the response.
     pub body: ResponseBody,
     /// The time of each phase of the connection attempt; [`None`] if an open connection was used.
     pub phases: Option<ConnectPhases>,
@@ -181,7 +181,7 @@ enum NewLease {
 }
 
 impl Pool {
-    /// A pool without connections.
+    /// Creates a pool without connections.
     #[must_use]
     pub fn new(
         connector: Connector,
@@ -206,10 +206,10 @@ impl Pool {
 
     /// Sends `request` on a connection of the pool, or on a new one, and waits for the head of its response.
     ///
-    /// `fresh` asks for a new HTTP/1.1 connection, because an idle one may have just failed this request.
+    /// `fresh` requires a new HTTP/1.1 connection, for example because an idle connection has just failed this request.
     ///
     /// # Errors
-    /// [`ExchangeError`], which tells whether the server can have executed the request.
+    /// [`ExchangeError`], which states whether the server can have executed the request.
     pub async fn exchange(
         self: &Arc<Self>,
         mut request: OutboundRequest,
@@ -263,7 +263,7 @@ impl Pool {
         Ok(Exchanged { head, body, phases: None })
     }
 
-    /// An exchange that may switch protocols, over an HTTP/1.1 connection that does not return to the pool.
+    /// Sends a request for an upgrade over a new HTTP/1.1 connection, which does not return to the pool.
     async fn exchange_upgrade(
         &self,
         request: OutboundRequest,
@@ -287,7 +287,7 @@ impl Pool {
         Ok(Exchanged { head: head.into(), body: ResponseBody::upgrade(body, upgrade), phases })
     }
 
-    /// Closes the connections that have been idle for too long, and forgets those that the server has closed.
+    /// Closes connections that have been idle for too long, and removes connections that the server has closed.
     pub fn sweep(&self, now: Instant) {
         self.http1.sweep(now);
         self.http2.sweep(now);
@@ -298,7 +298,7 @@ impl Pool {
         if source.is_not_sent() { self.not_sent() } else { self.broken(source) }
     }
 
-    /// A response that broke off while it was read.
+    /// Returns the error of a response that broke off while it was read.
     #[must_use]
     pub fn broken(&self, source: impl Into<ResponseError>) -> ExchangeError {
         ExchangeError::Broken { server: self.server(), source: source.into() }
@@ -318,13 +318,13 @@ impl Pool {
         self.http1.connection_count() == 0 && self.http2.connection_count() == 0
     }
 
-    /// Idle HTTP/1.1 connections.
+    /// Returns the number of idle HTTP/1.1 connections.
     #[must_use]
     pub fn idle_len(&self) -> usize {
         self.http1.idle_count()
     }
 
-    /// A lease for a request that found no connection with capacity.
+    /// Waits for a lease, for a request that found no connection with capacity.
     async fn connect(
         self: &Arc<Self>,
         clock: &Clock,

@@ -1,7 +1,7 @@
-//! The version of HTTP that a client speaks in clear text.
+//! Detects the version of HTTP that a client uses in clear text.
 //!
 //! HTTP/2 with prior knowledge begins with a preface (RFC 9113, section 3.4), whose first three bytes no HTTP/1.1
-//! request has. Usually a peek sees all three; bytes that had to be read are kept for the protocol.
+//! request has. Usually a peek returns all three bytes. Bytes that had to be read are kept for the protocol.
 
 use bytes::BytesMut;
 use std::io;
@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 /// The bytes that identify HTTP/2.
 const PREFACE: &[u8; 3] = b"PRI";
 
-/// Waits for the first bytes, and returns whether they begin HTTP/2, together with the bytes that it had to
-/// read.
+/// Waits for the first bytes; returns the bytes that had to be read, and whether the first bytes are those of
+/// HTTP/2.
 ///
 /// # Errors
 /// When the connection breaks.

@@ -6,10 +6,10 @@ use curtail_units::{Duration, Instant};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Becomes ready when a count has not changed for a time.
+/// A timer that becomes ready when a count has not changed for a time.
 ///
-/// A poll costs one read of the clock. The timer is set at most once per timeout: it stays as it is, and is set
-/// again only when it fires too early. All polls come from one task.
+/// A poll costs one read of the clock. The timer is set at most once per timeout, because it is set again only if it
+/// fires before the deadline. All polls come from one task.
 #[derive(Debug)]
 pub struct ProgressTimer {
     timer: Timer,
@@ -17,26 +17,26 @@ pub struct ProgressTimer {
     timeout: Duration,
     /// The count at its last change.
     seen: Option<u64>,
-    /// The deadline of the next change.
+    /// The deadline for the next change.
     until: Instant,
     armed: Option<Instant>,
 }
 
 impl ProgressTimer {
-    /// A timer that rests.
+    /// Creates a timer that rests.
     #[must_use]
     pub fn new(timers: &Arc<Timers>, clock: Clock, timeout: Duration) -> Self {
         let (seen, until, armed) = (None, Instant::default(), None);
         Self { timer: Timer::new(timers), clock, timeout, seen, until, armed }
     }
 
-    /// Stops the clock: no progress is expected now.
+    /// Stops the timer while no progress is expected.
     #[inline]
     pub const fn rest(&mut self) {
         self.seen = None;
     }
 
-    /// Reports the count while progress is expected; ready at the deadline.
+    /// Takes the current count while progress is expected; ready at the deadline.
     pub fn poll(&mut self, cx: &mut Context<'_>, count: u64) -> Poll<()> {
         let now = self.clock.now();
         if self.seen != Some(count) {

@@ -1,7 +1,7 @@
-//! A request body for several attempts: read once from the client, sent as often as needed.
+//! A request body for several attempts, which is read once from the client and sent as often as needed.
 //!
-//! **Limits**: the replay buffer holds up to [`Replay`]'s bound. Beyond it, only the attempt that reads the body
-//! continues. Until the response begins, the client may pause for the body timeout at most.
+//! **Limits**: the replay buffer has a maximum size. Beyond this size, only the attempt that reads the body continues.
+//! Until the response begins, the client may pause for at most the body timeout.
 
 use crate::http1::RequestBody;
 use crate::trailers;
@@ -18,10 +18,10 @@ use tokio::time::Sleep;
 /// A client's failure to send its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientFault {
-    /// It paused for too long.
+    /// The client paused for too long.
     #[error("the request body paused for too long")]
     Slow,
-    /// Its connection or stream broke, or what it sent is not a valid body.
+    /// The client's connection or stream broke, or its body is malformed.
     #[error("the request body broke off")]
     Broken,
 }
@@ -33,34 +33,34 @@ impl ClientFault {
     }
 }
 
-/// Why an attempt cannot go on with the body.
+/// Why an attempt cannot continue with the body.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// The client did not send it.
+    /// The client did not send the body.
     #[error(transparent)]
     Client(ClientFault),
-    /// Another attempt has read on, and what this one needs was not kept.
+    /// The part that this attempt needs was not kept, because another attempt has already read further.
     #[error("the request body was too long to be kept for a second attempt")]
     NotKept,
 }
 
-/// The body of a request as its client sends it.
+/// The body of a request, received from the client.
 #[derive(Debug)]
 pub enum ClientBody {
-    /// Over HTTP/1.1.
+    /// A body over HTTP/1.1.
     Http1(RequestBody),
-    /// Over HTTP/2.
+    /// A body over HTTP/2.
     Http2(Incoming),
 }
 
 /// The body of a request to a server.
 #[derive(Debug)]
 pub enum OutboundBody {
-    /// There is none.
+    /// There is no body.
     Empty,
-    /// It is in memory.
+    /// The body is in memory.
     Full(Bytes),
-    /// Read through what is kept.
+    /// The body is read through a replay buffer.
     Replay(ReplayReader),
 }
 
@@ -79,10 +79,10 @@ struct ReplayState {
     trailers: Option<HeaderMap>,
     ended: bool,
     fault: Option<ClientFault>,
-    /// The reader that went on when the bound was reached; the others cannot.
+    /// The reader that continued beyond the maximum size; no other reader can continue.
     sole_reader: Option<u32>,
     readers: u32,
-    /// Frames read so far.
+    /// The number of frames read so far.
     frames: u64,
     /// The body timeout; absent once the response has begun.
     pause_max: Option<std::time::Duration>,
@@ -92,8 +92,8 @@ struct ReplayState {
 
 /// The readers that wait for the client.
 ///
-/// All of them wake when the client has sent something. Waking only the last one would not do: it may have been
-/// cancelled, or wait for a server that does not read, and the others would wait on.
+/// All readers wake when the client has sent bytes. It would not suffice to wake only the last reader: it may be
+/// cancelled, or wait for a server that does not read, and all other readers would continue to wait.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 
@@ -123,7 +123,7 @@ impl Wake for Waiting {
 }
 
 impl Replay {
-    /// Keeps up to `kept_bytes_max` of a body whose client pauses for at most `pause_max`.
+    /// Creates a replay buffer of at most `kept_bytes_max`; the client may pause for at most `pause_max`.
     pub fn new(
         source: ClientBody,
         kept_bytes_max: usize,
@@ -148,7 +148,7 @@ impl Replay {
         })
     }
 
-    /// A body that begins at the beginning.
+    /// Creates a reader from the start of the body.
     #[must_use]
     pub fn reader(self: &Arc<Self>) -> ReplayReader {
         let mut state = self.lock();
@@ -156,26 +156,26 @@ impl Replay {
         ReplayReader { id: state.readers, replay: Arc::clone(self), next: 0, done: false }
     }
 
-    /// The response has begun, so the body timeout no longer applies.
+    /// Ends the body timeout, because the response has begun.
     pub fn response_begun(&self) {
         let mut state = self.lock();
         state.pause_max = None;
         state.pause = None;
     }
 
-    /// The number of frames read so far.
+    /// Returns the number of frames read so far.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.lock().frames
     }
 
-    /// Whether the body grew too long to be sent again.
+    /// Whether the body has become too long to be sent again.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lock().sole_reader.is_some()
     }
 
-    /// The fault of the client, if any.
+    /// Returns the fault of the client, if any.
     #[must_use]
     pub fn fault(&self) -> Option<ClientFault> {
         self.lock().fault
@@ -187,7 +187,7 @@ impl Replay {
 }
 
 impl ReplayState {
-    /// The next frame from the client; it is kept if there is room.
+    /// Reads the next frame from the client, and keeps the frame if there is room.
     fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
@@ -234,7 +234,7 @@ impl ReplayState {
         }
     }
 
-    /// Waits for the client until the body timeout.
+    /// Waits for the client, at most for the body timeout.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ClientFault>>> {
         let Some(pause_max) = self.pause_max else { return Poll::Pending };
         let pause = self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause_max)));
@@ -246,7 +246,7 @@ impl ReplayState {
     }
 }
 
-/// One attempt's place in a body.
+/// The reader of one attempt, with its position in the body.
 #[derive(Debug)]
 pub struct ReplayReader {
     replay: Arc<Replay>,

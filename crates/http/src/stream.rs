@@ -1,4 +1,4 @@
-//! The bytes of a connection, with a client or a server, in clear text or under TLS.
+//! The byte stream of a connection with a client or a server, in clear text or under TLS.
 
 use curtail_units::Duration;
 use socket2::{SockRef, TcpKeepalive};
@@ -14,11 +14,11 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 pub const TCP_KEEPALIVE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(9 * 3_600);
 
-/// Maximum probes without a reply of a silent connection.
+/// Maximum number of probes without a reply.
 const PROBES: u32 = 6;
 
-/// Makes the kernel probe a connection that is silent for `idle`, and close it when nothing is acknowledged for twice
-/// as long. Nothing else detects a peer that fails silently on a stream without an idle timeout.
+/// Makes the kernel probe a connection that is silent for `idle`, and close it if no byte is acknowledged for twice as
+/// long. Without probes, no timeout would detect a peer that fails silently on a stream without an idle timeout.
 pub fn keep_alive(tcp: &TcpStream, idle: Duration) {
     let idle = std::time::Duration::from(idle);
     let every = (idle / PROBES).max(std::time::Duration::from_secs(1));
@@ -42,7 +42,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Begins a client's connection: under TLS with its handshake, which may take `timeout`.
+    /// Begins a client's connection; under TLS, with the handshake, which may take at most `timeout`.
     ///
     /// # Errors
     /// When the handshake fails or takes too long.
@@ -56,7 +56,7 @@ impl Stream {
         Ok(Self::Tls(Box::new(handshake.map_err(|_| io::ErrorKind::TimedOut)??.into())))
     }
 
-    /// Makes the connection be reset when it is dropped, so that the other side sees an incomplete message.
+    /// Makes the drop of the connection reset it, so that the other side detects an incomplete message.
     pub fn reset_at_drop(&self) {
         let tcp = match self {
             Self::Plain(tcp) => tcp,

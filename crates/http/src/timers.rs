@@ -1,11 +1,11 @@
 //! The timers of one worker's requests.
 //!
-//! Nearly every request sets a timer, for its hedge, and nearly none fires. One timer of the runtime therefore serves
-//! all requests of a worker. While requests come more often than once a [`TICK`], a task that sets a timer also wakes
-//! those that are due, and the runtime's timer fires only once a [`GUARD`]. At 5,000 requests/s on a virtual machine,
-//! that saved 2 of 17 microseconds a request.
-//! **Limits**: one entry for each request in progress. The runtime's clock is a millisecond coarse.
-//! **Hurts when** a busy worker falls silent: one hedge may come a [`GUARD`] late.
+//! Nearly every request sets a timer for its hedge, and nearly no timer fires. One timer of the runtime therefore
+//! serves all requests of a worker. While requests arrive more often than once a [`TICK`], a task that sets a timer
+//! also wakes tasks whose timers are due, and the runtime's timer fires only once a [`GUARD`]. At 5,000 requests/s on a
+//! virtual machine, this saved 2 of 17 microseconds a request.
+//! **Limits**: one entry for each request in progress. The runtime's clock has a resolution of a millisecond.
+//! **Hurts when** a busy worker becomes idle: one hedge may be a [`GUARD`] late.
 
 use crate::clock::Clock;
 use curtail_units::{Duration, Instant};
@@ -14,20 +14,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// Requests that come more often than this look after each other's timers.
+/// Maximum mean time between timers for which tasks that set timers also check all timers.
 const TICK: Duration = Duration::from_ms(1);
 
-/// The interval of the runtime's timer then.
+/// The interval of the runtime's timer while tasks check all timers.
 const GUARD: Duration = Duration::from_ms(4);
 
-/// The wakers by instant; the number distinguishes entries of the same instant.
+/// The wakers by instant; a number distinguishes entries of the same instant.
 type Due = BTreeMap<(Instant, u64), Waker>;
 
 /// All timers of a worker.
 #[derive(Debug, Default)]
 pub struct Timers {
     state: Mutex<State>,
-    /// Something is due earlier than what [`Timers::run`] waits for.
+    /// Signals that a timer is due earlier than [`Timers::run`] would wake.
     sooner: Notify,
 }
 
@@ -35,16 +35,16 @@ pub struct Timers {
 struct State {
     due: Due,
     entries: u64,
-    /// The same when [`Timers::run`] last looked, and when that was.
+    /// The value of `entries` at the last check of [`Timers::run`], and the time of this check.
     looked: (u64, Instant),
-    /// Tasks that set a timer also wake those that are due.
+    /// Whether tasks that set a timer also wake tasks whose timers are due.
     is_busy: bool,
     /// The deadline of [`Timers::run`].
     armed: Option<Instant>,
 }
 
 impl Timers {
-    /// Wakes the tasks whose timers are due, as long as the worker lives.
+    /// Wakes tasks whose timers are due; runs as long as the worker.
     pub async fn run(&self, clock: Clock) {
         loop {
             let (due, next) = self.lock().look(clock.now());
@@ -65,7 +65,7 @@ impl Timers {
 }
 
 impl State {
-    /// The timers that are due, and the next instant of the runtime's timer.
+    /// Takes the timers that are due; also returns the next instant of the runtime's timer.
     fn look(&mut self, now: Instant) -> (Due, Option<Instant>) {
         let due = self.take_due(now);
         let (seen, at) = self.looked;
@@ -96,13 +96,13 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A timer that is not set.
+    /// Creates a timer that is not set.
     #[must_use]
     pub fn new(timers: &Arc<Timers>) -> Self {
         Self { timers: Arc::clone(timers), entry: None }
     }
 
-    /// Ready once, when `at` has come; asking for another instant takes back the one before. It was `now` a moment ago.
+    /// Ready once, at `at`; a call with another instant replaces the previous instant. `now` is approximately the time.
     pub fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant, now: Instant) -> Poll<()> {
         let mut state = self.timers.lock();
         match self.entry {

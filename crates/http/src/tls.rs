@@ -45,7 +45,7 @@ fn unusable(path: &Path, why: impl std::fmt::Display) -> TlsError {
     TlsError::File { file: path.to_owned(), why: why.to_string() }
 }
 
-/// The error of a file without a readable `what`.
+/// Returns the error of a file from which `what` cannot be read.
 fn unreadable(path: &Path, what: &str, error: pem::Error) -> TlsError {
     if let pem::Error::Io(error) = error {
         return unusable(path, error);
@@ -68,7 +68,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 /// Reads a certificate chain and its key.
 ///
 /// # Errors
-/// [`TlsError::File`], when one cannot be read or they do not belong together.
+/// [`TlsError::File`], when a file cannot be read, or the key does not match the certificate.
 pub fn certified_key(certificate_file: &Path, key_file: &Path) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(certificate_file)?;
     let key = PrivateKeyDer::from_pem_file(key_file)
@@ -77,26 +77,26 @@ pub fn certified_key(certificate_file: &Path, key_file: &Path) -> Result<Certifi
         .map_err(|error| unusable(certificate_file, describe_key_error(&error, key_file)))
 }
 
-/// The certificate of a listener; handshakes after a reload use the new one.
+/// The certificate of a listener; handshakes after a reload use the new certificate.
 #[derive(Debug)]
 pub struct ListenerCertificate(ArcSwap<CertifiedKey>);
 
 impl ListenerCertificate {
-    /// The first certificate.
+    /// Creates the certificate of a listener.
     #[must_use]
     pub fn new(key: CertifiedKey) -> Arc<Self> {
         Arc::new(Self(ArcSwap::from_pointee(key)))
     }
 
-    /// The certificate of handshakes from now on.
+    /// Replaces the certificate for later handshakes.
     pub fn replace(&self, key: CertifiedKey) {
         self.0.store(Arc::new(key));
     }
 
-    /// The acceptor of a listener, which offers HTTP/2 and HTTP/1.
+    /// Returns the acceptor of a listener, which offers HTTP/2 and HTTP/1.
     ///
     /// # Panics
-    /// Never: the provider has the suites of its own versions.
+    /// Never: the provider has cipher suites for its own versions.
     #[must_use]
     pub fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let mut config = ServerConfig::builder_with_provider(provider())
@@ -116,7 +116,7 @@ impl ResolvesServerCert for ListenerCertificate {
     }
 }
 
-/// Why a certificate and a key do not fit together.
+/// Describes why a key does not match a certificate.
 fn describe_key_error(error: &rustls::Error, key_file: &Path) -> String {
     let key_file = key_file.display();
     if let rustls::Error::InconsistentKeys(_) = error {

@@ -3,8 +3,8 @@
 use crate::head::Known;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Framing, routing, authentication and content fields. They take effect before trailers arrive (RFC 9110, section
-/// 6.5.1): a server that merges them into the headers would be deceived. A message over HTTP/2 with
+/// Framing, routing, authentication and content fields, which take effect before trailers arrive (RFC 9110, section
+/// 6.5.1). As trailers they would deceive a server that merges trailers into the headers. A message over HTTP/2 with
 /// connection-specific fields is malformed (RFC 9113, section 8.2.2).
 pub(crate) static FOR_HEADS: [HeaderName; 17] = [
     header::CONTENT_LENGTH,

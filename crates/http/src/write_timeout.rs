@@ -1,8 +1,8 @@
 //! A connection with a write timeout.
 //!
-//! **Limits**: a write fails when the other side reads nothing for the write timeout while bytes wait for it.
-//! Dropping the connection then resets it; otherwise the kernel would retransmit the rest. Progress is what the
-//! kernel accepts: it reports room only when a third of its buffer is free.
+//! **Limits**: a write fails if bytes wait and the other side reads nothing for the write timeout. Dropping the
+//! connection then resets it; otherwise the kernel would continue to retransmit. Bytes that the kernel accepts count as
+//! progress; the kernel reports room only when a third of its buffer is free.
 
 use crate::progress::ProgressTimer;
 use crate::stream::Stream;
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The client read nothing within the write timeout.
+/// The error of a client that read nothing within the write timeout.
 #[derive(Debug, thiserror::Error)]
 #[error("the client read nothing within the write timeout")]
 struct WriteTimeout;
 
-/// Whether writing failed with the write timeout. The kernel's own [`io::ErrorKind::TimedOut`], which connections to
-/// servers have too, is another error.
+/// Whether a write failed with the write timeout. The kernel's own [`io::ErrorKind::TimedOut`], which also occurs on
+/// connections to servers, is a different error.
 pub fn is_write_timeout(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|source| source.is::<WriteTimeout>())
 }
@@ -31,13 +31,13 @@ pub struct WriteTimeoutStream<F> {
     on_timeout: F,
     timer: ProgressTimer,
     written: u64,
-    /// Bytes read and written, for an idle timeout over both directions.
+    /// The number of bytes read and written, for an idle timeout of both directions.
     moved: Arc<AtomicU64>,
     has_failed: bool,
 }
 
 impl<F: Fn()> WriteTimeoutStream<F> {
-    /// A connection with this timer for its writes; a write timeout calls `on_timeout`.
+    /// Creates a connection with `timer` for its writes; a write timeout calls `on_timeout`.
     pub fn new(stream: Stream, timer: ProgressTimer, on_timeout: F) -> Self {
         Self { stream, on_timeout, timer, written: 0, moved: Arc::default(), has_failed: false }
     }
@@ -47,12 +47,12 @@ impl<F: Fn()> WriteTimeoutStream<F> {
         self.has_failed
     }
 
-    /// Bytes read and written so far.
+    /// Returns the counter of bytes read and written.
     pub fn moved(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.moved)
     }
 
-    /// The result of a write, or the timeout.
+    /// Checks the result of a write; fails at the timeout.
     fn check_timeout<T>(
         &mut self,
         cx: &mut Context<'_>,

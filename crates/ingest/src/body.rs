@@ -1,4 +1,4 @@
-//! Reads a body within its limits of size and memory.
+//! Reads a body within the limits of size and memory.
 
 use crate::encoding::too_long;
 use crate::memory_limit::MemoryReservation;
@@ -7,10 +7,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
 
-/// Maximum buffer that is reserved for an announced length.
+/// Maximum buffer that is allocated because a request announces its length.
 const RESERVED_MAX: u64 = 1 << 20;
 
-/// The prefix of a gRPC message: a flag for compression, and the length.
+/// The size of the prefix of a gRPC message: a flag for compression, and the length.
 const FRAME_BYTES: usize = 5;
 
 /// Reads a body of at most `bytes_max` bytes.
@@ -52,7 +52,7 @@ where
     Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
-/// The length of a gRPC body by its first frame; gRPC sends no `content-length`.
+/// Returns the length of a gRPC body by its first frame, because gRPC sends no `content-length`.
 fn framed(first: &[u8]) -> u64 {
     match first {
         [0 | 1, a, b, c, d, ..] => {
@@ -62,7 +62,7 @@ fn framed(first: &[u8]) -> u64 {
     }
 }
 
-/// Takes the message out of gRPC's frame; returns it, and whether it is compressed.
+/// Removes gRPC's frame from a message; returns the message, and whether it is compressed.
 pub(crate) fn unframe(mut body: Bytes) -> Result<(Bytes, bool), Rejection> {
     let malformed = |message: &str| RejectReason::Malformed.reject(message);
     let Some(&[compressed, a, b, c, d]) = body.first_chunk::<FRAME_BYTES>() else {

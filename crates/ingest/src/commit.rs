@@ -1,13 +1,13 @@
 //! Group commit: one thread writes many batches to the log with one sync.
 //!
-//! Batches queue while the thread waits for the disk, and the next group is all of them: the slower the disk, the
-//! more batches share a sync. If they exceed one group, tenants take turns by bytes ([`FairQueue`]).
+//! Batches queue while the thread waits for the disk, and all queued batches form the next group. The slower the disk
+//! is, the more batches share a sync. If the queue exceeds one group, tenants take turns by bytes ([`FairQueue`]).
 //!
-//! A batch that is sent again is not written again. If it is durable, it is acknowledged at once; if it is queued, its
-//! senders share the outcome.
+//! A duplicate of a recent batch is not written. If the batch is durable, the duplicate is acknowledged at once; if the
+//! batch is still queued, all its senders get the same outcome.
 //!
-//! **Limits**: [`GROUP_BYTES_MAX`] for a group; [`MemoryLimit`](crate::memory_limit::MemoryLimit) bounds the queue.
-//! While the sink accepts nothing, nothing is written. A batch whose senders have all given up is not written.
+//! **Limits**: a group has [`GROUP_BYTES_MAX`], and [`MemoryLimit`](crate::memory_limit::MemoryLimit) bounds the queue.
+//! While the sink accepts no batches, no batch is written. A batch whose senders have all given up is not written.
 
 use crate::memory_limit::MemoryReservation;
 use crate::metrics::LogMetrics;
@@ -35,10 +35,10 @@ const CHECK_EVERY: Duration = Duration::from_millis(200);
 /// The interval between log messages about failures.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// The turn of a tenant: about two usual batches.
+/// The size of a tenant's turn: about two usual batches.
 const TURN_BYTES: NonZeroUsize = NonZeroUsize::new(512 << 10).expect("above 0");
 
-/// Maximum number of queued batches; their bytes are bounded before.
+/// Maximum number of queued batches; a memory limit bounds their bytes.
 const QUEUED_MAX: usize = 4_096;
 
 /// A durable batch.
@@ -52,7 +52,7 @@ pub struct DurableBatch {
 
 /// The consumer of durable batches. The log thread calls it, and does nothing else meanwhile.
 pub trait Sink: Send + 'static {
-    /// Waits until the sink accepts batches; calls `report` with the reason at the start and whenever it checks again.
+    /// Waits until the sink accepts batches; calls `report` with the reason at the start and at each further check.
     /// Queued batches wait as well.
     fn wait(&mut self, report: &mut dyn FnMut(StallReason));
 
@@ -60,16 +60,16 @@ pub trait Sink: Send + 'static {
     /// segment should end.
     fn take(&mut self, segment: u64, batches: Vec<DurableBatch>) -> bool;
 
-    /// A segment has ended: nothing is written to it any more.
+    /// Notes that a segment has ended: the log writes no more batches to it.
     fn ended(&mut self, segment: u64);
 }
 
-/// Why a sink accepts nothing.
+/// Why a sink accepts no batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallReason {
-    /// It is slower than the senders, or its storage does not respond.
+    /// The sink is slower than the senders, or its storage does not respond.
     Slow,
-    /// Its disk is full.
+    /// The disk of the sink is full.
     DiskFull,
 }
 
@@ -114,11 +114,11 @@ type Reply = oneshot::Sender<Result<Outcome, CommitError>>;
 
 #[derive(Debug)]
 struct QueuedBatch {
-    /// Durable once it is written.
+    /// The batch, which is durable once it is written.
     batch: DurableBatch,
-    /// Its ID, if it must not be stored twice.
+    /// The ID of the batch, if it must not be stored twice.
     id: Option<BatchId>,
-    /// Its memory, which stays reserved when the sender gives up.
+    /// The memory of the batch, which stays reserved when the sender gives up.
     reservation: MemoryReservation,
     reply: Reply,
 }
@@ -163,8 +163,8 @@ impl From<StallReason> for CommitError {
 }
 
 impl Committer {
-    /// Starts the thread. When the last committer is dropped, it ends its segment and stops. It adds durable batches to
-    /// `recent`.
+    /// Starts the log thread, which adds durable batches to `recent`. When the last committer is dropped, the thread
+    /// ends its segment and stops.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -206,13 +206,13 @@ impl Committer {
         }
     }
 
-    /// Asks for the end of the current segment. With a full queue, the segment ends by its size.
+    /// Requests the end of the current segment. No effect if the queue is full: the segment then ends by its size.
     pub fn end_segment(&self) {
         self.queue.try_send(LogMessage::EndSegment).ok();
     }
 
-    /// Waits until a batch is durable, or the log thread has waited for `stall_max`. `id` is the batch's ID, if it must
-    /// not be stored twice.
+    /// Waits until a batch is durable; fails if the log thread has waited for `stall_max`. `id` is the ID of the batch,
+    /// if it must not be stored twice.
     pub(crate) async fn commit(
         &self,
         batch: DurableBatch,
@@ -237,11 +237,11 @@ impl Committer {
     }
 }
 
-/// Logs failed writes, at most once a second: senders retry soon.
+/// Logs failed writes, at most once a second, because senders soon retry.
 #[derive(Debug, Default)]
 struct FailureLog {
     logged: Option<Instant>,
-    /// Batches since then, and their bytes.
+    /// The number and the bytes of batches since the last message.
     batches: usize,
     bytes: usize,
 }
@@ -306,7 +306,7 @@ impl<S: Sink> LogWriter<S> {
         self.end_segment();
     }
 
-    /// Queues a batch, unless it is durable or queued already.
+    /// Queues a batch, unless it is already durable or queued.
     fn enqueue(&mut self, queued: Box<QueuedBatch>) {
         let Record { tenant, batch, received_ns, .. } = &queued.batch.record;
         if let Some(id) = queued.id {
@@ -382,7 +382,7 @@ impl<S: Sink> LogWriter<S> {
         ends
     }
 
-    /// Ends the segment. If that fails, its rows stay in memory until a later attempt.
+    /// Ends the segment. If this fails, the rows of the segment stay in memory until a later attempt.
     fn end_segment(&mut self) {
         match self.log.end_segment() {
             Ok(()) => self.sink.ended(self.log.last_segment()),

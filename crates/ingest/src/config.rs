@@ -9,11 +9,11 @@ use std::time::Duration;
 /// The configuration of the receivers.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Addresses; each accepts gRPC and HTTP.
+    /// The addresses to listen on; each accepts gRPC and HTTP.
     pub addresses: Vec<SocketAddr>,
     /// The certificate of all addresses; absent: clear text.
     pub certificate: Option<Arc<ListenerCertificate>>,
-    /// Threads that receive and decode.
+    /// The number of threads that receive and decode.
     pub workers: usize,
     /// The tokens of senders.
     pub access: Arc<Access>,
@@ -26,19 +26,19 @@ pub struct Config {
 /// The limits of senders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// One batch and the rows in it.
+    /// The limits of one batch and of its rows.
     pub batch: curtail_otlp::Limits,
-    /// Bytes of all batches that are being received.
+    /// Maximum memory of all batches from arrival to commit.
     pub receiving_bytes: u32,
-    /// Senders wait this long for a sink that accepts nothing; then they are rejected.
+    /// Maximum time for which senders wait for a stalled sink or log; then their batches are rejected.
     pub full_for: Duration,
-    /// Maximum time of a body.
+    /// Maximum time to receive a body.
     pub body_timeout: Duration,
-    /// Maximum time from the accept of a connection to its first request.
+    /// Maximum time from the start of a connection to its first request.
     pub header_timeout: Duration,
-    /// Maximum time between requests over HTTP/1.1; over HTTP/2, until the reply to a ping.
+    /// Maximum time between requests over HTTP/1.1; over HTTP/2, maximum time until the reply to a ping.
     pub idle_timeout: Duration,
-    /// Maximum number of connections per worker, on average: all workers share the sum.
+    /// Maximum number of connections per worker on average; all workers share the sum of these maxima.
     pub connections: usize,
     /// Maximum number of concurrent streams of a connection.
     pub streams: u32,

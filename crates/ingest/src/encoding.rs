@@ -1,6 +1,6 @@
 //! Decompresses bodies in all formats of the OpenTelemetry Collector's exporters.
 //!
-//! Senders use some names for two formats; the first bytes of the body decide.
+//! Senders use some names for two formats. The first bytes of the body then determine the format.
 
 use crate::rejection::{RejectReason, Rejection};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ pub(crate) enum Encoding {
 const SNAPPY_FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
 impl Encoding {
-    /// The list for headers and messages.
+    /// The names of all encodings, for headers and messages.
     pub(crate) const ALL: &'static str =
         "identity, gzip, zstd, deflate, zlib, snappy, x-snappy-framed, lz4";
 
@@ -38,8 +38,8 @@ impl Encoding {
         }
     }
 
-    /// Decompresses a body to at most `bytes_max` bytes. One that would have more is rejected without being decompressed
-    /// whole.
+    /// Decompresses a body to at most `bytes_max` bytes. A longer body is rejected before it is completely
+    /// decompressed.
     pub(crate) fn decompress(self, compressed: Bytes, bytes_max: u32) -> Result<Bytes, Rejection> {
         let decompressed = match self {
             Self::Identity if compressed.len() > bytes_max as usize => {
@@ -83,21 +83,21 @@ impl Encoding {
     }
 }
 
-/// Whether it begins with a zlib header (RFC 1950, section 2.2).
+/// Whether a body begins with a zlib header (RFC 1950, section 2.2).
 fn is_zlib(compressed: &[u8]) -> bool {
     matches!(compressed, [method, flags, ..]
         if method & 0x0F == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31))
 }
 
-/// Whether the body ends like an LZ4 frame: an empty block, then the frame's checksum if it has one. The decoder
-/// accepts a truncated frame.
+/// Whether the body ends like an LZ4 frame: an empty block, then the frame's checksum if there is one. This check is
+/// necessary because the decoder accepts a truncated frame.
 fn has_lz4_end(compressed: &[u8]) -> bool {
     const HAS_CHECKSUM: u8 = 1 << 2;
     let checksum = compressed.get(4).map_or(0, |flags| usize::from(flags & HAS_CHECKSUM));
     compressed.len().checked_sub(checksum).is_some_and(|end| compressed[..end].ends_with(&[0; 4]))
 }
 
-/// Reads at most one byte more than allowed.
+/// Reads at most one byte more than `bytes_max`, to detect a body that is too long.
 fn read(decoder: impl Read, compressed: &[u8], bytes_max: u32) -> io::Result<Vec<u8>> {
     // Spans compress to a fifth or less, so the buffer rarely grows.
     let mut decompressed = Vec::with_capacity((4 * compressed.len()).min(bytes_max as usize));

@@ -9,9 +9,9 @@
 //! | [`commit`] | writes many batches to the log and syncs them once |
 //! | [`response`], [`rejection`] | write the response, or the reason of a rejection |
 //!
-//! **Backpressure**: all batches in progress share one limit of memory. Beyond it, or while the log cannot write, a
-//! sender must retry later (`RESOURCE_EXHAUSTED` or `UNAVAILABLE`, 429 or 503, with a delay). No accepted batch is
-//! dropped.
+//! **Backpressure**: all batches in progress share one memory limit. Beyond the limit, or while the log cannot write, a
+//! batch is rejected (`RESOURCE_EXHAUSTED` or `UNAVAILABLE`, 429 or 503), and the sender retries after a delay. No
+//! accepted batch is dropped.
 //!
 //! **Source**: the OTLP specification 1.x; gRPC over HTTP/2.
 
@@ -32,3 +32,4 @@ pub use commit::{Committer, DurableBatch, Sink, StallReason};
 pub use config::{Config, Limits};
 pub use listen::{Running, StartError, start};
 pub use metrics::{IngestMetrics, LogMetrics};
+pub use rejection::RejectReason;

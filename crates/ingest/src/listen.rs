@@ -1,8 +1,8 @@
 //! Listeners, and the workers that serve their connections.
 //!
-//! Each worker is a thread with its own runtime. The first one also accepts connections, and hands each to the worker
-//! with the fewest. With `SO_REUSEPORT` the kernel would spread them, but a second server could bind the
-//! same port without an error and take part of the traffic.
+//! Each worker is a thread with its own runtime. The first worker also accepts connections, and hands each connection
+//! to the worker with the fewest connections. With `SO_REUSEPORT` the kernel would distribute connections, but a second
+//! server could then bind the same port without an error and take part of the traffic.
 
 use crate::commit::Committer;
 use crate::config::Config;
@@ -29,16 +29,16 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-/// Flow control: a sender can send a long batch without waiting for window updates.
+/// The flow-control window of a stream: a sender can send a batch of this size without waiting for window updates.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
-/// Running receivers. Without [`stop`](Self::stop), they stop when this is dropped.
+/// Running receivers; dropping this stops them without the grace period of [`stop`](Self::stop).
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<SocketAddr>,
     metrics: Arc<IngestMetrics>,
-    /// The grace period of open connections; absent while running.
+    /// The grace period of open connections; absent until the stop.
     stop: watch::Sender<Option<Duration>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -46,7 +46,7 @@ pub struct Running {
 /// Why the receivers did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be bound.
+    /// The receivers cannot listen on an address.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
@@ -59,7 +59,7 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
-/// Starts receivers; they listen when this returns.
+/// Starts receivers; returns when they listen.
 ///
 /// # Errors
 /// When an address is in use or not local, or the system refuses a thread.
@@ -99,7 +99,7 @@ pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartErr
 }
 
 impl Running {
-    /// The addresses of the listeners.
+    /// Returns the addresses of the listeners.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -111,7 +111,7 @@ impl Running {
         &self.metrics
     }
 
-    /// Accepts no more connections, and waits at most `grace` for the open ones.
+    /// Closes the listeners, and waits at most `grace` for the end of open connections.
     pub fn stop(mut self, grace: Duration) {
         self.end(grace);
     }
@@ -262,7 +262,7 @@ async fn serve(
     }
 }
 
-/// Waits for the stop, or for the end of its sender.
+/// Waits for the stop, or until its sender is dropped.
 async fn until_stopped(stopped: &mut watch::Receiver<Option<Duration>>) {
     drop(stopped.wait_for(Option::is_some).await);
 }

@@ -1,27 +1,27 @@
-//! The memory of batches between arrival and commit: one limit for all, and a lower one for each tenant.
+//! Limits the memory of batches from arrival to commit: one limit for all batches, and a lower limit for each tenant.
 //!
-//! One tenant gets at most three quarters, which one batch of the maximum size needs while it is decoded. The rest
-//! stays free for other tenants.
+//! A tenant gets at most three quarters of the memory, which one batch of the maximum size needs while it is decoded.
+//! The last quarter stays free for other tenants.
 
 use crate::rejection::{RejectReason, Rejection};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Limits the bytes of batches that are not durable yet.
+/// The limit on the memory of batches that are not durable yet.
 #[derive(Debug)]
 pub(crate) struct MemoryLimit {
     bytes_max: usize,
     used: Mutex<UsedMemory>,
 }
 
-/// Used bytes; tenants without any are not listed.
+/// The used bytes, in total and by tenant; tenants without used bytes are not listed.
 #[derive(Debug, Default)]
 struct UsedMemory {
     bytes: usize,
     by_tenant: HashMap<Arc<str>, usize>,
 }
 
-/// The bytes of one batch; released when dropped.
+/// The reserved bytes of one batch; released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct MemoryReservation {
     limit: Arc<MemoryLimit>,

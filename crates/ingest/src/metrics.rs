@@ -7,25 +7,22 @@ use curtail_sketch::{AtomicHistogram, Precision};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The values of the label `signal`, in the order of [`Signal`].
-const SIGNALS: &[&str] = &["traces", "logs", "metrics"];
-
 /// Counters of the receivers since the start.
 #[derive(Debug)]
 pub struct IngestMetrics {
     /// Durable batches, by signal.
-    pub batches: CounterVec,
-    /// The rows in them.
-    pub rows: CounterVec,
-    /// Their bytes, decompressed.
-    pub bytes: CounterVec,
+    pub batches: CounterVec<Signal>,
+    /// The rows of durable batches, by signal.
+    pub rows: CounterVec<Signal>,
+    /// The decompressed bytes of durable batches, by signal.
+    pub bytes: CounterVec<Signal>,
     /// Rejected requests, by reason.
-    pub rejected: CounterVec,
+    pub rejected: CounterVec<RejectReason>,
     /// Rows that were left out of accepted batches.
     pub rows_rejected: AtomicU64,
-    /// Batches that were sent again within ten minutes: acknowledged, but not stored again.
+    /// Duplicates of batches of the last ten minutes, which are acknowledged but not stored.
     pub duplicates: AtomicU64,
-    /// Times from the head of a request to its acknowledgement.
+    /// Times from the head of a request to the acknowledgement of its batch.
     pub acknowledged: AtomicHistogram,
     /// Batches that wait for the log.
     pub waiting: Gauge,
@@ -35,12 +32,11 @@ pub struct IngestMetrics {
 
 impl Default for IngestMetrics {
     fn default() -> Self {
-        let by_signal = || CounterVec::new(SIGNALS, SIGNALS);
         Self {
-            batches: by_signal(),
-            rows: by_signal(),
-            bytes: by_signal(),
-            rejected: CounterVec::new(RejectReason::NAMES, RejectReason::NAMES),
+            batches: CounterVec::default(),
+            rows: CounterVec::default(),
+            bytes: CounterVec::default(),
+            rejected: CounterVec::default(),
             rows_rejected: AtomicU64::default(),
             duplicates: AtomicU64::default(),
             acknowledged: AtomicHistogram::new(Precision::COARSE),
@@ -52,9 +48,9 @@ impl Default for IngestMetrics {
 
 impl IngestMetrics {
     pub(crate) fn stored(&self, signal: Signal, rows: usize, bytes: usize) {
-        self.batches.add(signal as usize, 1);
-        self.rows.add(signal as usize, rows as u64);
-        self.bytes.add(signal as usize, bytes as u64);
+        self.batches.add(&signal, 1);
+        self.rows.add(&signal, rows as u64);
+        self.bytes.add(&signal, bytes as u64);
     }
 
     /// Counts an acknowledged request, and the rows that were left out of its batch.
@@ -63,7 +59,7 @@ impl IngestMetrics {
         self.rows_rejected.fetch_add(rows_rejected, Relaxed);
     }
 
-    /// The number of durable batches, and of duplicates.
+    /// Returns the number of durable batches, and of duplicates.
     pub fn batch_counts(&self) -> (u64, u64) {
         (self.batches.sum(), self.duplicates.load(Relaxed))
     }
@@ -76,7 +72,7 @@ pub struct LogMetrics {
     pub bytes: AtomicU64,
     /// Groups of batches that could not be written.
     pub failures: AtomicU64,
-    /// Times of writing and syncing one group of batches.
+    /// Times to write and sync one group of batches.
     pub writes: AtomicHistogram,
 }
 

@@ -1,7 +1,7 @@
-//! Browsers: which origins may send (cross-origin resource sharing).
+//! The origins whose web pages may send data (cross-origin resource sharing).
 //!
-//! Before a page of another origin sends, its browser sends a preflight (`OPTIONS`), and continues if the response
-//! names the origin. A preflight has no token, so none is required; the request itself needs one as always.
+//! Before a page of another origin sends a request, its browser sends a preflight (`OPTIONS`), and continues if the
+//! response names the origin. A preflight has no token and needs none; the request itself needs a token.
 //!
 //! **Source**: the Fetch standard, section 3.3, "CORS protocol".
 
@@ -14,7 +14,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, request};
 
-/// The seconds for which a browser may cache a preflight; no browser caches longer.
+/// The seconds for which a browser may cache the response to a preflight; no browser caches longer than this.
 const MAX_AGE_S: u64 = 7_200;
 
 /// The allowed origins.

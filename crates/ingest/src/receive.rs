@@ -1,4 +1,4 @@
-//! From a request to its response: reads, decompresses and decodes the batch, and waits until it is durable.
+//! Responds to a request: reads, decompresses and decodes the batch, and waits until the batch is durable.
 
 use crate::body::{read, unframe};
 use crate::commit::{CommitError, Committer, DurableBatch, Outcome};
@@ -24,10 +24,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use tokio::sync::Semaphore;
 
-/// Longer batches are decoded on a blocking thread, so that other requests of the worker do not wait.
+/// The length above which a batch is decoded on a blocking thread, so that other requests of the worker do not wait.
 const LONG_BYTES: u32 = 512 << 10;
 
-/// Memory for each byte of a batch: the batch itself, and its rows, which take about as much.
+/// The reserved bytes for each byte of a batch: the batch itself, and its rows, which need about as much memory.
 const MEMORY_PER_BYTE: usize = 2;
 
 /// The state that all requests share.
@@ -39,7 +39,7 @@ pub(crate) struct Receiver {
     committer: Committer,
     pub(crate) metrics: Arc<IngestMetrics>,
     memory: Arc<MemoryLimit>,
-    /// Limits the long batches that are decoded at once.
+    /// Limits the number of long batches that are decoded at once.
     long_decodes: Semaphore,
 }
 
@@ -70,7 +70,7 @@ impl Receiver {
         response
     }
 
-    /// Responds to a request of any origin.
+    /// Responds to a request without headers for its origin.
     async fn respond_to_any<B>(&self, head: Parts, body: B) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
@@ -96,14 +96,14 @@ impl Receiver {
                 response::acknowledge(form, signal, refused)
             }
             Err(rejection) => {
-                self.metrics.rejected.add(rejection.reason as usize, 1);
+                self.metrics.rejected.add(&rejection.reason, 1);
                 tracing::debug!(reason = ?rejection.reason, message = rejection.message, "rejected");
                 response::reject(form, &rejection)
             }
         }
     }
 
-    /// Stores a batch; it is durable when this returns.
+    /// Stores a batch; returns when the batch is durable.
     async fn store<B>(&self, request: &ExportRequest, body: B) -> Result<Refused, Rejection>
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,

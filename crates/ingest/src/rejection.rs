@@ -1,4 +1,4 @@
-//! Reasons of rejected requests, as statuses of HTTP and codes of gRPC.
+//! Reasons for rejected requests, with their HTTP statuses and gRPC codes.
 
 use http::StatusCode;
 
@@ -9,13 +9,13 @@ pub(crate) const RETRY_AFTER_S: u64 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) reason: RejectReason,
-    /// The input that was wrong, and what was expected.
+    /// The invalid input, and the expected input.
     pub(crate) message: String,
 }
 
 /// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RejectReason {
+pub enum RejectReason {
     /// The body is not a valid batch.
     Malformed,
     /// The batch is too large.
@@ -38,21 +38,20 @@ pub(crate) enum RejectReason {
     Unavailable,
 }
 
-impl RejectReason {
-    /// The names in metrics, in the order of the variants.
-    pub(crate) const NAMES: &[&str] = &[
-        "malformed",
-        "too_long",
-        "slow",
-        "unauthenticated",
-        "forbidden",
-        "not_found",
-        "method",
-        "unsupported",
-        "exhausted",
-        "unavailable",
-    ];
+curtail_units::labels!(RejectReason {
+    Malformed => "malformed",
+    TooLong => "too_long",
+    Slow => "slow",
+    Unauthenticated => "unauthenticated",
+    Forbidden => "forbidden",
+    NotFound => "not_found",
+    Method => "method",
+    Unsupported => "unsupported",
+    Exhausted => "exhausted",
+    Unavailable => "unavailable",
+});
 
+impl RejectReason {
     pub(crate) fn reject(self, message: impl Into<String>) -> Rejection {
         Rejection { reason: self, message: message.into() }
     }

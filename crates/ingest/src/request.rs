@@ -21,7 +21,7 @@ pub(crate) struct ExportRequest {
 pub(crate) enum WireFormat {
     Protobuf,
     Json,
-    /// Protobuf, in gRPC's frame.
+    /// Protobuf in a gRPC frame.
     Grpc,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn parse(head: &request::Parts, access: &Access) -> Result<ExportRequ
     Ok(ExportRequest { signal, form, encoding, tenant })
 }
 
-/// The signal of a path, and whether the path is gRPC's.
+/// Returns the signal of a path, and whether it is a path of gRPC.
 fn signal_of_path(path: &str) -> Option<(Signal, bool)> {
     Some(match path {
         "/v1/traces" => (Signal::Traces, false),

@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A few bytes, then trailers if there are any.
+/// A short body, then trailers if there are any.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseBody {
     data: Option<Bytes>,
@@ -42,7 +42,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// Acknowledges a durable batch; `refused` rows were left out.
+/// Acknowledges a durable batch, without its `refused` rows.
 pub(crate) fn acknowledge(
     form: WireFormat,
     signal: Signal,
@@ -123,7 +123,7 @@ fn plain(status: StatusCode, form: WireFormat, data: Vec<u8>) -> Response<Respon
     response
 }
 
-/// Encodes text for a header of gRPC: the percent sign and all but printable ASCII become hexadecimal digits.
+/// Encodes text for a gRPC header: the percent sign, and all bytes except printable ASCII, become hexadecimal digits.
 fn percent_encoded(text: &str) -> HeaderValue {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,21 +1,21 @@
-//! The error of a quantile that is read from buckets: of a metric, a dashboard, a histogram on the wire.
+//! The error of a quantile that is read from buckets: those of a metric, a dashboard, or a histogram on the wire.
 //!
-//! **Inputs**: every value ([`Values`]), and a [`Layout`]: the bounds of the buckets, and the way to read between them.
-//! The error is a share of the true quantile ([`rank()`]).
+//! **Inputs**: every value ([`Values`]), and a [`Layout`]: the bounds of the buckets, and the way to read a quantile
+//! between two bounds. The error is relative to the true quantile ([`rank()`]).
 //!
 //! | layout | bounds | read between two bounds | reader |
 //! |---|---|---|---|
-//! | growth factor | powers of it, 1 of the data's unit is one of them | linearly | Google's tail latency lab, `histogram_quantile` |
-//! | explicit bounds | as listed; 0 below, nothing above | linearly; above the last: the last | `histogram_quantile` |
-//! | OpenTelemetry scale | powers of 2^(2^-scale) seconds | middle with the same relative error at both | `DDSketch`, `curtail_sketch` |
-//! | Prometheus native schema | the same | exponentially | `histogram_quantile` since Prometheus 3.0 |
+//! | growth factor | powers of the factor; one of them is 1 in the unit of the data | linearly | Google's tail latency lab, `histogram_quantile` |
+//! | explicit bounds | as listed; the first bucket begins at 0, the last has no end | linearly; in the last bucket its lower bound | `histogram_quantile` |
+//! | OpenTelemetry scale | powers of 2^(2^-scale) seconds | at the value with the same relative error at both bounds | `DDSketch`, `curtail_sketch` |
+//! | Prometheus native schema | powers of 2^(2^-schema) seconds | exponentially | `histogram_quantile` since Prometheus 3.0 |
 //!
 //! A bound belongs to the bucket below it. OpenTelemetry does not define how its buckets are read.
-//! **Error**: between the bounds `l` and `u` it is at most `u/l − 1`, for a middle `(u − l)/(u + l)`
-//! ([`Layout::error_max`]). On given data it depends on where the bounds fall, so [`coarsest()`] tries many positions.
+//! The **error** between the bounds `l` and `u` is at most `u/l − 1`, or `(u − l)/(u + l)` for [`Reader::Middle`]
+//! ([`Layout::error_max`]). On given data, the error depends on the positions of the bounds; [`coarsest()`] tries many.
 //! **Source**: Google Cloud's `tail_latency_lab` (opencensus-jetty-demo, 2019); `promql/quantile.go` of Prometheus;
 //! Masson et al., "`DDSketch`", 2019, for the middle.
-//! **Hurts when** the values are few: the error of the sample is then larger than that of the buckets.
+//! **Hurts when** the values are few: chance in the sample then causes a larger error than the buckets.
 
 mod coarsest;
 pub mod lab;
@@ -42,25 +42,25 @@ impl Values {
         Self(values)
     }
 
-    /// Number of values.
+    /// The number of values.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// Whether there is none.
+    /// Whether there are no values.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, the shortest first.
+    /// All values, the shortest first.
     #[must_use]
     pub fn as_slice(&self) -> &[Duration] {
         &self.0
     }
 
-    /// The value with rank `ceil(q · n)`: one that is there, not one in between. [`None`] without values.
+    /// The value with rank `ceil(q · n)`: one of the values, without interpolation. [`None`] without values.
     #[must_use]
     pub fn quantile(&self, quantile: Quantile) -> Option<Duration> {
         let place = usize::try_from(rank(quantile, self.len())).ok()?.checked_sub(1)?;

@@ -11,8 +11,8 @@
 //! | planted shifts that are found, in the right direction | each percentile |
 //!
 //! **Invariant**: everything random follows from the seed; each rate has an interval (Wilson, 95 %).
-//! **Limits**: all comparisons use the same recorded blocks, so the interval covers the coins and not the recording. Coins
-//! make pairs independent, so a dependence between pairs does not show.
+//! **Limits**: all comparisons use the same recorded blocks, so the interval covers the chance of the coins, but not
+//! that of the recording. Coins make pairs independent, so a dependence between pairs does not show.
 //! **Source**: Wilson, "Probable inference, the law of succession, and statistical inference" (1927).
 
 #[cfg(test)]
@@ -29,9 +29,9 @@ use curtail_units::{Duration, Rng};
 /// The comparisons to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// Number of comparisons.
+    /// The number of comparisons.
     pub comparisons: u32,
-    /// Blocks of each arm; recorded blocks replace it.
+    /// The number of blocks of each arm; on recorded blocks, half of their number instead.
     pub blocks: usize,
     /// The seed.
     pub seed: u64,
@@ -56,9 +56,9 @@ impl Default for Plan {
 /// A count of hits, and of trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rate {
-    /// Hits.
+    /// The number of hits.
     pub hits: u32,
-    /// Trials.
+    /// The number of trials.
     pub of: u32,
 }
 
@@ -94,9 +94,9 @@ pub struct Row {
     pub name: &'static str,
     /// False alarms of the verdicts.
     pub alarms: Rate,
-    /// False alarms of the test alone, at the whole level, as if this percentile were the only one.
+    /// False alarms of the test alone, at the full level, as if this percentile were the only one.
     pub alarms_alone: Rate,
-    /// False alarms of a bootstrap of all requests, at the whole level.
+    /// False alarms of a bootstrap of all requests, at the full level.
     pub alarms_bootstrap: Rate,
     /// Planted shifts that were found, in the right direction.
     pub found: Rate,
@@ -109,11 +109,11 @@ pub struct Row {
 pub struct Calibration {
     /// The plan, with the real number of blocks.
     pub plan: Plan,
-    /// By percentile.
+    /// The results of each percentile.
     pub rows: Vec<Row>,
     /// Comparisons with a false alarm at one percentile or more.
     pub any_alarm: Rate,
-    /// False alarms of Mann and Whitney's test on all requests, at the whole level.
+    /// False alarms of Mann and Whitney's test on all requests, at the full level.
     pub alarms_mann_whitney: Rate,
 }
 
@@ -131,8 +131,8 @@ pub fn on_model(model: &Stalls, plan: &Plan, progress: impl FnMut(u32)) -> Calib
     calibrate(plan, draw, LatencyKind::Response, progress)
 }
 
-/// Compares recorded blocks of one arm, in the order of their time, with each other; an odd last one is left out. Calls
-/// `progress` with the number of comparisons done.
+/// Compares recorded blocks of one arm, in the order of their time, with each other; the last of an odd number is left
+/// out. Calls `progress` with the number of comparisons done.
 #[must_use]
 pub fn on_recorded(
     recorded: &[Latencies],
@@ -154,8 +154,8 @@ pub fn on_recorded(
     calibrate(&plan, draw, clock, progress)
 }
 
-/// The same requests on both clocks, every response `shift` times as long as on `clock`, to a bucket: so every quantile is,
-/// too.
+/// The requests of `block`: on both clocks, every response takes `shift` times as long as on `clock`, exact to a
+/// bucket. Every quantile is therefore `shift` times as long.
 pub(crate) fn planted(block: &Latencies, clock: LatencyKind, shift: f64) -> Latencies {
     let responses = block.responses(clock);
     let mut longer = Histogram::new(responses.precision());

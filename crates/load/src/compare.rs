@@ -5,22 +5,22 @@
 //! `curtail bench calibrate` measures the false alarms of tests that take requests as independent.
 //!
 //! **The ratio of a percentile.** Each arm's percentile is that of its merged histograms. A block contributes the
-//! difference between its share of requests beyond the percentile and the arm's share. The paired differences of these
-//! have a standard error `s`. At the latency `x` where both arms together have the wanted share beyond, the shares
-//! differ by `D`, and Student's distribution tests `D / s`, with one degree of freedom less than pairs. The interval of
-//! B/A inverts the same test (Woodruff): from `QB(q − h/2) / QA(q + h/2)` to `QB(q + h/2) / QA(q − h/2)`, with `h = t ·
-//! s`. Test and interval therefore agree.
+//! difference between its share of requests beyond the percentile and the arm's share. The paired differences of the
+//! contributions have a standard error `s`. At the latency `x` beyond which both arms together have the wanted share,
+//! the shares of the arms differ by `D`. Student's distribution tests `D / s`, with as many degrees of freedom as
+//! pairs, minus 1. The interval of B/A inverts the same test (Woodruff): from `QB(q − h/2) / QA(q + h/2)` to `QB(q +
+//! h/2) / QA(q − h/2)`, with `h = t · s` and the arms' quantiles `QA` and `QB`. Test and interval therefore agree.
 //! **The ratio of a number** is that of the means, with the paired t as its test and Fieller's interval.
 //! **Many percentiles**: Holm's procedure; the primary percentile has half of the level.
 //! **Verdict**: better or worse when the test finds a difference; equivalent when the whole interval lies within the
 //! margin; otherwise undecided, with an estimate of the missing blocks.
 //!
-//! **Why shares**, and not a paired t on the logarithms of the blocks' percentiles: those are noisy in short blocks. Of
-//! 100 shifts of p99 by 10 %, shares find 74 and percentiles of blocks 57 (40 pairs, level of 5 %, on
+//! **Why** the test uses shares, and not the logarithms of the blocks' percentiles: percentiles are noisy in short
+//! blocks. Of 100 shifts of p99 by 10 %, shares find 74 and percentiles of blocks 57 (40 pairs, level of 5 %, on
 //! [`crate::stalls`]; test `shares_find_more_than_percentiles_of_blocks`).
 //!
-//! **Invariant**: failed requests count as longer than every response. No percentile is averaged or extrapolated. There
-//! is no verdict below [`EXCEEDANCES_MIN`] requests beyond a percentile, or [`BLOCKS_MIN`] blocks that hold one.
+//! **Invariant**: failed requests count as longer than every response. No percentile is averaged or extrapolated. A
+//! verdict needs [`EXCEEDANCES_MIN`] requests beyond a percentile, and [`BLOCKS_MIN`] blocks with such a request.
 //! **Source**: Woodruff, "Confidence intervals for medians and other position measures" (1952); Fieller, "Some problems
 //! in interval estimation" (1954); Schuirmann (1987) for equivalence; benchstat for interleaving and a fixed length.
 //! **Hurts when** blocks depend on each other (a long stall, a drift), or when a user stops a run at a welcome verdict.
@@ -43,25 +43,25 @@ use std::fmt;
 /// Number of blocks of one arm that finds a shift of p99 by 10 % in four of five comparisons, if a block has some 15,000
 /// requests and half a dozen stalls.
 ///
-/// With blocks of 15 s at 1,000 requests a second two interleaved arms take 40 minutes.
+/// With blocks of 15 s at 1,000 requests a second, two interleaved arms take 40 minutes.
 pub const BLOCKS_DEFAULT: usize = 80;
 
-/// Fewer requests beyond a percentile, in one of the arms, give no verdict.
+/// Minimum number of requests beyond a percentile, in each arm, for a verdict.
 pub const EXCEEDANCES_MIN: u64 = 100;
 
-/// Fewer requests beyond a percentile, in one of the arms, give no interval either.
+/// Minimum number of requests beyond a percentile, in each arm, for an interval.
 pub const INDICATIVE_MIN: u64 = 10;
 
-/// Fewer pairs of blocks, or blocks of an arm that reach a percentile, give no verdict.
+/// Minimum number of pairs of blocks, and of blocks of each arm that reach a percentile, for a verdict.
 pub const BLOCKS_MIN: u64 = 10;
 
-/// More blocks than this are no advice any more.
+/// Maximum number of further blocks that is computed.
 const MORE_BLOCKS_MAX: f64 = 1e6;
 
-/// More blocks than this are only said to be more.
+/// Maximum number of further blocks that is printed exactly.
 const BLOCKS_SHOWN_MAX: u64 = 1_000;
 
-/// The normal deviation that four of five stay below: with it an effect is found in four runs of five.
+/// The normal deviation below which four of five values lie: an effect is then found in four runs of five.
 const POWER_DEVIATION: f64 = 0.841_621;
 
 /// The rule of a verdict. It is declared before the run.
@@ -90,9 +90,9 @@ pub enum Verdict {
     Worse,
     /// Any difference is smaller than the margin.
     Equivalent,
-    /// There may be a difference, or none.
+    /// The test finds no difference, and the interval is not within the margin.
     Undecided {
-        /// About how many more blocks of each arm a new run needs, to decide in four runs of five.
+        /// The approximate number of further blocks of each arm with which a new run decides in four cases of five.
         blocks: u64,
     },
     /// The recording is too short for a verdict.
@@ -100,12 +100,12 @@ pub enum Verdict {
         /// The minimum of missing blocks of each arm.
         blocks: u64,
     },
-    /// In both arms the percentile lies among the requests that failed: compare how many failed.
+    /// In both arms the percentile is a failed request: compare the numbers of failed requests.
     Failed,
 }
 
 impl Verdict {
-    /// The word in reports and files.
+    /// The name in reports and files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -118,7 +118,7 @@ impl Verdict {
         }
     }
 
-    /// Whether it says that there is a difference.
+    /// Whether the verdict is a difference.
     #[must_use]
     pub const fn is_difference(self) -> bool {
         matches!(self, Self::Better | Self::Worse)
@@ -141,17 +141,17 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The ratio B/A, and how sure it is.
+/// The ratio B/A and its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// B/A; infinite when only B fails that much, and not a number when both do.
+    /// B/A; infinite when the percentile is a failed request in B only, and not a number when it is one in both arms.
     pub ratio: f64,
-    /// From where to where the true ratio lies, with this confidence. From 0, or to infinity, where the blocks do not
-    /// bound it.
+    /// The interval that contains the true ratio with this confidence. It begins at 0, or ends at infinity, where the
+    /// blocks do not bound the ratio.
     pub interval: (f64, f64),
-    /// One less the level at which this was tested, after Holm.
+    /// 1 minus the level at which the difference was tested, after Holm's procedure.
     pub confidence: f64,
-    /// The probability of so large a difference by chance (paired t).
+    /// The probability of at least so large a difference by chance (paired t).
     pub p_value: f64,
     /// The ratio of the variance to that of independent requests; 1 for numbers.
     pub design_effect: f64,
@@ -160,9 +160,9 @@ pub struct Difference {
 /// The result of one test, before Holm's correction.
 #[derive(Clone, Copy, Debug)]
 struct Test {
-    /// B less A; above 0 when B is the larger.
+    /// B minus A; above 0 when B is the larger.
     difference: f64,
-    /// Its standard error.
+    /// The standard error of the difference.
     error: f64,
     pairs: usize,
 }
@@ -172,7 +172,7 @@ impl Test {
         self.pairs.saturating_sub(1).max(1) as f64
     }
 
-    /// How likely so large a difference is by chance. Without any spread a difference is no chance.
+    /// The probability of at least so large a difference by chance; 0 if the pairs do not vary.
     fn p_value(&self) -> f64 {
         if self.difference == 0.0 {
             return 1.0;
@@ -184,8 +184,7 @@ impl Test {
         student::critical(level, self.freedom())
     }
 
-    /// The verdict of this test at `level`, with its ratio and interval. It says worse where B is
-    /// the larger.
+    /// The verdict of this test at `level`, given the ratio and its interval. The verdict is "worse" where B is larger.
     fn verdict(&self, found: &Difference, level: f64, margin: f64) -> Verdict {
         let (low, high) = found.interval;
         if found.p_value <= level {
@@ -197,8 +196,8 @@ impl Test {
         Verdict::Undecided { blocks: self.more_blocks(found, level, margin) }
     }
 
-    /// The number of further pairs that would probably decide: by a difference that is what it seems, or by an interval within the
-    /// margin around it, whichever takes fewer. The standard error falls with the root of their number.
+    /// The number of further pairs that probably suffice: either to confirm the present difference, or for an interval
+    /// within the margin, whichever needs fewer. The standard error falls with the root of the number of pairs.
     fn more_blocks(&self, found: &Difference, level: f64, margin: f64) -> u64 {
         let critical = self.critical(level);
         let wanted = critical + POWER_DEVIATION;
@@ -222,7 +221,7 @@ fn error_of_mean(values: &[f64]) -> f64 {
     (squares / (count - 1.0) / count).sqrt()
 }
 
-/// `value` rounded up; it is not negative.
+/// `value`, which is not negative, rounded up.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -38,7 +38,7 @@ impl Failure {
         Self::Ended,
     ];
 
-    /// The word in reports and files.
+    /// The name in reports and files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,27 +60,27 @@ impl Failure {
 pub struct Failures([u64; Failure::ALL.len()]);
 
 impl Failures {
-    /// None failed.
+    /// No failures.
     pub const NONE: Self = Self([0; Failure::ALL.len()]);
 
-    /// Counts one more.
+    /// Counts one more failure.
     pub fn add(&mut self, failure: Failure) {
         self.add_n(failure, 1);
     }
 
-    /// Counts `n` more.
+    /// Counts `n` more failures.
     pub fn add_n(&mut self, failure: Failure, n: u64) {
         let count = &mut self.0[failure as usize];
         *count = count.saturating_add(n);
     }
 
-    /// Failures with this reason.
+    /// The number of failures with this reason.
     #[must_use]
     pub fn of(&self, failure: Failure) -> u64 {
         self.0[failure as usize]
     }
 
-    /// All failures.
+    /// The number of all failures.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |total, count| total.saturating_add(*count))

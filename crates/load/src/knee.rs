@@ -1,8 +1,8 @@
 //! The knee: the highest rate that a service bears.
 //!
-//! A service bears a rate when at most [`FAILED_MAX`] of the requests fail and a quantile stays within a bound: a multiple
-//! of that quantile at the first rate, or a given latency. The search doubles the rate while the service bears it. Then it
-//! halves the gap, by ratio, until both sides are [`PRECISION`] apart.
+//! A service bears a rate when at most [`FAILED_MAX`] of the requests fail and a quantile stays within a bound: a
+//! multiple of that quantile at the first rate, or a given latency. The search doubles the rate while the service bears
+//! it. Then it halves the gap, by ratio, until the rates on both sides differ by at most the factor [`PRECISION`].
 //! **Limits**: at most [`RATES_MAX`] rates. A quantile decides only with [`INDICATIVE_MIN`] requests beyond it.
 //! **Hurts when** a measurement is short: one stall makes a rate look unbearable.
 
@@ -29,7 +29,7 @@ pub enum Bound {
     Latency(Duration),
 }
 
-/// Why a rate is not borne.
+/// The reason why the service does not bear a rate.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Unbearable {
     /// Too many requests failed: this share of all.
@@ -40,9 +40,9 @@ pub enum Unbearable {
     Slow {
         /// The quantile.
         quantile: Quantile,
-        /// Its value.
+        /// The measured value of the quantile.
         was: Duration,
-        /// Its maximum.
+        /// The maximum of the quantile.
         bound: Duration,
     },
 }
@@ -53,7 +53,7 @@ pub enum Unbearable {
 pub struct TooFewRequests {
     /// The quantile.
     pub quantile: Quantile,
-    /// Requests beyond it.
+    /// The number of requests beyond the quantile.
     pub beyond: u64,
 }
 
@@ -74,9 +74,9 @@ pub struct Search {
 /// The knee.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Knee {
-    /// The highest rate that was borne, in requests a second; nothing when not even the first was.
+    /// The highest rate that the service bears, in requests a second; [`None`] when it does not bear the first rate.
     pub borne: Option<f64>,
-    /// The lowest rate that was not, and why; nothing when all were.
+    /// The lowest rate that the service does not bear, and the reason; [`None`] when it bears every measured rate.
     pub refused: Option<(f64, Unbearable)>,
 }
 
@@ -111,7 +111,7 @@ impl Search {
     /// Checks that `requests` are enough for the quantile.
     ///
     /// # Errors
-    /// When they are too few.
+    /// When the requests are too few.
     pub fn check_count(&self, requests: u64) -> Result<(), TooFewRequests> {
         let beyond = requests - rank(self.quantile, requests);
         if beyond < INDICATIVE_MIN {
@@ -120,10 +120,10 @@ impl Search {
         Ok(())
     }
 
-    /// Takes the recording at the rate to measure.
+    /// Records the latencies that were measured at the rate [`Self::next`].
     ///
     /// # Errors
-    /// When the requests are too few to decide; the search is as before.
+    /// When the requests are too few to decide; the search then stays as it is.
     pub fn measured(&mut self, latencies: &Latencies) -> Result<(), TooFewRequests> {
         let rate = self.next;
         match self.judge(latencies)? {
@@ -138,7 +138,7 @@ impl Search {
         Ok(())
     }
 
-    /// Why the service does not bear the rate, if so.
+    /// The reason why the service does not bear the rate; [`None`] if it does.
     fn judge(&mut self, latencies: &Latencies) -> Result<Option<Unbearable>, TooFewRequests> {
         let failed = latencies.failures.total() as f64 / (latencies.count() as f64).max(1.0);
         if failed > FAILED_MAX {

@@ -1,31 +1,31 @@
 //! Detects a generator that was too late for its plan.
 //!
 //! The lag of a request is part of its response time. A large lag at a reported quantile means that the percentile
-//! measures the generator. At p50 or p99 that makes the run void. At p99.9 alone, where one pause of the machine is
-//! enough, the lower percentiles stand and p99.9 and beyond get no verdict.
+//! measures the generator. A large lag at p50 or p99 makes the run void. At p99.9 alone, one pause of the machine is
+//! enough for a large lag: p99.9 and higher percentiles get no verdict, but lower ones stay valid.
 //! **Source**: Kogias, Mallon and Bugnion, "Lancet: A self-correcting latency measuring tool", ATC 2019, section 4.
 
 use crate::{Latencies, LatencyKind};
 use curtail_sketch::rank;
 use curtail_units::{Duration, Quantile};
 
-/// The largest part of the response time at a quantile that the lag there may be.
+/// Maximum lag at a quantile, as a share of the response time at that quantile.
 pub const LAG_RATIO_MAX: f64 = 0.5;
 
-/// A lag below this is not late: a kernel takes as long to wake a thread.
+/// A lag up to this is never too large: a kernel takes as long to wake a thread.
 pub const LAG_MIN: Duration = Duration::from_us(100);
 
-/// Fewer requests beyond a quantile say nothing of it.
+/// Minimum number of requests beyond a quantile that is checked.
 const BEYOND_MIN: u64 = 10;
 
-/// A lag that says more of the generator than of the server.
+/// A lag that is too large a part of the response time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExcessiveLag {
     /// The quantile.
     pub quantile: Quantile,
-    /// The lag.
+    /// The lag at the quantile.
     pub lag: Duration,
-    /// The response time there.
+    /// The response time at the quantile.
     pub response: Duration,
 }
 
@@ -41,7 +41,7 @@ impl std::fmt::Display for ExcessiveLag {
 }
 
 impl ExcessiveLag {
-    /// Whether no figure of the run is the server's.
+    /// Whether the whole run is void, because its figures measure the generator.
     #[must_use]
     pub fn is_void(&self) -> bool {
         self.quantile <= Quantile::P99

@@ -21,9 +21,9 @@ use curtail_units::{Duration, Instant, Quantile};
 /// Where a latency begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LatencyKind {
-    /// From the intended time.
+    /// Response time, from the intended time to the end.
     Response,
-    /// From the send time.
+    /// Service time, from the send time to the end.
     Service,
 }
 
@@ -32,11 +32,11 @@ pub enum LatencyKind {
 pub struct Timing {
     /// The intended send time.
     pub intended: Instant,
-    /// The time at which the generator was ready to send it.
+    /// The time at which the generator was ready to send the request.
     pub ready: Instant,
-    /// The send time of its first byte.
+    /// The send time of the request's first byte.
     pub sent: Instant,
-    /// The end of its response, or the failure.
+    /// The end of the response, or the time of the failure.
     pub ended: Instant,
 }
 
@@ -65,7 +65,7 @@ impl Latencies {
         }
     }
 
-    /// All of `parts` together.
+    /// The recordings of all `parts` together.
     pub fn merged<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut all = Self::new();
         for part in parts {
@@ -100,8 +100,8 @@ impl Latencies {
         self.response.count().saturating_add(self.failures.total())
     }
 
-    /// The latency at `quantile` of all requests, failed ones included as longer than all others; nothing when it is
-    /// among those that failed, or there is no request.
+    /// The latency at `quantile` of all requests, where a failed request is longer than all others; [`None`] when it is
+    /// a failed request, or there are no requests.
     #[must_use]
     pub fn quantile(&self, clock: LatencyKind, quantile: Quantile) -> Option<Duration> {
         let responses = self.responses(clock);

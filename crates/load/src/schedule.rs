@@ -22,26 +22,26 @@ pub const RATE_MAX: f64 = 10_000_000.0;
 /// The longest phase: a day.
 pub const LASTS_MAX: Duration = Duration::from_secs(86_400);
 
-/// A part of a plan: every `of`th request, from the `nth` on.
+/// A part of a plan: every `of`th request, from number `nth` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Less than `of`.
+    /// The number of the first request, less than `of`.
     pub nth: usize,
-    /// At least 1.
+    /// The number of parts, at least 1.
     pub of: usize,
 }
 
 impl Share {
-    /// All of a plan.
+    /// The whole plan.
     pub const ALL: Self = Self { nth: 0, of: 1 };
 
-    /// Whether it includes the request with this number.
+    /// Whether the part includes the request with this number.
     #[must_use]
     pub const fn includes(self, request: u64) -> bool {
         request % self.of as u64 == self.nth as u64
     }
 
-    /// One of `of` parts of this part.
+    /// The `nth` of `of` equal parts of this part.
     #[must_use]
     pub const fn part(self, nth: usize, of: usize) -> Self {
         Self { nth: nth * self.of + self.nth, of: self.of * of }
@@ -65,11 +65,11 @@ pub enum Shape {
     },
     /// Many requests at once, again and again, and some in between.
     Bursts {
-        /// Requests a second in between.
+        /// Requests a second between bursts.
         rate: f64,
         /// Requests in a burst.
         size: f64,
-        /// From one burst to the next; the first is at the start.
+        /// The time from one burst to the next; the first burst is at the start.
         every: Duration,
     },
 }
@@ -77,28 +77,28 @@ pub enum Shape {
 /// A part of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
-    /// The rate over its time.
+    /// The rate over the phase.
     pub shape: Shape,
-    /// Its length.
+    /// The length of the phase.
     pub lasts: Duration,
 }
 
 /// The plan of all requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
-    /// By rates.
+    /// Requests at given rates.
     Phases {
-        /// One after the other.
+        /// The phases, one after the other.
         phases: Vec<Phase>,
         /// The spacing of requests in all phases.
         spacing: Spacing,
     },
-    /// At instants that were recorded, in their order, counted from the start.
+    /// Requests at recorded instants, in their order, counted from the start.
     Recorded(Vec<Duration>),
 }
 
 impl Shape {
-    /// The requests of a phase.
+    /// The number of requests of a phase that lasts `lasts`.
     fn wanted(self, lasts: Duration) -> f64 {
         let seconds = lasts.as_secs_f64();
         match self {
@@ -112,7 +112,7 @@ impl Shape {
         }
     }
 
-    /// The second at which `wanted` requests were wanted, in a phase of `lasts` seconds.
+    /// The seconds from the start of a phase of `lasts` seconds until the rate has added up to `wanted` requests.
     fn second(self, wanted: f64, lasts: f64) -> f64 {
         match self {
             Self::Constant { rate } => wanted / rate,
@@ -132,7 +132,7 @@ impl Shape {
         }
     }
 
-    /// The highest rate that is wanted over any longer time.
+    /// The highest rate; the rate of bursts is the mean over a period.
     fn rate_max(self) -> f64 {
         match self {
             Self::Constant { rate } => rate,
@@ -143,7 +143,7 @@ impl Shape {
 }
 
 impl Phase {
-    /// The first part of it, or all of it when it is no longer.
+    /// The first `lasts` of the phase, or the whole phase when it is no longer.
     fn first(&self, lasts: Duration) -> Self {
         if lasts >= self.lasts {
             return *self;
@@ -160,7 +160,7 @@ impl Phase {
 }
 
 impl Schedule {
-    /// One rate for some time.
+    /// A schedule of one phase with a constant rate.
     #[must_use]
     pub fn constant(rate: f64, lasts: Duration, spacing: Spacing) -> Self {
         Self::Phases { phases: vec![Phase { shape: Shape::Constant { rate }, lasts }], spacing }
@@ -177,7 +177,7 @@ impl Schedule {
         }
     }
 
-    /// The first part of it.
+    /// The first `lasts` of the schedule.
     #[must_use]
     pub fn first(&self, lasts: Duration) -> Self {
         match self {
@@ -198,7 +198,7 @@ impl Schedule {
         }
     }
 
-    /// The highest rate of all phases; of recorded instants their mean.
+    /// The highest rate of all phases; for recorded instants, their mean rate.
     #[must_use]
     pub fn rate_max(&self) -> f64 {
         match self {
@@ -244,12 +244,12 @@ pub struct Instants {
     /// The phase that is being walked, and when it began.
     phase: usize,
     began: Duration,
-    /// The requests of this phase up to the last one.
+    /// The number of requests of this phase up to the last instant; it has a fraction.
     wanted: f64,
 }
 
 impl Instants {
-    /// The distance from one request to the next, where one request a unit is wanted.
+    /// The distance from one request to the next at a rate of one request a unit.
     fn distance(&mut self, spacing: Spacing) -> f64 {
         match spacing {
             // The very first is at the start.

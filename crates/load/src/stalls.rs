@@ -1,25 +1,25 @@
 //! A model of requests with stalls, on which comparisons are calibrated.
 //!
-//! A block is [`REQUESTS`] requests in a row with lognormal latencies. On average [`STALLS_MEAN`] times a block, the
-//! server stops for an exponential time, and the next [`DELAYED`] requests wait for the rest of it. A normal factor of
-//! [`NOISE`] applies to all latencies of a block: other work on the machine. About 1.3 % of the requests are delayed,
-//! so p99 lies where body and stalls meet, the hardest place.
+//! A block is [`REQUESTS`] requests in a row with lognormal latencies (the body). On average [`STALLS_MEAN`] times a
+//! block, the server stops for an exponential time, and the next [`DELAYED`] requests wait for the rest of that time. A
+//! lognormal factor with deviation [`NOISE`] applies to all latencies of a block: other work on the machine. About 1.3
+//! % of the requests are delayed, so p99 lies where body and stalls meet, the hardest place.
 //!
-//! The variance of the share beyond p99 is about 20 times that of independent requests, beyond p50 about 60 times
-//! (`curtail bench calibrate` prints it).
+//! The variance of the share beyond p99 is about 20 times that of independent requests; beyond p50, it is about 60
+//! times (`curtail bench calibrate` prints both).
 //! **Limits**: a model without data. Blocks are independent of each other, and the two arms share no noise.
 
 use crate::Latencies;
 use crate::compare::student::two_sided_normal;
 use curtail_units::{Duration, Rng};
 
-/// Requests of a block.
+/// The number of requests of a block.
 pub const REQUESTS: usize = 15_000;
 
-/// Stalls of a block, on average.
+/// The mean number of stalls of a block.
 pub const STALLS_MEAN: f64 = 6.0;
 
-/// The number of requests in a row that a stall delays: uniform between both.
+/// The number of requests in a row that a stall delays: uniform from the first to the second.
 pub const DELAYED: (usize, usize) = (15, 50);
 
 /// Mean duration of a stall.
@@ -58,7 +58,7 @@ impl Stalls {
         Self { body: body.try_into().expect("both halves together are as long as the body") }
     }
 
-    /// One block, the same on both clocks.
+    /// Draws one block, which is the same on both clocks.
     #[must_use]
     pub fn block(&self, rng: &mut Rng) -> Latencies {
         let mut latencies_ns = Vec::with_capacity(REQUESTS);
@@ -91,7 +91,7 @@ impl Stalls {
         block
     }
 
-    /// `count` blocks.
+    /// Draws `count` blocks.
     #[must_use]
     pub fn blocks(&self, rng: &mut Rng, count: usize) -> Vec<Latencies> {
         (0..count).map(|_| self.block(rng)).collect()
@@ -104,7 +104,7 @@ impl Default for Stalls {
     }
 }
 
-/// The upper half of the normal deviations in the middles of as many equally likely parts as the body has.
+/// The positive half of the normal deviations at the middles of [`BODY_LEN`] equally likely parts.
 fn normal_deviations() -> Vec<f64> {
     let density_at_0 = 1.0 / (2.0 * core::f64::consts::PI).sqrt();
     let mut z = 0.0_f64;
@@ -123,7 +123,7 @@ fn normal_deviations() -> Vec<f64> {
     (0..BODY_LEN / 2).map(deviation).collect()
 }
 
-/// A count with this mean: how many exponential gaps fit into it.
+/// Draws a count of the Poisson distribution: the number of exponential gaps that fit into `mean`.
 fn poisson(rng: &mut Rng, mean: f64) -> usize {
     let mut gaps = rng.exponential();
     let mut count = 0;

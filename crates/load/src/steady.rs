@@ -1,6 +1,6 @@
 //! Detects the end of a warm-up: the caches, compiled code and connections of a service are warm.
 //!
-//! The medians of the last [`SLOTS`] slots are steady without a significant trend (Mann–Kendall test, two-sided, at
+//! The last [`SLOTS`] slots are steady when their medians have no significant trend (Mann–Kendall test, two-sided, at
 //! [`LEVEL`]), or when the medians of the two halves differ by at most [`DIFFERENCE_MAX`].
 //! **Limits**: slow changes of the tail, such as a growing heap, do not show in medians.
 //! **Source**: Mann, "Nonparametric tests against trend" (1945), in Kendall's form with its normal approximation, which
@@ -13,13 +13,13 @@ use curtail_units::Quantile;
 /// The number of slots that the test uses.
 pub const SLOTS: usize = 12;
 
-/// A trend that chance shows as rarely as this is one.
+/// A trend is significant if chance alone shows one as clear with at most this probability.
 pub const LEVEL: f64 = 0.1;
 
-/// A change by this share at most does not matter.
+/// Maximum difference between the halves that does not matter, as a share of the first half.
 pub const DIFFERENCE_MAX: f64 = 0.02;
 
-/// Whether the last of these slots are steady; not while there are too few, or slots without a response.
+/// Whether the last slots are steady; false when there are too few, or one of them has no response.
 #[must_use]
 pub fn is_steady(slots: &[Slot]) -> bool {
     let Some(from) = slots.len().checked_sub(SLOTS) else { return false };

@@ -1,7 +1,7 @@
 //! Latency over time, for heatmaps and for the detection of a steady state.
 //!
-//! Each slot of time has the response times of the requests that were intended in it, and the failures. A pause
-//! therefore shows at its start and with its full effect.
+//! Each slot of time has the response times of the requests whose intended time lies in the slot, and the number of
+//! failed requests. A pause therefore shows at its start and with its full effect.
 //! **Limits**: [`SLOTS_MAX`] slots; in a longer run, slots are merged in pairs.
 
 use crate::{Failure, Timing};
@@ -11,12 +11,12 @@ use curtail_units::Duration;
 /// Maximum number of slots of a timeline.
 pub const SLOTS_MAX: usize = 1_024;
 
-/// The recording of the requests that were intended in one slot of time.
+/// The recording of the requests whose intended time lies in one slot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
     /// Response times of successful requests.
     pub response: Histogram,
-    /// Failures.
+    /// The number of failed requests.
     pub failed: u64,
 }
 
@@ -40,7 +40,7 @@ impl Default for Slot {
     }
 }
 
-/// Requests by when they were intended.
+/// Requests by their intended time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
     width: Duration,
@@ -60,13 +60,13 @@ impl Timeline {
         self.width
     }
 
-    /// The slots, from its start on.
+    /// The slots, from the start of the timeline on.
     #[must_use]
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// A timeline of these slots.
+    /// A timeline of `slots`.
     #[must_use]
     pub fn of_slots(width: Duration, slots: Vec<Slot>) -> Self {
         let mut timeline = Self { slots, ..Self::new(width) };

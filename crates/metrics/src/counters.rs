@@ -1,51 +1,125 @@
-//! Counters that many threads add to.
+//! Counters to which many threads add.
 
 use crate::{FamilyCollector, Metric, counter};
+use curtail_sketch::{AtomicHistogram, Histogram};
+use curtail_units::Label;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The values of a label and their counts.
 pub type Counts = Vec<(&'static str, u64)>;
 
-/// One counter for each value of a label.
-#[derive(Debug)]
-pub struct CounterVec {
-    names: &'static [&'static str],
-    counts: Box<[AtomicU64]>,
-    /// The values that occur. They are shown from the start, so that their first increase is seen; any other is shown
-    /// once it has been counted.
-    usual: &'static [&'static str],
+/// A counter that a scrape copies.
+pub trait Counter {
+    /// The copy.
+    type Value: Clone + std::fmt::Debug;
+
+    /// The value now.
+    fn read(&self) -> Self::Value;
 }
 
-impl CounterVec {
-    /// Counters for the values `names`; those in `usual` are expected.
+impl Counter for AtomicU64 {
+    type Value = u64;
+
+    fn read(&self) -> u64 {
+        self.load(Relaxed)
+    }
+}
+
+impl Counter for AtomicHistogram {
+    type Value = Histogram;
+
+    fn read(&self) -> Histogram {
+        self.snapshot()
+    }
+}
+
+/// Declares a struct of counters with their first values, and the struct of their values in a scrape. The values are
+/// read in the order of the fields.
+#[macro_export]
+macro_rules! counters {
+    (
+        $(#[$doc:meta])*
+        $vis:vis $counters:ident, $counts:ident {
+            $($(#[$field_doc:meta])* $field:ident: $kind:ty = $new:expr,)+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        $vis struct $counters {
+            $($(#[$field_doc])* $field: $kind,)+
+        }
+
+        #[doc = concat!("The values of [`", stringify!($counters), "`].")]
+        #[derive(Clone, Debug, PartialEq)]
+        $vis struct $counts {
+            $($(#[$field_doc])* $vis $field: <$kind as $crate::Counter>::Value,)+
+        }
+
+        impl Default for $counters {
+            fn default() -> Self {
+                Self { $($field: $new,)+ }
+            }
+        }
+
+        impl $counters {
+            /// The values now.
+            $vis fn read(&self) -> $counts {
+                $counts { $($field: $crate::Counter::read(&self.$field),)+ }
+            }
+        }
+    };
+}
+
+/// One counter for each value of a label. Counting is one addition, without a map or a text.
+#[derive(Debug)]
+pub struct CounterVec<L> {
+    counts: Box<[AtomicU64]>,
+    /// The values that are shown from the start, so that their first increase is seen; any other is shown once it has
+    /// been counted.
+    usual: &'static [&'static str],
+    label: PhantomData<fn(&L)>,
+}
+
+impl<L: Label> CounterVec<L> {
+    /// Counters for a label of which only the values named in `usual` are expected.
     #[must_use]
-    pub fn new(names: &'static [&'static str], usual: &'static [&'static str]) -> Self {
-        let counts = names.iter().map(|_| AtomicU64::new(0)).collect();
-        Self { names, counts, usual }
+    pub fn usually(usual: &'static [&'static str]) -> Self {
+        let counts = L::NAMES.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { counts, usual, label: PhantomData }
     }
 
-    /// Adds to the count of the value with this index among the names.
-    pub fn add(&self, index: usize, more: u64) {
-        self.counts[index].fetch_add(more, Relaxed);
+    /// Adds to the count of a value.
+    pub fn add(&self, label: &L, more: u64) {
+        self.counts[label.index()].fetch_add(more, Relaxed);
     }
 
-    /// The sum of all counts.
+    /// Returns the sum of all counts.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Relaxed)).sum()
     }
+}
 
-    /// The counts so far.
-    #[must_use]
-    pub fn read(&self) -> Counts {
+impl<L: Label> Default for CounterVec<L> {
+    /// Counters for a label of which every value is expected.
+    fn default() -> Self {
+        Self::usually(L::NAMES)
+    }
+}
+
+impl<L: Label> Counter for CounterVec<L> {
+    type Value = Counts;
+
+    fn read(&self) -> Counts {
         let counts = self.counts.iter().map(|count| count.load(Relaxed));
-        let named = self.names.iter().copied().zip(counts);
+        let named = L::NAMES.iter().copied().zip(counts);
         named.filter(|(name, count)| *count > 0 || self.usual.contains(name)).collect()
     }
 }
 
-/// The number of things that exist now: each counts until its guard is dropped.
+/// The current number of things. Each thing counts until its guard is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Gauge(Arc<AtomicU64>);
 
@@ -54,14 +128,14 @@ pub struct Gauge(Arc<AtomicU64>);
 pub struct GaugeGuard(Gauge);
 
 impl Gauge {
-    /// Counts one more.
+    /// Counts one more thing, until the guard is dropped.
     #[must_use]
     pub fn enter(&self) -> GaugeGuard {
         self.0.fetch_add(1, Relaxed);
         GaugeGuard(self.clone())
     }
 
-    /// The number now.
+    /// Returns the current number.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -81,41 +155,52 @@ pub static CONFIG_RELOADS: Metric = counter(
     "New configurations that were read. `failed`: the new configuration had errors, and the old one stays in effect.",
 );
 
-/// The counters of [`CONFIG_RELOADS`].
-#[derive(Debug, Default)]
-pub struct ReloadCounters([AtomicU64; 2]);
+/// The result of a reload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReloadResult {
+    /// The new configuration took effect.
+    Ok,
+    /// The new configuration was rejected.
+    Failed,
+}
 
-impl ReloadCounters {
-    /// Counts a configuration that took effect, or one that was rejected.
-    pub fn count(&self, is_ok: bool) {
-        self.0[usize::from(!is_ok)].fetch_add(1, Relaxed);
-    }
+curtail_units::labels!(ReloadResult { Ok => "ok", Failed => "failed", });
 
-    /// The counts so far.
-    #[must_use]
-    pub fn read(&self) -> [(&'static str, u64); 2] {
-        let [ok, failed] = self.0.each_ref().map(|count| count.load(Relaxed));
-        [("ok", ok), ("failed", failed)]
+impl ReloadResult {
+    /// The result of a reload that returned `applied`.
+    pub const fn of<T, E>(applied: &Result<T, E>) -> Self {
+        if applied.is_ok() { Self::Ok } else { Self::Failed }
     }
 }
 
 impl<'a> FamilyCollector<'a> {
     /// Adds [`CONFIG_RELOADS`].
-    pub fn reloads(&mut self, counts: [(&'a str, u64); 2]) {
-        self.add(&CONFIG_RELOADS, counts.map(|(result, count)| ([("result", result)], count)));
+    pub fn reloads(&mut self, counts: &Counts) {
+        let series = counts.iter().map(|(result, count)| ([("result", *result)], *count));
+        self.add(&CONFIG_RELOADS, series);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CounterVec, Gauge};
+    use super::{Counter as _, CounterVec, Gauge};
+
+    #[expect(dead_code, reason = "the name of a value that is never counted")]
+    enum Word {
+        Good,
+        Bad,
+        Rare,
+        Never,
+    }
+
+    curtail_units::labels!(Word { Good => "good", Bad => "bad", Rare => "rare", Never => "never", });
 
     #[test]
     fn usual_values_are_shown_from_the_start_and_others_once_counted() {
-        let counts = CounterVec::new(&["good", "bad", "rare", "never"], &["good", "bad"]);
+        let counts = CounterVec::usually(&["good", "bad"]);
         assert_eq!(counts.read(), [("good", 0), ("bad", 0)]);
-        counts.add(2, 1);
-        counts.add(0, 2);
+        counts.add(&Word::Rare, 1);
+        counts.add(&Word::Good, 2);
         assert_eq!(counts.read(), [("good", 2), ("bad", 0), ("rare", 1)]);
         assert_eq!(counts.sum(), 3);
     }

@@ -4,9 +4,9 @@ use crate::{Counts, Metric};
 use curtail_sketch::Histogram;
 use std::borrow::Cow;
 
-/// Everything that a scrape shows.
+/// The content of one scrape.
 pub trait MetricsSnapshot: std::fmt::Debug + Send + Sync + 'static {
-    /// Every metric with at least one series, in the order of the exposition.
+    /// Returns every metric that has a series, in the order of the exposition.
     fn families(&self) -> Vec<Family<'_>>;
 }
 
@@ -18,16 +18,16 @@ pub type Label<'a> = (&'a str, &'a str);
 pub struct Family<'a> {
     /// The metric.
     pub metric: &'static Metric,
-    /// Its series.
+    /// The series of the metric.
     pub series: Vec<Series<'a>>,
 }
 
 /// One series of a metric.
 #[derive(Debug)]
 pub struct Series<'a> {
-    /// Its labels.
+    /// The labels of the series.
     pub labels: Vec<Label<'a>>,
-    /// Its value.
+    /// The value of the series.
     pub value: SeriesValue<'a>,
 }
 
@@ -38,9 +38,9 @@ pub enum SeriesValue<'a> {
     Int(u64),
     /// A number.
     Float(f64),
-    /// Durations.
+    /// A histogram of durations.
     Histogram(Cow<'a, Histogram>),
-    /// A constant 1: the information is in the labels.
+    /// The constant 1 of a metric whose labels carry the information.
     Info,
 }
 
@@ -80,14 +80,14 @@ impl From<Histogram> for SeriesValue<'_> {
     }
 }
 
-/// Collects the families, one metric with all its series at a time.
+/// Collects families: metrics with all their series.
 #[derive(Debug, Default)]
 pub struct FamilyCollector<'a> {
     families: Vec<Family<'a>>,
 }
 
 impl<'a> FamilyCollector<'a> {
-    /// Adds a metric with all its series.
+    /// Adds a metric with all series.
     pub fn add<const N: usize, V: Into<SeriesValue<'a>>>(
         &mut self,
         metric: &'static Metric,
@@ -100,7 +100,7 @@ impl<'a> FamilyCollector<'a> {
         self.families.push(Family { metric, series });
     }
 
-    /// Adds counters with one more label: its name, and its values with their counts.
+    /// Adds counters with one more label: the name of the label, and its values with their counts.
     pub fn counts(
         &mut self,
         metric: &'static Metric,
@@ -121,12 +121,12 @@ impl<'a> FamilyCollector<'a> {
         self.add(metric, series.map(|(label, durations)| ([label], durations)));
     }
 
-    /// Adds information: a label with its value.
+    /// Adds a metric of type info: a label with its value.
     pub fn info(&mut self, metric: &'static Metric, label: Label<'a>) {
         self.add(metric, [([label], SeriesValue::Info)]);
     }
 
-    /// All families, in the order in which they were added.
+    /// Returns all families, in the order in which they were added.
     #[must_use]
     pub fn into_families(self) -> Vec<Family<'a>> {
         self.families

@@ -1,11 +1,11 @@
 //! Metrics: counters, families of series, and the pages that Prometheus scrapes.
 //!
 //! A driver counts with atomics ([`CounterVec`], [`Gauge`], [`curtail_sketch::AtomicHistogram`]), one relaxed instruction
-//! an event. A scrape copies them into a [`MetricsSnapshot`], and [`render`] writes its [families](Family) as text or
-//! protobuf, whichever the scraper [accepts](form_for).
+//! an event. A scrape copies the counts into a [`MetricsSnapshot`], and [`render`] writes the [families](Family) of the
+//! snapshot as text or protobuf, whichever the scraper [accepts](form_for).
 //!
-//! **Error**: a quantile from the buckets of a scrape is off by 2.6 % with native histograms (protobuf, [`native`]), and
-//! by less than a fifth with classic ones ([`text`]: 80 buckets, 13 a decade from 100 µs to 100 s).
+//! **Error**: a quantile from the buckets of a scrape is off by at most 2.6 % with native histograms (protobuf,
+//! [`native`]), and by less than a fifth with classic ones ([`text`]: 80 buckets, 13 a decade from 100 µs to 100 s).
 
 mod counters;
 mod families;
@@ -15,7 +15,7 @@ mod negotiation;
 pub mod process;
 mod text;
 
-pub use counters::{CONFIG_RELOADS, CounterVec, Counts, Gauge, GaugeGuard, ReloadCounters};
+pub use counters::{CONFIG_RELOADS, Counter, CounterVec, Counts, Gauge, GaugeGuard, ReloadResult};
 pub use families::{Family, FamilyCollector, Label, MetricsSnapshot, Series, SeriesValue};
 pub use metric::{Metric, counter, gauge, histogram_seconds, reference_table, with_unit};
 pub use negotiation::{MetricsForm, form_for};
@@ -23,7 +23,7 @@ pub use prometheus_client::metrics::MetricType;
 pub use prometheus_client::registry::Unit;
 pub use text::render_text;
 
-/// The media type and the bytes of one scrape.
+/// Renders one scrape; returns the media type and the bytes.
 #[must_use]
 pub fn render(form: MetricsForm, snapshot: impl MetricsSnapshot) -> (&'static str, Vec<u8>) {
     match form {

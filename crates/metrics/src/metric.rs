@@ -1,7 +1,7 @@
 //! The description of a metric: name, unit, type, labels and meaning.
 //!
-//! Exposition and reference page are written from the same descriptions. Names follow Prometheus: the base name, then
-//! the unit, then `_total` for a counter.
+//! Exposition and reference page use the same descriptions. Names follow Prometheus: the base name, then the unit, then
+//! `_total` for a counter.
 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
@@ -12,18 +12,18 @@ use std::fmt::Write as _;
 pub struct Metric {
     /// The name without unit and without `_total`.
     pub base: &'static str,
-    /// Its unit, which becomes part of the name.
+    /// The unit, which becomes part of the name.
     pub unit: Option<Unit>,
-    /// Its type.
+    /// The type.
     pub kind: MetricType,
-    /// The labels of its series.
+    /// The labels of the series.
     pub labels: &'static [&'static str],
-    /// The help text: a sentence on the counted or measured thing.
+    /// The help text: the meaning of the metric.
     pub help: &'static str,
 }
 
 impl Metric {
-    /// The name under which it is queried.
+    /// Returns the full name of the metric, which queries use.
     #[must_use]
     pub fn name(&self) -> String {
         let unit = self.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
@@ -36,7 +36,7 @@ impl Metric {
     }
 }
 
-/// A counter without a unit.
+/// Describes a counter without a unit.
 #[must_use]
 pub const fn counter(
     base: &'static str,
@@ -46,7 +46,7 @@ pub const fn counter(
     Metric { base, unit: None, kind: MetricType::Counter, labels, help }
 }
 
-/// A gauge without a unit.
+/// Describes a gauge without a unit.
 #[must_use]
 pub const fn gauge(
     base: &'static str,
@@ -56,7 +56,7 @@ pub const fn gauge(
     Metric { base, unit: None, kind: MetricType::Gauge, labels, help }
 }
 
-/// A counter or a gauge with a unit.
+/// Describes a counter or a gauge with a unit.
 #[must_use]
 pub const fn with_unit(
     kind: MetricType,
@@ -68,7 +68,7 @@ pub const fn with_unit(
     Metric { base, unit: Some(unit), kind, labels, help }
 }
 
-/// A histogram of durations.
+/// Describes a histogram of durations.
 #[must_use]
 pub const fn histogram_seconds(
     base: &'static str,
@@ -78,7 +78,7 @@ pub const fn histogram_seconds(
     Metric { base, unit: Some(Unit::Seconds), kind: MetricType::Histogram, labels, help }
 }
 
-/// A table of metrics in Markdown.
+/// Renders a table of metrics in Markdown.
 #[must_use]
 pub fn reference_table(metrics: &[&Metric]) -> String {
     let mut page = "| metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();

@@ -1,10 +1,10 @@
-//! A snapshot in Prometheus's protobuf with native histograms: buckets of equal ratio, without the empty ones.
+//! Renders a snapshot in Prometheus's protobuf with native histograms, whose buckets grow by a constant factor.
 //!
-//! Each histogram has both kinds of buckets, for a Prometheus that stores classic ones.
-//! **Error**: schema [`SCHEMA`] has 16 buckets an octave, so a value read back is off by 2.2 %, plus 0.4 % from our own
-//! sketch.
-//! **Limits**: all possible durations fit in 1,024 buckets of that schema. A service whose latencies span three decades
-//! fills at most 160.
+//! Each histogram also has classic buckets, for a Prometheus that stores only these.
+//! **Error**: schema [`SCHEMA`] has 16 buckets an octave, so a quantile is off by at most 2.2 %, plus 0.4 % from our
+//! own sketch.
+//! **Limits**: all possible durations fit in 1,024 buckets of this schema. A service whose latencies span three decades
+//! fills at most 160 buckets.
 //! **Source**: `io.prometheus.client.MetricFamily` (metrics.proto of `prometheus/client_model`), length-delimited.
 
 use crate::text::count_by_bound;
@@ -14,21 +14,21 @@ use curtail_sketch::Histogram;
 use curtail_sketch::exponential::{Exponential, Scale};
 use prometheus_client::metrics::MetricType;
 
-/// The media type of [`render`]'s bytes.
+/// The media type of the bytes that [`render`] returns.
 pub(crate) const CONTENT_TYPE: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
 /// The scale of native histograms, as Prometheus and OpenTelemetry number it.
 const SCHEMA: i8 = 4;
 
-/// Enough buckets to keep the scale: with a lower scale, Prometheus would see another histogram.
+/// Maximum number of buckets, enough to keep the scale. Prometheus would take a lower scale for another histogram.
 const BUCKETS_MAX: usize = 2_048;
 
-/// The zero bucket ends at 2^-128 s, which is less than a nanosecond. Its presence marks a histogram without values
-/// as native.
+/// The upper bound of the zero bucket: 2^-128 s, which is less than a nanosecond. Its presence marks a histogram
+/// without values as native.
 const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 
-/// The bytes of one scrape.
+/// Renders the bytes of one scrape.
 pub(crate) fn render(snapshot: &impl MetricsSnapshot) -> Vec<u8> {
     let mut out = Vec::new();
     let mut message = Vec::new();
@@ -102,7 +102,7 @@ fn write_histogram(out: &mut Vec<u8>, durations: &Histogram) {
     write_buckets(out, &native);
 }
 
-/// The non-empty buckets: spans of neighbors, and the difference of each count to the one before.
+/// Writes the non-empty buckets: spans of adjacent buckets, and the difference of each count to the previous count.
 fn write_buckets(out: &mut Vec<u8>, native: &Exponential) {
     let mut deltas = Vec::new();
     let (mut before, mut rest) = (0, native.counts());

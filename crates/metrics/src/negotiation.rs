@@ -1,7 +1,7 @@
-//! The form of the metrics for a scraper.
+//! Selects the format of the metrics for a scraper.
 //!
-//! **Decides** for protobuf when the scraper names exactly our form of it and does not prefer text. Otherwise for text,
-//! even when the scraper accepts none of our forms.
+//! **Decides** for protobuf if the scraper names exactly our form of protobuf and does not prefer text. Otherwise for
+//! text, even if the scraper accepts neither form.
 //! **Source**: RFC 9110, section 12.5.1; Prometheus's documentation, "Content negotiation".
 
 /// A form of the metrics.
@@ -13,7 +13,7 @@ pub enum MetricsForm {
     Protobuf,
 }
 
-/// The form for a request with these `Accept` fields.
+/// Selects the form for a request with these `Accept` fields.
 #[must_use]
 pub fn form_for<'a>(accept: impl Iterator<Item = &'a str>) -> MetricsForm {
     let (mut text, mut protobuf) = (0.0_f64, 0.0_f64);

@@ -1,4 +1,4 @@
-//! The process as the system reports it: the metrics that every Prometheus client library has.
+//! Metrics of the process, as reported by the system: those of every Prometheus client library.
 //!
 //! **Source**: `proc(5)`; Prometheus, "Writing client libraries", section "Process metrics".
 
@@ -6,7 +6,7 @@ use crate::{FamilyCollector, Metric, MetricType, Unit, gauge, with_unit};
 use curtail_units::{Bytes, Duration};
 use std::fs;
 
-/// Linux counts CPU time for `/proc` in hundredths of a second on all our targets.
+/// The unit of CPU time in `/proc`: a hundredth of a second on all supported targets.
 const TICK: Duration = Duration::from_ms(10);
 
 /// The version.
@@ -48,7 +48,7 @@ pub static PROCESS_OPEN_FDS: Metric =
 pub static PROCESS_MAX_FDS: Metric =
     gauge("process_max_fds", &[], "Maximum number of open file descriptors; on Linux.");
 
-/// Adds [`BUILD`] and the metrics of the process without its files; `started` is the time since 1970.
+/// Adds [`BUILD`] and the metrics of the process, except those of its files; `started` is the start since 1970.
 pub fn add_families(out: &mut FamilyCollector<'_>, usage: &Usage, started: Duration) {
     out.info(&BUILD, ("version", env!("CARGO_PKG_VERSION")));
     out.add(&PROCESS_CPU, usage.cpu.map(|cpu| ([], cpu.as_secs_f64())));
@@ -65,17 +65,17 @@ pub fn add_file_families(out: &mut FamilyCollector<'_>) {
     out.add(&PROCESS_MAX_FDS, max.map(|max| ([], max)));
 }
 
-/// The resources that a process uses; those that the system does not report are absent.
+/// The resources that a process uses; a resource that the system does not report is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time of all threads, in the program and in the kernel.
+    /// CPU time of all threads, user and system together.
     pub cpu: Option<Duration>,
     /// Resident memory.
     pub resident: Option<Bytes>,
 }
 
 impl Usage {
-    /// The usage now; nothing where there is no `/proc`.
+    /// Returns the current usage; both fields are absent without `/proc`.
     #[must_use]
     pub fn now() -> Self {
         let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
@@ -86,19 +86,19 @@ impl Usage {
     }
 }
 
-/// The resources that all processes of a process group use.
+/// The resources that the processes of a process group use together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupUsage {
-    /// CPU time since the start, with that of ended children. A process that ends after its parent takes its time along.
+    /// CPU time since the start, including ended children. The time of a process that ends after its parent is lost.
     pub cpu: Duration,
-    /// Resident memory; shared pages count in each process.
+    /// Resident memory; a shared page counts once for each process.
     pub resident: Bytes,
     /// The number of processes, without zombies.
     pub alive: usize,
 }
 
 impl GroupUsage {
-    /// The usage of each of these process groups.
+    /// Returns the usage of each of these process groups.
     #[must_use]
     pub fn of(groups: &[i32]) -> Vec<Self> {
         let mut usages = vec![Self::default(); groups.len()];
@@ -123,7 +123,7 @@ impl GroupUsage {
     }
 }
 
-/// The used fields of proc(5) `stat`.
+/// The fields of proc(5) `stat` that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProcessStat {
     group: i32,
@@ -150,13 +150,13 @@ impl ProcessStat {
     }
 }
 
-/// Reads proc(5) `limits`: the soft limit of open files.
+/// Parses proc(5) `limits`: the soft limit of open files.
 fn max_fds_of_limits(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Reads proc(5) `status`: `VmRSS`, in kibibytes.
+/// Parses proc(5) `status`: `VmRSS`, in kibibytes.
 fn resident_of_status(status: &str) -> Option<Bytes> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

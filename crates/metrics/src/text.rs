@@ -1,8 +1,8 @@
-//! A snapshot as the text that Prometheus scrapes (`OpenMetrics` 1.0).
+//! Renders a snapshot as the text that Prometheus scrapes (`OpenMetrics` 1.0).
 //!
-//! `prometheus-client` writes the format; the numbers are our own, so there are no metric objects.
-//! **Error**: a bucket is at most 1.2 times as wide as the one before, so a quantile from the buckets is off by less than
-//! a fifth.
+//! `prometheus-client` only writes the format: the numbers come from a snapshot, not from its metric objects.
+//! **Error**: each bound is at most 1.2 times the previous bound, so a quantile from the buckets is off by less than a
+//! fifth.
 
 use crate::{Family, MetricsSnapshot, SeriesValue};
 use curtail_sketch::Histogram;
@@ -20,7 +20,7 @@ use std::fmt;
 /// The media type of the text format.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Bounds per decade: each is 1.19 times the one before.
+/// The number of bounds per decade: each bound is 1.19 times the previous bound.
 const PER_DECADE: usize = 13;
 
 /// The bounds of the buckets of a duration: from 100 µs to 100 s. A series always has 82 lines.
@@ -39,10 +39,10 @@ const BOUNDS: [Duration; 6 * PER_DECADE + 1] = {
     bounds
 };
 
-/// The text of one scrape.
+/// Renders the text of one scrape.
 ///
 /// # Panics
-/// Never: a string takes everything.
+/// Never: writing to a string does not fail.
 #[must_use]
 pub fn render_text(snapshot: impl MetricsSnapshot) -> String {
     let mut registry = Registry::default();
@@ -106,8 +106,8 @@ fn encode_number(
     }
 }
 
-/// The number of durations between each of [`BOUNDS`] (in seconds) and the one before; the last entry has no bound.
-/// A duration that may equal a bound counts as longer, so speed is never overstated.
+/// Counts the durations between each of [`BOUNDS`] (in seconds) and the previous bound; the last entry has no bound.
+/// A duration that may equal a bound counts as longer than the bound, so that the metrics never overstate speed.
 pub(crate) fn count_by_bound(durations: &Histogram) -> Vec<(f64, u64)> {
     let bounds = BOUNDS.iter().map(|bound| bound.as_secs_f64()).chain([f64::INFINITY]);
     let mut buckets: Vec<_> = bounds.map(|bound| (bound, 0)).collect();

@@ -7,9 +7,9 @@ use std::ops::RangeInclusive;
 /// The arrivals of requests, over all clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrivals {
-    /// Their spacing.
+    /// The spacing of the arrivals.
     pub spacing: Spacing,
-    /// Their rate.
+    /// The rate of the arrivals.
     pub rate: Rate,
 }
 
@@ -18,20 +18,20 @@ pub struct Arrivals {
 pub enum Rate {
     /// Requests per second, on average.
     PerSecond(f64),
-    /// As many as use this share of the servers' capacity when nothing is sent twice; above 1 is too many.
+    /// The rate that uses this share of the servers' capacity when nothing is sent twice; above 1, they are overloaded.
     Load(f64),
 }
 
 /// The spacing of requests at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
-    /// At random, independently of each other, as those of many users.
+    /// Requests arrive at random, independently of each other, as those of many users.
     Poisson,
-    /// At equal distances.
+    /// Requests arrive at equal distances.
     Even,
 }
 
-/// Requests per second: from one in eleven days to one in each nanosecond, the clock's resolution.
+/// The valid rates, in requests per second: from one in eleven days to one in each nanosecond, the clock's resolution.
 pub const RATES: RangeInclusive<f64> = 1e-6..=1e9;
 
 impl Spacing {
@@ -60,7 +60,7 @@ impl Spacing {
 }
 
 impl Arrivals {
-    /// Reads the keys of arrivals; what is absent is as in `base`, if there is one.
+    /// Reads the keys of arrivals; absent keys have the values of `base`, if there is one.
     pub fn read(s: &mut Section<'_>, base: Option<Self>) -> Self {
         let spacing = Spacing::read(s, base.map_or(Spacing::Poisson, |base| base.spacing));
         let load = s

@@ -1,6 +1,6 @@
 //! Distributions of durations: service times, message delays, the times between faults.
 //!
-//! Inversion where the inverse is known, so one draw takes one random number; two for normal shapes.
+//! A draw inverts the distribution function where possible: it takes one random number, or two for normal shapes.
 //! **Source**: Devroye, "Non-Uniform Random Variate Generation", 1986, chapter II.
 //! **Hurts when** a load needs the mean of a Pareto with a shape of 1 or less, which is infinite.
 
@@ -15,35 +15,35 @@ mod tests;
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "a variant explains its fields")]
 pub enum Distribution {
-    /// Always the same.
+    /// Always the same duration.
     Constant { value: Duration },
-    /// Everything between two durations alike.
+    /// All durations between two, with equal probability.
     Uniform { low: Duration, high: Duration },
     /// Memoryless.
     Exponential { mean: Duration },
-    /// A normal distribution with this mean and standard deviation, whose negative part then counts as no time at all.
+    /// A normal distribution with this mean and standard deviation; a negative draw becomes zero.
     Normal { mean: Duration, deviation: Duration },
     /// The logarithm is normal; `sigma` is the standard deviation of the natural logarithm.
     Lognormal { median: Duration, sigma: f64 },
-    /// A power-law tail: a share (shortest / t)^shape is longer than t. The smaller the shape, the heavier the tail, which
-    /// may be cut off.
+    /// A power-law tail: a share (shortest / t)^shape is longer than t. The smaller the shape, the heavier the tail.
+    /// `longest` cuts off the tail.
     Pareto { shortest: Duration, shape: f64, longest: Option<Duration> },
-    /// One of several distributions, drawn by weight; of exponential ones this is the hyperexponential.
+    /// One of several distributions, drawn by weight; a mixture of exponential ones is hyperexponential.
     Mixture(Vec<Part>),
-    /// All of several, one after the other.
+    /// The sum of a draw of each of several distributions.
     Sum(Vec<Self>),
     /// Drawn with equal chance from durations that were recorded.
     Samples(Vec<Duration>),
-    /// Known by some of its quantiles, straight lines in between.
+    /// Given by some quantiles, with straight lines between them.
     Quantiles(Vec<Point>),
 }
 
 /// One distribution of a mixture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Its relative frequency.
+    /// The relative frequency of the part.
     pub weight: f64,
-    /// Its distribution.
+    /// The distribution of the part.
     pub distribution: Distribution,
 }
 
@@ -52,18 +52,18 @@ pub struct Part {
 pub struct Point {
     /// The share of durations up to `value`; the first point of a list has 0, the last has 1.
     pub quantile: f64,
-    /// The duration there.
+    /// The duration at this quantile.
     pub value: Duration,
 }
 
-/// Draws of which [`Distribution::draw_rest`] chooses one.
+/// The number of draws of which [`Distribution::draw_rest`] chooses one.
 const REST_DRAWS: usize = 64;
 
 impl Distribution {
-    /// No time at all.
+    /// Always zero.
     pub const ZERO: Self = Self::Constant { value: Duration::ZERO };
 
-    /// One of several exponential distributions, given by (weight, mean).
+    /// A mixture of exponential distributions, each given by (weight, mean).
     #[must_use]
     pub fn hyperexponential(phases: &[(f64, Duration)]) -> Self {
         let part = |&(weight, mean): &(f64, Duration)| Part {
@@ -73,7 +73,7 @@ impl Distribution {
         Self::Mixture(phases.iter().map(part).collect())
     }
 
-    /// A duration, in nanoseconds with their fraction.
+    /// Draws a duration in nanoseconds, with a fraction.
     pub fn draw_ns(&self, rng: &mut Rng) -> f64 {
         match self {
             Self::Constant { value } => value.as_ns_f64(),
@@ -102,15 +102,15 @@ impl Distribution {
         }
     }
 
-    /// A duration in whole nanoseconds.
+    /// Draws a duration in whole nanoseconds.
     pub fn draw(&self, rng: &mut Rng) -> Duration {
         Duration::from_ns_f64(self.draw_ns(rng))
     }
 
-    /// The rest of a duration that is met at a random instant, when durations follow each other.
+    /// Draws the rest of a duration from a random instant on, when durations follow each other.
     ///
-    /// Long ones are met more often, so this is no share of an ordinary draw: the rest of an exponential one is as long
-    /// as a fresh one. Of several draws one is chosen by its length (Rubin's sampling/importance resampling, 1987).
+    /// Long durations contain more instants, so this is no share of an ordinary draw: of an exponential one it is a
+    /// fresh draw. Of several draws one is chosen by its length (Rubin's sampling/importance resampling, 1987).
     pub(crate) fn draw_rest(&self, rng: &mut Rng) -> Duration {
         if let Self::Exponential { .. } = self {
             return self.draw(rng);
@@ -133,7 +133,7 @@ impl Distribution {
         Duration::ZERO
     }
 
-    /// The mean, in nanoseconds; infinite when the tail is that heavy.
+    /// The mean, in nanoseconds; infinite when the tail is too heavy for a mean.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         match self {

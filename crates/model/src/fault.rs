@@ -1,19 +1,19 @@
 //! Faults: what makes servers slow, named after the causes in the literature.
 //!
-//! | recipe | what it does to a server | what helps against it |
+//! | recipe | the server | remedies |
 //! |---|---|---|
-//! | `stall` | stops it now and then | hedges |
-//! | `garbage_collection` | stops it after a number of executions, so a busier server more often | hedges |
-//! | `background_job` | slows it down for a while, alone or together with the others | hedges, balancing |
-//! | `slow_replica` | slows it down for good | balancing |
+//! | `stall` | stops now and then | hedges |
+//! | `garbage_collection` | stops after a number of executions, so a busier server stops more often | hedges |
+//! | `background_job` | is slower for a while, alone or together with other servers | hedges, balancing |
+//! | `slow_replica` | is always slower | balancing |
 //! | `errors` | fails a share of its executions | retries |
-//! | `noisy_neighbor` | adds requests of others to its queue | ties, balancing |
-//! | `antagonist` | takes cores of its machine | balancing |
+//! | `noisy_neighbor` | has requests of another client in its queue | ties, balancing |
+//! | `antagonist` | loses cores of its machine to another load | balancing |
 //!
-//! **Holds** recipes; [`crate::faults`] decides when they happen.
-//! **Source**: the causes are those of Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 75–76:
-//! shared resources, background daemons, global resource sharing, maintenance, queueing, garbage
-//! collection. That background work hurts less when all servers do it at the same time is page 76.
+//! **Holds** recipes; [`crate::faults`] decides when faults happen.
+//! **Source**: the causes are those of Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 75–76: shared
+//! resources, background daemons, global resource sharing, maintenance, queueing, garbage collection. Page 76 explains
+//! why background work hurts less when all servers do it at the same time.
 
 use crate::distribution::Distribution;
 use curtail_policy::Class;
@@ -33,9 +33,9 @@ pub struct Fault {
 /// The servers that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Affected {
-    /// This share of them, drawn once; at least one.
+    /// This share of the servers, drawn once; at least one server.
     Share(Ratio),
-    /// The first few.
+    /// This number of servers, from the first on.
     First(u32),
 }
 
@@ -45,33 +45,33 @@ pub enum Affected {
 pub enum Recipe {
     /// The server stops, and goes on where it stopped. `every` is the time from the end of a stall to the next.
     Stall { every: Distribution, lasts: Distribution },
-    /// The server stops after this number of executions, so the busier it is, the more often.
+    /// The server stops after this number of executions, so a busier server stops more often.
     GarbageCollection { executions: u32, lasts: Distribution },
     /// The server is slower by the factor `slowdown` while it does something else. `every` is the time from one start to
     /// the next and the maximum of `lasts`. A synchronized job runs on all affected servers at the same time.
     BackgroundJob { every: Duration, lasts: Distribution, slowdown: f64, synchronized: bool },
-    /// The server is always slower, by this factor.
+    /// The server is always slower, by the factor `slowdown`.
     SlowReplica { slowdown: f64 },
     /// Shares of the executions fail, each after its full service time: with a broken connection, with a bad response
     /// such as a 503, and without a response, so that the root waits until a timeout.
     Errors { broken: Ratio, bad: Ratio, silent: Ratio },
-    /// Requests of others wait in the same queue, independently at each server.
+    /// Requests of another client wait in the same queue, independently at each server.
     NoisyNeighbor { per_second: f64, service: Distribution, class: Class },
-    /// Others use cores of the same machine; `every` is the time until their demand changes.
+    /// Another load uses cores of the same machine; `every` is the time until its demand changes.
     Antagonist {
         /// Minimum demand, in cores.
         cores_min: f64,
         /// Maximum demand, in cores; the demand is uniform in between.
         cores_max: f64,
-        /// The minimum that they leave to the server, in cores. Less than its allocation: although nobody
-        /// takes its turns, they take caches, memory bandwidth and the other half of its cores.
+        /// Minimum number of cores that remain for the server. It may be less than the allocation of the server: the
+        /// other load also takes caches, memory bandwidth and hyperthreads.
         cores_left_min: f64,
         every: Distribution,
     },
 }
 
 impl Recipe {
-    /// The word for it.
+    /// The name of the recipe in configurations and reports.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Recipe {
         }
     }
 
-    /// Whether it means nothing where requests in service share no cores.
+    /// Whether the recipe has an effect only where requests in service share cores.
     #[must_use]
     pub const fn needs_cores(&self) -> bool {
         matches!(self, Self::Antagonist { .. })

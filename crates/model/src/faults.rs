@@ -1,12 +1,12 @@
 //! Running faults: slow servers, failed executions, requests of noisy neighbors.
 //!
 //! A fault has one *site* for each affected server; a synchronized background job has one site for all of its servers.
-//! The driver wakes each site at the instant that the site returned, and reports ended executions.
-//! **Limits**: faults multiply: two slowdowns are slower than either one, and a stopped server stays stopped. The
-//! demands of antagonists add up.
+//! The driver wakes each site after the time that the site returned, and reports ended executions.
+//! **Limits**: slowdowns multiply: two are slower than either one, and a stopped server stays stopped. The demands of
+//! antagonists add up.
 //! **Invariant** `same-seed-same-faults`: the instants of a site follow from the seed alone, except for garbage
-//! collection, which follows from work. Each site has its own random numbers, so a further fault does not change the
-//! others.
+//! collection, which depends on executions. Each site has its own random numbers, so an additional fault does not
+//! change the instants of existing faults.
 
 use crate::arrivals::Spacing;
 use crate::fault::{Fault, Recipe};
@@ -23,7 +23,7 @@ struct Site {
     recipe: Recipe,
     servers: Vec<u32>,
     rng: Rng,
-    /// Whether it makes its servers slow, or stops them, right now.
+    /// Whether the site stops its servers now, or makes them slower.
     is_on: bool,
     /// The cores that an antagonist wants.
     cores_wanted: f64,
@@ -36,20 +36,20 @@ struct Site {
 #[derive(Clone, Debug)]
 pub struct Faults {
     sites: Vec<Site>,
-    /// By server: the sites that affect it.
+    /// The sites that affect each server.
     of_server: Vec<Vec<u32>>,
     cores: Option<Cores>,
     has_garbage_collection: bool,
     has_errors: bool,
 }
 
-/// The steps of the driver after it has woken a site.
+/// The next steps of the driver after it has woken a site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use = "a site that is not woken again never changes"]
 pub struct FaultStep {
     /// The effect now.
     pub effect: FaultEffect,
-    /// The time after which the site is to be woken again, if it is.
+    /// The time after which the driver wakes the site again; absent: never.
     pub next: Option<Duration>,
 }
 
@@ -58,13 +58,13 @@ pub struct FaultStep {
 pub enum FaultEffect {
     /// Nothing yet.
     None,
-    /// Their [`Faults::pace`] is another from now on.
+    /// The [`Faults::pace`] of the servers is another from now on.
     PaceChanges,
-    /// A request of others arrives.
+    /// A request of a noisy neighbor arrives.
     RequestArrives {
-        /// Its service time, in nanoseconds.
+        /// The service time of the request, in nanoseconds.
         service_ns: f64,
-        /// Its class.
+        /// The class of the request.
         class: Class,
     },
 }
@@ -72,13 +72,13 @@ pub enum FaultEffect {
 /// The outcome of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutionOutcome {
-    /// With a good response.
+    /// A good response.
     Success,
-    /// With a bad response, such as a 503.
+    /// A bad response, such as a 503.
     BadResponse,
-    /// With a broken connection.
+    /// A broken connection.
     BrokenConnection,
-    /// Without a response.
+    /// No response.
     NoResponse,
 }
 
@@ -130,13 +130,13 @@ impl Faults {
     /// The number of sites; they are numbered from 0.
     ///
     /// # Panics
-    /// With more than a u32 of faults × servers.
+    /// When faults × servers exceeds a u32.
     #[must_use]
     pub fn len(&self) -> u32 {
         u32::try_from(self.sites.len()).expect("faults × servers is a u32")
     }
 
-    /// Whether nothing goes wrong.
+    /// Whether there are no faults.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sites.is_empty()
@@ -163,8 +163,8 @@ impl Faults {
         Self { sites, of_server, ..*self }
     }
 
-    /// Begins a site at [`Instant::ZERO`], somewhere within its period: a model has been running for long when it is
-    /// first looked at.
+    /// Begins a site at [`Instant::ZERO`]. The first start of its fault is at a random point of the period, because a
+    /// model has been running for long before.
     pub fn begin(&mut self, site: u32) -> FaultStep {
         let Site { recipe, rng, is_on, executions_left, .. } = &mut self.sites[site as usize];
         let mut effect = FaultEffect::None;
@@ -190,7 +190,7 @@ impl Faults {
         FaultStep { effect, next }
     }
 
-    /// The site's instant has come: it begins, ends or changes.
+    /// Wakes a site at its instant: the fault begins, ends or changes.
     pub fn wake(&mut self, site: u32, now: Instant) -> FaultStep {
         let Site { recipe, rng, is_on, cores_wanted, begins_again, .. } =
             &mut self.sites[site as usize];
@@ -283,7 +283,7 @@ impl Faults {
         }
     }
 
-    /// A site at which garbage is now to be collected: the driver wakes it, and asks again.
+    /// A site whose server has to collect garbage now. The driver wakes the site, and then calls this again.
     pub fn garbage_to_collect(&mut self, server: u32) -> Option<u32> {
         if !self.has_garbage_collection {
             return None;

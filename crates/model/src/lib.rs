@@ -1,7 +1,7 @@
 //! Model: a service without the policies in front of it.
 //!
-//! `curtail-sim` simulates it, `curtail-testbed` starts it as real HTTP servers. Both read the same keys, and with the
-//! same seed the same servers are slow at the same instants.
+//! `curtail-sim` simulates the service, `curtail-testbed` starts it as real HTTP servers. Both read the same keys, and
+//! with the same seed the same servers are slow at the same instants.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,21 +1,20 @@
 //! The processor of a server: the progress of the executions in service.
 //!
 //! All executions progress at the same *pace*: 1 on a healthy server, 0 on a stopped one, less than 1 when the server
-//! is slow or has more executions than cores. One sum (`progress`) therefore describes all of them: an execution that
-//! started at progress p and needs s ends at p + s. Service times are nanoseconds on a healthy server that is not
-//! shared.
+//! is slow or has more executions than cores. One sum (`progress`) therefore describes all executions: one that started
+//! at progress p and needs s ends at p + s. A service time is the duration with a core of a healthy server to itself.
 //! **Source**: processor sharing by virtual time, as in Parekh & Gallager, "A generalized processor sharing approach to
-//! flow control", 1993.
+//! flow control in integrated services networks: the single-node case", 1993.
 
 use curtail_config::Section;
 use curtail_units::{Duration, Instant};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// An execution in service; the order is by the progress at which it ends, then by who started first.
+/// An execution in service. Executions are ordered by the progress at which they end, then by their start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Execution {
-    /// The progress at which it ends: the bits of a float that is not negative, which order as it does.
+    /// The progress at which it ends: the bits of a float from 0 on, which have the order of the floats.
     ends: u64,
     started: u64,
     key: u64,
@@ -52,7 +51,7 @@ impl Cores {
 pub struct Pace {
     /// The pace of an execution that has a core to itself: 1 on a healthy server, 0 on one that is stopped.
     pub speed: f64,
-    /// Executions that progress at that speed at once; more share. Infinite where nothing is shared.
+    /// The number of cores; more executions than cores share them. Infinite where nothing is shared.
     pub cores: f64,
 }
 
@@ -69,7 +68,7 @@ impl Pace {
     }
 }
 
-/// The executions in service at one server. The driver numbers them.
+/// The executions in service at one server. The driver chooses a key for each execution.
 #[derive(Clone, Debug)]
 pub struct Processor {
     pace: Pace,
@@ -81,12 +80,12 @@ pub struct Processor {
     work_ns: f64,
 }
 
-/// Progress that is lost to rounding: instants are whole nanoseconds, and a float of a few hours of
-/// nanoseconds is exact to a hundredth.
+/// An execution has ended if at most this progress is missing. The sum of progress is a float, which is exact to 0.01
+/// ns for a few hours of nanoseconds.
 const ROUNDING_NS: f64 = 0.01;
 
 impl Processor {
-    /// A healthy server. Without `cores`, nothing is shared.
+    /// A healthy server. Without `cores`, executions do not share cores.
     #[must_use]
     pub fn new(cores: Option<Cores>) -> Self {
         Self {
@@ -99,7 +98,7 @@ impl Processor {
         }
     }
 
-    /// Begins to execute what takes `service_ns`.
+    /// Starts an execution that takes `service_ns`.
     pub fn start(&mut self, now: Instant, key: u64, service_ns: f64) {
         self.advance(now);
         if self.executions.is_empty() {
@@ -118,7 +117,7 @@ impl Processor {
         self.executions.retain(|Reverse(execution)| execution.key != key);
     }
 
-    /// Takes out an execution that has ended by now, if there is one.
+    /// Removes an execution that has ended by now, if there is one, and returns its key.
     pub fn finish(&mut self, now: Instant) -> Option<u64> {
         self.advance(now);
         let Reverse(first) = self.executions.peek()?;
@@ -129,7 +128,7 @@ impl Processor {
         Some(first.key)
     }
 
-    /// The end of the next execution at the present pace.
+    /// The instant at which the next execution ends at the present pace.
     #[must_use]
     pub fn next_end(&self) -> Option<Instant> {
         let Reverse(first) = self.executions.peek()?;
@@ -139,7 +138,7 @@ impl Processor {
         (pace > 0.0).then(|| self.since + Duration::from_ns_f64(libm::ceil(left_ns / pace)))
     }
 
-    /// Sets how fast executions progress from now on.
+    /// Sets the pace of the executions from now on.
     pub fn set_pace(&mut self, now: Instant, pace: Pace) {
         self.advance(now);
         self.pace = pace;

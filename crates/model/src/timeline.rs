@@ -17,7 +17,7 @@ pub struct FaultTimeline {
     due: BinaryHeap<Reverse<(Instant, u32)>>,
 }
 
-/// A change by a fault.
+/// A change that a fault causes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultEvent {
     /// The instant of the change.
@@ -58,7 +58,7 @@ impl FaultTimeline {
         self.faults.execution_outcome(0)
     }
 
-    /// The next call of [`Self::poll`].
+    /// The instant of the next event, at which the driver calls [`Self::poll`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.due.peek().map(|Reverse((at, _))| *at)
@@ -87,7 +87,7 @@ impl FaultTimeline {
         stops
     }
 
-    /// The changes of pace from now on, as far as they do not follow from executions.
+    /// The changes of pace from now on, except for those that executions cause (garbage collection).
     pub fn pace_changes(mut self) -> impl Iterator<Item = PaceChange> {
         self.due.retain(|Reverse((_, site))| self.faults.changes_pace(*site));
         std::iter::from_fn(move || {

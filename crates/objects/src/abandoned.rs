@@ -1,20 +1,20 @@
 //! Removes unfinished files.
 //!
-//! `object_store` writes a file under its name with `#` and a number, and renames it when it is complete. It does not list
-//! the file of a killed process, so no cleaning by lists finds it.
+//! `object_store` writes a file under its name with `#` and a number, and renames the complete file. If a process is
+//! killed before that, `object_store` does not list the file, so a cleanup based on its lists does not find the file.
 //!
-//! **When it hurts**: a writer that pauses for more than [`AFTER`] between two parts loses its file, and fails at the
-//! rename.
+//! **When it hurts**: a writer that pauses for more than [`AFTER`] between two writes loses its file, and its rename
+//! fails.
 
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// A file without writes for this time is abandoned.
+/// The time without writes after which a file is abandoned.
 const AFTER: Duration = Duration::from_hours(24);
 
-/// Removes abandoned files below a folder; returns their number.
+/// Removes abandoned files below a folder; returns the number of removed files.
 pub(crate) fn remove(folder: &Path, now: SystemTime) -> io::Result<usize> {
     let (mut removed, mut folders) = (0, vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {

@@ -1,8 +1,8 @@
 //! A folder of this machine, read by the calling thread.
 //!
-//! `object_store` reads on tokio's blocking threads, so that a slow disk delays no other task. Our callers have threads of
-//! their own, and most reads hit the page cache: switching threads took longer than reading. After each read, other tasks
-//! of the thread run, so that a query can be cancelled.
+//! `object_store` reads on tokio's blocking threads, so that a slow disk delays no other task. Our callers have their
+//! own threads, and most reads hit the page cache, so switching threads would take longer than reading. After each
+//! read, other tasks of the thread run, so that a query can be cancelled.
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -1,17 +1,16 @@
-//! HTTP for `object_store`: requests in, responses out.
+//! The HTTP client of `object_store`.
 //!
-//! One thread, `objects`, reads and writes everything. A thread that merges for seconds therefore delays no response of
-//! another thread's request, and causes no timeout.
+//! One thread, `objects`, reads and writes for all callers. A calling thread that merges for seconds therefore delays
+//! no response to another thread, and causes no timeout.
 //!
-//! **Timeouts** ([`TIMEOUTS`]): of a connection attempt; then of the head of the response, one second longer for each
-//! [`UPLOAD_BYTES_PER_S_MIN`] of the request; then of each piece of the body.
+//! **Timeouts** ([`TIMEOUTS`]): one for a connection attempt, one for the head of the response (one second longer for
+//! each [`UPLOAD_BYTES_PER_S_MIN`] of the request), and one for each piece of the body.
 //!
-//! **Retries**: `object_store` sends a request again if it was not sent (no connection was made, or it closed before).
-//! It sends an idempotent request again even if it was sent. A conditional put is never sent twice here; its caller
-//! checks whether it took effect.
+//! **Retries**: `object_store` retries a request that was not sent (no connection, or it closed before), and any
+//! idempotent request. A conditional put that was sent is never retried; its caller checks whether the put took effect.
 //!
-//! **Limits**: [`REQUESTS_MAX`] requests at once for each store; further ones wait. Each server has [`IDLE_MAX`] idle
-//! connections at most.
+//! **Limits**: [`REQUESTS_MAX`] requests at once for each store; further requests wait. Each server has at most
+//! [`IDLE_MAX`] idle connections.
 
 use bytes::Bytes;
 use curtail_http::client::{Client, ClientError, ClientLimits, StreamedBody};
@@ -54,17 +53,17 @@ const TIMEOUTS: Timeouts = Timeouts {
     read: Duration::from_secs(15),
 };
 
-/// A server that takes less is too slow.
+/// Minimum rate at which a server must read a request, in bytes a second.
 const UPLOAD_BYTES_PER_S_MIN: u64 = 1 << 20;
 
-/// Requests in flight, for each store.
+/// Maximum number of requests in flight for each store.
 const REQUESTS_MAX: usize = 64;
 
-/// Idle time after which a connection is closed. It is short: a server that closes an idle connection may or may not
-/// have read the request that arrives at the same time.
+/// Idle time after which a connection is closed. The time is short, because a server that closes an idle connection may
+/// or may not have read a request that arrives at the same time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Idle connections to each server.
+/// Maximum number of idle connections to each server.
 const IDLE_MAX: usize = 32;
 
 const USER_AGENT_VALUE: HeaderValue =
@@ -102,7 +101,7 @@ pub(crate) struct StoreClient {
     thread: Arc<IoThread>,
 }
 
-/// The thread that reads and writes; it ends when this is dropped.
+/// The thread `objects`, which ends when this is dropped.
 #[derive(Debug)]
 struct IoThread {
     timeouts: Timeouts,
@@ -158,7 +157,7 @@ impl StoreClient {
 }
 
 impl IoThread {
-    /// Sends a request. This runs on the thread.
+    /// Sends a request; runs on the thread `objects`.
     async fn send(
         self: Arc<Self>,
         request: HttpRequest,
@@ -233,7 +232,7 @@ impl HttpService for StoreClient {
     }
 }
 
-/// Path and query without the signature of a shared access token, which grants access.
+/// Returns path and query without the signature of a shared access token, which would grant access.
 fn loggable(uri: &Uri) -> String {
     let mut shown = uri.path().to_owned();
     let pairs = uri.query().into_iter().flat_map(|query| query.split('&'));
@@ -244,7 +243,7 @@ fn loggable(uri: &Uri) -> String {
     shown
 }
 
-/// Sets `host` as the request was signed with it, without a default port, and `user-agent`.
+/// Sets `user-agent`, and `host` with the value that was signed: without a default port.
 fn set_headers(request: &mut HttpRequest) {
     let authority = request.uri().authority().map(|authority| authority.as_str());
     let host = authority.and_then(|authority| HeaderValue::from_str(authority).ok());
@@ -254,15 +253,15 @@ fn set_headers(request: &mut HttpRequest) {
     request.headers_mut().entry(USER_AGENT).or_insert(USER_AGENT_VALUE);
 }
 
-/// A body, each piece of which must arrive in time.
+/// A body with a timeout for each piece.
 #[derive(Debug)]
 struct TimedBody {
     body: StreamedBody<HttpRequestBody>,
     pause: Pin<Box<Sleep>>,
-    /// Whether the reader waits for the next piece; the reader's own time does not count.
+    /// Whether the reader waits for the next piece; only this wait counts towards the timeout.
     is_waiting: bool,
     server: ServerOrigin,
-    /// Reads the body.
+    /// The thread that reads the body.
     thread: Arc<IoThread>,
     _permit: OwnedSemaphorePermit,
 }

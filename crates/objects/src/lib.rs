@@ -1,10 +1,10 @@
 //! Object stores by URL: a folder, Amazon S3 and compatible stores, Google Cloud Storage, Azure.
 //!
 //! The `object_store` crate makes, signs and retries requests. This crate reads the URL and the environment, and provides
-//! HTTP: `object_store`'s own client takes longer to build than everything else together.
+//! HTTP, because `object_store`'s own client takes longer to compile than everything else together.
 //!
-//! **Limits**: HTTP/1.1, no HTTP proxies, no redirections. Credentials come from the environment, or from the machine, task
-//! or pod, not from the files of command line tools. [`http`] has the timeouts.
+//! **Limits**: HTTP/1.1 only, no HTTP proxies, no redirections. Credentials come from the environment, or from the
+//! machine, task or pod, and not from the files of command line tools. [`http`] defines the timeouts.
 
 mod abandoned;
 mod folder;

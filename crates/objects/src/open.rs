@@ -1,4 +1,4 @@
-//! Opens the store of a URL.
+//! Opens the object store or folder of a URL.
 //!
 //! | URL | store | environment |
 //! |---|---|---|
@@ -38,14 +38,14 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 /// The object that tests conditional writes.
 const PROBE: &str = "put-if-absent";
 
-/// Explains the object to a person who finds it.
+/// The text of the object, for people who find it.
 const PROBE_TEXT: &str = "curtail tests with this object whether the store supports conditional writes \
                           (If-None-Match): without them, two writers would lose commits.\n";
 
 /// Objects below a URL.
 #[derive(Clone, Debug)]
 pub struct Objects {
-    /// The store, of which the objects are a part.
+    /// The store that contains the objects.
     pub store: Arc<dyn ObjectStore>,
     /// The prefix of the objects.
     pub root: Path,
@@ -67,7 +67,7 @@ enum Scheme {
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The URL is of no known kind.
+    /// The URL has an unknown scheme.
     #[error(
         "{0}: expected a folder or a URL: file:///folder, s3://bucket/prefix, gs://bucket/prefix, \
          az://container/prefix"
@@ -89,7 +89,7 @@ pub enum OpenError {
         url: String,
         /// The error of the store's client.
         error: object_store::Error,
-        /// Variables.
+        /// The expected variables.
         expected: &'static str,
     },
     /// The bucket or container does not exist.
@@ -154,7 +154,7 @@ impl Scheme {
     }
 }
 
-/// Opens a URL or the path of a folder. No request is sent yet.
+/// Opens a URL or the path of a folder, without a request to the store.
 ///
 /// # Errors
 /// When the URL is invalid, or variables of the environment are missing.
@@ -185,10 +185,10 @@ fn build(scheme: Scheme, url: &str) -> object_store::Result<Arc<dyn ObjectStore>
     })
 }
 
-/// Checks the form of a path or URL, without access to what it names.
+/// Checks the form of a path or URL, without access to the folder or store.
 ///
 /// # Errors
-/// When it is neither a folder nor the URL of a known kind of object store.
+/// When the text is neither a folder nor the URL of a known kind of object store.
 pub fn check(url: &str) -> Result<(), OpenError> {
     if folder(url)?.is_none() {
         parse(url)?;
@@ -196,7 +196,7 @@ pub fn check(url: &str) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The kind of an object store, and the path in it.
+/// Parses a URL; returns the kind of the object store, and the path in the store.
 fn parse(url: &str) -> Result<(Scheme, Path), OpenError> {
     let unknown = || OpenError::Url(url.to_owned());
     let parsed = Url::parse(url).map_err(|_| unknown())?;
@@ -211,7 +211,7 @@ fn parse(url: &str) -> Result<(Scheme, Path), OpenError> {
     Ok((scheme, root))
 }
 
-/// The folder of a path or a `file` URL; [`None`] for other URLs.
+/// Returns the folder of a path or a `file` URL; [`None`] for other URLs.
 ///
 /// # Errors
 /// When a `file` URL names another machine.
@@ -225,7 +225,7 @@ pub fn folder(url: &str) -> Result<Option<PathBuf>, OpenError> {
 }
 
 impl Objects {
-    /// The objects of a folder, which is created if missing; writes are durable.
+    /// Opens the objects of a folder, which is created if missing. Writes are durable.
     ///
     /// # Errors
     /// When the folder cannot be created or opened.
@@ -238,11 +238,11 @@ impl Objects {
         Ok(Self { store, root: Path::default(), url, scheme: Scheme::Folder, folder })
     }
 
-    /// Removes files of a folder that are unfinished a day after their last write; returns their number. Other stores
-    /// have rules of their own for that.
+    /// Removes files of a folder that are unfinished a day after their last write; returns the number of removed files.
+    /// Object stores have their own rules for unfinished uploads.
     ///
     /// # Errors
-    /// When the folder cannot be read, or a file not removed.
+    /// When the folder cannot be read, or a file cannot be removed.
     pub fn remove_abandoned(&self, now: SystemTime) -> io::Result<usize> {
         self.folder.as_ref().map_or(Ok(0), |folder| abandoned::remove(folder, now))
     }
@@ -253,11 +253,11 @@ impl Objects {
         &self.url
     }
 
-    /// Checks that the store accepts writes and supports conditional ones, which commits need: of all writers that
-    /// create the same object, one succeeds. The object of the test remains. A folder is not tested.
+    /// Checks that the store accepts writes and supports conditional writes, which commits need: of all writers that
+    /// create the same object, only one succeeds. The tested object remains. A folder is not tested.
     ///
     /// # Errors
-    /// When the store does not respond, there is no such bucket, access is refused, or it overwrites the object.
+    /// When the store does not respond or overwrites the object, there is no such bucket, or access is refused.
     pub async fn check_writing(&self) -> Result<(), OpenError> {
         if self.scheme == Scheme::Folder {
             return Ok(());
@@ -276,7 +276,7 @@ impl Objects {
         Err(OpenError::Overwrites(self.url.clone()))
     }
 
-    /// The cause of an error of the first request.
+    /// Explains an error of the first request.
     fn explain(&self, error: object_store::Error) -> OpenError {
         use object_store::Error::{NotFound, PermissionDenied, Unauthenticated};
         let (url, expected) = (self.url.clone(), self.scheme.expected());

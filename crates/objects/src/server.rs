@@ -13,21 +13,21 @@ pub(crate) enum ServerAction {
     RespondAndClose(&'static str),
     /// Closes the connection.
     Close,
-    /// Says nothing, until the client has gone.
+    /// Does not respond until the client has disconnected.
     Wait,
 }
 
-/// Requests as they came: the number of the connection, and head and body.
+/// A request as received: the number of the connection, then head and body.
 pub(crate) type ReceivedRequest = (usize, String);
 
-/// Starts it with what it does with each request; returns its address and what it was requests.
+/// Starts a server with an action for each request; returns the server's address and the received requests.
 pub(crate) fn start(
     actions: Vec<ServerAction>,
 ) -> (SocketAddr, Receiver<ReceivedRequest>, JoinHandle<()>) {
     serving(actions, |stream| stream)
 }
 
-/// The same, where a connection speaks first as it must.
+/// Starts such a server; `accept` first prepares each connection.
 pub(crate) fn serving<S: Read + Write>(
     actions: Vec<ServerAction>,
     accept: impl Fn(TcpStream) -> S + Send + 'static,
@@ -65,7 +65,7 @@ pub(crate) fn serving<S: Read + Write>(
     (address, requests, thread)
 }
 
-/// One request; [`None`] when the client has closed the connection.
+/// Reads one request; [`None`] if the client has closed the connection.
 fn request<S: Read>(stream: &mut BufReader<S>) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

@@ -10,9 +10,9 @@ use crate::wire::{FIXED64, LEN, Reader, VARINT};
 /// A key and its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attribute {
-    /// UTF-8. A key may occur twice, as sent.
+    /// The key, in UTF-8. Duplicate keys are kept as sent.
     pub key: Slice,
-    /// Its value.
+    /// The value.
     pub value: Value,
 }
 
@@ -30,9 +30,9 @@ pub enum Value {
     Int(i64),
     /// A double, which may be NaN.
     Double(f64),
-    /// An `ArrayValue`, whose parts were checked.
+    /// An `ArrayValue`, whose values were checked.
     List(Slice),
-    /// A `KeyValueList`, whose parts were checked.
+    /// A `KeyValueList`, whose keys and values were checked.
     Map(Slice),
     /// Any bytes.
     Bytes(Slice),
@@ -60,8 +60,8 @@ pub(crate) fn attribute(
     Ok(attribute)
 }
 
-/// A `KeyValue` of the usual shape, a key and a text whose lengths have a byte each: all of it is looked at in one go,
-/// where field by field the processor would guess wrongly which one comes next.
+/// Reads a `KeyValue` of the usual shape, a key and a text whose lengths have one byte each, as a whole. Field by
+/// field, the processor would mispredict the next field.
 #[inline(always)]
 fn short_text(reader: &Reader<'_>) -> Option<Attribute> {
     const KEY: u8 = 1 << 3 | LEN;
@@ -83,7 +83,7 @@ fn short_text(reader: &Reader<'_>) -> Option<Attribute> {
     Some(Attribute { key, value: Value::Text(text) })
 }
 
-/// Reads a `KeyValue`, with its value as [`any_value`] does. Text is for the caller to check.
+/// Reads a `KeyValue`, and its value with [`any_value`]. The caller checks texts.
 #[inline(always)]
 pub(crate) fn key_value(
     mut reader: Reader<'_>,
@@ -100,8 +100,8 @@ pub(crate) fn key_value(
     Ok(attribute)
 }
 
-/// Reads an `AnyValue` that comes next in `within`. A list or a map is only looked at, by the caller, who says whether
-/// to take it, and text is for the caller to check.
+/// Reads an `AnyValue` that comes next in `within`. For a list or a map, `look_at` decides whether to keep the value.
+/// The caller checks texts.
 #[inline(always)]
 pub(crate) fn any_value(
     within: &mut Reader<'_>,
@@ -135,7 +135,7 @@ pub(crate) fn any_value(
     Ok(value)
 }
 
-/// Reads an attribute into a list, in which those of the same row begin at `from`.
+/// Reads an attribute into a list, in which the attributes of the row begin at `from`.
 #[inline(always)]
 pub(crate) fn push(
     within: &mut Reader<'_>,
@@ -153,7 +153,7 @@ pub(crate) fn push(
     Ok(())
 }
 
-/// `[u8]::is_ascii` for what is some 40 bytes long: eight at a time, the last of them twice.
+/// `[u8]::is_ascii` for some 40 bytes: checks eight bytes at a time, the last chunk possibly twice.
 #[inline(always)]
 fn is_ascii(bytes: &[u8]) -> bool {
     let Some(last) = bytes.last_chunk::<8>() else { return bytes.is_ascii() };

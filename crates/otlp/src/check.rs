@@ -1,12 +1,12 @@
-//! Checks the parts of a batch that keep their bytes, by the table of messages.
+//! Checks, by the schema, the parts of a batch that stay encoded.
 
 use crate::error::{Broken, RowFault};
 use crate::judge::Judge;
 use crate::schema::Kind;
 use crate::wire::{LEN, Reader, Tag};
 
-/// Walks a message at this depth to its end, with all inner messages. If one is too deep, it is not walked and its row
-/// is rejected. Returns whether all of it was walked.
+/// Walks a message at this depth to its end, with all inner messages. A message that is too deep is not walked, and its
+/// row is rejected. Returns whether everything was walked.
 pub(crate) fn check(
     reader: &mut Reader<'_>,
     judge: &mut Judge<'_>,
@@ -24,7 +24,7 @@ pub(crate) fn check(
     Ok(is_whole)
 }
 
-/// Skips the value of a field after checking it, as [`check`] does.
+/// Checks the value of a field, as [`check`] does, and skips the value.
 pub(crate) fn check_field(
     reader: &mut Reader<'_>,
     tag: Tag,

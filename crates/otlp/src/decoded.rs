@@ -22,7 +22,7 @@ impl Decoded {
     /// Reads a batch of a signal.
     ///
     /// # Errors
-    /// When it is malformed: all of it is rejected. Rows that cannot be stored are counted.
+    /// When the batch is malformed, which rejects the whole batch. Rows that cannot be stored are only counted.
     pub fn of(signal: Signal, batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
         Ok(match signal {
             Signal::Traces => {

@@ -1,14 +1,14 @@
 //! Encodes the rows of a table as OTLP batches.
 //!
-//! Rows have the texts of their resource and scope. Rows with equal texts are grouped in the batch, in the order of first
-//! occurrence. Zeros and empty texts are omitted, as in protobuf. The messages of a resource, a scope and a status are written
-//! even if they are empty, as by every SDK and the Collector, because clients compare traces field by field.
+//! Each row has the texts of its resource and scope. Rows with equal texts are grouped in the batch, in the order of
+//! first occurrence. Zeros and empty texts are omitted, as in protobuf. Empty messages of a resource, a scope and a
+//! status are also written, as every SDK and the Collector do, because clients compare traces field by field.
 //!
 //! **Inputs**: times in nanoseconds since 1970; sets of attributes, and values without a column, as [plain JSON](crate::plain).
 //!
-//! **Limits**: memory holds the batch and the texts of each resource and scope. The caller checks [`BatchWriter::bytes`].
+//! **Limits**: memory holds the batch, and the texts of resources and scopes. The caller checks [`BatchWriter::bytes`].
 //!
-//! **Source**: opentelemetry-proto 1.9, for the numbers of fields.
+//! **Source**: opentelemetry-proto 1.9, for the field numbers.
 
 mod batch_writer;
 mod logs;
@@ -24,9 +24,9 @@ use curtail_protobuf as protobuf;
 /// The resource of a row of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceText<'a> {
-    /// Plain JSON; empty: none.
+    /// The attributes in plain JSON; empty: none.
     pub attributes: &'a str,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
     /// The schema of the attribute names.
     pub schema_url: &'a str,
@@ -35,22 +35,22 @@ pub struct ResourceText<'a> {
 /// The scope of a row of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScopeText<'a> {
-    /// Its name.
+    /// The name.
     pub name: &'a str,
-    /// Its version.
+    /// The version.
     pub version: &'a str,
-    /// Plain JSON; empty: none.
+    /// The attributes in plain JSON; empty: none.
     pub attributes: &'a str,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
-    /// The schema of the attribute names of its rows.
+    /// The schema of the attribute names of the rows.
     pub schema_url: &'a str,
 }
 
 /// A value of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PlainValue<'a> {
-    /// UTF-8.
+    /// A text.
     Text(&'a str),
     /// A whole number.
     Int(i64),
@@ -66,7 +66,7 @@ pub enum PlainValue<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("{part}: {fault}")]
 pub struct BadRow {
-    /// The part.
+    /// The part that is not plain JSON.
     pub part: RowPart,
     /// The error.
     pub fault: NotPlain,
@@ -75,19 +75,19 @@ pub struct BadRow {
 /// The parts of a row that are plain JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowPart {
-    /// Its resource.
+    /// The attributes of the resource.
     #[error("the attributes of its resource")]
     Resource,
-    /// Its scope.
+    /// The attributes of the scope.
     #[error("the attributes of its scope")]
     Scope,
     /// An attribute, by its key.
     #[error("its attribute {0:?}")]
     Attribute(Box<str>),
-    /// Counted from 0.
+    /// The attributes of an event; events count from 0.
     #[error("the attributes of its event {0}")]
     Event(usize),
-    /// Counted from 0.
+    /// The attributes of a link; links count from 0.
     #[error("the attributes of its link {0}")]
     Link(usize),
     /// The body of a log record.
@@ -102,7 +102,7 @@ impl RowPart {
 }
 
 impl PlainValue<'_> {
-    /// Writes it as the content of an `AnyValue`.
+    /// Writes the value as the content of an `AnyValue`.
     fn write(self, out: &mut Vec<u8>) -> Result<(), NotPlain> {
         match self {
             Self::Text(text) => protobuf::bytes_field(out, 1, text.as_bytes()),
@@ -115,7 +115,7 @@ impl PlainValue<'_> {
     }
 }
 
-/// Writes attributes that have columns of their own.
+/// Writes attributes that have their own columns.
 fn attributes(
     out: &mut Vec<u8>,
     field: u32,
@@ -151,7 +151,7 @@ fn number(out: &mut Vec<u8>, field: u32, number: u32) {
     }
 }
 
-/// An enumeration; a negative number takes 64 bits.
+/// Writes an enumeration, in which a negative number takes 64 bits.
 fn enumerated(out: &mut Vec<u8>, field: u32, number: i32) {
     if number != 0 {
         protobuf::varint_field(out, field, i64::from(number).cast_unsigned());
@@ -170,7 +170,7 @@ fn flags(out: &mut Vec<u8>, field: u32, flags: u32) {
     }
 }
 
-/// Writes an ID; all zeros is none.
+/// Writes an ID; an ID of zeros is absent.
 fn id<const N: usize>(out: &mut Vec<u8>, field: u32, id: [u8; N]) {
     if id != [0; N] {
         protobuf::bytes_field(out, field, &id);

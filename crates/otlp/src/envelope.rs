@@ -1,6 +1,6 @@
 //! The resource and the scope of rows.
 //!
-//! A resource may follow its rows in the message, so the message is walked twice: for its own fields, then for the rows.
+//! A resource may follow its rows in the message, so the message is read twice: for its fields, then for its rows.
 
 use crate::attributes::{Attribute, push};
 use crate::error::{Broken, Fault, Refused};
@@ -13,9 +13,9 @@ use crate::wire::{LEN, Reader, VARINT};
 /// Resources and scopes of one batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Envelope {
-    /// In the order of the batch.
+    /// The resources, in the order of the batch.
     pub resources: Vec<Resource>,
-    /// Rows have the index of their scope.
+    /// The scopes; a row has the index of its scope.
     pub scopes: Vec<Scope>,
     /// The attributes of resources and scopes.
     pub attributes: Vec<Attribute>,
@@ -24,37 +24,37 @@ pub struct Envelope {
 /// A resource: the origin of rows, usually a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resource {
-    /// Of [`Envelope::attributes`].
+    /// The attributes, in [`Envelope::attributes`].
     pub attributes: Slice,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
     /// The schema of the attribute names.
     pub schema_url: Slice,
 }
 
-/// A scope: the library that made rows.
+/// A scope: the library that recorded the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// The index of its resource in [`Envelope::resources`].
+    /// The index of the resource in [`Envelope::resources`].
     pub resource: u32,
-    /// Its name.
+    /// The name.
     pub name: Slice,
-    /// Its version.
+    /// The version.
     pub version: Slice,
-    /// Of [`Envelope::attributes`].
+    /// The attributes, in [`Envelope::attributes`].
     pub attributes: Slice,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
-    /// The schema of the attribute names of its rows.
+    /// The schema of the attribute names of the rows.
     pub schema_url: Slice,
 }
 
-/// Rows of one signal, as they are read.
+/// The rows of one signal, which read themselves from a batch.
 pub(crate) trait ReadRow: Default {
-    /// The message that a batch of them is.
+    /// The message of a batch of this signal.
     const BATCH: &'static Message;
 
-    /// Empty rows, with capacity for a batch of this size.
+    /// Creates an empty list of rows, with capacity for a batch of this size.
     fn of_bytes(_: usize) -> Self {
         Self::default()
     }

@@ -1,18 +1,18 @@
 //! The errors of a batch, and of its rows.
 
-/// A batch that is no OTLP message: all of it is rejected.
+/// A batch that is no OTLP message, and is rejected as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}, in {message}: {fault}")]
 pub struct Malformed {
-    /// The byte in the batch.
+    /// The position of the fault in the batch, in bytes.
     pub at: usize,
-    /// The message that it is in.
+    /// The name of the message with the fault.
     pub message: &'static str,
     /// The fault.
     pub fault: Fault,
 }
 
-/// The same within this crate, boxed so that results fit into registers.
+/// [`Malformed`] within this crate: boxed, so that results fit into registers.
 pub(crate) type Broken = Box<Malformed>;
 
 /// A fault in the bytes of a message.
@@ -21,10 +21,10 @@ pub enum Fault {
     /// The batch ends within a number.
     #[error("a number is cut off")]
     CutOff,
-    /// A number that does not fit into 64 bits.
+    /// A number does not fit into 64 bits.
     #[error("a number has more than ten bytes")]
     TooLong,
-    /// A length that leads out of the message.
+    /// A length exceeds the rest of the message.
     #[error("a length of {len} bytes where the message has {left} more")]
     Length {
         /// The announced length.
@@ -32,23 +32,23 @@ pub enum Fault {
         /// The bytes left in the message.
         left: usize,
     },
-    /// A field number of protobuf lies between 1 and 2^29 - 1.
+    /// A field number does not lie between 1 and 2^29 - 1.
     #[error("{0} is no field number")]
     FieldNumber(u64),
-    /// Groups, which OTLP has none of, and what protobuf does not know.
+    /// A wire type is that of a group, which OTLP does not use, or is unknown to protobuf.
     #[error("a field of wire type {0}, which OTLP does not have")]
     WireType(u8),
-    /// A known field in the form of another type.
+    /// A known field has another wire type than in the schema.
     #[error("field {field} has wire type {found}, expected {expected}")]
     OtherType {
-        /// Its number.
+        /// The number of the field.
         field: u32,
         /// As sent.
         found: u8,
         /// The wire type in the schema.
         expected: u8,
     },
-    /// The whole batch.
+    /// The batch is too large.
     #[error("the batch has {len} bytes, allowed are {max}")]
     Batch {
         /// As sent.
@@ -56,7 +56,7 @@ pub enum Fault {
         /// [`crate::Limits::batch_bytes`].
         max: u32,
     },
-    /// Too many parts.
+    /// The batch has too many parts.
     #[error(
         "the batch has more than {max} resources, scopes, rows, attributes, events and links together"
     )]
@@ -64,10 +64,10 @@ pub enum Fault {
         /// [`crate::Limits::parts`].
         max: u32,
     },
-    /// Messages in each other, where a batch becomes JSON.
+    /// Messages are nested too deeply for JSON.
     #[error("messages are nested more than {max} deep")]
     Depth {
-        /// The maximum of readers of JSON.
+        /// The maximum, which readers of JSON accept.
         max: u32,
     },
 }
@@ -75,43 +75,43 @@ pub enum Fault {
 /// Why a row of a valid batch is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowFault {
-    /// 16 bytes that are not all zero are expected.
+    /// The trace ID is not 16 bytes, or all zeros.
     #[error("its trace ID is not 16 bytes, or zero")]
     TraceId,
-    /// 8 bytes that are not all zero are expected.
+    /// The span ID is not 8 bytes, or all zeros.
     #[error("its span ID is not 8 bytes, or zero")]
     SpanId,
-    /// 8 bytes, or none, are expected.
+    /// The parent's span ID is neither 8 bytes nor absent.
     #[error("its parent's span ID is not 8 bytes")]
     ParentId,
-    /// 16 and 8 bytes are expected.
+    /// A link has no trace ID of 16 bytes, or no span ID of 8 bytes.
     #[error("one of its links has no trace ID of 16 bytes, or no span ID of 8")]
     LinkId,
-    /// Protobuf's strings are UTF-8.
+    /// A text is not UTF-8, as protobuf requires.
     #[error("one of its texts is not UTF-8")]
     NotUtf8,
-    /// Nanoseconds since 1970 must fit into 63 bits.
+    /// A time, in nanoseconds since 1970, does not fit into 63 bits.
     #[error("one of its times lies after the year 2262")]
     Time,
-    /// Too many on it, or on one of its events or links.
+    /// The row, or one of its events or links, has too many attributes.
     #[error("more than {max} attributes")]
     Attributes {
         /// [`crate::Limits::attributes`].
         max: u32,
     },
-    /// Too many events or links.
+    /// The row has too many events or links.
     #[error("more than {max} events or links")]
     Events {
         /// [`crate::Limits::events`].
         max: u32,
     },
-    /// Lists or maps in each other.
+    /// Lists or maps are nested too deeply.
     #[error("a value with lists or maps nested more than {max} deep")]
     Depth {
         /// [`crate::Limits::depth`].
         max: u32,
     },
-    /// Its resource, scope or metric is invalid.
+    /// The resource, scope or metric of the row is invalid.
     #[error(
         "its resource, scope or metric has too many attributes, values nested too deep, or text that is not UTF-8"
     )]
@@ -123,18 +123,18 @@ pub enum RowFault {
 pub struct Refused {
     /// The number of rows.
     pub count: u64,
-    /// The first of them.
+    /// The first rejected row.
     pub first: Option<RefusedRow>,
 }
 
 /// A rejected row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedRow {
-    /// Its number in the batch, from 1.
+    /// The number of the row in the batch, from 1.
     pub number: u64,
-    /// The trace that it names; zero: none.
+    /// The trace ID of the row; zero: none.
     pub trace_id: u128,
-    /// The span that it is, or names; zero: none.
+    /// The span ID of the row; zero: none.
     pub span_id: u64,
     /// The reason.
     pub fault: RowFault,
@@ -161,8 +161,8 @@ impl std::fmt::Display for RefusedRow {
 }
 
 impl std::fmt::Display for Refused {
-    /// For the sender: `3 rejected; the first is number 7 of the batch, span 00f067aa0ba902b7: its trace ID is not 16
-    /// bytes, or zero`.
+    /// Writes a message for the sender: `3 rejected; the first is number 7 of the batch, span 00f067aa0ba902b7: its
+    /// trace ID is not 16 bytes, or zero`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.first {
             Some(first) => write!(f, "{} rejected; the first is {first}", self.count),

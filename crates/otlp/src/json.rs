@@ -1,7 +1,7 @@
-//! OTLP in JSON, to and from protobuf, by the table of messages.
+//! Converts OTLP in JSON to and from protobuf, by the schema.
 //!
-//! IDs are hexadecimal digits, other bytes base64. Integers of 64 bits are text, or read as numbers; enumerations are numbers.
-//! Unknown names and `null` are ignored. Traces can also be written in [protobuf's own mapping](Mapping::Protobuf), as in Tempo.
+//! IDs are hexadecimal digits, other bytes base64. Integers of 64 bits are text; enumerations are numbers. Unknown
+//! names and `null` are ignored. The writer also supports [protobuf's own mapping](Mapping::Protobuf), as in Tempo.
 //!
 //! **Source**: the OTLP specification, "JSON Protobuf Encoding"; protobuf's mapping to JSON.
 
@@ -20,7 +20,7 @@ use crate::schema::{LOGS, METRICS, Message, TRACES};
 pub struct NotOtlp(serde_json::Error);
 
 impl NotOtlp {
-    /// The position of the error in its line, from 1.
+    /// The position of the error in its line: a byte, from 1.
     #[must_use]
     pub fn byte(&self) -> usize {
         self.0.column()
@@ -48,9 +48,9 @@ impl Signal {
 /// The encoding of IDs and enumerations in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// OTLP's own: hexadecimal digits and numbers.
+    /// OTLP's mapping: IDs in hexadecimal digits, and numbers for enumerations.
     Otlp,
-    /// Protobuf's: base64 and, in traces, names.
+    /// Protobuf's mapping: IDs in base64 and, in traces, names for enumerations.
     Protobuf,
 }
 

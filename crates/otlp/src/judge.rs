@@ -1,4 +1,4 @@
-//! Decides whether a row is stored.
+//! Decides which rows of a batch are stored.
 
 use crate::error::{Broken, Fault, Refused, RefusedRow, RowFault};
 use crate::limits::Limits;
@@ -9,7 +9,7 @@ use crate::wire::Reader;
 #[derive(Debug)]
 pub(crate) struct Judge<'a> {
     pub(crate) limits: &'a Limits,
-    /// The number of further parts allowed.
+    /// The number of further parts that the limit allows.
     parts_left: u32,
     /// The fault of the current row.
     fault: Option<RowFault>,
@@ -26,7 +26,7 @@ impl<'a> Judge<'a> {
         Self { limits, parts_left: limits.parts, fault: None, envelope: None, rows: 0, refused }
     }
 
-    /// Counts a part of the batch.
+    /// Counts a part of the batch; fails beyond the limit.
     #[inline(always)]
     pub(crate) fn part(&mut self, within: &Reader<'_>) -> Result<(), Broken> {
         let Some(left) = self.parts_left.checked_sub(1) else {
@@ -36,7 +36,7 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// Rejects the current row. The first reason counts.
+    /// Rejects the current row; the first reason is kept.
     #[cold]
     pub(crate) fn refuse(&mut self, fault: RowFault) {
         self.fault.get_or_insert(fault);
@@ -51,7 +51,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Reads a text.
+    /// Reads a text, and rejects the row if the text is not UTF-8.
     #[inline(always)]
     pub(crate) fn checked(&mut self, reader: &mut Reader<'_>) -> Result<Slice, Broken> {
         let text = reader.slice()?;
@@ -59,7 +59,7 @@ impl<'a> Judge<'a> {
         Ok(text)
     }
 
-    /// Reads a time: nanoseconds since 1970 in 63 bits.
+    /// Reads a time in nanoseconds since 1970, and rejects the row if the time exceeds 63 bits.
     #[inline(always)]
     pub(crate) fn time(&mut self, reader: &mut Reader<'_>) -> Result<u64, Broken> {
         let ns = reader.fixed64()?;
@@ -80,7 +80,7 @@ impl<'a> Judge<'a> {
         self.envelope = outer;
     }
 
-    /// Whether the row that was read, with these IDs, is stored.
+    /// Ends a row with these IDs; returns whether the row is stored.
     #[inline(always)]
     pub(crate) fn keeps(&mut self, trace_id: u128, span_id: u64) -> bool {
         self.rows += 1;

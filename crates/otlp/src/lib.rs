@@ -1,8 +1,8 @@
-//! OTLP: from bytes to rows in one pass, and back.
+//! OTLP: decodes batches to rows in one pass, and encodes rows to batches.
 //!
-//! A batch of protobuf keeps its bytes. A row has the numbers of a span, a log record or a metric point, and the positions of its
-//! texts in the batch ([`Slice`]). An attribute allocates nothing but its place in one list ([`Attribute`]). JSON is rewritten
-//! as protobuf first ([`json`]).
+//! A decoded batch of protobuf keeps its bytes. A row has the numbers of a span, a log record or a metric point, and
+//! the positions of its texts in the batch ([`Slice`]). An attribute needs only an entry in one list ([`Attribute`]). A
+//! batch in JSON is first converted to protobuf ([`json`]).
 //!
 //! | signal | decoder | rows | encoder |
 //! |---|---|---|---|
@@ -11,12 +11,12 @@
 //! | metrics | [`Points::decode`] | [`Point`], [`Metric`], [`Details`] | |
 //! | any | [`Decoded::of`] | [`Decoded`] | |
 //!
-//! An encoder reads the texts of a table. Attributes without a column are [`plain`] JSON, which becomes protobuf again without
-//! loss.
+//! An encoder reads the texts of a table. Attributes without a column are [`plain`] JSON, which is converted back to
+//! protobuf without loss.
 //!
-//! **Errors**: bytes that are no OTLP message make the whole batch [`Malformed`], with the byte and the message. A row that
-//! cannot be stored (no trace ID, invalid UTF-8, beyond the [`Limits`]) is left out and counted, and the first one is named with
-//! its reason ([`Refused`]).
+//! **Errors**: bytes that are no OTLP message make the whole batch [`Malformed`], with the byte and the message. A row
+//! that cannot be stored (no trace ID, invalid UTF-8, beyond the [`Limits`]) is rejected and counted; [`Refused`] has
+//! the number of these rows, and the first of them with the reason.
 //!
 //! **Source**: opentelemetry-proto 1.x; the OTLP specification for JSON; protobuf's encoding guide.
 

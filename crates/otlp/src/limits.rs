@@ -1,24 +1,24 @@
 //! The limits of a batch and of a row.
 
-/// The limits of senders; what exceeds them is rejected with the reason.
+/// The limits on a batch and its rows. A batch or row beyond a limit is rejected with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a batch, after decompression. Positions in it have 32 bits, so at most 4 GiB.
+    /// Maximum size of a batch after decompression: at most 4 GiB, because positions have 32 bits.
     pub batch_bytes: u32,
-    /// Attributes of one span, record, point, event, link, resource or scope.
+    /// Maximum number of attributes of one span, record, point, event, link, resource or scope.
     pub attributes: u32,
-    /// Events of one span, and links.
+    /// Maximum number of events of one span, and of its links.
     pub events: u32,
-    /// Resources, scopes, metrics, rows and the entries of their lists in one batch. Each takes memory when it is
-    /// decoded, even if it is two bytes long.
+    /// Maximum number of parts of a batch: resources, scopes, metrics, rows and entries of their lists. Each decoded
+    /// part takes memory, even if it has only two bytes.
     pub parts: u32,
     /// Maximum nesting of lists and maps.
     pub depth: u32,
 }
 
 impl Default for Limits {
-    /// Eight times what SDKs allow a span by default (128 attributes, events, links); parts as in a batch of the greatest
-    /// length in which each has 16 bytes.
+    /// Eight times the default limits of SDKs for a span (128 attributes, events, links). The limit of parts is that of
+    /// a batch of the maximum size whose parts have 16 bytes each.
     fn default() -> Self {
         let (batch_bytes, parts) = (64 << 20, 4 << 20);
         Self { batch_bytes, attributes: 1_024, events: 1_024, parts, depth: 16 }

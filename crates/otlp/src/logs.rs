@@ -14,40 +14,40 @@ use crate::wire::{FIXED32, FIXED64, LEN, Reader, VARINT};
 /// The log records of one batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Logs {
-    /// In the order of the batch.
+    /// The records, in the order of the batch.
     pub records: Vec<LogRecord>,
-    /// Of records.
+    /// The attributes of records.
     pub attributes: Vec<Attribute>,
-    /// Their resources and scopes.
+    /// The resources and scopes of the rows.
     pub envelope: Envelope,
 }
 
 /// A log record, or an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LogRecord {
-    /// The time at which it happened, in nanoseconds since 1970, below 2^63; zero: unset.
+    /// The time of the event, in nanoseconds since 1970, below 2^63; zero: unset.
     pub time_ns: u64,
-    /// The time at which it was observed, in nanoseconds since 1970.
+    /// The time of the observation, in nanoseconds since 1970.
     pub observed_ns: u64,
-    /// The ID of its trace; zero: none.
+    /// The ID of the trace; zero: none.
     pub trace_id: u128,
-    /// The ID of its span; zero: none.
+    /// The ID of the span; zero: none.
     pub span_id: u64,
     /// The body.
     pub body: Value,
-    /// The severity as its source names it.
+    /// The severity in the words of the source.
     pub severity_text: Slice,
-    /// The name of its kind of event.
+    /// The name of the kind of event.
     pub event_name: Slice,
-    /// Of [`Logs::attributes`].
+    /// The attributes, in [`Logs::attributes`].
     pub attributes: Slice,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
     /// W3C trace flags.
     pub flags: u32,
-    /// The index of its scope in [`Envelope::scopes`].
+    /// The index of the scope in [`Envelope::scopes`].
     pub scope: u32,
-    /// 1 to 24, from trace to fatal; 0: not said.
+    /// 1 to 24, from trace to fatal; 0: unset.
     pub severity: i32,
 }
 
@@ -55,7 +55,7 @@ impl Logs {
     /// Reads a batch: an `ExportLogsServiceRequest` or `LogsData`, which have the same encoding.
     ///
     /// # Errors
-    /// When it is malformed: all of it is rejected. Records that cannot be stored are counted.
+    /// When the batch is malformed, which rejects the whole batch. Records that cannot be stored are only counted.
     pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
         let (logs, envelope, refused) =
             envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;

@@ -1,7 +1,7 @@
 //! Decodes metric points.
 //!
-//! Buckets, quantiles and exemplars are checked and stay in the batch: [`Point::message`] is their position, and
-//! [`Points::details`] reads them.
+//! Buckets, quantiles and exemplars are checked and stay encoded in the batch. [`Point::message`] is their position,
+//! and [`Points::details`] reads them.
 
 mod details;
 
@@ -20,41 +20,41 @@ use crate::wire::{FIXED64, LEN, Reader, VARINT};
 /// The points of one batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Points {
-    /// In the order of the batch.
+    /// The points, in the order of the batch.
     pub points: Vec<Point>,
     /// The metrics of the points.
     pub metrics: Vec<Metric>,
     /// The attributes of points and metrics.
     pub attributes: Vec<Attribute>,
-    /// Their resources and scopes.
+    /// The resources and scopes of the rows.
     pub envelope: Envelope,
 }
 
 /// A metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name.
+    /// The name.
     pub name: Slice,
-    /// A text for people.
+    /// The description, for people.
     pub description: Slice,
-    /// UCUM: `ms`, `By`, `{request}`.
+    /// The unit in UCUM: `ms`, `By`, `{request}`.
     pub unit: Slice,
-    /// The form of its points.
+    /// The form of the points.
     pub form: Form,
-    /// 1: since the last point, 2: since the start; 0: unset, or not a sum.
+    /// 1: values since the last point; 2: values since the start; 0: unset, or a form without temporality.
     pub temporality: i32,
-    /// A sum that never falls.
+    /// Whether the metric is a sum that never falls.
     pub is_monotonic: bool,
-    /// Its metadata, of [`Points::attributes`].
+    /// The metadata, in [`Points::attributes`].
     pub metadata: Slice,
-    /// The index of its scope in [`Envelope::scopes`].
+    /// The index of the scope in [`Envelope::scopes`].
     pub scope: u32,
 }
 
 /// The form of the points of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// No known points.
+    /// The metric has no points of a known form.
     #[default]
     None,
     /// A current number.
@@ -65,33 +65,33 @@ pub enum Form {
     Histogram,
     /// Counts between powers of a base.
     ExponentialHistogram,
-    /// Quantiles, from the time before histograms.
+    /// Quantiles, a legacy form.
     Summary,
 }
 
 /// A measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// The index of its metric in [`Points::metrics`].
+    /// The index of the metric in [`Points::metrics`].
     pub metric: u32,
-    /// The start of the counted time, in nanoseconds since 1970, below 2^63; zero: unset.
+    /// The start of the measured interval, in nanoseconds since 1970, below 2^63; zero: unset.
     pub start_ns: u64,
     /// The time of the measurement, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// Its number, if it is one.
+    /// The number of the point, if its form has one.
     pub measured: Measured,
-    /// The position of its message.
+    /// The position of the point's message in the batch.
     pub message: Slice,
-    /// Of [`Points::attributes`].
+    /// The attributes, in [`Points::attributes`].
     pub attributes: Slice,
-    /// 1: nothing was recorded.
+    /// The flags; 1: no value was recorded.
     pub flags: u32,
 }
 
 /// The number of a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Measured {
-    /// No number: a histogram, a summary, or unset.
+    /// No number, because the point is a histogram or a summary, or the number is unset.
     #[default]
     None,
     /// An integer.
@@ -101,7 +101,7 @@ pub enum Measured {
 }
 
 impl Form {
-    /// The numbers of the fields in which points of this form keep attributes and flags.
+    /// Returns the field numbers of attributes and of flags in points of this form.
     pub(crate) const fn fields(self) -> (u32, u32) {
         match self {
             Self::None | Self::Gauge | Self::Sum | Self::Summary => (7, 8),
@@ -110,7 +110,7 @@ impl Form {
         }
     }
 
-    /// The form of the points in a field of a metric.
+    /// Returns the form of the points in a field of a metric.
     const fn of_field(field: u32) -> Option<Self> {
         match field {
             5 => Some(Self::Gauge),
@@ -127,7 +127,7 @@ impl Points {
     /// Reads a batch: an `ExportMetricsServiceRequest` or `MetricsData`, which have the same encoding.
     ///
     /// # Errors
-    /// When it is malformed: all of it is rejected. Points that cannot be stored are counted.
+    /// When the batch is malformed, which rejects the whole batch. Points that cannot be stored are only counted.
     pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
         let (points, envelope, refused) =
             envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;
@@ -138,7 +138,7 @@ impl Points {
 impl ReadRow for Points {
     const BATCH: &'static Message = &METRICS;
 
-    /// Walks the message twice, as for a resource: fields of a metric may follow its points.
+    /// Reads a metric. Walks the message twice, as for a resource, because fields of a metric may follow its points.
     fn read_row(
         &mut self,
         within: &mut Reader<'_>,
@@ -179,7 +179,7 @@ impl ReadRow for Points {
     }
 }
 
-/// Reads the fields of a sum or a histogram beside its points.
+/// Reads all fields of a sum or a histogram except its points.
 fn temporality(mut reader: Reader<'_>, metric: &mut Metric) -> Result<(), Broken> {
     while let Some(tag) = reader.tag()? {
         match (tag.field, tag.wire_type) {

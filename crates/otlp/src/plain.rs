@@ -1,28 +1,28 @@
-//! Plain JSON: attributes as SQL engines read them, and back without loss.
+//! Plain JSON: the encoding of attributes for SQL engines, which can be converted back without loss.
 //!
-//! Tables keep attributes without a column as text. OTLP's JSON (`{"key":"retries","value":{"intValue":"3"}}`) is hard to query;
-//! plain JSON is `{"retries":3}`. A mark stands for a value that JSON does not have:
+//! Tables store attributes without a column as text. OTLP's JSON (`{"key":"retries","value":{"intValue":"3"}}`) is hard
+//! to query; plain JSON is `{"retries":3}`. A mark stands for a value that JSON does not have:
 //!
 //! | value | in plain JSON |
 //! |---|---|
 //! | text | `"text"` |
 //! | true, false | `true`, `false` |
 //! | integer | `3`, with all of its 64 bits |
-//! | double | `3.0`, `1e300`: always with a point or an exponent; the shortest that is read back equal |
-//! | not finite | `{"@double":"NaN"}`, `"Infinity"` or `"-Infinity"` |
+//! | double | `3.0`, `1e300`: always with a point or an exponent; the shortest text of the same number |
+//! | infinity, NaN | `{"@double":"NaN"}`, `"Infinity"` or `"-Infinity"` |
 //! | bytes | `{"@bytes":"AAE="}`, in base64 |
 //! | not set | `null` |
 //! | list | `["a",1]` |
 //! | map | `{"a":1}` |
 //! | map whose first key begins with `@` | `{"@map":{"@a":1}}` |
 //!
-//! Attributes are one object without marks, so their keys may begin with `@`. Keys keep their order, and duplicates remain.
+//! The attributes of a row are one object without a mark, so keys may begin with `@`. Order and duplicates are kept.
 //!
-//! **Invariant**: the value read back is equal, bit by bit, except for the payload of a NaN, unknown fields within a list or
-//! map, and whether an attribute without a value had an empty one.
+//! **Invariant**: a value that is converted back is equal bit by bit. Exceptions are the payload of a NaN, unknown
+//! fields in a list or map, and the difference between no value and an empty value.
 //!
-//! **Limits**: values are as deep as in the decoder ([`crate::Limits::depth`]). Reading stops at 128 nested objects and lists,
-//! and a map may take two, so values deeper than 62 are written and not read. An integer above 2^64 is read as a double.
+//! **Limits**: values are as deep as in the decoder ([`crate::Limits::depth`]). The reader accepts 128 nested objects
+//! and lists, so a value deeper than 62 can be written, but may not be read. An integer above 2^64 is read as a double.
 //!
 //! **When it hurts**: engines that read all numbers as doubles round integers above 2^53, and most read only one of two equal
 //! keys.

@@ -16,8 +16,10 @@ pub enum Signal {
     Metrics,
 }
 
+curtail_units::labels!(Signal { Traces => "traces", Logs => "logs", Metrics => "metrics", });
+
 impl Signal {
-    /// The name of the rows in the response.
+    /// Returns the name of the field with the number of rejected rows, in a JSON response.
     const fn rejected(self) -> &'static str {
         match self {
             Self::Traces => "rejectedSpans",
@@ -27,7 +29,7 @@ impl Signal {
     }
 }
 
-/// The response to an accepted batch, in protobuf: with a `partial_success` when rows were rejected.
+/// Encodes the response to an accepted batch in protobuf, with `partial_success` if rows were rejected.
 #[must_use]
 pub fn response(refused: Refused) -> Vec<u8> {
     let mut out = Vec::new();
@@ -40,7 +42,7 @@ pub fn response(refused: Refused) -> Vec<u8> {
     out
 }
 
-/// The response to an accepted batch, in JSON.
+/// Encodes the response to an accepted batch in JSON.
 #[must_use]
 pub fn json_response(signal: Signal, refused: Refused) -> String {
     if refused.count == 0 {
@@ -53,10 +55,10 @@ pub fn json_response(signal: Signal, refused: Refused) -> String {
         .to_string()
 }
 
-/// The `partial_success` of a response: the number of rejected rows, and the reason.
+/// Decodes the `partial_success` of a response: the number of rejected rows, and the reason.
 ///
 /// # Errors
-/// When it is no message.
+/// When the response is not the expected message.
 pub fn left_out(response: &[u8]) -> Result<(u64, String), Malformed> {
     read_left_out(response).map_err(|broken| *broken)
 }
@@ -87,7 +89,7 @@ fn read_left_out(response: &[u8]) -> Result<(u64, String), Broken> {
     Ok((count, why))
 }
 
-/// The response to a rejected batch: a `google.rpc.Status`, with the delay before a retry.
+/// Encodes the response to a rejected batch: a `google.rpc.Status`, with the delay before a retry.
 #[must_use]
 pub fn status(code: u8, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,6 +1,6 @@
-//! The messages of OTLP as a table: numbers, JSON names and kinds of their fields.
+//! The schema of OTLP's messages: numbers, JSON names and kinds of their fields.
 //!
-//! Rows are decoded by hand, for speed. JSON, checks and errors use this table.
+//! The decoders of rows are handwritten, for speed. JSON, checks and errors use this schema.
 //!
 //! **Source**: opentelemetry-proto 1.9, the folders `common`, `resource`, `trace`, `logs`, `metrics`.
 
@@ -10,14 +10,14 @@ use crate::wire::{FIXED32, FIXED64, LEN, VARINT};
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) name: &'static str,
-    /// Ordered by number.
+    /// The fields, ordered by number.
     pub(crate) fields: &'static [Field],
 }
 
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) number: u32,
-    /// The name in JSON.
+    /// The name of the field in JSON.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) is_repeated: bool,
@@ -30,13 +30,13 @@ pub(crate) enum Kind {
     /// Bytes that are hexadecimal digits in JSON.
     Id,
     Bool,
-    /// The names of its values, from 0. Only traces need them, which are also written in protobuf's own JSON.
+    /// The names of the values, from 0. Only traces have names, because they are also written in protobuf's own JSON.
     Enum(&'static [&'static str]),
     Uint32,
-    /// With the sign in the lowest bit.
+    /// An integer of 32 bits with the sign in the lowest bit.
     Sint32,
     Fixed32,
-    /// Integers of 64 bits are text in JSON.
+    /// An integer of 64 bits, which is text in JSON.
     Int64,
     Uint64,
     Fixed64,
@@ -74,12 +74,12 @@ impl Message {
         self.fields.iter().find(|field| field.number == number)
     }
 
-    /// Whether it is a list or a map, whose content is one level deeper.
+    /// Whether the message is a list or a map, whose content is one level deeper.
     pub(crate) fn is_container(&self) -> bool {
         matches!(self.name, "ArrayValue" | "KeyValueList")
     }
 
-    /// The message of a field.
+    /// Returns the message of a field.
     pub(crate) fn part(&self, number: u32) -> &'static Self {
         match self.field(number).map(|field| field.kind) {
             Some(Kind::Message(message)) => message,

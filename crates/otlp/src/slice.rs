@@ -1,6 +1,6 @@
 //! Positions of bytes in a batch, and of entries in a list.
 
-/// The position of a text or a value in its batch, or of the attributes, events or links of a row in their list.
+/// The position of a text or value in a batch, or of a row's attributes, events or links in a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     /// The first byte or entry.
@@ -10,28 +10,28 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// The bytes of the batch, or the entries of the list, that it was decoded with.
+    /// Returns the bytes of the batch, or the entries of the list, at this position.
     ///
     /// # Panics
-    /// When `all` is another batch or list, and shorter.
+    /// When `all` is another, shorter batch or list.
     #[must_use]
     pub fn of<T>(self, all: &[T]) -> &[T] {
         &all[self.at as usize..][..self.len as usize]
     }
 
-    /// Whether it is empty.
+    /// Whether there are no bytes or entries.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// All from `at` to the end of a list.
+    /// The position from `at` to the end of a list.
     pub(crate) fn to_end<T>(at: usize, all: &[T]) -> Self {
         Self { at: short(at), len: short(all.len() - at) }
     }
 }
 
-/// A batch has at most 4 GiB, and of nothing more than it has bytes.
+/// Converts a length or index, which fits because a batch has at most 4 GiB, and at most one entry a byte.
 #[inline]
 pub(crate) fn short(number: usize) -> u32 {
     u32::try_from(number).expect("a batch has at most 4 GiB")

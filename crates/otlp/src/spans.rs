@@ -12,88 +12,88 @@ use crate::wire::{FIXED32, FIXED64, LEN, Reader, VARINT};
 /// The spans of one batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spans {
-    /// In the order of the batch.
+    /// The spans, in the order of the batch.
     pub spans: Vec<Span>,
-    /// Of spans.
+    /// The attributes of spans.
     pub attributes: Vec<Attribute>,
-    /// Of spans.
+    /// The events of spans.
     pub events: Vec<Event>,
-    /// Of spans.
+    /// The links of spans.
     pub links: Vec<Link>,
-    /// Of events and links.
+    /// The attributes of events and links.
     pub inner_attributes: Vec<Attribute>,
-    /// Their resources and scopes.
+    /// The resources and scopes of the rows.
     pub envelope: Envelope,
 }
 
 /// One operation of one service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The ID of its trace; never zero.
+    /// The ID of the trace; never zero.
     pub trace_id: u128,
-    /// Its own ID; never zero.
+    /// The ID of the span; never zero.
     pub span_id: u64,
-    /// The ID of its parent; zero: none.
+    /// The ID of the parent span; zero: none.
     pub parent_id: u64,
-    /// Nanoseconds since 1970, below 2^63.
+    /// The start, in nanoseconds since 1970, below 2^63.
     pub start_ns: u64,
-    /// Nanoseconds since 1970, below 2^63; may be before the start, when a clock was set.
+    /// The end, in nanoseconds since 1970, below 2^63; may be before the start, if a clock was set.
     pub end_ns: u64,
     /// The name of the operation.
     pub name: Slice,
     /// W3C trace state.
     pub trace_state: Slice,
-    /// The description of its status.
+    /// The description of the status.
     pub status_message: Slice,
-    /// Of [`Spans::attributes`].
+    /// The attributes, in [`Spans::attributes`].
     pub attributes: Slice,
-    /// Of [`Spans::events`].
+    /// The events, in [`Spans::events`].
     pub events: Slice,
-    /// Of [`Spans::links`].
+    /// The links, in [`Spans::links`].
     pub links: Slice,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
-    /// The number that the sender has dropped.
+    /// The number of events that the sender dropped.
     pub dropped_events: u32,
-    /// The number that the sender has dropped.
+    /// The number of links that the sender dropped.
     pub dropped_links: u32,
     /// W3C trace flags, and whether the parent is remote.
     pub flags: u32,
-    /// The index of its scope in [`Envelope::scopes`].
+    /// The index of the scope in [`Envelope::scopes`].
     pub scope: u32,
-    /// 1 internal, 2 server, 3 client, 4 producer, 5 consumer; 0: not said. Others are kept as they came.
+    /// 1 internal, 2 server, 3 client, 4 producer, 5 consumer; 0: unset. Other numbers are kept as sent.
     pub kind: i32,
-    /// 1 good, 2 failed; 0: not said.
+    /// 1 ok, 2 error; 0: unset.
     pub status: i32,
 }
 
 /// An event of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds since 1970, below 2^63.
+    /// The time, in nanoseconds since 1970, below 2^63.
     pub time_ns: u64,
-    /// Its name.
+    /// The name.
     pub name: Slice,
-    /// Of [`Spans::inner_attributes`].
+    /// The attributes, in [`Spans::inner_attributes`].
     pub attributes: Slice,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
 }
 
 /// A link to another span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Its trace.
+    /// The ID of the linked trace.
     pub trace_id: u128,
-    /// Its ID.
+    /// The ID of the linked span.
     pub span_id: u64,
     /// W3C trace state.
     pub trace_state: Slice,
-    /// Of [`Spans::inner_attributes`].
+    /// The attributes, in [`Spans::inner_attributes`].
     pub attributes: Slice,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
-    /// W3C trace flags, and whether it is remote.
+    /// W3C trace flags, and whether the linked span is remote.
     pub flags: u32,
 }
 
@@ -101,14 +101,14 @@ impl Spans {
     /// Reads a batch: an `ExportTraceServiceRequest` or `TracesData`, which have the same encoding.
     ///
     /// # Errors
-    /// When it is malformed: all of it is rejected. Spans that cannot be stored are counted.
+    /// When the batch is malformed, which rejects the whole batch. Spans that cannot be stored are only counted.
     pub fn decode(batch: &[u8], limits: &Limits) -> Result<(Self, Refused), Malformed> {
         let (spans, envelope, refused) =
             envelope::decode::<Self>(batch, limits).map_err(|broken| *broken)?;
         Ok((Self { envelope, ..spans }, refused))
     }
 
-    /// Removes what was read after these lengths.
+    /// Truncates the lists to these lengths.
     fn cut(&mut self, lens: [usize; 4]) {
         self.attributes.truncate(lens[0]);
         self.events.truncate(lens[1]);
@@ -120,7 +120,7 @@ impl Spans {
 impl ReadRow for Spans {
     const BATCH: &'static Message = &TRACES;
 
-    /// With a capacity for the usual number of rows: growing costs as much as reading some of them.
+    /// Reserves capacity for the usual number of rows, because growing lists takes as much time as reading some rows.
     fn of_bytes(bytes: usize) -> Self {
         Self {
             spans: Vec::with_capacity(bytes / 384),
@@ -258,14 +258,14 @@ fn status(within: &mut Reader<'_>, span: &mut Span, judge: &mut Judge<'_>) -> Re
     Ok(())
 }
 
-/// Reads a required ID; one of another length becomes zero, which is invalid.
+/// Reads a required ID; an ID of another length becomes zero, which is invalid.
 #[inline]
 pub(crate) fn id<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], Broken> {
     let slice = reader.slice()?;
     Ok(reader.bytes(slice).try_into().unwrap_or([0; N]))
 }
 
-/// Reads an optional ID: absent if it is empty or all zero.
+/// Reads an optional ID, which is absent if it is empty or all zeros.
 fn parent_id(reader: &mut Reader<'_>, judge: &mut Judge<'_>) -> Result<u64, Broken> {
     let slice = reader.slice()?;
     let bytes = reader.bytes(slice);

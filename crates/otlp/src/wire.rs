@@ -1,7 +1,7 @@
 //! Reads protobuf's wire format.
 //!
-//! A [`Reader`] walks one message within a batch. A nested message is another reader of the same batch with a nearer end, so
-//! every position is one in the batch.
+//! A [`Reader`] walks one message within a batch. An inner message has its own reader of the same batch, which ends at
+//! the end of the inner message. All positions are therefore positions in the batch.
 
 use crate::error::{Broken, Fault, Malformed};
 use crate::schema::Message;
@@ -19,19 +19,19 @@ pub(crate) struct Tag {
 /// A message that is being read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
-    /// The batch up to the message's end.
+    /// The batch, up to the end of the message.
     bytes: &'a [u8],
     at: usize,
     message: &'static Message,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads a whole batch, which is one message.
+    /// Creates a reader of a whole batch, which is one message.
     pub(crate) const fn new(batch: &'a [u8], message: &'static Message) -> Self {
         Self { bytes: batch, at: 0, message }
     }
 
-    /// Reads a message at a position in a batch.
+    /// Creates a reader of a message at a position in a batch.
     pub(crate) fn at(batch: &'a [u8], place: Slice, message: &'static Message) -> Self {
         let (at, len) = (place.at as usize, place.len as usize);
         Self { bytes: &batch[..at + len], at, message }
@@ -41,17 +41,17 @@ impl<'a> Reader<'a> {
         self.message
     }
 
-    /// The position of the unread bytes.
+    /// Returns the position of the unread bytes.
     pub(crate) fn whole(&self) -> Slice {
         Slice { at: short(self.at), len: short(self.bytes.len() - self.at) }
     }
 
-    /// The unread bytes of the message.
+    /// Returns the unread bytes of the message.
     pub(crate) fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// The tag of the next field; [`None`] at the end of the message.
+    /// Reads the tag of the next field; [`None`] at the end of the message.
     #[inline(always)]
     pub(crate) fn tag(&mut self) -> Result<Option<Tag>, Broken> {
         let Some(&first) = self.bytes.get(self.at) else { return Ok(None) };
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         Ok(*bytes)
     }
 
-    /// The position of a text, of bytes or of a message.
+    /// Reads the length of a text, of bytes or of a message, and skips them; returns their position.
     #[inline(always)]
     pub(crate) fn slice(&mut self) -> Result<Slice, Broken> {
         let len = self.varint()?;
@@ -127,38 +127,38 @@ impl<'a> Reader<'a> {
         Ok(Slice { at: short(at), len: short(self.at - at) })
     }
 
-    /// The message of the next field.
+    /// Skips the inner message that comes next; returns a reader of it.
     #[inline(always)]
     pub(crate) fn message(&mut self, message: &'static Message) -> Result<Self, Broken> {
         let slice = self.slice()?;
         Ok(Self { bytes: &self.bytes[..self.at], at: slice.at as usize, message })
     }
 
-    /// A count; saturates at 32 bits.
+    /// Reads a count; a count above 32 bits becomes the maximum.
     #[inline(always)]
     pub(crate) fn count(&mut self) -> Result<u32, Broken> {
         Ok(u32::try_from(self.varint()?).unwrap_or(u32::MAX))
     }
 
-    /// An enumeration. Negative numbers have 64 bits in protobuf.
+    /// Reads an enumeration. Negative numbers have 64 bits in protobuf.
     #[inline(always)]
     pub(crate) fn enumerated(&mut self) -> Result<i32, Broken> {
         let number = self.varint()?.cast_signed();
         Ok(i32::try_from(number).unwrap_or_default())
     }
 
-    /// An integer whose sign is in its lowest bit.
+    /// Reads an integer whose sign is in its lowest bit.
     pub(crate) fn zigzag(&mut self) -> Result<i64, Broken> {
         self.varint().map(curtail_protobuf::unzigzag)
     }
 
-    /// The bytes at a position in this message.
+    /// Returns the bytes at a position in this message.
     #[inline(always)]
     pub(crate) fn bytes(&self, slice: Slice) -> &'a [u8] {
         slice.of(self.bytes)
     }
 
-    /// Skips the value of a field. Unknown fields are those of later versions.
+    /// Skips the value of a field, such as an unknown field of a later version.
     pub(crate) fn skip(&mut self, tag: Tag) -> Result<(), Broken> {
         match tag.wire_type {
             VARINT => self.varint().map(drop),
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips a field that no arm has read. Fails if the schema has it with another wire type.
+    /// Skips a field that the caller does not read; fails if the field has another wire type than in the schema.
     #[cold]
     pub(crate) fn other(&mut self, tag: Tag) -> Result<(), Broken> {
         let Some(field) = self.message.field(tag.field) else { return self.skip(tag) };

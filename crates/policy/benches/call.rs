@@ -83,7 +83,7 @@ impl Root {
         self.calls[place] = Call::new(READ);
         self.handle(place, Event::Arrived);
         black_box(self.calls[place].poll_timeout());
-        while let Some(Effect::Probe { replica, .. }) = self.probed.pop() {
+        while let Some(Effect::Probe { replica }) = self.probed.pop() {
             let in_flight = self.upstream.in_flight(replica);
             let latency = Duration::from_us(600 + u64::from(in_flight) * 100);
             let load = Load { in_flight, latency };

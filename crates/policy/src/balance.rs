@@ -13,7 +13,6 @@ pub mod prequal;
 mod random;
 mod round_robin;
 
-use crate::label::labels;
 use crate::replica::{Candidates, Replicas};
 use crate::upstream::Sent;
 use crate::{Load, Reason, ReplicaId};
@@ -50,7 +49,7 @@ pub enum BalanceConfig {
     Prequal(PrequalConfig),
 }
 
-labels!(BalanceConfig {
+curtail_units::labels!(BalanceConfig {
     RoundRobin => "round_robin",
     Random => "random",
     LeastRequest => "least_request",
@@ -122,7 +121,7 @@ pub enum Choice {
     PoolTooSmall { len: u32 },
 }
 
-labels!(Choice {
+curtail_units::labels!(Choice {
     Only => "only",
     Turn => "turn",
     Chance => "chance",
@@ -135,7 +134,7 @@ labels!(Choice {
 
 /// A balancing rule and its state. Every hook but [`Self::choose`] does nothing by default.
 pub(crate) trait Rule: Debug + Send + CloneRule {
-    /// Chooses one of the candidates, if there is one; the upstream has two replicas or more.
+    /// Chooses one of the candidates, if there is one.
     fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)>;
 
     fn replica_joined(&mut self, _replica: ReplicaId) {}

@@ -2,7 +2,7 @@
 //!
 //! **Decides** which attempts are sent, which response the client gets, and when to stop.
 //! **Inputs**: what happens to the request and its attempts; the shared state of its [`Upstream`].
-//! **Limits**: [`ATTEMPTS_MAX`] attempts; one timer, for [`Call::poll_timeout`].
+//! **Limits**: [`ATTEMPTS_MAX`] attempts; one timer, for [`Call::poll_timeout`]; the replicas that it is pinned to.
 //! **Invariants** `exactly-one-response`: a request that is not abandoned ends in exactly one [`Effect::Respond`] or
 //! [`Effect::Fail`]; `every-other-cancelled`: every attempt that does not end by itself is cancelled;
 //! `good-beats-fast-error`: a bad response is kept while another attempt may do better, and used if none does.
@@ -12,7 +12,8 @@ mod attempts;
 mod event;
 mod sending;
 
-use crate::{AttemptId, Effect, Reason, RequestFailure, Upstream};
+use crate::{AttemptId, Effect, Reason, ReplicaId, RequestFailure, Upstream};
+use alloc::sync::Arc;
 use attempts::{Attempt, AttemptState, Attempts};
 use curtail_units::Instant;
 pub use event::{Event, Failure, Outcome, Request};
@@ -34,6 +35,8 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Call {
     request: Request,
+    /// The only replicas that attempts may go to; absent: all.
+    eligible: Option<Arc<[ReplicaId]>>,
     state: State,
     arrived: Instant,
     deadline: Instant,
@@ -55,8 +58,17 @@ impl Call {
     /// A request that has not arrived yet.
     #[must_use]
     pub fn new(request: Request) -> Self {
+        Self::pinned(request, None)
+    }
+
+    /// A request that has not arrived yet, and whose attempts all go to `eligible` replicas, in ascending order. If it
+    /// is absent, they go to any replica. Without a present replica it fails as in an upstream without replicas.
+    #[must_use]
+    pub fn pinned(request: Request, eligible: Option<Arc<[ReplicaId]>>) -> Self {
+        debug_assert!(eligible.iter().all(|ids| ids.is_sorted()), "a set of replicas is sorted");
         Self {
             request,
+            eligible,
             state: State::New,
             arrived: Instant::ZERO,
             deadline: Instant::MAX,
@@ -70,6 +82,12 @@ impl Call {
             replayable: true,
             outcome_unknown: false,
         }
+    }
+
+    /// The only replicas that attempts may go to; [`None`]: all.
+    #[must_use]
+    pub fn eligible(&self) -> Option<&[ReplicaId]> {
+        self.eligible.as_deref()
     }
 
     /// Takes note of an event; the effects come out of [`Upstream::poll_effect`].
@@ -336,6 +354,8 @@ impl Call {
     }
 }
 
+#[cfg(test)]
+mod pinned;
 #[cfg(test)]
 mod small_worlds;
 #[cfg(test)]

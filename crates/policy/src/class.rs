@@ -1,6 +1,5 @@
 //! Service classes: who waits behind whom.
 
-use crate::label::labels;
 use serde::{Deserialize, Serialize};
 
 /// The urgency of a request; the order is the order of service.
@@ -18,7 +17,7 @@ pub enum Class {
     Background,
 }
 
-labels!(Class {
+curtail_units::labels!(Class {
     Interactive => "interactive",
     Batch => "batch",
     Background => "background",

@@ -37,11 +37,6 @@ impl AttemptId {
     }
 }
 
-/// A probe, by its number within the upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ProbeId(pub u64);
-
 /// An effect and the reason for it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Decided<E, R> {
@@ -67,14 +62,14 @@ pub enum Effect {
     /// Do nothing: an extra attempt was due and is skipped. The reason says why, so that it can be counted.
     Skip,
     /// Ask a replica's leaf for its load.
-    Probe { probe: ProbeId, replica: ReplicaId },
+    Probe { replica: ReplicaId },
 }
 
 /// The reason why a request ends without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestFailure {
-    /// The upstream has no replica.
+    /// The upstream has no replica, or none of those that the call is pinned to.
     NoReplica,
     /// The request's own time ran out.
     TimedOut,

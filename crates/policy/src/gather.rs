@@ -70,6 +70,8 @@ pub enum GatherEvent {
     CallEnded { call: CallId, success: bool },
     /// The client left.
     Abandoned,
+    /// The request is done, and the driver has no room to let its open calls finish.
+    RestRejected,
     /// The polled instant has come.
     Woke,
 }
@@ -147,6 +149,12 @@ impl Gather {
         }
     }
 
+    /// The configuration, with numbers that are possible.
+    #[must_use]
+    pub const fn config(&self) -> &GatherConfig {
+        &self.config
+    }
+
     /// Takes note of an event.
     pub fn handle(&mut self, now: Instant, event: GatherEvent) {
         debug_assert!(self.is_drained(), "effects are drained before the next event");
@@ -164,6 +172,9 @@ impl Gather {
             (State::Waiting, GatherEvent::Abandoned) => {
                 self.state = State::Abandoned;
                 self.abandon_reason = Some(GatherReason::ClientGone);
+            }
+            (State::Done, GatherEvent::RestRejected) => {
+                self.abandon_reason = Some(GatherReason::RestRejected);
             }
             (State::Waiting, GatherEvent::Woke) => self.check_deadline(now),
             // News of a call or a request that is over, on its way while that was decided.

@@ -8,7 +8,8 @@
 //! removed.
 
 use crate::{
-    Event, GroupConfig, LeafConfig, LeafEvent, ReplicaId, Request, UpstreamConfig, UpstreamEvent,
+    Event, GatherConfig, GatherEvent, GroupConfig, LeafConfig, LeafEvent, ReplicaId, Request,
+    UpstreamConfig, UpstreamEvent,
 };
 use alloc::format;
 use alloc::string::String;
@@ -17,12 +18,12 @@ use curtail_units::{Instant, Rng};
 use serde::{Deserialize, Serialize};
 
 /// The `schema` of the first entry.
-pub const SCHEMA: &str = "curtail.journal/3";
+pub const SCHEMA: &str = "curtail.journal/4";
 
 /// One line of a journal.
 ///
 /// `machine` is the number of a machine in this journal, and `name` its name in the configuration. `call` is the number of
-/// a request, unique within its upstream. `effects` are the decisions on the event.
+/// a request, unique within its upstream, and `gather` that of a request with several calls. `effects` are the decisions on the event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "entry")]
 #[expect(clippy::large_enum_variant, reason = "an entry is written or read at once, never kept")]
@@ -47,10 +48,20 @@ pub enum Entry<F> {
     Replica { machine: u32, replica: ReplicaId, name: String },
     /// A leaf's machine was made.
     Leaf { machine: u32, name: String, config: LeafConfig },
-    /// A request arrived at an upstream; its first event follows.
-    Request { machine: u32, call: u64, request: Request },
+    /// A request arrived at an upstream; its first event follows. It may be pinned to replicas, in ascending order.
+    Request {
+        machine: u32,
+        call: u64,
+        request: Request,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        eligible: Option<Vec<ReplicaId>>,
+    },
     /// An event of a request.
     Call { machine: u32, call: u64, now: Instant, event: Event, effects: F },
+    /// A request with several calls arrived at the route `name`; its first event follows.
+    Gather { gather: u64, name: String, config: GatherConfig },
+    /// An event of a request with several calls.
+    GatherEvent { gather: u64, now: Instant, event: GatherEvent, effects: F },
     /// An event of an upstream.
     UpstreamEvent { machine: u32, now: Instant, event: UpstreamEvent, effects: F },
     /// An event of a leaf.

@@ -1,35 +1,4 @@
-//! The constant names of enumerations: metric labels, trace attributes, and texts in the journal.
-
-/// An enumeration whose variants have constant names and indices, so that a counter by name is an array.
-pub trait Label: 'static {
-    /// The names of the variants, by index.
-    const NAMES: &'static [&'static str];
-
-    /// The index of the variant.
-    fn index(&self) -> usize;
-}
-
-/// Names the variants of an enumeration, in their order.
-macro_rules! labels {
-    ($type:ident { $($variant:ident => $name:literal,)* }) => {
-        impl $crate::Label for $type {
-            const NAMES: &'static [&'static str] = &[$($name),*];
-
-            fn index(&self) -> usize {
-                enum Index { $($variant),* }
-                match self { $(Self::$variant { .. } => Index::$variant as usize,)* }
-            }
-        }
-
-        impl $type {
-            /// The constant name: a metric label and a trace attribute.
-            #[must_use]
-            pub const fn name(&self) -> &'static str {
-                match self { $(Self::$variant { .. } => $name,)* }
-            }
-        }
-    };
-}
+//! Reasons: enumerations whose variants have a constant name and a text for people.
 
 /// Whether a variant has any fields.
 pub(crate) const fn has_any(fields: &[&str]) -> bool {
@@ -58,7 +27,7 @@ macro_rules! reasons {
             )*
         }
 
-        $crate::label::labels!($type { $($variant => $name,)* });
+        curtail_units::labels!($type { $($variant => $name,)* });
 
         impl $type {
             /// Whether it says more than its name: there are numbers that were compared, or a failure.
@@ -80,4 +49,4 @@ macro_rules! reasons {
     };
 }
 
-pub(crate) use {labels, reasons};
+pub(crate) use reasons;

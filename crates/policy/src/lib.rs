@@ -48,7 +48,7 @@ pub use balance::{BalanceConfig, Choice, PrequalConfig};
 pub use budget::BudgetConfig;
 pub use call::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 pub use class::Class;
-pub use decided::{AttemptId, Decided, Effect, ProbeId, ReplicaId, RequestFailure};
+pub use decided::{AttemptId, Decided, Effect, ReplicaId, RequestFailure};
 pub use fair_queue::FairQueue;
 pub use gather::{
     CALLS_MAX, CallId, Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome,
@@ -56,7 +56,6 @@ pub use gather::{
 };
 pub use group::{Group, GroupConfig, SAMPLES_MIN};
 pub use hedge::HedgeConfig;
-pub use label::Label;
 pub use leaf::{Leaf, LeafConfig, LeafEffect, LeafEvent, LeafReason, LeafRequestId};
 pub use load::{Load, LoadTracker};
 pub use reason::Reason;

@@ -49,6 +49,7 @@ reasons!(
         /// The request's own time ran out.
         RequestTimeout { age: Duration } => "request_timeout", "no response within {age}";
         ClientGone => "client_gone", "the client has gone";
+        /// Or none of the replicas that the call is pinned to.
         NoReplica => "no_replica", "the upstream has no replica";
         ProbeForRequest => "probe_for_request", "probe for a request";
         /// Nothing was probed for a while, and the load known is growing old.

@@ -146,11 +146,6 @@ impl Replicas {
         self.all.len()
     }
 
-    /// The replica, if there is only one.
-    pub(crate) fn only(&self) -> Option<ReplicaId> {
-        (self.len() == 1).then(|| self.all.id_at(0))
-    }
-
     pub(crate) fn get(&self, id: ReplicaId) -> Option<&Replica> {
         self.all.get(id)
     }
@@ -177,17 +172,19 @@ impl Replicas {
     }
 
     /// Every replica.
+    #[cfg(test)]
     pub(crate) fn ids(&self) -> impl Iterator<Item = ReplicaId> {
         self.all.ids()
     }
 
-    /// The candidates for an attempt: every replica that is not in `exclude`.
+    /// The candidates for an attempt: every replica of `eligible`, or of all, that is not in `exclude`.
     pub(crate) const fn candidates<'a>(
         &'a self,
         now: Instant,
+        eligible: Option<&'a [ReplicaId]>,
         exclude: &'a [ReplicaId],
     ) -> Candidates<'a> {
-        Candidates { replicas: self, now, exclude }
+        Candidates { replicas: self, now, eligible, exclude }
     }
 }
 

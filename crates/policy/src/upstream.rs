@@ -11,7 +11,7 @@ use crate::hedge::{self, HedgeConfig};
 use crate::replica::Replicas;
 use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
-use crate::{ATTEMPTS_MAX, Decided, Effect, Load, ProbeId, REPLICAS_MAX, Reason, ReplicaId};
+use crate::{ATTEMPTS_MAX, Decided, Effect, Load, REPLICAS_MAX, Reason, ReplicaId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -75,10 +75,8 @@ impl UpstreamConfig {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the types of the fields explain them")]
 pub enum UpstreamEvent {
-    /// A leaf responded to a probe.
+    /// A leaf responded to a probe. There is no event for a probe without a response: what is known only grows old.
     ProbeSucceeded { replica: ReplicaId, load: Load },
-    /// No response to a probe came in time.
-    ProbeTimedOut { replica: ReplicaId },
     /// The replica does not support probes: there is no leaf in front of it.
     ProbeUnsupported { replica: ReplicaId },
     /// A replica joined the upstream; its number is above those of all earlier replicas.
@@ -108,7 +106,6 @@ pub struct Upstream {
     group: Group,
     message_delay: Option<MessageDelay>,
     effects: VecDeque<Decided<Effect, Reason>>,
-    probes_sent: u64,
     balance_rng: Rng,
     retry_rng: Rng,
     tie_rng: Rng,
@@ -135,7 +132,6 @@ impl Upstream {
             group: Group::new(GroupConfig::from(&config)),
             message_delay: config.tie.map(MessageDelay::new),
             effects: VecDeque::with_capacity(8),
-            probes_sent: 0,
             balance_rng: rng.split("balance"),
             retry_rng: rng.split("retry"),
             tie_rng: rng.split("tie"),
@@ -219,8 +215,6 @@ impl Upstream {
                     self.rule.probe_unsupported(&self.replicas, replica, now);
                 }
             }
-            // What is known of the replica grows old: nothing to do.
-            UpstreamEvent::ProbeTimedOut { .. } => {}
             UpstreamEvent::Woke => self.rule.woke(&self.replicas, now),
         }
         self.drain_probes();
@@ -245,9 +239,7 @@ impl Upstream {
 
     fn drain_probes(&mut self) {
         while let Some((replica, reason)) = self.rule.poll_probe() {
-            let effect = Effect::Probe { probe: ProbeId(self.probes_sent), replica };
-            self.probes_sent += 1;
-            self.effects.push_back(Decided { effect, reason });
+            self.effects.push_back(Decided { effect: Effect::Probe { replica }, reason });
         }
     }
 }
@@ -266,15 +258,18 @@ impl Upstream {
         self.group.budget()
     }
 
+    /// Chooses a replica: of all, or of the `eligible` ones that a call is pinned to.
     pub(crate) fn choose(
         &mut self,
         now: Instant,
+        eligible: Option<&[ReplicaId]>,
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)> {
-        if let Some(only) = self.replicas.only() {
-            return (!exclude.contains(&only)).then_some((only, Choice::Only));
+        let candidates = self.replicas.candidates(now, eligible, exclude);
+        if candidates.len() < 2 {
+            return candidates.first().map(|only| (only, Choice::Only));
         }
-        self.rule.choose(self.replicas.candidates(now, exclude), &mut self.balance_rng)
+        self.rule.choose(candidates, &mut self.balance_rng)
     }
 
     /// Whether the replica is still in the upstream.
@@ -282,9 +277,14 @@ impl Upstream {
         self.replicas.get(replica).is_some()
     }
 
-    /// Whether there is a replica that is not in `exclude`.
-    pub(crate) fn has_replica_besides(&self, exclude: &[ReplicaId]) -> bool {
-        self.replicas.ids().any(|id| !exclude.contains(&id))
+    /// Whether [`Self::choose`] finds a replica.
+    pub(crate) fn has_choice(
+        &self,
+        now: Instant,
+        eligible: Option<&[ReplicaId]>,
+        exclude: &[ReplicaId],
+    ) -> bool {
+        self.replicas.candidates(now, eligible, exclude).first().is_some()
     }
 
     /// A request has arrived and its first attempt is decided.

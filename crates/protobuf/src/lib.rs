@@ -1,6 +1,6 @@
 //! Protobuf's wire format: fields appended to a buffer in one pass, and read back one by one.
 //!
-//! Covers OTLP and Prometheus's metrics.
+//! Covers the fields of OTLP and of Prometheus's metrics; groups are not supported.
 //! **Source**: Protocol Buffers documentation, "Encoding", sections "Base 128 Varints" and "Submessages".
 #![no_std]
 
@@ -8,7 +8,7 @@ extern crate alloc;
 
 use alloc::vec::Vec;
 
-/// Bytes reserved for the length of a [`message_field`]: enough for 2 MiB - 1, and spans are bounded far below.
+/// The number of bytes reserved for the length of a [`message_field`]: a length of at most 2 MiB - 1.
 const LENGTH_BYTES: usize = 3;
 
 /// The wire type of an integer of variable length.
@@ -20,13 +20,13 @@ pub const LEN: u8 = 2;
 /// The wire type of four bytes.
 pub const FIXED32: u8 = 5;
 
-/// The number and the wire type of a field.
+/// Appends the number and the wire type of a field.
 #[inline]
 pub fn tag(out: &mut Vec<u8>, field: u32, wire_type: u8) {
     varint(out, u64::from(field) << 3 | u64::from(wire_type));
 }
 
-/// An integer, seven bits a byte, the lowest first.
+/// Appends an integer, seven bits a byte, the lowest bits first.
 #[inline]
 pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -36,8 +36,8 @@ pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// An integer in `BYTES` bytes, the unused high ones padded with continuation bits: protobuf's encoding of integers
-/// allows leading zeros.
+/// Encodes an integer in exactly `BYTES` bytes. Continuation bits pad the integer with leading zeros, which protobuf's
+/// encoding allows.
 #[must_use]
 pub fn padded_varint<const BYTES: usize>(value: u64) -> [u8; BYTES] {
     debug_assert!(value < 1 << (7 * BYTES), "{value} does not fit {BYTES} bytes");
@@ -47,35 +47,35 @@ pub fn padded_varint<const BYTES: usize>(value: u64) -> [u8; BYTES] {
     })
 }
 
-/// The bytes that [`varint`] takes for a length.
+/// The number of bytes that [`varint`] appends for `value`.
 #[must_use]
 #[inline]
 pub const fn varint_len(value: usize) -> usize {
     (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-/// A field that is an integer.
+/// Appends a field that is an integer.
 #[inline]
 pub fn varint_field(out: &mut Vec<u8>, field: u32, value: u64) {
     tag(out, field, VARINT);
     varint(out, value);
 }
 
-/// A field of eight bytes.
+/// Appends a field of eight bytes.
 #[inline]
 pub fn fixed64_field(out: &mut Vec<u8>, field: u32, value: u64) {
     tag(out, field, FIXED64);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// A field of four bytes.
+/// Appends a field of four bytes.
 #[inline]
 pub fn fixed32_field(out: &mut Vec<u8>, field: u32, value: u32) {
     tag(out, field, FIXED32);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Bytes, or a text.
+/// Appends a field of bytes or text.
 #[inline]
 pub fn bytes_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     length_field(out, field, bytes.len());
@@ -103,13 +103,13 @@ pub fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
     varint(out, len as u64);
 }
 
-/// The first byte of a [`length_field`] whose number is below 16.
+/// The tag of a [`length_field`], which is one byte if the number of the field is below 16.
 #[must_use]
 pub fn length_tag(field: u32) -> u8 {
     (field << 3).to_le_bytes()[0] | LEN
 }
 
-/// A message of less than 2 MiB within the message, made of the bytes that `write` appends.
+/// Appends a nested message of less than 2 MiB, made of the bytes that `write` appends.
 pub fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, LEN);
     let length_at = out.len();
@@ -119,8 +119,8 @@ pub fn message_field(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<
     out[length_at..][..LENGTH_BYTES].copy_from_slice(&padded_varint::<LENGTH_BYTES>(len as u64));
 }
 
-/// A message of any length within the message. Short messages are cheap: one byte is reserved for the length, and a longer
-/// one is moved.
+/// Appends a nested message of any length. One byte is reserved for the length, so short messages are cheap. A message
+/// of 128 bytes or more is moved to make room for its length.
 pub fn long_message_field<T>(
     out: &mut Vec<u8>,
     field: u32,
@@ -141,7 +141,7 @@ pub fn long_message_field<T>(
     written
 }
 
-/// The fields of a message, in the order in which they stand; ends where the bytes make no sense.
+/// The fields of a message, in the order of its bytes. The iteration ends at the first invalid field.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a>(pub &'a [u8]);
 
@@ -174,7 +174,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The next of several length-delimited messages.
+    /// Reads the next of several length-delimited messages.
     pub fn delimited(&mut self) -> Option<&'a [u8]> {
         let len = self.varint()?;
         self.take(usize::try_from(len).ok()?)

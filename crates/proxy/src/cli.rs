@@ -1,24 +1,19 @@
 //! The command line of the proxy: `curtail proxy`, and the lean `curtail-proxy`.
 //!
-//! Exit codes: 0 done; 2 usage or configuration; 3 environment (an address in use, a file that cannot be
-//! read).
+//! Exit codes: 0 done; 2 usage or configuration; 3 environment (an address in use, a file that cannot be read).
 
 use crate::config::{Config, ReplicaUrl};
 use crate::running::{Options, Running};
+use crate::signals::{ReloadSignal, StopSignals};
 use clap::Args;
 use curtail_config::ConfigErrors;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Usage or configuration.
 pub const EXIT_CONFIG: u8 = 2;
 /// The machine we run on.
 const EXIT_ENVIRONMENT: u8 = 3;
-
-/// How often the configuration file is looked at for a change.
-const WATCH: Duration = Duration::from_secs(1);
 
 /// Run a proxy that balances, hedges and retries the requests to a service, and states a reason for each decision.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +23,8 @@ const WATCH: Duration = Duration::from_secs(1);
 Examples:
   curtail proxy --listen 127.0.0.1:7300 \\
       --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081
-  curtail proxy --upstream http://127.0.0.1:8080 --set upstreams.service.retry=false
+  curtail proxy --upstream http://127.0.0.1:8080 \\
+      --set upstreams.service.retry=false
   curtail proxy --config curtail.yaml --journal /tmp/requests.journal
   curl -s http://127.0.0.1:7301/state"
 )]
@@ -49,7 +45,7 @@ pub struct ProxyArgs {
     /// Address on which the proxy serves metrics, health and state; only without --config.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))]
     pub admin: SocketAddr,
-    /// File to which the proxy writes all events and decisions of the policies; `curtail simulate --replay` checks it.
+    /// File to which the proxy writes all events and decisions of the policies, for `curtail simulate --replay`.
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
     /// Seed of the policies' randomness [default: random, and printed].
@@ -65,8 +61,14 @@ pub fn run(args: &ProxyArgs) -> u8 {
         Err(code) => return code,
     };
     // Before the line that reports readiness: an unhandled SIGHUP would end the process.
-    let signals = match Signals::new() {
-        Ok(signals) => signals,
+    let registered =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+            let _entered = runtime.enter();
+            let reload = ReloadSignal::new(args.config.as_deref())?;
+            Ok((StopSignals::new()?, reload, runtime))
+        });
+    let (mut stop, mut changed, runtime) = match registered {
+        Ok(registered) => registered,
         Err(error) => {
             tracing::error!(%error, "signals cannot be received");
             return EXIT_ENVIRONMENT;
@@ -88,7 +90,14 @@ pub fn run(args: &ProxyArgs) -> u8 {
         tracing::info!(%address, "metrics, health and state");
     }
     tracing::info!(seed, "ready");
-    signals.serve_until_stopped(args, &running);
+    runtime.block_on(async {
+        loop {
+            tokio::select! {
+                () = stop.received() => break,
+                () = changed.received() => reload(args, &running),
+            }
+        }
+    });
     let drain = running.drain();
     tracing::info!(?drain, "stopping: no new connections, requests in progress may end");
     running.stop(drain);
@@ -121,52 +130,6 @@ fn parse(file: &Path, bytes: Vec<u8>, set: &[String]) -> Result<Config, ConfigEr
     let name = file.display().to_string();
     let text = curtail_config::text_of(&name, bytes)?;
     curtail_config::read_with_sets(&name, &text, set, Config::read)
-}
-
-struct Signals {
-    runtime: tokio::runtime::Runtime,
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let entered = runtime.enter();
-        let [terminate, interrupt, hang_up] =
-            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
-        drop(entered);
-        Ok(Self { runtime, terminate: terminate?, interrupt: interrupt?, hang_up: hang_up? })
-    }
-
-    /// Waits for SIGTERM or Ctrl-C; meanwhile reloads on SIGHUP and when the file changes.
-    fn serve_until_stopped(mut self, args: &ProxyArgs, running: &Running) {
-        self.runtime.block_on(async {
-            let mut look = tokio::time::interval(WATCH);
-            let mut seen = args.config.as_deref().and_then(stamp);
-            loop {
-                tokio::select! {
-                    _ = self.terminate.recv() => return,
-                    _ = self.interrupt.recv() => return,
-                    _ = self.hang_up.recv() => reload(args, running),
-                    _ = look.tick() => {
-                        let now = args.config.as_deref().and_then(stamp);
-                        if now != seen {
-                            seen = now;
-                            reload(args, running);
-                        }
-                    }
-                }
-            }
-        });
-    }
-}
-
-/// The modification time and the length, which change when a file is written.
-fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
-    let metadata = std::fs::metadata(file).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
 }
 
 fn reload(args: &ProxyArgs, running: &Running) {

@@ -10,7 +10,7 @@ mod limits;
 mod network;
 mod replica;
 
-pub use fan_out::{FanOutConfig, Merge};
+pub use fan_out::{FanOutConfig, FanOutTo, Merge};
 pub use limits::Limits;
 pub use network::Network;
 pub use replica::{ReplicaConfig, ReplicaUrl};
@@ -184,10 +184,10 @@ impl Config {
                 .range(1..=256)
                 .optional()
                 .unwrap_or_else(default_workers),
-            listeners: s.list("listeners", "Addresses for clients.", listener),
+            listeners: s.list("listeners", "Addresses on which the proxy accepts requests.", listener),
             trusted_proxies: s.values(
                 "trusted_proxies",
-                "Addresses of proxies in front of this one. The proxy keeps the X-Forwarded-* headers of these clients, and replaces those of all other clients.",
+                "Addresses of clients that are proxies themselves. The proxy keeps the X-Forwarded-* headers of these clients, and replaces those of all other clients.",
             ),
             routes: s.list("routes", "Rules that select the upstream of a request.", route),
             upstreams: s.map(
@@ -229,12 +229,12 @@ fn listener(s: &mut Section<'_>) -> ListenerConfig {
 
 fn route(s: &mut Section<'_>) -> RouteConfig {
     let route = RouteConfig {
-        host: s.field("host", "Host of the request; absent: any.").optional(),
+        host: s.field("host", "Host of the request; absent: any host.").optional(),
         path_prefix: s
             .field(
                 "path_prefix",
                 "Path prefix that ends at a segment: /api matches /api and /api/x, not /apix; /api/ \
-                 matches /api/x only.",
+                 matches /api/x, not /api.",
             )
             .default("/".to_owned()),
         upstream: s
@@ -245,7 +245,7 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
             .required(),
         fan_out: s.optional_section(
             "fan_out",
-            "Sends each request to all upstreams that the key `upstream` selects (the shards), and merges their responses in the order of the file.",
+            "Sends each request to all upstreams that the key `upstream` selects (the shards), or to all replicas of one upstream, and merges their responses in the order of the file.",
             fan_out::read,
         ),
         idempotent: s

@@ -275,6 +275,7 @@ impl Driver {
     pub(crate) fn arrive(
         upstream: Arc<Upstream>,
         request: Request,
+        eligible: Option<Arc<[ReplicaId]>>,
         effects: &mut Effects,
     ) -> (Box<Self>, Instant) {
         let (number, generation) = {
@@ -282,11 +283,13 @@ impl Driver {
             root.calls += 1;
             let number = root.calls;
             if let Some((journal, machine)) = &root.journal {
-                journal.write(&Entry::<()>::Request { machine: *machine, call: number, request });
+                let (machine, call) = (*machine, number);
+                let eligible = eligible.as_deref().map(Vec::from);
+                journal.write(&Entry::<()>::Request { machine, call, request, eligible });
             }
             (number, root.generation)
         };
-        let call = Call::new(request);
+        let call = Call::pinned(request, eligible);
         let replicas = upstream.replicas.load_full();
         let (timeout, is_broken) = (None, false);
         let mut driver =
@@ -367,8 +370,11 @@ impl Driver {
     /// The replica of a request without a policy: round robin.
     pub(crate) fn any_replica(&mut self) -> Option<ReplicaId> {
         self.replicas = self.upstream.replicas.load_full();
+        let is_eligible =
+            |id: &ReplicaId| self.call.eligible().is_none_or(|eligible| eligible.contains(id));
+        let ids: Vec<ReplicaId> = self.replicas.ids().filter(is_eligible).collect();
         let turn = usize::try_from(self.number).unwrap_or(usize::MAX);
-        (!self.replicas.is_empty()).then(|| self.replicas.id_at(turn))
+        (!ids.is_empty()).then(|| ids[turn % ids.len()])
     }
 }
 

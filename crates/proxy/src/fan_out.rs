@@ -1,17 +1,20 @@
-//! Routes that fan out: one request to every shard, and one response from theirs.
+//! Routes that fan out: one request to every shard or to every replica of an upstream, and one response from theirs.
 //!
 //! [`Gather`] decides which calls start, which are abandoned, and when the request is done. Each call is a task with a
-//! request of its own at the shard's upstream ([`call`]), so every remedy applies to it. A client that leaves aborts
-//! the tasks.
-//! **Limits**: `fan_out.response_max` bytes of bodies for one request.
+//! request of its own at its upstream ([`call`]), so every remedy applies to it. A call to a replica is pinned to it. A
+//! client that leaves before the request is done aborts the tasks. After that, a task of the worker may own them
+//! (`fan_out.rest`).
+//! **Limits**: `fan_out.response_max` bytes of bodies for one request;
+//! [`REST_CALLS_MAX`](crate::worker::REST_CALLS_MAX) calls whose request is done.
 
 mod call;
 mod merge;
 
-use crate::config::{FanOutConfig, Merge};
+use crate::config::{FanOutConfig, FanOutTo, Merge};
 use crate::driver::Upstream;
 use crate::guard::{Guard, Step};
 use crate::metrics::{FanOutMetrics, FanOutResult};
+use crate::replica::Replicas;
 use crate::request::{ProxyResponse, own, record_own};
 use crate::response::RelayedBody;
 use crate::root::Outgoing;
@@ -20,15 +23,17 @@ use crate::trail::{Destination, Trail};
 use crate::worker::Worker;
 use call::{CallError, ResponseBuffer, ShardResponse, TOO_LARGE};
 use curtail_http::head::{RequestHead, ResponseHead};
+use curtail_policy::journal::Entry;
 use curtail_policy::{
-    CallId, Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome, Reason,
+    CallId, Decided, Gather, GatherEffect, GatherEvent, GatherOutcome, GatherReason, Reason,
+    RestMode,
 };
 use curtail_units::Instant;
 use http::{Method, StatusCode};
 use std::sync::Arc;
-use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::task::{JoinError, JoinSet};
 
-/// Maximum number of failed shards that a response names.
+/// Maximum number of failed shards or replicas that a response names.
 const NAMES_MAX: usize = 20;
 
 /// Headers of a request about the form of one response. A merged response has none of these forms.
@@ -47,10 +52,9 @@ pub(crate) struct FanOut {
     /// The route in metrics and logs: its host, if it has one, and its path prefix.
     pub(crate) name: String,
     pub(crate) metrics: Arc<FanOutMetrics>,
+    /// One for each selected upstream.
     shards: Box<[Shard]>,
-    gather: GatherConfig,
-    merge: Merge,
-    response_bytes_max: u64,
+    config: FanOutConfig,
     guard: Guard,
 }
 
@@ -73,14 +77,11 @@ impl FanOut {
                 Shard { upstream, route }
             })
             .collect();
-        let count = u32::try_from(shards.len()).expect("fewer upstreams than bytes in a file");
-        let (gather, merge) = (config.gather(count), config.merge);
-        let response_bytes_max = config.response_max.get();
-        Self { name, metrics, shards, gather, merge, response_bytes_max, guard }
+        Self { name, metrics, shards, config: config.clone(), guard }
     }
 }
 
-/// Sends a request to the shards and makes one response of theirs.
+/// Sends a request to the shards or replicas and makes one response of theirs.
 pub(crate) async fn respond(
     worker: &Arc<Worker>,
     fan_out: Arc<FanOut>,
@@ -88,31 +89,38 @@ pub(crate) async fn respond(
     trail: Box<Trail>,
 ) -> ProxyResponse {
     let mut request = FanOutRequest::new(worker, fan_out, outgoing, trail);
-    let outcome = request.gather().await;
-    request.finish(outcome)
+    let outcome = if request.is_too_few() { GatherOutcome::Failed } else { request.gather().await };
+    let response = request.response(outcome);
+    request.finish_rest();
+    response
 }
 
 type CallResult = Result<ShardResponse, CallError>;
+type GatherEffects = Vec<Decided<GatherEffect, GatherReason>>;
 
 /// A request and its calls. When it is dropped before its end, the client has left.
 struct FanOutRequest {
     worker: Arc<Worker>,
     fan_out: Arc<FanOut>,
-    /// The request as every shard gets it.
+    /// The replicas at the request's arrival, each of which gets a call; absent: each shard gets a call.
+    replicas: Option<Arc<Replicas>>,
+    /// The request as every call sends it.
     outgoing: Outgoing,
     merge: Merge,
     trail: Option<Box<Trail>>,
     gather: Gather,
+    /// Its number in the journal.
+    number: u64,
     calls: JoinSet<(CallId, CallResult)>,
-    /// The tasks of the calls, by number.
-    tasks: Vec<AbortHandle>,
+    /// The number of calls that have started.
+    started: u32,
     /// The results of the calls, by number.
     results: Vec<Option<CallResult>>,
     first_failed: Option<CallId>,
     buffer: Arc<ResponseBuffer>,
     /// When the machine wants to be woken.
     timeout: Option<Instant>,
-    /// Whether the machine panicked or made an impossible decision: the request then goes to all shards and waits for all.
+    /// Whether the machine panicked or made an impossible decision: the request then makes and awaits every call.
     is_broken: bool,
 }
 
@@ -127,41 +135,61 @@ impl FanOutRequest {
         FORM_HEADERS.iter().for_each(|name| head.fields.remove_named(name));
         // There is no body to check in a response to HEAD.
         let is_head = head.method == Method::HEAD;
-        let count = fan_out.shards.len();
+        let config = &fan_out.config;
+        let replicas = match config.to {
+            FanOutTo::Upstreams => None,
+            FanOutTo::Replicas => fan_out.shards.first().map(|s| s.upstream.replicas.load_full()),
+        };
+        let count = replicas.as_ref().map_or(fan_out.shards.len(), |replicas| replicas.len());
+        let calls = u32::try_from(count).expect("fewer upstreams than bytes in a file");
         outgoing.head = Arc::new(head);
         // Held responses count when they are complete, so all of them together must fit as well.
-        let share = fan_out.response_bytes_max / count.max(1) as u64;
+        let share = config.response_max.get() / count.max(1) as u64;
         outgoing.response_buffer_bytes = outgoing.response_buffer_bytes.min(share);
         Self {
             worker: Arc::clone(worker),
+            replicas,
             outgoing,
-            merge: if is_head { Merge::Concatenate } else { fan_out.merge },
+            merge: if is_head { Merge::Concatenate } else { config.merge },
             trail: Some(trail),
-            gather: Gather::new(fan_out.gather),
+            gather: Gather::new(config.gather(calls)),
+            number: 0,
             calls: JoinSet::new(),
-            tasks: Vec::with_capacity(count),
+            started: 0,
             results: (0..count).map(|_| None).collect(),
             first_failed: None,
-            buffer: Arc::new(ResponseBuffer::new(fan_out.response_bytes_max)),
+            buffer: Arc::new(ResponseBuffer::new(config.response_max.get())),
             timeout: None,
             is_broken: false,
             fan_out,
         }
     }
 
+    /// Whether replicas have left so that fewer than needed are there.
+    fn is_too_few(&self) -> bool {
+        self.fan_out.config.needed.is_some_and(|needed| needed as usize > self.results.len())
+    }
+
     /// Runs the calls until the request is done.
     async fn gather(&mut self) -> GatherOutcome {
+        if let Some(journal) = &self.worker.shared.process_state.journal {
+            self.number = journal.gather();
+            let (name, config) = (self.fan_out.name.clone(), *self.gather.config());
+            journal.write(&Entry::<()>::Gather { gather: self.number, name, config });
+        }
         let mut event = GatherEvent::Arrived;
         loop {
             if let Some(outcome) = self.handle(event) {
                 return outcome;
             }
-            let deadline =
-                self.timeout.and_then(|at| self.worker.shared.process_state.clock.deadline(at));
+            let clock = self.worker.shared.process_state.clock;
+            let deadline = self.timeout.and_then(|at| clock.deadline(at));
+            let timer =
+                tokio::time::sleep_until(deadline.unwrap_or_else(tokio::time::Instant::now));
             event = tokio::select! {
                 biased;
                 Some(ended) = self.calls.join_next() => self.call_ended(ended),
-                () = sleep_until(deadline) => GatherEvent::Woke,
+                () = timer, if deadline.is_some() => GatherEvent::Woke,
             };
         }
     }
@@ -171,14 +199,8 @@ impl FanOutRequest {
         if self.is_broken {
             return self.pass_straight();
         }
-        let (now, gather) = (self.now(), &mut self.gather);
-        let decided = self.fan_out.guard.run(now, Step::Gather(event), || {
-            gather.handle(now, event);
-            let effects: Vec<_> = std::iter::from_fn(|| gather.poll_effect()).collect();
-            (effects, gather.poll_timeout())
-        });
-        let Some((effects, timeout)) = decided else { return self.pass_straight() };
-        self.timeout = timeout;
+        let now = self.now();
+        let Some(effects) = self.decide(now, event) else { return self.pass_straight() };
         let mut done = None;
         let mut effects = effects.into_iter().map(|decided| decided.effect);
         #[cfg(test)]
@@ -186,13 +208,30 @@ impl FanOutRequest {
             effects.next();
         }
         let is_possible = effects.all(|effect| self.carry_out(effect, now, &mut done));
-        let is_waiting = !self.calls.is_empty() || timeout.is_some();
+        let is_waiting = !self.calls.is_empty() || self.timeout.is_some();
         if is_possible && (done.is_some() || is_waiting) {
             return done;
         }
         let message = "a call is unknown, or the request is neither done nor waiting";
         self.fan_out.guard.report(now, Step::Gather(event), message);
         done.or_else(|| self.pass_straight())
+    }
+
+    /// Hands an event to the machine and returns its decisions; [`None`] when it panicked.
+    fn decide(&mut self, now: Instant, event: GatherEvent) -> Option<GatherEffects> {
+        let gather = &mut self.gather;
+        let decided = self.fan_out.guard.run(now, Step::Gather(event), || {
+            gather.handle(now, event);
+            let effects: GatherEffects = std::iter::from_fn(|| gather.poll_effect()).collect();
+            (effects, gather.poll_timeout())
+        });
+        if let Some(journal) = &self.worker.shared.process_state.journal {
+            let effects = decided.as_ref().map_or(&[][..], |(effects, _)| effects);
+            journal.write(&Entry::GatherEvent { gather: self.number, now, event, effects });
+        }
+        let (effects, timeout) = decided?;
+        self.timeout = timeout;
+        Some(effects)
     }
 
     /// False when the effect names a call that cannot be started or abandoned.
@@ -203,18 +242,9 @@ impl FanOutRequest {
         done: &mut Option<GatherOutcome>,
     ) -> bool {
         match effect {
-            GatherEffect::StartCall { call } => {
-                let may_start =
-                    call.0 as usize == self.tasks.len() && self.tasks.len() < self.results.len();
-                if may_start {
-                    self.start_call(call, now);
-                }
-                may_start
-            }
-            GatherEffect::AbandonCall { call } => {
-                let task = self.tasks.get(call.0 as usize);
-                task.map(AbortHandle::abort).is_some()
-            }
+            GatherEffect::StartCall { call } => call.0 == self.started && self.start_call(now),
+            // All open calls are abandoned at once: their set is dropped at the end of the request.
+            GatherEffect::AbandonCall { call } => call.0 < self.started,
             GatherEffect::Done { outcome } => {
                 *done = Some(outcome);
                 true
@@ -222,20 +252,28 @@ impl FanOutRequest {
         }
     }
 
-    /// Sends the request to every shard and waits for all.
+    /// Makes every call and waits for all.
     fn pass_straight(&mut self) -> Option<GatherOutcome> {
         (self.is_broken, self.timeout) = (true, None);
         let now = self.now();
-        for call in self.tasks.len()..self.results.len() {
-            self.start_call(CallId(u32::try_from(call).expect("a gather counts in u32")), now);
-        }
-        let is_enough = self.succeeded() >= self.fan_out.gather.needed as usize;
+        while self.start_call(now) {}
+        let is_enough = self.succeeded() >= self.gather.config().needed as usize;
         let outcome = if is_enough { GatherOutcome::Complete } else { GatherOutcome::Failed };
         self.calls.is_empty().then_some(outcome)
     }
 
-    fn start_call(&mut self, call: CallId, now: Instant) {
-        let shard = self.fan_out.shards[call.0 as usize].clone();
+    /// Starts the next call; false when there is none.
+    fn start_call(&mut self, now: Instant) -> bool {
+        let (call, place) = (CallId(self.started), self.started as usize);
+        if place >= self.results.len() {
+            return false;
+        }
+        let (shard, eligible) = match &self.replicas {
+            None => (self.fan_out.shards[place].clone(), None),
+            Some(replicas) => {
+                (self.fan_out.shards[0].clone(), Some([replicas.id_at(place)].into()))
+            }
+        };
         let trail = self.trail.as_ref().expect("it is taken at the end");
         let context = trail.context.child(self.worker.new_span_id());
         let mut trail = Box::new(Trail::new(context, now, Arc::clone(&trail.asked), trail.tls));
@@ -245,32 +283,52 @@ impl FanOutRequest {
         let run = call::run(
             Arc::clone(&self.worker),
             shard,
-            (self.outgoing.for_call(), trail),
+            (Outgoing { eligible, ..self.outgoing.clone() }, trail),
             (Arc::clone(&self.buffer), self.merge),
         );
-        self.tasks.push(self.calls.spawn(async move { (call, run.await) }));
+        self.calls.spawn(async move { (call, run.await) });
+        self.started += 1;
+        true
     }
 
     fn call_ended(&mut self, ended: Result<(CallId, CallResult), JoinError>) -> GatherEvent {
-        match ended {
-            Ok((call, result)) => {
-                let success = result.is_ok();
-                if !success {
-                    self.first_failed.get_or_insert(call);
-                }
-                self.results[call.0 as usize] = Some(result);
-                GatherEvent::CallEnded { call, success }
-            }
-            // A call that panics ends its client's connection, as any other request does.
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_aborted) => GatherEvent::Woke,
-            },
+        // A call that panics ends its client's connection, as any other request does. None is aborted in its set.
+        let (call, result) =
+            ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        let success = result.is_ok();
+        if !success {
+            self.first_failed.get_or_insert(call);
         }
+        if let Some(slot) = self.results.get_mut(call.0 as usize) {
+            *slot = Some(result);
+        }
+        GatherEvent::CallEnded { call, success }
     }
 
-    fn finish(mut self, outcome: GatherOutcome) -> ProxyResponse {
-        let (succeeded, shards) = (self.succeeded(), self.results.len());
+    /// Lets the open calls run to their end after the request is done, if there is room for them.
+    fn finish_rest(mut self) {
+        if self.fan_out.config.rest == RestMode::Cancel || self.calls.is_empty() || self.is_broken {
+            return;
+        }
+        self.buffer.discard();
+        self.results = Vec::new();
+        let room = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.worker.rest_calls).try_acquire_many_owned(room) else {
+            self.decide(self.now(), GatherEvent::RestRejected);
+            return self.fan_out.metrics.rest_ended(false, self.calls.len());
+        };
+        tokio::spawn(async move {
+            while let Some(ended) = self.calls.join_next().await {
+                let event = self.call_ended(ended);
+                self.fan_out.metrics.rest_ended(true, 1);
+                self.is_broken = self.is_broken || self.decide(self.now(), event).is_none();
+            }
+            drop(room);
+        });
+    }
+
+    fn response(&mut self, outcome: GatherOutcome) -> ProxyResponse {
+        let (succeeded, calls) = (self.succeeded(), self.results.len());
         let (result, (mut head, body), error) = match outcome {
             GatherOutcome::Complete => (FanOutResult::Complete, self.merged(), None),
             GatherOutcome::Partial if succeeded > 0 => (FanOutResult::Partial, self.merged(), None),
@@ -280,10 +338,11 @@ impl FanOutRequest {
             }
             GatherOutcome::Failed => self.failed(),
         };
-        head.fields.append(b"curtail-shards", format!("{succeeded}/{shards}").as_bytes());
+        let header = format!("curtail-{}", self.fan_out.config.to.noun());
+        head.fields.append(header.as_bytes(), format!("{succeeded}/{calls}").as_bytes());
         let failed = self.failed_names();
         if !failed.is_empty() {
-            head.fields.append(b"curtail-shards-failed", failed.as_bytes());
+            head.fields.append(format!("{header}-failed").as_bytes(), failed.as_bytes());
         }
         self.end(result, (Some(head.status), error));
         (head, body)
@@ -296,7 +355,7 @@ impl FanOutRequest {
             let mut fields = responses().next()?.head.fields.iter();
             fields.find(|(_, name, _)| *name == b"content-type").map(|(_, _, value)| value)
         };
-        let content_type = match self.fan_out.merge {
+        let content_type = match self.fan_out.config.merge {
             Merge::Concatenate => first_type(),
             Merge::JsonArray => Some(&b"application/json"[..]),
         };
@@ -307,7 +366,7 @@ impl FanOutRequest {
         (head, RelayedBody::Whole(body))
     }
 
-    /// The response when too many shards have failed: it follows from the first failure.
+    /// The response when too many calls have failed: it follows from the first failure.
     fn failed(&self) -> (FanOutResult, ProxyResponse, Option<&'static str>) {
         let first = self.first_failed.and_then(|call| self.results[call.0 as usize].as_ref());
         let error = first.and_then(|result| result.as_ref().err());
@@ -315,24 +374,27 @@ impl FanOutRequest {
             return (FanOutResult::Failed, pass_on(response), None);
         }
         let is_lost = self.outgoing.body.as_ref().is_some_and(|body| body.is_lost());
+        let failed = if self.replicas.is_some() { "replicas_failed" } else { "shards_failed" };
         let (status, name) = match error.map(|error| (error.status, error.name)) {
+            _ if self.is_too_few() => (StatusCode::SERVICE_UNAVAILABLE, "too_few_replicas"),
             _ if is_lost => (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
             Some((status, name)) if status.is_client_error() => (status, name),
-            Some((StatusCode::GATEWAY_TIMEOUT, _)) => {
-                (StatusCode::GATEWAY_TIMEOUT, "shards_failed")
-            }
+            Some((StatusCode::GATEWAY_TIMEOUT, _)) => (StatusCode::GATEWAY_TIMEOUT, failed),
             Some((_, TOO_LARGE)) => (StatusCode::BAD_GATEWAY, TOO_LARGE),
-            Some(_) | None => (StatusCode::BAD_GATEWAY, "shards_failed"),
+            Some(_) | None => (StatusCode::BAD_GATEWAY, failed),
         };
         let result = if name == TOO_LARGE { FanOutResult::TooLarge } else { FanOutResult::Failed };
         (result, own(status, name, ""), Some(name))
     }
 
     fn failed_names(&self) -> String {
-        let results = self.results.iter().zip(&self.fan_out.shards);
-        let failed = results.filter(|(result, _)| matches!(result, Some(Err(_))));
-        let names = failed.map(|(_, shard)| &*shard.upstream.name);
-        names.take(NAMES_MAX).collect::<Vec<_>>().join(", ")
+        let results = self.results.iter().enumerate();
+        let failed = results.filter(|(_, result)| matches!(result, Some(Err(_))));
+        let name = |(call, _): (usize, _)| match &self.replicas {
+            None => Some(self.fan_out.shards[call].upstream.name.clone()),
+            Some(replicas) => Some(replicas.values().nth(call)?.config.identity()),
+        };
+        failed.filter_map(name).take(NAMES_MAX).collect::<Vec<_>>().join(", ")
     }
 
     fn succeeded(&self) -> usize {
@@ -355,6 +417,9 @@ impl FanOutRequest {
 
 impl Drop for FanOutRequest {
     fn drop(&mut self) {
+        if self.trail.is_some() && !self.is_broken {
+            self.decide(self.now(), GatherEvent::Abandoned);
+        }
         self.end(FanOutResult::ClientGone, (None, Some(Reason::ClientGone.name())));
     }
 }
@@ -370,10 +435,5 @@ fn pass_on(response: &ShardResponse) -> ProxyResponse {
     (head, RelayedBody::Whole(response.body.clone()))
 }
 
-/// Waits for a deadline, forever if there is none.
-async fn sleep_until(deadline: Option<tokio::time::Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@ pub(crate) struct Journal {
     lines: Mutex<Option<SyncSender<Vec<u8>>>>,
     writer: Mutex<Option<JoinHandle<io::Result<()>>>>,
     machines: AtomicU32,
+    gathers: AtomicU64,
     lost: Arc<AtomicU64>,
 }
 
@@ -42,6 +43,7 @@ impl Journal {
             lines: Mutex::new(Some(sender)),
             writer: Mutex::new(Some(writer)),
             machines: AtomicU32::new(0),
+            gathers: AtomicU64::new(0),
             lost,
         };
         journal.write(&Entry::<()>::Journal { schema: SCHEMA.to_owned() });
@@ -50,6 +52,11 @@ impl Journal {
 
     pub(crate) fn machine(&self) -> u32 {
         self.machines.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number of a request that fans out.
+    pub(crate) fn gather(&self) -> u64 {
+        self.gathers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Adds an entry; after the first one that found no room, none.

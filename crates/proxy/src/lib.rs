@@ -30,6 +30,7 @@ mod root;
 mod route;
 mod running;
 mod serve;
+pub mod signals;
 mod snapshot;
 mod spans;
 mod trace_context;
@@ -40,7 +41,7 @@ mod worker;
 
 pub use check::check;
 pub use config::{
-    Config, ConnectConfig, FanOutConfig, LeafListener, Limits, ListenerConfig, Merge,
+    Config, ConnectConfig, FanOutConfig, FanOutTo, LeafListener, Limits, ListenerConfig, Merge,
     NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl, RouteConfig, ServerTls,
     SpansConfig, SpansProtocol,
 };

@@ -27,7 +27,9 @@ pub(crate) fn send(
     let (worker, upstream) = (Arc::clone(worker), Arc::clone(upstream));
     tokio::spawn(async move {
         let begun = upstream.clock.now();
-        let (event, is_connected) = probe(&worker, &upstream, replica, timeout).await;
+        let Some((event, is_connected)) = probe(&worker, &upstream, replica, timeout).await else {
+            return;
+        };
         let mut effects = Effects::new();
         if is_connected && matches!(event, UpstreamEvent::ProbeSucceeded { .. }) {
             // A probe and its response are two of the shortest messages, unless the probe opened a connection.
@@ -51,7 +53,7 @@ pub(crate) fn carry_out(
 ) {
     for decided in effects {
         let carried_out = match decided.effect {
-            Effect::Probe { replica, .. } => send(worker, upstream, replica),
+            Effect::Probe { replica } => send(worker, upstream, replica),
             Effect::Send { .. }
             | Effect::Cancel { .. }
             | Effect::Respond { .. }
@@ -65,23 +67,19 @@ pub(crate) fn carry_out(
     }
 }
 
-/// Probes a replica; returns the result, and whether the connection was open before.
+/// Probes a replica; returns the result, if there is one in time, and whether the connection was open before.
 async fn probe(
     worker: &Worker,
     upstream: &Upstream,
     replica: ReplicaId,
     timeout: Duration,
-) -> (UpstreamEvent, bool) {
+) -> Option<(UpstreamEvent, bool)> {
     let replicas = upstream.replicas.load_full();
     // It may have left since the machine asked for the probe.
-    let Some(target) = replicas.get(replica) else {
-        return (UpstreamEvent::ProbeTimedOut { replica }, false);
-    };
+    let target = replicas.get(replica)?;
     let request = OutboundRequest::get(PATH, &target.authority);
     let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
-    let Ok(Ok(exchanged)) = tokio::time::timeout(timeout.into(), exchange).await else {
-        return (UpstreamEvent::ProbeTimedOut { replica }, false);
-    };
+    let exchanged = tokio::time::timeout(timeout.into(), exchange).await.ok()?.ok()?;
     let load = exchanged.head.fields.get_text(Known::CurtailLoad).and_then(leaf_headers::read_load);
     let event = match load {
         Some(load) => UpstreamEvent::ProbeSucceeded { replica, load },
@@ -89,7 +87,7 @@ async fn probe(
         None if exchanged.head.status != StatusCode::SERVICE_UNAVAILABLE => {
             UpstreamEvent::ProbeUnsupported { replica }
         }
-        None => UpstreamEvent::ProbeTimedOut { replica },
+        None => return None,
     };
-    (event, exchanged.phases.is_none())
+    Some((event, exchanged.phases.is_none()))
 }

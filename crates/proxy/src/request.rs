@@ -193,6 +193,7 @@ fn outgoing(
         head,
         body,
         request: curtail_policy::Request { class, repeatable },
+        eligible: None,
         upgrade,
         is_traced: snapshot.config.spans.is_some(),
         response_buffer_bytes: limits.response_buffer.get(),

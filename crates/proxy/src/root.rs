@@ -35,11 +35,14 @@ use std::task::{Context, Poll, ready};
 const ATTEMPTS_USUAL: usize = 2;
 
 /// A request on its way to an upstream.
+#[derive(Clone)]
 pub(crate) struct Outgoing {
     /// The head as every attempt repeats it; fields that concern the client's connection are gone.
     pub(crate) head: Arc<RequestHead>,
     pub(crate) body: Option<Arc<Replay>>,
     pub(crate) request: Request,
+    /// The only replicas that attempts may go to, in ascending order; absent: all.
+    pub(crate) eligible: Option<Arc<[ReplicaId]>>,
     /// The protocol that the client asks to change to.
     pub(crate) upgrade: Option<Box<[u8]>>,
     pub(crate) is_traced: bool,
@@ -97,7 +100,8 @@ pub(crate) async fn exchange(
     trail: Box<Trail>,
 ) -> Result<WinningResponse, (NoResponse, Box<Trail>)> {
     let mut effects = Effects::with_capacity(4);
-    let (driver, now) = Driver::arrive(upstream, outgoing.request, &mut effects);
+    let eligible = outgoing.eligible.clone();
+    let (driver, now) = Driver::arrive(upstream, outgoing.request, eligible, &mut effects);
     let mut exchange = InProgress(Some(Exchange {
         worker: Arc::clone(worker),
         outgoing,
@@ -282,7 +286,7 @@ impl Exchange {
                 *ended = Some(Err(NoResponse::RequestFailure(why)));
             }
             Effect::Skip => self.trail.skipped(now, reason),
-            Effect::Probe { probe: _, replica } => {
+            Effect::Probe { replica } => {
                 probe::send(&self.worker, &self.driver.upstream, replica)?;
             }
         }
@@ -361,18 +365,6 @@ impl Exchange {
 }
 
 impl Outgoing {
-    pub(crate) fn for_call(&self) -> Self {
-        Self {
-            head: Arc::clone(&self.head),
-            body: self.body.clone(),
-            request: self.request,
-            upgrade: None,
-            is_traced: self.is_traced,
-            response_buffer_bytes: self.response_buffer_bytes,
-            interim: None,
-        }
-    }
-
     fn attempt(
         &self,
         context: &TraceContext,

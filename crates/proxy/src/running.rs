@@ -7,10 +7,11 @@ use crate::listeners::Listeners;
 use crate::metrics::ProcessMetrics;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::spans::export::Exporter;
-use crate::worker::{Shared, Worker};
+use crate::worker::{REST_CALLS_MAX, Shared, Worker};
 use crate::{StartError, check, probe, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
+use curtail_metrics::ReloadResult;
 use curtail_units::Rng;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -142,7 +143,7 @@ impl Running {
         }
         self.shared.snapshot.store(Arc::new(snapshot));
         reloaded.listeners.apply(listeners);
-        self.shared.process_state.process.reloads.count(true);
+        self.shared.process_state.process.reloaded(ReloadResult::Ok);
         Ok(())
     }
 
@@ -152,7 +153,7 @@ impl Running {
 
     /// Counts a configuration that was not taken.
     pub(crate) fn reload_failed(&self) {
-        self.shared.process_state.process.reloads.count(false);
+        self.shared.process_state.process.reloaded(ReloadResult::Failed);
     }
 
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
@@ -273,6 +274,8 @@ async fn run(
             else => break,
         }
     }
+    // Calls may be open after their requests.
+    drop(worker.rest_calls.acquire_many(REST_CALLS_MAX).await);
     // The first worker has the admin port, which responds until the last one is drained.
     drained.wait().await;
 }

@@ -40,7 +40,7 @@ pub(crate) struct SpanSink {
     waiting: Mutex<Waiting>,
     /// A buffer was handed over.
     handed: Notify,
-    counters: Arc<Counters>,
+    counters: Arc<SpanCounters>,
 }
 
 /// The buffer of a thread.
@@ -66,31 +66,22 @@ struct Waiting {
     spans: u64,
 }
 
-#[derive(Debug, Default)]
-struct Counters {
-    recorded: AtomicU64,
-    sent: AtomicU64,
-    dropped: AtomicU64,
-    undelivered: AtomicU64,
-    rejected: AtomicU64,
-    exports_failed: AtomicU64,
-}
-
-/// The number of spans so far, by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SpanCounts {
-    /// Written to a buffer.
-    pub(crate) recorded: u64,
-    /// Taken by the receiver.
-    pub(crate) sent: u64,
-    /// Never written, because the buffers were full.
-    pub(crate) dropped: u64,
-    /// Given up after retries, or at the end of the process.
-    pub(crate) undelivered: u64,
-    /// Received, and not wanted.
-    pub(crate) rejected: u64,
-    /// Times that sending failed, retries included.
-    pub(crate) exports_failed: u64,
+curtail_metrics::counters! {
+    /// The number of spans so far, by outcome.
+    pub(crate) SpanCounters, SpanCounts {
+        /// Written to a buffer.
+        recorded: AtomicU64 = AtomicU64::new(0),
+        /// Taken by the receiver.
+        sent: AtomicU64 = AtomicU64::new(0),
+        /// Never written, because the buffers were full.
+        dropped: AtomicU64 = AtomicU64::new(0),
+        /// Given up after retries, or at the end of the process.
+        undelivered: AtomicU64 = AtomicU64::new(0),
+        /// Received, and not wanted.
+        rejected: AtomicU64 = AtomicU64::new(0),
+        /// Times that sending failed, retries included.
+        exports_failed: AtomicU64 = AtomicU64::new(0),
+    }
 }
 
 impl SpanSink {
@@ -122,16 +113,7 @@ impl SpanSink {
 
     /// The number of spans so far, by outcome.
     pub(crate) fn counts(&self) -> SpanCounts {
-        let Counters { recorded, sent, dropped, undelivered, rejected, exports_failed } =
-            &*self.counters;
-        SpanCounts {
-            recorded: recorded.load(Relaxed),
-            sent: sent.load(Relaxed),
-            dropped: dropped.load(Relaxed),
-            undelivered: undelivered.load(Relaxed),
-            rejected: rejected.load(Relaxed),
-            exports_failed: exports_failed.load(Relaxed),
-        }
+        self.counters.read()
     }
 
     /// Moves a chunk to those that wait, if there is room; an empty one takes its place.

@@ -2,6 +2,7 @@
 //!
 //! A request stays on the worker that accepted its connection. Workers share the machines' state, each under a short
 //! lock.
+//! **Limits**: [`REST_CALLS_MAX`] calls of a worker are open after their requests are done.
 
 use crate::metrics::ListenerMetrics;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
@@ -13,6 +14,10 @@ use curtail_http::head::Fields;
 use curtail_http::timers::Timers;
 use curtail_units::Rng;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Semaphore;
+
+/// Maximum calls of a worker that finish without their request (`fan_out.rest`).
+pub(crate) const REST_CALLS_MAX: u32 = 4_096;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -28,6 +33,8 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) timers: Arc<Timers>,
     rng: Mutex<Rng>,
+    /// A permit for each further call that may finish without its request.
+    pub(crate) rest_calls: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -42,7 +49,8 @@ impl Shared {
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>) -> Self {
         let rng = Mutex::new(trace_context::entropy_rng());
-        Self { index, shared, timers: Arc::default(), rng }
+        let rest_calls = Arc::new(Semaphore::new(REST_CALLS_MAX as usize));
+        Self { index, shared, timers: Arc::default(), rng, rest_calls }
     }
 
     pub(crate) fn new_span_id(&self) -> SpanId {

@@ -23,7 +23,7 @@ pub struct Comparison {
     pub(crate) percentiles: Vec<Percentile>,
     /// Numbers of blocks, each with its name; empty for a part of the requests.
     pub(crate) numbers: Vec<(&'static str, Number)>,
-    /// The percentile that is declared beforehand, and shown of parts of the requests.
+    /// The primary percentile, which is declared before the run; the only one that parts of the requests show.
     pub(crate) primary: Quantile,
     /// The confidence and the number of blocks, in words.
     pub(crate) method: String,
@@ -35,18 +35,18 @@ pub(crate) fn no_verdict(results: &Results) -> Option<String> {
     is_void.then(|| "No verdict: the run is void.".to_owned())
 }
 
-/// The first percentile without a verdict in a run that is not void, because the generator was too late there; and the
-/// reason.
+/// The lowest percentile without a verdict in a run that is not void, and the reason: the generator was too late at
+/// this percentile.
 pub(super) fn no_verdict_from(results: &Results) -> Option<(Quantile, String)> {
     let late = results.excessive_lag().filter(|late| !late.is_void() && !results.is_sweep())?;
     let name = percentile_name(late.quantile);
     Some((late.quantile, format!("{name} AND BEYOND, DO NOT USE: {late}")))
 }
 
-/// The comparison of the second arm with the first; [`None`] without two arms that have a pair of blocks, or for a void
+/// The comparisons of the second arm with the first; empty without two arms that have a pair of blocks, or for a void
 /// run.
 ///
-/// The first is about all requests.
+/// The first comparison is that of all requests.
 #[must_use]
 pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
     let [base, other] = results.arms.as_slice() else { return Vec::new() };
@@ -109,7 +109,7 @@ pub(super) fn of_parts(
 
 type BlockMetric = fn(&Block) -> Option<f64>;
 
-/// The numbers that are compared, each with the way that is better.
+/// The numbers that are compared, each with the direction that is better.
 const NUMBERS: [(&str, BlockMetric, Goal); 3] = [
     ("responses/s", responses_per_second, Goal::More),
     ("failed", failed_ratio, Goal::Less),
@@ -151,7 +151,7 @@ fn sum(block: &Block, count: fn(&Latencies) -> u64) -> f64 {
     block.latencies.iter().map(count).sum::<u64>() as f64
 }
 
-/// A ratio as people say it: `-20.0 %`.
+/// A ratio as a signed difference: `-20.0 %`.
 pub(crate) fn change(ratio: f64) -> String {
     if ratio.is_nan() {
         "n/a".to_owned()

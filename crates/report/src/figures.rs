@@ -1,8 +1,8 @@
 //! The figures of a report: the percentiles of each arm, and how far each can be trusted.
 //!
-//! A percentile with at least 100 requests above it is a value. From 10 on it is indicative: another run may give another
-//! one. With fewer requests it is not given. The mark does not compare two runs, because one stall slows many requests:
-//! `curtail bench compare` uses blocks for that.
+//! A percentile with at least 100 requests above it is a value. With 10 to 99 it is indicative: another run may give
+//! another value. With fewer requests it is not given. The mark is no comparison of two runs, because one stall slows
+//! many requests: `curtail bench compare` uses blocks for that.
 //! **Inputs**: recordings on both clocks. A failed request is longer than every response, so a percentile among the
 //! failures is "failed".
 
@@ -37,7 +37,7 @@ pub enum Figure {
     Value(Duration),
     /// Few requests are longer: from 10 to 99.
     Indicative(Duration),
-    /// It lies among the requests that failed.
+    /// The request at the quantile failed.
     Failed,
     /// Fewer than 10 requests are longer.
     TooFew,
@@ -58,7 +58,7 @@ impl Figure {
         }
     }
 
-    /// The longest request; it is known however few there are.
+    /// The longest request, which is known however few requests there are.
     pub(crate) fn longest(latencies: &Latencies, clock: LatencyKind) -> Self {
         match latencies.responses(clock).max() {
             _ if latencies.failures.total() > 0 => Self::Failed,
@@ -67,7 +67,7 @@ impl Figure {
         }
     }
 
-    /// The latency, where there is one.
+    /// The latency, if there is one.
     #[must_use]
     pub const fn latency(self) -> Option<Duration> {
         match self {
@@ -78,7 +78,7 @@ impl Figure {
 }
 
 impl std::fmt::Display for Figure {
-    /// In milliseconds, with its mark.
+    /// The latency in milliseconds, with its mark.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Value(latency) => f.write_str(&numbers::ms(*latency)),
@@ -92,9 +92,9 @@ impl std::fmt::Display for Figure {
 /// All percentiles of one clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Percentiles {
-    /// In the order of [`PERCENTILES`].
+    /// The figures in the order of [`PERCENTILES`].
     pub(crate) at: [Figure; PERCENTILES.len()],
-    /// The longest.
+    /// The longest request.
     pub(crate) max: Figure,
 }
 
@@ -107,7 +107,7 @@ impl Percentiles {
         }
     }
 
-    /// The name and the figure of each; the longest last.
+    /// The name and the figure of each percentile; the longest request comes last.
     pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, Figure)> + '_ {
         let names = PERCENTILES.into_iter().map(|(name, _)| name);
         names.zip(self.at).chain([("max", self.max)])
@@ -139,14 +139,14 @@ pub(crate) struct ArmFigures {
 }
 
 impl ArmFigures {
-    /// Requests a second, from the first that was intended in a block to the end of its last.
+    /// Requests a second, over the time from the first intended request of each block to the end of its last request.
     pub(crate) fn rate(&self) -> f64 {
         let seconds = self.lasted.as_secs_f64();
         if seconds > 0.0 { self.latencies.count() as f64 / seconds } else { 0.0 }
     }
 
-    /// The report of sending much slower than planned although the generator was not late: the service did not accept
-    /// more. The longest response of each block does not count as time of sending.
+    /// A message if requests were sent much slower than planned although the generator was not late: the service did
+    /// not accept more. The time of sending leaves out the longest response once for each block.
     pub(crate) fn behind_plan(&self) -> Option<String> {
         let wanted = self.rate_wanted.filter(|wanted| self.rate() < BEHIND_MAX * wanted)?;
         let longest = self.latencies.service.max().unwrap_or(Duration::ZERO);
@@ -167,7 +167,7 @@ impl ArmFigures {
         self.latencies.lag.quantile(quantile(q))
     }
 
-    /// `time` for each request.
+    /// `time` divided by the number of requests.
     pub(crate) fn each(&self, time: Duration) -> Duration {
         let count = self.latencies.count().max(1);
         Duration::from_ns(time.as_ns() / count)
@@ -195,7 +195,7 @@ pub(crate) fn of_arms(results: &Results) -> Vec<ArmFigures> {
     results.arms.iter().enumerate().map(of_arm).collect()
 }
 
-/// The reasons for which requests failed, and how many, those that happened only.
+/// The reasons for which requests failed, each with its count; reasons that did not happen are left out.
 pub(super) fn reasons(failures: &Failures) -> impl Iterator<Item = (&'static str, u64)> + '_ {
     let counts = Failure::ALL.into_iter().map(|failure| (failure.name(), failures.of(failure)));
     counts.filter(|(_, count)| *count > 0)
@@ -240,7 +240,7 @@ impl Serialize for ArmFigures {
 }
 
 impl Serialize for Percentiles {
-    /// A key for each percentile, `null` where there is no number; and the marks, as lists of those that bear them.
+    /// Writes a key for each percentile (`null` without a number), and for each mark the percentiles that have it.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let key = |name: &str| format!("{}_ns", name.replace('.', "_"));
         let marked = |is: fn(Figure) -> bool| -> Vec<String> {

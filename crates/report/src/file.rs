@@ -1,8 +1,8 @@
 //! The results file: one run as JSON (`curtail.bench/1`), from which every report can be made again.
 //!
-//! It holds all of [`Results`]: reading returns an equal value. Histograms are in `HdrHistogram`'s compressed form
-//! (`hdr_v2`), with the exact sum, minimum and maximum. The percentiles under `figures` are for other programs.
-//! **Limits**: files of at most 1 GiB. The `state` of an interrupted run says so.
+//! The file holds all of [`Results`]: reading returns an equal value. Histograms are in `HdrHistogram`'s compressed
+//! form (`hdr_v2`), with the exact sum, minimum and maximum. The percentiles under `figures` are for other programs.
+//! **Limits**: files of at most 1 GiB. The `state` says whether the run was interrupted.
 //! **Invariant**: a file appears completely or not at all.
 
 pub(crate) mod wire;
@@ -35,7 +35,7 @@ struct Document<'a> {
 /// A results file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system cannot read it.
+    /// The system cannot read the file.
     #[error("{}", .file.display())]
     Io {
         /// The file.
@@ -43,7 +43,7 @@ pub enum ReadError {
         /// The system's error.
         source: io::Error,
     },
-    /// It is not a valid results file.
+    /// The file is not a valid results file.
     #[error("{}: {place}: expected {expected}", .file.display())]
     Damaged {
         /// The file.
@@ -124,7 +124,7 @@ fn not_json(file: &Path, error: &serde_json::Error) -> ReadError {
 /// Reads the results in `file`.
 ///
 /// # Errors
-/// When it cannot be opened, is too long, or is not what [`to_json`] has made.
+/// When the file cannot be opened, is too long, or is not what [`to_json`] has made.
 pub fn read(file: &Path) -> Result<Results, ReadError> {
     let of_system = |source| ReadError::Io { file: file.to_owned(), source };
     let mut text = Vec::new();

@@ -1,10 +1,10 @@
 //! Histograms in the form that `HdrHistogram`'s tools read: V2, compressed, in base64.
 //!
 //! **Layout**: `HdrHistogram` of 3 significant digits with a lowest value of 1 ns has 2,048 buckets of 1 ns and then
-//! 1,024 an octave, which is [`Precision::FINE`]; with 2 digits 256 and then 128, which is [`Precision::COARSE`].
-//! Counts are therefore copied one by one. The results file keeps the exact sum and extremes beside them.
+//! 1,024 an octave, which is [`Precision::FINE`]. With 2 digits it has 256 and then 128, which is
+//! [`Precision::COARSE`]. Counts are therefore copied one by one. The results file also has the exact sum and extremes.
 //! **Form**: a header and the counts, as zigzag LEB128 numbers of at most 9 bytes; a negative number skips empty
-//! buckets. All of that is compressed by zlib, after a cookie and its length. Integers of headers are big endian.
+//! buckets. Header and counts are compressed by zlib, after a cookie and the compressed length. Headers are big endian.
 //! **Limits**: input may be damaged. Texts of at most [`TEXT_LEN_MAX`] bytes are read, and decompressed to no more than
 //! a full histogram.
 //! **Source**: `AbstractHistogram.encodeIntoCompressedByteBuffer` of `HdrHistogram` 2.2 (Java).
@@ -20,13 +20,13 @@ use std::io::Read as _;
 #[cfg(test)]
 mod tests;
 
-/// The longest text that is looked at: more than a full histogram of random counts comes to.
+/// Maximum length of a text that is read: more than a full histogram of random counts takes.
 pub(super) const TEXT_LEN_MAX: usize = 1 << 20;
 
 const COOKIE: u32 = 0x1c84_9313;
 const COOKIE_COMPRESSED: u32 = 0x1c84_9314;
 const HEADER_LEN: usize = 40;
-/// Maximum bytes of a number; the last of them has 8 bits of it, the others 7.
+/// Maximum bytes of a number; the last byte has 8 bits of the number, the others have 7.
 const NUMBER_LEN_MAX: usize = 9;
 /// The lowest duration above zero, in nanoseconds.
 const LOWEST: u64 = 1;
@@ -44,11 +44,11 @@ const fn damaged(expected: &'static str) -> Damaged {
     Damaged { expected }
 }
 
-/// The two layouts that both sides have.
+/// A layout that `HdrHistogram` and the recordings of a run have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     digits: u32,
-    /// Buckets an octave are two to the power of this.
+    /// The binary logarithm of the number of buckets an octave.
     bits: u32,
     precision: Precision,
 }
@@ -80,7 +80,7 @@ impl Layout {
     }
 }
 
-/// The counts of a histogram as text. Other precisions than those of a run become the coarse one.
+/// The counts of a histogram as text. A precision that is not [`Precision::FINE`] becomes [`Precision::COARSE`].
 pub(super) fn encode(histogram: &Histogram) -> String {
     let [fine, coarse] = Layout::ALL;
     let layout = if histogram.precision() == fine.precision { fine } else { coarse };
@@ -104,7 +104,7 @@ pub(super) fn encode(histogram: &Histogram) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The counts of the buckets, empty ones skipped.
+/// The counts of the buckets; negative numbers skip empty buckets.
 fn counts(layout: Layout, histogram: &Histogram) -> Vec<u8> {
     let mut counts = Vec::new();
     let mut next = 0;
@@ -140,7 +140,7 @@ fn write_number(out: &mut Vec<u8>, number: i64) {
     out.push(last);
 }
 
-/// A histogram from the text of its counts and what is known exactly.
+/// A histogram from the text of its counts and its exact figures.
 pub(super) fn decode(text: &str, exact: Exact) -> Result<Histogram, Damaged> {
     if text.len() > TEXT_LEN_MAX {
         return Err(damaged("a histogram of less than a mebibyte"));

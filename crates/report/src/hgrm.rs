@@ -1,7 +1,7 @@
 //! Percentile distributions in the text form of `HdrHistogram` (`.hgrm`).
 //!
-//! **Form**: four columns: latency in milliseconds, quantile, number of requests up to it, 1/(1 - quantile); five lines
-//! for each halving of the share of longer requests. Plotters ignore lines that begin with `#`.
+//! **Form**: four columns (latency in milliseconds, quantile, number of requests up to this latency, 1/(1 - quantile)),
+//! and five lines for each halving of the share of longer requests. Plotters ignore lines that begin with `#`.
 //! **Invariant**: quantiles are those of all requests, and the lines end where the failures begin.
 //! **Source**: `AbstractHistogram.outputPercentileDistribution` of `HdrHistogram` 2.2 (Java).
 
@@ -14,10 +14,10 @@ mod tests;
 
 /// Lines for each halving of the share of longer requests.
 const LINES_A_HALVING: i32 = 5;
-/// More halvings than that need more requests than there can be.
+/// Maximum number of halvings; more would need more requests than a u64 counts.
 const HALVINGS_MAX: i32 = 64;
 
-/// The distribution of one arm on one clock; `about` is a line for those who read it.
+/// The distribution of one arm on one clock; `about` is its first line.
 pub(crate) fn render(latencies: &Latencies, clock: LatencyKind, about: &str) -> String {
     let mut text = String::new();
     let mut line = |line: std::fmt::Arguments<'_>| text += &format!("{line}\n");

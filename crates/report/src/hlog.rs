@@ -2,8 +2,8 @@
 //!
 //! **Form**: a tag, start and duration of the interval, the longest latency in milliseconds, and the compressed
 //! histogram of nanoseconds. The tag is the name of the arm, with `.service` for the service clock and `.warm-up` for
-//! warm-ups; separators in it are `_`.
-//! **Limits**: the form has no place for failures, so comments count them.
+//! warm-ups; `_` replaces separators in the name.
+//! **Limits**: the form has no place for failures, so comments have their counts.
 //! **Source**: `HistogramLogWriter` of `HdrHistogram` 2.2 (Java).
 
 use super::{figures, hdr};

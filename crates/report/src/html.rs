@@ -1,9 +1,9 @@
 //! The report as one HTML page with its plots, for browsers, printers and archives.
 //!
 //! **Order**: validity of the run, figures, comparison, plots, queries and tenants, and the plan of the run.
-//! **Invariant**: the page loads no script, font or picture, and its policy forbids it. Every text of a run is escaped.
-//! Colors can be distinguished without seeing red or green (Okabe & Ito, "Color universal design", 2008), and follow
-//! light and dark.
+//! **Invariant**: the page loads no script, font or picture, and its content security policy forbids loading them.
+//! Every text of a run is escaped. Colors can be distinguished without seeing red or green (Okabe & Ito, "Color
+//! universal design", 2008), and follow the light or dark mode of the browser.
 //! **Limits**: heatmaps of the first six arms. The size of a page depends on its plots, not on its requests.
 
 mod by_rate;
@@ -26,7 +26,7 @@ use crate::results::State;
 use curtail_text::numbers;
 use svg::{Picture, escaped};
 
-/// The arms that have a heatmap.
+/// Maximum number of arms that have a heatmap.
 const HEATMAPS_MAX: usize = 6;
 
 /// The style sheet of a page, with light and dark colors.
@@ -84,7 +84,7 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     page(&format!("{}: latencies", results.name), &body)
 }
 
-/// A page with light and dark colors, which asks for nothing else.
+/// A page with light and dark colors, which loads no other resource.
 #[must_use]
 pub fn page(title: &str, body: &str) -> String {
     let title = escaped(title);
@@ -118,7 +118,7 @@ fn banner(class: &str, words: &str, why: &str) -> String {
     format!("<p class=\"banner {class}\"><strong>{words}</strong> {why}</p>\n")
 }
 
-/// A picture with its title above and its words below; nothing when there is nothing to draw.
+/// A picture with its title above and its notes below; empty without a picture.
 #[must_use]
 pub fn figure(title: &str, about: &str, picture: Option<Picture>, notes: &[String]) -> String {
     let Some(picture) = picture else { return String::new() };
@@ -134,7 +134,7 @@ pub fn figure(title: &str, about: &str, picture: Option<Picture>, notes: &[Strin
     format!("{title}{about}{legend}<figure>\n{svg}</figure>\n{notes}")
 }
 
-/// The command, to run it again.
+/// The command, the seed, the generator and the arms of the run.
 fn about(results: &Results) -> String {
     let machine = &results.machine;
     let machine = format!("{}, {} cores, {}", machine.cpu, machine.cores, machine.kernel);

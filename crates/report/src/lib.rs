@@ -49,8 +49,8 @@ pub struct Outputs {
     /// Write an HTML page with plots.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write percentile distributions in `HdrHistogram`'s format (.hgrm), two files for each arm. For `run.hgrm` these
-    /// are `run.ARM.response.hgrm` and `run.ARM.service.hgrm`.
+    /// Write percentile distributions in `HdrHistogram`'s format, two files for each arm (measured service).
+    /// For `run.hgrm`: `run.ARM.response.hgrm` (from the planned send time), `run.ARM.service.hgrm` (from the actual).
     #[arg(long, value_name = "FILE")]
     pub hgrm: Option<PathBuf>,
     /// Write an interval log in `HdrHistogram`'s format (.hlog).
@@ -64,7 +64,7 @@ pub struct Outputs {
 /// Writes the requested files, the results first.
 ///
 /// # Errors
-/// When one cannot be written; the error names it, and further ones are not written.
+/// When a file cannot be written. The error names this file, and later files are not written.
 pub fn write(results: &Results, comparisons: &[Comparison], outputs: &Outputs) -> io::Result<()> {
     let Outputs { json, html, hgrm, hlog, prometheus } = outputs;
     let json = json.iter().map(|path| (path.clone(), file::to_json(results)));
@@ -76,7 +76,7 @@ pub fn write(results: &Results, comparisons: &[Comparison], outputs: &Outputs) -
     files.try_for_each(|(path, text)| file::replace(&path, text.as_bytes()))
 }
 
-/// A distribution for each arm and clock, each with the file that it goes to.
+/// The distribution of each arm on each clock, with its file.
 fn distributions(results: &Results, path: &Path) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     for (nth, arm) in figures::of_arms(results).iter().enumerate() {
@@ -94,7 +94,7 @@ fn distributions(results: &Results, path: &Path) -> Vec<(PathBuf, String)> {
     files
 }
 
-/// The name of an arm as part of a file's; its number as well where that leaves two alike.
+/// The name of an arm as part of a file name, with the arm's number if two arms have the same name there.
 fn in_a_path(results: &Results, arm: usize) -> String {
     let safe = |name: &str| -> String {
         name.chars()

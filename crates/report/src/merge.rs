@@ -14,7 +14,7 @@ use curtail_units::{Duration, Instant};
 #[cfg(test)]
 mod tests;
 
-/// Results that are not of one run: what differs, and what was expected.
+/// Results that are not of one run: the difference, and the expectation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MergeError(String);
@@ -22,7 +22,7 @@ pub struct MergeError(String);
 /// The results of all generators as those of one.
 ///
 /// # Errors
-/// When there are none, or they are not of one run.
+/// When there are no results, or they are not of one run.
 pub fn merge(parts: Vec<Results>) -> Result<Results, MergeError> {
     const NOTHING: &str =
         "there is nothing to merge: expected the results of at least one generator";
@@ -64,7 +64,7 @@ fn length(results: &Results) -> Duration {
     ends.max().unwrap_or(Instant::ZERO).since(Instant::ZERO)
 }
 
-/// The part that differs, its first value and its other value.
+/// The name of the part that differs, its first value and its other value.
 type ResultsDifference = (String, String, String);
 
 fn same<T: PartialEq>(
@@ -163,7 +163,7 @@ fn add_block(ours: &mut Block, block: &Block) {
     ours.servers_cpu = ours.servers_cpu.max(block.servers_cpu);
 }
 
-/// Machines that are described alike are taken for one.
+/// Adds a machine; machines with the same description count as one.
 fn add_machine(ours: &mut Machine, machine: Machine) {
     if *ours == machine {
         return;
@@ -173,7 +173,7 @@ fn add_machine(ours: &mut Machine, machine: Machine) {
     ours.cores += machine.cores;
 }
 
-/// Both texts, or the one when the other is a part of it.
+/// Both texts; or only `ours`, if `other` is a part of it.
 fn joined(ours: &str, other: &str) -> String {
     if ours.split("; ").any(|part| part == other) {
         ours.to_owned()
@@ -182,7 +182,7 @@ fn joined(ours: &str, other: &str) -> String {
     }
 }
 
-/// Void when one of them is, otherwise partial when one of them is; with each one's reason.
+/// Void when one state is void, otherwise partial when one is partial; with the reason of each such state.
 fn state(states: Vec<State>) -> State {
     let several = states.len() > 1;
     let (mut void, mut partial) = (Vec::new(), Vec::new());

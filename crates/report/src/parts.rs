@@ -1,7 +1,7 @@
 //! Parts of the requests: each query, each tenant, and tenants of about one size.
 //!
-//! Queries keep their order. The largest tenant comes first, so that its tail does not hide in the mean of small ones.
-//! A size covers one power of ten.
+//! Queries keep their order. The largest tenant comes first, so that its tail does not hide in the mean of small
+//! tenants. A size covers one power of ten.
 
 use crate::Results;
 use crate::results::Series;
@@ -12,19 +12,19 @@ use std::cmp::Reverse;
 /// The grouping of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartKind {
-    /// By request.
+    /// A group for each request.
     Query,
-    /// By tenant.
+    /// A group for each tenant.
     Tenant,
-    /// By size of the tenant.
+    /// A group for each size of tenants.
     Size,
 }
 
 impl PartKind {
-    /// All of them, in the order of reports.
+    /// All groupings, in the order of reports.
     pub(crate) const ALL: [Self; 3] = [Self::Query, Self::Tenant, Self::Size];
 
-    /// Its name.
+    /// The name in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Query => "query",
@@ -47,7 +47,7 @@ impl Part {
     }
 }
 
-/// The parts of the requests of `results`; none where they would say what the whole says, or other parts.
+/// The parts of the requests of `results`; empty where they would show the same as the whole, or as other parts.
 pub(super) fn all(results: &Results, by: PartKind) -> Vec<Part> {
     let parts = match by {
         PartKind::Query => {
@@ -100,7 +100,7 @@ fn tenants(series: &[Series]) -> Vec<Part> {
     tenants.into_iter().map(part).collect()
 }
 
-/// None where each has but one tenant: tenants themselves say more.
+/// The parts by size; empty if each size has only one tenant, because parts by tenant show more.
 fn sizes(series: &[Series]) -> Vec<Part> {
     let tenants = distinct_of(series, |series| (series.tenant.as_str(), series.tenant_size));
     let mut sizes = distinct_of(series, |series| series.tenant_size.checked_ilog10());

@@ -1,7 +1,7 @@
 //! The final figures as Prometheus text, for a push gateway or the text files of the node exporter.
 //!
-//! **Buckets** are at most 5 % longer than the one before, so an interpolated percentile is off by less than 5 %. Each
-//! bound is the end of a bucket of the recording, so counts are exact.
+//! **Buckets** with values are at most 5 % wide, so an interpolated percentile is off by less than 5 %. Each bound is
+//! the end of a bucket of the recording, so counts are exact.
 //! **Invariant**: failed requests count in the last bucket only, and a percentile among them is `+Inf`. Percentiles with
 //! too few requests are absent.
 
@@ -14,13 +14,13 @@ use curtail_units::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Maximum ratio of a bucket to the one before.
+/// Maximum ratio of the bounds of a bucket with values.
 const GROWTH: f64 = 1.05;
 
 const CLOCKS: [(&str, LatencyKind); 2] =
     [("response", LatencyKind::Response), ("service", LatencyKind::Service)];
 
-/// The text.
+/// The figures as text.
 pub(crate) fn render(results: &Results) -> String {
     let mut page = Page { text: String::new() };
     let arms = figures::of_arms(results);
@@ -65,7 +65,7 @@ pub(crate) fn render(results: &Results) -> String {
     page.text
 }
 
-/// Samples of one family: further labels, each after a comma, and the value.
+/// Samples of one family: additional labels, each after a comma, and the value.
 type Samples = Vec<(String, f64)>;
 
 fn quantiles(arm: &ArmFigures) -> Samples {
@@ -135,7 +135,7 @@ fn number(value: f64) -> String {
     if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() }
 }
 
-/// Bounds, rising, and how many responses are no longer than each.
+/// Rising bounds, each with the number of responses that are no longer.
 fn buckets(latencies: &Latencies, clock: LatencyKind) -> Vec<(Duration, u64)> {
     let mut bounds = Vec::new();
     // The lower bound of the current bucket, its count so far, and the number of responses.

@@ -1,7 +1,7 @@
 //! The results of a run: the content of reports and of a results file.
 //!
 //! A run measures **arms** (a target in one state: A, B, each rate of a sweep) in **blocks**, stretches of load on one
-//! arm. Comparisons use blocks, tables the merged blocks of an arm. No percentile is averaged.
+//! arm. Comparisons use blocks, and tables use the merged blocks of an arm. No percentile is averaged.
 
 use crate::file::wire;
 use curtail_load::lag::{self, ExcessiveLag};
@@ -22,7 +22,7 @@ pub struct Results {
     pub began_unix_ns: u64,
     /// The machine of the generator.
     pub machine: Machine,
-    /// The parts of the plan that were sent; all in older files.
+    /// The parts of the plan that were sent; a file without them is older, and has all parts.
     #[serde(default = "Shares::all")]
     pub shares: Shares,
     /// Whether the run is valid.
@@ -111,9 +111,9 @@ impl Machine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum State {
-    /// It ran to its end, and the generator kept up.
+    /// The run ended as planned, and the generator kept up.
     Complete,
-    /// It was interrupted.
+    /// The run was interrupted.
     Partial {
         /// The reason, in words.
         why: String,
@@ -128,9 +128,9 @@ pub enum State {
 /// A target in one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
-    /// Its name in tables.
+    /// The name in tables.
     pub name: String,
-    /// Its target or its difference from the other arm, in words.
+    /// The target of the arm, or its difference from the other arm, in words.
     pub about: String,
     /// The average requests per second of the whole plan; unknown if a request leads to others (journeys).
     #[serde(rename = "rate_per_second")]
@@ -156,10 +156,10 @@ pub struct Block {
     /// The intended time of its first request, from the start of the run on.
     #[serde(rename = "began_ns")]
     pub began: Instant,
-    /// The time from there to the end of its last request.
+    /// The time from `began` to the end of the last request.
     #[serde(rename = "lasted_ns")]
     pub lasted: Duration,
-    /// The recordings of each series, in their order.
+    /// The recordings of each series, in the order of the series.
     #[serde(with = "wire::latencies")]
     pub latencies: Vec<Latencies>,
     /// All series together, from the start of the block on.
@@ -178,7 +178,7 @@ pub struct Block {
     /// CPU time of the servers, where it was measured.
     #[serde(rename = "servers_cpu_ns")]
     pub servers_cpu: Option<Duration>,
-    /// Whether it is a warm-up, which is shown over time and is part of no percentile.
+    /// Whether the block is a warm-up, which is shown over time and is part of no percentile.
     pub is_warm_up: bool,
 }
 
@@ -204,14 +204,14 @@ pub const GC_PAUSE_NS: &str = "gc_pause_ns";
 pub struct Measure {
     /// The name of the process or node.
     pub of: String,
-    /// Its name, with its unit: [`CPU_RATIO`], [`RESIDENT_BYTES`], [`GC_PAUSE_NS`], or one of the suite.
+    /// The name, with its unit: [`CPU_RATIO`], [`RESIDENT_BYTES`], [`GC_PAUSE_NS`], or one of the suite.
     pub name: String,
     /// Values, with their times from the start of the run on.
     #[serde(deserialize_with = "null_as_nan")]
     pub points: Vec<(Instant, f64)>,
 }
 
-/// JSON has no NaN, so it is written as `null`.
+/// JSON has no NaN, so NaN is written as `null`.
 fn null_as_nan<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<(Instant, f64)>, D::Error> {
     let points = Vec::<(Instant, Option<f64>)>::deserialize(from)?;
     Ok(points.into_iter().map(|(at, value)| (at, value.unwrap_or(f64::NAN))).collect())
@@ -220,13 +220,13 @@ fn null_as_nan<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<(Instant, f64)>, 
 /// A fault, or another event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its start, from the start of the run on.
+    /// The start of the event, from the start of the run on.
     #[serde(rename = "at_ns")]
     pub at: Instant,
-    /// Its duration; zero for an instant.
+    /// The duration of the event; zero for an instant.
     #[serde(rename = "lasted_ns")]
     pub lasted: Duration,
-    /// Its description: "node 2 paused".
+    /// The description of the event: "node 2 paused".
     pub what: String,
 }
 
@@ -236,7 +236,7 @@ impl Results {
         self.blocks.iter().filter(|block| !block.is_warm_up)
     }
 
-    /// Whether its arms are the same load at several rates.
+    /// Whether the arms are the same load at several rates.
     #[must_use]
     pub fn is_sweep(&self) -> bool {
         self.arms.len() > 2 && self.arms.iter().all(|arm| arm.rate.is_some())

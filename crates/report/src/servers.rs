@@ -31,9 +31,9 @@ pub(super) fn about(servers: &[Server]) -> String {
 /// A server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Server {
-    /// Its name.
+    /// The name of the process or node.
     pub name: String,
-    /// Its usage while each arm was measured, in their order.
+    /// The usage while each arm was measured, in the order of the arms.
     pub of_arms: Vec<ServerUsage>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! **Order**: doubts about the run; each arm on both clocks; queries and tenants, the largest tenant first; the verdict on
 //! all requests, which a terminal shows without scrolling.
-//! **Marks**: `~`: fewer than 100 requests are longer. `n/a`: fewer than 10 are. `failed`: the percentile lies among the
-//! failed requests. Long names are cut, with `…`.
+//! **Marks**: `~`: fewer than 100 requests are longer. `n/a`: fewer than 10 requests are longer. `failed`: the request
+//! at the percentile failed. Long names are cut, with `…`.
 
 use super::difference::{self, Comparison, change};
 use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
@@ -21,10 +21,10 @@ use std::iter;
 #[cfg(test)]
 pub(super) mod tests;
 
-/// More events than this are only counted.
+/// Maximum number of events that are listed; further events are only counted.
 const EVENTS_SHOWN_MAX: usize = 12;
 
-/// The percentiles that are shown by query and by tenant.
+/// The percentiles that are shown by query and by tenant, as indexes of [`PERCENTILES`].
 const FEW: [usize; 3] = [0, 3, 4];
 
 /// The table.
@@ -78,7 +78,7 @@ fn few_percentiles(latencies: &Latencies) -> [String; FEW.len()] {
     })
 }
 
-/// The columns of an arm: a label, all percentiles, and the longest.
+/// The columns of an arm: a label, all percentiles, and the longest request.
 fn percentile_columns() -> Columns {
     Columns::new(iter::once(Left(23)).chain(iter::repeat_n(Right(7), PERCENTILES.len() + 1)))
 }
@@ -224,7 +224,7 @@ impl Table {
         }
     }
 
-    /// The figures of parts of the requests.
+    /// Adds the figures of parts of the requests.
     fn parts(&mut self, by: PartKind, results: &Results) {
         let parts = parts::all(results, by);
         if parts.is_empty() {
@@ -276,7 +276,7 @@ impl Table {
         self.page.wrapped("", &servers::about(servers));
     }
 
-    /// One arm against the other: every percentile of all requests.
+    /// Compares one arm with the other: every percentile of all requests.
     fn comparison(&mut self, comparison: &Comparison) {
         let Comparison { base, other, percentiles, numbers, method, .. } = comparison;
         self.page.blank();
@@ -289,7 +289,7 @@ impl Table {
         }
     }
 
-    /// The same of parts of the requests: the primary percentile of each.
+    /// Compares one arm with the other: the primary percentile of each part of the requests.
     fn comparisons_of_parts(&mut self, by: PartKind, comparisons: &[Comparison]) {
         let Some((_, first)) = difference::of_parts(comparisons, by).next() else { return };
         self.page.blank();

@@ -4,10 +4,10 @@ use curtail_ingest::StallReason;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The interval of checks while a thread waits: a flush during a compaction wakes no thread.
+/// The interval of checks and reports while a thread waits.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The memtables that wait for a flush: at most `bytes_max`.
+/// The limit `bytes_max` on the memtables that wait for a flush.
 #[derive(Debug)]
 pub(crate) struct FlushBacklog {
     bytes_max: usize,
@@ -27,7 +27,7 @@ impl FlushBacklog {
         Self { bytes_max, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Blocks while at least the maximum waits; `report` gets the reason at the start and every 100 ms.
+    /// Blocks while at least `bytes_max` bytes wait for a flush; `report` gets the reason at once and every 100 ms.
     pub(crate) fn wait(
         &self,
         waiting_bytes: impl Fn() -> usize,
@@ -48,7 +48,7 @@ impl FlushBacklog {
         self.changed.notify_all();
     }
 
-    /// Lifts the limit: at the end, accepted batches stay in the log even if they cannot be flushed.
+    /// Lifts the limit at the end of the server: accepted batches that cannot be flushed stay in the log.
     pub(crate) fn lift(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_unlimited = true;
         self.changed.notify_all();

@@ -16,15 +16,15 @@ use std::path::PathBuf;
 /// The configuration of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The folder of the log, and of the tables unless they are elsewhere.
+    /// The folder of the log, and, without `tables`, of the tables.
     pub data: PathBuf,
-    /// The folder or URL of the tables.
+    /// The folder or URL of the tables; absent: in `data`.
     pub tables: Option<String>,
     /// The receivers.
     pub otlp: OtlpConfig,
     /// The query API.
     pub api: ApiConfig,
-    /// A memtable of this size is flushed.
+    /// The size at which a memtable is flushed.
     pub memtable: Bytes,
     /// The maximum time between flushes.
     pub flush_every: Duration,
@@ -32,33 +32,33 @@ pub struct Config {
     pub retention: Retention,
     /// The thinning of old days; absent: all traces are kept.
     pub tail: Option<Tail>,
-    /// The levels of the log, for the caller's logger; absent: unchanged.
+    /// The log levels, which the caller applies to its logger; absent: unchanged.
     pub log: Option<String>,
 }
 
 /// The OTLP receivers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpConfig {
-    /// Their addresses; each accepts gRPC and HTTP.
+    /// The addresses to listen on; each accepts gRPC and HTTP.
     pub addresses: Vec<SocketAddr>,
-    /// Their certificate; absent: clear text.
+    /// The certificate for TLS; absent: clear text.
     pub tls: Option<ServerTls>,
-    /// A file of tokens, of which senders must present one.
+    /// A file of tokens; senders must present one of them.
     pub tokens_file: Option<PathBuf>,
-    /// The origins of web pages that may send.
+    /// The origins of web pages that may send data.
     pub allow_origins: Vec<WebOrigin>,
 }
 
 /// The query API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiConfig {
-    /// Its address.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// Certificate for TLS; absent: clear text.
+    /// The certificate for TLS; absent: clear text.
     pub tls: Option<ServerTls>,
     /// A file of tokens; clients must present one of them.
     pub tokens_file: Option<PathBuf>,
-    /// The limits of its responses.
+    /// The limits of responses.
     pub limits: curtail_api::Limits,
     /// The number of threads that run queries; absent: one per core.
     pub query_threads: Option<usize>,
@@ -286,7 +286,7 @@ fn tail(s: &mut Section<'_>) -> Tail {
     let sample = s
         .field(
             "sample_ratio",
-            "Share of all other traces to keep as a sample, rounded to one in a whole number.",
+            "Share of all other traces to keep as a sample: one in N, where N is a whole number.",
         )
         .range(Ratio::new(SAMPLE_MIN).expect("a ratio")..=Ratio::ONE)
         .default(percent);
@@ -295,10 +295,10 @@ fn tail(s: &mut Section<'_>) -> Tail {
 
 const TOKENS_FILE: &str = "File of bearer tokens, which clients must present; absent: clients need no token. Each line has one token, or a token, a space and the tenant of the token. # begins a comment line.";
 
-/// The smallest sample: one in a billion.
+/// Minimum of `tail.sample_ratio`: one in a billion.
 const SAMPLE_MIN: f64 = 1e-9;
 
-/// `N` of the sample that keeps one in `N`.
+/// Returns `N` if `ratio` means a sample of one in `N`.
 fn one_in(ratio: Ratio) -> NonZeroU32 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -5,10 +5,10 @@
 //! | `log/` | the log: batches that are not in a run yet |
 //! | `tables/` | the tables, each a Delta table, unless they are in an object store |
 //! | `batch-key` | the secret key of batch hashes, created once |
-//! | `writer` | the name of this writer of the tables, created once: the log and it belong together |
+//! | `writer` | the name of this writer of the tables, created once; the log is valid only with this name |
 //!
-//! The log is always on this machine: each batch is synced before it is acknowledged, which takes an object store a
-//! hundred times as long.
+//! The log is always on this machine. Each batch is synced before it is acknowledged, and a write to an object store
+//! takes a hundred times as long as a sync to a local disk.
 
 use crate::StartError;
 use curtail_http::clock::unix_time;
@@ -36,7 +36,7 @@ pub(crate) struct DataFolder {
 }
 
 impl DataFolder {
-    /// Opens the folder `data`, or creates it, and the tables: in it, unless `tables` is a folder or a URL.
+    /// Opens or creates the folder `data`, and opens the tables at `tables` (a folder or a URL; absent: in `data`).
     pub(crate) async fn open(data: &Path, tables: Option<&str>) -> Result<Self, StartError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -70,8 +70,8 @@ impl DataFolder {
     }
 }
 
-/// The name of this writer of the tables. Only a new folder gets one: under another name, the server would store rows
-/// again that are both in the log and in the tables.
+/// Returns the name of this writer of the tables; only a new folder gets a new name. Under another name, the server
+/// would store again the rows that are both in the log and in the tables.
 fn writer(data: &Path) -> io::Result<String> {
     match fs::read_to_string(data.join("writer")) {
         Ok(name) if name.trim().is_empty() => {
@@ -100,8 +100,8 @@ fn has_log(data: &Path) -> bool {
     fs::read_dir(data.join("log")).is_ok_and(|mut entries| entries.any(is_segment))
 }
 
-/// The secret key of batch hashes. A damaged key is replaced, after which batches of the last ten minutes are not
-/// recognized.
+/// Returns the secret key of batch hashes; replaces a damaged key. After a replacement, duplicates of older batches are
+/// not recognized.
 fn batch_key(data: &Path) -> io::Result<BatchKey> {
     let bytes = match fs::read(data.join("batch-key")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -137,7 +137,7 @@ pub(crate) fn now_ms() -> i64 {
     i64::try_from(unix_time().as_ns() / 1_000_000).unwrap_or(i64::MAX)
 }
 
-/// The standard library draws the keys of its hash maps from the system's entropy.
+/// Returns a generator with a random seed: the standard library seeds its hash maps with the system's entropy.
 pub(crate) fn entropy() -> Rng {
     Rng::new(RandomState::new().hash_one(0_u8))
 }

@@ -5,12 +5,12 @@
 //! | `ingest-…` | receives and decodes batches |
 //! | `log` | writes the log, inserts rows into memtables |
 //! | `maintenance` | flushes, compacts, expires |
-//! | `server` | serves the query API, ends log segments, watches the other threads |
+//! | `server` | serves the query API, ends log segments, stops the server if a thread panics |
 //!
-//! **Invariant**: [`start`] returns after all addresses are bound. [`Running::stop`] first waits for batches in
-//! flight, then flushes all acknowledged rows; rows whose flush fails stay in the log. No thread outlives a failed start.
-//! **Limits**: those of receivers ([`curtail_ingest::Limits`]) and queries ([`curtail_api::Limits`]); at most four full
-//! memtables wait for a flush, then senders wait.
+//! **Invariant**: [`start`] returns after all addresses are bound. [`Running::stop`] first waits for batches in flight,
+//! then flushes all acknowledged rows; rows whose flush fails stay in the log. No thread outlives a failed start.
+//! **Limits**: [`curtail_ingest::Limits`] of receivers, and [`curtail_api::Limits`] of queries. While four full
+//! memtables wait for a flush, senders wait.
 
 mod backpressure;
 mod config;

@@ -1,4 +1,4 @@
-//! The certificate and the tokens of a listener: files that are read at the start and at each reload.
+//! The certificate and the tokens of a listener, whose files are read at the start and at each reload.
 
 use crate::StartError;
 use curtail_config::ServerTls;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
-/// The contents of the files.
+/// The contents of the files of a certificate and of tokens.
 #[derive(Debug)]
 pub(crate) struct SecurityFiles {
     certificate: Option<CertifiedKey>,
@@ -24,7 +24,7 @@ pub(crate) struct ListenerSecurity {
 }
 
 impl SecurityFiles {
-    /// Reads the files; without a file of tokens, clients need none.
+    /// Reads the files; without a file of tokens, clients need no token.
     pub(crate) fn read(
         tls: Option<&ServerTls>,
         tokens_file: Option<&Path>,
@@ -50,7 +50,7 @@ impl ListenerSecurity {
         }
     }
 
-    /// Applies new files to further handshakes and requests.
+    /// Replaces the certificate for later handshakes, and the tokens for later requests.
     pub(crate) fn replace(&self, files: SecurityFiles) {
         if let (Some(certificate), Some(new)) = (&self.certificate, files.certificate) {
             certificate.replace(new);

@@ -1,13 +1,13 @@
 //! The maintenance thread: flushes memtables, compacts runs, expires old rows, and cleans the tables.
 //!
-//! One thread does all of it, so it never takes more than one core from receivers and queries. The flusher and the
-//! compactor are two tasks on it that know nothing of each other. The compactor yields after each row group, and the
-//! flusher then flushes what was sealed meanwhile.
+//! Maintenance has only one thread, so it never takes more than one core from receivers and queries. The flusher and
+//! the compactor are two independent tasks on this thread. The compactor yields after each row group, and the flusher
+//! then flushes the memtables that were sealed in the meantime.
 //!
 //! **Decides** the order of the compactor's steps, one at a time: refresh and checkpoint, cleaning, expiry, tail
-//! retention, compaction, summaries. The first three run at intervals, so they never wait for the end of compaction. If
-//! one of them fails, it runs again at its next time, so it cannot hold up compaction. After a failure a task waits 1 s,
-//! then twice as long after each further failure, up to 30 s.
+//! retention, compaction, summaries. The first four run at intervals, so they never wait until all runs are compacted.
+//! A step that fails runs again after its interval, so it does not hold up compaction. After a failure a task waits
+//! 1 s; each further failure doubles the wait, up to 30 s.
 
 use crate::Config;
 use crate::backpressure::FlushBacklog;
@@ -30,12 +30,12 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 /// The wait when there is nothing to do.
 const IDLE_WAIT: Duration = Duration::from_millis(100);
-/// The wait after the first failure, and the longest one.
+/// The wait after the first failure, and the maximum wait.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
-/// The interval of removing old commits and replaced files.
+/// The interval between removals of old commits and replaced files.
 const CLEAN_EVERY: Duration = Duration::from_secs(3_600);
-/// The interval of reading the commits of other servers.
+/// The interval between readings of the commits of other servers.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
 /// The interval of retention.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct MaintenanceThread {
     stop: Arc<AtomicBool>,
-    /// Taken when it is joined.
+    /// [`None`] after the thread was joined.
     thread: Option<JoinHandle<((), ())>>,
 }
 
@@ -75,7 +75,7 @@ impl MaintenanceThread {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Whether it has ended without [`stop`](Self::stop), which is a bug.
+    /// Whether the thread has ended without [`stop`](Self::stop), which is a bug.
     pub(crate) fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -94,7 +94,7 @@ impl MaintenanceThread {
 }
 
 impl Drop for MaintenanceThread {
-    /// Without this, a server that does not start would keep the thread, and with it the lock of the data folder.
+    /// Ends the thread of a server that fails to start. The thread would otherwise keep the lock of the data folder.
     fn drop(&mut self) {
         // A panic has been printed.
         self.join().ok();
@@ -117,11 +117,11 @@ struct CompactTask {
     refreshed: Instant,
     expired: Option<Instant>,
     cleaned: Option<Instant>,
-    /// Whether the log has a line that nothing is left to compact.
+    /// Whether the server has logged that nothing is left to compact.
     is_compacted: bool,
 }
 
-/// Waits for a moment if there is nothing to do; else lets the other task run.
+/// Waits for [`IDLE_WAIT`] if the task is idle; otherwise lets the other task run.
 async fn wait_if(is_idle: bool) {
     if is_idle {
         tokio::time::sleep(IDLE_WAIT).await;
@@ -162,7 +162,7 @@ impl Backoff {
 }
 
 impl FlushTask {
-    /// Flushes until it is stopped and nothing is left, or the rest cannot be flushed.
+    /// Flushes until `stop` is set and no memtable is left, or a last flush fails.
     async fn run(mut self) {
         let mut backoff = Backoff::new();
         loop {
@@ -184,7 +184,7 @@ impl FlushTask {
         }
     }
 
-    /// Flushes the oldest sealed memtable of each table; returns whether there was none.
+    /// Flushes the oldest sealed memtable of each table; returns whether no table had a sealed memtable.
     async fn flush(&mut self) -> Result<bool, Failure> {
         let began = Instant::now();
         let flushed = self.flusher.flush(now_ms()).await;
@@ -218,7 +218,7 @@ impl CompactTask {
         }
     }
 
-    /// Does the most urgent step; returns whether there was none.
+    /// Does the next due step; returns whether no step was due.
     async fn step(&mut self) -> Result<bool, Failure> {
         if self.refreshed.elapsed() >= REFRESH_EVERY {
             self.refreshed = Instant::now();
@@ -261,7 +261,7 @@ impl CompactTask {
             }
             Err(error) => return Err(error.into()),
         }
-        if self.compactor.summarise(now_ms()).await? {
+        if self.compactor.summarize(now_ms()).await? {
             return Ok(false);
         }
         if !std::mem::replace(&mut self.is_compacted, true) {

@@ -9,8 +9,8 @@ use curtail_api::{MetricsPage, QueryMetrics};
 use curtail_ingest::{IngestMetrics, LogMetrics};
 use curtail_metrics::process::{self, Usage};
 use curtail_metrics::{
-    CounterVec, Counts, Family, FamilyCollector, MetricsForm, MetricsSnapshot, ReloadCounters,
-    render,
+    Counter as _, CounterVec, Counts, Family, FamilyCollector, MetricsForm, MetricsSnapshot,
+    ReloadResult, render,
 };
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_store::Store;
@@ -34,13 +34,13 @@ pub(crate) enum MaintenanceTask {
     Upkeep,
 }
 
-const TASKS: &[&str] = &["flush", "upkeep"];
+curtail_units::labels!(MaintenanceTask { Flush => "flush", Upkeep => "upkeep", });
 
 #[derive(Debug)]
 pub(crate) struct MaintenanceMetrics {
     pub(crate) flushes: AtomicHistogram,
     pub(crate) compactions: AtomicHistogram,
-    failures: CounterVec,
+    failures: CounterVec<MaintenanceTask>,
 }
 
 impl Default for MaintenanceMetrics {
@@ -48,14 +48,14 @@ impl Default for MaintenanceMetrics {
         Self {
             flushes: AtomicHistogram::new(Precision::COARSE),
             compactions: AtomicHistogram::new(Precision::COARSE),
-            failures: CounterVec::new(TASKS, TASKS),
+            failures: CounterVec::default(),
         }
     }
 }
 
 impl MaintenanceMetrics {
     pub(crate) fn failed(&self, task: MaintenanceTask) {
-        self.failures.add(task as usize, 1);
+        self.failures.add(&task, 1);
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct ServerCounters {
     pub(crate) log: Arc<LogMetrics>,
     pub(crate) queries: Arc<QueryMetrics>,
     pub(crate) maintenance: Arc<MaintenanceMetrics>,
-    pub(crate) reloads: Arc<ReloadCounters>,
+    pub(crate) reloads: Arc<CounterVec<ReloadResult>>,
     /// Since 1970.
     pub(crate) started: Duration,
 }
@@ -84,13 +84,14 @@ pub(crate) fn since_epoch() -> Duration {
 impl MetricsPage for ServerMetrics {
     fn render(&self, form: MetricsForm) -> (&'static str, Vec<u8>) {
         let Self { store, counters } = self;
-        let trees = [("spans", store.spans()), ("logs", store.logs()), ("points", store.points())];
-        let tables = trees
-            .map(|(name, tree)| (name, tree.active_bytes() + tree.waiting_bytes(), tree.size().1));
+        let tables = store.trees().iter().map(|tree| {
+            let bytes =
+                tree.table().is_logged().then(|| tree.active_bytes() + tree.waiting_bytes());
+            (tree.table().name, bytes, tree.size().1)
+        });
         let snapshot = Snapshot {
             counters: counters.clone(),
-            tables,
-            trace_runs: store.traces().runs().len(),
+            tables: tables.collect(),
             backlog_bytes: store.waiting_bytes(),
             usage: Usage::now(),
         };
@@ -102,14 +103,13 @@ impl MetricsPage for ServerMetrics {
 #[derive(Debug, Default)]
 struct Snapshot {
     counters: ServerCounters,
-    /// Each table with the bytes of its memtables and the number of its runs.
-    tables: [(&'static str, usize, usize); 3],
-    trace_runs: usize,
+    /// Each table with the bytes of its memtables, if it has any, and the number of its runs.
+    tables: Vec<(&'static str, Option<usize>, usize)>,
     backlog_bytes: usize,
     usage: Usage,
 }
 
-/// Counts with one label as series.
+/// Returns a series for each count, with the value of `label` that belongs to the count.
 fn by<'a>(
     label: &'static str,
     counts: Counts,
@@ -117,7 +117,6 @@ fn by<'a>(
     counts.into_iter().map(move |(value, count)| ([(label, value)], count))
 }
 
-/// One function for each part of the server, in the order of the catalogue.
 impl MetricsSnapshot for Snapshot {
     fn families(&self) -> Vec<Family<'_>> {
         let ServerCounters { ingest, queries, reloads, started, .. } = &self.counters;
@@ -128,13 +127,14 @@ impl MetricsSnapshot for Snapshot {
         let connections = [("otlp", ingest.connections.get()), ("api", queries.connections.get())];
         let connections = connections.map(|(listener, open)| ([("listener", listener)], open));
         out.add(&table::CONNECTIONS_OPEN, connections);
-        out.reloads(reloads.read());
+        out.reloads(&reloads.read());
         process::add_families(&mut out, &self.usage, *started);
         process::add_file_families(&mut out);
         out.into_families()
     }
 }
 
+/// One function for each part of the server. It adds the metrics of that part, in the order of the catalogue.
 impl Snapshot {
     fn ingest(&self, out: &mut FamilyCollector<'_>) {
         let ServerCounters { ingest, log, .. } = &self.counters;
@@ -154,12 +154,12 @@ impl Snapshot {
 
     fn tables(&self, out: &mut FamilyCollector<'_>) {
         let maintenance = &self.counters.maintenance;
-        let bytes = self.tables.iter().map(|&(table, bytes, _)| ([("table", table)], bytes));
+        let bytes =
+            self.tables.iter().filter_map(|&(table, bytes, _)| Some(([("table", table)], bytes?)));
         out.add(&table::MEMTABLE_BYTES, bytes);
         out.add(&table::FLUSH_BACKLOG, [([], self.backlog_bytes)]);
-        let runs = self.tables.iter().map(|&(table, _, runs)| (table, runs));
-        let runs = runs.chain([("traces", self.trace_runs)]);
-        out.add(&table::RUNS, runs.map(|(table, runs)| ([("table", table)], runs)));
+        let runs = self.tables.iter().map(|&(table, _, runs)| ([("table", table)], runs));
+        out.add(&table::RUNS, runs);
         out.add(&table::FLUSHES, [([], maintenance.flushes.snapshot())]);
         out.add(&table::COMPACTIONS, [([], maintenance.compactions.snapshot())]);
         out.add(&table::MAINTENANCE_FAILURES, by("task", maintenance.failures.read()));

@@ -2,7 +2,7 @@
 
 use curtail_config::{Scalar, ScalarError, Value};
 
-/// An origin as browsers send it: scheme, host, and the port unless it is the default. `*` stands for all.
+/// An origin in the form that browsers send: scheme, host, and any port except the scheme's default; or `*` for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebOrigin(String);
 

@@ -1,19 +1,19 @@
-//! A new configuration for a running server: applied whole or not at all.
+//! Applies a new configuration to a running server, completely or not at all.
 //!
-//! Applied: certificates and tokens, whose files are read again even if nothing else has changed; retention, the tail,
-//! `flush_every` and the limits of the query API. The caller applies `log`. Any other changed key needs a restart.
+//! A reload applies `retention`, `tail`, `flush_every` and the limits of the query API, and reads certificates and
+//! tokens again. The caller applies `log`. All other changes need a restart, such as a new or removed section `tls`.
 
 use crate::listener_security::ListenerSecurity;
 use crate::{Config, StartError};
 use arc_swap::ArcSwap;
 use curtail_api::Limits;
-use curtail_metrics::ReloadCounters;
+use curtail_metrics::{CounterVec, ReloadResult};
 use std::sync::Arc;
 
 /// Why a new configuration is not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// Keys that are read only at the start have changed.
+    /// The configuration changes keys that the server reads only at its start.
     #[error("{} changed, which needs a restart", keys.join(", "))]
     NeedsRestart {
         /// The keys.
@@ -28,14 +28,14 @@ pub enum ReloadError {
 #[derive(Clone, Debug)]
 pub(crate) struct ReloadableParts {
     pub(crate) config: Arc<ArcSwap<Config>>,
-    /// The security of the receivers and of the query API.
+    /// The certificates and tokens of the receivers and of the query API.
     pub(crate) security: [ListenerSecurity; 2],
     pub(crate) limits: Arc<ArcSwap<Limits>>,
-    pub(crate) counters: Arc<ReloadCounters>,
+    pub(crate) counters: Arc<CounterVec<ReloadResult>>,
 }
 
 impl ReloadableParts {
-    /// Reads the files of the configuration for a start.
+    /// Creates the parts for a start; reads the files that the configuration names.
     pub(crate) fn new(config: Config) -> Result<Self, StartError> {
         Ok(Self {
             security: config.security_files()?.map(ListenerSecurity::new),

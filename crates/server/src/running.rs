@@ -10,6 +10,7 @@ use crate::{Config, ServerPanicked, StartError};
 use arc_swap::ArcSwap;
 use curtail_api::{Api, QueryMetrics, Sql, SqlProgram};
 use curtail_ingest::{Committer, DurableBatch, IngestMetrics, Sink, StallReason};
+use curtail_metrics::ReloadResult;
 use curtail_store::log::{self, Damage, Log};
 use curtail_store::recent::RecentBatches;
 use curtail_store::tree::Unread;
@@ -22,10 +23,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// The time that senders have to end their batches after the stop.
+/// Maximum time for batches in flight, and for queries, to end after a stop.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The interval of looking whether all threads are alive, and whether the segment of the log is old enough for a flush.
+/// The interval of checks whether all threads are alive, and whether the log segment is old enough for a flush.
 const WATCH_EVERY: Duration = Duration::from_millis(250);
 
 /// Maximum number of full memtables that wait for a flush.
@@ -43,7 +44,7 @@ pub struct Running {
     thread: JoinHandle<Result<(), ServerPanicked>>,
 }
 
-/// Starts a server on threads of its own; when this returns, it listens.
+/// Starts a server on its own threads; returns when the server listens.
 ///
 /// # Errors
 /// When the data cannot be opened, an address cannot be bound, or the system refuses a thread.
@@ -96,22 +97,22 @@ impl Running {
         self.reloadable.security.each_ref().map(|security| security.certificate.is_some())
     }
 
-    /// Applies a new configuration, whole or not at all. Also reads certificates and tokens again.
+    /// Applies a new configuration, completely or not at all. Also reads certificates and tokens again.
     ///
     /// # Errors
-    /// When it changes a key that needs a restart, or a file cannot be used; the old one stays.
+    /// When `config` changes a key that needs a restart, or names an unusable file; the old configuration stays.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         let applied = self.reloadable.apply(config);
-        self.reloadable.counters.count(applied.is_ok());
+        self.reloadable.counters.add(&ReloadResult::of(&applied), 1);
         applied
     }
 
     /// Counts a configuration with errors, which was not applied.
     pub fn reload_failed(&self) {
-        self.reloadable.counters.count(false);
+        self.reloadable.counters.add(&ReloadResult::Failed, 1);
     }
 
-    /// Waits until the server fails; [`stop`](Self::stop) returns the error then.
+    /// Waits until the server fails; [`stop`](Self::stop) then returns the error.
     pub async fn failed(&mut self) {
         if !self.ended.is_terminated() {
             // Nothing is ever sent.
@@ -119,7 +120,7 @@ impl Running {
         }
     }
 
-    /// Stops the receivers, flushes all acknowledged rows, and waits for the end. Rows whose flush fails stay in the log.
+    /// Stops the receivers, flushes all acknowledged rows, and waits for the end. Unflushed rows stay in the log.
     ///
     /// # Errors
     /// When a thread has panicked.
@@ -138,7 +139,7 @@ struct Parts {
     config: Arc<ArcSwap<Config>>,
 }
 
-/// The parts of a server that store: the log, the memtables and the tables.
+/// The parts of a server that store rows: the log, the memtables and the tables.
 struct Storage {
     store: Arc<Store>,
     committer: Committer,
@@ -183,7 +184,7 @@ impl Storage {
         self.log.is_finished() || self.maintenance.is_finished()
     }
 
-    /// Ends the log thread, which writes what it has accepted, then flushes.
+    /// Ends the log thread after it has written all accepted batches; then flushes all rows.
     fn stop(self) -> Result<(), ServerPanicked> {
         drop(self.committer);
         self.backlog.lift();
@@ -212,7 +213,7 @@ impl Parts {
         }
     }
 
-    /// Runs until `stopped` or a panic; then stops the receivers, the query API, the log and maintenance, in this order.
+    /// Runs until `stopped` or a panic; then stops, in this order: receivers, query API, log, maintenance.
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> Result<(), ServerPanicked> {
         let mut flushed = Instant::now();
         let mut watch = tokio::time::interval(WATCH_EVERY);
@@ -334,8 +335,8 @@ struct BatchCounts {
 }
 
 impl BatchCounts {
-    /// Logs the batches since the start if they have changed: stored ones, duplicates, and those that were evicted
-    /// before ten minutes were over.
+    /// Logs the numbers of batches since the start, if one has changed: stored batches, duplicates, and batches
+    /// that were forgotten in less than ten minutes.
     fn log(&mut self) {
         let (batches, duplicates) = self.metrics.batch_counts();
         let forgotten_early = self.recent.forgotten_early();
@@ -348,10 +349,12 @@ impl BatchCounts {
 
 /// Logs the replayed rows and the damage of the log.
 fn log_recovery(recovery: &Recovery) {
-    let Recovery { spans, logs, points, damaged, undecoded, duplicates, unread_records, unread } =
-        recovery;
-    if spans + logs + points > 0 {
-        tracing::info!(spans, logs, points, duplicates, "replayed the log");
+    let Recovery { rows, damaged, undecoded, duplicates, unread_records, unread } = recovery;
+    for (table, rows) in rows {
+        tracing::info!(table, rows, "replayed the log");
+    }
+    if *duplicates > 0 {
+        tracing::info!(duplicates, "skipped batches that are in the log twice");
     }
     for (segment, Damage { at, bytes, records, is_torn }) in damaged {
         if *is_torn {

@@ -6,7 +6,7 @@
 
 use curtail_units::Instant;
 
-/// When somebody wants to be woken, and when the queue will do so.
+/// The instant at which the owner wants to be woken, and the instant of the alarm's entry in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Alarm {
     wanted: Instant,
@@ -16,7 +16,7 @@ pub(crate) struct Alarm {
 /// The meaning of an entry that came out of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rung {
-    /// It is time.
+    /// The owner is woken now.
     Due,
     /// Too early: queue another entry, for this instant.
     Later(Instant),
@@ -39,7 +39,7 @@ impl Alarm {
         Some(self.wanted)
     }
 
-    /// The entry for `at` came out of the queue.
+    /// Returns the meaning of the entry for `at`, which came out of the queue.
     pub(crate) fn rung(&mut self, at: Instant) -> Rung {
         if at != self.queued {
             return Rung::Stale;

@@ -1,19 +1,20 @@
 //! Batch means: the confidence interval of a mean, a quantile or a share of one long run.
 //!
 //! Latencies of successive requests depend on each other, so an error that ignores this is far too small. The run is
-//! cut into at least [`BATCHES_MIN`] batches of successive requests. When there are twice as many, adjacent batches are
-//! merged, so batches grow with the run and become independent. Requests are numbered in order of arrival: batches of
+//! cut into at least [`BATCHES_MIN`] batches of successive requests. Beyond [`HELD_MAX`], adjacent batches are merged,
+//! so batches grow with the run and become independent. Requests are numbered in order of arrival, so the batches of
 //! two arms hold the same requests and can be compared ([`difference`]).
-//! **Quantiles**: the interval is that of the share beyond the estimate, converted back into durations. It has no upper
-//! end when that share reaches 0. Quantiles of single batches are not averaged, because that is biased.
+//! **Quantiles**: the interval is that of the share beyond the estimate, converted back into durations. If the interval
+//! of the share reaches 0, that of the quantile has no upper end. Quantiles of batches are not averaged, which would be
+//! biased.
 //! **Failures** count as longer than every response.
 //! **Limits**: below [`REQUESTS_MIN`], [`MEAN_REQUESTS_MIN`] and [`BEYOND_MIN`] there is no interval. These limits
 //! depend only on the number of requests, because limits by latency would bias the remaining intervals.
 //! **Source**: batch means: Law, "Simulation Modeling and Analysis", 5th edition, section 9.5.3; quantiles: Woodruff,
 //! "Confidence intervals for medians and other position measures", 1952. From batches to an interval: [`residuals`].
-//! **Hurts when** the run is short against a stall or a busy hour: whole batches then depend on each other, and the
-//! interval is too narrow. `cargo bench -p curtail-sim --bench coverage` measures how often intervals hold the true
-//! value.
+//! **Hurts when** a stall or a busy hour is long compared with the run: whole batches then depend on each other, and
+//! the interval is too narrow. `cargo bench -p curtail-sim --bench coverage` measures how often an interval contains
+//! the true value.
 
 pub(crate) mod difference;
 mod residuals;
@@ -31,15 +32,15 @@ const BATCHES_MIN: usize = 48;
 /// Maximum number of batches; beyond it, pairs are merged. The first and the last batch may be partial.
 const HELD_MAX: usize = 2 * (BATCHES_MIN + 2);
 
-/// Requests in the first batches.
+/// The number of requests of each of the first batches.
 const LEN_FIRST: u64 = 16;
 
 /// Minimum number of requests for the interval of a quantile or a share. At a load of 0.8, 10,000 requests in one queue
 /// are worth a few hundred independent ones.
 pub const REQUESTS_MIN: u64 = 10_000;
 
-/// The same for a mean, which a few long stalls affect more: with a dozen of them, the distribution of the mean is
-/// still far from normal.
+/// Minimum number of requests for the interval of a mean. A few long stalls affect a mean more than a quantile: with a
+/// dozen of them, the distribution of the mean is still far from normal.
 pub const MEAN_REQUESTS_MIN: u64 = 30_000;
 
 /// Minimum number of requests beyond a quantile for its interval; with stalls of 40 requests, that is five stalls.
@@ -78,15 +79,14 @@ impl Batch {
         (count > 0).then(|| self.sum_ns() / count as f64)
     }
 
-    /// The number of requests above `limit`, within a bucket, including failures.
+    /// The number of requests above `limit`, exact to a bucket, failures included.
     fn count_reaching(&self, limit: Bound) -> f64 {
         let succeeded =
             limit.0.map_or(self.succeeded.count(), |below| self.succeeded.count_above(below));
         (succeeded + self.failed) as f64
     }
 
-    /// The duration that a share `quantile` of all requests does not exceed; [`None`] among the failures and beyond the
-    /// last request.
+    /// The latency at `quantile` of all requests; [`None`] when it is a failure, or `quantile` is above 1.
     fn duration_at(&self, quantile: f64) -> Option<Duration> {
         // The rank is over all requests; failures come after all responses.
         let quantile = Quantile::new(quantile).ok()?;
@@ -112,7 +112,7 @@ impl Batch {
 #[derive(Clone, Copy, Debug)]
 struct Bound(Option<Duration>);
 
-/// An estimate and its 95 % confidence interval, if there is enough to tell.
+/// An estimate and, if there are enough requests, its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The estimate.
@@ -140,28 +140,28 @@ impl Estimate {
 #[derive(Clone, Debug)]
 pub(crate) struct Batches {
     thresholds: Vec<Duration>,
-    /// The number of the first batch held, from the first arrival on.
+    /// The number of the first batch held; batches are numbered from the first arrival on.
     base: u64,
     held: Vec<Batch>,
     batch_len: u64,
 }
 
 impl Batches {
-    /// No batches yet, with `thresholds` to count above. The first counted request has the number `first`.
+    /// No batches yet, with `thresholds` for [`Self::above`]. The first counted request has the number `first`.
     pub(crate) fn new(thresholds: &[Duration], first: u64) -> Self {
         let (base, held) = (first / LEN_FIRST, Vec::new());
         Self { thresholds: thresholds.to_vec(), base, held, batch_len: LEN_FIRST }
     }
 
-    /// An empty one with the same thresholds.
+    /// Empty batches with the same thresholds.
     pub(crate) fn beginning_at(&self, first: u64) -> Self {
         Self::new(&self.thresholds, first)
     }
 
-    /// Records the latency of a request, or its failure. Returns true when this fills a batch.
+    /// Records the latency of a request, or its failure. Returns true when the request fills a batch.
     ///
     /// # Panics
-    /// When the request does not count.
+    /// When the request is earlier than the first counted one.
     pub(crate) fn record(&mut self, number: u64, latency: Option<Duration>) -> bool {
         let nth = loop {
             let nth = (number / self.batch_len).checked_sub(self.base).expect("a counted request");
@@ -185,12 +185,12 @@ impl Batches {
         batch.len() == self.batch_len
     }
 
-    /// Requests recorded.
+    /// The number of recorded requests.
     pub(crate) fn len(&self) -> u64 {
         self.held.iter().map(Batch::len).sum()
     }
 
-    /// Requests that failed.
+    /// The number of recorded requests that failed.
     pub(crate) fn failed(&self) -> u64 {
         self.held.iter().map(|batch| batch.failed).sum()
     }

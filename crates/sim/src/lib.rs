@@ -1,15 +1,15 @@
-//! Sim: a discrete-event simulator that drives the policy machines.
+//! Sim: a discrete-event simulator that drives the state machines of the policies.
 //!
-//! It predicts the effect of a policy on the latencies of a service. The machines of `curtail-policy` run over a model
-//! of arrivals, networks, queues, servers and faults. They are those of the proxy, so a journal of the proxy can be
-//! replayed here.
+//! The simulator predicts the effect of a policy on the latencies of a service. The machines of `curtail-policy` run
+//! over a model of arrivals, networks, queues, servers and faults. The proxy runs the same machines, so a journal of
+//! the proxy can be replayed here.
 //!
 //! | to | look at |
 //! |---|---|
-//! | describe what is simulated | [`Scenario`], [`Model`]; `curtail-model` has distributions, arrivals and faults |
-//! | run it | [`run()`], which gives a [`Report`] |
+//! | describe a simulation | [`Scenario`], [`Model`]; `curtail-model` has distributions, arrivals and faults |
+//! | run a scenario | [`run()`], which returns a [`Report`] |
 //! | replay a journal | [`replay()`] |
-//! | lay data on servers | [`Sharding`] |
+//! | distribute data over servers | [`Sharding`] |
 //!
 //! There is no clock, no file and no socket here. The same seed gives the same run, event for event.
 

@@ -1,8 +1,8 @@
-//! The model: what is simulated, apart from the policies under test.
+//! The model: everything that is simulated, except for the policies under test.
 //!
 //! A **client** is a root with its own machines. A request makes `fan_out` calls, spread over the **shards**, and ends
-//! with the last response. Each shard is an upstream of `replicas`, and each replica is on a **server** behind its
-//! leaf.
+//! with the last response. Each shard is an upstream of `replicas` replicas. Each replica is on a **server**, behind
+//! the leaf of that server.
 
 use curtail_model::{Arrivals, Cores, Distribution, Fault, Rate, Spacing};
 use curtail_policy::{Class, LeafConfig};
@@ -11,32 +11,32 @@ use curtail_units::{Duration, Ratio};
 /// Everything that the arms of a scenario have in common.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// Roots, each with its own machines; a request comes from one of them by chance.
+    /// The number of roots, each with its own machines. Each request comes from a random root.
     pub clients: u32,
-    /// When requests arrive.
+    /// The arrivals of requests.
     pub arrivals: Arrivals,
-    /// The calls of a request. With at least as many as there are shards they are asked in turn, with fewer
-    /// neighboring shards from a random one on.
+    /// The number of calls of a request. At least as many calls as shards go to the shards in turn. Fewer calls go to
+    /// neighboring shards, from a random one on.
     pub fan_out: u32,
-    /// Parts of the data, each an upstream of its own.
+    /// The number of parts of the data; each is an upstream of its own.
     pub shards: u32,
-    /// Replicas of each shard.
+    /// The number of replicas of each shard.
     pub replicas: u32,
-    /// The number of servers. Replica `r` of shard `s` lives on server `s × replicas + r`, modulo this
-    /// number: with fewer servers than replicas in all, neighboring shards share servers.
+    /// The number of servers. Replica `r` of shard `s` is on server `s × replicas + r`, modulo this number. With fewer
+    /// servers than replicas of all shards, neighboring shards share servers.
     pub servers: u32,
     /// The limits of each leaf.
     pub leaf: LeafConfig,
-    /// The cores that the requests in service share; absent: each has a server's full speed.
+    /// The cores that the requests in service at a server share; absent: each request has the full speed.
     pub cores: Option<Cores>,
-    /// The service time of an attempt on a healthy server that is not shared.
+    /// The service time of an attempt that has a core of a healthy server to itself.
     pub service: Distribution,
-    /// The share of requests whose copies all take the same service time; the copies of the others are
-    /// independent.
+    /// The share of calls whose attempts all take the same service time. The attempts of other calls take independent
+    /// times.
     pub copies_alike: Ratio,
     /// The time of a message, one way.
     pub message_delay: Distribution,
-    /// The time of each request at its root, apart from its calls.
+    /// The time of each request at its root, in addition to its calls.
     pub overhead: Distribution,
     /// The effect of a cancel on an attempt.
     pub cancelled: Cancelled,
@@ -56,15 +56,15 @@ pub enum Cancelled {
     /// The attempt leaves the queue or stops in service.
     #[default]
     Stops,
-    /// The attempt leaves the queue, but an execution goes on to its end: a leaf in front of a server that cannot stop.
+    /// The attempt leaves the queue, but an execution goes on to its end, because the server cannot stop it.
     LeavesQueue,
     /// The attempt is executed to its end: the server does not notice the cancel.
     RunsOn,
 }
 
 impl Model {
-    /// The plainest model, to start from: one upstream of that many servers, each with concurrency 1 and an
-    /// unlimited queue, Poisson arrivals that load them to `load`, and messages that take no time.
+    /// The simplest model, to start from: one upstream of `servers` servers, each with concurrency 1 and an unlimited
+    /// queue, Poisson arrivals that load the servers to `load`, and messages that take no time.
     #[must_use]
     pub fn queue(servers: u32, load: f64, service: Distribution) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Model {
         u32::try_from(nth % u64::from(self.servers)).expect("less than a u32")
     }
 
-    /// Executions that all servers together can work on at full speed, by their allocation.
+    /// The number of executions that all servers together run at full speed on their allocated cores.
     #[must_use]
     pub fn capacity(&self) -> f64 {
         let concurrency = f64::from(self.leaf.concurrency);
@@ -101,7 +101,7 @@ impl Model {
         each * f64::from(self.servers)
     }
 
-    /// The requests a second, on average.
+    /// The mean number of requests a second.
     #[must_use]
     pub fn requests_per_second(&self) -> f64 {
         match self.arrivals.rate {

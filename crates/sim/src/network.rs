@@ -1,4 +1,4 @@
-//! The network: how long messages travel between roots, leaves and leaves.
+//! The network: the delay of messages between roots and leaves, and between two leaves.
 
 use curtail_model::Distribution;
 use curtail_units::{Duration, Rng};
@@ -7,7 +7,7 @@ use curtail_units::{Duration, Rng};
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     delay: Distribution,
-    /// All messages take this long; they then arrive in the order in which they were sent.
+    /// The delay of every message, if it is constant; messages then arrive in the order in which they were sent.
     pub(crate) constant: Option<Duration>,
     rng: Rng,
 }

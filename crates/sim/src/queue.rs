@@ -4,7 +4,7 @@
 //! message without delay came later, two servers that finish at once would both start the same tied request.
 //!
 //! The queue is a heap with four children a node, and a [`Lane`] for each kind of entry that is mostly scheduled in
-//! order: a lane costs O(1), and its entries out of order go to the heap. No entry is ever cancelled: see
+//! order. An entry of a lane costs O(1); entries out of order go to the heap. No entry is ever cancelled: see
 //! [`crate::alarm::Alarm`].
 
 use curtail_units::Instant;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 const CHILDREN: usize = 4;
 
-/// Added to the order of entries that are not messages.
+/// The offset on the order of entries that are not messages.
 const AFTER_MESSAGES: u64 = 1 << 63;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ struct Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// One number to compare, which costs less than two in turn.
+    /// A single number to compare, which costs less than comparing the instant and then the order.
     const fn key(&self) -> u128 {
         ((self.at.as_ns() as u128) << 64) | self.order as u128
     }
@@ -40,7 +40,7 @@ pub(crate) enum Lane {
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<T> {
     heap: Vec<Entry<T>>,
-    /// By [`Lane`]; each in order.
+    /// The entries of each [`Lane`], in the order in which they are due.
     lanes: [VecDeque<Entry<T>>; 2],
     scheduled: u64,
 }
@@ -56,7 +56,7 @@ impl<T: Copy> Queue<T> {
         self.push_heap(entry);
     }
 
-    /// Schedules `item` for `at`, which is probably no earlier than what the lane holds already.
+    /// Schedules `item` for `at`, which is rarely before the last entry of the lane.
     pub(crate) fn push_lane(&mut self, lane: Lane, at: Instant, item: T) {
         let after = match lane {
             Lane::Messages => 0,
@@ -71,7 +71,7 @@ impl<T: Copy> Queue<T> {
         }
     }
 
-    /// Takes out what is due first.
+    /// Removes and returns the entry that is due first.
     pub(crate) fn pop(&mut self) -> Option<(Instant, T)> {
         let key = |entry: Option<&Entry<T>>| entry.map_or(u128::MAX, Entry::key);
         let [messages, alarms] = &mut self.lanes;

@@ -1,13 +1,14 @@
-//! Replays a journal of the proxy into fresh machines, which must decide the same, byte for byte.
+//! Replays a journal of the proxy into fresh machines, which must make the same decisions, byte for byte.
 //!
-//! Each entry is made again from the effects of the fresh machine and compared with its line.
-//! **Limits**: lines of [`LINE_BYTES_MAX`], [`MACHINES_MAX`] machines, [`CALLS_MAX`] requests at a time. A replay ends
-//! at the first difference, because the rest follows from it.
+//! Each entry is rebuilt from the effects of the fresh machine and compared with its line.
+//! **Limits**: lines of at most [`LINE_BYTES_MAX`], [`MACHINES_MAX`] machines, [`CALLS_MAX`] requests at a time. A
+//! replay ends at the first difference, because later differences follow from the first.
 //! **Hurts when** a read between two events changes a machine: the journal has no entry for it.
 
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use curtail_policy::{
-    Call, Event, Group, Leaf, LeafEvent, REPLICAS_MAX, ReplicaId, Upstream, UpstreamEvent,
+    Call, Event, Gather, GatherEvent, Group, Leaf, LeafEvent, REPLICAS_MAX, ReplicaId, Upstream,
+    UpstreamEvent,
 };
 use curtail_units::Instant;
 use serde::Serialize;
@@ -15,27 +16,28 @@ use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
 
-/// A longer line is not of a journal.
-const LINE_BYTES_MAX: u64 = 2 << 20;
+/// Maximum length of a line: an event of a gather has at most one effect for each of 100,000 calls.
+const LINE_BYTES_MAX: u64 = 16 << 20;
 
-/// Machines of one journal.
+/// Maximum number of machines of one journal.
 const MACHINES_MAX: usize = 100_000;
 
-/// Requests that are not over at the same time.
+/// Maximum number of requests in progress. One that fans out counts as one more, and as another one for each 64 calls.
 const CALLS_MAX: usize = 1_000_000;
 
 /// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
-    /// Requests that were replayed.
+    /// The number of replayed requests.
     pub requests: u64,
-    /// Events that machines handled.
+    /// The number of events that machines handled.
     pub events: u64,
-    /// Effects that were the same.
+    /// The number of effects that were the same.
     pub effects: u64,
     /// The end of the replay.
     pub end: End,
@@ -49,16 +51,16 @@ pub enum End {
     /// All effects are the same, but the last line is missing: the writer was killed or still writes, so the number of
     /// missing entries is unknown.
     Unfinished,
-    /// The writer of the journal could not keep up; up to there all effects were the same.
+    /// All effects are the same up to a gap: the writer of the journal could not keep up.
     Cut {
         /// The number of missing entries.
         lost: u64,
     },
-    /// At the first difference.
+    /// The replay ended at the first difference.
     Different(Box<Difference>),
 }
 
-/// An entry that a fresh machine does not agree with.
+/// An entry whose effects differ from those of a fresh machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The line of the journal, from 1.
@@ -76,10 +78,10 @@ pub struct Difference {
 /// An error that prevents a replay.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It could not be read.
+    /// The journal could not be read.
     #[error("the journal cannot be read")]
     Io(#[source] io::Error),
-    /// A line is not what a journal has there.
+    /// A line that a journal cannot have at its place.
     #[error("line {line} is not of a journal: {text}")]
     Line {
         /// The line, from 1.
@@ -92,7 +94,7 @@ pub enum Unreadable {
 /// Replays a journal.
 ///
 /// # Errors
-/// When it cannot be read, or is no journal.
+/// When the journal cannot be read, or a line is invalid.
 pub fn replay(mut journal: impl BufRead) -> Result<Replayed, Unreadable> {
     let mut replay = Replay::default();
     let (text, checksum) = (String::new(), Checksum::default());
@@ -189,21 +191,23 @@ struct Root {
     group: Option<u32>,
     upstream: Upstream,
     calls: BTreeMap<u64, Call>,
-    /// The highest number of a request so far: one that is not among `calls` any more is over.
+    /// The highest number of a request so far; a request up to this number that is not in `calls` is over.
     last_call: u64,
 }
 
-struct LeafReplay {
+struct Machine<M> {
     name: String,
     clock: Clock,
-    leaf: Leaf,
+    machine: M,
 }
 
 #[derive(Default)]
 struct Replay {
     groups: BTreeMap<u32, Group>,
     roots: BTreeMap<u32, Root>,
-    leaves: BTreeMap<u32, LeafReplay>,
+    leaves: BTreeMap<u32, Machine<Leaf>>,
+    /// Requests with several calls that are not over.
+    gathers: BTreeMap<u64, Machine<Gather>>,
     calls: usize,
     requests: u64,
     events: u64,
@@ -216,7 +220,7 @@ impl Replay {
         Replayed { requests, events, effects, end }
     }
 
-    /// The first line says what it is.
+    /// Checks that the first line has the right schema.
     fn begin(&mut self, lines: &mut Lines<'_>) -> Result<(), Unreadable> {
         if !lines.advance()? {
             return Err(lines.wrong("the journal is empty"));
@@ -233,19 +237,14 @@ impl Replay {
     /// Replays the entry of a line; `Some` is the end.
     fn entry(&mut self, lines: &Lines<'_>) -> Result<Option<End>, Unreadable> {
         match lines.parse()? {
-            Entry::Journal { .. } => Err(lines.wrong("the schema is here a second time")),
+            Entry::Journal { .. } => return Err(lines.wrong("the schema is here a second time")),
             Entry::Group { machine, config, .. } => {
                 self.check_new(lines, machine)?;
                 self.groups.insert(machine, Group::new(config));
-                Ok(None)
             }
             Entry::Upstream { machine, name, config, replicas, group, rng } => {
                 let ids: Vec<ReplicaId> = replicas.iter().map(|(id, _)| *id).collect();
-                if ids.len() > REPLICAS_MAX || !ids.is_sorted_by(|one, next| one < next) {
-                    let text =
-                        format!("expected at most {REPLICAS_MAX} replicas in ascending order");
-                    return Err(lines.wrong(text));
-                }
+                check_replicas(lines, &ids)?;
                 if let Some(group) = group
                     && !self.groups.contains_key(&group)
                 {
@@ -258,7 +257,6 @@ impl Replay {
                 let replicas = ids.last().map_or(0, |last| last.0.saturating_add(1));
                 let root = Root { name, clock, replicas, group, upstream, calls, last_call };
                 self.roots.insert(machine, root);
-                Ok(None)
             }
             Entry::Replica { machine, replica, .. } => {
                 let root = root(&mut self.roots, lines, machine)?;
@@ -266,42 +264,60 @@ impl Replay {
                     return Err(lines.wrong(format!("replica {} is here a second time", replica.0)));
                 }
                 root.replicas = replica.0.saturating_add(1);
-                Ok(None)
             }
             Entry::Leaf { machine, name, config } => {
                 self.check_new(lines, machine)?;
-                let (clock, leaf) = (Clock::default(), Leaf::new(config));
-                self.leaves.insert(machine, LeafReplay { name, clock, leaf });
-                Ok(None)
+                let leaf = Machine { name, clock: Clock::default(), machine: Leaf::new(config) };
+                self.leaves.insert(machine, leaf);
             }
-            Entry::Request { machine, call, request } => {
-                if self.calls >= CALLS_MAX {
-                    let text = format!("expected at most {CALLS_MAX} requests at a time");
-                    return Err(lines.wrong(text));
+            Entry::Gather { gather, name, config } => {
+                let machine = Gather::new(config);
+                self.add_calls(lines, weight(&machine))?;
+                let machine = Machine { name, clock: Clock::default(), machine };
+                if self.gathers.insert(gather, machine).is_some() {
+                    return Err(lines.wrong(format!("gather {gather} is here a second time")));
                 }
-                let root = root(&mut self.roots, lines, machine)?;
-                if root.calls.insert(call, Call::new(request)).is_some() {
-                    return Err(lines.wrong(format!("request {call} is here a second time")));
-                }
-                root.last_call = root.last_call.max(call);
-                (self.calls, self.requests) = (self.calls + 1, self.requests + 1);
-                Ok(None)
+            }
+            Entry::Request { machine, call, request, eligible } => {
+                check_replicas(lines, eligible.as_deref().unwrap_or_default())?;
+                let pinned = Call::pinned(request, eligible.map(Arc::from));
+                self.add_call(lines, (machine, call), pinned)?;
             }
             Entry::Call { machine, call, now, event, .. } => {
-                self.call_event(lines, (machine, call), now, event)
+                return self.call_event(lines, (machine, call), now, event);
+            }
+            Entry::GatherEvent { gather, now, event, .. } => {
+                return self.gather_event(lines, gather, now, event);
             }
             Entry::UpstreamEvent { machine, now, event, .. } => {
-                self.upstream_event(lines, machine, now, event)
+                return self.upstream_event(lines, machine, now, event);
             }
             Entry::LeafEvent { machine, now, event, .. } => {
-                self.leaf_event(lines, machine, now, event)
+                return self.leaf_event(lines, machine, now, event);
             }
-            Entry::Cut { lost } => Ok(Some(End::Cut { lost })),
+            Entry::Cut { lost } => return Ok(Some(End::Cut { lost })),
             Entry::End { entries } if entries != lines.line - 1 => {
-                Err(lines.wrong(format!("expected {entries} entries before this line")))
+                return Err(lines.wrong(format!("expected {entries} entries before this line")));
             }
-            Entry::End { .. } => Ok(Some(End::Complete)),
+            Entry::End { .. } => return Ok(Some(End::Complete)),
         }
+        Ok(None)
+    }
+
+    fn add_call(
+        &mut self,
+        lines: &Lines<'_>,
+        (machine, number): (u32, u64),
+        call: Call,
+    ) -> Result<(), Unreadable> {
+        self.add_calls(lines, 1)?;
+        let root = root(&mut self.roots, lines, machine)?;
+        if root.calls.insert(number, call).is_some() {
+            return Err(lines.wrong(format!("request {number} is here a second time")));
+        }
+        root.last_call = root.last_call.max(number);
+        self.requests += 1;
+        Ok(())
     }
 
     fn call_event(
@@ -315,12 +331,9 @@ impl Replay {
         root.clock.advance(lines, now)?;
         let effects = if let Some(call) = root.calls.get_mut(&number) {
             let group = root.group.and_then(|group| self.groups.get_mut(&group));
-            let effects = root.upstream.in_group(group, |upstream| {
-                decided(|| {
-                    call.handle(upstream, now, event);
-                    std::iter::from_fn(|| upstream.poll_effect()).collect()
-                })
-            });
+            let handle = |upstream: &mut Upstream| call.handle(upstream, now, event);
+            let step = |upstream: &mut _| decided(upstream, handle, Upstream::poll_effect);
+            let effects = root.upstream.in_group(group, step);
             if call.is_over() {
                 root.calls.remove(&number);
                 self.calls -= 1;
@@ -349,7 +362,6 @@ impl Replay {
         if let UpstreamEvent::ReplicaJoined { replica }
         | UpstreamEvent::ReplicaLeft { replica }
         | UpstreamEvent::ProbeSucceeded { replica, .. }
-        | UpstreamEvent::ProbeTimedOut { replica }
         | UpstreamEvent::ProbeUnsupported { replica } = event
             && replica.0 >= root.replicas
         {
@@ -357,12 +369,9 @@ impl Replay {
             return Err(lines.wrong(text));
         }
         let group = root.group.and_then(|group| self.groups.get_mut(&group));
-        let effects = root.upstream.in_group(group, |upstream| {
-            decided(|| {
-                upstream.handle(now, event);
-                std::iter::from_fn(|| upstream.poll_effect()).collect()
-            })
-        });
+        let handle = |upstream: &mut Upstream| upstream.handle(now, event);
+        let step = |upstream: &mut _| decided(upstream, handle, Upstream::poll_effect);
+        let effects = root.upstream.in_group(group, step);
         let name = root.name.clone();
         let entry = |effects| Entry::UpstreamEvent { machine, now, event, effects };
         Ok(self.compare(lines, name, effects, entry))
@@ -379,16 +388,36 @@ impl Replay {
             return Err(lines.wrong(format!("leaf {machine} is not known")));
         };
         place.clock.advance(lines, now)?;
-        let effects = decided(|| {
-            place.leaf.handle(now, event);
-            std::iter::from_fn(|| place.leaf.poll_effect()).collect()
-        });
+        let handle = |leaf: &mut Leaf| leaf.handle(now, event);
+        let effects = decided(&mut place.machine, handle, Leaf::poll_effect);
         let name = place.name.clone();
         let entry = |effects| Entry::LeafEvent { machine, now, event, effects };
         Ok(self.compare(lines, name, effects, entry))
     }
 
-    /// Compares the line with the entry that it would be with `effects`.
+    fn gather_event(
+        &mut self,
+        lines: &Lines<'_>,
+        gather: u64,
+        now: Instant,
+        event: GatherEvent,
+    ) -> Result<Option<End>, Unreadable> {
+        let Some(place) = self.gathers.get_mut(&gather) else {
+            return Err(lines.wrong(format!("unknown gather {gather}: expected its entry first")));
+        };
+        place.clock.advance(lines, now)?;
+        let handle = |gather: &mut Gather| gather.handle(now, event);
+        let effects = decided(&mut place.machine, handle, Gather::poll_effect);
+        let name = place.name.clone();
+        if place.machine.is_over() {
+            self.calls -= weight(&place.machine);
+            self.gathers.remove(&gather);
+        }
+        let entry = |effects| Entry::GatherEvent { gather, now, event, effects };
+        Ok(self.compare(lines, name, effects, entry))
+    }
+
+    /// Compares the line with the entry that has `effects`.
     fn compare<E: Serialize>(
         &mut self,
         lines: &Lines<'_>,
@@ -414,6 +443,15 @@ impl Replay {
         Some(End::Different(Box::new(difference)))
     }
 
+    /// Counts requests that are not over.
+    fn add_calls(&mut self, lines: &Lines<'_>, calls: usize) -> Result<(), Unreadable> {
+        self.calls += calls;
+        if self.calls <= CALLS_MAX {
+            return Ok(());
+        }
+        Err(lines.wrong(format!("expected at most {CALLS_MAX} requests at a time")))
+    }
+
     fn check_new(&self, lines: &Lines<'_>, machine: u32) -> Result<(), Unreadable> {
         if self.groups.len() + self.roots.len() + self.leaves.len() >= MACHINES_MAX {
             return Err(lines.wrong(format!("expected at most {MACHINES_MAX} machines")));
@@ -428,6 +466,18 @@ impl Replay {
     }
 }
 
+fn check_replicas(lines: &Lines<'_>, ids: &[ReplicaId]) -> Result<(), Unreadable> {
+    if ids.len() <= REPLICAS_MAX && ids.is_sorted_by(|one, next| one < next) {
+        return Ok(());
+    }
+    Err(lines.wrong(format!("expected at most {REPLICAS_MAX} replicas in ascending order")))
+}
+
+/// The memory of a gather, in words of its set of calls.
+fn weight(gather: &Gather) -> usize {
+    1 + gather.config().calls as usize / 64
+}
+
 fn root<'r>(
     roots: &'r mut BTreeMap<u32, Root>,
     lines: &Lines<'_>,
@@ -437,12 +487,20 @@ fn root<'r>(
     roots.get_mut(&machine).ok_or_else(|| lines.wrong(text()))
 }
 
-/// The decisions of a machine; [`None`] when it panics, as the proxy survives that too.
-fn decided<E>(handle: impl FnOnce() -> Vec<E>) -> Option<Vec<E>> {
-    catch_unwind(AssertUnwindSafe(handle)).ok()
+/// The decisions of a machine; [`None`] when it panics, which the proxy survives too.
+fn decided<M, E>(
+    machine: &mut M,
+    handle: impl FnOnce(&mut M),
+    poll_effect: impl Fn(&mut M) -> Option<E>,
+) -> Option<Vec<E>> {
+    let decide = || {
+        handle(machine);
+        std::iter::from_fn(|| poll_effect(machine)).collect()
+    };
+    catch_unwind(AssertUnwindSafe(decide)).ok()
 }
 
-/// An entry up to its effects, and the effects, which every writer puts last.
+/// Splits an entry into the part before its effects, and the effects, which every writer puts last.
 fn split(line: &str) -> (&str, &str) {
     const EFFECTS: &str = ",\"effects\":";
     line.rsplit_once(EFFECTS).map_or((line, ""), |(event, effects)| {

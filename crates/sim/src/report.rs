@@ -19,9 +19,9 @@ mod tests;
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// Events of all runs.
+    /// The number of events of all runs.
     pub events: u64,
-    /// One for each model and arm.
+    /// The results of each arm with each model.
     pub arms: Vec<ArmReport>,
 }
 
@@ -42,13 +42,13 @@ pub struct ArmReport {
     pub above: Vec<(Duration, Estimate)>,
     /// Requests that failed.
     pub errors: u64,
-    /// Attempts beyond one for each request to a shard, as a share of these.
+    /// Attempts beyond one for each call of a request, as a share of the calls.
     pub extra_requests_ratio: f64,
-    /// Attempts that servers worked on beyond one for each request to a shard, as a share of these.
+    /// Executions beyond one for each call of a request, as a share of the calls.
     pub extra_work_ratio: f64,
-    /// Service time delivered, as a share of what the servers' allocation allows.
+    /// Service time delivered, as a share of the capacity that is allocated to the servers.
     pub utilization_ratio: f64,
-    /// Its latencies relative to the model's first arm with latencies.
+    /// The latencies relative to those of the model's first arm that was not stopped; absent in that arm.
     pub comparison: Option<Comparison>,
     /// The reason why the run was stopped early; it then has no latencies.
     pub stopped: Option<StopReason>,
@@ -65,7 +65,7 @@ pub struct Comparison {
     pub against: String,
     /// The ratio of the means.
     pub mean: Option<Estimate>,
-    /// The ratios of the quantiles; [`None`] where one of the two lies among the failures.
+    /// The ratios of the quantiles; [`None`] where the quantile of either arm is a failed request.
     pub quantiles: Vec<(Quantile, Option<Estimate>)>,
 }
 
@@ -87,7 +87,7 @@ impl Report {
         table::render(self)
     }
 
-    /// One JSON object; `seconds` is the processor time that the simulation took, as the caller measured it.
+    /// The report as one JSON object; `seconds` is the CPU time of the simulation, which the caller measured.
     ///
     /// # Panics
     /// Never: all that is in a report can be written as JSON.
@@ -96,7 +96,7 @@ impl Report {
         json::render(self, seconds)
     }
 
-    /// The results of an arm by its name and that of its model.
+    /// The results of an arm by the name of its model and its own name.
     #[must_use]
     pub fn arm(&self, variant: &str, arm: &str) -> Option<&ArmReport> {
         self.arms.iter().find(|report| report.variant == variant && report.arm == arm)
@@ -139,7 +139,7 @@ impl ArmReport {
         });
     }
 
-    /// The model's name and the arm's.
+    /// The name of the model and the name of the arm.
     #[must_use]
     pub fn name(&self) -> String {
         if self.variant.is_empty() {
@@ -149,8 +149,7 @@ impl ArmReport {
         }
     }
 
-    /// The estimate of a quantile that is reported, in nanoseconds; nothing when it is not reported, or lies
-    /// among the requests that failed.
+    /// The estimate of a quantile, in nanoseconds; [`None`] when the quantile is not reported, or is a failed request.
     #[must_use]
     pub fn quantile_ns(&self, quantile: Quantile) -> Option<Estimate> {
         estimate_of(&self.quantiles_ns, quantile)

@@ -12,19 +12,19 @@ pub struct SimulationProgress<'s> {
     pub variant: &'s str,
     /// The arm that is being simulated.
     pub arm: &'s str,
-    /// Runs that have ended.
+    /// The number of runs that have ended.
     pub runs_done: usize,
-    /// Runs in all.
+    /// The number of all runs.
     pub runs: usize,
-    /// Requests of this run that have ended.
+    /// The number of requests of this run that have ended.
     pub requests: u64,
-    /// The most that it can have.
+    /// The maximum number of requests of this run.
     pub requests_max: u64,
-    /// Events of all runs so far.
+    /// The number of events of all runs so far.
     pub events: u64,
 }
 
-/// Events between two progress reports: there are several reports a second.
+/// The number of events between two progress reports: there are several reports a second.
 const EVENTS_PER_REPORT: u64 = 1 << 20;
 
 /// Simulates `scenario` with everything random drawn from `seed`; `watch` receives the progress.

@@ -1,8 +1,8 @@
-//! A scenario: which models are simulated with which policies, and for how long.
+//! A scenario: the models and the policies to simulate, and the length of each run.
 //!
-//! It is written in YAML; [`Described::read`] names every error at once. The keys of the policies are those of the
-//! proxy's own file, so simulated policies can be copied there. A file with the key `sharding` is not a scenario but a
-//! [`Sharding`], and has no other key.
+//! A scenario is written in YAML; [`Described::read`] reports all errors at once. The keys of the policies are those of
+//! the proxy's own file, so simulated policies can be copied there. A file with the key `sharding` describes a
+//! [`Sharding`] instead of a scenario, and has no other key.
 //!
 //! **Limits**: [`RUNS_MAX`] models × arms, [`MACHINES_MAX`] machines in a model, [`CALLS_MAX`](curtail_policy::CALLS_MAX)
 //! calls of one request, [`REPLICA_VIEWS_MAX`] replicas as their roots see them, [`FAULT_PLACES_MAX`] faults of servers,
@@ -21,10 +21,10 @@ use curtail_units::{Duration, Quantile};
 #[cfg(test)]
 mod tests;
 
-/// More runs than this are an oversight.
+/// Maximum number of runs; more are an oversight.
 const RUNS_MAX: usize = 1_000;
 
-/// Upstreams (clients × shards), and servers, of one model: each takes some kilobytes.
+/// Maximum number of upstreams (clients × shards), and of servers, of one model; each takes some kilobytes.
 const MACHINES_MAX: u64 = 100_000;
 
 /// Maximum number of replica views: one for each replica and client, each some hundred bytes.
@@ -48,7 +48,7 @@ pub struct Scenario {
     pub arms: Vec<Arm>,
     /// Thresholds of latency: the share of requests above each is reported.
     pub above: Vec<Duration>,
-    /// When a run ends.
+    /// The end of each run.
     pub stop: Stop,
 }
 
@@ -64,7 +64,7 @@ pub struct Variant {
 /// A policy under test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// Its name.
+    /// The name in reports.
     pub name: String,
     /// The techniques of every upstream.
     pub policy: UpstreamConfig,
@@ -80,7 +80,7 @@ impl Arm {
     }
 }
 
-/// The content of a file.
+/// The content of a file of the simulator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Described {
     /// Policies over models of a service.
@@ -90,8 +90,7 @@ pub enum Described {
 }
 
 impl Described {
-    /// What `text` describes, `sets` (`key=value`) in the place of what it says; `file` is what its errors are
-    /// said to be in.
+    /// Reads a file. Each of `sets` (`key=value`) replaces the value of a key of `text`; errors name `file`.
     ///
     /// # Errors
     /// All errors of the text and the sets.
@@ -113,8 +112,7 @@ impl Described {
 }
 
 impl Scenario {
-    /// The scenario that `text` describes, `sets` (`key=value`) in the place of what it says; `file` is what
-    /// its errors are said to be in.
+    /// Reads a scenario. Each of `sets` (`key=value`) replaces the value of a key of `text`; errors name `file`.
     ///
     /// # Errors
     /// All errors of the text and the sets.

@@ -1,8 +1,8 @@
 //! Sharding: how evenly data lie on servers, and the effect of the fullest server on the latency.
 //!
 //! A request reads all of the data and ends with the slowest server. All shards are equally large. The fullest of
-//! `servers` has ⌈shards / servers⌉, so a number of shards that can only double leaves servers idle: 16 shards on 12
-//! servers waste a third of the servers.
+//! `servers` servers has ⌈shards / servers⌉ shards, so a number of shards that can only double wastes servers: 16
+//! shards are as slow on 12 servers as on 8.
 //! **Inputs**: the time of one server for the whole data, a [`Distribution`] from which each server draws for each
 //! request; the additional time of each shard and of each response at the root.
 //! **Limits**: [`SERVERS_MAX`], [`SHARDS_MAX`], [`DRAWS_MAX`].
@@ -25,7 +25,7 @@ pub(crate) const SERVERS_MAX: u32 = 10_000;
 
 pub(crate) const SHARDS_MAX: u32 = 1_000_000;
 
-/// Draws of a whole run: requests × servers, over all placements. They take some seconds.
+/// Maximum number of draws of a run (requests × servers, over all placements), which take some seconds.
 pub(crate) const DRAWS_MAX: u64 = 200_000_000;
 
 /// The placements to compare.
@@ -41,7 +41,7 @@ pub struct Sharding {
     pub per_response: Duration,
     /// Rules, by name.
     pub rules: Vec<(String, Rule)>,
-    /// Requests that are simulated for each placement.
+    /// The number of simulated requests for each placement.
     pub requests: u32,
 }
 
@@ -50,9 +50,9 @@ pub struct Sharding {
 pub enum Rule {
     /// The smallest power of two with a shard for each server.
     Doubled,
-    /// One for each server; all data move whenever a server is added.
+    /// One shard for each server; all data move whenever a server is added.
     OneEach,
-    /// A constant number; with many for each server they are micro-partitions, some of which move to a new server.
+    /// A constant number. Many shards for each server are micro-partitions, and only some move to a new server.
     Fixed {
         /// The number of shards.
         shards: u32,
@@ -81,13 +81,13 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Shards of the fullest server: ⌈shards / servers⌉.
+    /// The number of shards of the fullest server: ⌈shards / servers⌉.
     #[must_use]
     pub const fn fullest(self) -> u32 {
         self.shards.div_ceil(self.servers)
     }
 
-    /// The number of servers as full as the fullest; the others have a shard less.
+    /// The number of servers that are as full as the fullest; each other server has one shard less.
     #[must_use]
     pub const fn full_servers(self) -> u32 {
         match self.shards % self.servers {
@@ -96,7 +96,7 @@ impl Placement {
         }
     }
 
-    /// The share of the fullest server against the mean: 1 when all are alike.
+    /// The number of shards of the fullest server, divided by the mean of all servers.
     #[must_use]
     pub fn imbalance(self) -> f64 {
         f64::from(self.fullest()) * f64::from(self.servers) / f64::from(self.shards)
@@ -108,20 +108,20 @@ impl Placement {
 pub struct ShardingReport {
     /// The seed.
     pub seed: u64,
-    /// Requests that were simulated for each placement.
+    /// The number of simulated requests for each placement.
     pub requests: u32,
     /// The names of the rules.
     pub rules: Vec<String>,
-    /// One for each number of servers.
+    /// The results for each number of servers.
     pub rows: Vec<ShardingRow>,
 }
 
 /// The results for one number of servers.
 #[derive(Clone, Debug)]
 pub struct ShardingRow {
-    /// The number.
+    /// The number of servers.
     pub servers: u32,
-    /// One for each rule.
+    /// The result of each rule.
     pub placed: Vec<Placed>,
 }
 
@@ -137,7 +137,7 @@ pub struct Placed {
 }
 
 impl Sharding {
-    /// Lays out and simulates all of it, with everything random drawn from `seed`.
+    /// Simulates every placement, with everything random drawn from `seed`.
     #[must_use]
     pub fn run(&self, seed: u64) -> ShardingReport {
         let rng = Rng::new(seed).split("sharding");
@@ -194,13 +194,13 @@ impl ShardingReport {
         table::render(self)
     }
 
-    /// One JSON object.
+    /// The report as one JSON object.
     #[must_use]
     pub fn json(&self) -> String {
         json::render(self)
     }
 
-    /// The result for a number of servers and the rule of that name.
+    /// The result for a number of servers and the name of a rule.
     #[must_use]
     pub fn placed(&self, servers: u32, rule: &str) -> Option<&Placed> {
         let place = self.rules.iter().position(|name| name == rule)?;

@@ -1,7 +1,7 @@
 //! A slab: values in reused entries, so that a long run does not allocate.
 //!
-//! Messages about a request that is over are still in flight, so a [`Key`] has the generation of its entry: a key of an
-//! earlier use finds nothing.
+//! Messages about a request can be in flight when the request is over, so a [`Key`] has the generation of its place: a
+//! key of an earlier use finds nothing.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -41,7 +41,7 @@ impl<T> Slab<T> {
         Self { entries: Vec::new(), free: Vec::new() }
     }
 
-    /// Puts `value` into an entry; the one that was left last is the first to be used again.
+    /// Puts `value` into the place that was freed last, or into a new place.
     ///
     /// # Panics
     /// Beyond 2^32 − 1 values at a time.
@@ -61,7 +61,7 @@ impl<T> Slab<T> {
         if entry.generation == key.generation { entry.value.as_mut() } else { None }
     }
 
-    /// The key of whatever lies in the entry with that index now.
+    /// The key of the value that is at `index` now.
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         let entry = self.entries.get(index as usize)?;
         entry.value.is_some().then_some(Key { index, generation: entry.generation })
@@ -80,7 +80,7 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
-    /// Empties a entry; large values need not be moved out for that.
+    /// Removes a value without moving it out, which would be slow for a large value.
     pub(crate) fn free(&mut self, key: Key) {
         let Some(entry) = self.entries.get_mut(key.index as usize) else { return };
         if entry.generation == key.generation && entry.value.take().is_some() {

@@ -1,23 +1,23 @@
-//! The tally of one run: which requests count, and when the run ends.
+//! The tally of one run: the requests that count, and the end of the run.
 //!
-//! A request counts if it arrives between the warm-up and the end of counting: [`Stop::requests_max`] arrivals, or a
-//! narrow enough interval of the chosen statistic. The run ends when all counted ones have ended, because those in
-//! flight are slow.
-//! **Hurts when** the interval is checked often: a run that stops the first time it looks good has a slightly too
-//! narrow interval. It is checked once a batch, a few dozen times while the run doubles.
+//! A request counts if it arrives between the warm-up and the end of counting. Counting ends after
+//! [`Stop::requests_max`] arrivals, or when the interval of the chosen statistic is narrow enough. The run ends when
+//! all counted requests have ended, because the last ones in flight are slow and would be missing.
+//! **Hurts when** the interval is checked often: a run that stops the first time that it looks good has a slightly too
+//! narrow interval. A run checks once a batch, a few dozen times while its length doubles.
 
 use crate::batches::Batches;
 use crate::warm_up::{WarmUp, Warmth};
 use curtail_units::{Duration, Quantile};
 
-/// When a run ends.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stop {
-    /// Ends as soon as this is reached, if at all.
+    /// The precision at which the run ends; absent: it ends at `requests_max`.
     pub precision: Option<Precision>,
-    /// Does not end before this many requests, however precise it seems: short batches depend on each other.
+    /// Minimum number of requests, however precise the run seems: short batches depend on each other.
     pub requests_min: u64,
-    /// Ends after this many requests, the warm-up included.
+    /// Maximum number of requests, the warm-up included.
     pub requests_max: u64,
 }
 
@@ -33,10 +33,10 @@ pub struct Precision {
 /// The counts of a world, apart from latencies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Requests to one shard each: a request is `fan_out` of them.
+    /// The number of calls; a request makes `fan_out` calls.
     pub(crate) calls: u64,
     pub(crate) attempts: u64,
-    /// Attempts that a server began to work on.
+    /// The number of attempts that a server began to execute.
     pub(crate) executions: u64,
     /// Service time delivered, over all servers.
     pub(crate) work_ns: f64,
@@ -58,7 +58,7 @@ impl Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tallied {
     Nothing,
-    /// From now on, what happens counts.
+    /// The warm-up is over: counting begins.
     WarmUpOver,
     Done,
 }

@@ -1,13 +1,13 @@
-//! The warm-up: how much of the beginning of a run does not count.
+//! The warm-up: the requests at the beginning of a run that do not count.
 //!
-//! **Decides** when the run is warm: when the MSER rule, applied to all latencies so far, would cut off less than half
-//! of them. Everything up to then is dropped.
-//! **Limits**: [`BLOCKS`] means of equal blocks. The first decision comes after about one in 64 of the possible
-//! requests (1,024 to 20,480), each later one after twice as many.
-//! **Source**: White, "An effective truncation heuristic for bias reduction in simulation output", 1997: cut where the
-//! standard error of the mean of the rest is least.
-//! **Hurts when** the load is above the capacity: the warm-up then ends at half of the possible requests, and the
-//! report says so.
+//! **Decides** when the run is warm. The MSER rule (marginal standard error rule) cuts off the beginning of the
+//! latencies so far, such that the mean of the remaining ones has the least standard error. The run is warm when the
+//! rule cuts off less than half. All requests up to this decision are dropped.
+//! **Limits**: the rule reads [`BLOCKS`] means of equal blocks. It first decides after
+//! [`Stop::requests_max`](crate::tally::Stop) / 64 requests (at least 1,024, at most 20,480), then each time the number
+//! of requests has doubled.
+//! **Source**: White, "An effective truncation heuristic for bias reduction in simulation output", 1997.
+//! **Hurts when** the load is above the capacity: the warm-up then ends at half of the maximum, and the report says so.
 
 const BLOCKS: usize = 1024;
 const BLOCK_LEN_FIRST_MAX: u64 = 20;
@@ -27,7 +27,7 @@ pub(crate) enum Warmth {
     Cold,
     /// The run is in its steady state.
     Warm,
-    /// The bound was reached before the run was warm.
+    /// Half of the maximum number of requests ended before the run was warm.
     Unsettled,
 }
 
@@ -67,8 +67,8 @@ impl WarmUp {
     }
 }
 
-/// The number of blocks to cut off at the beginning: where the squared standard error of the mean of the
-/// rest is least. The last few are never left alone, since two equal ones would look perfect.
+/// The number of blocks to cut off at the beginning, such that the squared standard error of the mean of the remaining
+/// blocks is least. At least `REST_MIN` blocks remain, because two equal blocks alone would have no error.
 fn cut(blocks: &[f64]) -> usize {
     const REST_MIN: usize = 16;
     let (mut sum, mut squares) = (0.0, 0.0);
@@ -91,7 +91,7 @@ mod tests {
     use super::{WarmUp, Warmth};
     use curtail_units::Rng;
 
-    /// Runs until it is decided; `mean` of the latency by the number of the request.
+    /// Records requests with the latency `mean`(number) and noise until the decision; returns the number then.
     fn run(seed: u64, mean: impl Fn(f64) -> f64) -> (u64, Warmth) {
         let mut rng = Rng::new(seed);
         let mut warm_up = WarmUp::new(1_000_000);

@@ -1,10 +1,10 @@
-//! The simulated world: the second driver of the policy machines, beside the proxy.
+//! The simulated world: the second driver of the policy machines; the proxy is the first.
 //!
-//! It has the machines, the servers, the messages in flight and the event queue. [`request`] is the side of the roots,
-//! [`leaf`] that of the leaves and their servers, [`fault`] what goes wrong.
-//! **Inputs**: a [`Model`], the policies of one arm, a seed. Arrivals, first service times and faults have generators
-//! of their own, which no policy influences: two arms see the same ones (common random numbers).
-//! **Limits**: [`LIMITS`]: a run with more in flight, or with more events without an end of a request, is stopped.
+//! The world has the machines, the servers, the messages in flight and the event queue. [`request`] is the side of the
+//! roots, [`leaf`] is the side of the leaves and their servers, and [`fault`] runs the faults.
+//! **Inputs**: a [`Model`], the policies of one arm, a seed. Arrivals, service times of first attempts, and faults have
+//! generators that no policy influences. Two arms therefore see the same ones (common random numbers).
+//! **Limits**: [`LIMITS`]: a run with more in flight, or more events in a row without an end of a request, is stopped.
 //! **Invariants**: `same-seed-same-log`: everything follows from the inputs, and [`World::log`] is a hash of it.
 //! `attempts-end`: the world keeps each attempt until the last message about it could matter, and no longer.
 
@@ -71,16 +71,16 @@ impl Step {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Maximum calls, attempts, probes and messages in flight plus event queue entries.
+    /// Maximum number of calls, attempts, probes and messages in flight, plus entries of the event queue.
     pub(crate) in_flight_max: usize,
-    /// Maximum events in a row in which no request ends.
+    /// Maximum number of successive events in which no request ends.
     pub(crate) idle_events_max: u64,
 }
 
 // In flight: some 600 MB. Without an end: ten times what the largest fan-out takes.
 const LIMITS: Limits = Limits { in_flight_max: 2_000_000, idle_events_max: 1 << 26 };
 
-/// The reason why a run was stopped early. Its figures are meaningless.
+/// The reason why a run was stopped early. The figures of such a run are meaningless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the message explains the maximum")]
 pub enum StopReason {
@@ -109,7 +109,7 @@ impl StopReason {
     }
 }
 
-/// An upstream's machine at one root, and when it wants to be woken.
+/// An upstream's machine at one root, and the alarm of the machine.
 #[derive(Debug)]
 struct UpstreamPlace {
     machine: Upstream,
@@ -125,7 +125,7 @@ struct Draws {
     overhead: Rng,
     /// Service times of first attempts.
     service: Rng,
-    /// Service times of further ones.
+    /// Service times of later attempts.
     copies: Rng,
 }
 
@@ -139,13 +139,13 @@ pub(crate) struct World<'m> {
     draws: Draws,
     gap_ns: f64,
     network: Network,
-    /// By client, then by shard.
+    /// The machine of each client and shard: by client, then by shard.
     upstreams: Vec<UpstreamPlace>,
-    /// By client; empty without groups.
+    /// The group of each client; empty without groups.
     groups: Vec<Group>,
     requests: Slab<RequestPlace>,
     calls: Slab<CallPlace>,
-    /// By the place of the call.
+    /// The alarm of each call, by the index of the call.
     call_alarms: Vec<Alarm>,
     attempts: Slab<Attempt>,
     twin_news: Slab<TwinNews>,
@@ -158,7 +158,7 @@ pub(crate) struct World<'m> {
     tally: Tally,
     done: bool,
     limits: Limits,
-    /// The run is stopped at this event unless a request ends before.
+    /// The number of events at which the run is stopped, unless a request ends before.
     idle_until: u64,
     stopped: Option<StopReason>,
 }
@@ -224,7 +224,7 @@ impl<'m> World<'m> {
         world
     }
 
-    /// Lets up to `events` happen; false when the run has ended.
+    /// Simulates up to `events` events; false when the run has ended.
     pub(crate) fn run(&mut self, events: u64) -> bool {
         let until = self.events + events;
         while !self.done && self.events < until {
@@ -258,7 +258,7 @@ impl<'m> World<'m> {
         self.done = true;
     }
 
-    /// Stops a run with too much in flight. Only arrivals can add to that without limit.
+    /// Stops a run with too much in flight. Arrivals call it, because only they add without limit.
     fn check_in_flight(&mut self) {
         let known = self.calls.len() + self.attempts.len() + self.probes.len();
         if known + self.twin_news.len() + self.queue.len() > self.limits.in_flight_max {
@@ -266,7 +266,7 @@ impl<'m> World<'m> {
         }
     }
 
-    /// Events so far: entries of the event queue that something came of.
+    /// The number of events so far: entries of the event queue that had an effect.
     pub(crate) const fn events(&self) -> u64 {
         self.events
     }
@@ -339,7 +339,7 @@ impl<'m> World<'m> {
         self.note(step);
     }
 
-    /// Whether an alarm that came out of the queue is to ring now.
+    /// Whether an alarm that came out of the queue rings now.
     fn is_due(&mut self, step: Step, alarm: impl FnOnce(&mut Self) -> &mut Alarm) -> bool {
         let now = self.now;
         let rung = alarm(self).rung(now);

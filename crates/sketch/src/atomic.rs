@@ -1,15 +1,15 @@
 //! A histogram that many threads record into, for metrics.
 //!
-//! **Holds** one atomic `u64` for each bucket of [`Precision`] from the start: 36 KiB at [`Precision::COARSE`] (a replica), 264
-//! KiB at [`Precision::FINE`] (an upstream).
+//! **Holds** one atomic `u64` for each bucket of [`Precision`], allocated at once: 36 KiB at [`Precision::COARSE`] and
+//! 264 KiB at [`Precision::FINE`].
 //!
 //! **Cost**: recording is one relaxed addition, without locks and loops. A shared sum or maximum would be one cache line that
 //! every request of every core writes.
 //!
-//! **Limits**: so sum, minimum and maximum are read from the buckets, each off by at most [`Precision::error`]. Counts wrap after
-//! 2^64 values in one bucket: 584 years at one a nanosecond.
+//! **Limits**: sum, minimum and maximum are therefore read from the buckets, each off by at most [`Precision::error`].
+//! The count of a bucket wraps after 2^64 values: 584 years at one value a nanosecond.
 //!
-//! **Hurts when** all threads record the same duration: then they share one cache line. Real latencies vary enough.
+//! **Hurts when** all threads record the same duration: all then write one cache line. Real latencies vary enough.
 
 use crate::{Histogram, Precision};
 use alloc::{boxed::Box, vec::Vec};
@@ -28,7 +28,7 @@ pub struct AtomicHistogram {
 }
 
 impl AtomicHistogram {
-    /// An empty histogram; all its memory is taken now.
+    /// An empty histogram; all its memory is allocated now.
     #[must_use]
     pub fn new(precision: Precision) -> Self {
         let counts: Vec<_> = (0..precision.bucket_count()).map(|_| AtomicU64::new(0)).collect();
@@ -47,8 +47,7 @@ impl AtomicHistogram {
 
     /// The values recorded so far.
     ///
-    /// A value that is recorded while the snapshot is taken may be in it or not. No count decreases
-    /// in a later snapshot.
+    /// The snapshot may contain values that are recorded while it is taken. No count decreases in a later snapshot.
     #[must_use]
     pub fn snapshot(&self) -> Histogram {
         let overflowed = self.overflowed.load(Acquire);

@@ -1,12 +1,12 @@
 //! The counts of buckets, for [`Histogram`](crate::Histogram) and [`Window`](crate::Window).
 //!
-//! **Holds** one `u64` for each bucket of the octaves seen, in one array. Latencies of one upstream span a dozen of forty
-//! octaves, so this is a third of the full array. It grows by whole octaves and never shrinks.
+//! **Holds** one `u64` for each bucket of the octaves seen, in one array. Latencies of one upstream span a dozen of
+//! some 35 octaves, so the array has a third of its full size. It grows by octaves and never shrinks.
 //!
-//! **Why `u64`**: a server with 100,000 responses a second fills a `u32` within 12 hours if most are in one bucket.
+//! **Why `u64`**: at 100,000 responses a second, a `u32` overflows within 12 hours if most responses are in one bucket.
 //!
-//! **Invariant**: the counts add up to `total`, which fits a `u64`. Values beyond that, which only bulk additions reach, are
-//! dropped, so no sum over buckets overflows.
+//! **Invariant**: the counts add up to `total`, which fits a `u64`. Further values are dropped, so no sum over buckets
+//! overflows. Only bulk additions can reach so large a total.
 
 use crate::Precision;
 use alloc::{vec, vec::Vec};
@@ -15,9 +15,9 @@ use alloc::{vec, vec::Vec};
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
     precision: Precision,
-    /// The bucket that `counts[0]` counts: the first of its octave.
+    /// The index of the bucket that `counts[0]` counts: the first of its octave.
     first: usize,
-    /// Whole octaves.
+    /// The counts of the buckets of whole octaves.
     counts: Vec<u64>,
     total: u64,
 }
@@ -35,8 +35,8 @@ impl Counts {
         self.total
     }
 
-    /// Counts `n` values in bucket `index`; returns how many of them were counted: all, unless the total
-    /// would no longer fit.
+    /// Counts `n` values in bucket `index`. Returns the number of values counted: `n`, or less if the total would
+    /// exceed a `u64`.
     #[inline]
     pub(crate) fn add(&mut self, index: usize, n: u64) -> u64 {
         let n = n.min(u64::MAX - self.total);
@@ -72,7 +72,7 @@ impl Counts {
         self.total += other.total;
     }
 
-    /// Takes the counts of `part` away: every one of them must be in here, at the same precision.
+    /// Subtracts the counts of `part`, which were added before at the same precision.
     pub(crate) fn subtract(&mut self, part: &Self) {
         debug_assert!(part.is_within(self), "what is subtracted must have been added");
         let (Some(low), Some(high)) = (part.lowest(), part.highest()) else {
@@ -86,7 +86,7 @@ impl Counts {
         self.total -= part.total;
     }
 
-    /// Whether each count in here has a count at least as large in `whole`, at the same precision.
+    /// Whether `whole` has the same precision and, in each bucket, at least the count of `self`.
     pub(crate) fn is_within(&self, whole: &Self) -> bool {
         self.precision == whole.precision
             && self.non_empty().all(|(index, n)| {
@@ -94,14 +94,14 @@ impl Counts {
             })
     }
 
-    /// Forgets every value; keeps the memory.
+    /// Removes every value; keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.counts.fill(0);
         self.total = 0;
     }
 
-    /// Lowers the precision to `precision`, as if every value had been counted at it; does nothing when
-    /// it is no coarser.
+    /// Lowers the precision to `precision`, as if every value had been counted at that precision. A finer
+    /// `precision` changes nothing.
     pub(crate) fn coarsen(&mut self, precision: Precision) {
         if precision < self.precision {
             let mut coarse = Self::new(precision);
@@ -110,7 +110,7 @@ impl Counts {
         }
     }
 
-    /// The bucket of the value with `rank`, from 1; nothing when there are fewer values.
+    /// The bucket of the value with `rank`, counted from 1; [`None`] when there are fewer than `rank` values.
     pub(crate) fn bucket_of_rank(&self, rank: u64) -> Option<usize> {
         let mut below = 0;
         let octave_len = self.precision.octave_len();
@@ -150,7 +150,7 @@ impl Counts {
         self.counts.iter().rposition(|&n| n > 0).map(|bucket| self.first + bucket)
     }
 
-    /// Makes room for every value that `all` counts, an array of all buckets there are.
+    /// Makes room for every value that `all` counts; `all` has a count for each bucket of the precision.
     pub(crate) fn make_room_for(&mut self, all: &[u64]) {
         let holds_values = |&n: &u64| n > 0;
         let ends = (all.iter().position(holds_values), all.iter().rposition(holds_values));
@@ -159,7 +159,7 @@ impl Counts {
         }
     }
 
-    /// Makes room for the buckets from `low` to `high`. Cold: it happens once for each octave at most.
+    /// Makes room for the buckets from `low` to `high`. Cold, because each octave is added once at most.
     #[cold]
     fn cover(&mut self, low: usize, high: usize) {
         let octave_len = self.precision.octave_len();
@@ -180,7 +180,7 @@ impl Counts {
     }
 }
 
-/// Equal when both count the same values at the same precision, however much room they made.
+/// Equal when both count the same values at the same precision; the allocated octaves may differ.
 impl PartialEq for Counts {
     fn eq(&self, other: &Self) -> bool {
         self.precision == other.precision
@@ -189,8 +189,8 @@ impl PartialEq for Counts {
     }
 }
 
-/// The sum of `counts`. Wrapping, because checks for an overflow that cannot happen would keep the
-/// compiler from adding several at once.
+/// The sum of `counts`. The addition wraps: checks for an overflow that cannot happen would keep the compiler from
+/// adding several counts at once.
 fn sum(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, &count| sum.wrapping_add(count))
 }

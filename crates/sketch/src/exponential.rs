@@ -1,14 +1,14 @@
 //! The exponential histogram of OpenTelemetry: latencies on the wire.
 //!
 //! **Holds** the counts of buckets between powers of a base `2^(2^-scale)`, in seconds. Bucket `i` has durations above
-//! `base^i` and up to `base^(i + 1)`; Prometheus numbers the same bucket `i + 1`. Zero is counted apart.
+//! `base^i` and up to `base^(i + 1)`; Prometheus numbers the same bucket `i + 1`. Zeros are counted apart.
 //!
 //! **Limits**: at most `max_size` buckets; the scale is lowered until the values fit. A range from 1 ms to 60 s takes 508
 //! buckets at scale 5 and 127 at scale 3.
 //!
-//! **Error**: a [`Histogram`] is converted by the middles of its buckets. With `a` half the relative width of a bucket
-//! here and `b` that of the precision, a quantile is off by at most `a + b + a·b`: 1.13 % at scale 5 from
-//! [`Precision::FINE`](crate::Precision::FINE).
+//! **Error**: a [`Histogram`] is converted by the middles of its buckets. Let `a` be half the relative width of a
+//! bucket of the exponential histogram, and `b` half that of the [`Precision`](crate::Precision). A quantile is off by
+//! at most `a + b + a·b`: 1.13 % at scale 5 from [`Precision::FINE`](crate::Precision::FINE).
 //!
 //! **Source**: the data model of OpenTelemetry metrics, "`ExponentialHistogram`".
 //!
@@ -21,7 +21,7 @@ use curtail_units::{Duration, OutOfRange};
 #[cfg(test)]
 mod tests;
 
-/// The number of buckets in an octave: 2^scale; below 0, a bucket has 2^-scale octaves.
+/// The resolution: 2^scale buckets an octave. At a scale below 0, a bucket spans 2^-scale octaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scale(i8);
 
@@ -29,7 +29,7 @@ impl Scale {
     const COARSEST: i8 = -10;
     const FINEST: i8 = 20;
 
-    /// A scale as OpenTelemetry numbers them.
+    /// A scale with the number that OpenTelemetry gives it.
     ///
     /// # Errors
     /// When `scale` is not in -10..=20.
@@ -54,7 +54,7 @@ impl Scale {
         libm::exp2(-f64::from(self.0))
     }
 
-    /// The bucket that `duration` falls into; it is not zero.
+    /// The bucket of `duration`, which is above zero.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "at most 35 octaves of 2^20 buckets on either side of a second"
@@ -76,9 +76,9 @@ pub struct Exponential {
 }
 
 impl Exponential {
-    /// Converts `histogram`, at `scale` or the next lower one at which `max_size` buckets are enough.
+    /// Converts `histogram` at `scale`, or at the next lower scale at which `max_size` buckets are enough.
     ///
-    /// A `max_size` below 2 counts as 2: no scale has one bucket for both sides of a second.
+    /// A `max_size` below 2 counts as 2: at every scale, one second is the bound between two buckets.
     #[must_use]
     pub fn from_histogram(histogram: &Histogram, scale: Scale, max_size: usize) -> Self {
         let mut converted = Self { scale, zero_count: 0, offset: 0, counts: Vec::new() };
@@ -99,7 +99,7 @@ impl Exponential {
         converted
     }
 
-    /// The scale: as wanted, or lower to fit the bound.
+    /// The scale: the requested one, or a lower one at which `max_size` buckets are enough.
     #[must_use]
     pub const fn scale(&self) -> Scale {
         self.scale
@@ -123,7 +123,7 @@ impl Exponential {
         &self.counts
     }
 
-    /// Makes room for the buckets from `low` to `high`; lowers the scale while these are more than `max_size`.
+    /// Makes room for the buckets from `low` to `high`; lowers the scale until at most `max_size` buckets are needed.
     fn cover(&mut self, low: i32, high: i32, max_size: usize) {
         let mut steps = 0;
         // Ends: below scale -6 every duration is in bucket -1 or 0.

@@ -12,7 +12,7 @@
 //!
 //! **Source**: Tene's `HdrHistogram` (2012) for the layout; the rule of ranks is in [`rank()`].
 //!
-//! **Hurts when** quantiles of a fine histogram are read often: each walks the buckets of all octaves seen.
+//! **Hurts when** quantiles of a fine histogram are read often: each read walks the buckets of all octaves seen.
 
 use crate::{Precision, counts::Counts, rank};
 use curtail_units::{Duration, Quantile};
@@ -40,8 +40,8 @@ pub struct Histogram {
 pub struct Bucket {
     /// The shortest duration of the bucket.
     pub lower: Duration,
-    /// The first duration that is too long for the bucket. The last bucket of all also holds
-    /// everything longer.
+    /// The first duration that is too long for the bucket. The last bucket of the layout also holds all longer
+    /// durations.
     pub upper: Duration,
     /// The number of values in the bucket.
     pub count: u64,
@@ -95,8 +95,8 @@ impl Histogram {
         self.counts.total()
     }
 
-    /// The number of values too long for a bucket of their own: a quantile among them reads as
-    /// 2^42 ns, which is too short.
+    /// The number of values too long for a bucket of their own. A quantile among these values reads as about 2^42 ns,
+    /// which is too short, unless it is the minimum or the maximum.
     #[must_use]
     pub const fn overflowed(&self) -> u64 {
         self.overflowed
@@ -109,8 +109,8 @@ impl Histogram {
         self.at_rank(rank(quantile, self.count()))
     }
 
-    /// The value of this rank among the sorted values, the first having rank 1, with the same error; nothing
-    /// when there is none.
+    /// The value of `rank` among the sorted values, where rank 1 is the shortest. It is off by at most
+    /// [`Precision::error`] of itself; [`None`] when no value has this rank.
     #[must_use]
     pub fn at_rank(&self, rank: u64) -> Option<Duration> {
         match rank {
@@ -123,8 +123,8 @@ impl Histogram {
         Some(Duration::from_ns(ns.clamp(self.min_ns, self.max_ns)))
     }
 
-    /// The number of values longer than `limit`. Values in the same bucket as `limit` cannot be distinguished
-    /// from it and are not counted.
+    /// The number of values longer than `limit`. Values in the bucket of `limit` are not counted, because they cannot
+    /// be distinguished from `limit`.
     #[must_use]
     pub fn count_above(&self, limit: Duration) -> u64 {
         self.counts.total_after(self.precision().index(limit.as_ns()))
@@ -155,8 +155,8 @@ impl Histogram {
         self.sum_ns as f64 / 1e9
     }
 
-    /// Adds everything that `other` recorded. At the same precision nothing is lost; otherwise the
-    /// result has the coarser precision and equals a histogram that recorded everything at it.
+    /// Adds everything that `other` recorded. At the same precision nothing is lost. Otherwise the result has the
+    /// coarser precision and equals a histogram that recorded everything at that precision.
     pub fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
         self.min_ns = self.min_ns.min(other.min_ns);
@@ -166,7 +166,7 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// Forgets every value; keeps the memory for the next ones.
+    /// Removes every value; keeps the memory for the next values.
     pub fn clear(&mut self) {
         self.counts.clear();
         (self.sum_ns, self.min_ns, self.max_ns, self.overflowed) = (0, u64::MAX, 0, 0);
@@ -184,8 +184,8 @@ impl Histogram {
         })
     }
 
-    /// The middle of each bucket that holds a value, in order, and how many it holds. The exact extremes
-    /// have no say here, so that the middles of merged histograms are those of their parts.
+    /// The middle and the count of each bucket that holds a value, in order. The exact extremes do not change the
+    /// middles, so the middles of a merged histogram are those of its parts.
     pub(crate) fn middles(&self) -> impl DoubleEndedIterator<Item = (Duration, u64)> + '_ {
         let middle = |index| Duration::from_ns(self.precision().middle(index));
         self.counts.non_empty().map(move |(index, count)| (middle(index), count))
@@ -203,7 +203,7 @@ impl Histogram {
         histogram
     }
 
-    /// The counts alone, for a total that is kept beside several histograms.
+    /// The counts alone, for a total over several histograms.
     pub(crate) const fn counts(&self) -> &Counts {
         &self.counts
     }

@@ -3,9 +3,9 @@
 //! | type | holds | error of a quantile | memory |
 //! |---|---|---|---|
 //! | [`Histogram`] | all values | half a bucket: 0.05 % at [`Precision::FINE`] | the octaves seen, at most 264 KiB |
-//! | [`Window`] | the values of a sliding window | as its histogram | one histogram for each slot, and one |
-//! | [`AtomicHistogram`] | all values, from many threads | the same, extremes included | all octaves, always |
-//! | [`exponential::Exponential`] | the form that OpenTelemetry transports | half a bucket of each form | `max_size` counts |
+//! | [`Window`] | the values of a sliding window | as [`Histogram`] | one histogram for each slot, and one for the total |
+//! | [`AtomicHistogram`] | all values, from many threads | as [`Histogram`], also for extremes | all octaves, always |
+//! | [`exponential::Exponential`] | OpenTelemetry's form for transport | half a bucket, plus that of [`Histogram`] | `max_size` counts |
 //!
 //! A quantile is the value with rank `ceil(q · n)`, see [`rank()`]. Time is an argument: the crate reads no clock.
 #![no_std]

@@ -6,7 +6,7 @@
 //! This is the layout of `HdrHistogram` (Tene, 2012) on base 2: finding a bucket takes the position of the leading bit, a shift
 //! and an addition. Buckets of a finer precision nest in those of a coarser one, so coarsening is exact.
 //!
-//! **Limits**: durations from [`Precision::END`] (2^42 ns, 73 minutes) are in the last bucket.
+//! **Limits**: durations of [`Precision::END`] (2^42 ns, 73 minutes) or more are in the last bucket.
 
 use curtail_units::{Duration, OutOfRange};
 
@@ -26,7 +26,7 @@ impl Precision {
     /// The first duration that is too long for a bucket of its own: 2^42 ns, about 73 minutes.
     pub const END: Duration = Duration::from_ns(1 << END_BITS);
 
-    /// 2^`bits` buckets an octave.
+    /// A precision of 2^`bits` buckets an octave.
     ///
     /// # Errors
     /// When `bits` is not in 4..=12: less is too rough for any verdict, more is below what clocks resolve.
@@ -47,12 +47,12 @@ impl Precision {
         0.5 / self.octave_len() as f64
     }
 
-    /// Buckets in an octave.
+    /// The number of buckets in an octave.
     pub(crate) const fn octave_len(self) -> usize {
         1 << self.bits
     }
 
-    /// Buckets in all. The first two octaves are the exact ones; each later one doubles the width.
+    /// The number of buckets. Those of the first two octaves are 1 ns wide; each later octave doubles the width.
     pub(crate) const fn bucket_count(self) -> usize {
         (END_BITS as usize + 1 - self.bits as usize) << self.bits
     }
@@ -72,7 +72,7 @@ impl Precision {
         index
     }
 
-    /// The shortest duration in bucket `index`, in nanoseconds, and how many the bucket holds.
+    /// The shortest duration in bucket `index`, and the width of the bucket, both in nanoseconds.
     #[inline]
     pub(crate) const fn bucket(self, index: usize) -> (u64, u64) {
         let octave = index >> self.bits;

@@ -4,10 +4,10 @@ use curtail_units::Quantile;
 
 /// The rank, from 1 to `count`, of the value at `quantile` among `count` sorted values: `ceil(q · n)`.
 ///
-/// This is the smallest value that at least a share `q` of all values does not exceed; there is no
-/// interpolation, so the result is a recorded value. The product is first reduced by its rounding
-/// error: 0.07 of 100 values is the 7th, although 0.07 as a float is slightly more.
-/// A `count` of 0 has no ranks; the result is then 0. Above 2^52 values the rank is right to 2^-52 of it.
+/// The value at this rank is the smallest recorded value `v` such that at least a share `q` of the values is ≤ `v`.
+/// There is no interpolation. The product is first reduced by 2^-52 of itself, about its rounding error: 0.07 of 100
+/// values is the 7th, although 0.07 as a float is slightly more. A fraction that small is dropped, and ranks above 2^50
+/// are right to 2^-50 of themselves. A `count` of 0 gives the rank 0.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,

@@ -1,19 +1,20 @@
 //! A histogram of a sliding window.
 //!
-//! **Holds** a ring of histograms, one for each slot of time, and the total of all. A value is recorded in both, a quantile
-//! reads the total, and an expired slot is subtracted from it.
+//! **Holds** a ring of histograms, one for each slot of time, and their total. A value is recorded in the current slot
+//! and in the total. A quantile reads the total. An expired slot is subtracted from the total.
 //!
 //! **Inputs**: the present [`Instant`] with every call, and durations.
 //!
-//! **Limits**: values expire by the slot, after between `length - length / slots` and `length`. Memory is one histogram for each
-//! slot and one more: with ten slots at [`Precision::COARSE`], 143 KiB for latencies between 100 µs and 0.4 s.
+//! **Limits**: values expire by the slot, at an age between `length - length / slots` and `length`. Memory is one
+//! histogram for each slot and one for the total: 143 KiB with ten slots at [`Precision::COARSE`], for latencies from
+//! 100 µs to 0.4 s.
 //!
-//! **Cost**: recording adds to two histograms. A new slot subtracts and clears one: some microseconds at [`Precision::FINE`],
-//! for the first call in the slot. A pause costs no more than all slots.
+//! **Cost**: recording adds to two histograms. The first call in a new slot subtracts and clears one histogram: some
+//! microseconds at [`Precision::FINE`]. The first call after a pause clears at most all slots.
 //!
 //! **Invariant**: the total equals the merged slots, bucket for bucket.
 //!
-//! **Hurts when** traffic is thin: a quantile is then one of few values. Check [`Window::count`] before a high quantile.
+//! **Hurts when** traffic is thin: few values then decide a quantile. Check [`Window::count`] before a high quantile.
 
 use crate::{Histogram, Precision, counts::Counts, rank};
 use alloc::{vec, vec::Vec};
@@ -22,28 +23,27 @@ use curtail_units::{Duration, Instant, Quantile};
 #[cfg(test)]
 mod tests;
 
-/// Durations recorded within the last `length`, give or take a slot.
+/// Durations recorded within the last `length`, or up to one slot less.
 ///
-/// Instants come from one clock and do not go back. Threads that read the clock and then wait for the
-/// lock around a window may still arrive slightly out of order, so an instant before the present slot
-/// counts as the present.
+/// Instants come from one clock and do not go back. Threads that read the clock and then wait for the lock around a
+/// window may still arrive slightly out of order. A value with an instant before the current slot is recorded in that
+/// slot.
 #[derive(Clone, Debug)]
 pub struct Window {
     slots: Vec<Histogram>,
-    /// The slot being filled; the oldest is the one after it.
+    /// The slot being filled; the next slot is the oldest.
     current: usize,
-    /// When the present slot began.
+    /// The start of the current slot.
     began: Instant,
     slot_length: Duration,
     total: Counts,
 }
 
 impl Window {
-    /// An empty window over the last `length`, forgotten in `slots` steps.
+    /// An empty window over the last `length`, divided into `slots` slots.
     ///
     /// # Panics
-    /// When `slots` is zero, or `length` too short to give each slot a nanosecond: there would be no
-    /// time to remember.
+    /// When `slots` is zero, or `length` is less than one nanosecond for each slot.
     #[must_use]
     pub fn new(precision: Precision, length: Duration, slots: usize) -> Self {
         let slot_ns = length.as_ns().checked_div(slots as u64).unwrap_or(0);
@@ -91,12 +91,12 @@ impl Window {
         Some(Duration::from_ns(ns).clamp(min, max))
     }
 
-    /// The same quantile when values of `censored`, a window of the same precision and length, are only lower bounds.
+    /// The value at `quantile` when `censored`, a window of this precision and length, holds only lower bounds.
     ///
     /// At a duration `t`, a value is at most `t`, or longer than `t`, or unknown because its bound is at most `t`. The
     /// result is the least `t` at which a share of `quantile` of the known values is at most `t`: the reduced-sample
-    /// estimate of Kaplan and Meier (1958). Low bounds do not pull it down as they would as values, and it never
-    /// exceeds the durations that were seen.
+    /// estimate of Kaplan and Meier (1958). Low bounds do not lower the result, as they would if they counted as
+    /// values. The result never exceeds the longest recorded duration.
     pub fn quantile_with_censored(
         &mut self,
         censored: &mut Self,
@@ -124,7 +124,7 @@ impl Window {
         }
     }
 
-    /// Moves on to the slot of `now`. The comparison is all that a call within the same slot pays.
+    /// Moves on to the slot of `now`. A call within the current slot pays only for the comparison.
     #[inline]
     fn forget_before(&mut self, now: Instant) {
         let elapsed = now.since(self.began);

@@ -1,17 +1,17 @@
 //! The Arrow columns of a table, from the store's Parquet schema.
 //!
-//! Texts and bytes are views, which are copied less. Every column is nullable, because a file may be older than the
-//! column.
+//! Texts and bytes are Arrow views, which need fewer copies. Every column is nullable, because a file may be older than
+//! the column.
 
 use curtail_store::schema;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::parquet::arrow::parquet_to_arrow_schema;
 use std::sync::Arc;
 
-/// The day of arrival; the partition column, which is in no file.
+/// The name of the partition column, the day of arrival, which is in no file.
 pub(crate) const DAY: &str = "day";
 
-/// The columns in files; those that all tables share come last.
+/// Returns the columns in files; columns that all tables share come last.
 pub(crate) fn in_files(table: &schema::Schema) -> SchemaRef {
     let schema = parquet_to_arrow_schema(table.parquet(), None);
     let schema = schema.expect("each of our types is one of Arrow's");
@@ -20,7 +20,7 @@ pub(crate) fn in_files(table: &schema::Schema) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The partition column.
+/// Returns the partition column.
 pub(crate) fn day() -> FieldRef {
     Arc::new(Field::new(DAY, DataType::Date32, true))
 }

@@ -1,14 +1,14 @@
-//! The program `curtail-sql`: a query in its arguments, the result on standard output.
+//! The program `curtail-sql`: executes the query in its arguments, and prints the result.
 //!
 //! | exit code | meaning |
 //! |---|---|
 //! | 0 | success; also when the reader closes the output early |
-//! | 2 | the query: it is not SQL, it would change something, or it exceeds its memory or time |
-//! | 3 | the environment: no tables, or a file that cannot be read |
+//! | 2 | the query is not SQL, would change something, or exceeds its memory or time |
+//! | 3 | environment: there are no tables, or a file cannot be read |
 //! | 4 | a bug of curtail |
 //!
-//! The query runs on threads of its own, so the main thread can end it at its timeout. Their stacks are large: the depth
-//! of an expression is bounded only by the length of the query.
+//! The query runs on its own threads, so the main thread can end it at the timeout. The stacks of these threads are
+//! large, because only the length of the query bounds the depth of an expression.
 
 use crate::error::{OpenError, QueryError};
 use crate::print::{Format, PrintError, Printer};
@@ -33,7 +33,7 @@ use tokio::time::timeout;
 /// Query the tables of a server in SQL
 ///
 /// The tables are `spans`, `logs`, `points` and `traces`; DESCRIBE lists columns.
-/// Rows that the server has not flushed yet are missing (its `flush_every`).
+/// Rows that the server has not flushed yet are missing (key `flush_every`).
 /// Read-only: SELECT, WITH, VALUES, EXPLAIN, DESCRIBE, SHOW.
 #[derive(Clone, Debug, Parser)]
 #[command(
@@ -76,19 +76,19 @@ pub struct Cli {
 /// The folder of the tables in the data folder.
 const TABLES: &str = "tables";
 
-/// The stack of a query thread; the system commits its pages when they are used.
+/// The size of a query thread's stack; the system commits only the pages that are used.
 const STACK_BYTES: usize = 512 << 20;
 
-/// Threads that read files.
+/// Maximum number of threads that read files.
 const READERS_MAX: usize = 2;
 
-/// Memory that the pool does not count, such as batches in flight and footers.
+/// The allowance for memory that the pool does not count, such as batches in flight and footers.
 const UNCOUNTED_BYTES: u64 = 1 << 30;
 
 /// Maximum number of batches that wait to be printed.
 const WAITING_MAX: usize = 1;
 
-/// The query, or its limits.
+/// The query is invalid, or exceeds its limits.
 const INVALID_QUERY: u8 = 2;
 /// The environment.
 const ENVIRONMENT: u8 = 3;
@@ -183,8 +183,8 @@ fn execute(args: &Cli) -> Result<(), Failure> {
     printed
 }
 
-/// Limits the memory of the process: the pool does not count the result of a function on one value. A process that
-/// exceeds the limit aborts with a message.
+/// Limits the memory of the process, because the pool does not count the result of a function on one value. A process
+/// that exceeds the limit aborts with a message.
 fn bound(memory_bytes: usize, threads: NonZeroUsize) -> io::Result<()> {
     let stacks = (threads.get() + READERS_MAX) as u64 * STACK_BYTES as u64;
     let most = 2 * memory_bytes as u64 + UNCOUNTED_BYTES + stacks;
@@ -192,7 +192,7 @@ fn bound(memory_bytes: usize, threads: NonZeroUsize) -> io::Result<()> {
     Resource::DATA.set(most.min(hard), hard)
 }
 
-/// The query, from the argument or standard input.
+/// Reads the query from the argument or from standard input.
 fn read_query(args: &Cli) -> io::Result<String> {
     if args.query != "-" {
         return Ok(args.query.clone());
@@ -223,7 +223,7 @@ async fn work(
     Ok(result.is_cut())
 }
 
-/// Prints the result. Only the time of the query counts, not that of printing.
+/// Prints the result. The timeout includes the time of the query, not the time of printing.
 fn printed(
     args: &Cli,
     runtime: &Runtime,

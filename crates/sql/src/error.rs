@@ -1,4 +1,4 @@
-//! Errors of queries, by who can correct them.
+//! Errors of queries. The variants distinguish errors of the user, of the environment and of Curtail.
 
 use crate::footers::{Footers, UNREADABLE};
 use curtail_store::SQL_BYTES_MAX;
@@ -9,10 +9,10 @@ use std::path::PathBuf;
 /// Why the tables cannot be queried.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There are none.
+    /// The folder has no tables.
     #[error("{0} has no tables: expected those that `curtail server` writes below its --data")]
     None(PathBuf),
-    /// The folder.
+    /// The folder cannot be read.
     #[error("{path} cannot be read")]
     Folder {
         /// The folder.
@@ -20,10 +20,10 @@ pub enum OpenError {
         /// The cause.
         source: object_store::Error,
     },
-    /// A table.
+    /// A table cannot be opened.
     #[error(transparent)]
     Table(#[from] curtail_store::delta::OpenError),
-    /// The session.
+    /// The session of DataFusion cannot be created.
     #[error("no session can be made: {0}")]
     Session(#[from] DataFusionError),
 }
@@ -69,7 +69,7 @@ pub enum QueryError {
     /// A file cannot be read.
     #[error("{0}")]
     Read(String),
-    /// DataFusion's own fault, or ours.
+    /// A bug of DataFusion or of Curtail.
     #[error("{0}")]
     Bug(String),
 }
@@ -80,7 +80,7 @@ impl QueryError {
         Self::Refused(first.to_uppercase())
     }
 
-    /// The meaning of a DataFusion error for the user.
+    /// Converts an error of DataFusion to an error for the user.
     pub(crate) fn of(error: DataFusionError) -> Self {
         use DataFusionError as Error;
         let text = error.strip_backtrace();
@@ -105,7 +105,7 @@ impl QueryError {
         }
     }
 
-    /// Adds the names of the files that were read last, if the error names none.
+    /// Adds the names of the files that were read last, if the error names no file.
     pub(crate) fn while_reading(self, footers: &Footers) -> Self {
         if let Self::Read(text) = &self
             && !text.contains(UNREADABLE)

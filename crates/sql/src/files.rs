@@ -1,6 +1,6 @@
-//! The files of a table with the statistics of the log: row counts, minima and maxima of numbers.
+//! The files of a table with the statistics in its Delta log: row counts, minima and maxima of numbers.
 //!
-//! They are read from the log. Planning a query compares these extremes, and opens no file.
+//! The plan of a query uses only these statistics, and opens no file.
 
 use crate::columns::DAY;
 use chrono::{Datelike as _, NaiveDate};
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// All files, in the order of their paths.
+/// All files of a table, in the order of their paths.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     files: Vec<PartitionedFile>,
@@ -28,7 +28,7 @@ pub(crate) struct Files {
     extremes: HashMap<String, Vec<Option<(i64, i64)>>>,
 }
 
-/// The statistics of a file in the log; only whole numbers are used.
+/// The statistics of a file in the Delta log; only those of whole numbers are used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct FileStatistics {
@@ -38,7 +38,7 @@ struct FileStatistics {
 }
 
 impl Files {
-    /// The files of the table at `root`.
+    /// Returns the files of the table at `root`.
     pub(crate) fn of(snapshot: &Snapshot, root: &Path, columns: &SchemaRef) -> Self {
         let mut files = Self::default();
         let numbers = columns.fields().iter().filter(|field| *field.data_type() == DataType::Int64);
@@ -69,7 +69,7 @@ impl Files {
         kept.map(|(file, _)| file.clone()).collect()
     }
 
-    /// The statistics of the kept files, for a table with these columns.
+    /// Returns the statistics of the files that `is_kept` selects, for a table with these columns.
     pub(crate) fn statistics(&self, is_kept: &[bool], columns: &SchemaRef) -> Statistics {
         let mut statistics = Statistics::new_unknown(columns);
         let rows = only(&self.rows, is_kept).try_fold(0_u64, |sum, rows| Some(sum + (*rows)?));
@@ -130,7 +130,7 @@ fn only<'a, T>(all: &'a [T], is_kept: &'a [bool]) -> impl Iterator<Item = &'a T>
     all.iter().zip(is_kept).filter(|(_, is_kept)| **is_kept).map(|(each, _)| each)
 }
 
-/// The day of a file's rows, in days since 1970.
+/// Returns the day of a file's rows, in days since 1970.
 fn day(add: &Add) -> Option<i32> {
     let day = add.partition_values.get(DAY)?.as_deref()?;
     let day: NaiveDate = day.parse().ok()?;

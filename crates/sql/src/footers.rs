@@ -2,7 +2,7 @@
 //!
 //! A footer is read once, although a plan asks for it several times. Files never change, so no entry is stale.
 //!
-//! **Limits**: [`BYTES_MAX`] for all footers; a footer beyond it is read each time.
+//! **Limits**: all cached footers have at most [`BYTES_MAX`]; a footer that does not fit is read each time.
 
 use bytes::Bytes;
 use datafusion::datasource::listing::PartitionedFile;
@@ -22,24 +22,24 @@ use std::error::Error;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Maximum size of all kept footers.
+/// Maximum size of all cached footers.
 const BYTES_MAX: usize = 256 << 20;
 
-/// The words of an error that names its file.
+/// The phrase that marks an error that already names its file.
 pub(crate) const UNREADABLE: &str = "cannot be read";
 
-/// The bytes of the first fetch; most footers are not longer.
-const TAIL_BYTES: usize = 256 << 10;
+/// The number of bytes that are fetched first from the end of a file; most footers are not longer.
+const FOOTER_BYTES: usize = 256 << 10;
 
-/// Parquet's errors about damaged data name no file: it is one of the files that were fetched last.
+/// Number of latest files to report: Parquet's errors about damaged data name no file, but it is one of the latest.
 const LAST_MAX: usize = 8;
 
-/// The footers that were read.
+/// The cache of footers.
 #[derive(Debug)]
 pub(crate) struct Footers {
     objects: Arc<dyn ObjectStore>,
     kept: Mutex<Kept>,
-    /// The files that were fetched last, the latest last.
+    /// The paths of the files that were fetched last, the latest at the end.
     last: Mutex<Vec<Path>>,
 }
 
@@ -110,7 +110,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Adds the path: neither the object store nor Parquet always names it.
+    /// Adds the path to an error, because the object store and Parquet do not always name it.
     fn failed(&self, source: impl Error + Send + Sync + 'static) -> ParquetError {
         ParquetError::General(format!("{} {UNREADABLE}: {source}", self.path))
     }
@@ -149,7 +149,7 @@ impl AsyncFileReader for Reader {
             }
             let reader = ParquetMetaDataReader::new()
                 .with_page_index_policy(PageIndexPolicy::Optional)
-                .with_prefetch_hint(Some(TAIL_BYTES));
+                .with_prefetch_hint(Some(FOOTER_BYTES));
             let len = self.len;
             let footer = reader.load_and_finish(&mut *self, len).await;
             let footer = Arc::new(footer.map_err(|error| self.failed(error))?);

@@ -1,4 +1,4 @@
-//! `curtail-sql`: SQL over the tables of a server, in a program of its own.
+//! `curtail-sql`: a separate program for SQL over the tables of a server.
 
 use clap::Parser as _;
 use std::process::ExitCode;

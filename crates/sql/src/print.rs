@@ -1,6 +1,6 @@
 //! Prints query results.
 //!
-//! | format | is |
+//! | format | output |
 //! |---|---|
 //! | [`Format::Table`] | aligned columns, for people; buffered until the end for their widths |
 //! | [`Format::Json`] | an object a line, with all columns; maps are objects |
@@ -50,15 +50,15 @@ pub enum PrintError {
 pub struct Printer<W> {
     out: W,
     format: Format,
-    /// The rows of a table; empty in the other formats.
+    /// The buffered rows of a table; empty in all other formats.
     grid: Grid,
 }
 
 impl<W: Write> Printer<W> {
-    /// Begins a result with these columns; buffered rows are charged to the reservation.
+    /// Begins a result with these columns; `reservation` accounts for the memory of buffered rows.
     ///
     /// # Errors
-    /// When two columns have the same name in a format with names, or the output is closed.
+    /// When the format has column names and two columns have the same name, or the output is closed.
     pub fn new(
         format: Format,
         columns: &Schema,
@@ -73,10 +73,10 @@ impl<W: Write> Printer<W> {
         Ok(Self { out, format, grid: Grid::new(columns, kept) })
     }
 
-    /// Prints rows, or buffers them.
+    /// Prints rows, or buffers rows of a table.
     ///
     /// # Errors
-    /// When the output is closed, or the memory does not suffice.
+    /// When the output is closed, or the memory for buffered rows does not suffice.
     pub fn rows(&mut self, rows: &RecordBatch) -> Result<(), PrintError> {
         match self.format {
             Format::Table => Ok(self.grid.push(rows)?),
@@ -139,7 +139,7 @@ fn head(columns: &Schema, out: &mut impl Write) -> io::Result<()> {
     out.write_all(line.as_bytes())
 }
 
-/// Appends a cell, in quotes if it needs them.
+/// Appends a cell of CSV, in quotes if necessary.
 fn quoted(cell: &str, column: usize, line: &mut String) {
     if column > 0 {
         line.push(',');

@@ -15,7 +15,7 @@ pub struct QueryResult {
     pub(crate) rows: SendableRecordBatchStream,
     pub(crate) runtime: Arc<RuntimeEnv>,
     pub(crate) footers: Arc<Footers>,
-    /// The number of further rows before the maximum.
+    /// The number of rows that remain until the maximum.
     pub(crate) left: usize,
     pub(crate) is_cut: bool,
 }
@@ -27,16 +27,16 @@ impl std::fmt::Debug for QueryResult {
 }
 
 impl QueryResult {
-    /// Its columns.
+    /// Returns the columns of the result.
     #[must_use]
     pub fn columns(&self) -> SchemaRef {
         self.rows.schema()
     }
 
-    /// The next rows; [`None`] when there are no more, or more are not given.
+    /// Returns the next rows; [`None`] at the end of the result, or at the maximum number of rows.
     ///
     /// # Errors
-    /// When a file cannot be read, memory does not suffice, or a value cannot be worked out.
+    /// When a file cannot be read, memory does not suffice, or a value cannot be computed.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, QueryError> {
         if self.is_cut {
             return Ok(None);
@@ -51,13 +51,13 @@ impl QueryResult {
         Ok(Some(batch))
     }
 
-    /// Whether there are more rows than were given.
+    /// Whether the result has more rows than were returned.
     #[must_use]
     pub const fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// A share of the query memory, for buffered rows.
+    /// Creates a reservation in the query's memory, for buffered rows.
     #[must_use]
     pub fn reservation(&self) -> MemoryReservation {
         MemoryConsumer::new("rows to print").register(&self.runtime.memory_pool)

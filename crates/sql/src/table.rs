@@ -1,4 +1,4 @@
-//! A table for DataFusion: its columns, and a plan that reads its files.
+//! A table for DataFusion: the columns of the table, and plans that read its files.
 
 use crate::columns;
 use crate::files::Files;
@@ -24,17 +24,17 @@ use std::sync::Arc;
 
 /// The parameters of a scan.
 struct Read {
-    /// The files to read.
+    /// Whether to read each file.
     kept: Vec<bool>,
-    /// The columns; absent: all.
+    /// The columns to read; absent: all columns.
     columns: Option<Vec<usize>>,
-    /// Prunes pages, and rows as far as its columns allow.
+    /// The condition that prunes row groups, pages and rows.
     condition: Option<Expr>,
     /// Maximum number of rows.
     limit: Option<usize>,
 }
 
-/// A table at one version of its log.
+/// A table at one version of its Delta log.
 #[derive(Debug)]
 pub(crate) struct StoredTable {
     columns: TableSchema,
@@ -57,7 +57,7 @@ impl StoredTable {
         Self { columns, files, footers, tenant }
     }
 
-    /// The files that can have rows that match `filters`.
+    /// Returns, for each file, whether it can have rows that match `filters`.
     fn kept(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<bool>> {
         let all = vec![true; self.files.num_containers()];
         let Some(filter) = conjunction(filters.to_vec()) else { return Ok(all) };
@@ -90,7 +90,7 @@ impl StoredTable {
         Ok(DataSourceExec::from_data_source(scan))
     }
 
-    /// The rows of one tenant.
+    /// Returns the plan that reads the rows of one tenant.
     fn read_of(
         &self,
         tenant: &Arc<str>,
@@ -130,7 +130,7 @@ impl TableProvider for StoredTable {
         TableType::Base
     }
 
-    /// Filters prune files, row groups and pages, and are applied again to the remaining rows.
+    /// Declares that filters prune files, row groups and pages, and that DataFusion must still apply them to rows.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],

@@ -1,4 +1,4 @@
-//! The tables of a folder, at the versions that they have when the folder is opened.
+//! The tables of a folder, at their versions at the time when the folder is opened.
 
 use crate::columns;
 use crate::error::{OpenError, QueryError};
@@ -6,8 +6,7 @@ use crate::files::Files;
 use crate::footers::Footers;
 use crate::query_result::QueryResult;
 use crate::table::StoredTable;
-use curtail_store::schema::{Schema, logs::LOGS, points::POINTS, spans::SPANS, traces::TRACES};
-use curtail_store::{SQL_BYTES_MAX, delta};
+use curtail_store::{SQL_BYTES_MAX, delta, schema};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::{SQLOptions, SessionContext};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -27,7 +26,7 @@ use std::sync::Arc;
 /// The limits of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Maximum bytes that sorting, grouping and joining keep in memory.
+    /// Maximum memory for sorting, grouping and joining, in bytes.
     pub memory_bytes: usize,
     /// Maximum number of parts of a query that run at once.
     pub threads: NonZeroUsize,
@@ -49,7 +48,7 @@ impl Tables {
     /// Opens the tables of a folder, for all tenants or for one.
     ///
     /// # Errors
-    /// When it has none, or one cannot be read.
+    /// When the folder has no tables, or a table cannot be read.
     pub async fn open(
         folder: &std::path::Path,
         tenant: Option<&str>,
@@ -62,17 +61,12 @@ impl Tables {
         let objects = LocalFileSystem::new_with_prefix(folder)
             .map_err(|source| OpenError::Folder { path: folder.to_path_buf(), source })?;
         let objects: Arc<dyn ObjectStore> = Arc::new(objects);
-        let tables: [(_, &Schema); 4] = [
-            ("spans", SPANS.schema()),
-            ("logs", LOGS.schema()),
-            ("points", POINTS.schema()),
-            ("traces", TRACES.schema()),
-        ];
         let tenant: Option<Arc<str>> = tenant.map(Arc::from);
         let context = context(bounds)?;
         let footers = Arc::new(Footers::new(Arc::clone(&objects)));
         let mut has_table = false;
-        for (name, schema) in tables {
+        for table in schema::tables() {
+            let (name, schema) = (table.name, table.schema());
             let root = Path::from(name);
             let log = delta::Table::open(Arc::clone(&objects), root.clone()).await?;
             let Some(log) = log else { continue };
@@ -87,7 +81,7 @@ impl Tables {
     /// Executes a query with at most `rows_max` rows.
     ///
     /// # Errors
-    /// When it is none, when it would change something, or when a table cannot be read.
+    /// When the text is not a query, the query would change something, or a table cannot be read.
     pub async fn query(&self, query: &str, rows_max: usize) -> Result<QueryResult, QueryError> {
         if query.len() > SQL_BYTES_MAX {
             return Err(QueryError::Long(query.len()));
@@ -134,7 +128,7 @@ impl Tables {
     }
 }
 
-/// A session without tables that cannot spill to disk.
+/// Creates a session without tables, which cannot spill to disk.
 fn context(bounds: Bounds) -> Result<SessionContext, OpenError> {
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
     let runtime = RuntimeEnvBuilder::new()
@@ -171,7 +165,7 @@ fn is_read_only(statement: &Statement) -> bool {
     }
 }
 
-/// Limits a query to one row more than the maximum, to detect that there are more.
+/// Limits a query to one row more than `rows_max`, to detect that the result has more rows.
 fn at_most(plan: LogicalPlan, rows_max: usize) -> datafusion::common::Result<LogicalPlan> {
     let tells_of_plans = matches!(
         plan,

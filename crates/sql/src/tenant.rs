@@ -1,14 +1,14 @@
 //! Restricts queries to the rows of one tenant.
 //!
-//! For one tenant, every scan of a table is filtered by the column `tenant`. All SQL reads rows through scans (joins,
-//! subqueries, CTEs, UNION), so no query avoids the filter.
+//! For one tenant, every scan of a table is filtered by the column `tenant`. All SQL reads rows through scans (also
+//! joins, subqueries, CTEs and UNION), so no query avoids the filter.
 //!
 //! **Invariant**: no expression of a query sees a value of another tenant. A filter of the result would not suffice:
-//! `CAST(name AS BIGINT)` fails on a name, and its error contains the name. Only conditions that cannot fail are pushed
-//! down to the files ([`is_sure`]). For DataFusion a scan has no inputs ([`RowsOf`]), so no rule moves another expression
-//! below the filter, and no plan shows the files.
+//! `CAST(name AS BIGINT)` fails on a name, and the error contains the name. Only conditions that cannot fail are pushed
+//! down to the files ([`is_sure`]). To DataFusion, a filtered scan has no inputs ([`RowsOf`]), so no optimizer rule
+//! moves another expression below the filter, and no plan shows the files.
 //!
-//! **When it hurts**: dynamic bounds of sorts with a limit and of joins do not skip pages, as they do for all tenants.
+//! **When it hurts**: dynamic bounds (of a sort with a limit, of a join) skip pages only in queries for all tenants.
 
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// The column of the tenant, in every table.
 pub(crate) const TENANT: &str = "tenant";
 
-/// The condition for the rows of a tenant.
+/// Returns the condition that selects the rows of a tenant.
 pub(crate) fn is_of(tenant: &str) -> Expr {
     ident(TENANT).eq(lit(ScalarValue::Utf8View(Some(tenant.to_owned()))))
 }
@@ -35,7 +35,7 @@ pub(crate) fn is_of(tenant: &str) -> Expr {
 const COMPARISONS: [Operator; 6] =
     [Operator::Eq, Operator::NotEq, Operator::Lt, Operator::LtEq, Operator::Gt, Operator::GtEq];
 
-/// Whether a condition fails for no value: it compares columns with constants.
+/// Whether a condition cannot fail for any value, because it only compares columns with constants.
 pub(crate) fn is_sure(condition: &Expr) -> bool {
     let is_column = |of: &Expr| matches!(of, Expr::Column(_));
     let is_constant = |of: &Expr| matches!(of, Expr::Literal(..));
@@ -60,12 +60,12 @@ pub(crate) fn is_sure(condition: &Expr) -> bool {
 #[derive(Debug)]
 pub(crate) struct RowsOf {
     tenant: Arc<str>,
-    /// The filter, and the files below it.
+    /// The plan: the filter, and the scan of files below it.
     rows: Arc<dyn ExecutionPlan>,
 }
 
 impl RowsOf {
-    /// The rows of a scan, with its first `shown` columns.
+    /// Filters the rows of a scan, and keeps its first `shown` columns.
     pub(crate) fn new(
         tenant: &Arc<str>,
         scan: Arc<dyn ExecutionPlan>,
@@ -114,7 +114,7 @@ impl ExecutionPlan for RowsOf {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    /// A recursive query reads it again.
+    /// Resets the plan, which a recursive query executes again.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let rows = reset_plan_states(Arc::clone(&self.rows))?;
         Ok(Arc::new(Self { tenant: Arc::clone(&self.tenant), rows }))

@@ -4,7 +4,7 @@
 //! cargo bench -p curtail-store
 //! ```
 
-use curtail_store::{Key, Place, sort};
+use curtail_store::{Key, RowPosition, sort};
 use curtail_units::Rng;
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ fn report(name: &str, ids: &[u128]) {
         .map(|(row, &trace_id)| Key {
             trace_id,
             start_ns: 1_000 * u64::from(row),
-            place: Place { batch: 0, row },
+            position: RowPosition { batch: 0, row },
         })
         .collect();
     let mut all: Vec<f64> = (0..ROUNDS)

@@ -1,4 +1,4 @@
-//! Rows of a table as a batch of OTLP.
+//! Writes rows of a table as an OTLP batch.
 
 use crate::columns::{Columns, Values, int, text};
 use crate::schema::envelope::{
@@ -11,7 +11,7 @@ use curtail_otlp::{
     BadRow, BatchWriter, EventRow, LinkRow, LogRow, PlainValue, ResourceText, ScopeText, SpanRow,
 };
 
-/// Adds a span to a batch of traces. Its attributes come in the order of their columns, then those in maps.
+/// Adds a span to a batch of traces: its attributes in the order of their columns, then the attributes in maps.
 ///
 /// # Errors
 /// When JSON in the row is invalid.
@@ -90,7 +90,7 @@ fn links(rows: &Columns, row: usize) -> Vec<LinkRow<'_>> {
     lists.entries(row).map(link).collect()
 }
 
-/// Adds a record to a batch of logs. Its attributes come in the order of their columns, then those in maps.
+/// Adds a record to a batch of logs: its attributes in the order of their columns, then the attributes in maps.
 ///
 /// # Errors
 /// When JSON in the row is invalid.
@@ -150,10 +150,10 @@ fn short(number: i64) -> u32 {
     u32::try_from(number).unwrap_or_default()
 }
 
-/// The attributes in the order of their columns, then those in maps.
+/// The attributes in the order of their columns, then the attributes in maps.
 fn attributes<'a>(rows: &'a Columns, row: usize, table: &Table) -> Vec<(&'a str, PlainValue<'a>)> {
     let mut attributes = Vec::new();
-    for (field, key, kind) in &table.keys {
+    for (field, key, kind) in &table.schema().keys {
         if let Some(value) = rows.coded(*field).get(row) {
             attributes.push((*key, plain(*kind, value)));
         }
@@ -182,7 +182,7 @@ fn plain(kind: Kind, value: &[u8]) -> PlainValue<'_> {
     }
 }
 
-/// Keys and values of a row's map.
+/// Calls `take` with each key and value of a row's map.
 fn entries<'a>(
     rows: &'a Columns,
     field: usize,
@@ -197,7 +197,7 @@ fn entries<'a>(
     }
 }
 
-/// A part of an entry that has a dictionary.
+/// The value of an entry in a part that has a dictionary.
 fn value(part: &Values, entry: usize) -> &[u8] {
     match part {
         Values::Coded(coded) => coded.get(entry).unwrap_or_default(),

@@ -1,10 +1,10 @@
 //! The rows of a table in memory, column by column.
 //!
-//! All rows have this form: in memtables, sorted for a run, read from a run, and merged. Most columns are codes of a
-//! [`Dictionary`], so sorting and merging move numbers, and a text is looked at once for all its rows.
+//! Rows have this form everywhere: in memtables, sorted for a run, read from a run, and merged. Most columns are codes
+//! of a [`Dictionary`]. So sorting and merging move numbers, and a text is read once for all rows that have it.
 //!
-//! A column may be shorter than the rows: the rest is null, or zero for numbers. A column that nobody sends or reads takes no
-//! memory.
+//! A column may have fewer values than there are rows: the missing values are null, or zero for numbers. So a column
+//! that no sender sets, or that no query reads, takes no memory.
 
 mod dictionary;
 mod gather;
@@ -23,7 +23,7 @@ use std::ops::Range;
 pub struct Columns {
     schema: &'static Schema,
     len: usize,
-    /// In the order of the schema's fields.
+    /// The columns in the order of the schema's fields.
     columns: Vec<Column>,
 }
 
@@ -32,11 +32,11 @@ pub struct Columns {
 pub enum Column {
     /// At most one value a row.
     One(Values),
-    /// Any number of them.
+    /// Any number of values a row.
     Many(Lists),
 }
 
-/// Values, row by row or entry by entry.
+/// The values of a column: one for each row, or one for each entry of a list.
 #[derive(Clone, Debug)]
 pub enum Values {
     /// Sixteen bytes; zero is null in optional fields.
@@ -54,21 +54,21 @@ pub enum Values {
 pub struct Coded {
     /// The values of the codes.
     pub dictionary: Dictionary,
-    /// Zero, like a missing code at the end, is null.
+    /// The code of each row or entry. Zero is null, and so is a missing code at the end.
     pub codes: Vec<u32>,
 }
 
-/// Lists; maps are lists of keys and values.
+/// Lists. A map is a list of keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct Lists {
-    /// The end of the entries of each row. Rows beyond the last one have none.
+    /// The end of the entries of each row. Rows beyond the last end have no entries.
     ends: Vec<u32>,
     /// The parts of the entries.
     parts: Vec<Values>,
 }
 
 impl Columns {
-    /// No rows.
+    /// Columns without rows.
     #[must_use]
     pub fn new(schema: &'static Schema) -> Self {
         Self { schema, len: 0, columns: schema.fields().iter().map(Column::new).collect() }
@@ -168,7 +168,7 @@ fn wrong(schema: &Schema, field: usize) -> ! {
     panic!("{} is of another kind", schema.fields()[field].name)
 }
 
-/// Rows are added at the end: first all values of one, then [`Columns::end_row`].
+/// Rows are added at the end: all values of a row first, then [`Columns::end_row`].
 impl Columns {
     /// The code of a value in the dictionary of a field.
     pub(crate) fn intern(&mut self, field: usize, value: &[u8]) -> u32 {
@@ -188,7 +188,7 @@ impl Columns {
         }
     }
 
-    /// Sets the value of the next `count` rows, by its code, unless they have one.
+    /// Sets the code of the next `count` rows, unless they have a value.
     pub(crate) fn set_many(&mut self, field: usize, code: u32, count: usize) {
         let row = self.len;
         let codes = &mut self.coded_mut(field).codes;
@@ -198,7 +198,7 @@ impl Columns {
         }
     }
 
-    /// Sets the values of rows in order; `intern` returns the code of one.
+    /// Sets the values of some rows, which are in order. `intern` returns the code of a value.
     pub(crate) fn set_each<V>(
         &mut self,
         field: usize,
@@ -213,7 +213,7 @@ impl Columns {
         }
     }
 
-    /// Another entry in the list of the row that is being added.
+    /// Begins another entry in the list of the row that is being added.
     pub(crate) fn push_entry(&mut self, field: usize) -> Entry<'_> {
         let row = self.len;
         match &mut self.columns[field] {
@@ -235,14 +235,14 @@ impl Columns {
     }
 }
 
-/// An entry that is being added to a list: its parts in their order.
+/// An entry that is being added to a list. Its parts are added in their order.
 #[derive(Debug)]
 pub(crate) struct Entry<'a>(std::slice::IterMut<'a, Values>);
 
 const ANOTHER: &str = "the part is of another kind";
 
 impl Entry<'_> {
-    /// A part with a dictionary.
+    /// Adds a part that has a dictionary.
     pub(crate) fn coded(&mut self, value: &[u8]) -> &mut Self {
         let Some(Values::Coded(coded)) = self.0.next() else { panic!("{ANOTHER}") };
         let code = coded.dictionary.intern(value);
@@ -251,8 +251,8 @@ impl Entry<'_> {
     }
 }
 
-/// Functions for values of a fixed size: the column of a field, a value of the row that is being added, and a part of the
-/// entry that is being added.
+/// Defines functions for values of a fixed size: they return the column of a field, and add a value to the current row
+/// or a part to the current entry.
 macro_rules! fixed_size {
     ($($variant:ident $type:ty, $of_field:ident $push:ident $part:ident, $what:literal;)*) => {
         impl Columns {$(
@@ -268,7 +268,7 @@ macro_rules! fixed_size {
                 values
             }
 
-            #[doc = concat!("The ", $what, " of the row that is being added.")]
+            #[doc = concat!("Adds the ", $what, " of the row that is being added.")]
             pub(crate) fn $push(&mut self, field: usize, value: $type) {
                 let Column::One(Values::$variant(values)) = &mut self.columns[field] else {
                     wrong(self.schema, field)
@@ -278,7 +278,7 @@ macro_rules! fixed_size {
         )*}
 
         impl Entry<'_> {$(
-            #[doc = concat!("A part: the ", $what, ".")]
+            #[doc = concat!("Adds a part: the ", $what, ".")]
             pub(crate) fn $part(&mut self, value: $type) -> &mut Self {
                 let Some(Values::$variant(values)) = self.0.next() else { panic!("{ANOTHER}") };
                 values.push(value);
@@ -289,8 +289,8 @@ macro_rules! fixed_size {
 }
 
 fixed_size! {
-    Wide u128, wide push_wide wide, "sixteen bytes";
-    Narrow u64, narrow push_narrow narrow, "eight bytes";
+    Wide u128, wide push_wide wide, "ID of sixteen bytes";
+    Narrow u64, narrow push_narrow narrow, "ID of eight bytes";
     Longs i64, longs push_long long, "number";
 }
 
@@ -339,7 +339,7 @@ impl Values {
         }
     }
 
-    /// A copy; dictionaries have no lookup table.
+    /// A copy whose dictionary has no lookup table.
     fn copy(&self) -> Self {
         let Self::Coded(Coded { dictionary, codes }) = self else { return self.clone() };
         Self::Coded(Coded { dictionary: dictionary.copy(), codes: codes.clone() })
@@ -353,7 +353,7 @@ impl Values {
         on_vector!(self, values => values.len())
     }
 
-    /// Spreads the values from `at` on over rows: one for each row that is present, null for the others.
+    /// Spreads the values from `at` on over rows: a row with a one in `present` gets the next value, any other null.
     pub(crate) fn spread(&mut self, at: usize, present: &[u32]) {
         on_vector!(self, values => spread(values, at, present));
     }
@@ -378,12 +378,12 @@ const fn allocated<T>(values: &Vec<T>) -> usize {
     values.capacity() * size_of::<T>()
 }
 
-/// The value of a row; columns that are null in every row are empty.
+/// The value of a row; zero beyond the end of the column.
 fn value<T: Copy + Default>(values: &[T], at: usize) -> T {
     values.get(at).copied().unwrap_or_default()
 }
 
-/// From the end, so that no value is overwritten before it is moved.
+/// Moves the last value first, so that no value is overwritten before it is moved.
 fn spread<T: Copy + Default>(values: &mut Vec<T>, at: usize, present: &[u32]) {
     let mut from = values.len();
     values.resize(at + present.len(), T::default());
@@ -417,25 +417,25 @@ impl Coded {
         }
     }
 
-    /// The text of a row; empty when it has none.
+    /// The text of a row; empty if the row has none.
     #[must_use]
     pub fn text(&self, row: usize) -> &str {
         self.get(row).map_or("", text)
     }
 
-    /// The number of a row.
+    /// The integer in a row, if there is one.
     #[must_use]
     pub fn int(&self, row: usize) -> Option<i64> {
         self.get(row).map(int)
     }
 }
 
-/// Texts were checked by the decoder.
+/// Converts a value to a text. The decoder has checked that texts are UTF-8.
 pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Eight bytes; fewer are zero.
+/// Converts a value of eight bytes to an integer; a shorter value is zero.
 pub(crate) fn int(bytes: &[u8]) -> i64 {
     bytes.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes))
 }
@@ -446,7 +446,7 @@ impl Lists {
         Self { ends, parts }
     }
 
-    /// The entries of a row.
+    /// The range of the entries of a row.
     #[must_use]
     pub fn entries(&self, row: usize) -> Range<usize> {
         let last = self.ends.last().copied().unwrap_or(0);
@@ -461,7 +461,7 @@ impl Lists {
         self.ends.last().copied().unwrap_or(0) as usize
     }
 
-    /// Whether no row has any.
+    /// Whether no row has an entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,12 +1,12 @@
 //! The log of a Delta Lake table: small commits that decide which files are the table.
 //!
-//! A commit is a file of JSON lines with the next number. It is put only if no other has that number, so writers need no lock
-//! and no server, on a disk as on an object store. The lines are actions: files that are added or removed, and the
-//! positions that sources of rows have reached ([`SourceRange`]).
+//! A commit is a file of JSON lines, named by the next number. It is put only if no file has that name. So writers need
+//! no lock and no server, on a disk and on an object store. The lines are actions: files that are added or removed, and
+//! the positions that sources of rows have reached ([`SourceRange`]).
 //!
-//! **Conflicts**: a writer that loses the race for a number reads the other commit and checks again. The files that it removes
-//! must still exist, and its rows must begin at the committed position of their source. So two compactions of the same files
-//! never both succeed, and no row of a log is committed twice, even by two processes with the same log.
+//! **Conflicts**: a writer that loses the race for a number reads the other commit and checks its own again: the files
+//! to remove must still exist, and the rows must begin at the committed position of their source. So two compactions of
+//! the same files never both succeed, and no row of a log is committed twice, even by two processes with the same log.
 //!
 //! **Reading** begins with the newest checkpoint and follows the commits after it. A missing or damaged file is an error that
 //! names it, unless the other files have the same content; an older table is never returned. Our commits have a checksum. Only
@@ -16,12 +16,12 @@
 //! [`Table::clean_log`], which deletes commits before a checkpoint, and [`Table::vacuum`], which deletes files that left the
 //! table. A reader that is absent for longer than `delta.logRetentionDuration` restarts from a checkpoint.
 //!
-//! **When it hurts**: memory holds the list of files, and each checkpoint writes all of it: some hundred thousand live files,
-//! not millions. Cleaning lists the whole log: 2.6 million commits at one a second, if the table keeps Delta's 30 days.
+//! **When it hurts**: memory holds the list of files, and each checkpoint writes it, which suits some hundred thousand
+//! files. Cleaning lists the whole log: at one commit a second, 2.6 million commits in Delta's 30 days.
 //!
-//! **Limits**: versions 1 (to read) and 2 (to write) of the protocol: no deletion vectors, no column mapping, no checkpoints of
-//! version 2; other tables are refused. A checkpoint keeps only the fields of our actions. Paths are relative to the table's
-//! root; a table with files elsewhere is read, but not vacuumed.
+//! **Limits**: tables of protocol version 1 (readers) and 2 (writers), without deletion vectors, column mapping and
+//! checkpoints of version 2. Other tables are refused. A checkpoint keeps only the fields of our actions. Paths are
+//! relative to the table's root. A table with files elsewhere is read, but not vacuumed.
 //!
 //! **Source**: the Delta transaction log protocol, PROTOCOL.md of delta-io/delta.
 

@@ -1,11 +1,11 @@
 //! Parquet's encodings of numbers.
 //!
-//! | encoding | of | module |
+//! | encoding | encoded values | module |
 //! |---|---|---|
 //! | RLE / bit-packing hybrid | levels, codes of a dictionary | [`hybrid`] |
 //! | `DELTA_BINARY_PACKED` | integers of 64 bits | [`deltas`] |
 //!
-//! The parquet crate's writers take values one by one and hash each; these values are codes of a dictionary already.
+//! Writers of the parquet crate take and hash single values. The values here are codes of a dictionary already.
 //!
 //! **Source**: "Encodings.md" of apache/parquet-format.
 
@@ -13,12 +13,12 @@ mod bits;
 pub(crate) mod deltas;
 pub(crate) mod hybrid;
 
-/// Bytes that are no encoding of what they should be.
+/// Bytes that are not an encoding of the expected values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damaged(pub(crate) &'static str);
 
-/// Takes an integer of variable length.
+/// Takes an integer of variable length from the front of `bytes`.
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<u64, Damaged> {
     let mut number = 0;
     for nth in 0..10 {
@@ -32,7 +32,7 @@ pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<u64, Damaged> {
     Err(Damaged("a number is longer than 64 bits"))
 }
 
-/// Takes `len` bytes.
+/// Takes `len` bytes from the front of `bytes`.
 fn take_bytes<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], Damaged> {
     let (taken, rest) = bytes.split_at_checked(len).ok_or(Damaged("values are cut off"))?;
     *bytes = rest;

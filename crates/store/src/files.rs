@@ -1,7 +1,7 @@
-//! The files of the store: [`Directory`] on disk, others in tests, which can fail and lose what was not synced.
+//! The files of the log: a [`Directory`] on disk, or files in memory for tests, which fail as planned.
 //!
-//! A file on disk is written past the page cache where the file system allows it: the log is read again only after a restart,
-//! and the copies into the cache cost more than receiving the data.
+//! Writes bypass the page cache where the file system allows it (`O_DIRECT`). The log is read only after a restart, and
+//! copying the data into the cache costs more than receiving it.
 
 #[cfg(test)]
 pub(crate) mod failing;
@@ -11,7 +11,7 @@ use std::io::{self, IoSlice, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Writes past the page cache are aligned to this, in memory and on disk.
+/// The alignment, in memory and on disk, of writes that bypass the page cache.
 pub const BLOCK_BYTES: usize = 4_096;
 
 /// The maximum size of one write.
@@ -20,7 +20,7 @@ const WRITE_BYTES: usize = 256 * BLOCK_BYTES;
 /// A flat folder of files. Errors are those of the system.
 #[expect(clippy::missing_errors_doc, reason = "said once for all functions")]
 pub trait Files: std::fmt::Debug + Send + Sync {
-    /// Creates a new file. Its name survives a power cut.
+    /// Creates a new file, whose name is durable.
     fn create(&self, name: &str) -> io::Result<Box<dyn GrowingFile>>;
 
     /// The content of a file.
@@ -32,29 +32,29 @@ pub trait Files: std::fmt::Debug + Send + Sync {
     /// Durably removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Durably renames a file, in place of another with that name.
+    /// Durably renames a file, and replaces a file that has the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 }
 
 /// A file that is written from its beginning to its end. Errors are those of the system.
 #[expect(clippy::missing_errors_doc, reason = "said once for all functions")]
 pub trait GrowingFile: std::fmt::Debug + Send {
-    /// Writes all of these parts, one after the other. Together they are whole blocks of [`BLOCK_BYTES`]. After an error, a
-    /// part of them may have been written.
+    /// Writes all parts, one after the other. Their total length is a multiple of [`BLOCK_BYTES`]. After an error, some
+    /// of their bytes may have been written.
     fn append(&mut self, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
 
     /// Makes the appended bytes durable.
     ///
-    /// After an error, the bytes since the last sync are durable or not, and another sync does not show which: the system
-    /// forgets failed writes.
+    /// After an error, it is unknown which bytes since the last sync are durable. Another sync does not tell, because
+    /// the system forgets failed writes.
     fn sync(&mut self) -> io::Result<()>;
 
     /// Durably truncates the file to `len` bytes.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 
-/// The lock file of a folder, with the ID of the process that holds it. The system releases the lock when that process
-/// ends in any way, so the file may remain; its existence means nothing.
+/// The lock file of a folder, with the ID of the process that holds the lock. The system releases the lock when the
+/// process ends for any reason. So the existence of the file means nothing.
 const LOCK: &str = "lock";
 
 /// A folder on a local disk, used by one process at a time.
@@ -76,7 +76,7 @@ pub(crate) fn remove_if_there(files: &dyn Files, name: &str) -> io::Result<()> {
 }
 
 impl Directory {
-    /// Opens a folder, which is made if it is not there.
+    /// Opens a folder, which is created if it does not exist.
     ///
     /// # Errors
     /// Any error of the system; [`io::ErrorKind::ResourceBusy`], with the ID of the other process, when the folder is
@@ -105,7 +105,7 @@ fn lock(path: &Path) -> io::Result<File> {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }
     }
-    // The ID is only a help for people, and a server must start on a full disk too.
+    // The ID only helps people, and a server must start on a full disk too.
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).ok();
     Ok(file)
 }
@@ -116,7 +116,7 @@ impl Files for Directory {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         let file = match options.clone().custom_flags(libc::O_DIRECT).open(&path) {
-            // Some file systems support only the cache, and fail after they have created the file.
+            // Some file systems cannot bypass the cache, and fail after they have created the file.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 options.create_new(false).create(true).open(&path)?
             }
@@ -133,7 +133,7 @@ impl Files for Directory {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
-            // Files with other names are not ours.
+            // Files whose names are not UTF-8 are not ours.
             names.extend(entry?.file_name().into_string().ok().filter(|name| name != LOCK));
         }
         names.sort();
@@ -162,7 +162,7 @@ struct BlockFile {
 /// Memory that begins at a multiple of [`BLOCK_BYTES`].
 #[derive(Debug)]
 struct Blocks {
-    /// Never moved.
+    /// Never reallocated.
     space: Box<[u8]>,
     from: usize,
     filled: usize,

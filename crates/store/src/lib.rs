@@ -1,4 +1,4 @@
-//! The trace store: an LSM tree for each signal. Spans and log records are sorted by trace ID, metric points by series.
+//! The trace store: an LSM tree for each table. Spans and log records are sorted by trace ID, metric points by series.
 //!
 //! Batches are appended to the [`log`] and acknowledged when they are durable. A [`Memtable`] holds their rows as [`Columns`]. A
 //! full memtable is [sorted](sort()) by ID and time and written as a [`run`]: a Parquet file, which a commit adds to a
@@ -35,13 +35,13 @@ pub use columns::{Coded, Column, Columns, Dictionary, Lists, Plain, Values};
 pub use files::{Directory, Files};
 pub use memtable::Memtable;
 pub use retention::{Expired, Retention};
-pub use sort::{Key, Place, sort};
+pub use sort::{Key, RowPosition, sort};
 pub use store::{
     Compactor, CompactorError, Flusher, OpenError, Recovery, Settings, Store, StoreParts, TailKept,
 };
 
-/// Maximum length of a query in SQL, for the program that runs it and for the API that takes it. A query nested as deep
-/// as that allows must find room on the program's stack.
+/// Maximum length of an SQL query in bytes, for the API that accepts the query and for the program that runs it. The
+/// program's stack must suffice for the deepest nesting that fits in this length.
 pub const SQL_BYTES_MAX: usize = 16 << 10;
 
 /// The default tenant.

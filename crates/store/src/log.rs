@@ -1,19 +1,19 @@
 //! The log: batches as they arrived, durable before they are acknowledged.
 //!
-//! The log is a sequence of segments. A segment is removed once all its rows are in committed runs. A record is a batch with its
-//! tenant and its arrival time. A group of records is written with one call and synced with one more, so senders share the
-//! cost of a sync. A group begins and ends at a block of the disk, so synced bytes are never written again.
+//! The log is a sequence of segments. A segment is removed once all its rows are in committed runs. A record is a batch
+//! with its tenant and its arrival time. A group of records is written with one call and synced with one more, so
+//! senders share the cost of a sync. Groups begin and end at a block boundary, so synced bytes are never rewritten.
 //!
-//! **Damage**: checksums cover each record, with its number and the salt of its segment. A reader skips damage, returns all
-//! other records, and reports each [`Damage`] with its lost records. Bytes after the last whole record of the newest segment
-//! are usually an unfinished, unacknowledged write. The reader distinguishes such a torn end from damage where possible.
+//! **Damage**: checksums cover each record, with its number and the salt of its segment. A reader skips damage, returns
+//! all other records, and reports each [`Damage`]. Bytes after the last whole record of the newest segment are usually
+//! an unfinished, unacknowledged write. The reader distinguishes such a torn end from damage where possible.
 //!
-//! **Failed writes**: nothing of the group is acknowledged, the segment is cut back to its synced length, and the next group
-//! begins another segment, because the content of the disk is unknown after a failed sync. If the cut fails too, nothing is
-//! written and the segment does not end until a later cut succeeds. So a table never commits a segment with unacknowledged
-//! records. After a restart, such records may come back.
+//! **Failed writes**: nothing of the group is acknowledged, the segment is cut back to its synced length, and the next
+//! group begins another segment, because the content of the disk is unknown after a failed sync. If the cut fails too,
+//! no group is written and the segment does not end until a later cut succeeds. So a table never commits a segment with
+//! unacknowledged records. After a restart, such records may come back.
 //!
-//! **Limits**: a tenant's name has 255 bytes, a batch 4 GiB with it.
+//! **Limits**: a tenant's name has at most 255 bytes. A batch and its tenant's name have less than 4 GiB.
 //!
 //! **Source**: Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.
 
@@ -42,16 +42,16 @@ pub struct Record {
 /// The content of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// In the order of their writes.
+    /// The valid records in the order of their writes.
     pub records: Vec<Record>,
-    /// The damage between or after them, in the same order.
+    /// The damaged parts, in the order of their positions.
     pub damage: Vec<Damage>,
 }
 
-/// Bytes of a segment that are no record.
+/// Bytes of a segment that are not a valid record, or lost records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The position of the first.
+    /// The position of the first byte.
     pub at: u64,
     /// The number of bytes.
     pub bytes: u64,
@@ -62,11 +62,11 @@ pub struct Damage {
     pub is_torn: bool,
 }
 
-/// The log, for its writer.
+/// The writer of the log.
 #[derive(Debug)]
 pub struct Log {
     files: Arc<dyn Files>,
-    /// The segment that the next group goes to, unless it must begin one.
+    /// The segment of the next group; [`None`] if the group must begin a segment.
     open: Option<Open>,
     /// A segment that could not be cut back after a failed write, so it may have unacknowledged records.
     uncut: Option<Open>,
@@ -83,13 +83,13 @@ struct Open {
     /// The synced length.
     len: u64,
     salt: u64,
-    /// The number of records in it.
+    /// The number of records in the segment.
     records: u64,
 }
 
 impl Log {
-    /// A log that continues after the existing segments. It never writes to them, nor to segments up to `after`, which
-    /// may have been removed. `rng` makes the salts of its segments, so senders must not know its seed.
+    /// A log that begins its first segment after the existing segments, and after the segments up to `after`, which may
+    /// have been removed. `rng` makes the salts of segments, so senders must not know its seed.
     ///
     /// # Errors
     /// Any error of the system.
@@ -98,10 +98,10 @@ impl Log {
         Ok(Self { files, open: None, uncut: None, next: last.max(after) + 1, rng })
     }
 
-    /// Writes records and syncs them: when this returns they are durable. Returns the segment.
+    /// Writes and syncs a group of records, which are durable when this returns. Returns the number of the segment.
     ///
     /// # Errors
-    /// Any error of the system. None of the records is durable then; the next group may be.
+    /// Any error of the system. The records must not be acknowledged then. The next group may succeed.
     ///
     /// # Panics
     /// When a record is longer than the limits.
@@ -136,14 +136,14 @@ impl Log {
     /// Ends a segment: the next group begins another one.
     ///
     /// # Errors
-    /// When a segment cannot be cut back after a failed write. It has not ended then, and tables must not commit it.
+    /// When a segment cannot be cut back after a failed write. Then tables must not commit it.
     pub fn end_segment(&mut self) -> io::Result<()> {
         self.cut_back()?;
         self.open = None;
         Ok(())
     }
 
-    /// The last segment that was begun, or the one that [`Self::open`] found.
+    /// The number of the last segment that was begun, or of the last one before [`Self::open`].
     #[must_use]
     pub const fn last_segment(&self) -> u64 {
         self.next - 1
@@ -157,7 +157,7 @@ impl Log {
         let first = segment::first_block(salt);
         let mut open = Open { number, file, len: first.len() as u64, salt, records: 0 };
         match open.file.append(&mut [IoSlice::new(&first)]) {
-            // The first records are synced with it.
+            // The first group syncs this block too.
             Ok(()) => Ok(open),
             Err(error) => {
                 self.give_up(open);
@@ -169,7 +169,7 @@ impl Log {
     /// Abandons a segment after a failed write.
     fn give_up(&mut self, open: Open) {
         self.uncut = Some(open);
-        // An error here is retried, and reported, with the next group.
+        // The next group retries a failed cut, and reports its error.
         self.cut_back().ok();
     }
 
@@ -228,7 +228,7 @@ fn name(segment: u64) -> String {
     format!("log-{segment:012}")
 }
 
-/// Fills a group up to the end of a block; returns its length in bytes.
+/// Fills a group with zeros up to the end of a block; returns its length in bytes.
 fn fill_up(parts: &mut Vec<IoSlice<'_>>) -> u64 {
     const ZEROS: &[u8] = &[0; BLOCK_BYTES];
     let bytes: usize = parts.iter().map(|part| part.len()).sum();

@@ -1,9 +1,8 @@
-//! The memtable: the rows since the last flush, in memory, in the order of arrival.
+//! The memtable: the rows since the last flush, in memory, in the order of arrival. A flush sorts them.
 //!
-//! Rows are [`Columns`], so queries read memory and runs alike, and a repeated text is stored once. Rows are sorted when the
-//! memtable is flushed.
+//! Rows are [`Columns`], so queries read memory and runs alike, and a repeated text is stored once.
 //!
-//! **Limits**: none of its own; the caller checks [`Memtable::bytes`] and begins another memtable.
+//! **Limits**: the caller checks [`Memtable::bytes`] and begins another memtable.
 
 mod attributes;
 mod envelope;
@@ -18,7 +17,7 @@ pub(crate) use shared_memtable::SharedMemtable;
 use crate::columns::Columns;
 use crate::run::GROUP_ROWS;
 use crate::schema::Table;
-use crate::sort::{Key, Place, sort};
+use crate::sort::{Key, RowPosition, sort};
 use attributes::Attributes;
 use curtail_otlp::Decoded;
 use std::sync::Arc;
@@ -44,7 +43,8 @@ impl Memtable {
     /// An empty memtable of a table of ingested rows.
     #[must_use]
     pub fn new(table: &'static Table) -> Self {
-        let writer = RowWriter { attributes: Attributes::new(&table.own), json: Vec::new() };
+        let writer =
+            RowWriter { attributes: Attributes::new(&table.schema().own), json: Vec::new() };
         Self { table, columns: Columns::new(table.schema()).into(), writer }
     }
 
@@ -86,13 +86,13 @@ impl Memtable {
         &self.columns
     }
 
-    /// The rows with an ID in the field by which runs are sorted, in order of arrival.
+    /// The rows with an ID in the ID field by which runs are sorted, in order of arrival.
     pub fn with_id(&self, id: u128) -> impl Iterator<Item = usize> {
         let ids = self.columns.wide(self.table.order.0).iter().enumerate();
         ids.filter(move |(_, each)| **each == id).map(|(row, _)| row)
     }
 
-    /// All rows in the order of a run, as the row groups of one.
+    /// All rows in the order of a run, as row groups.
     pub fn sorted(&self) -> impl Iterator<Item = Columns> {
         let (id, time) = self.table.order;
         let ids = self.columns.wide(id).iter().zip(self.columns.longs(time));
@@ -101,14 +101,15 @@ impl Memtable {
             .map(|(row, (trace_id, start_ns))| Key {
                 trace_id: *trace_id,
                 start_ns: start_ns.cast_unsigned(),
-                place: Place { batch: 0, row },
+                position: RowPosition { batch: 0, row },
             })
             .collect();
         sort(&mut keys);
-        let places: Vec<_> = keys.iter().map(|key| key.place).collect();
-        let groups = places.len().div_ceil(GROUP_ROWS);
+        let positions: Vec<_> = keys.iter().map(|key| key.position).collect();
+        let groups = positions.len().div_ceil(GROUP_ROWS);
         (0..groups).map(move |nth| {
-            let of_group = &places[nth * GROUP_ROWS..((nth + 1) * GROUP_ROWS).min(places.len())];
+            let of_group =
+                &positions[nth * GROUP_ROWS..((nth + 1) * GROUP_ROWS).min(positions.len())];
             Columns::gather(self.table.schema(), &[&self.columns], of_group)
         })
     }

@@ -1,38 +1,38 @@
 //! Merges sorted runs, a row group at a time from each.
 //!
-//! The rows of a trace are mostly in one run, so rows are taken from one run as long as its next row precedes those of the
-//! others. If all fields are merged, [copies](crate::copies) of a row are dropped. Copies on both sides of the end of a row
-//! group remain until a later merge.
+//! The rows of a trace are mostly in one run, so rows are taken from one run as long as its next row precedes the next
+//! rows of all others. If all fields are merged, [copies](crate::copies) of a row are dropped. Copies in two row groups
+//! of the new run remain until a later merge.
 //!
-//! **Limits**: memory holds a row group of each run, and the one that is being made.
+//! **Limits**: memory holds a row group of each run, and the row group that is being made.
 
 use crate::columns::Columns;
 use crate::copies::is_copy;
 use crate::run::{GROUP_BYTES, GROUP_ROWS};
 use crate::schema::Table;
-use crate::sort::Place;
+use crate::sort::RowPosition;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The order of rows: an ID, a number, then the number of the run.
+/// The sort key of a row: an ID, a number, then the number of the run.
 type Key = (u128, i64, usize);
 
-/// A merge of row groups.
+/// A merge of runs.
 #[derive(Debug)]
 pub struct Merge {
     table: &'static Table,
     runs: Vec<Input>,
-    /// The next row of each run that has a row group.
+    /// The key of the next row of each run that has a row group in `groups`.
     heads: BinaryHeap<Reverse<Key>>,
-    /// Row groups with rows for the current or later row groups.
+    /// The read row groups that have rows for the current row group or a later one.
     groups: Vec<Columns>,
-    /// The average size of a row of each.
+    /// The average size of a row in each of `groups`.
     row_bytes: Vec<usize>,
-    /// The rows of the current row group, by their places in `groups`.
-    places: Vec<Place>,
-    /// Their approximate size.
+    /// The rows of the current row group, as positions in `groups`.
+    taken: Vec<RowPosition>,
+    /// The approximate size of these rows.
     bytes: usize,
-    /// Whether copies are dropped, and the number of dropped ones.
+    /// Whether copies are dropped, and the number of dropped copies.
     can_drop_copies: bool,
     copies: u64,
 }
@@ -48,7 +48,7 @@ struct Input {
 /// The next step of a merge.
 #[derive(Debug)]
 pub enum Step {
-    /// The next row group of a run, from zero, is needed: [`Merge::give`], or [`Merge::end`].
+    /// The run with this number, from zero, needs its next row group ([`Merge::give`]) or its end ([`Merge::end`]).
     Needs(usize),
     /// A row group is complete.
     Made(Columns),
@@ -57,7 +57,7 @@ pub enum Step {
 }
 
 impl Merge {
-    /// A merge of `runs` runs of a table. Copies may be dropped if the runs have all fields.
+    /// A merge of `runs` runs of a table. Copies may be dropped only if the row groups have all fields.
     #[must_use]
     pub fn new(table: &'static Table, runs: usize, can_drop_copies: bool) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Merge {
             heads: BinaryHeap::new(),
             groups: Vec::new(),
             row_bytes: Vec::new(),
-            places: Vec::new(),
+            taken: Vec::new(),
             bytes: 0,
             can_drop_copies,
             copies: 0,
@@ -97,10 +97,10 @@ impl Merge {
     /// Continues until a row group is needed or made.
     pub fn step(&mut self) -> Step {
         loop {
-            if is_full(self.places.len(), self.bytes) {
+            if is_full(self.taken.len(), self.bytes) {
                 return Step::Made(self.make());
             }
-            // A run without a row group may have the next row of all.
+            // A run without a row group may have the next row.
             let needs = self.runs.iter().position(|run| run.next.is_none() && !run.is_at_end);
             if let Some(run) = needs {
                 return Step::Needs(run);
@@ -108,21 +108,21 @@ impl Merge {
             let Some(Reverse((.., run))) = self.heads.pop() else { break };
             self.take(run);
         }
-        if self.places.is_empty() { Step::Done } else { Step::Made(self.make()) }
+        if self.taken.is_empty() { Step::Done } else { Step::Made(self.make()) }
     }
 
-    /// Takes rows of a run as long as they precede those of the others.
+    /// Takes rows of a run as long as they precede the next rows of all other runs.
     fn take(&mut self, run: usize) {
         let Some((nth, mut row)) = self.runs[run].next else { return };
         let (group, batch) = (&self.groups[nth], short(nth));
         let others = self.heads.peek().map(|Reverse(key)| *key);
         let each = self.row_bytes[nth];
         loop {
-            let place = Place { batch, row: short(row) };
-            if self.can_drop_copies && is_copy(self.table, &self.groups, &self.places, place) {
+            let position = RowPosition { batch, row: short(row) };
+            if self.can_drop_copies && is_copy(self.table, &self.groups, &self.taken, position) {
                 self.copies += 1;
             } else {
-                self.places.push(place);
+                self.taken.push(position);
                 self.bytes += each;
             }
             row += 1;
@@ -131,7 +131,7 @@ impl Merge {
                 return;
             }
             let key = key(self.table, group, row, run);
-            if is_full(self.places.len(), self.bytes) || others.is_some_and(|others| others < key) {
+            if is_full(self.taken.len(), self.bytes) || others.is_some_and(|others| others < key) {
                 self.heads.push(Reverse(key));
                 self.runs[run].next = Some((nth, row));
                 return;
@@ -142,8 +142,8 @@ impl Merge {
     /// Makes a row group of the taken rows, and drops row groups without further rows.
     fn make(&mut self) -> Columns {
         let groups: Vec<_> = self.groups.iter().collect();
-        let made = Columns::gather(self.table.schema(), &groups, &self.places);
-        self.places.clear();
+        let made = Columns::gather(self.table.schema(), &groups, &self.taken);
+        self.taken.clear();
         self.bytes = 0;
         let mut groups: Vec<_> = self.groups.drain(..).map(Some).collect();
         for (nth, _) in self.runs.iter_mut().filter_map(|run| run.next.as_mut()) {
@@ -162,7 +162,7 @@ const fn is_full(rows: usize, bytes: usize) -> bool {
 
 fn key(table: &Table, group: &Columns, row: usize, run: usize) -> Key {
     let (id, number) = table.order;
-    // If no row has an ID, the file has no column of IDs.
+    // If no row has an ID, the column of IDs is empty.
     (group.wide(id).get(row).copied().unwrap_or(0), group.longs(number)[row], run)
 }
 

@@ -1,4 +1,4 @@
-//! Futures as tasks of the caller's runtime: a query uses all cores that its runtime has.
+//! Runs futures as tasks of the caller's runtime, so that a query uses all cores of its runtime.
 
 use futures_util::stream::{self, Stream, StreamExt as _};
 use std::panic::resume_unwind;
@@ -20,7 +20,7 @@ pub fn worker_count() -> usize {
 /// stream is dropped.
 ///
 /// # Panics
-/// Outside of a runtime, and where a future panics.
+/// Outside of a runtime, or when a future panics.
 pub fn run_in_order<F>(
     max: usize,
     futures: impl Iterator<Item = F>,
@@ -32,7 +32,7 @@ where
     stream::iter(futures.map(move |future| Task(runtime.spawn(future)))).buffered(max)
 }
 
-/// A task that is aborted when this is dropped.
+/// A task that is aborted on drop.
 struct Task<T>(JoinHandle<T>);
 
 impl<T> Future for Task<T> {

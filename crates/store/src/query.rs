@@ -2,14 +2,14 @@
 //!
 //! | query | result |
 //! |---|---|
-//! | [`Tree::top`](crate::tree::Tree::top) | the slowest or the newest spans of all, or their traces |
-//! | [`Tree::measure`](crate::tree::Tree::measure) | counts, quantiles, extremes and buckets of a number, by time and by values: exact, or with a known error for very many |
+//! | [`Tree::top`](crate::tree::Tree::top) | the slowest or the newest spans, or their traces |
+//! | [`Tree::measure`](crate::tree::Tree::measure) | counts, quantiles, extremes and buckets of a number, by time and by values: exact, or for very many numbers with a known error |
 //! | [`Tree::values`](crate::tree::Tree::values) | the values of a field, with their counts |
 //! | [`Tree::calls`](crate::tree::Tree::calls) | the calls between services, with their counts |
 //! | [`Tree::keys`](crate::tree::Tree::keys) | the keys of attributes |
 //!
-//! A query reads only the columns of its [`Filter`] and its result, and only pages that may have matching spans. A condition is
-//! tested once for each distinct value of a page, in its dictionary.
+//! A query reads only the columns of its [`Filter`] and its result, and only pages that may have matching spans. A
+//! condition is tested once for each distinct value, in the dictionary.
 //!
 //! **When it hurts**: attributes without a column of their own are in maps, the largest columns.
 

@@ -23,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The time for which a batch is kept: ten minutes.
 pub const WINDOW_NS: u64 = 600_000_000_000;
 
-/// Maximum number of batches: 1,500 a second for ten minutes, the capacity of a table of 2²⁰ slots.
+/// Maximum number of batches: 1,500 a second for ten minutes, the capacity of a hash table with 2²⁰ slots.
 pub const BATCHES_MAX: usize = (1 << 20) / 8 * 7;
 
 /// Whether a batch with this arrival time has expired.
@@ -164,7 +164,7 @@ impl RecentBatches {
 }
 
 impl State {
-    /// Removes batches older than ten minutes, and those from the future, after the clock was set back.
+    /// Removes batches older than ten minutes, and batches from the future, if the clock was set back.
     fn expire(&mut self, now_ns: u64) {
         while self.order.front().is_some_and(|first| is_expired(first.received_ns, now_ns)) {
             self.forget_oldest();

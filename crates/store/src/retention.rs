@@ -1,12 +1,12 @@
 //! Selects the runs that expire, by age and by size.
 //!
-//! **By age**, whole days expire, by the arrival of rows. **By size**, the oldest days expire until the runs of all tables
-//! together fit. Within a day the larger runs are older, because merging makes runs grow, and ranges of IDs are the oldest.
+//! **By age**, all runs of a day of arrival expire together. **By size**, the oldest runs expire until the runs of all
+//! tables fit. Within a day, ranges of IDs are the oldest, and larger runs are older, because merging makes runs grow.
 //!
 //! An expired run leaves its table. Its file remains for current readers and is removed a day later.
 //!
-//! **When it hurts**: the size is that of the tables. Replaced runs of the last day and the log need space beside them. A run
-//! of an unreadable day is kept.
+//! **When it hurts**: the maximum size is that of the tables. The log, and the runs that were replaced within the last
+//! day, need more space. A run whose day cannot be parsed is kept.
 
 use crate::delta::Add;
 use crate::tree::{FAN_IN, RANGE};
@@ -16,9 +16,9 @@ use std::cmp::Reverse;
 /// The limits by age and by size; by default, rows are kept for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Whole days after the day of arrival.
+    /// Maximum age in whole days after the day of arrival.
     pub days: Option<u32>,
-    /// Bytes of the runs of all tables together.
+    /// Maximum size in bytes of the runs of all tables together.
     pub bytes: Option<u64>,
 }
 
@@ -44,9 +44,9 @@ pub struct Expired {
     pub runs: usize,
     /// The size in bytes.
     pub bytes: u64,
-    /// The day of the oldest of them.
+    /// The day of the oldest of these runs.
     pub first: NaiveDate,
-    /// The day of the newest.
+    /// The day of the newest of these runs.
     pub last: NaiveDate,
 }
 
@@ -70,10 +70,10 @@ impl Retention {
 }
 
 impl Kept {
-    /// [`None`] if its day is unknown.
-    pub(crate) fn new(table: usize, add: &Add) -> Option<Self> {
+    /// A run, which takes `bytes` with the rows derived from it; [`None`] if its day is unknown.
+    pub(crate) fn new(table: usize, add: &Add, bytes: u64) -> Option<Self> {
         let day = day_of(add)?;
-        let (path, bytes, modified_ms) = (add.path.clone(), add.size, add.modification_time);
+        let (path, modified_ms) = (add.path.clone(), add.modification_time);
         Some(Self { table, path, day, is_range: add.has_tag(RANGE), bytes, modified_ms })
     }
 }
@@ -88,7 +88,7 @@ impl Expired {
     }
 }
 
-/// The day on which the rows of a run came.
+/// The day on which the rows of a run arrived.
 pub(crate) fn day_of(add: &Add) -> Option<NaiveDate> {
     add.partition_values.get("day")?.as_deref()?.parse().ok()
 }

@@ -1,19 +1,19 @@
 //! Runs: sorted files of rows, in Parquet.
 //!
-//! A row group is one [`Columns`], and each column has pages of [`PAGE_ROWS`]. The page index has the range of trace IDs, starts
-//! and durations of each page, so one trace is read alone. A run of spans also has the slowest span ([`slowest`]) of each service.
-//! A column with one value in all rows, or none, is one page.
+//! A row group is one [`Columns`], and each column has pages of [`PAGE_ROWS`] rows. The page index has the minima and
+//! maxima of the [zone columns](crate::schema::Table::zones), so a query for a trace reads only its pages. The file's
+//! metadata has the [indexes](crate::schema::Table::indexes). A column with a single value, or none, is one page.
 //!
-//! The codes of dictionaries are written to pages as they are. So pages are made here, and only the file around them by the
-//! parquet crate. Every page has a checksum.
+//! Pages take the codes of dictionaries as they are. So this crate makes the pages, and the parquet crate only the file
+//! around them. Every page has a checksum.
 //!
 //! | values | encoding |
 //! |---|---|
-//! | texts, numbers | a dictionary, or plain if most differ |
-//! | starts, durations, times | differences |
-//! | IDs | byte arrays of fixed length |
+//! | texts, doubles, integers | a dictionary; if most values differ: plain, differences for integers |
+//! | starts, durations, times | differences (`DELTA_BINARY_PACKED`) |
+//! | IDs | bytes side by side (`DELTA_LENGTH_BYTE_ARRAY`) |
 //!
-//! A column is compressed (zstd, level 1) if that saves at least a tenth.
+//! A column is compressed (zstd, level 1) if that saves more than a tenth.
 //!
 //! **Limits**: a row group has less than 2^31 rows and 2 GiB; only files of this crate are read.
 //!
@@ -23,13 +23,13 @@
 
 mod chunk;
 mod chunk_reader;
+mod max_index;
 mod page;
 mod read;
-mod slowest;
 mod write;
 
+pub use max_index::{MaximaOfText, PageMaximum};
 pub use read::{Run, RunError, Wanted};
-pub use slowest::{Known, OfService};
 pub use write::RunWriter;
 
 /// The number of rows of a page, except the last of a row group.

@@ -1,25 +1,25 @@
-//! Sorts the rows of a memtable by trace ID and start, or by the fields that a table has in their place.
+//! Sorts the rows of a memtable by the [order](crate::schema::Table::order) of its table: spans by trace ID and start.
 //!
-//! It is the standard library's sort, on keys that are never equal: one comparison a row for sorted rows, and 49 ns a row for a
-//! million random IDs, where buckets by the first bits took 60.
+//! The standard library sorts keys that are never equal. Sorted rows take one comparison a row, a million random IDs 49
+//! ns a row. Buckets by the first bits took 60 ns a row.
 
-/// The sort key of a row, with its place.
+/// The sort key of a row, and its position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// The trace that it belongs to.
+    /// The ID of the trace, or the ID by which the table is sorted.
     pub trace_id: u128,
-    /// Its start, in nanoseconds since 1970.
+    /// The start of the span, or the time by which the table is sorted, in nanoseconds since 1970.
     pub start_ns: u64,
-    /// Unique, so that rows with equal IDs and starts stay in order of arrival.
-    pub place: Place,
+    /// The position is unique, so rows with equal IDs and starts stay in order of arrival.
+    pub position: RowPosition,
 }
 
-/// The place of a row among the rows of several sources.
+/// The position of a row among the rows of several sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct RowPosition {
     /// The number of the source, from zero.
     pub batch: u32,
-    /// The row of the source, from zero.
+    /// The number of the row in the source, from zero.
     pub row: u32,
 }
 

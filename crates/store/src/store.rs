@@ -3,7 +3,7 @@
 //! | part | task |
 //! |---|---|
 //! | the thread that writes the log | [`Store::insert`]s durable batches; ends the segment when a memtable [is full](Store::is_full), and [seals](Store::seal) |
-//! | queries | read the [trees](Store::spans) |
+//! | queries | read the [trees](Store::trees) |
 //! | the [`Flusher`] | writes sealed memtables as runs, and removes their segments of the log |
 //! | the [`Compactor`] | merges runs, summarizes traces, and removes expired rows |
 //!
@@ -13,8 +13,8 @@
 //! **Invariant**: no row is lost or stored twice. A segment is removed when every table has committed its rows, and committed
 //! rows are not inserted again when the store is [opened](Store::open).
 //!
-//! **Limits**: memtables take [`Settings::memtable_bytes`] together and one group of the log more. The caller bounds the sealed
-//! ones ([`Store::waiting_bytes`]).
+//! **Limits**: the active memtables take at most [`Settings::memtable_bytes`], and one group of the log more. The
+//! caller bounds the sealed memtables ([`Store::waiting_bytes`]).
 
 mod compactor;
 mod flush_record;
@@ -28,10 +28,9 @@ pub use keep_tail::TailKept;
 use crate::files::Files;
 use crate::log::{self, Damage, Record};
 use crate::recent::{BatchKey, RecentBatches};
-use crate::schema::{logs::LOGS, points::POINTS, spans::SPANS};
-use crate::traces::Summariser;
-use crate::tree::{self, RunSet, Tree, Unread};
-use curtail_otlp::{Decoded, Limits};
+use crate::schema::{self, Origin, Table, logs::LOGS, spans::SPANS};
+use crate::tree::{self, Tree, Unread};
+use curtail_otlp::{Decoded, Limits, Signal};
 use flush_record::FlushRecords;
 use std::collections::BTreeSet;
 use std::io;
@@ -45,26 +44,23 @@ pub struct Settings {
     pub files: Arc<dyn Files>,
     /// The settings of the tables.
     pub tables: tree::Settings,
-    /// Memtables of this many bytes are full.
+    /// The size at which the active memtables, taken together, are full.
     pub memtable_bytes: usize,
-    /// The key of batch IDs: random, and kept with the folder.
+    /// The key of batch IDs, which is random and kept in the data folder.
     pub batch_key: BatchKey,
 }
 
-/// All tables.
+/// The trees of all tables.
 #[derive(Debug)]
 pub struct Store {
-    spans: Arc<Tree>,
-    logs: Arc<Tree>,
-    points: Arc<Tree>,
-    traces: Arc<RunSet>,
+    trees: Vec<Arc<Tree>>,
     recent: Arc<RecentBatches>,
     memtable_bytes: usize,
     /// Segments up to this one get no more batches.
     sealed: AtomicU64,
 }
 
-/// An open store and its roles.
+/// An open store, and the parts that write and maintain it.
 #[derive(Debug)]
 pub struct StoreParts {
     /// The memtables and runs.
@@ -80,16 +76,12 @@ pub struct StoreParts {
 /// The rows and the damage that were found when a store was opened.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// The number of spans that were only in the log.
-    pub spans: usize,
-    /// The number of log records that were only in the log.
-    pub logs: usize,
-    /// The number of points that were only in the log.
-    pub points: usize,
+    /// The tables with rows that were only in the log, and the number of these rows.
+    pub rows: Vec<(&'static str, usize)>,
     /// Damage of the log, by segment. A damaged segment is kept as `damaged-…` once its valid records are in runs. The
     /// [torn](Damage::is_torn) end of the newest segment is not kept.
     pub damaged: Vec<(u64, Damage)>,
-    /// The number of valid records that are not a batch; their segments are kept in the same way.
+    /// The number of valid records that cannot be decoded. Their segments are kept like damaged segments.
     pub undecoded: usize,
     /// The number of duplicate batches in the log, which were inserted once.
     pub duplicates: usize,
@@ -102,15 +94,15 @@ pub struct Recovery {
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The log's folder.
+    /// The log's folder cannot be read.
     #[error("the log cannot be read")]
     Log(#[from] io::Error),
-    /// A table.
+    /// A table cannot be opened.
     #[error(transparent)]
     Table(#[from] tree::OpenError),
 }
 
-/// Records in the log were within the limits on arrival.
+/// No limits: records in the log were within the limits on arrival.
 const TAKEN: Limits = Limits {
     batch_bytes: u32::MAX,
     attributes: u32::MAX,
@@ -120,8 +112,8 @@ const TAKEN: Limits = Limits {
 };
 
 impl Store {
-    /// Opens or creates a store. Rows that are only in the log are in sealed memtables afterwards, so that
-    /// it is written soon. It is `now_ms`, milliseconds since 1970; `id` is a UUID, for tables that are made.
+    /// Opens or creates a store. Rows that are only in the log are in sealed memtables afterwards, so that they are
+    /// flushed soon. `now_ms` is the time, in milliseconds since 1970; `id` is the UUID of new tables.
     ///
     /// # Errors
     /// When the log or a table cannot be read. Runs that cannot be read are in [`Recovery::unread`].
@@ -135,32 +127,30 @@ impl Store {
         let known = records.versions().clone();
         let tables = &tree::Settings { known, ..settings.tables.clone() };
         let last = log::segments(&*settings.files)?.last().copied().unwrap_or_default();
-        let (spans, of_spans, mut unread) = Tree::open(tables, &SPANS, last, now_ms, id).await?;
-        let (logs, of_logs, unread_logs) = Tree::open(tables, &LOGS, last, now_ms, id).await?;
-        let (points, of_points, unread_points) =
-            Tree::open(tables, &POINTS, last, now_ms, id).await?;
-        let (traces, unread_traces) = Summariser::open(tables, now_ms, id).await?;
-        unread.extend(unread_logs.into_iter().chain(unread_points).chain(unread_traces));
-        let mut recovery = Recovery { unread, unread_records, ..Recovery::default() };
-        let written = [&spans, &logs, &points].map(|tree| tree.written()).into_iter().max();
-        let sealed = AtomicU64::new(written.unwrap_or_default().max(records.last_segment()));
+        let mut recovery = Recovery { unread_records, ..Recovery::default() };
+        let (mut trees, mut flushed, mut compactor) =
+            (Vec::new(), Vec::new(), Compactor::default());
+        for table in schema::tables() {
+            let (tree, writer, unread) = Tree::open(tables, table, last, now_ms, id).await?;
+            recovery.unread.extend(unread);
+            if table.is_logged() {
+                flushed.push((Arc::clone(&tree), writer.clone()));
+            }
+            compactor.add(writer);
+            trees.push(tree);
+        }
+        let written = trees.iter().map(|tree| tree.written()).max().unwrap_or_default();
         let store = Arc::new(Self {
-            spans,
-            logs,
-            points,
-            traces: Arc::clone(traces.writer.runs()),
+            trees,
             recent,
             memtable_bytes: settings.memtable_bytes,
             // A segment that one table has committed is complete.
-            sealed,
+            sealed: written.max(records.last_segment()).into(),
         });
         let files = Arc::clone(&settings.files);
         let (last_segment, damaged) = store.replay(&*files, &mut recovery)?;
-        let writers = [of_spans.clone(), of_logs.clone(), of_points.clone()];
-        let tables = store.trees().into_iter().cloned().zip(writers).collect();
-        let flusher = Flusher { store: Arc::clone(&store), files, tables, damaged, records };
-        let others = vec![of_logs, of_points];
-        let compactor = Compactor { spans: of_spans, others, traces, left_whole: BTreeSet::new() };
+        let (of_flusher, tables) = (Arc::clone(&store), flushed);
+        let flusher = Flusher { store: of_flusher, files, tables, damaged, records };
         Ok((StoreParts { store, flusher, compactor, last_segment }, recovery))
     }
 
@@ -193,13 +183,7 @@ impl Store {
                     recovery.duplicates += 1;
                     continue;
                 }
-                let count = match rows {
-                    Decoded::Spans(_) => &mut recovery.spans,
-                    Decoded::Logs(_) => &mut recovery.logs,
-                    Decoded::Points(_) => &mut recovery.points,
-                };
-                if segment > self.tree(&rows).written() {
-                    *count += rows.len();
+                if segment > self.tree_of(record.signal).written() {
                     self.insert(segment, record, rows);
                 }
             }
@@ -208,39 +192,50 @@ impl Store {
             }
         }
         self.seal(last);
+        let rows = self.trees.iter().map(|tree| (tree.table().name, tree.size().0));
+        recovery.rows = rows.filter(|(_, rows)| *rows > 0).collect();
         Ok((last, damaged))
     }
 
     /// Adds the rows of a record that is durable in a segment of the log.
     pub fn insert(&self, segment: u64, record: &Record, rows: Decoded) {
-        self.tree(&rows).insert(segment, record, rows);
+        self.tree_of(record.signal).insert(segment, record, rows);
     }
 
-    /// The table of the rows of a batch.
-    const fn tree(&self, rows: &Decoded) -> &Arc<Tree> {
-        match rows {
-            Decoded::Spans(_) => &self.spans,
-            Decoded::Logs(_) => &self.logs,
-            Decoded::Points(_) => &self.points,
-        }
+    /// The table of the batches of a signal.
+    fn tree_of(&self, signal: Signal) -> &Tree {
+        let is_of =
+            |tree: &&Arc<Tree>| matches!(tree.table().origin, Origin::Ingested(of) if of == signal);
+        self.trees.iter().find(is_of).expect("every signal has a table")
     }
 
-    /// The tables of ingested rows.
-    const fn trees(&self) -> [&Arc<Tree>; 3] {
-        [&self.spans, &self.logs, &self.points]
+    /// The trees of all tables.
+    #[must_use]
+    pub fn trees(&self) -> &[Arc<Tree>] {
+        &self.trees
     }
 
-    /// Whether the memtables have their maximum size, or rows of more than one day. Then the segment of the log should
-    /// end, and the memtables be sealed.
+    /// The tree of a table.
+    ///
+    /// # Panics
+    /// When the table is none of [`schema::tables`].
+    #[must_use]
+    pub fn tree(&self, table: &'static Table) -> &Arc<Tree> {
+        let mut trees = self.trees.iter();
+        trees.find(|tree| std::ptr::eq(tree.table(), table)).expect("every table is open")
+    }
+
+    /// Whether the active memtables have their maximum size, or rows of more than one day. If so, the caller should end
+    /// the segment of the log and seal the memtables.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let bytes: usize = self.trees().map(|tree| tree.active_bytes()).iter().sum();
-        bytes >= self.memtable_bytes || self.trees().iter().any(|tree| tree.has_several_days())
+        let bytes: usize = self.trees.iter().map(|tree| tree.active_bytes()).sum();
+        bytes >= self.memtable_bytes || self.trees.iter().any(|tree| tree.has_several_days())
     }
 
-    /// Begins other memtables. The log must have ended its `segment`: no later batch is in it.
+    /// Seals the active memtables. The log must have ended `segment`, so that no later batch is in that segment.
     pub fn seal(&self, segment: u64) {
-        self.trees().into_iter().for_each(|tree| tree.seal());
+        self.trees.iter().for_each(|tree| tree.seal());
         self.sealed.store(segment, Ordering::Release);
     }
 
@@ -253,31 +248,19 @@ impl Store {
     /// The size of the sealed memtables, which wait for their flush.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
-        self.trees().map(|tree| tree.waiting_bytes()).iter().sum()
+        self.trees.iter().map(|tree| tree.waiting_bytes()).sum()
     }
 
     /// The table of spans.
     #[must_use]
-    pub const fn spans(&self) -> &Arc<Tree> {
-        &self.spans
+    pub fn spans(&self) -> &Arc<Tree> {
+        self.tree(&SPANS)
     }
 
     /// The table of logs.
     #[must_use]
-    pub const fn logs(&self) -> &Arc<Tree> {
-        &self.logs
-    }
-
-    /// The table of points of metrics.
-    #[must_use]
-    pub const fn points(&self) -> &Arc<Tree> {
-        &self.points
-    }
-
-    /// The table of traces: summaries of what runs of spans have of them.
-    #[must_use]
-    pub const fn traces(&self) -> &Arc<RunSet> {
-        &self.traces
+    pub fn logs(&self) -> &Arc<Tree> {
+        self.tree(&LOGS)
     }
 }
 

@@ -1,11 +1,11 @@
 //! A tree: the rows of one table, in memtables and in runs.
 //!
-//! A query reads the memtables and the runs of one [`ReadView`], so it misses nothing and sees nothing twice while a
+//! A query reads the memtables and the runs of one [`ReadView`], so it misses no row and sees no row twice while a
 //! [`TableWriter`] flushes a memtable as a run.
 //!
-//! **Invariant**: no row is stored twice. The log is a source of rows with its segments as positions. A commit of a run has the
-//! positions of its rows, and succeeds only if they begin at the committed one. So a replaced process commits nothing over its
-//! successor, and committed segments are not replayed. The name of a run has its source and positions, so a retry of a flush
+//! **Invariant**: no row is stored twice. The log is a source of rows, whose positions are the segments. The commit of
+//! a run succeeds only if its positions begin at the committed one. So a process cannot commit after its successor has,
+//! and committed segments are not replayed. The name of a run has its source and positions, so a retry of a flush
 //! writes the same file.
 
 mod compact;
@@ -21,7 +21,7 @@ mod table_writer;
 mod upload;
 
 pub use compact::{CompactError, FINAL_ROWS};
-pub(crate) use compact::{Compaction, FAN_IN, Merged};
+pub(crate) use compact::{Compaction, FAN_IN};
 pub use flush::{FlushError, FlushOutcome};
 pub use open::{OpenError, Settings};
 pub use rows_with_id::{RowsWithId, Window};
@@ -52,7 +52,7 @@ pub struct Tree {
 #[derive(Debug)]
 struct State {
     active: Option<LoggedMemtable>,
-    /// The oldest first.
+    /// The sealed memtables, the oldest first.
     sealed: Vec<Arc<LoggedMemtable>>,
     /// The last segment of a sealed memtable.
     sealed_to: u64,
@@ -70,7 +70,7 @@ struct LoggedMemtable {
     range: LogRange,
 }
 
-/// A part of the log: the segments after one, up to another one.
+/// A part of the log: the segments after `after`, up to `to`.
 #[derive(Clone, Copy, Debug)]
 struct LogRange {
     after: u64,
@@ -78,7 +78,7 @@ struct LogRange {
 }
 
 impl LogRange {
-    /// Whether its rows are in runs with all rows up to `committed`.
+    /// Whether its rows are in runs, if runs have all rows up to segment `committed`.
     const fn is_in_run(self, committed: u64) -> bool {
         self.after < self.to && self.to <= committed
     }
@@ -89,7 +89,7 @@ const AT_ONCE: usize = 16;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// The memtables and the runs of a tree at one moment. Taking one copies no rows.
+/// The memtables and the runs of a tree at one moment. Taking a view copies no rows.
 #[derive(Debug)]
 pub(crate) struct ReadView {
     memtables: Vec<Arc<SharedMemtable>>,
@@ -99,14 +99,14 @@ pub(crate) struct ReadView {
 }
 
 impl ReadView {
-    /// Some columns of each memtable, or more. Rows that came after the view was taken may be among them.
+    /// Some columns of each memtable, or all. Rows that arrived after the view was taken may be included.
     pub(crate) fn memory(&self, fields: &BTreeSet<usize>) -> Vec<Arc<Columns>> {
         self.memtables.iter().map(|memtable| memtable.columns(fields)).collect()
     }
 }
 
 impl Tree {
-    /// Adds the rows of a batch that is durable in a segment of the log, which is not [written](Self::written).
+    /// Adds the rows of a batch that is durable in a segment of the log, which is later than [`Self::written`].
     pub fn insert(&self, segment: u64, record: &Record, rows: Decoded) {
         let memtable = {
             let state = &mut *self.write();
@@ -138,7 +138,7 @@ impl Tree {
         self.read().active.as_ref().is_some_and(|active| active.has_several_days)
     }
 
-    /// Begins another memtable. Nothing may be inserted after it that is of the segments before.
+    /// Seals the active memtable. Batches that are inserted later must be in later segments.
     pub fn seal(&self) {
         let state = &mut *self.write();
         if let Some(active) = state.active.take() {
@@ -163,7 +163,7 @@ impl Tree {
 
     /// Takes a read view.
     pub(crate) fn read_view(&self) -> ReadView {
-        // A memtable leaves the list after its run is visible: what is in the list and in a run is left out here.
+        // A memtable leaves the list after its run is visible, so memtables that are also in runs are skipped here.
         let memtables: Vec<_> = {
             let state = self.read();
             let memtables = state.memtables();

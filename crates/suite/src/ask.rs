@@ -1,4 +1,4 @@
-//! Requests beside the load: for readiness, validation, measures and data.
+//! Requests in addition to the load: for readiness, validation, measures and data.
 //!
 //! Each request has a timeout, and ends when the suite stops.
 
@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, Request, header};
 use http_body_util::Full;
 use tokio::runtime::Runtime;
 
-/// The time between two checks whether the suite stops.
+/// The interval of checks whether the suite stops.
 const LOOK_EVERY: Duration = Duration::from_ms(100);
 
 /// Maximum time to connect.

@@ -1,9 +1,9 @@
 //! Loads data: lines of a file or of a generator, in concurrent batches.
 //!
-//! **Limits**: lines of at most [`LINE_BYTES_MAX`], batches of at most [`BATCH_BYTES_MAX`]. One batch is in memory beside
-//! those in flight.
+//! **Limits**: lines of at most [`LINE_BYTES_MAX`], batches of at most [`BATCH_BYTES_MAX`]. Two batches are in memory
+//! in addition to those in flight.
 //! **Invariant**: every line is sent once and its batch gets a successful response, or the suite ends. No batch is sent
-//! again, because one without a response may be stored.
+//! again, because a batch without a response may be stored.
 
 use super::ask::PlainClient;
 use super::config::{LoadConfig, Source};
@@ -24,7 +24,7 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 /// The interval of progress lines.
 const REPORT_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The time between two checks of the progress.
+/// The interval of checks of the progress.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -85,7 +85,7 @@ struct Loading<'a> {
     config: &'a LoadConfig,
     stop: &'a Stop,
     began: Instant,
-    /// Lines whose batch succeeded.
+    /// The number of lines whose batch succeeded.
     sent: AtomicU64,
     failed: Mutex<Option<SuiteEnd>>,
 }
@@ -141,7 +141,7 @@ impl Loading<'_> {
         self.failed().get_or_insert(halt);
     }
 
-    /// Whether loading goes on; keeps the reason if it does not.
+    /// Whether loading goes on; otherwise keeps the reason.
     fn is_wanted(&self) -> bool {
         let LoadConfig { name, within, .. } = self.config;
         if self.stop.is_stopped() {
@@ -202,7 +202,7 @@ impl Loading<'_> {
 struct Batches<'a> {
     config: &'a LoadConfig,
     input: Box<dyn BufRead + Send>,
-    /// A line that did not fit into the batch before.
+    /// A line that did not fit into the previous batch.
     line: Vec<u8>,
     number: u64,
 }

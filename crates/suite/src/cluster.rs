@@ -1,6 +1,6 @@
-//! The processes of a suite: start in order, readiness, watching, faults, stop in reverse order.
+//! The processes of a suite: starts them in order, checks readiness, watches them, and stops them in reverse order.
 //!
-//! **Invariant**: a process that ends by itself ends the suite, and the error names it with the end of its log.
+//! **Invariant**: a process that ends by itself ends the suite; the error has its name and the end of its log.
 
 use super::ask::PlainClient;
 use super::config::{ProcessConfig, ReadyConfig, ReadySign};
@@ -15,13 +15,13 @@ use std::fs::File;
 use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The timeout of one readiness check; after it the process is checked again.
+/// The timeout of one readiness check; after a timeout, the process is checked again.
 const ASKED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Maximum output that is searched for a sign of readiness.
 const SIGN_BYTES_MAX: u64 = 16 << 20;
 
-/// No group has this number. In `/proc`, a process that is ending can have group -1.
+/// The number of no group. It is not -1, because an ending process can have group -1 in `/proc`.
 const NO_GROUP: i32 = i32::MIN;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Cluster {
 struct Process {
     group: Option<Group>,
     started: Instant,
-    /// The start of its present output in its log.
+    /// The offset in the log at which the output of the present process starts.
     log_from: u64,
     /// CPU time of earlier processes with this name.
     cpu_before: Duration,
@@ -158,7 +158,7 @@ impl Cluster {
         }
     }
 
-    /// Ends a process with SIGKILL or properly; returns whether it had to be killed.
+    /// Ends a process, with SIGKILL if `is_killed`; returns whether the process had to be killed.
     pub(super) fn end(&self, nth: usize, is_killed: bool) -> bool {
         // Outside the lock: the watch does not see its end, and nobody waits.
         let Some(mut group) = self.locked()[nth].group.take() else { return false };
@@ -196,7 +196,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The usage of each process, with the CPU time of earlier processes with its name.
+    /// The usage of each process; CPU time includes earlier processes with the same name.
     pub(super) fn usage(&self) -> Vec<GroupUsage> {
         let (groups, before): (Vec<i32>, Vec<Duration>) = self
             .locked()
@@ -207,7 +207,7 @@ impl Cluster {
         usages.map(|(now, before)| GroupUsage { cpu: now.cpu + before, ..now }).collect()
     }
 
-    /// Ends the suite; the first reason counts.
+    /// Ends the suite; the first reason is kept.
     pub(super) fn halt_with(&self, halt: SuiteEnd) {
         if halt != SuiteEnd::Stopped {
             self.halted.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(halt);

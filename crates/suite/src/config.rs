@@ -1,7 +1,7 @@
 //! The keys of a suite.
 //!
-//! All errors are found before anything starts, names of processes and links included. Parameters are replaced before
-//! the YAML is read. Paths are relative to the folder of the suite.
+//! All errors are found before anything starts, including unknown names of processes and links. Parameters are replaced
+//! before the YAML is read. Paths are relative to the folder of the suite.
 
 mod fault;
 mod measures;
@@ -27,16 +27,16 @@ use curtail_load::compare::Rule;
 use curtail_units::{Duration, Quantile};
 use std::path::PathBuf;
 
-/// Maximum number of processes of a suite, and of links. Each process has a log and is checked every second.
+/// Maximum number of processes of a suite, and of links. Each process has a log and is checked every 100 ms.
 pub(crate) const PROCESSES_MAX: usize = 64;
 
 /// Maximum number of faults of a block.
 pub(crate) const FAULTS_MAX: usize = 64;
 
-/// The longest that anything is waited for: a day.
+/// Maximum of all times to wait: a day.
 pub(super) const WITHIN_MAX: Duration = Duration::from_secs(86_400);
 
-/// A suite as it is written.
+/// The configuration of a suite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuiteConfig {
     pub(crate) name: String,
@@ -61,10 +61,10 @@ pub struct SuiteConfig {
     pub(crate) teardown: Vec<CommandConfig>,
 }
 
-/// An arm as it is written.
+/// The configuration of an arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmConfig {
-    /// Its name.
+    /// The name in reports.
     pub name: String,
     pub(crate) url: String,
 }
@@ -84,8 +84,7 @@ pub(crate) struct SendingConfig {
 impl SuiteConfig {
     /// Reads the keys.
     pub fn read(s: &mut Section<'_>) -> Self {
-        let name: String =
-            s.field("name", "Name of the suite in reports, and of its folder.").required();
+        let name: String = s.field("name", "Name of the suite in reports.").required();
         if !is_name(&name) {
             s.error("name", format!("{name:?} is no name: {NAME}"));
         }
@@ -121,7 +120,7 @@ impl SuiteConfig {
                 "Processes to restart between rounds: each start has its own memory layout and compiled code. A warm-up follows each restart.",
                 RestartsConfig::read,
             ),
-            rule: s.section("verdict", "Levels and margins of the verdict.", read_rule),
+            rule: s.section("verdict", "Level, margin and primary percentile of the verdicts.", read_rule),
             faults: s.list(
                 "faults",
                 "Faults in each block, the same for all arms.",
@@ -134,7 +133,7 @@ impl SuiteConfig {
             ),
             validate: s.list(
                 "validate",
-                "Conditions that must hold before the first block and after the last.",
+                "Conditions that must hold before the first block and after the last block.",
                 ValidateConfig::read,
             ),
             teardown: s.list("teardown", "Commands to run last, even after a failure.", |s| {
@@ -248,7 +247,7 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
     rule
 }
 
-/// Checks the URL of a request beside the load, which is in clear text.
+/// Checks the URL of a request in addition to the load; such a request is in clear text.
 fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
     if !curtail_generator::target::parse_url(url).is_ok_and(|(origin, _)| !origin.tls) {
         s.error(
@@ -279,13 +278,13 @@ impl SendingConfig {
                 .default(128),
             keep_alive: s.field("keep_alive", "Whether connections are reused.").default(true),
             timeout: s
-                .field("timeout", "Time after which a request without a response has failed.")
+                .field("timeout", "Maximum time of a request, including its wait for a connection.")
                 .range(Duration::from_ms(1)..=Duration::from_secs(3_600))
                 .default(Duration::from_secs(30)),
             threads: s
                 .field(
                     "threads",
-                    "Number of sending threads; absent: one for each 20,000 requests a second.",
+                    "Number of sending threads; absent: one for each 20,000 requests a second, at most one a core.",
                 )
                 .range(1..=64)
                 .optional(),

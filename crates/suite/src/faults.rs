@@ -1,4 +1,4 @@
-//! The faults of one block: each begins at its time, beside the load, and ends with the block at the latest.
+//! The faults of one block: each begins at its time during the load, and ends with the block at the latest.
 //!
 //! **Invariant**: after a block every process runs and is ready again, so the next block finds the same state.
 

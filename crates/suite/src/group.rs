@@ -1,7 +1,7 @@
 //! A program of a suite in its own process group, so that signals reach all processes that it starts.
 //!
-//! **Invariant**: no process of a group outlives it. A group gets SIGTERM, and SIGKILL after a limited time or when it is
-//! dropped; a paused process continues first. Processes that leave the group (`setsid`, daemons) are not followed.
+//! **Invariant**: no process of a group outlives its [`Group`]. It gets SIGTERM, and SIGKILL after a limited time or
+//! when dropped; a paused process continues first. Processes that leave the group (`setsid`, daemons) are not followed.
 
 use super::config::CommandConfig;
 use super::problem::SuiteEnd;
@@ -20,7 +20,7 @@ use std::time::Instant;
 
 pub(super) const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Sleeps between two looks.
+/// Sleeps between two checks.
 #[expect(
     clippy::disallowed_methods,
     reason = "other processes do not report their state: it must be polled"
@@ -29,7 +29,7 @@ pub(super) fn pause(lasts: std::time::Duration) {
     std::thread::sleep(lasts);
 }
 
-/// The wait for a killed group; one that still exists hangs in the kernel.
+/// Maximum wait for a killed group; a group that still exists then hangs in the kernel.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The folders of the programs of a suite, and the watchdog that kills them when this process cannot.
@@ -63,7 +63,7 @@ impl Spawner {
         self.dir.join(format!("{name}.log"))
     }
 
-    /// Starts a program. Its errors go to its log, and its output as well unless `is_read`.
+    /// Starts a program. Its standard error goes to its log, and so does its standard output unless `is_read`.
     pub(super) fn start(&self, program: Program<'_>, is_read: bool) -> Result<Group, SuiteEnd> {
         let Program { name, run, env } = program;
         let log = self.log(name);
@@ -116,7 +116,7 @@ impl CommandConfig {
 }
 
 impl Group {
-    /// The number of the process group, which is that of the program.
+    /// The number of the process group, which is the process ID of the program.
     pub(super) const fn id(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
     }
@@ -125,7 +125,7 @@ impl Group {
         GroupUsage::of(&[self.id()])[0]
     }
 
-    /// The output of the program, when it is read here.
+    /// The output of the program, if the program was started with `is_read`.
     pub(super) fn take_output(&mut self) -> Option<std::process::ChildStdout> {
         self.child.stdout.take()
     }
@@ -213,6 +213,6 @@ impl Drop for Group {
 pub(super) enum WaitError {
     /// The suite was stopped.
     Stopped,
-    /// Its time is over.
+    /// The time was over before the program ended.
     TimedOut,
 }

@@ -39,7 +39,7 @@ impl SuiteConfig {
     /// Reads the suite in `text` of the file `file`, after applying `sets` (`key=value`).
     ///
     /// # Errors
-    /// All errors.
+    /// All errors of the text and of the sets.
     pub fn from_yaml(
         file: &str,
         text: &str,

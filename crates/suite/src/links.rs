@@ -3,8 +3,8 @@
 //! Bytes pass in pieces, in order and in both directions, each delayed by the `by` of [`Links::slow`]. A request and
 //! its response take twice `by` longer, and a new connection as much again. Delays of several faults add up.
 //! **Limits**: [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait in a direction; a faster sender waits, as with a full
-//! window.
-//! [`CONNECTIONS_MAX`] connections a link. Delays are exact to a millisecond. The CPU time counts as the generator's.
+//! window. [`CONNECTIONS_MAX`] connections a link. Delays are exact to a millisecond. The CPU time counts as the
+//! generator's.
 
 use super::config::LinkConfig;
 use super::problem::SuiteEnd;
@@ -26,7 +26,7 @@ const PIECE_BYTES: usize = 16 << 10;
 const PIECES_MAX: usize = 64;
 const CONNECTIONS_MAX: usize = 4_096;
 
-/// The links of a suite; closed when this is dropped.
+/// The links of a suite, which close when this is dropped.
 #[derive(Debug)]
 pub(super) struct Links {
     delays: Vec<(String, Delay)>,
@@ -95,7 +95,7 @@ impl Links {
         self.delay(name).fetch_sub(by.as_ns(), Ordering::Relaxed);
     }
 
-    /// The configuration has checked the name.
+    /// The delay of a link, whose name the configuration has checked.
     fn delay(&self, name: &str) -> &AtomicU64 {
         let found = self.delays.iter().find(|(each, _)| each == name);
         &found.expect("a link of the suite").1.0
@@ -132,7 +132,7 @@ async fn connection(near: TcpStream, to: SocketAddr, delay: &Delay) -> io::Resul
     tokio::try_join!(there, back).map(|_| ())
 }
 
-/// Passes one direction on until its end, which is passed on as well.
+/// Forwards one direction up to its end, and forwards the end.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: &Delay) -> io::Result<()> {
     let (sender, mut pieces) = mpsc::channel::<(Instant, Vec<u8>)>(PIECES_MAX);
     let read = async move {

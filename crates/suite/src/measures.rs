@@ -1,9 +1,9 @@
-//! Measures of servers, recorded beside the latencies.
+//! Measures of servers, recorded in addition to the latencies.
 //!
 //! Each process has `cpu_ratio` (CPUs in use by its group since the last sample) and `resident_bytes`. JVMs have
 //! `gc_pause_ns`, from their logs, and servers have numbers in JSON responses.
-//! **Limits**: [`POINTS_MAX`] points of a measure, and [`LOG_LINE_BYTES_MAX`] of a line of a log; an event reports that
-//! more was left out. A server that does not respond in time has no point.
+//! **Limits**: [`POINTS_MAX`] points of a measure, and [`LOG_LINE_BYTES_MAX`] of a line of a log. The rest is left out,
+//! and an event says so. A server that does not respond in time has no point.
 
 use super::ask::PlainClient;
 use super::cluster::Cluster;
@@ -30,7 +30,7 @@ const LOG_BYTES_MAX: u64 = 4 << 20;
 
 const LOG_LINE_BYTES_MAX: usize = 64 << 10;
 
-/// The sampling threads; they end when this is dropped.
+/// The sampling threads, which end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
     over: Stop,
@@ -93,7 +93,7 @@ impl Drop for Watch {
     }
 }
 
-/// The samples of one thread.
+/// The schedule of the samples of one thread.
 struct SampleClock {
     cluster: Arc<Cluster>,
     over: Stop,

@@ -12,11 +12,11 @@ const TAIL_LINES_MAX: usize = 12;
 /// A failure of a suite.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct SuiteError {
-    /// The step or process.
+    /// The step or process that failed.
     pub of: String,
     /// The problem, and the expected state.
     pub problem: String,
-    /// The end of its log, if it has one.
+    /// The end of the log of this step or process, if it has one.
     pub tail: Option<LogExcerpt>,
 }
 
@@ -25,7 +25,7 @@ pub struct SuiteError {
 pub struct LogExcerpt {
     /// The log.
     pub file: PathBuf,
-    /// Its last lines.
+    /// The last lines of the log.
     pub lines: Vec<String>,
 }
 
@@ -48,9 +48,9 @@ impl fmt::Display for SuiteError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SuiteEnd {
-    /// It was stopped.
+    /// The suite was stopped.
     Stopped,
-    /// It failed.
+    /// The suite failed.
     Wrong(Box<SuiteError>),
 }
 
@@ -59,7 +59,7 @@ impl SuiteEnd {
         Self::Wrong(Box::new(SuiteError { of: of.to_owned(), problem: problem.into(), tail: None }))
     }
 
-    /// The same with the end of a log.
+    /// A failure with the end of a log.
     pub(super) fn with_log(of: &str, problem: impl Into<String>, log: &Path) -> Self {
         let tail = Some(LogExcerpt { file: log.to_owned(), lines: last_lines(log) });
         Self::Wrong(Box::new(SuiteError { of: of.to_owned(), problem: problem.into(), tail }))
@@ -84,7 +84,7 @@ fn last_lines(file: &Path) -> Vec<String> {
     lines[from..].iter().map(printable).collect()
 }
 
-/// At most `bytes_max` bytes of a file, from an offset on.
+/// Reads at most `bytes_max` bytes of a file, from an offset on.
 pub(super) fn read_part(mut file: File, from: u64, bytes_max: u64) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(from))?;
     let mut part = Vec::new();

@@ -36,9 +36,9 @@ pub struct Suite {
     pub command: String,
     /// The seed of everything random.
     pub seed: u64,
-    /// The folder of its file, as an absolute path.
+    /// The folder of the suite's file, as an absolute path.
     pub folder: PathBuf,
-    /// The folder of this run, which is there, as an absolute path.
+    /// The existing folder of this run, as an absolute path.
     pub dir: PathBuf,
 }
 
@@ -54,7 +54,7 @@ pub struct Outcome {
 /// Receives the progress of a suite.
 #[expect(missing_debug_implementations, reason = "closures have no form to print")]
 pub struct SuiteObserver<'a> {
-    /// A step is done, or takes long: a line for people.
+    /// Receives a line for people when a step begins, takes long or is done.
     pub step: &'a (dyn Fn(&str) + Sync),
     /// The progress of the load, twice a second.
     pub load: &'a mut (dyn FnMut(SessionProgress, &Slot) + Send),
@@ -63,15 +63,15 @@ pub struct SuiteObserver<'a> {
 /// Minimum timeout of the last request of a validation.
 const ASKED_FOR_MIN: Duration = Duration::from_ms(100);
 
-/// The time between two requests of a validation.
+/// The wait between two requests of a validation.
 const ASKED_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(200);
 
 impl Suite {
-    /// Finds what is wrong with its requests, before anything is started. Those that need files which are not there yet,
-    /// because a command will make them, are looked at later.
+    /// Checks the requests of the load before anything is started. If a file of a request is missing and a command may
+    /// create it, no request is checked yet.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// All errors of the requests.
     pub fn check(&self) -> Result<(), PrepareError> {
         let requests = &self.config.workload.requests;
         let files = requests.iter().flat_map(|request| {
@@ -90,7 +90,7 @@ impl Suite {
         arms.collect()
     }
 
-    /// Runs it.
+    /// Runs the suite.
     pub fn run(&self, stop: &Stop, observer: SuiteObserver<'_>) -> Outcome {
         let clock = Clock::start();
         let arms = self.config.arms.iter().map(|arm| self.arm(&arm.name, &arm.url)).collect();

@@ -1,7 +1,7 @@
 //! Kills the processes of a suite when this process was killed or has crashed.
 //!
-//! A shell reads lines of process groups from a pipe. The end of the pipe is the end of this process, and the shell
-//! then kills the groups of the last line. After a proper end that line is empty.
+//! A shell reads lines of process groups from a pipe. The pipe ends when this process ends, and the shell then kills
+//! the groups of the last line. After a proper end the last line is empty.
 //! **Limits**: needs a shell (`sh`). A group that starts while this process is killed may survive.
 
 use rustix::process::Pid;

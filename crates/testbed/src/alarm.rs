@@ -1,9 +1,9 @@
 //! A timer that is exact to some hundred microseconds: a thread that sleeps until the next instant and wakes its waiters.
 //!
-//! The runtime's timer counts in whole milliseconds, so a read of 1 ms would take two.
-//! **Limits**: no wait ends early. The delay depends on the kernel's timer slack (50 µs on Linux) and on the load of the
+//! The runtime's timer counts in whole milliseconds, so a wait of 1 ms would take 2 ms.
+//! **Limits**: no wait ends early. A wait ends late by the kernel's timer slack (50 µs on Linux), and by more on a busy
 //! machine. A dropped wait stays in memory until its instant.
-//! **Hurts when** tens of thousands of waits end in a second: each costs a message between two threads.
+//! **Hurts when** tens of thousands of waits end in a second: each wait costs a message between two threads.
 
 use curtail_units::{Duration, Instant};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time;
 use tokio::sync::{Notify, oneshot};
 
-/// Wakes tasks at exact instants, and tells the time. Its thread ends when it is dropped.
+/// A timer that wakes tasks at exact instants, and a clock. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct Alarm {
     shared: Arc<Shared>,
@@ -23,13 +23,13 @@ pub struct Alarm {
 struct Shared {
     started: time::Instant,
     state: Mutex<State>,
-    /// An earlier wait than all others was added, or the alarm is to end.
+    /// Notified when a wait is added that ends before all others, or when the alarm is dropped.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By instant, then in the order of the calls.
+    /// The waits by instant, then in the order of the calls.
     waits: BTreeMap<(Instant, u64), oneshot::Sender<()>>,
     added: u64,
     ended: bool,
@@ -59,7 +59,7 @@ impl Alarm {
         self.shared.now()
     }
 
-    /// Waits until `at`; returns at once when that has passed.
+    /// Waits until `at`; returns at once if `at` has passed.
     pub async fn until(&self, at: Instant) {
         // The wait is added here and its end awaited below, so that no lock is held meanwhile.
         let Some(woken) = self.shared.add(at) else { return };
@@ -68,11 +68,11 @@ impl Alarm {
     }
 }
 
-/// The longest wait at a time: a wait that is dropped stays in the heap that long at most.
+/// Maximum time of one wait: a dropped wait stays in memory for at most this time.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl Alarm {
-    /// Waits until `due`, a second at most, or until `due_earlier` is notified.
+    /// Waits until `due`, but at most a second, or until `due_earlier` is notified.
     pub(crate) async fn until_due(&self, due: Option<Instant>, due_earlier: &Notify) {
         let Some(due) = due else { return due_earlier.notified().await };
         tokio::select! {

@@ -6,8 +6,8 @@
 //! | `storage` | `GET /payload/small` and `/payload/large`: arrays of numbers, in JSON |
 //! | `server` | `POST /test`: reads the JSON number by number and returns it; `GET /test`: 999 numbers |
 //!
-//! Load goes to the client. One key each switches four causes on: 1 payload in 20 is large, a timeout is too short, the
-//! server rejects requests, which the client retries after a backoff, and another job takes CPU time.
+//! Load goes to the client. Each of four causes has a key that switches it on: 1 payload in 20 is large, a timeout is
+//! too short, the server rejects requests, which the client retries after a backoff, and another job takes CPU time.
 //!
 //! **Source**: the test app behind Google Cloud's "Identifying causes of app latency",
 //! GoogleCloudPlatform/opencensus-jetty-demo (2019): its payloads, timeouts and backoff. That app sent requests in a
@@ -36,7 +36,7 @@ use http_body_util::Full;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The longest body that any of the three takes; a large payload has 0.7 MB.
+/// Maximum size of a body that any role accepts; a large payload has 0.7 MB.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
 const SMALL_LEN: usize = 500;

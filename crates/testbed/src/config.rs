@@ -14,7 +14,7 @@ pub(crate) const SERVERS_MAX: usize = 4_096;
 /// The content of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum File {
-    /// Shards of servers that are alike.
+    /// Shards of equal servers.
     Servers(TestbedConfig),
     /// An app of three roles.
     App(app::Config),
@@ -52,16 +52,16 @@ impl File {
 /// The servers of a testbed, and their faults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestbedConfig {
-    /// Its name, for people.
+    /// The name of the testbed, for people.
     pub name: String,
-    /// Parts of the data.
+    /// The number of parts of the data.
     pub shards: usize,
-    /// Servers for each shard.
+    /// The number of servers for each shard.
     pub replicas: usize,
     pub(crate) listen: SocketAddr,
     /// The properties of each server.
     pub server: ServerConfig,
-    /// Their faults.
+    /// The faults of the servers.
     pub faults: Vec<Fault>,
 }
 
@@ -76,7 +76,7 @@ pub struct ServerConfig {
 }
 
 impl TestbedConfig {
-    /// The testbed that `text` describes, which was written in the file `name`.
+    /// Reads the testbed in `text` of the file `name`.
     ///
     /// # Errors
     /// All errors of the text.
@@ -84,7 +84,7 @@ impl TestbedConfig {
         curtail_config::read(name, text, Self::read)
     }
 
-    /// Reads each key of the file; the reference page and the JSON Schema come from here too.
+    /// Reads the keys of the file; the reference page and the JSON Schema come from here too.
     pub fn read(s: &mut Section<'_>) -> Self {
         let name = s.field("name", "Name of the testbed.").required();
         let shards = s.field("shards", "Parts of the data.").range(1..=SERVERS_MAX).default(1);
@@ -144,7 +144,7 @@ impl ServerConfig {
     }
 }
 
-/// The shortest mean time between two changes of a fault.
+/// Minimum mean time between two changes of a fault.
 const PERIOD_MIN: Duration = Duration::from_us(100);
 
 /// Rejects a fault that real servers cannot have.

@@ -2,13 +2,13 @@
 //!
 //! An execution counts when its work begins. A request that is cancelled in the queue, or while its server is stopped,
 //! does not count.
-//! **Limits**: [`TENANTS_MAX`] tenants by name; later ones count together as `other`.
+//! **Limits**: [`TENANTS_MAX`] tenants by name; later tenants count together as `other`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The most tenants that are counted by name.
+/// Maximum number of tenants that are counted by name.
 pub const TENANTS_MAX: usize = 64;
 
 pub(crate) const OTHER: &str = "other";

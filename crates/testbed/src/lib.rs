@@ -13,11 +13,11 @@
 //! | `alarm` | a timer that is exact to some hundred microseconds |
 //! | `listener` | connections |
 //! | `running` | all servers, and their thread |
-//! | [`app`] | another testbed: an app of three servers with causes of a tail to switch on |
+//! | [`app`] | another testbed: an app of three servers, with causes of a tail that keys switch on |
 //!
-//! **Limits**: except in [`app`], servers wait instead of computing, so they cost little more than sockets. They share
-//! one thread, which is the bottleneck beyond some ten thousand requests a second.
-//! **Hurts when** the machine is busy: that adds a tail of its own to every server.
+//! **Limits**: except in [`app`], servers wait instead of computing, so they cost little more than sockets. All servers
+//! share one thread, which is the bottleneck beyond some ten thousand requests a second.
+//! **Hurts when** the machine is busy: a busy machine adds a tail of its own to every server.
 
 mod alarm;
 pub mod app;

@@ -16,8 +16,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Cancelled requests of one HTTP/2 connection that are not yet seen. A proxy that hedges cancels all the time, so the
-/// usual limit of 20 would close its connection.
+/// Maximum number of cancelled requests of one HTTP/2 connection that were not served yet. A proxy that hedges cancels
+/// all the time, so the usual limit of 20 would close its connection.
 const PENDING_RESETS_MAX: usize = 1_024;
 
 const STREAMS_MAX: u32 = 4_096;
@@ -30,7 +30,7 @@ pub(crate) trait Respond: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Response<Full<Bytes>>, ConnectionBreak>> + Send;
 }
 
-/// Accepts connections as long as it is polled, and serves their requests.
+/// Accepts connections as long as the future is polled, and serves their requests.
 pub(crate) async fn accept(socket: TcpListener, server: Arc<impl Respond>) {
     let places = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
     let never = std::future::pending();

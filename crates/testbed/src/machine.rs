@@ -1,7 +1,7 @@
-//! One server as a machine: requests that are queued and executed, and faults.
+//! One server as a state machine: requests that are queued and executed, and faults.
 //!
 //! [`Leaf`] is the queue, [`Processor`] the executions in service, [`FaultTimeline`] the faults, as in the simulator.
-//! Events between two calls happen at their own instants, so a late timer delays responses but shifts nothing.
+//! Events between two calls happen at their own instants, so a late timer delays responses but moves no event.
 //! **Invariant**: `one-end`: each request that is not cancelled is rejected or ends, once.
 
 use crate::config::ServerConfig;
@@ -31,18 +31,18 @@ pub(crate) struct ServerMachine {
 struct InFlight {
     arrived: Instant,
     started: Option<Instant>,
-    /// Whether its execution has begun to progress.
+    /// Whether the execution of the request has begun to progress.
     has_begun: bool,
-    /// Its service time in nanoseconds; if absent, it is drawn when the request starts.
+    /// The service time in nanoseconds; if absent, it is drawn when the request starts.
     service_ns: Option<f64>,
 }
 
 /// An effect of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ServerEffect {
-    /// A request begins to be executed.
+    /// The execution of a request begins.
     Began { request: u64 },
-    /// The queue is full.
+    /// A request is rejected, because the queue is full.
     Rejected { request: u64 },
     /// A request has been executed.
     Ended { request: u64, outcome: ExecutionOutcome, times: Times },
@@ -53,16 +53,16 @@ pub(crate) enum ServerEffect {
 /// The time of a request, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
-    /// In the queue.
+    /// The time in the queue.
     pub(crate) queue: Duration,
-    /// In service, on a healthy server that is not shared.
+    /// The time in service that the request would take with a core of a healthy server to itself.
     pub(crate) service: Duration,
-    /// The rest: the server was stopped, slow or shared.
+    /// The additional time in service, because the server was stopped, slow or shared.
     pub(crate) fault: Duration,
 }
 
 impl ServerMachine {
-    /// A server with an empty queue; `rng` draws its service times.
+    /// A server with an empty queue; its service times are drawn from `rng`.
     pub(crate) fn new(config: &ServerConfig, timeline: FaultTimeline, rng: &Rng) -> Self {
         let pace = timeline.pace();
         let mut processor = Processor::new(config.cores);
@@ -85,7 +85,7 @@ impl ServerMachine {
         self.accept(now, class, None)
     }
 
-    /// The client of a request has gone away. The request may have ended.
+    /// Cancels a request whose client has gone away. The request may have ended.
     pub(crate) fn cancel(&mut self, now: Instant, request: u64) {
         self.advance(now);
         if self.in_flight.remove(&request).is_some() {
@@ -112,7 +112,7 @@ impl ServerMachine {
         }
     }
 
-    /// The next call of [`Self::advance`].
+    /// The instant at which [`Self::advance`] must be called next.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.processor.next_end().into_iter().chain(self.timeline.poll_timeout()).min()
     }

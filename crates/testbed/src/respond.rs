@@ -2,14 +2,14 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | `GET /shard/17/keys?k=a&k=b` | the values of the keys in shard 17, as JSON; this takes its time |
+//! | `GET /shard/17/keys?k=a&k=b` | the values of the keys in shard 17, as JSON, after the service time |
 //! | `GET /keys?k=a&k=b` | the same for the server's own shard, whichever it is: the request of a fan-out |
 //! | `GET /healthz` | `ok`, once the server is not stalled |
-//! | `GET /executions` | how many executions this server has begun |
+//! | `GET /executions` | the number of executions that this server has begun |
 //!
-//! A request may name its tenant in `x-tenant` and its class in `curtail-class`. A response says in `server-timing`
-//! (W3C) what the request spent its time on, in milliseconds: `queue`, `service`, and `fault` for stalls, slowness and
-//! shared cores. The fault `errors` sends a 503 instead, breaks the connection off, or never responds.
+//! A request may name its tenant in `x-tenant` and its class in `curtail-class`. A response has the times of the
+//! request in `server-timing` (W3C), in milliseconds: `queue`, `service`, and `fault` for stalls, slowness and shared
+//! cores. The fault `errors` sends a 503 instead, breaks the connection off, or never responds.
 //! **Limits**: [`KEYS_MAX`] keys of [`KEY_LEN_MAX`] letters, digits, `-`, `_` and `.` each; anything else
 //! is rejected with 400, another shard than this server's with 421.
 
@@ -33,7 +33,7 @@ const TENANT: HeaderName = HeaderName::from_static("x-tenant");
 const CLASS: HeaderName = HeaderName::from_static("curtail-class");
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// The connection is to be broken off without a response.
+/// The error that breaks the connection off without a response.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("broken off by the fault `errors`")]
 pub(crate) struct ConnectionBreak;
@@ -150,7 +150,7 @@ fn timing(times: Times) -> HeaderValue {
     HeaderValue::try_from(value).expect("digits and plain words")
 }
 
-/// The refusal of another method than `allowed`.
+/// The response to a method that is not `allowed`.
 pub(crate) fn expected_method(allowed: &'static str) -> Response<Full<Bytes>> {
     let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, format!("expected {allowed}\n"));
     refusal.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));

@@ -29,7 +29,7 @@ pub struct Running {
     _thread: ServingThread,
 }
 
-/// Why a testbed did not start: the system denied a resource.
+/// The reason why a testbed did not start: the system denied a resource.
 #[derive(Debug, thiserror::Error)]
 #[error("the testbed cannot start: {what}")]
 pub struct StartError {
@@ -45,14 +45,14 @@ impl StartError {
 }
 
 impl Running {
-    /// Starts the servers that `config` describes, with all that is wrong with them drawn from `seed`;
-    /// they listen when this returns.
+    /// Starts the servers that `config` describes, with their faults and service times drawn from `seed`. The servers
+    /// listen when this returns.
     ///
     /// # Errors
     /// When an address cannot be listened on, or the system gives no thread.
     ///
     /// # Panics
-    /// With more servers than a file may describe.
+    /// When `config` has more servers than a file may describe.
     pub fn start(config: &TestbedConfig, seed: u64) -> Result<Self, StartError> {
         let listeners = listeners(config)?;
         let addresses: Vec<SocketAddr> = listeners.iter().map(|(address, _)| *address).collect();
@@ -109,13 +109,13 @@ impl Running {
         self.addresses[self.number(shard, replica)]
     }
 
-    /// Executions that all servers have begun.
+    /// The number of executions that all servers have begun.
     #[must_use]
     pub fn executions(&self) -> u64 {
         (0..self.addresses.len()).map(|server| self.executions.of_server(server)).sum()
     }
 
-    /// Executions that one server has begun.
+    /// The number of executions that one server has begun.
     ///
     /// # Panics
     /// When there is no such replica.
@@ -124,7 +124,7 @@ impl Running {
         self.executions.of_server(self.number(shard, replica))
     }
 
-    /// Executions that were begun for one tenant, on all servers.
+    /// The number of executions that all servers have begun for one tenant.
     #[must_use]
     pub fn executions_of_tenant(&self, tenant: &str) -> u64 {
         self.executions.of_tenant(tenant)
@@ -142,7 +142,7 @@ impl Running {
         self.timelines[self.number(shard, replica)].clone().pace_changes()
     }
 
-    /// The testbed's clock; [`Self::pace_changes`] are on it.
+    /// The time on the testbed's clock, which also has the instants of [`Self::pace_changes`].
     #[must_use]
     pub fn now(&self) -> Instant {
         self.alarm.now()
@@ -155,7 +155,7 @@ impl Running {
     }
 }
 
-/// A thread with its own runtime. When it is dropped, its futures are dropped and it ends.
+/// A thread with its own runtime. When this is dropped, its futures are dropped and the thread ends.
 #[derive(Debug)]
 pub(crate) struct ServingThread {
     stop: Option<oneshot::Sender<()>>,

@@ -16,7 +16,7 @@ pub(crate) struct Server {
     pub(crate) executions: Arc<Executions>,
     alarm: Arc<Alarm>,
     state: Mutex<State>,
-    /// Something is due earlier than [`Server::run`] expects.
+    /// Notified when something is due earlier than [`Server::run`] expects.
     due_earlier: Notify,
     resumed: Notify,
 }
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// Advances the machine whenever something is due, as long as it is polled.
+    /// Advances the machine whenever something is due, as long as the future is polled.
     pub(crate) async fn run(&self) {
         loop {
             let due = {

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString as _};
 use core::error::Error;
 use core::iter::successors;
 
-/// An error and its causes, without causes that the error before them already names.
+/// The text of an error, and those of its causes. A cause is left out if the text so far ends with that cause.
 #[must_use]
 pub fn describe_error(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();

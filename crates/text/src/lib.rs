@@ -8,7 +8,7 @@
 //! | print a table | [`Columns`], [`Page`] |
 //!
 //! **Invariant**: no line of a [`Page`] is wider than its terminal, [`WIDTH`] columns by default.
-//! **Limits**: a letter counts as one column, which is true for the letters of names.
+//! **Limits**: each character counts as one column, although wide ones (emoji, Chinese) take two.
 #![no_std]
 
 extern crate alloc;

@@ -6,10 +6,10 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The width of a terminal that every report fits.
+/// The number of columns of a terminal that every report fits.
 pub const WIDTH: usize = 80;
 
-/// The number of columns of a text on the screen, for the letters of names.
+/// The number of columns of a text on the screen: one for each character.
 #[must_use]
 pub fn width(text: &str) -> usize {
     text.chars().count()
@@ -37,8 +37,8 @@ pub fn cut_middle(text: &str, columns: usize) -> String {
     text.chars().take(kept - end).chain(['…']).chain(text.chars().skip(count - end)).collect()
 }
 
-/// Wraps a text between words into lines of at most `columns`: the first one after `indent`, the others indented
-/// further. A longer word is cut into several lines.
+/// Wraps a text between words into lines of at most `columns` columns. The first line begins with `indent`, the others
+/// with `indent` and four spaces. A word that is longer than a line is cut into several lines.
 #[must_use]
 pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
     let further = format!("{indent}    ");
@@ -76,7 +76,7 @@ pub fn share_room(wanted: &[usize], room: usize) -> Vec<usize> {
     widths
 }
 
-/// `text` with control characters escaped: they would end its line, or move the cursor.
+/// `text` with control characters escaped, because they would end the line or move the cursor.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());

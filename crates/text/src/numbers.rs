@@ -8,7 +8,7 @@ use curtail_units::{Duration, Quantile};
 #[cfg(test)]
 mod tests;
 
-/// A number with four digits.
+/// A number with four digits; from 1,000 on, a whole number.
 #[must_use]
 pub fn four_digits(number: f64) -> String {
     match number {
@@ -19,7 +19,7 @@ pub fn four_digits(number: f64) -> String {
     }
 }
 
-/// Milliseconds with four digits; from 100 s on, seconds.
+/// Milliseconds with four digits; from 100 s on, whole seconds.
 #[must_use]
 pub fn ms(latency: Duration) -> String {
     let ms = latency.as_ms_f64();
@@ -33,7 +33,7 @@ pub fn latency(latency: Duration) -> String {
     if text.ends_with('s') { text } else { format!("{text} ms") }
 }
 
-/// A latency with its unit for a display that changes: three digits, from 100 s on seconds.
+/// A latency with its unit, for a display that changes: tenths of milliseconds below 100 ms, then whole numbers.
 #[must_use]
 pub fn rounded_latency(latency: Duration) -> String {
     let ms = latency.as_ms_f64();
@@ -58,7 +58,7 @@ pub fn thousands(count: u64) -> String {
     grouped
 }
 
-/// Requests a second: whole ones from 100 on.
+/// Requests a second: one decimal below 100, then whole numbers.
 #[must_use]
 pub fn rate(rate: f64) -> String {
     if rate < 99.95 {
@@ -80,7 +80,7 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// A share in percent with `decimals` decimals, for a column of them.
+/// A share in percent with `decimals` decimals, for a column of shares.
 #[must_use]
 pub fn percent_to(ratio: f64, decimals: usize) -> String {
     format!("{:.decimals$} %", 100.0 * ratio)
@@ -104,7 +104,7 @@ pub fn percentile_name(quantile: Quantile) -> String {
     format!("p{}", short(100.0 * quantile.get(), 6))
 }
 
-/// A number with at most `decimals` decimals, and no zero at the end of them.
+/// A number with at most `decimals` decimals, without zeros at their end.
 #[must_use]
 pub fn short(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
@@ -150,7 +150,7 @@ pub fn utc(unix_ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// The nearest whole number from 0 on.
+/// The nearest whole number; 0 for a negative number.
 fn whole(number: f64) -> u64 {
     Duration::from_ns_f64(number).as_ns()
 }

@@ -1,4 +1,4 @@
-//! Tables for a terminal: names to the left, numbers to the right.
+//! Tables for a terminal: names are aligned to the left, numbers to the right.
 //!
 //! A name that is too wide is cut with `…`; a number is never cut.
 
@@ -13,7 +13,7 @@ pub enum Column {
     Left(usize),
     /// Numbers, at least this many columns wide.
     Right(usize),
-    /// The last one: the rest of the line.
+    /// The last column: text that takes the rest of the line.
     Rest,
 }
 
@@ -25,19 +25,19 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// These columns, one space apart.
+    /// A table of `columns`, one space apart.
     #[must_use]
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: columns.into_iter().collect(), gap: 1 }
     }
 
-    /// The same columns, `gap` spaces apart.
+    /// The same table with its columns `gap` spaces apart.
     #[must_use]
     pub fn apart(self, gap: usize) -> Self {
         Self { gap, ..self }
     }
 
-    /// A line of the table, without spaces at its end. Absent cells are empty.
+    /// A line of the table, without spaces at its end. Missing cells are empty.
     #[must_use]
     pub fn row<C: AsRef<str>>(&self, cells: impl IntoIterator<Item = C>) -> String {
         let mut line = String::new();
@@ -88,7 +88,7 @@ impl Page {
         Self { text: String::new(), width }
     }
 
-    /// Adds a line; one that is too long is cut.
+    /// Adds a line; a line that is too long is cut.
     pub fn line(&mut self, line: impl AsRef<str>) {
         self.text.push_str(&cut(line.as_ref().trim_end(), self.width));
         self.text.push('\n');
@@ -99,7 +99,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// Adds a long text in several lines, the first one after `indent`, the others indented further.
+    /// Adds a long text in several lines. The first begins with `indent`, the others with `indent` and four spaces.
     pub fn wrapped(&mut self, indent: &str, text: &str) {
         for line in lines::wrapped(indent, text, self.width) {
             self.line(line);

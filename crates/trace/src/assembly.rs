@@ -13,25 +13,25 @@ use crate::Span;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// The parent of a span without one.
+/// The entry in `parents` for a span without a parent.
 const NONE: u32 = u32::MAX;
 
-/// Makes trees, one after the other. A span is its index in the spans that were assembled last.
+/// Builds trees, one after the other. A span is named by its index in the spans that were assembled last.
 #[derive(Clone, Debug, Default)]
 pub struct Assembly {
     parents: Vec<u32>,
-    /// The spans with a parent, ordered by it.
+    /// The spans with a parent, grouped by parent.
     children: Vec<u32>,
     /// The end of each span's children in `children`.
     ends: Vec<u32>,
     root: Option<u32>,
     roots: usize,
     orphans: usize,
-    /// IDs and starts of spans with their places, in order.
+    /// The ID, the start and the index of each span, in ascending order.
     by_id: Vec<(u64, i64, u32)>,
     /// The state of the walk from each span to its root.
     visits: Vec<Visit>,
-    /// The current walk.
+    /// The spans of the current walk.
     way: Vec<usize>,
 }
 
@@ -43,17 +43,17 @@ enum Visit {
 }
 
 impl Assembly {
-    /// Makes a tree of spans.
+    /// Builds the trees of `spans`.
     ///
     /// # Panics
-    /// When there are 2^32 or more.
+    /// When there are 2^32 spans or more.
     pub fn assemble(&mut self, spans: &[Span]) {
         self.find_parents(spans);
         self.cut_cycles(spans);
         self.list_children(spans);
     }
 
-    /// The root that began first; absent: no roots.
+    /// The root that began first; [`None`] without roots.
     #[must_use]
     pub fn root(&self) -> Option<usize> {
         self.root.map(|root| root as usize)
@@ -65,7 +65,7 @@ impl Assembly {
         self.roots
     }
 
-    /// The number of spans whose parent is missing, or below them.
+    /// The number of spans whose parent is missing or the span itself, plus one for each cycle.
     #[must_use]
     pub const fn orphans(&self) -> usize {
         self.orphans
@@ -80,7 +80,7 @@ impl Assembly {
         Some(self.parents[span]).filter(|parent| *parent != NONE).map(|parent| parent as usize)
     }
 
-    /// The children of a span: those that ended last come first.
+    /// The children of a span: the child that ended last comes first.
     ///
     /// # Panics
     /// When there is no such span.
@@ -143,7 +143,7 @@ impl Assembly {
         }
     }
 
-    /// Cuts a cycle above the span of it that began first.
+    /// Cuts the cycle that contains `of`, above its span that began first.
     fn cut_above_first(&mut self, spans: &[Span], of: usize) {
         let (mut first, mut at) = (of, of);
         while let Some(parent) = self.parent(at).filter(|parent| *parent != of) {

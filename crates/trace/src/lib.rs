@@ -1,7 +1,7 @@
 //! The tree of a trace ([`Assembly`]) and its critical path ([`CriticalPath`]).
 //!
-//! **Limits**: fewer than 2^32 spans. Both take time in proportion to the spans, apart from sorting them, and keep their memory
-//! for the next trace. Times are nanoseconds since 1970.
+//! **Limits**: fewer than 2^32 spans. Both take time in proportion to the number of spans, apart from sorting the
+//! spans, and reuse their memory for the next trace. Times are nanoseconds since 1970.
 #![no_std]
 
 extern crate alloc;
@@ -15,9 +15,9 @@ pub use path::{CriticalPath, Section};
 /// The fields of a span that the tree and the path need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Its ID.
+    /// The ID of the span.
     pub id: u64,
-    /// The ID of its parent; zero: none.
+    /// The ID of the parent; zero: no parent.
     pub parent_id: u64,
     /// The start.
     pub start_ns: i64,

@@ -1,23 +1,23 @@
 //! The critical path: the span that the root waited for at each moment.
 //!
-//! The path is followed back from the end of a span. The span waited for its child that ended last. Before that child started,
-//! it waited for the child that had ended last by then; without such a child it worked itself. Each child is followed in the
-//! same way. The result is a list of sections without gaps from the start of the span to its end.
+//! The path is followed back from the end of a span. The span waited for its child that ended last. Before this child
+//! started, the span waited for the child that had ended last by then. Without such a child, the span worked. Each
+//! child is followed likewise. The result is a list of sections without gaps from the start to the end of the span.
 //!
 //! | a child | is |
 //! |---|---|
-//! | that ends after the start of the next one, by up to 1 % of the parent's duration | cut there: clocks differ |
-//! | that ends later than that after the start of the next one | not waited for: both ran at once |
-//! | that begins before its parent, or ends after it | cut to the parent: clocks differ |
+//! | that ends up to 1 % of the parent's duration after the start of the next child on the path | cut there: clocks differ |
+//! | that ends later | not waited for: both children ran at once |
+//! | that begins before its parent, or ends after its parent | cut to the parent: clocks differ |
 //! | that is longer than its parent by more than 1 % | not waited for: the parent continued without it |
 //! | outside of its parent | not waited for |
 //!
-//! **When it hurts**: if a clock is wrong by more than the duration of a span, its subtree is not on the path, and the time is
-//! that of its parent. Waiting that has no span, such as for a lock, is the span's own time.
+//! **When it hurts**: if a clock is wrong by more than the duration of a span, its subtree is not on the path,
+//! and the time counts as its parent's. A wait that has no span, such as for a lock, is the waiting span's own time.
 //!
-//! **Source**: Zhang et al., "CRISP: Critical Path Analysis of Large-Scale Microservice Architectures", USENIX ATC 2022,
-//! section 3. CRISP cuts a child that is longer than its parent; here it is left out, because background work of a request
-//! would hide what the request waited for.
+//! **Source**: Zhang et al., "CRISP: Critical Path Analysis of Large-Scale Microservice Architectures", USENIX ATC
+//! 2022, section 3. CRISP cuts a child that is longer than its parent. This module leaves such a child out, because
+//! background work of a request would hide the work that the request waited for.
 
 use crate::{Assembly, Span};
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ pub struct Section {
 #[derive(Clone, Debug, Default)]
 pub struct CriticalPath {
     sections: Vec<Section>,
-    /// The current span, after those that wait for it.
+    /// The spans on the way to the current one, which is last; each waits for the next.
     open: Vec<Open>,
 }
 
@@ -45,23 +45,23 @@ pub struct CriticalPath {
 #[derive(Clone, Copy, Debug)]
 struct Open {
     span: u32,
-    /// The start of the time in which its parent waited for it.
+    /// The start of the time in which the parent waited for this span.
     from_ns: i64,
     to_ns: i64,
-    /// The time after it is attributed.
+    /// The end of the time that is not attributed yet.
     at_ns: i64,
-    /// The number of its children that were checked.
+    /// The number of children that were checked.
     children: usize,
 }
 
-/// The divisor of a span's duration that gives the tolerated difference of clocks.
+/// The tolerated difference of clocks is a span's duration divided by this number.
 const SLACK: i64 = 100;
 
 impl CriticalPath {
-    /// The critical path of a span, of spans that were assembled: sections from its start to its end.
+    /// The critical path of a span: sections from its start to its end. `assembly` is built from `spans`.
     ///
     /// # Panics
-    /// When there is no such span, or others were assembled.
+    /// When there is no such span, or `assembly` was built from other spans.
     pub fn of(&mut self, spans: &[Span], assembly: &Assembly, span: usize) -> &[Section] {
         self.sections.clear();
         self.open.clear();
@@ -94,7 +94,7 @@ impl Open {
     }
 }
 
-/// The child that was waited for last before the attributed time.
+/// The last child that the span waited for before the attributed time.
 fn next_child(spans: &[Span], assembly: &Assembly, open: &mut Open) -> Option<Open> {
     let parent_ns = spans[open.span as usize].duration_ns();
     let slack_ns = parent_ns / SLACK;

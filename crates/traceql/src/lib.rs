@@ -13,9 +13,9 @@
 //! | functions | `rate`, `count_over_time`, `min_`, `max_`, `avg_`, `sum_over_time`, `quantile_over_time`, `histogram_over_time`, each `by (…)` |
 //! | others | `select(…)`, `with (…)` |
 //!
-//! An error is either unsupported TraceQL ([`Fault::Unsupported`]) or invalid text ([`Fault::Expected`]); both name the byte.
+//! An error is unsupported TraceQL ([`Fault::Unsupported`]) or invalid text ([`Fault::Expected`]), with its position.
 //!
-//! **Limits**: conditions are at most 64 deep, a query has 16 KiB.
+//! **Limits**: conditions are nested at most 64 deep, and a query has at most 16 KiB.
 //!
 //! **Source**: Grafana Tempo's documentation of TraceQL 3.0.
 
@@ -30,7 +30,7 @@ pub use query::{Comparison, Expression, Function, Literal, Measure, Operand, Que
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: {fault}")]
 pub struct QueryError {
-    /// The byte in the query, from zero.
+    /// The position of the fault in the query: a byte, from zero.
     pub at: usize,
     /// The fault.
     pub fault: Fault,
@@ -44,7 +44,7 @@ pub enum Fault {
     Expected {
         /// The expected words.
         expected: &'static str,
-        /// The word at this byte.
+        /// The word at the position of the fault.
         found: String,
     },
     /// TraceQL that is not supported.

@@ -7,7 +7,7 @@ use crate::{Fault, QueryError};
 /// Maximum nesting of conditions.
 const DEPTH_MAX: usize = 64;
 
-/// The intrinsics of spans: the short name, and the one with its scope.
+/// The intrinsics of spans: the short name, and the name with a scope.
 const INTRINSICS: [(&str, &str); 21] = [
     ("name", "span:name"),
     ("status", "span:status"),
@@ -32,7 +32,7 @@ const INTRINSICS: [(&str, &str); 21] = [
     ("instrumentation:version", "instrumentation:version"),
 ];
 
-/// Names that are values of these intrinsics, and no operands.
+/// Names that are values of these intrinsics, and not operands; with a text for errors.
 const NAMED_VALUES: [(&str, &[&str], &str); 2] = [
     ("status", &["error", "ok", "unset"], "error, ok or unset"),
     (
@@ -49,7 +49,7 @@ const SERIES_FUNCTIONS: [&str; 2] = ["topk", "bottomk"];
 /// Reads a query.
 ///
 /// # Errors
-/// When the text is not TraceQL, or not supported here.
+/// When the text is not TraceQL, or not supported.
 pub fn parse(query: &str) -> Result<Query, QueryError> {
     let tokens = tokens(query)?;
     let mut parser = Parser { tokens: &tokens, depth: 0 };
@@ -72,7 +72,7 @@ fn is_structural(sign: &str) -> bool {
 }
 
 struct Parser<'a> {
-    /// The last is the end.
+    /// The remaining tokens; the last token is the end.
     tokens: &'a [Token],
     depth: usize,
 }
@@ -154,7 +154,7 @@ impl Parser<'_> {
         Ok(Expression::Is(operand, comparison, self.literal()?))
     }
 
-    /// Whether a name that comes next may be compared with an operand.
+    /// Checks that the next token, if it is a name, is a value of `operand`.
     fn check_named_value(&self, operand: &Operand) -> Result<(), QueryError> {
         let Word::Name(parts) = self.peek() else { return Ok(()) };
         let Operand::Intrinsic(intrinsic) = operand else { return Ok(()) };
@@ -359,7 +359,7 @@ impl Parser<'_> {
         &self.tokens[0].word
     }
 
-    /// Goes on, but never past the end.
+    /// Moves to the next token, but never past the end.
     fn next(&mut self) {
         if self.tokens.len() > 1 {
             self.tokens = &self.tokens[1..];
@@ -382,7 +382,7 @@ impl Parser<'_> {
         is_it
     }
 
-    /// True or false, with nothing to compare it with.
+    /// Takes `true` or `false` that stands alone, and is not part of a comparison.
     fn takes_bool(&mut self) -> Option<bool> {
         let Word::Name(parts) = self.peek() else { return None };
         let always = [true, false].into_iter().find(|is| is_name(parts, &is.to_string()))?;
@@ -419,7 +419,7 @@ impl Parser<'_> {
     }
 }
 
-/// The name as written, without quotes.
+/// Returns the name as written, without quotes.
 fn name(parts: &[Part]) -> String {
     let mut name = String::new();
     for part in parts {
@@ -468,7 +468,7 @@ fn operand_of(parts: &[Part]) -> Option<Operand> {
     Some(Operand::Attribute(scope, key))
 }
 
-/// With its sides the other way round.
+/// Returns the comparison with swapped sides.
 const fn turned(comparison: Comparison) -> Comparison {
     match comparison {
         Comparison::Less => Comparison::Greater,

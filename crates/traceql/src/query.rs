@@ -3,7 +3,7 @@
 /// A query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// The selected spans; absent: all.
+    /// The condition for selected spans; absent: all spans.
     pub filter: Option<Expression>,
     /// The measure of the spans; absent: a search.
     pub measure: Option<Measure>,
@@ -16,13 +16,13 @@ pub struct Query {
 /// A condition on spans.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
-    /// All conditions.
+    /// All conditions must be true.
     All(Vec<Self>),
-    /// At least one condition.
+    /// At least one condition must be true.
     Any(Vec<Self>),
-    /// The negation of a condition. A missing value meets it, unlike [`Comparison::NotEqual`].
+    /// The negation of a condition: true for a missing value, unlike [`Comparison::NotEqual`].
     Not(Box<Self>),
-    /// A value compared with another.
+    /// The comparison of a field with a literal.
     Is(Operand, Comparison, Literal),
     /// True for all spans, or for none.
     Always(bool),
@@ -50,7 +50,7 @@ pub enum Scope {
     Event,
     /// One of its links.
     Link,
-    /// The library that made it.
+    /// The library that recorded the span.
     Instrumentation,
 }
 
@@ -71,14 +71,14 @@ pub enum Comparison {
     AtLeast,
     /// `=~`: a regular expression matches the whole value.
     Matches,
-    /// `!~`: it does not match.
+    /// `!~`: a regular expression does not match the whole value.
     MatchesNot,
 }
 
 /// A constant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
-    /// In quotes, or the name of a status or a kind.
+    /// A text in quotes, or the name of a status or a kind.
     Text(String),
     /// An integer.
     Int(i64),
@@ -86,7 +86,7 @@ pub enum Literal {
     Double(f64),
     /// True or false.
     Bool(bool),
-    /// Nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
     /// No value.
     Nil,
@@ -108,9 +108,9 @@ pub enum Function {
     Rate,
     /// The number of spans.
     Count,
-    /// The minimum.
+    /// The minimum of values.
     Min(Operand),
-    /// The maximum.
+    /// The maximum of values.
     Max(Operand),
     /// The mean of values.
     Mean(Operand),
@@ -118,6 +118,6 @@ pub enum Function {
     Sum(Operand),
     /// Quantiles of values, each from 0 to 1.
     Quantiles(Operand, Vec<f64>),
-    /// The number of values in each bucket, by powers of two.
+    /// The number of values in each bucket; the bounds of buckets are powers of two.
     Histogram(Operand),
 }

@@ -5,7 +5,7 @@ use crate::{Fault, QueryError};
 /// Maximum length of a query.
 const BYTES_MAX: usize = 16 << 10;
 
-/// A word, and its first byte in the query.
+/// A word, and the position of its first byte in the query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Token {
     pub(crate) at: usize,
@@ -14,9 +14,9 @@ pub(crate) struct Token {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Word {
-    /// `{`, `&&`, `>=` and all others without letters.
+    /// A word without letters: `{`, `&&`, `>=`.
     Sign(&'static str),
-    /// A name with its points and colons, as `span.http.method`; quoted parts are without their quotes.
+    /// A name with points and colons, such as `span.http.method`; quoted parts are stored without quotes.
     Name(Vec<Part>),
     Text(String),
     Int(i64),
@@ -25,24 +25,24 @@ pub(crate) enum Word {
     End,
 }
 
-/// A part of a name, and the sign before it: none, `.` or `:`.
+/// A part of a name, and the sign before the part: none, `.` or `:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) before: Option<char>,
     pub(crate) text: String,
 }
 
-/// The longest first, because some begin like others.
+/// All signs, the longest first, because some signs begin like shorter signs.
 const SIGNS: [&str; 38] = [
     "!>>", "!<<", "&>>", "&<<", "!~", "=~", "!=", "<=", ">=", "&&", "||", ">>", "<<", "&>", "&<",
     "!>", "!<", "&~", "{", "}", "(", ")", ",", "|", "=", "<", ">", "!", "+", "-", "*", "/", "%",
     "^", "~", "[", "]", ";",
 ];
 
-/// The escapes of a text.
+/// The escapes of a text, for errors.
 const ESCAPES: &str = r#"\\, \", \a, \b, \f, \n, \r, \t, \v, \x41, \101, \u00e9 or \U0001f980 (a text in backquotes has no escapes)"#;
 
-/// Splits a query into its tokens, the last of which is the end.
+/// Splits a query into tokens; the last token is the end.
 pub(crate) fn tokens(query: &str) -> Result<Vec<Token>, QueryError> {
     if query.len() > BYTES_MAX {
         return Err(QueryError { at: BYTES_MAX, fault: Fault::Too("long") });
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text in quotes, with the escapes of Go's strings, as in Tempo; in backquotes nothing is escaped.
+    /// Reads a text in quotes, with the escapes of Go's strings, as in Tempo; a text in backquotes has no escapes.
     fn quoted(&mut self, quote: char) -> Result<String, QueryError> {
         let whole = self.rest;
         let mut text = Vec::new();
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A number, or a duration: numbers with units.
+    /// Reads a number, or a duration: numbers with units.
     fn number(&mut self) -> Result<Word, QueryError> {
         let digits = self.take(|char| char.is_ascii_digit() || char == '.');
         if !self.rest.starts_with(is_letter) && !self.rest.starts_with('µ') {
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A name: parts with points or colons before them. A name that ends with a point continues in quotes.
+    /// Reads a name: parts, separated by points or colons. After a point, a part may be in quotes.
     fn name(&mut self) -> Result<Word, QueryError> {
         let mut parts = Vec::new();
         loop {
@@ -219,7 +219,7 @@ fn is_letter(char: char) -> bool {
     char.is_alphabetic() || char == '_'
 }
 
-/// Converts a number of units, exactly if the number is whole.
+/// Converts a number of units to nanoseconds, exactly if the number is whole.
 fn nanoseconds(digits: &str, unit_ns: u64) -> Option<i128> {
     if let Ok(whole) = digits.parse::<i64>() {
         return Some(i128::from(whole) * i128::from(unit_ns));

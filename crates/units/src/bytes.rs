@@ -36,7 +36,7 @@ impl Bytes {
 }
 
 impl core::fmt::Display for Bytes {
-    /// In binary units when that is exact: `64 KiB`, else in bytes: `1000 B`.
+    /// Writes binary units if they are exact (`64 KiB`), otherwise bytes (`1000 B`).
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         match UNITS.iter().find(|(unit, _)| self.0 != 0 && self.0.is_multiple_of(*unit)) {

@@ -12,7 +12,7 @@ pub struct Duration(u64);
 impl Duration {
     /// No time at all.
     pub const ZERO: Self = Self(0);
-    /// The longest duration; also what an overflow becomes.
+    /// The longest duration; also the result of an overflow.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A duration of `ns` nanoseconds.
@@ -39,13 +39,13 @@ impl Duration {
         Self(seconds.saturating_mul(1_000_000_000))
     }
 
-    /// The nearest duration to `seconds`; negative and NaN become zero.
+    /// The nearest duration to `seconds`; negative numbers and NaN become zero.
     #[must_use]
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self::from_ns_f64(seconds * 1e9)
     }
 
-    /// The nearest duration to `ns` nanoseconds; negative and NaN become zero, too large becomes [`Self::MAX`].
+    /// The nearest duration to `ns` nanoseconds. Negative numbers and NaN become 0, others at most [`Self::MAX`].
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,

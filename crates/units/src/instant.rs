@@ -1,9 +1,9 @@
-//! A point in time on the clock of the driver of a machine.
+//! A point in time on the clock of a driver: of the proxy, or of a simulation.
 
 use crate::Duration;
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds since the start of the driver: of the proxy, or of a simulation.
+/// Nanoseconds since the start of the driver.
 ///
 /// Instants of different drivers cannot be compared.
 #[derive(
@@ -30,7 +30,7 @@ impl Instant {
         self.0
     }
 
-    /// The time from `earlier` to `self`; zero when `earlier` is the later one.
+    /// The time from `earlier` to `self`; zero when `earlier` is later than `self`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_ns(self.0.saturating_sub(earlier.0))

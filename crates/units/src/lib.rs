@@ -1,18 +1,20 @@
 //! Numbers with units, and the only random number generator.
 //!
-//! The crate has no clock: a driver passes [`Instant`]s. It draws no entropy: the caller seeds the [`Rng`]. Arithmetic
-//! saturates: a duration that does not fit becomes the longest one.
+//! The crate has no clock: a driver (the proxy, or a simulation) passes [`Instant`]s. The crate draws no entropy: the
+//! caller seeds the [`Rng`]. Arithmetic saturates: a duration that does not fit becomes the longest one.
 #![no_std]
 
 mod bytes;
 mod duration;
 mod instant;
+mod label;
 mod rng;
 mod unit_interval;
 
 pub use bytes::Bytes;
 pub use duration::Duration;
 pub use instant::Instant;
+pub use label::Label;
 pub use rng::Rng;
 pub use unit_interval::{Quantile, Ratio};
 

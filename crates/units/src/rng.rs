@@ -1,9 +1,9 @@
 //! Seeded randomness that splits by label.
 //!
-//! Every machine and every fault draws from a generator of its own, split from one root seed by name,
-//! so a new draw in one place does not shift the numbers that another place sees. The generator is
-//! xoshiro256++ (Blackman & Vigna, "Scrambled linear pseudorandom number generators", 2021, section 5),
-//! seeded through `SplitMix64` as its authors advise. It is not for secrets.
+//! Every state machine and every fault draws from a generator of its own, split from one root seed by name. A new draw
+//! in one place therefore does not change the numbers that another place draws. The generator is xoshiro256++ (Blackman
+//! & Vigna, "Scrambled linear pseudorandom number generators", 2021, section 5), seeded through `SplitMix64` as its
+//! authors advise. The generator is not for secrets.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ impl Rng {
         Self { state: core::array::from_fn(|_| split_mix_64(&mut state)) }
     }
 
-    /// A generator of its own for `label`; it depends on this generator's seed and state but leaves it as it is.
+    /// A separate generator for `label`. It depends on the seed and the state of `self`; `self` does not change.
     #[must_use]
     pub fn split(&self, label: &str) -> Self {
         // FNV-1a of the label: a short, fixed hash whose only task is to keep labels apart.
@@ -31,7 +31,7 @@ impl Rng {
         Self::new(self.state[0].rotate_left(17) ^ self.state[2] ^ hash)
     }
 
-    /// A generator of its own for the `index`-th of several alike.
+    /// A separate generator for the `index`-th of several things of one kind.
     #[must_use]
     pub fn split_index(&self, index: u64) -> Self {
         Self::new(

@@ -64,19 +64,19 @@ unit_interval!(
 impl Quantile {
     /// The median.
     pub const P50: Self = Self(0.5);
-    /// One in ten is above.
+    /// The quantile that one value in ten exceeds.
     pub const P90: Self = Self(0.9);
-    /// One in twenty is above.
+    /// The quantile that one value in twenty exceeds.
     pub const P95: Self = Self(0.95);
-    /// One in a hundred is above.
+    /// The quantile that one value in a hundred exceeds.
     pub const P99: Self = Self(0.99);
-    /// One in a thousand is above.
+    /// The quantile that one value in a thousand exceeds.
     pub const P999: Self = Self(0.999);
 }
 
 impl Ratio {
-    /// Nothing.
+    /// The share of nothing.
     pub const ZERO: Self = Self(0.0);
-    /// All.
+    /// The share of everything.
     pub const ONE: Self = Self(1.0);
 }

@@ -1,13 +1,13 @@
-//! Whether documents name things that exist, and whether things that exist are named.
+//! Checks references between documents and files.
 //!
-//! Back-ticked paths and relative links in Markdown must lead somewhere; the code map of ARCHITECTURE.md
-//! names each crate exactly once; every scenario is named by a test or a document, else nobody runs it.
+//! Back-ticked paths and relative links in Markdown must name existing files. The code map of ARCHITECTURE.md names
+//! each crate exactly once. A test or a document names every scenario.
 
 use super::Problem;
 use super::tree::Tree;
 use std::collections::BTreeMap;
 
-/// Back-ticked words that begin like this are paths from the root.
+/// Prefixes of back-ticked words that are paths relative to the root.
 const ROOTS: [&str; 9] =
     ["crates/", "scenarios/", "docs/", "bench/", "xtask/", "testbeds/", "web/", "fuzz/", ".ci/"];
 
@@ -47,12 +47,12 @@ fn check_line(tree: &Tree, document: &str, at: usize, line: &str, problems: &mut
     }
 }
 
-/// The words between back-ticks.
+/// Returns the words between back-ticks.
 fn ticked(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// The path from the root that a back-ticked word is, when it is one and stands for a single place.
+/// Returns a back-ticked word if it is a path relative to the root, without placeholders.
 fn as_path(word: &str) -> Option<&str> {
     let is_one = !word.contains(['*', '<', '{', '…', ' ', '$']);
     let is_path = ROOTS.iter().any(|root| word.starts_with(root));
@@ -60,13 +60,13 @@ fn as_path(word: &str) -> Option<&str> {
     (is_one && is_path).then(|| word.split(':').next().unwrap_or(word))
 }
 
-/// The targets of links to files: `[text](target)`.
+/// Returns the targets of links to files: `[text](target)`.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     targets.map(|(target, _)| target).filter(|target| !target.contains(':'))
 }
 
-/// `target` as seen from `folder`, as a path from the root.
+/// Resolves `target`, which is relative to `folder`, to a path relative to the root.
 fn resolve(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> =
         if target.starts_with('/') { Vec::new() } else { folder.split('/').collect() };

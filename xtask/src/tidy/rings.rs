@@ -1,9 +1,9 @@
-//! Which crate may use which.
+//! Checks dependencies between crates.
 //!
-//! Every crate says its ring in `[package.metadata.curtail]`. A crate uses crates of rings further in, or
-//! of its own ring as long as there is no cycle. Ring 0 is pure: `no_std`, and nothing it uses may bring
-//! a runtime, sockets, logs or entropy. External crates are chosen once, in the workspace. What takes long to
-//! compile stays where it is needed.
+//! Every crate declares its ring in `[package.metadata.curtail]`. A crate may use crates of inner rings, and crates of
+//! its own ring if there is no cycle. Ring 0 is pure: `no_std`, and without dependencies on a runtime, sockets, logs or
+//! entropy. The workspace declares the versions of all external crates. Only some crates may use dependencies that take
+//! long to compile ([`heavy`]).
 
 mod heavy;
 
@@ -12,24 +12,24 @@ use super::tree::Tree;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Crates that ring 0 must not bring in, directly or through others.
+/// Crates on which ring 0 must not depend, directly or indirectly.
 const IMPURE: [&str; 6] = ["tokio", "hyper", "tracing", "getrandom", "rand", "mio"];
 
 /// A crate of the workspace.
 struct Member {
     name: String,
     ring: u64,
-    /// Path of its Cargo.toml from the root.
+    /// The path of the crate's Cargo.toml, relative to the root.
     manifest: String,
-    /// Its dependencies, in builds and in tests.
+    /// The dependencies, in builds and in tests.
     uses: Vec<Use>,
 }
 
 struct Use {
     name: String,
-    /// Whether only its tests and benchmarks use it.
+    /// Whether only tests and benchmarks of the crate use the dependency.
     dev: bool,
-    /// Its enabled features beside the defaults.
+    /// The enabled features, except default features.
     features: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ fn check_edges(member: &Member, members: &[Member], problems: &mut Vec<Problem>)
     }
 }
 
-/// Cycles through crates of one ring; cargo itself lets them pass when a test closes them.
+/// Checks that crates of one ring form no cycle. Cargo itself accepts a cycle through a dependency of tests.
 fn check_cycles(members: &[Member], problems: &mut Vec<Problem>) {
     for member in members {
         let mut reached = BTreeSet::new();
@@ -138,7 +138,7 @@ fn check_purity(
     }
 }
 
-/// The dependencies of each package of a Cargo.lock, by name; versions of one package are taken together.
+/// Returns the dependencies of each package of a Cargo.lock, by name; versions of one package are merged.
 fn lock(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut packages: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut name = String::new();
@@ -163,7 +163,7 @@ fn check_no_std(member: &Member, tree: &Tree, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Looks for dependencies that a crate's Cargo.toml does not inherit from the workspace.
+/// Checks that a crate's Cargo.toml inherits all dependencies from the workspace.
 fn check_inherited(path: &str, text: &str, problems: &mut Vec<Problem>) {
     let mut table = "";
     for (index, line) in text.lines().enumerate() {

@@ -1,8 +1,8 @@
-//! How long a file may be, and the list of those that are longer.
+//! Checks the lengths of files, with a list of exceptions.
 //!
-//! Rust files without tests have at most [`LINES_MAX`] lines. The exceptions stand in [`RATCHET`], one
-//! `path lines` each, and can only get better: a file that has grown, has shrunk (so the entry must follow)
-//! or needs no exception any more is a problem. No tracked file is larger than [`BLOB_BYTES_MAX`].
+//! Rust files without tests have at most [`LINES_MAX`] lines. [`RATCHET`] lists exceptions as `path lines`, which must
+//! be exact: it is a problem if such a file has grown or shrunk, or needs no exception. No tracked file is larger than
+//! [`BLOB_BYTES_MAX`].
 
 use super::Problem;
 use super::tree::{BLOB_BYTES_MAX, Tree, is_test};
@@ -50,7 +50,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// The exceptions by path: the line where each stands, and its number.
+/// Returns the exceptions by path: the line of each exception in the list, and its number of lines.
 fn exceptions<'t>(
     ratchet: &'t str,
     problems: &mut Vec<Problem>,

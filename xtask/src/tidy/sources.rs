@@ -1,12 +1,12 @@
-//! What Rust files must say, what they must not, and what they must not be called.
+//! Checks the contents and the names of Rust files.
 //!
-//! Every module opens with `//!` prose. Names that say nothing are rejected. Tests neither sleep nor are ignored; a lint
-//! is only switched off where it is expected to fire (`expect`, with a reason); work that is left is in the tracker, not in a comment.
+//! Every module begins with `//!` prose. Names without meaning are rejected. Tests neither sleep nor are ignored. A
+//! lint is disabled only with `expect` and a reason. Open work is in the tracker, not in a comment.
 
 use super::Problem;
 use super::tree::{Tree, is_test};
 
-/// File names that say where code was put, not what it is.
+/// Rejected file names, which do not state what a file contains.
 const EMPTY_NAMES: [&str; 12] = [
     "utils", "util", "helpers", "helper", "common", "misc", "manager", "handler", "data", "info",
     "stuff", "shared",
@@ -34,7 +34,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Whether notes to oneself are looked for in a file.
+/// Whether notes about open work are rejected in a file.
 fn is_maintained(path: &str) -> bool {
     let by_ending = [".rs", ".toml", ".yaml", ".sh", ".py", ".ts"];
     by_ending.iter().any(|ending| path.ends_with(ending)) || path == "Makefile" || path == ".ci/run"
@@ -96,7 +96,7 @@ fn check_left_over(path: &str, text: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether `word`, or its plural, stands in `line` with no letter around it.
+/// Whether `line` contains `word` or its plural as a whole word.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

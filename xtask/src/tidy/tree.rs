@@ -1,14 +1,14 @@
-//! The files of the repository as the checks see them.
+//! The files of the repository, for the checks.
 //!
-//! Holds every file that git tracks or would track (new files are checked before they are added, ignored
-//! ones never). Text is kept of files up to [`BLOB_BYTES_MAX`]; of others only the size.
+//! The tree contains every file that git tracks or would track: new files are checked before they are added, and
+//! ignored files are not checked. A file up to [`BLOB_BYTES_MAX`] has its text, and a larger file only its size.
 
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A tracked file may have this many bytes: every clone carries it for ever.
+/// Maximum size of a tracked file, because every clone contains it forever.
 pub(super) const BLOB_BYTES_MAX: u64 = 1 << 20;
 
 /// One file.
@@ -19,14 +19,14 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// All files by their path from the root, with `/` between the parts.
+/// All files by their path relative to the root, with `/` between the parts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
     pub(super) files: BTreeMap<String, File>,
 }
 
 impl Tree {
-    /// The files that `wanted` holds for, with their text.
+    /// Returns the files whose path `wanted` accepts, with their text.
     pub(super) fn texts<'t>(
         &'t self,
         wanted: impl Fn(&str) -> bool + 't,
@@ -35,12 +35,12 @@ impl Tree {
         texts.filter(move |(path, _)| wanted(path))
     }
 
-    /// The Rust files.
+    /// Returns the Rust files.
     pub(super) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
         self.texts(|path| path.ends_with(".rs"))
     }
 
-    /// Whether there is a file or a folder at `path`.
+    /// Whether a file or a folder exists at `path`.
     pub(super) fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let folder = format!("{path}/");
@@ -64,7 +64,7 @@ pub(super) fn is_test(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
-/// The tree and the `cargo metadata` of the git checkout around the current directory, if it lies in one.
+/// Reads the tree and the `cargo metadata` of the git checkout that contains the current directory, if there is one.
 pub(super) fn of_the_repository() -> Result<Option<(Tree, Json)>, String> {
     let here = std::env::current_dir().map_err(|error| format!("current directory: {error}"))?;
     if !here.ancestors().any(|folder| folder.join(".git").exists()) {

@@ -1,7 +1,7 @@
-//! One word for each thing: the words that the glossary rejects.
+//! Checks that no file uses a word that the glossary rejects.
 //!
-//! The column "not" of the tables in [`GLOSSARY`] lists them. They are looked for in Rust files (identifiers, comments and
-//! texts alike) and in Markdown, case and plural aside; `TwoWords` and `two_words` are two words.
+//! The column "not" of the tables in [`GLOSSARY`] lists these words. The check covers Rust files (identifiers, comments
+//! and texts) and Markdown, and ignores case and plural. `TwoWords` and `two_words` are two words.
 
 use super::Problem;
 use super::tree::Tree;
@@ -24,14 +24,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Whether a file is checked: what people read and write, but not the history of changes.
+/// Whether a file is checked: Rust and Markdown, except the glossary, results and the history of changes.
 fn is_checked(path: &str) -> bool {
     let is_rust = path.starts_with("crates/") && path.ends_with(".rs");
     let is_result = path.starts_with("bench/results/") || path == "CHANGELOG.md";
     is_rust || path.ends_with(".md") && path != GLOSSARY && !is_result
 }
 
-/// The rejected words of the glossary, each with the word to use.
+/// Returns the rejected words of the glossary, each with the word to use.
 fn rejected(glossary: &str) -> BTreeMap<&str, &str> {
     let mut rejected = BTreeMap::new();
     for line in glossary.lines() {
@@ -45,7 +45,7 @@ fn rejected(glossary: &str) -> BTreeMap<&str, &str> {
     rejected
 }
 
-/// A line in small letters, with spaces between the words of identifiers.
+/// Converts a line to lower case, with spaces between the words of identifiers.
 fn spaced(line: &str) -> String {
     let mut spaced = String::with_capacity(line.len() + 8);
     let mut before = ' ';
@@ -59,7 +59,7 @@ fn spaced(line: &str) -> String {
     spaced
 }
 
-/// Whether `word`, or its plural, stands in `line` with no letter around it.
+/// Whether `line` contains `word` or its plural as a whole word.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,6 +1,6 @@
 //! Traces in the format of Jaeger's UI, streamed span by span.
 //!
-//! **When it hurts**: its times are microseconds, so nanoseconds are lost here.
+//! **When it hurts**: the times of this format are microseconds, so nanoseconds are lost.
 
 use crate::Limits;
 use crate::api_error::ApiError;
@@ -19,10 +19,10 @@ pub(super) struct JaegerChunks {
     store: Arc<Store>,
     tenant: String,
     limits: Limits,
-    /// The IDs of the traces that follow.
+    /// The IDs of the traces that are still to be written.
     ids: VecDeque<u128>,
     trace: Option<Trace>,
-    /// The number of traces written, with the current one.
+    /// The number of written traces, including the current trace.
     count: usize,
     bytes_left: usize,
     unread: Vec<Unread>,
@@ -40,9 +40,9 @@ struct Trace {
 /// The distinct resources of the spans, each with a number.
 #[derive(Default)]
 struct Processes {
-    /// The number of each, by the JSON of its attributes.
+    /// The number of each resource, by the JSON of its attributes.
     numbers: HashMap<String, usize>,
-    /// The members of the JSON object.
+    /// The members of the JSON object `processes`.
     json: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ impl JaegerChunks {
         }
     }
 
-    /// A response with one trace, which was already found.
+    /// Creates a response with one trace, which was already found.
     pub(super) fn of_one(store: &Arc<Store>, found: RowsWithId, limits: &Limits) -> Self {
         let mut chunks = Self::new(store, "", limits, (Vec::new(), Vec::new()));
         chunks.begin(found);
@@ -174,7 +174,7 @@ impl Trace {
 }
 
 impl Processes {
-    /// The number of a resource.
+    /// Returns the number of a resource; a new resource gets the next number.
     fn number(&mut self, resource: &ResourceText<'_>) -> usize {
         if let Some(number) = self.numbers.get(resource.attributes) {
             return *number;
@@ -273,7 +273,7 @@ fn span(out: &mut Vec<u8>, rows: &Columns, row: usize, processes: &mut Processes
     });
 }
 
-/// The parent, then what is linked.
+/// Returns references to the parent and to linked spans.
 fn references(span: &SpanRow<'_>) -> Vec<Reference> {
     let reference = |ref_type, trace_id: u128, span_id: u64| Reference {
         ref_type,
@@ -287,7 +287,7 @@ fn references(span: &SpanRow<'_>) -> Vec<Reference> {
     parent.into_iter().chain(links.map(link)).collect()
 }
 
-/// Attributes, and what else a span says that Jaeger has no field for.
+/// Returns the attributes, and further properties of the span for which Jaeger has no field.
 fn tags<'a>(span: &SpanRow<'a>, scope: &ScopeText<'a>) -> Vec<Tag<'a>> {
     let mut tags: Vec<_> =
         span.attributes.iter().map(|(key, value)| Tag::of(key, *value)).collect();
@@ -335,7 +335,7 @@ impl<'a> Tag<'a> {
         Self { key: key.into(), r#type: "string", value: TagValue::Text(text.into()) }
     }
 
-    /// An attribute; lists and maps become JSON text.
+    /// Converts an attribute; lists and maps become JSON text.
     fn of(key: &'a str, value: PlainValue<'a>) -> Self {
         let (r#type, value) = match value {
             PlainValue::Text(text) => ("string", TagValue::Text(text.into())),
@@ -353,7 +353,7 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// A value in plain JSON, which marks values that JSON does not have.
+/// Converts a value in plain JSON, which marks values that JSON does not have.
 fn of_json(value: Value) -> (&'static str, TagValue<'static>) {
     match value {
         Value::String(text) => ("string", TagValue::Text(text.into())),
@@ -371,7 +371,7 @@ fn of_json(value: Value) -> (&'static str, TagValue<'static>) {
     }
 }
 
-/// A double, as text if JSON does not have it.
+/// Converts a double; infinities and NaN become text.
 fn double<'a>(number: f64) -> (&'static str, TagValue<'a>) {
     if number.is_finite() {
         ("float64", TagValue::Double(number))

@@ -1,6 +1,6 @@
-//! Searching for traces, as Jaeger's page and Grafana do it.
+//! Searches for traces, for Jaeger's UI and Grafana.
 //!
-//! The newest traces come first. `order=slowest` gives the slowest of all; Jaeger's page sorts only those that it gets.
+//! The newest traces come first. `order=slowest` returns the slowest of all; Jaeger's UI sorts only returned traces.
 
 use super::legacy::JaegerChunks;
 use crate::Limits;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 const COUNT: usize = 100;
 const COUNT_MAX: usize = 1_500;
 
-/// Legacy traces are returned whole. Jaeger's UI asks for up to 1,500.
+/// The default and the maximum number of legacy traces, which are returned whole. Jaeger's UI requests up to 1,500.
 const WHOLE: usize = 20;
 const WHOLE_MAX: usize = 1_500;
 
@@ -93,7 +93,7 @@ pub(super) async fn legacy(
     ApiResponse::of_chunks(JaegerChunks::new(store, request.tenant, limits, found)).await
 }
 
-/// The parameters of both searches, which have different names there.
+/// The parameters of both searches, whose names differ.
 struct SearchParameters<'a> {
     request: &'a QueryRequest<'a>,
     service: Option<&'a str>,
@@ -126,7 +126,7 @@ impl SearchParameters<'_> {
     }
 }
 
-/// Tags as an object in JSON, or one as `key:value`.
+/// Parses tags, which are a JSON object, or one tag, which is `key:value`.
 fn conditions(tags: &str) -> Result<Vec<Condition>, ApiError> {
     if let Ok(Value::Object(object)) = serde_json::from_str(tags) {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -138,7 +138,7 @@ fn conditions(tags: &str) -> Result<Vec<Condition>, ApiError> {
     Ok(vec![condition(key, value)])
 }
 
-/// Jaeger writes all values as texts.
+/// Returns the condition for a tag. It accepts any type of value, because Jaeger writes all values as texts.
 fn condition(key: &str, text: &str) -> Condition {
     if key == "error" && text == "true" {
         return Condition::Is(SpanField::Column(STATUS), Test::Is("error".into()));

@@ -15,7 +15,7 @@ const SERVICES_MAX: usize = 10_000;
 
 const MS_NS: i64 = 1_000_000;
 
-/// The names of the services, in the shape of one of the versions.
+/// Responds with the names of services; `shape` is that of the API version.
 pub(super) async fn services(
     spans: &Tree,
     request: &QueryRequest<'_>,
@@ -28,7 +28,7 @@ pub(super) async fn services(
     Ok(ApiResponse::json(&shape(names)).without(&counts.unread))
 }
 
-/// The names and kinds of the operations of a service, in the shape of one of the versions.
+/// Responds with the names and kinds of a service's operations; `shape` is that of the API version.
 pub(super) async fn operations(
     spans: &Tree,
     request: &QueryRequest<'_>,
@@ -42,7 +42,7 @@ pub(super) async fn operations(
     Ok(ApiResponse::json(&shape(each.collect())).without(&unread))
 }
 
-/// `/api/services/{service}/operations`: names alone.
+/// `/api/services/{service}/operations`: the names of operations, without kinds.
 pub(super) async fn operation_names(
     spans: &Tree,
     request: &QueryRequest<'_>,
@@ -77,7 +77,7 @@ async fn find_operations(
     Ok((found, measured.unread))
 }
 
-/// `/api/dependencies`: calls in the time `lookback` before `endTs`, both in milliseconds; by default all calls.
+/// `/api/dependencies`: the calls in the time `lookback` before `endTs`, both in milliseconds; by default all calls.
 pub(super) async fn dependencies(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult {
     let (end, lookback) = (milliseconds(request, "endTs")?, milliseconds(request, "lookback")?);
     let mut filter = Filter::of(request.tenant);

@@ -1,4 +1,4 @@
-//! Finds `curtail-sql`: beside the calling program, or on the `PATH`.
+//! Finds `curtail-sql`: in the folder of the calling program, or on the `PATH`.
 //!
 //! The program is optional, because its query engine takes longer to build than all other crates.
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 const NAME: &str = "curtail-sql";
 
-/// The places of the program.
+/// The paths where the program may be.
 #[derive(Clone, Debug)]
 pub struct SqlProgram {
     beside: PathBuf,
@@ -16,30 +16,30 @@ pub struct SqlProgram {
 /// Why the program is not started.
 #[derive(Debug, thiserror::Error)]
 pub enum NotStarted {
-    /// It is in none of the places.
+    /// The program is at none of these paths.
     #[error("there is no {0}, and no {NAME} on the PATH: `make sql` builds it")]
     Missing(PathBuf),
-    /// It exists but cannot be run.
+    /// The program exists but cannot be run.
     #[error("{program} cannot be run")]
     Failed {
-        /// Its path.
+        /// The path of the program.
         program: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl SqlProgram {
-    /// Beside another program, or on the `PATH`.
+    /// The program in the folder of another program, or on the `PATH`.
     #[must_use]
     pub fn beside(other: &Path) -> Self {
         Self { beside: other.with_file_name(NAME) }
     }
 
-    /// Calls `start` with one path after the other until the program is found.
+    /// Calls `start` with one path after the other, until one path has the program.
     ///
     /// # Errors
-    /// When it is not found, or cannot be run.
+    /// When the program is not found, or cannot be run.
     pub fn start<T>(&self, mut start: impl FnMut(&Path) -> io::Result<T>) -> Result<T, NotStarted> {
         for program in [&*self.beside, Path::new(NAME)] {
             match start(program) {

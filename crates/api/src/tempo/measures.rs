@@ -1,10 +1,10 @@
-//! Metrics of spans over time.
+//! Metrics of spans over time, computed from TraceQL.
 //!
 //! The default range is the last hour, or `since` before `end`, as in Tempo. Steps begin at multiples of their length
 //! since 1970. `rate` is in spans a second, durations are in seconds, and the exemplars are the slowest spans.
 //!
-//! The body is Tempo's message and nothing else, because its clients reject unknown fields. The header
-//! `curtail-quantile-error` has the relative error that a quantile may have; 0 means exact.
+//! The body is exactly Tempo's message, because Tempo's clients reject unknown fields. The header
+//! `curtail-quantile-error` has the maximum relative error of quantiles; 0 means exact.
 
 use super::{any_value, double};
 use crate::api_error::ApiError;
@@ -22,14 +22,14 @@ use std::collections::BTreeMap;
 
 /// The number of steps of a query without `step`.
 const STEPS: i64 = 100;
-/// The minimum length of these steps.
+/// The minimum length of a step of a query without `step`.
 const STEP_MIN_NS: i64 = 1_000_000_000;
 const STEPS_MAX: i64 = 11_000;
 const EXEMPLARS_MAX: usize = 1_000;
 
 const SECOND_NS: f64 = 1e9;
 
-/// A series: its labels, and its samples by time.
+/// The series by their labels; a series has samples by time.
 type Series = BTreeMap<Vec<(String, Label)>, BTreeMap<i64, f64>>;
 
 /// The value of a label.
@@ -37,7 +37,7 @@ type Series = BTreeMap<Vec<(String, Label)>, BTreeMap<i64, f64>>;
 enum Label {
     None,
     Text(String),
-    /// A number, by its bits; none is below zero.
+    /// The bits of a number, which is never below zero, so that the order is that of numbers.
     Number(u64),
 }
 
@@ -122,7 +122,7 @@ impl MetricsQuery {
     }
 }
 
-/// Groups as series.
+/// Converts groups to series.
 fn series(measure: &Measure, measured: &AggregateResult, seconds: f64) -> Series {
     let mut all = Series::new();
     for group in &measured.groups {
@@ -147,7 +147,7 @@ fn series(measure: &Measure, measured: &AggregateResult, seconds: f64) -> Series
     all
 }
 
-/// The values of a group, each with the label that distinguishes it.
+/// Returns the values of a group, each with the label that distinguishes it from the group's other values.
 fn values(function: &Function, group: &Group, seconds: f64) -> Vec<(Option<(String, Label)>, f64)> {
     #[expect(clippy::cast_precision_loss, reason = "as JSON has numbers")]
     let count = group.count as f64;
@@ -195,7 +195,7 @@ const fn function_name(function: &Function) -> &'static str {
     }
 }
 
-/// The name of a label: the operand in TraceQL.
+/// Returns the name of a label: the operand in TraceQL.
 fn name(operand: &Operand) -> String {
     match operand {
         Operand::Intrinsic(name) => (*name).to_owned(),
@@ -223,7 +223,7 @@ fn shape(labels: &[(String, Label)]) -> Vec<Value> {
     labels.iter().map(|(key, label)| json!({ "key": key, "value": value(label) })).collect()
 }
 
-/// The slowest measured spans, one of each trace.
+/// Returns the slowest measured spans, at most one of each trace.
 async fn exemplars(spans: &Tree, filter: &Filter, count: usize) -> Value {
     let top = spans.top(filter, Order::Slowest, HitUnit::Trace, count).await;
     let exemplar = |hit: &curtail_store::query::Hit| {

@@ -1,6 +1,6 @@
-//! Searching for traces.
+//! Searches for traces.
 //!
-//! The newest traces come first, or with `order=slowest`, or `with (slowest=true)` in the query, the slowest of all.
+//! The newest traces come first; with `order=slowest`, or `with (slowest=true)` in the query, the slowest.
 
 use super::any_value;
 use crate::api_error::ApiError;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const COUNT: usize = 20;
 const COUNT_MAX: usize = 1_000;
 
-/// Spans of each trace, by default and at most; zero asks for the maximum.
+/// The default and the maximum number of spans of each trace; zero in a request means the maximum.
 const SPANS: usize = 3;
 const SPANS_MAX: usize = 1_000;
 
@@ -61,7 +61,7 @@ pub(super) async fn respond(
     Ok(ApiResponse::of("application/json", body).without(&unread))
 }
 
-/// Adds the parameters of older versions of Grafana.
+/// Adds the conditions of parameters that older versions of Grafana send.
 fn add_legacy_parameters(request: &QueryRequest<'_>, filter: &mut Filter) -> Result<(), ApiError> {
     let from = request.duration("minDuration")?.unwrap_or(*filter.durations.start());
     let to = request.duration("maxDuration")?.unwrap_or(*filter.durations.end());
@@ -84,7 +84,7 @@ fn order(request: &QueryRequest<'_>, query: &Query) -> Result<Order, ApiError> {
     Ok(request.order()?.unwrap_or(hinted))
 }
 
-/// The fields to return of each span, by name: those in `select`, and those of the conditions.
+/// Returns the fields to return of each span, by name: the fields in `select`, and the fields of conditions.
 fn shown(query: &Query) -> Result<Vec<(String, SpanField)>, ApiError> {
     let mut operands = Vec::new();
     for operand in &query.select {
@@ -108,7 +108,7 @@ fn shown(query: &Query) -> Result<Vec<(String, SpanField)>, ApiError> {
     Ok(shown)
 }
 
-/// Whether the response has a field of its own for it.
+/// Whether the response has its own field for the operand.
 fn has_field(operand: &Operand) -> bool {
     const FIELDS: [&str; 7] =
         ["name", "duration", "span:id", "trace:id", "rootName", "rootServiceName", "traceDuration"];
@@ -129,7 +129,7 @@ fn add_operands(expression: &Expression, operands: &mut Vec<Operand>) {
     }
 }
 
-/// The name under which an attribute is shown.
+/// Returns the name of an attribute in the response.
 fn name(operand: &Operand) -> String {
     match operand {
         Operand::Attribute(_, key) => key.clone(),

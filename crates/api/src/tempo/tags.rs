@@ -82,7 +82,7 @@ pub(super) async fn values(spans: &Tree, request: &QueryRequest<'_>, tag: &str) 
     Ok(shape("tagValues", values, &counts))
 }
 
-/// `/api/search/tag/{tag}/values`: a tag without its scope.
+/// `/api/search/tag/{tag}/values`: the values of a tag without scope.
 pub(super) async fn texts(spans: &Tree, request: &QueryRequest<'_>, tag: &str) -> ApiResult {
     let scoped = if INTRINSICS.contains(&tag) { tag.to_owned() } else { format!(".{tag}") };
     let counts = counted(spans, request, &scoped).await?;
@@ -110,12 +110,12 @@ async fn counted(
     Ok(spans.values(&filter(request)?, &of, count(request)?).await)
 }
 
-/// Maximum number of tags of each scope; zero asks for all, as in Tempo.
+/// Returns the maximum number of tags of each scope; zero in a request means all, as in Tempo.
 fn count(request: &QueryRequest<'_>) -> Result<usize, ApiError> {
     request.count_or_all("limit", COUNT, COUNT_MAX)
 }
 
-/// The filter of the query; an incomplete query selects all spans.
+/// Returns the filter of the query; an incomplete query selects all spans.
 fn filter(request: &QueryRequest<'_>) -> Result<Filter, ApiError> {
     let query = request.get("q").and_then(|text| parse(text).ok());
     let all = translation::parse_query(None)?;

@@ -2,8 +2,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`mod@values`] | reads values from a file: a number a line, or a column of a CSV |
-//! | [`report`] | the quantiles that each layout reads, and the coarsest layout within the error |
+//! | [`mod@values`] | the reader of values: a number a line, or a column of a CSV file |
+//! | [`report`] | the quantiles that each layout reads, and the coarsest layouts within the error |
 //! | [`table`], [`plot`], [`json`], [`page`] | the report in each of its forms |
 
 mod json;
@@ -29,12 +29,13 @@ use std::process::ExitCode;
 ///
 /// The command counts the values in the buckets of each layout. It then estimates
 /// quantiles from the counts, as Prometheus and others do, and compares them with
-/// the exact quantiles of the values. It also finds the coarsest layout whose
-/// error at the quantile --error-at is at most --error-max.
+/// the exact quantiles of the values. It also finds the largest growth factor (of
+/// 1.001 to 10) and the smallest OpenTelemetry scale whose error at the quantile
+/// --error-at is at most --error-max, for these values and for any values.
 ///
 /// Without --data, the command draws 200 samples from the distribution of Google's
-/// tail latency lab, Beta(2, 5) × 70 ms. A sample has 100,000 values. Each figure
-/// is the mean of the samples' figures, ± two standard deviations between samples.
+/// tail latency lab, Beta(2, 5) × 70 ms. A sample has 100,000 values. Each quantile
+/// is the mean over the samples, ± two standard deviations between samples.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -49,9 +50,8 @@ Examples:
 
 Estimate within a bucket:
   --growth, --bounds  linear interpolation, as in Prometheus' classic histograms
-  --schema            exponential interpolation, as in Prometheus 3.0's native
-                      histograms
-  --scale             the middle of the bucket, as in DDSketch"
+  --schema            exponential interpolation, as in Prometheus 3.0 and later
+  --scale             harmonic mean of the two bounds, as in DDSketch"
 )]
 pub(crate) struct BucketsArgs {
     /// File of values: one number a line, or a CSV file with --column; `-` is standard input. gzip and zstd are recognized.
@@ -63,7 +63,7 @@ pub(crate) struct BucketsArgs {
     /// Unit of the values and of --bounds. Each layout of --growth has a bound at 1 unit.
     #[arg(long, value_enum, default_value_t = Unit::Ms)]
     unit: Unit,
-    /// Layouts by the ratio of each bound to the previous bound. Without any layout, the default is: --growth 1.2,1.4,2 --bounds prometheus --scale 3 --schema 3.
+    /// Layouts by the ratio of each bound to the previous bound. If no layout is given, the default is: --growth 1.2,1.4,2 --bounds prometheus --scale 3 --schema 3.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     growth: Vec<f64>,
     /// Layout by its bounds, in ascending order; `prometheus` and `otel` name the default bounds of those libraries. Repeatable.
@@ -78,10 +78,10 @@ pub(crate) struct BucketsArgs {
     /// Quantiles to estimate, from 0 to 1.
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.5,0.9,0.99,0.999", value_parser = quantile)]
     quantile: Vec<Quantile>,
-    /// Quantile for which the command finds the coarsest layout.
+    /// Quantile at which --error-max limits the error.
     #[arg(long, value_name = "Q", default_value = "0.99", value_parser = quantile)]
     error_at: Quantile,
-    /// The error at --error-at that the coarsest layout may have, relative to the exact quantile.
+    /// Maximum error at --error-at, relative to the exact quantile.
     #[arg(long, value_name = "RATIO", default_value = "0.05", value_parser = error_max)]
     error_max: f64,
     /// Seed of the values that are drawn without --data.
@@ -173,7 +173,7 @@ fn data(args: &BucketsArgs) -> anyhow::Result<Data> {
     Ok(Data { name: Some(input::name(file)), values: read, drawn: None })
 }
 
-/// The layouts of the arguments, or some of each kind.
+/// The layouts of the arguments, or the default layouts.
 fn layouts(args: &BucketsArgs) -> anyhow::Result<Vec<Layout>> {
     let BucketsArgs { growth, bounds, scale, schema, unit, .. } = args;
     if growth.is_empty() && bounds.is_empty() && scale.is_empty() && schema.is_empty() {

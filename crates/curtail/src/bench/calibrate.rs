@@ -1,7 +1,7 @@
-//! `curtail bench calibrate`: the error rates of comparisons whose truth is known, on a model of stalls or on the blocks
-//! of a run.
+//! `curtail bench calibrate`: measures false alarms and detections of comparisons whose truth is known, on a model of
+//! stalls or on the blocks of a run.
 //!
-//! `curtail_load::calibrate` computes the rates; this module prints them.
+//! `curtail_load::calibrate` computes these rates, and this module prints them.
 //! **Limits**: at most [`COMPARISONS_MAX`] comparisons of [`BLOCKS_MAX`] blocks; a comparison takes about half a
 //! millisecond a block.
 
@@ -28,7 +28,7 @@ use std::process::ExitCode;
 /// With more comparisons, the interval is below a tenth of a percent.
 const COMPARISONS_MAX: i64 = 100_000;
 
-/// At 15 s a block, more than eight hours.
+/// Blocks of 15 s for A and for B then take more than eight hours.
 const BLOCKS_MAX: i64 = 1_000;
 
 const NOTHING: &str = "–";
@@ -61,10 +61,10 @@ pub(crate) struct CalibrateArgs {
     /// Results file (JSON) whose recorded blocks replace the model.
     #[arg(value_name = "RESULTS", conflicts_with = "blocks")]
     results: Option<PathBuf>,
-    /// Name of the arm in RESULTS [default: the first].
+    /// Name of the arm in RESULTS [default: the first arm].
     #[arg(long, value_name = "NAME", requires = "results")]
     arm: Option<String>,
-    /// Number of comparisons.
+    /// Number of comparisons of A against A.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=COMPARISONS_MAX))]
     comparisons: u32,
     /// Number of blocks for A, and for B; a block has 15,000 requests.

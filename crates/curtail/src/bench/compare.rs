@@ -1,5 +1,4 @@
-//! `curtail bench compare A B`: sends the same load to two services in interleaved blocks, with a verdict for each
-//! percentile.
+//! `curtail bench compare A B`: interleaves blocks of load on two services, with a verdict for each percentile.
 
 use super::load::warm_up;
 use super::outcome::{self, OutputArgs};
@@ -16,9 +15,10 @@ use std::process::ExitCode;
 ///
 /// The command interleaves blocks of load for A and B (A B, B A, ...). The two
 /// blocks of a pair send the same requests with the same spacing. Each percentile
-/// gets a verdict: better, worse, equivalent or undecided. An undecided verdict
-/// states how many blocks would suffice. Choose the number of blocks in advance,
-/// and do not stop early.
+/// gets a verdict on B: better, worse, equivalent, undecided, not enough (too few
+/// requests to decide) or failed (in A and in B, the percentile is a failed
+/// request). Undecided and not enough state how many further blocks a new run
+/// needs. Choose the number of blocks in advance, and do not stop early.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -29,12 +29,12 @@ Examples:
   curtail bench compare http://old:80/ http://new:80/ --rate 1000 --blocks 20
   curtail bench compare http://a:80 http://b:80 --file load.yaml --html ab.html
 
-The default, 80 blocks of 15 s for each of A and B, takes 40 minutes. At 1,000
-requests a second, 80 blocks detect a shift of p99 by 10 % in four runs out of
-five. 20 blocks detect a shift by 25 % in four runs out of five.
+The default, 80 blocks of 15 s for each of A and B, takes 40 minutes and the
+warm-up. With --rate 1000 (default: 100), 80 blocks detect a shift of p99 by
+10 % in four runs out of five. 20 blocks detect a shift by 25 % as often.
 
 Exit code 1: every request of A or of B failed, or the result is void because
-the generator could not keep up with its plan."
+the generator could not keep up with its plan. Verdicts leave the exit code 0."
 )]
 pub(crate) struct CompareArgs {
     /// URL of A.
@@ -48,7 +48,7 @@ pub(crate) struct CompareArgs {
     /// Number of blocks for A, and for B; --for is the duration of one block.
     #[arg(long, value_name = "NUMBER", default_value_t = BLOCKS_DEFAULT, value_parser = blocks)]
     blocks: usize,
-    /// Send to A and B at the same time; use it only if they run on separate machines.
+    /// Send to A and B at the same time; only if A and B run on separate machines.
     #[arg(long)]
     mirrored: bool,
     /// Duration of the warm-up: `none`, a time, or `auto` (until latencies are steady).

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 /// Send load to a service, and print the latencies
 ///
-/// The generator plans the time of each request before the run starts, and does
-/// not wait for responses. Latency is measured from the planned time. A pause of
-/// the server therefore raises the latency of every request that it delays.
+/// The generator plans the time of each request in advance, and does not wait for
+/// responses; only the next step of a journey does. Latency is measured from the
+/// planned time, so a pause of the server raises the latency of delayed requests.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,

@@ -12,7 +12,7 @@ use std::io;
 use std::process::ExitCode;
 
 use super::progress::RunProgress;
-use crate::stop::StopSignals;
+use curtail_proxy::signals::StopSignals;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct OutputArgs {
@@ -61,8 +61,8 @@ pub(crate) fn until_stopped<T: Send>(run: impl FnOnce(&Stop) -> T + Send) -> io:
     }))
 }
 
-/// Prints the results and writes the requested files. The exit code tells a void or interrupted run, and an arm
-/// without a successful request.
+/// Prints the results and writes the requested files. The exit code is not 0 after a void or interrupted run, and if
+/// every request of an arm failed.
 pub(super) fn show(results: &Results, rule: &Rule, shown: &OutputArgs) -> anyhow::Result<ExitCode> {
     let OutputArgs { outputs, format } = shown;
     let comparisons = difference::all(results, rule);
@@ -88,7 +88,7 @@ fn has_dead_arm(results: &Results) -> bool {
     })
 }
 
-/// The command line, as a shell would take it.
+/// The command line of this process, quoted for a shell.
 pub(super) fn command_line() -> String {
     let quoted = |argument: String| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&byte);

@@ -16,7 +16,7 @@ const BAR: usize = 8;
 /// Minimum width of a name.
 const NAME_MIN: usize = 6;
 
-/// The interval between two lines without a terminal.
+/// The interval between two progress lines if standard error is not a terminal.
 const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct RunProgress {
 }
 
 impl RunProgress {
-    /// For a run of arms with these names; a single arm needs none.
+    /// Creates the progress of a run of arms with these names; a single arm needs no name.
     pub(super) fn new(names: Vec<String>) -> Self {
         Self {
             shown: terminal::ProgressLine::on_stderr(Some(LINE_EVERY)),
@@ -66,7 +66,7 @@ impl RunProgress {
     }
 }
 
-/// At most [`WIDTH`] columns; failures come first, so that they are never cut.
+/// Renders a line of at most [`WIDTH`] columns. The number of failures comes first, so it is never cut off.
 fn line(names: &[String], recent: &VecDeque<Slot>, progress: SessionProgress) -> String {
     let SessionProgress { arm, blocks_done, blocks, is_warm_up, since_began, lasts } = progress;
     let mut merged = Slot::new();

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 /// Make reports from the results of a run
 ///
-/// If several generators shared a run (--share), pass the file of each one. The
-/// command merges their histograms without loss.
+/// If several generators shared a run (--share), pass the file of each generator.
+/// The command merges their histograms without loss.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,

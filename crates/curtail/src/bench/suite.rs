@@ -1,14 +1,14 @@
-//! `curtail bench suite FILE`: a whole experiment as data, from starting a cluster to the verdict.
+//! `curtail bench suite FILE`: runs an experiment that a file describes, from the start of a cluster to the verdict.
 
 use super::outcome::{self, OutputArgs};
 use super::progress::RunProgress;
 use crate::input;
-use crate::output::print;
+use crate::output::{print, print_message};
 use anyhow::Context as _;
 use clap::Args;
 use curtail_report::Outputs;
 use curtail_suite::{BuiltinParameters, Outcome, Suite, SuiteConfig, SuiteObserver};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,8 @@ use std::time::Instant;
 /// Run a whole experiment: start servers, send load, inject faults, compare
 ///
 /// A run writes its results, a page with plots and the output of every process to
-/// one folder. When the command ends, even by a crash, it leaves no process behind.
+/// one folder (--json and --html choose other files). When the command ends, even
+/// by a crash, it leaves no process behind.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -30,8 +31,8 @@ Examples:
 Exit code 1: every request of an arm failed, or the result is void because the
 generator could not keep up with its plan.
 Exit code 3: a command failed, a process ended or did not become ready, or a
-response was not valid. The folder keeps the results up to that moment, marked
-as partial."
+response did not meet `expect` of `validate` or `load`. The folder keeps the
+results up to that moment, marked as partial."
 )]
 pub(crate) struct SuiteArgs {
     /// Suite (YAML); `-` is standard input.
@@ -43,7 +44,7 @@ pub(crate) struct SuiteArgs {
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder of this run, new or empty [default: the first of `curtail-bench/FILE-1`, `curtail-bench/FILE-2`, … that does not exist].
+    /// Folder of this run, new or empty [default: the first of `curtail-bench/NAME-1`, `curtail-bench/NAME-2`, … that does not exist; NAME is FILE without folder and extension].
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     #[command(flatten)]
@@ -63,13 +64,12 @@ ratios lie between 0 and 1. An unknown key is an error, and the command lists al
 for a name of your choice and `[]` for every item of a list.
 
 A parameter replaces `${name}` in a text. The result then has the type of its key: `equals: \"${docs}\"` is a number.
-Within `{…}` and `[…]` it must be in quotes. `$${` is a literal `${`. `--set parameters.docs=5000000` changes the value
-of a parameter; `--set` also changes every other key. A parameter may use parameters above it. Predefined are
-`${curtail}` (the path of this program), `${dir}` (the folder of this run), `${suite}` (the folder of the file) and
-`${seed}`.
+Within `{…}` and `[…]`, put `${name}` in quotes. `$${` is a literal `${`. `--set parameters.docs=5000000` changes the
+value of a parameter. A parameter may use parameters above it. Predefined are `${curtail}` (the path of this program),
+`${dir}` (the folder of this run), `${suite}` (the folder of the file) and `${seed}`.
 
-Relative paths of programs, data and bodies start in the folder of the file, and commands run there. Their output goes
-to files in the folder of the run.
+Relative paths of programs, data and bodies start in the folder of the file, and commands run in this folder. The output
+of commands goes to files in the folder of the run.
 
 ";
 
@@ -121,11 +121,11 @@ pub(crate) fn run(args: &SuiteArgs) -> anyhow::Result<ExitCode> {
         }
     };
     // A reader that closed standard error does not need this line.
-    let _written = writeln!(io::stderr(), "kept in {}", dir.display());
+    print_message(&format!("kept in {}", dir.display()));
     ended
 }
 
-/// Runs a suite and shows its progress.
+/// Runs a suite and shows the progress of the run.
 fn watched(suite: &Suite) -> io::Result<Outcome> {
     let names = suite.config.arms.iter().map(|arm| arm.name.clone()).collect();
     let shown = Mutex::new(RunProgress::new(names));

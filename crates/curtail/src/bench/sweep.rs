@@ -1,4 +1,4 @@
-//! `curtail bench sweep URL`: latency against throughput, up to the knee.
+//! `curtail bench sweep URL`: measures latency against throughput, up to the knee.
 
 use super::load::warm_up;
 use super::outcome::{self, OutputArgs};
@@ -20,10 +20,10 @@ use std::process::ExitCode;
 /// Measure latency against throughput, up to the knee
 ///
 /// The sweep starts at --rate; choose a rate that the service sustains with ease.
-/// The sweep doubles the rate until p99 exceeds its limit: --p99-max, or
-/// --p99-times the p99 at the first rate. It then bisects until it knows the knee
-/// to 5 %. Each p99 needs 10 requests beyond it. --rate times --for must therefore
-/// be at least 1,100 requests (1,000 with --spacing even).
+/// The sweep doubles the rate until p99 exceeds its limit (--p99-max, or p99 at the
+/// first rate × --p99-times), or more than 1 % of requests fail. It then bisects
+/// until it knows the knee to 5 %. Each p99 needs 10 requests beyond it. Therefore
+/// --rate × --for must be at least 1,100 requests (1,000 with --spacing even).
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -44,7 +44,7 @@ pub(crate) struct SweepArgs {
     /// Limit of p99, as a time; replaces --p99-times.
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "p99_times")]
     p99_max: Option<Duration>,
-    /// Maximum rate to try.
+    /// Maximum rate to try, in requests a second.
     #[arg(long, value_name = "NUMBER", default_value_t = 1e6)]
     rate_max: f64,
     /// Duration of the warm-up at each rate: `none`, a time, or `auto`.
@@ -54,7 +54,7 @@ pub(crate) struct SweepArgs {
     shown: OutputArgs,
 }
 
-/// Enough requests for 10 beyond p99, even if their number is random.
+/// Enough requests for 10 beyond p99, even if the number of requests is random.
 const REQUESTS_ADVISED: f64 = 1_200.0;
 
 pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Checks that the first rate, the lowest, has enough requests to decide.
+/// Checks that enough requests are planned at the first rate, which is the lowest.
 fn check_duration(
     search: &Search,
     (rate, lasts): (f64, Duration),

@@ -34,10 +34,10 @@ pub(super) struct WorkloadArgs {
     /// Open a new connection for each request.
     #[arg(long)]
     no_keep_alive: bool,
-    /// Maximum time until the end of the response; a request that takes longer has failed.
+    /// Maximum time of a request, from its wait for a connection to the end of its response; then the request fails.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     timeout: Duration,
-    /// Number of threads that send requests [default: one for each 20,000 requests a second].
+    /// Number of threads that send requests [default: one for each 20,000 requests a second, at most one a core].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
     /// Method of each request [default: GET without a body, POST with a body].
@@ -156,7 +156,7 @@ impl WorkloadArgs {
         format!("{file}{when}, {connections}")
     }
 
-    /// The rate, duration and spacing of `load`; absent when its file has a schedule.
+    /// The rate, duration and spacing of `load`; absent when its schedule comes from a file.
     pub(super) fn constant_rate(&self, load: &Load) -> Option<(f64, Duration, Spacing)> {
         let is_ours = *load.schedule == self.schedule();
         is_ours.then_some((self.rate, self.lasts, self.spacing))
@@ -196,7 +196,7 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A duration as configurations write it.
+/// Parses a duration, written as in configurations.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a time with its unit: 500ms, 30s, 5m".to_owned();
     let read = curtail_config::read("", &format!("time: {text}"), |s| {

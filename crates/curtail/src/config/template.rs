@@ -1,8 +1,8 @@
 //! A complete configuration file: each key with its meaning and its default.
 //!
-//! A line that begins with `# ` is prose; `#key: value` is a key that is absent by default. A key without a default gets
-//! an example ([`example`]), so the file is valid, and works with your own addresses.
-//! **Limits**: one listener, one route, one upstream; one leaf, commented out.
+//! A line that begins with `# ` is prose; `#key: value` is a key that is absent by default. A key without a default has
+//! an example ([`example`]), so the file is valid, and works if a user replaces the addresses.
+//! **Limits**: the file has one listener, one route, one upstream, and one leaf that is commented out.
 
 use super::ConfigKind;
 use curtail_config::{Key, Presence};
@@ -10,8 +10,8 @@ use curtail_config::{Key, Presence};
 #[cfg(test)]
 mod tests;
 
-/// Sections that are absent by default, but needed: a proxy does nothing without the first three, and shows nothing
-/// without the last.
+/// Sections that are absent by default, but needed: a proxy does nothing without the first three sections, and has no
+/// metrics without `admin`.
 const NEEDED: [&str; 4] = ["listeners", "routes", "upstreams", "admin"];
 
 const NAME: &str = "service";
@@ -32,7 +32,7 @@ fn head(kind: ConfigKind) -> String {
     )
 }
 
-/// An example for a key without a default.
+/// Returns an example value of a key without a default.
 fn example(path: &str) -> Option<&'static str> {
     Some(match path {
         "workers" | "api.query_threads" => "4",
@@ -85,7 +85,7 @@ pub(super) fn yaml(kind: ConfigKind, keys: &[Key]) -> String {
 #[derive(Debug, Default)]
 struct Node<'k> {
     name: &'k str,
-    /// None for `<name>` and `[]`.
+    /// [`None`] for `<name>` and `[]`.
     key: Option<&'k Key>,
     inner: Vec<Self>,
 }
@@ -96,7 +96,7 @@ struct KeyPosition<'k> {
     /// The enclosing section.
     outer: Option<&'k Key>,
     indent: usize,
-    /// Whether it is the first key of an item of a list.
+    /// Whether the node is the first key of a list item.
     is_item: bool,
     /// Whether the enclosing section is absent by default.
     is_absent: bool,
@@ -188,7 +188,7 @@ fn prose(key: &Key) -> Vec<String> {
     prose
 }
 
-/// The default of a key, or an example where it has none.
+/// Returns the default of a key, or an example if the key has no default.
 fn value(key: &Key, outer: Option<&Key>) -> String {
     if let Some(example) = example(&key.path) {
         return example.to_owned();

@@ -1,9 +1,9 @@
-//! A summary of a correct configuration: listeners, routes, policies, and the maximum of attempts for a request.
+//! A summary of a correct configuration: listeners, routes, policies, and the maximum number of attempts for a request.
 //!
-//! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive without
-//! something outside the file (a tie without leaves).
+//! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive if the
+//! deployment does not match them (a tie without leaves).
 
-use curtail_policy::{SAMPLES_MIN, UpstreamConfig};
+use curtail_policy::{RestMode, SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
 use curtail_units::{Duration, Quantile, Ratio};
 use std::fmt::Write as _;
@@ -39,8 +39,8 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
         writeln!(text, "trusted proxies: {}", trusted.join(", "))?;
     }
     for route in &config.routes {
-        let shards = route.shards(&config.upstreams).count();
-        let fan_out = route.fan_out.as_ref().map(|fan_out| gathered(fan_out, shards));
+        let calls = route.calls(&config.upstreams);
+        let fan_out = route.fan_out.as_ref().map(|fan_out| gathered(fan_out, calls));
         let fan_out = fan_out.unwrap_or_default();
         writeln!(text, "route {} -> upstream {}{fan_out}", condition(route), route.upstream)?;
     }
@@ -61,15 +61,17 @@ fn condition(route: &RouteConfig) -> String {
     format!("{host} {prefix}{below}{twice}")
 }
 
-/// The needed shards and the merge of their bodies.
-fn gathered(fan_out: &FanOutConfig, shards: usize) -> String {
+/// Describes a fan-out: the needed shards or replicas, the merge of their bodies, and the deadline.
+fn gathered(fan_out: &FanOutConfig, calls: usize) -> String {
     let needed = fan_out.needed.map_or_else(|| "all".to_owned(), |needed| needed.to_string());
     let bodies = match fan_out.merge {
         Merge::Concatenate => "concatenated",
         Merge::JsonArray => "as one JSON array",
     };
     let deadline = fan_out.deadline.map(|after| format!(", partial after {after}"));
-    format!(", {needed} of {shards} {bodies}{}", deadline.unwrap_or_default())
+    let recipients = fan_out.to.noun();
+    let rest = if fan_out.rest == RestMode::Finish { ", the rest finishes" } else { "" };
+    format!(", {needed} of {calls} {recipients} {bodies}{}{rest}", deadline.unwrap_or_default())
 }
 
 fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) -> std::fmt::Result {
@@ -116,7 +118,7 @@ fn notes(policy: &UpstreamConfig, replica_count: usize, is_used: bool) -> Vec<St
     notes
 }
 
-/// Hedges of ordinary requests must leave most of the budget to the tail.
+/// Returns a note if hedges of ordinary requests leave too little of the budget to the tail.
 fn budget_note(quantile: Quantile, ratio: Ratio) -> Option<String> {
     let (hedged, budget) = (100.0 * (1.0 - quantile.get()), 100.0 * ratio.get());
     if budget == 0.0 {
@@ -133,12 +135,12 @@ fn budget_note(quantile: Quantile, ratio: Ratio) -> Option<String> {
     })
 }
 
-/// To three decimals, without the digits of binary fractions.
+/// Rounds to three decimals, to drop the digits of binary fractions.
 fn rounded(percent: f64) -> f64 {
     (1_000.0 * percent).round() / 1_000.0
 }
 
-/// While few latencies are known the delay is `delay_max`, and a request ends at its timeout.
+/// Returns a note if the timeout ends a request before `delay_max`, the delay while few latencies are known.
 fn delay_note(timeout: Duration, key: &str, delay_max: Duration, effect: &str) -> Option<String> {
     (timeout <= delay_max).then(|| {
         format!(
@@ -181,7 +183,7 @@ fn off() -> String {
     "off".to_owned()
 }
 
-/// The maximum of attempts, for one request and on average.
+/// Describes the maximum number of attempts, for one request and on average.
 fn at_worst(policy: &UpstreamConfig) -> String {
     let amplification = policy.amplification();
     let budget = policy.budget;

@@ -1,4 +1,4 @@
-//! The arms of the demo: the same reads from the same servers, each with another remedy.
+//! The arms of the demo: each reads the same keys from the same servers, with a different remedy.
 
 /// One remedy, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(crate) enum Arm {
     Hedged,
     /// Two copies of each call, queued at the leaves of two replicas.
     Tied,
-    /// Each call goes to the replica with the shortest expected wait, by probes.
+    /// A call to the replica of each shard with the shortest expected wait, by probes.
     Prequal,
 }
 
@@ -17,7 +17,7 @@ impl Arm {
     /// All arms, in the order of the table.
     pub(crate) const ALL: [Self; 4] = [Self::Direct, Self::Hedged, Self::Tied, Self::Prequal];
 
-    /// The arm in tables, the service of its spans, and the tenant of its executions at the servers.
+    /// The name of the arm in tables, of the service in its spans, and of the tenant in its requests to the servers.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",

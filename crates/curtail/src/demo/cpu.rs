@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// The unit of `/proc/stat`: Linux reports 100 ticks a second to programs on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Measures CPU time since its creation.
+/// A measurement of CPU time since its start.
 #[derive(Debug)]
 pub(crate) struct Cpu {
     since: Instant,

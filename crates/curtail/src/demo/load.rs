@@ -1,10 +1,10 @@
 //! The load of the demo: the schedule of the reads of each arm, and the request of a read.
 //!
-//! The arms are interleaved in rounds of [`ROUND`], so that all meet the same stalls and the same noise of the machine:
+//! The arms are interleaved in rounds of [`ROUND`], so that all arms meet the same stalls and the same noise:
 //!
 //! - For [`SHARED`], direct and hedged reads arrive at random (Poisson), independent of each other.
-//! - Then one tied and one prequal read follow, [`ALONE`] apart. A read through leaves keeps two cores busy for some
-//!   40 ms and would slow down every other read.
+//! - Then one tied and one prequal read follow, [`ALONE`] apart. Both reads go through leaves, which keeps two cores
+//!   busy for some 40 ms and would slow down every read at the same time.
 
 use super::arm::Arm;
 use curtail_generator::Load;
@@ -26,25 +26,25 @@ const SHARED: Duration = Duration::from_ms(500);
 /// The part of a round for one tied or one prequal read.
 const ALONE: Duration = Duration::from_ms(100);
 
-/// A round.
+/// The duration of a round.
 const ROUND: Duration = Duration::from_ms(700);
 
 /// A read without a response after this time has failed.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Connections of an arm at a low rate.
+/// Minimum of `connections_max` of an arm, for low rates.
 const CONNECTIONS_MIN: u32 = 256;
 
-/// The time for which the connections suffice when every read is held back; longer than a stall.
+/// The time, longer than a stall, for which the connections suffice when every read is held back.
 const HELD_BACK_SECONDS: u32 = 3;
 
-/// Maximum number of reads of one arm in flight, at `rate` a second; more wait for a connection, which counts.
+/// Maximum number of reads of one arm in flight, at `rate` a second. Further reads wait, which counts as latency.
 pub(crate) const fn connections_max(rate: u16) -> u32 {
     let held_back = HELD_BACK_SECONDS * rate as u32;
     if held_back > CONNECTIONS_MIN { held_back } else { CONNECTIONS_MIN }
 }
 
-/// The reads of `arm` in a measurement of `length`, with `rate` direct reads a second and as many hedged ones.
+/// The schedule of `arm` in a measurement of `length`, with `rate` direct reads and `rate` hedged reads a second.
 pub(crate) fn schedule(arm: Arm, rate: f64, length: Duration) -> Schedule {
     let constant = |rate, lasts| Phase { shape: Shape::Constant { rate }, lasts };
     let once_a_round = |offset| {
@@ -65,7 +65,7 @@ pub(crate) fn schedule(arm: Arm, rate: f64, length: Duration) -> Schedule {
     }
 }
 
-/// Reads by `schedule`, over at most `connections_max` connections, through the proxy at `address`; the servers count their executions for `tenant`.
+/// Prepares reads of `tenant` by `schedule`, through the proxy at `address` over at most `connections_max` connections.
 pub(crate) fn reads(
     address: SocketAddr,
     tenant: &str,

@@ -1,13 +1,13 @@
-//! The reads of one arm: their latencies, in blocks of time for comparisons, and the extra requests that they caused.
+//! The measurement of one arm: latencies of reads, in blocks of time for comparisons, and the ratio of extra requests.
 
 use curtail_generator::Recording;
 use curtail_load::{Failure, Latencies, Slot, Timeline};
 use curtail_units::Duration;
 
-/// Maximum number of blocks: the independent observations in the comparison of two arms.
+/// Maximum number of blocks, which are the independent observations in the comparison of two arms.
 const BLOCKS_MAX: u64 = 20;
 
-/// A block is longer than a stall; otherwise one stall would count as several observations.
+/// Minimum duration of a block. It is longer than a stall, which would otherwise count as several observations.
 const BLOCK_MIN: Duration = Duration::from_secs(3);
 
 /// The reads of one arm.
@@ -17,13 +17,13 @@ pub(crate) struct ArmMeasurement {
     pub(crate) latencies: Latencies,
     /// The reads in blocks, by their intended send time; empty while the measurement runs.
     pub(crate) blocks: Vec<Latencies>,
-    /// Executions at the servers for each request to a shard that a read needs, less one; unknown while reads are in
-    /// flight.
+    /// The number of executions at the servers, divided by the number of needed ones (one per read and shard), less 1;
+    /// unknown while reads are in flight.
     pub(crate) extra_requests_ratio: Option<f64>,
 }
 
 impl ArmMeasurement {
-    /// A complete measurement of `length`; the servers began `executions` for its reads from `shards` shards.
+    /// Creates a complete measurement of `length`; the servers began `executions` for the reads from `shards` shards.
     pub(crate) fn new(
         recording: &Recording,
         length: Duration,
@@ -37,7 +37,7 @@ impl ArmMeasurement {
         Self { latencies, blocks, extra_requests_ratio: Some(ratio) }
     }
 
-    /// Adds the latest reads of a measurement that runs.
+    /// Adds the latest reads of a running measurement.
     pub(crate) fn add(&mut self, slot: &Slot) {
         add(&mut self.latencies, slot);
     }
@@ -55,7 +55,7 @@ fn blocks(timeline: &Timeline, length: Duration) -> Vec<Latencies> {
     blocks
 }
 
-/// Adds the reads of a slot, which knows response times and the number of failures.
+/// Adds the reads of a slot: the response times, and the number of failures.
 fn add(latencies: &mut Latencies, slot: &Slot) {
     latencies.response.merge(&slot.response);
     latencies.failures.add_n(Failure::Status, slot.failed);

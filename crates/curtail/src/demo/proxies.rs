@@ -1,7 +1,7 @@
 //! The proxies of the demo: one root for each arm, and leaves in front of the servers.
 //!
-//! Each is a proxy as `curtail proxy --config FILE` starts it. A root has one route, which fans out to all shards; each
-//! shard is an upstream of its own. The files are written here because the servers choose their ports.
+//! Each proxy runs as if `curtail proxy --config FILE` had started it. A root has one route, which fans out to all
+//! shards. Each shard is an upstream. This module writes the configurations, because the system chooses the ports.
 
 use super::arm::Arm;
 use anyhow::Context as _;
@@ -11,12 +11,12 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The time that requests in progress have when the demo ends.
+/// Maximum time for requests in progress to end when the demo ends.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The keys of each arm's upstreams; all other keys have their defaults. The hedged arm has only defaults, and its
-/// shards form a group: a shard gets some twenty requests a second, too few for a latency estimate and for a budget
-/// that pays for a stalled replica. The other remedies depart from their defaults because of the small scale:
+/// The keys of each arm's upstreams; all other keys have their defaults. The hedged arm has only defaults, but its
+/// shards form a group: one shard gets some twenty requests a second, too few for a latency estimate and for a budget
+/// that pays for a stalled replica. Tied and prequal have other values than the defaults because of the small scale:
 ///
 /// - A read is a burst of 100 requests through one thread, so messages between root and leaf take some milliseconds. The
 ///   second copy of a tie must start later than the message that the first has started.
@@ -83,7 +83,7 @@ impl Proxies {
         self.roots[arm.index()].admin()
     }
 
-    /// Stops all of them, roots first.
+    /// Stops all proxies, roots first.
     pub(crate) fn stop(self) {
         for proxy in self.roots.into_iter().chain([self.leaves]) {
             proxy.stop(GRACE);

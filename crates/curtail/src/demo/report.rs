@@ -1,8 +1,8 @@
-//! The report: the figures of all arms, for people in a table and for programs in JSON.
+//! The report: the figures of all arms, as a table and as JSON.
 //!
 //! **Decides** which statements the measurements support. [`curtail_report::figures`] decides which percentiles
 //! are given, [`curtail_load::lag`] whether the generator kept up, and [`curtail_load::compare`] how
-//! direct and hedged reads differ. The conclusion repeats their results and nothing else.
+//! direct and hedged reads differ. The conclusion states only the results of these three modules.
 //! Every line has at most [`WIDTH`] columns.
 
 use super::arm::Arm;
@@ -21,13 +21,13 @@ use std::fmt::Write as _;
 #[cfg(test)]
 mod tests;
 
-/// Above this share of its cores, the queueing of the demo itself adds to every latency.
+/// The share of the machine's cores above which the queueing of the demo itself adds to every latency.
 const BUSY: f64 = 0.7;
 
-/// The relative error of a ratio of two latencies from coarse histograms; a smaller difference is none.
+/// The relative error of a ratio of two latencies from coarse histograms. A smaller difference counts as no difference.
 const RESOLUTION: f64 = 0.008;
 
-/// Other programs that use more cores than this delay reads.
+/// The number of cores above which other programs delay reads.
 const OTHERS_MAX: f64 = 0.25;
 
 /// The figures of all arms at one moment.
@@ -35,14 +35,14 @@ const OTHERS_MAX: f64 = 0.25;
 pub(crate) struct Report {
     schema: &'static str,
     seed: u64,
-    /// One for the direct and one for the hedged arm.
+    /// The rate of direct reads, and also of hedged reads.
     reads_per_second: f64,
-    /// Measured, in seconds.
+    /// The measured time.
     seconds: f64,
     arms: Vec<ArmReport>,
-    /// The p99 of direct reads over that of hedged ones; absent with too few reads.
+    /// The p99 of direct reads divided by the p99 of hedged reads; absent with too few reads.
     hedged_p99: Option<P99Reduction>,
-    /// Why the figures must not be used, if so.
+    /// The reason why the figures must not be used; absent if they may.
     void: Option<String>,
     /// Average cores used by the demo.
     cpu_cores: Option<f64>,
@@ -60,9 +60,9 @@ struct ArmReport {
     p999_ms: Option<f64>,
     #[serde(skip)]
     figures: [Figure; 4],
-    /// Executions at the servers for each needed one, less one; unknown while the measurement runs.
+    /// The number of executions at the servers, divided by the number of needed ones, less 1; unknown while reads run.
     extra_requests_ratio: Option<f64>,
-    /// Reads.
+    /// The number of reads.
     requests: u64,
     errors: u64,
 }
@@ -81,7 +81,7 @@ struct P99Reduction {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
     pub(crate) seed: u64,
-    /// Direct reads a second, and as many hedged ones.
+    /// The rate of direct reads a second, and also of hedged reads.
     pub(crate) rate: f64,
     pub(crate) measured: Duration,
     pub(crate) cores_used: CoresUsed,
@@ -113,7 +113,7 @@ impl Report {
         self.void.is_some()
     }
 
-    /// A line for each arm, under a line that names the columns.
+    /// Renders a line for each arm, below a line with the names of the columns.
     pub(crate) fn table(&self) -> Vec<String> {
         let numbers = [9, 9, 9, 9, 14, 7, 7].map(Right);
         let columns = Columns::new(std::iter::once(Left(8)).chain(numbers));
@@ -127,12 +127,12 @@ impl Report {
         std::iter::once(columns.row(names)).chain(self.arms.iter().map(line)).collect()
     }
 
-    /// The time that is measured so far, of all `seconds`.
+    /// Renders the measured time so far and its end, `seconds`.
     pub(crate) fn progress(&self, seconds: u64) -> String {
         format!("{:.0} of {seconds} s", self.seconds)
     }
 
-    /// One line for a log: the p95 of all arms, because in the first minute no arm has ten reads beyond its p99.
+    /// Renders a line for a log: the p95 of all arms, because in the first minute no arm has ten reads beyond p99.
     pub(crate) fn line(&self) -> String {
         let mut line = format!("{:>4.0} s  p95:", self.seconds);
         for arm in &self.arms {
@@ -178,7 +178,7 @@ impl Report {
         wrapped("", &text, WIDTH)
     }
 
-    /// Reasons not to trust the figures on a machine of `cores` cores.
+    /// Returns reasons not to trust the figures on a machine of `cores` cores.
     pub(crate) fn warnings(&self, cores: f64) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(others) = self.other_cpu_cores.filter(|others| *others > OTHERS_MAX) {
@@ -229,7 +229,7 @@ impl ArmReport {
     }
 }
 
-/// The p99 of direct reads over that of hedged ones, compared block by block.
+/// Compares the p99 of direct reads with the p99 of hedged reads, block by block.
 fn compare_p99(measurements: &[ArmMeasurement]) -> Option<P99Reduction> {
     let blocks = |arm: Arm| &*measurements[arm.index()].blocks;
     let (hedged, direct) = (blocks(Arm::Hedged), blocks(Arm::Direct));
@@ -254,7 +254,7 @@ fn shown(figure: Figure) -> String {
     }
 }
 
-/// A factor with the digits that hold: a latency of a block is exact to 0.4 %, a ratio of two to [`RESOLUTION`].
+/// Formats a factor with its reliable digits: one latency is exact to 0.4 %, and a ratio of two to [`RESOLUTION`].
 fn times(factor: f64) -> String {
     match factor {
         0.0..1.245 => format!("{factor:.2}"),

@@ -1,4 +1,4 @@
-//! The server that stores the spans of the demo's proxies, as `curtail server` does, in a temporary folder.
+//! A server, as `curtail server` starts it, that stores the spans of the demo's proxies in a temporary folder.
 
 use crate::query::request::{self, QueryRequest, QueryResult};
 use crate::server_access::ServerAccessArgs;
@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Proxies send their spans each second; the demo waits for a span for at most `WAIT_MAX`.
+/// The interval of searches for a span. Proxies send spans each second, and the demo waits for at most `WAIT_MAX`.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The share of a latency, measured by the client, that the span of its read covers at least.
+/// The minimum ratio of the duration of a read's span to the latency that the client measured.
 const SPAN_OF_LATENCY: f64 = 0.9;
 
 /// A running server.
@@ -22,10 +22,10 @@ pub(crate) struct SpanStore {
     server: curtail_server::Running,
 }
 
-/// A read in the store.
+/// The trace of a read in the store.
 #[derive(Debug)]
 pub(crate) struct ReadTrace {
-    /// The arm.
+    /// The name of the arm.
     pub(crate) service: String,
     trace_id: String,
     pub(crate) latency: curtail_units::Duration,
@@ -44,7 +44,7 @@ impl SpanStore {
         self.server.otlp()[0]
     }
 
-    /// The slowest read since `start_ns` (Unix time), of which the client measured `latency`. Waits for its span.
+    /// Waits for the span of the slowest read since `start_ns` (Unix time), which took `latency` at the client.
     pub(crate) fn slowest_read(
         &self,
         start_ns: u64,
@@ -63,7 +63,7 @@ impl SpanStore {
         }
     }
 
-    /// The read with the slowest span so far; none if the server does not respond.
+    /// Returns the read with the longest span so far; [`None`] if there is no span, or the server does not respond.
     fn search_slowest(&self, start_ns: u64) -> Option<ReadTrace> {
         let query = QueryRequest::new("/api/search")
             .with("q", "{ kind = server }")
@@ -81,7 +81,7 @@ impl SpanStore {
         })
     }
 
-    /// The command that shows a read, in lines of less than 80 columns.
+    /// Returns the command that shows a read, in two lines of fewer than 80 columns.
     pub(crate) fn command(&self, read: &ReadTrace) -> [String; 2] {
         let query = format!("{} query trace \\", program());
         [query, format!("    {} --server {}", read.trace_id, self.url())]
@@ -91,7 +91,7 @@ impl SpanStore {
         format!("http://{}", self.server.api())
     }
 
-    /// Stops it and deletes its folder.
+    /// Stops the server and deletes its folder.
     pub(crate) fn stop(self) {
         if let Err(error) = self.server.stop() {
             tracing::error!("the server of the demo's spans: {error}");
@@ -102,7 +102,7 @@ impl SpanStore {
     }
 }
 
-/// This program's path as it was called, so that the command works without an installation.
+/// Returns the path with which this program was called, so that the command works without an installation.
 fn program() -> String {
     let called = std::env::args().next().unwrap_or_default();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);

@@ -1,7 +1,7 @@
 //! Merges the records of files into batches.
 //!
-//! The key of a line names its signal. The line is converted to protobuf, and checked as the server checks it. Two
-//! batches of protobuf, one after the other, are one batch.
+//! The key of a line names its signal. The line is converted to protobuf, and checked as the server would check it. In
+//! protobuf, the concatenation of two batches is a valid batch.
 
 use super::records::Records;
 use crate::input;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// A batch of this size is sent.
+/// Maximum size of a merged batch; a larger record is a batch alone.
 const BATCH_BYTES: usize = 1 << 20;
 
 const KEYS: [(&str, Signal); 3] = [
@@ -33,7 +33,7 @@ pub(super) enum ReaderEvent {
 #[derive(Clone, Debug)]
 pub(super) struct RecordPosition {
     file: Arc<str>,
-    /// From 1; absent for the whole file.
+    /// The number of the record, from 1; absent for the whole file.
     nth: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct RecordPosition {
 pub(super) struct Batch {
     pub(super) signal: Signal,
     pub(super) bytes: Vec<u8>,
-    /// All rows, also those that the server will reject.
+    /// The number of rows, including rows that the server will reject.
     pub(super) rows: u64,
     pub(super) first: RecordPosition,
     pub(super) last: RecordPosition,
@@ -66,7 +66,7 @@ impl Batch {
     }
 }
 
-/// Reads files until their ends, or until nobody receives events; `signal` is that of protobuf messages.
+/// Reads all files, unless the receiver of events is dropped; `signal` is the signal of protobuf messages.
 pub(super) fn read(files: &[PathBuf], signal: Option<Signal>, events: &mpsc::Sender<ReaderEvent>) {
     for file in files {
         let name = input::name(file).into();
@@ -140,7 +140,7 @@ impl FileReader<'_> {
     }
 }
 
-/// The batches of a record, at most one for each of [`KEYS`]: the index of the key, the rows in protobuf, their number.
+/// Returns the batches of a record, at most one for each of [`KEYS`]: index of the key, rows in protobuf, their number.
 fn to_batches(
     bytes: &[u8],
     is_message: bool,
@@ -171,7 +171,7 @@ fn to_batches(
     Ok(found)
 }
 
-/// The number of rows of a batch, including those that cannot be stored.
+/// Counts the rows of a batch, including rows that cannot be stored.
 fn count_rows(batch: &[u8], signal: Signal) -> Result<u64, String> {
     let decoded = Decoded::of(signal, batch, &Limits::default());
     let (rows, refused) = decoded.map_err(|malformed| malformed.to_string())?;

@@ -1,7 +1,7 @@
 //! The records of a file: lines, or messages with a length before each.
 //!
-//! The first bytes identify compression and messages. A length has four bytes and is at most 64 MiB, so its first byte
-//! is at most 4, and no line of JSON begins with such a byte.
+//! The first bytes of a file identify its compression, and whether it has messages. A length has four bytes, and is at
+//! most 64 MiB. The first byte of a length is therefore at most 4, and no line of JSON begins with a byte up to 4.
 //!
 //! **Source**: the documentation of the Collector's file exporter, 0.150.
 
@@ -14,15 +14,15 @@ pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
 
 const LENGTH_BYTES: usize = 4;
 
-/// Reads the records of a file: each with its number, from 1 and with blank lines counted, and its bytes or its error.
+/// Reads the records of a file: the number of each record (from 1, blank lines included), and its bytes or an error.
 pub(super) struct Records {
     reader: Box<dyn BufRead>,
     /// Whether the records are messages with a length before each.
     pub(super) has_lengths: bool,
     count: u64,
-    /// The decompressed bytes before the next record.
+    /// The number of decompressed bytes before the next record.
     at: u64,
-    /// Whether the start of the next record is unknown after an error.
+    /// Whether an error made the start of the next record unknown.
     is_lost: bool,
 }
 
@@ -106,7 +106,7 @@ impl Iterator for Records {
     }
 }
 
-/// Each message may be compressed.
+/// Decompresses a message if it is compressed (zstd).
 fn decompress_message(message: Vec<u8>) -> Result<Vec<u8>, String> {
     if !message.starts_with(input::ZSTD) {
         return Ok(message);

@@ -1,8 +1,8 @@
 //! Sends batches to a server, one after the other over one connection.
 //!
-//! The sender retries when the server is full or unavailable (429, 502, 503, 504, no connection, no response): after the
-//! time in `Retry-After`, or after a backoff that doubles from 0.5 s to 30 s. It fails when a batch is not accepted
-//! within the patience. Other rejections are final.
+//! If the server is full or unavailable (429, 502, 503, 504, no connection, no response), the sender retries: after the
+//! time in `Retry-After`, or after a backoff that doubles from 0.5 s to 30 s. It fails if a batch is not accepted
+//! within `patience`. The sender does not retry after any other status.
 //!
 //! **Source**: the OTLP specification 1.x, "OTLP/HTTP Response" and "OTLP/HTTP Throttling".
 
@@ -38,9 +38,9 @@ pub(super) struct Sender {
 
 #[derive(Debug)]
 pub(super) enum SendOutcome {
-    /// All rows are accepted, except `rejected`.
+    /// The server accepted all rows except `rejected`, for the reason `why`.
     Accepted { rejected: u64, why: String },
-    /// No row will ever be accepted.
+    /// The server rejected the whole batch, and would reject it again.
     Rejected(String),
 }
 
@@ -51,7 +51,7 @@ enum Attempt {
         why: String,
         after: Option<Duration>,
     },
-    /// No batch will be accepted.
+    /// The server would reject every batch.
     Fail(String),
 }
 

@@ -6,7 +6,7 @@ use curtail_units::Duration;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Longer names are cut, so that a line has 80 columns.
+/// Maximum width of a name, so that a line has at most 80 columns; longer names are cut.
 const NAME_LEN: usize = 24;
 
 /// One line a trace: its ID, and the duration and name of its first matching span.
@@ -52,17 +52,17 @@ pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Text without control characters, which a terminal would execute.
+/// Returns text without control characters, which a terminal would execute.
 pub(super) fn text(value: &Value) -> String {
     one_line(value.as_str().unwrap_or_default())
 }
 
-/// Nanoseconds, which are text in JSON.
+/// Parses nanoseconds, which are text in Tempo's JSON.
 pub(super) fn ns(value: &Value) -> i64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// A duration; a negative one has a sign.
+/// Formats a duration, which may be negative.
 pub(super) fn duration(ns: i64) -> String {
     let took = Duration::from_ns(ns.unsigned_abs());
     if ns < 0 { format!("-{took}") } else { took.to_string() }

@@ -13,11 +13,11 @@ use std::iter;
 
 const BAR_LEN: f64 = 40.0;
 
-/// The columns of a count and of a quantile, each without the space before it.
+/// The widths of a count and of a quantile, without the space before them.
 const COUNT_LEN: usize = 9;
 const QUANTILE_LEN: usize = 10;
 
-/// The label of a histogram's buckets: their upper bound.
+/// The label of a bucket of a histogram; its value is the upper bound of the bucket.
 const BUCKET: &str = "__bucket";
 
 /// Minimum width of a value of a group.
@@ -37,7 +37,7 @@ pub(super) fn value_counts(histogram: &Value) -> BTreeMap<Group, u64> {
     groups(histogram, BUCKET).into_iter().map(|(name, buckets)| (name, count(buckets))).collect()
 }
 
-/// Each group's pairs of a number of the label `key`, and the value there.
+/// Returns pairs for each group: the numeric value of the label `key` of a series, and the value of the series.
 fn groups(json: &Value, key: &str) -> BTreeMap<Group, Vec<(f64, f64)>> {
     let mut groups = BTreeMap::<Group, Vec<(f64, f64)>>::new();
     for series in list(&json["series"]) {
@@ -49,7 +49,7 @@ fn groups(json: &Value, key: &str) -> BTreeMap<Group, Vec<(f64, f64)>> {
     groups
 }
 
-/// A quantile of `values` values, marked as in every report if few values are larger.
+/// Marks a quantile of `values` values, as in all reports, if few values are larger than the quantile.
 fn marked(at: f64, values: u64, shown: String) -> String {
     let beyond = Quantile::new(at).map_or(0, |quantile| values - rank(quantile, values));
     match beyond {
@@ -59,7 +59,7 @@ fn marked(at: f64, values: u64, shown: String) -> String {
     }
 }
 
-/// A line for each group and a column for each quantile; `counts` are the values of each group.
+/// Renders a line for each group, with a column for each quantile; `counts` has the number of values of each group.
 pub(super) fn quantiles(
     json: &Value,
     is_duration: bool,
@@ -99,7 +99,7 @@ pub(super) fn quantiles(
     page.finish()
 }
 
-/// The widths of the columns of groups: as wide as the values, within the room.
+/// Returns the widths of the columns of groups: those of the longest values, or less if all together exceed `room`.
 fn name_widths<'g>(
     keys: &Group,
     groups: impl Iterator<Item = &'g Group>,
@@ -116,7 +116,7 @@ fn name_widths<'g>(
     share_room(&wanted, room.max(VALUE_LEN_MIN * keys.len()))
 }
 
-/// A line for each bucket, with a bar; one table for each group.
+/// Renders a table for each group, with a line and a bar for each bucket.
 pub(super) fn histogram(json: &Value, is_duration: bool) -> String {
     let groups = groups(json, BUCKET);
     if groups.is_empty() {
@@ -138,7 +138,7 @@ pub(super) fn histogram(json: &Value, is_duration: bool) -> String {
     page.finish()
 }
 
-/// A line for each group, those of most spans first; a bare number without groups.
+/// Renders a line for each group, the group with most spans first; without groups, a bare number.
 pub(super) fn counts(json: &Value) -> String {
     let mut all: Vec<_> = list(&json["series"])
         .iter()
@@ -160,7 +160,7 @@ pub(super) fn counts(json: &Value) -> String {
     page.finish()
 }
 
-/// The values of all labels of a series except one.
+/// Returns the values of all labels of a series except the label `without`.
 fn group(series: &Value, without: &str) -> Group {
     labels_without(series, without).map(|label| text(&label["value"]["stringValue"])).collect()
 }

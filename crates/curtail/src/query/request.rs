@@ -1,5 +1,6 @@
 //! One request to the query API of a server, and its response.
 
+use crate::output::print_message;
 use crate::server_access::ServerAccessArgs;
 use crate::server_url::ServerUrl;
 use curtail_http::client::{ClientError, ClientLimits, ClientResponse};
@@ -8,7 +9,7 @@ use curtail_units::Duration;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 
-/// Longer than the time limit of a server for a query.
+/// Maximum time of an exchange; longer than a server's time limit for a query.
 const TIMEOUT: Duration = Duration::from_secs(70);
 
 const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 30, idle_max: 0 };
@@ -22,13 +23,13 @@ pub(crate) struct QueryRequest(String);
 pub(crate) enum QueryResult {
     Json {
         json: serde_json::Value,
-        /// The relative error of the quantiles in it, if the server names one.
+        /// The maximum relative error of the quantiles in `json`, if the server reports it.
         quantile_error: Option<f64>,
     },
     NotFound(String),
 }
 
-/// The server rejects the query, and the caller can correct it.
+/// A query that the server rejects, or an invalid argument; the caller can correct both.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct QueryRejected(pub(crate) String);
@@ -96,7 +97,9 @@ async fn exchange(
         }
     })?;
     if let Some(unread) = header(&response, "curtail-incomplete") {
-        eprintln!("{unread} files cannot be read, and may have more: the server's log names them");
+        print_message(&format!(
+            "incomplete result: {unread} files of the server cannot be read; its log names them"
+        ));
     }
     Ok(response)
 }

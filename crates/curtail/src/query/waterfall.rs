@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of lines; JSON has all spans.
 const LINES_MAX: usize = 1_000;
 
-/// The bar, and the columns after the label: a space, the duration, the left edge and the bar.
+/// The widths of the bar, and of everything after the label: a space, the duration, the left edge and the bar.
 const BAR_LEN: usize = 22;
 const AFTER_LABEL_LEN: usize = 1 + 10 + 2 + BAR_LEN + 1;
 
@@ -31,7 +31,7 @@ struct Span {
 }
 
 impl Span {
-    /// In at most `len` columns: the service is cut before the name.
+    /// Renders at most `len` columns; the service is cut before the name is.
     fn label(&self, has_service: bool, len: usize) -> String {
         let mark = if self.is_error { "! " } else { "" };
         let service = if has_service && !self.service.is_empty() {
@@ -44,7 +44,7 @@ impl Span {
     }
 }
 
-/// Why the proxy sent an attempt, and whether it won, in parentheses.
+/// Renders the proxy's reason for an attempt, and whether the attempt won or was cancelled, in parentheses.
 fn decision(attributes: &[Value]) -> String {
     let of = |key: &str| attributes.iter().find(|attribute| attribute["key"] == key);
     let reason = of("curtail.reason").map(|reason| text(&reason["value"]["stringValue"]));
@@ -109,7 +109,7 @@ fn spans(trace: &Value) -> Vec<Span> {
     spans
 }
 
-/// Each span after its parent, with its depth. A missing parent, or one below its own child, counts as none.
+/// Orders spans so that each follows its parent, and adds their depths. A span of a cycle may count as a root.
 fn in_order(spans: &[Span]) -> Vec<(usize, &Span)> {
     let ids: BTreeSet<_> = spans.iter().map(|span| &*span.id).collect();
     let mut children = BTreeMap::<&str, Vec<usize>>::new();

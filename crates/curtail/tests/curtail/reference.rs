@@ -11,16 +11,16 @@ const CLI_HEAD: &str = "\
 
 Generated from the commands' own help; a test keeps it fresh.
 
-`curtail-proxy` is a separate, smaller binary with only `curtail proxy`.
+`curtail-proxy` is a separate, smaller program that contains only `curtail proxy`.
 
 Standard output carries results, standard error everything else. `CURTAIL_LOG` sets the log levels of `proxy` and `server`
 (default `info`), and of `bench`, `demo` and `testbed` (default `warn`): `CURTAIL_LOG=debug`. The key `log` of the server
-replaces them. The other commands have no log.
+replaces these levels. All other commands have no log.
 
 | exit code | meaning |
 |---|---|
-| 0 | done; also a service that Ctrl-C or SIGTERM stopped, and when nobody reads the output any more |
-| 1 | done, and the result is negative: a target missed, a difference found |
+| 0 | success; also if a signal stopped a service, or the reader of the output closed it |
+| 1 | the result is negative: a void run, nothing found, skipped input, a replay that differs |
 | 2 | usage or configuration |
 | 3 | environment: an address in use, a file that cannot be read |
 | 4 | a bug of curtail |
@@ -30,25 +30,25 @@ replaces them. The other commands have no log.
 const METRICS_HEAD: &str = "\
 # Metrics
 
-Generated from the tables that the expositions are written from; a test keeps it fresh.
+Generated from the tables from which the programs write their metrics; a test keeps it fresh.
 
-`GET /metrics` returns text in OpenMetrics 1.0, or protobuf with native histograms to a scraper that prefers it. How many
-series there are follows from the configuration, never from what clients send.
+`GET /metrics` returns text in OpenMetrics 1.0, or protobuf with native histograms to a scraper that prefers protobuf.
+The number of series depends on the configuration, never on the requests of clients.
 
 ";
 
 const PROXY_METRICS_HEAD: &str = "\
 ## The proxy
 
-On the admin address. The values of `reason` are those of the policies: each page of docs/concepts names the ones that
-matter to it.
+The proxy serves these metrics on its admin address. The values of `reason` are those of the policies. Each page of
+docs/concepts names the reasons of its policy.
 
 ";
 
 const SERVER_METRICS_HEAD: &str = "
 ## The server
 
-On the address of the query API.
+The server serves these metrics on the address of its query API.
 
 ";
 

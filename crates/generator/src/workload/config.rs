@@ -6,22 +6,22 @@ use curtail_config::Section;
 use curtail_units::Duration;
 use std::path::PathBuf;
 
-/// A workload as it is written.
+/// The configuration of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadConfig {
     /// Requests.
     pub requests: Vec<RequestConfig>,
-    /// Without any, each request is made alone.
+    /// Without journeys, each request is sent independently.
     pub(super) journeys: Vec<JourneyConfig>,
     pub(super) tenants: Vec<TenantConfig>,
 }
 
-/// A request as it is written.
+/// The configuration of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestConfig {
-    /// Its name in reports.
+    /// The name in reports.
     pub name: String,
-    /// Its relative frequency.
+    /// The relative frequency of the request.
     pub weight: f64,
     /// The method.
     pub method: String,
@@ -40,20 +40,20 @@ pub struct RequestConfig {
 /// The source of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyConfig {
-    /// This text.
+    /// A text, with placeholders.
     Text(String),
-    /// The bytes of this file.
+    /// The bytes of a file.
     File(PathBuf),
 }
 
-/// A journey as it is written.
+/// The configuration of a journey.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JourneyConfig {
     pub(super) weight: f64,
     pub(super) steps: Vec<StepConfig>,
 }
 
-/// A step as it is written.
+/// The configuration of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StepConfig {
     pub(super) request: String,
@@ -62,7 +62,7 @@ pub(super) struct StepConfig {
     pub(super) is_think_random: bool,
 }
 
-/// A tenant as it is written.
+/// The configuration of a tenant.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TenantConfig {
     pub(super) name: String,
@@ -73,7 +73,7 @@ pub(super) struct TenantConfig {
 const WEIGHT_MAX: f64 = 1e6;
 
 impl WorkloadConfig {
-    /// Reads the keys.
+    /// Reads the keys of a workload.
     pub fn read(s: &mut Section<'_>) -> Self {
         let requests = s.list("requests", "Requests to send.", RequestConfig::read);
         let journeys = s.list(
@@ -101,7 +101,7 @@ impl WorkloadConfig {
         Self { requests, journeys, tenants }
     }
 
-    /// A single request to the path of the target.
+    /// A workload of a single request.
     #[must_use]
     pub fn of_one(request: RequestConfig) -> Self {
         Self { requests: vec![request], journeys: Vec::new(), tenants: Vec::new() }
@@ -140,16 +140,16 @@ impl RequestConfig {
         let path = s
             .field(
                 "path",
-                "Path and query, with `{…}` replaced; absent: path and query of the target.",
+                "Path and query, in which `{name}` is a column of `data`; absent: path and query of the target.",
             )
             .optional();
         let headers = s.map("headers", "Additional headers.", |name, s| {
             (
                 name.to_owned(),
-                s.field("value", "Value of the header, with `{…}` replaced.").alone().required(),
+                s.field("value", "Value of the header; may contain `{name}`.").alone().required(),
             )
         });
-        let text: Option<String> = s.field("body", "Body, with `{…}` replaced.").optional();
+        let text: Option<String> = s.field("body", "Body; may contain `{name}`.").optional();
         let file: Option<PathBuf> =
             s.field("body_file", "File of the body, sent unchanged.").optional();
         let body = match (text, file) {
@@ -166,7 +166,7 @@ impl RequestConfig {
             .field("method", "HTTP method; by default GET without a body, POST with a body.")
             .default(default.to_owned());
         let data = s
-            .field("data", "CSV file with a header line; each request gets the values of one row.")
+            .field("data", "CSV file with a header line. Each request takes the values of its `{name}`s from one row.")
             .optional();
         let expect = s.section("expect", "The expected response.", Expect::read);
         Self { name, weight, method, path, headers, body, data, expect }

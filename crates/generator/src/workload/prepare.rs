@@ -20,7 +20,7 @@ const BODY_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 #[error("{}", problems.join("\n"))]
 pub struct PrepareError {
-    /// The errors, each with its request.
+    /// The errors, each with its key, and with the name of its request if there are several requests.
     pub problems: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ impl Workload {
     /// Prepares `config` for `target`; paths of files are relative to `folder`.
     ///
     /// # Errors
-    /// All errors of the configuration.
+    /// All errors of the configuration. If a data file cannot be read, no further errors of its request are found.
     pub fn prepare(
         config: &WorkloadConfig,
         target: &Target,

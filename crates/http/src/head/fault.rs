@@ -1,8 +1,8 @@
-//! The reasons to reject a request because of its head.
+//! The reasons for rejecting a request because of its head.
 
 use http::StatusCode;
 
-/// The reason to reject a request.
+/// The reason for rejecting a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The status of the response.

@@ -1,19 +1,19 @@
-//! The fields of a head, in the text of the message.
+//! The fields of a head, stored as the received text.
 
 use super::Known;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Room for the fields that a proxy adds.
+/// The capacity that is reserved for fields that a proxy adds.
 const ADDED_BYTES: usize = 96;
 const ADDED_LINES: usize = 4;
 
-/// Fields in their order.
+/// The fields of a head, in order.
 #[derive(Clone, Default)]
 pub struct Fields {
-    /// Names in small letters, and values; other bytes are ignored.
+    /// Names in lower case, and values; all other bytes are ignored.
     text: Vec<u8>,
     lines: Vec<Line>,
-    /// The bits of the present fields.
+    /// The bits ([`Known::bit`]) of the present fields.
     present: u32,
 }
 
@@ -43,7 +43,7 @@ impl Part {
 }
 
 impl Fields {
-    /// The fields that a parser has found in `head`.
+    /// Creates the fields that a parser has found in `head`.
     pub(crate) fn parsed(head: &[u8], parsed: &[httparse::Header<'_>]) -> Self {
         let mut text = Vec::with_capacity(head.len() + ADDED_BYTES);
         text.extend_from_slice(head);
@@ -65,8 +65,8 @@ impl Fields {
         Self { text, lines, present }
     }
 
-    /// The fields of a map. HTTP/2 allows no whitespace around a value (RFC 9113, section 8.2.1): it is removed.
-    /// Returns whether there was any.
+    /// Creates the fields of a map. HTTP/2 allows no whitespace around a value (RFC 9113, section 8.2.1); it is
+    /// removed. Also returns whether there was such whitespace.
     pub(super) fn from_map(map: &HeaderMap) -> (Self, bool) {
         let bytes: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         let mut fields = Self {
@@ -82,42 +82,42 @@ impl Fields {
         (fields, has_whitespace)
     }
 
-    /// Whether there is such a field.
+    /// Whether there is a field of this name.
     #[must_use]
     #[inline]
     pub const fn has(&self, known: Known) -> bool {
         self.present & known.bit() != 0
     }
 
-    /// The first such field.
+    /// Returns the value of the first field of this name.
     #[must_use]
     #[inline]
     pub fn get(&self, known: Known) -> Option<&[u8]> {
         self.all(known).next()
     }
 
-    /// The first such field, if it is text.
+    /// Returns the value of the first field of this name, if it is text.
     #[must_use]
     #[inline]
     pub fn get_text(&self, known: Known) -> Option<&str> {
         std::str::from_utf8(self.get(known)?).ok()
     }
 
-    /// All such fields, in their order.
+    /// Returns the values of all fields of this name, in order.
     #[inline]
     pub fn all(&self, known: Known) -> impl Iterator<Item = &[u8]> {
         let lines = if self.has(known) { &*self.lines } else { &[] };
         lines.iter().filter(move |line| line.known == known).map(|line| line.value.of(&self.text))
     }
 
-    /// Whether a field that is a list of words has that word, in whatever letters.
+    /// Whether a list of words has this word; ignores case.
     #[must_use]
     #[inline]
     pub fn lists(&self, known: Known, word: &str) -> bool {
         self.words(known).any(|listed| listed.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// The words of a field that is a list.
+    /// Returns the words of a field that is a list.
     #[inline]
     pub fn words(&self, known: Known) -> impl Iterator<Item = &[u8]> {
         self.all(known).flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
@@ -129,7 +129,7 @@ impl Fields {
         self.push_line(known, known.name().as_bytes(), value);
     }
 
-    /// Adds a field of any name, which is in small letters.
+    /// Adds a field of any name, which is in lower case.
     pub fn append(&mut self, name: &[u8], value: &[u8]) {
         self.push_line(Known::of(name), name, value);
     }
@@ -145,14 +145,14 @@ impl Fields {
         self.present |= known.bit();
     }
 
-    /// Adds a field in place of all such.
+    /// Replaces all fields of this name by one field.
     #[inline]
     pub fn set(&mut self, known: Known, value: &[u8]) {
         self.remove(known.bit());
         self.push(known, value);
     }
 
-    /// Joins all fields of this name into one, in their order.
+    /// Joins all fields of this name into one field, in order.
     pub fn join(&mut self, known: Known, separator: &[u8]) {
         if self.all(known).nth(1).is_some() {
             let all = self.all(known).collect::<Vec<_>>().join(separator);
@@ -160,8 +160,8 @@ impl Fields {
         }
     }
 
-    /// The announced length of the body. Equal lengths become one field (RFC 9110, section 8.6). With chunked framing,
-    /// which takes precedence, all are removed (RFC 9112, section 6.3).
+    /// Returns the announced length of the body. Equal lengths become one field (RFC 9110, section 8.6). Chunked
+    /// framing takes precedence, and removes all lengths (RFC 9112, section 6.3).
     pub(crate) fn settle_length(&mut self, is_chunked: bool) -> Result<Option<u64>, &'static str> {
         if !self.has(Known::ContentLength) {
             return Ok(None);
@@ -190,14 +190,14 @@ impl Fields {
         Ok(announced)
     }
 
-    /// The announced length, if it is announced once.
+    /// Returns the announced length, if there is exactly one.
     fn only_length(&self) -> Option<u64> {
         let mut lengths = self.all(Known::ContentLength);
         let only = lengths.next()?;
         if lengths.next().is_some() { None } else { length(only) }
     }
 
-    /// Removes all fields whose bits are set.
+    /// Removes all fields whose bits are set in `bits`.
     #[inline]
     pub fn remove(&mut self, bits: u32) {
         if self.present & bits != 0 {
@@ -206,14 +206,14 @@ impl Fields {
         }
     }
 
-    /// Removes all fields of that name, in whatever letters.
+    /// Removes all fields of this name; ignores case.
     pub fn remove_named(&mut self, name: &[u8]) {
         let Self { text, lines, present } = self;
         lines.retain(|line| !line.name.of(text).eq_ignore_ascii_case(name));
         *present = lines.iter().fold(0, |present, line| present | line.known.bit());
     }
 
-    /// All fields: which it is, its name in small letters, its value.
+    /// Returns all fields: the known name, the name in lower case, and the value.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
         let text = &*self.text;
@@ -232,7 +232,7 @@ fn length(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
 }
 
-/// Adds a field to a map; one that was read as a field, or is ours, is one for it too.
+/// Adds a field to a map. This succeeds, because the field was parsed or is our own.
 pub(crate) fn add_to_map(map: &mut HeaderMap, name: &[u8], value: &[u8]) {
     if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
         map.append(name, value);

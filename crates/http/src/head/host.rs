@@ -1,8 +1,8 @@
 //! The host of a request: RFC 9110, section 7.2; RFC 9112, section 3.2; RFC 9113, section 8.3.1.
 //!
-//! A request names exactly one valid host: in its target (`:authority` over HTTP/2, an absolute target over
-//! HTTP/1.1) or in `host`. The proxy forwards that one in `host`. Only an HTTP/1.0 request may name none. An empty
-//! host is rejected, because an http URL always has one (RFC 9110, section 4.2.1).
+//! A request names exactly one valid host: in its target (`:authority` over HTTP/2, an absolute target over HTTP/1.1)
+//! or in `host`. The proxy forwards this host in `host`. Only an HTTP/1.0 request may name no host. An empty host is
+//! rejected, because an http URL always has a host (RFC 9110, section 4.2.1).
 
 use super::{Fault, Known, RequestHead};
 use http::Version;
@@ -40,8 +40,8 @@ pub(super) fn settle(head: &mut RequestHead) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `name`, `name:port`, `[IPv6 address]` or `[IPv6 address]:port`. RFC 3986 also allows a comma and `%` in a name,
-/// but a server that splits lists or decodes would read another host.
+/// Whether a text is `name`, `name:port`, `[IPv6 address]` or `[IPv6 address]:port`. RFC 3986 also allows a comma and
+/// `%` in a name, but a server that splits lists or decodes texts would read another host.
 fn is_host(text: &[u8]) -> bool {
     let port_at = match text {
         [b'[', rest @ ..] => {
@@ -67,7 +67,7 @@ fn is_host(text: &[u8]) -> bool {
     }
 }
 
-/// The bytes of a name. A table, because every request asks it of every byte.
+/// Whether a byte may be in a name. This is a table, because each byte of each request's host is checked.
 static IS_NAME_BYTE: [bool; 256] = {
     let name_bytes =
         b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-._~!$&'()*+;=";
@@ -80,7 +80,7 @@ static IS_NAME_BYTE: [bool; 256] = {
     table
 };
 
-/// Whether two hosts are the same, ignoring case and a scheme's default port.
+/// Whether two hosts are equal; ignores case and the default port of a scheme.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.eq_ignore_ascii_case(other)
         || without_default_port(one).eq_ignore_ascii_case(other)

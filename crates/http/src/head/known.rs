@@ -1,6 +1,6 @@
-//! The fields that a proxy looks for.
+//! The fields that a proxy reads.
 
-/// Such a field, or any other one.
+/// A field that a proxy reads, or any other field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Known {
@@ -54,8 +54,8 @@ pub enum Known {
     ForwardedFor,
     /// `x-forwarded-proto`.
     ForwardedProto,
-    /// Any other field that names the client of a forwarded request, and any name that some servers read as such a
-    /// field.
+    /// Any other field that names the client of a forwarded request, or whose name some servers read as such a field's
+    /// name.
     ForwardedOther,
 }
 
@@ -88,7 +88,7 @@ impl Known {
         Self::ForwardedProto,
     ];
 
-    /// The name as it is written, in small letters.
+    /// Returns the name in lower case.
     #[must_use]
     #[inline]
     pub const fn name(self) -> &'static str {
@@ -127,7 +127,7 @@ impl Known {
         | Self::ForwardedProto.bit()
         | Self::ForwardedOther.bit();
 
-    /// The field of this name, in small letters.
+    /// Returns the field with this name, which is in lower case.
     #[must_use]
     #[inline]
     pub fn of(name: &[u8]) -> Self {
@@ -170,7 +170,7 @@ impl Known {
         }
     }
 
-    /// A bit of its own for each.
+    /// Returns the bit of the field; each field has its own bit.
     #[must_use]
     #[inline]
     pub const fn bit(self) -> u32 {

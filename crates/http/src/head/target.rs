@@ -1,8 +1,8 @@
 //! The target of a request: path and query.
 //!
 //! A target has one of four forms (RFC 9112, section 3.2). Servers get the origin form (`/path?query`), or `*` in an
-//! `OPTIONS` request about the whole server. The proxy forwards the bytes of path and query unchanged. Only for an
-//! HTTP/2 server does it percent-encode bytes that are not valid in a URI.
+//! `OPTIONS` request about the whole server. The proxy forwards the bytes of path and query unchanged, except to an
+//! HTTP/2 server: the proxy then percent-encodes bytes that are not valid in a URI.
 
 use super::Fault;
 use http::Method;
@@ -19,9 +19,9 @@ const BAD_AUTHORITY: Fault = Fault::bad_host("the host in the request target is 
 /// Path and query, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A valid path and query; nearly all targets are.
+    /// A valid path and query, as in nearly all targets.
     Uri(PathAndQuery),
-    /// Contains bytes that are not valid in a URI but that many servers accept, such as `<`.
+    /// A target with bytes that are not valid in a URI, but that many servers accept, such as `<`.
     Lax(Box<str>),
 }
 
@@ -55,8 +55,8 @@ impl Target {
         Ok((target, Some(authority)))
     }
 
-    /// Parses the `:scheme` and `:path` of an HTTP/2 request. h2 has removed a fragment, and the scheme of a request
-    /// without `:authority`.
+    /// Parses the `:scheme` and `:path` of an HTTP/2 request. h2 has already removed any fragment, and the scheme of a
+    /// request without `:authority`.
     pub(super) fn of_http2(
         method: &Method,
         scheme: Option<&Scheme>,
@@ -77,7 +77,7 @@ impl Target {
         }
     }
 
-    /// A target of our own requests.
+    /// Creates a target of the program's own requests.
     ///
     /// # Panics
     /// When `path` is not a valid path.
@@ -100,7 +100,7 @@ impl Target {
         }
     }
 
-    /// The form for a request line.
+    /// Returns the form for a request line.
     #[must_use]
     #[inline]
     pub fn as_str(&self) -> &str {
@@ -110,7 +110,7 @@ impl Target {
         }
     }
 
-    /// The path without the query.
+    /// Returns the path without the query.
     #[must_use]
     #[inline]
     pub fn path(&self) -> &str {
@@ -120,7 +120,7 @@ impl Target {
         }
     }
 
-    /// The form for HTTP/2, with bytes percent-encoded that are not valid in a URI.
+    /// Returns the form for HTTP/2, in which bytes that are not valid in a URI are percent-encoded.
     pub(crate) fn to_uri_form(&self) -> Cow<'_, PathAndQuery> {
         let text = match self {
             Self::Uri(path) => return Cow::Borrowed(path),

@@ -1,6 +1,6 @@
 //! The chunked coding: pieces with their lengths, then trailers (RFC 9112, section 7.1).
 //!
-//! **Limits**: [`SIZE_LINE_BYTES_MAX`] for the line before a chunk, with its end; extensions are ignored.
+//! **Limits**: the line before a chunk has at most [`SIZE_LINE_BYTES_MAX`], including its end. Extensions are ignored.
 
 use super::Error;
 use super::fields::{take_trailers, write_field};
@@ -14,14 +14,14 @@ pub(super) const CHUNK_END: &[u8] = b"\r\n";
 
 const SIZE_LINE_BYTES_MAX: usize = 1 << 10;
 
-/// Data up to this size is copied, which frees the read buffer.
+/// Maximum size of data that is copied, which frees the read buffer.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
 pub(super) fn begin_chunk(buffer: &mut Vec<u8>, bytes: usize) {
     write!(buffer, "{bytes:x}\r\n").expect("a vector takes everything");
 }
 
-/// Ends a body; only fields that are allowed as trailers are sent.
+/// Writes the end of a body, with the fields that are allowed as trailers.
 pub(super) fn end(buffer: &mut Vec<u8>, fields: Option<&HeaderMap>) {
     buffer.extend_from_slice(b"0\r\n");
     for (name, value) in fields.into_iter().flatten() {
@@ -36,9 +36,9 @@ pub(super) fn end(buffer: &mut Vec<u8>, fields: Option<&HeaderMap>) {
 pub(super) enum Piece {
     Data(Bytes),
     Trailers(HeaderMap),
-    /// More must be read.
+    /// More bytes must be read.
     None,
-    /// There is no more.
+    /// The body has ended.
     End,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn take_up_to(read: &mut BytesMut, bytes: u64) -> Bytes {
 pub(super) enum Decoder {
     /// Before the size of a chunk.
     Size,
-    /// This number of bytes of a chunk is still to come.
+    /// Within the data of a chunk, of which this number of bytes remains.
     Data(u64),
     /// After the data of a chunk.
     DataEnd,
@@ -67,7 +67,7 @@ pub(super) enum Decoder {
 }
 
 impl Decoder {
-    /// Takes the part of the next piece that has arrived.
+    /// Takes the available part of the next piece.
     pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Piece, Error> {
         loop {
             match *self {
@@ -108,7 +108,7 @@ impl Decoder {
     }
 }
 
-/// The size of the next chunk, once its line is complete.
+/// Takes the size of the next chunk; [`None`] until its line is complete.
 fn take_size(read: &mut BytesMut) -> Result<Option<u64>, Error> {
     const BAD: Error = Error::Malformed("a chunk has no valid size");
     let searched = &read[..read.len().min(SIZE_LINE_BYTES_MAX)];

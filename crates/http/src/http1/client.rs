@@ -1,7 +1,7 @@
 //! One HTTP/1.1 connection to a server, driven by the task that uses it.
 //!
-//! It carries one exchange at a time. The response may begin before the request is written completely. No second task
-//! has to be woken, and a closed connection is noticed before a request is written to it.
+//! A connection carries one exchange at a time. The response may begin before the request is written completely. No
+//! second task has to be woken, and a closed connection is detected before a request is written to it.
 //! **Limits**: [`HEAD_BYTES_MAX`] and [`FIELDS_MAX`] for the head of a response with its interim responses, and for
 //! trailers.
 //!
@@ -32,12 +32,12 @@ pub struct ClientConnection {
     inbound: Inbound,
     sending: Sending,
     head: HeadReader,
-    /// Another exchange may follow.
+    /// Whether another exchange may follow.
     is_kept: bool,
 }
 
 impl ClientConnection {
-    /// Begins to speak HTTP/1.1 on a new connection.
+    /// Begins HTTP/1.1 on a new connection.
     #[must_use]
     pub fn new(stream: Stream) -> Self {
         Self {
@@ -59,12 +59,12 @@ impl ClientConnection {
         pin!(closed).poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
-    /// Between exchanges: ready when the server has closed the connection or sent bytes without a request.
+    /// Ready when, between exchanges, the server has closed the connection or sent bytes without a request.
     pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.inbound.poll_read(cx).map(drop)
     }
 
-    /// Whether the last exchange is complete, on both sides, and another one may follow.
+    /// Whether the last exchange is complete on both sides, and another exchange may follow.
     #[must_use]
     pub fn is_reusable(&self) -> bool {
         self.is_kept
@@ -76,7 +76,7 @@ impl ClientConnection {
     /// Sends a request and waits for the head of its response; interim responses go to the request's sink.
     ///
     /// # Errors
-    /// Any error of the connection; [`Error::Unwritten`] if the server cannot have read anything.
+    /// Any error of the connection; [`Error::Unwritten`] if the server cannot have read any part of the request.
     pub async fn send(&mut self, mut request: OutboundRequest) -> Result<ResponseHead, Error> {
         let is_head = request.head.method == http::Method::HEAD;
         let interim = request.interim.take();
@@ -128,7 +128,7 @@ impl ClientConnection {
         }
     }
 
-    /// The next frame of the response body.
+    /// Reads the next frame of the response body.
     ///
     /// # Errors
     /// When the connection fails, or the body is malformed.
@@ -140,18 +140,18 @@ impl ClientConnection {
         self.inbound.poll_frame(cx)
     }
 
-    /// Whether nothing more of the response will come.
+    /// Whether the response has ended.
     pub(crate) const fn is_end(&self) -> bool {
         self.inbound.framing.is_end()
     }
 
-    /// The known length of the response body.
+    /// Returns the remaining length of the response body, as far as it is known.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.inbound.framing.size_hint()
     }
 
-    /// Writes what can be written. That the connection takes no more is not the end: there may be a response
-    /// that says why.
+    /// Writes as much of the request as possible. A connection that accepts no more bytes is not an error yet, because
+    /// a response may state the reason.
     fn drive_sending(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         match self.sending.poll(cx, &mut self.inbound.stream) {
             Poll::Ready(Err(error)) => Err(error),

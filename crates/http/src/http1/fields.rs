@@ -1,11 +1,11 @@
-//! The fields of heads and trailers: a line each, then an empty one.
+//! The fields of heads and trailers: a line for each field, then an empty line.
 
 use super::Error;
 use crate::head::Known;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Maximum size of the headers of a response, over HTTP/2 as well, including the interim ones before it. The same for
+/// Maximum size of the headers of a response, also over HTTP/2, including its interim responses; and maximum size of
 /// the trailers of any message.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 
@@ -20,7 +20,7 @@ pub(super) fn write_field(buffer: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Writes the fields without those whose bits are in `excluded`.
+/// Writes all fields except those whose bits are in `excluded`.
 pub(super) fn write_fields<'a>(
     buffer: &mut Vec<u8>,
     fields: impl Iterator<Item = (Known, &'a [u8], &'a [u8])>,
@@ -37,7 +37,7 @@ pub(super) fn write_length(buffer: &mut Vec<u8>, bytes: u64) {
     write_field(buffer, b"content-length", itoa::Buffer::new().format(bytes).as_bytes());
 }
 
-/// The position after the empty line that ends a head; the first `searched` bytes do not contain it.
+/// Finds the position after the empty line that ends a head, which is not in the first `searched` bytes.
 pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
     // The empty line may have begun in the bytes that were searched.
     let from = searched.saturating_sub(3);
@@ -63,7 +63,7 @@ pub(super) const fn bad(error: httparse::Error) -> Error {
     Error::Malformed(complaint(error))
 }
 
-/// The fields after the last chunk, once they are complete.
+/// Takes the fields after the last chunk; [`None`] until they are complete.
 pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Error> {
     if read.starts_with(b"\r\n") {
         drop(read.split_to(2));
@@ -86,7 +86,7 @@ pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Er
     }
 }
 
-/// Fields as a map; they share the memory of `trailers`.
+/// Converts fields to a map, which shares the memory of `trailers`.
 fn header_map(trailers: &Bytes, fields: &[httparse::Header<'_>]) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::with_capacity(fields.len());
     for field in fields {

@@ -7,17 +7,17 @@ use http_body::SizeHint;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// This number of bytes.
+    /// This number of bytes remains.
     Length(u64),
     Chunked(Decoder),
-    /// Until the other side closes the connection.
+    /// The body ends when the other side closes the connection.
     UntilClosed,
-    /// Nothing.
+    /// The body has ended.
     Ended,
 }
 
 impl Framing {
-    /// Takes the part of the next piece that has arrived.
+    /// Takes the available part of the next piece.
     pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Piece, Error> {
         let data = match self {
             Self::Ended => return Ok(Piece::End),
@@ -45,12 +45,12 @@ impl Framing {
         matches!(self, Self::Ended)
     }
 
-    /// Whether the connection's end is the body's.
+    /// Whether the body ends with the connection.
     pub(super) const fn ends_with_connection(&self) -> bool {
         matches!(self, Self::UntilClosed)
     }
 
-    /// The length of the rest, as far as it is known.
+    /// Returns the remaining length, as far as it is known.
     pub(super) fn size_hint(&self) -> SizeHint {
         match self {
             Self::Ended => SizeHint::with_exact(0),

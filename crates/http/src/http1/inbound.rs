@@ -1,6 +1,6 @@
-//! The reading side of a connection: bytes that are read but not consumed, and the framing of the body in them.
+//! The reading side of a connection: bytes that are read but not consumed, and the framing of the current body.
 //!
-//! **Limits**: at most [`READ_BYTES_MAX`] are read before the body is taken.
+//! **Limits**: at most [`READ_BYTES_MAX`] are read ahead of the consumer.
 
 use super::Error;
 use super::chunked::Piece;
@@ -16,13 +16,13 @@ use tokio::io::AsyncReadExt;
 
 const READ_BYTES: usize = 8 << 10;
 
-/// The same when a body keeps filling it.
+/// Maximum size of the read buffer, which grows while a body keeps filling it.
 pub(super) const READ_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Inbound {
     pub(super) stream: Stream,
-    /// Bytes that are read but not taken.
+    /// Bytes that are read but not consumed.
     pub(super) read: BytesMut,
     pub(super) framing: Framing,
     read_bytes: usize,
@@ -38,7 +38,7 @@ impl Inbound {
         self.read_bytes = READ_BYTES;
     }
 
-    /// Reads the bytes that have arrived; zero: the other side has closed.
+    /// Reads the bytes that have arrived; returns zero if the other side has closed.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.read.capacity() - self.read.len() < READ_BYTES / 4 {
             self.read.reserve(self.read_bytes);

@@ -11,25 +11,25 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// A piece of a body up to this size is copied, and written together with its neighbors.
+/// Maximum size of a piece of a body that is copied, and written together with adjacent pieces.
 pub(super) const COPIED_BYTES_MAX: usize = 4 << 10;
 
-/// The length of the rest of a body.
+/// The remaining length of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
-    /// This number of bytes.
+    /// This number of bytes remains.
     Known(u64),
-    /// Chunks, until the last one.
+    /// The body has chunks, until the last chunk.
     Chunked,
-    /// Until we close the connection.
+    /// The body ends when this side closes the connection.
     UntilClosed,
-    /// Nothing.
+    /// The body has ended.
     Ended,
 }
 
 #[derive(Debug)]
 pub(super) struct Outbound {
-    /// Gathered bytes. The buffer lives as long as the connection.
+    /// Gathered bytes. The buffer is reused as long as the connection exists.
     buffer: Vec<u8>,
     written: usize,
     piece: Bytes,
@@ -67,7 +67,7 @@ impl Outbound {
         &mut self.buffer
     }
 
-    /// Whether the connection has accepted nothing of the message.
+    /// Whether the connection has accepted no byte of the message.
     pub(super) const fn is_unwritten(&self) -> bool {
         self.taken_bytes == 0
     }
@@ -77,12 +77,12 @@ impl Outbound {
         self.taken_bytes
     }
 
-    /// Whether the body has ended. There may be bytes left to write.
+    /// Whether the body has ended, although bytes may remain to be written.
     pub(super) const fn is_end(&self) -> bool {
         matches!(self.length, Length::Ended)
     }
 
-    /// Gathers the available part of the body, until it is worth a write or has ended.
+    /// Gathers the available part of the body, until there is enough for a write or the body has ended.
     pub(super) fn gather<B>(
         &mut self,
         cx: &mut Context<'_>,
@@ -169,7 +169,7 @@ impl Outbound {
         stream.poll_flush(cx)
     }
 
-    /// Notes that this number of bytes of the buffer, the piece and the text after it is written.
+    /// Notes that this number of bytes is written, of the buffer, then of the piece, then of the text after the piece.
     fn advance(&mut self, written: usize) {
         let of_buffer = written.min(self.buffer.len() - self.written);
         self.written += of_buffer;

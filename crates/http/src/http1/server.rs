@@ -1,11 +1,11 @@
 //! One HTTP/1.1 connection with a client, driven by the task that responds to its requests.
 //!
 //! Requests are served one at a time; bytes that arrive meanwhile wait. When a client closes its sending side, its request
-//! is abandoned, because this side cannot tell a half-close from a full one.
+//! is abandoned, because a server cannot distinguish a half-close from a full close.
 //!
-//! **Limits**: a head has [`ServerLimits::head_bytes_max`] bytes and [`FIELDS_MAX`] fields, arrives within
-//! [`ServerLimits::header_timeout`], and begins within [`ServerLimits::idle_timeout`] after the previous response; trailers
-//! as in [`fields`]. A client that reads nothing of its response for [`ServerLimits::write_timeout`] is cut off.
+//! **Limits**: a head has at most [`ServerLimits::head_bytes_max`] bytes and [`FIELDS_MAX`] fields. It must begin
+//! within [`ServerLimits::idle_timeout`] after the previous response, and end within [`ServerLimits::header_timeout`].
+//! [`fields`] limits trailers. A client that reads nothing for [`ServerLimits::write_timeout`] is disconnected.
 //!
 //! [`fields`]: super::fields
 //! [`FIELDS_MAX`]: super::fields::FIELDS_MAX
@@ -49,10 +49,10 @@ pub trait Service {
         interim: Option<InterimSink>,
     ) -> impl Future<Output = (ResponseHead, Self::Body)>;
 
-    /// The response to a malformed request.
+    /// Returns the response to a malformed request.
     fn reject(&self, fault: Fault) -> (ResponseHead, Self::Body);
 
-    /// Counts a client that is cut off because it does not read its response.
+    /// Counts a client that is disconnected because it does not read its response.
     fn count_write_timeout(&self);
 }
 
@@ -61,18 +61,18 @@ pub trait Service {
 pub struct ServerLimits {
     /// Maximum size of a request's head.
     pub head_bytes_max: usize,
-    /// Maximum time until a head is complete.
+    /// Maximum time from the start of a head to its end.
     pub header_timeout: std::time::Duration,
     /// Idle time after which a connection is closed.
     pub idle_timeout: std::time::Duration,
-    /// Maximum time in which a client reads nothing of its response.
+    /// Maximum time for which a client reads nothing of its response.
     pub write_timeout: std::time::Duration,
 }
 
 /// A connection with a client.
 #[derive(Debug)]
 pub struct Server {
-    /// Shared with the body of the request in progress.
+    /// The connection, which is shared with the body of the request in progress.
     shared: Arc<Mutex<SharedConnection>>,
     heads: HeadReader,
     head_bytes_max: usize,
@@ -85,11 +85,11 @@ pub struct Server {
 /// A connection on which both sides have agreed on another protocol.
 #[derive(Debug)]
 pub struct UpgradedConnection<B> {
-    /// Its bytes.
+    /// The stream of the connection.
     pub stream: Stream,
-    /// Bytes of the other protocol that have been read already.
+    /// Bytes of the other protocol that have already been read.
     pub read: BytesMut,
-    /// The body of the response that upgraded it.
+    /// The body of the response that upgraded the connection.
     pub body: B,
 }
 
@@ -98,7 +98,7 @@ enum Next {
     Request(RequestHead, Option<RequestBody>, Terms),
     /// The request is malformed.
     Rejected(Fault),
-    /// The client has gone, or the connection drains.
+    /// The client has disconnected, or the connection drains.
     Closed,
 }
 
@@ -107,14 +107,14 @@ enum Sent {
     Kept,
     /// The connection is to be closed.
     Last,
-    /// The client has gone, or must see that the response is incomplete.
+    /// The client has disconnected, or must be able to detect that the response is incomplete.
     Broken,
     /// The client does not read its response.
     TimedOut,
 }
 
 impl Server {
-    /// A connection whose first bytes, `begun`, were read before.
+    /// Creates a connection whose first bytes, `begun`, have already been read.
     #[must_use]
     pub fn new(
         (stream, begun): (Stream, BytesMut),
@@ -195,7 +195,7 @@ impl Server {
         }
     }
 
-    /// Waits for something while the client is there.
+    /// Waits for a future while the client is connected.
     async fn unless_gone<T>(&self, mut what: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         poll_fn(|cx| match what.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
@@ -204,7 +204,7 @@ impl Server {
         .await
     }
 
-    /// Ready when the client has closed. Until the request is complete, the reader of its body notices that.
+    /// Ready when the client has closed. Until the request is complete, the reader of its body detects the close.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         let shared = &mut *lock(&self.shared);
         // The poll may be pending: the client may still close while it does not read them.
@@ -272,21 +272,21 @@ impl Server {
 }
 
 impl Terms {
-    /// The request was malformed: its response is the last on the connection.
+    /// The terms of a malformed request, whose response is the last on the connection.
     const LAST: Self =
         Self { is_head: false, version: Version::HTTP_11, takes_trailers: false, keeps: false };
 }
 
-/// The timeouts of a client, for its requests and for reading responses. One timer serves the whole connection and is set
-/// to a later time only when it fires: setting one for each request would cost more than reading the request.
+/// The timeouts of a client, for its requests and for reading responses. One timer serves the whole connection, and is
+/// set to a later time only when it fires. To set a timer for each request would take longer than to read the request.
 #[derive(Debug)]
 struct ClientTimeouts {
     header_timeout: std::time::Duration,
     idle_timeout: std::time::Duration,
     write_timeout: std::time::Duration,
-    /// The bytes of its response that it had read when it last made progress.
+    /// The number of bytes of the response that the client had read at its last progress.
     taken_bytes: Option<u64>,
-    /// The head of a request has begun to arrive.
+    /// Whether the head of a request has begun to arrive.
     is_begun: bool,
     until: Instant,
     timer: Pin<Box<Sleep>>,
@@ -307,14 +307,14 @@ impl ClientTimeouts {
         }
     }
 
-    /// A response was sent: the idle timeout begins.
+    /// Begins the idle timeout, after a response.
     fn begin_idle(&mut self) {
         self.is_begun = false;
         self.taken_bytes = None;
         self.wait(self.idle_timeout);
     }
 
-    /// Ready when the client has read no further than `bytes` for the write timeout.
+    /// Ready when the client has read no more than `bytes` for the write timeout.
     fn poll_taken(&mut self, cx: &mut Context<'_>, bytes: u64) -> Poll<()> {
         if self.taken_bytes != Some(bytes) {
             self.taken_bytes = Some(bytes);
@@ -330,7 +330,7 @@ impl ClientTimeouts {
         }
     }
 
-    /// Ready when a request does not begin, or its head does not end, in time.
+    /// Ready when a request has not begun, or its head has not ended, in time.
     fn poll(&mut self, cx: &mut Context<'_>, is_begun: bool) -> Poll<()> {
         if is_begun && !self.is_begun {
             self.is_begun = true;

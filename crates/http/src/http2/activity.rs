@@ -1,6 +1,6 @@
 //! Detects servers that fail silently and leave their connections open.
 //!
-//! When streams are in flight and nothing arrives for the configured time, the connection is pinged.
+//! If streams are in flight and no bytes arrive for the configured time, the connection is pinged.
 
 use h2::{Ping, PingPong};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// A server that does not respond to a ping within this time is dead.
+/// Maximum time until a server responds to a ping; a slower server has failed.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The reports of a connection's streams to the task that drives it.
@@ -17,7 +17,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) struct Activity {
     streams: AtomicUsize,
     heard: Mutex<Instant>,
-    /// Wakes the task when there is a stream again.
+    /// Wakes the task when a stream begins and no other is in flight.
     begun: Notify,
 }
 
@@ -59,7 +59,7 @@ impl Activity {
     }
 }
 
-/// One stream in flight; counted until dropped.
+/// The count of one stream in flight, until this is dropped.
 #[derive(Debug)]
 pub(super) struct StreamCount(Arc<Activity>);
 

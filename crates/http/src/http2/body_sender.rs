@@ -11,8 +11,8 @@ use std::task::{Context, Poll, ready};
 pub(super) struct BodySender {
     stream: SendStream<Bytes>,
     body: OutboundBody,
-    /// A piece that waits until the server grants room. Room is requested only for a piece, because other streams
-    /// could not use what this one reserves.
+    /// A piece that waits for flow-control credit of the server. Credit is requested only for a piece, because other
+    /// streams cannot use the credit that this stream reserves.
     piece: Option<Bytes>,
     is_done: bool,
 }
@@ -31,8 +31,8 @@ impl BodySender {
         self.is_done = true;
     }
 
-    /// Sends as much as the server accepts; ready at the end of the body. A failed stream reports its error on the
-    /// receiving side.
+    /// Sends as much of the body as the server accepts; ready at the end of the body. A failed stream reports its error
+    /// on the receiving side.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.is_done {
             // The server may want no more of the request.

@@ -1,10 +1,10 @@
 //! One request and response over a stream of a connection.
 //!
-//! Until the response begins, the attempt's own task sends the request body and reads the interim responses. A task
-//! of its own then sends the rest of the body, because a client that reads nothing of the response may still send.
+//! Until the response begins, the attempt's own task sends the request body and reads the interim responses. A separate
+//! task then sends the rest of the body, because a client that does not read the response may still send.
 //!
-//! **Limits**: [`HEAD_BYTES_MAX`] for the headers of a response with the interim ones before it, and for its trailers, as
-//! HPACK counts fields.
+//! **Limits**: [`HEAD_BYTES_MAX`] for the headers of a response with its interim responses, and for its trailers; sizes
+//! of fields are those of HPACK.
 
 use super::StreamLease;
 use super::activity::StreamCount;
@@ -22,13 +22,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
 
-/// The overhead of a field, as HPACK counts it (RFC 7541, section 4.1).
+/// The overhead of a field in HPACK (RFC 7541, section 4.1).
 const FIELD_BYTES: usize = 32;
 
 /// Why an exchange over HTTP/2 ended without a complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The connection took nothing of the request.
+    /// No part of the request was sent.
     #[error("the connection ended before the request was written: {0}")]
     Unwritten(#[source] h2::Error),
     /// The stream or its connection failed.
@@ -54,7 +54,7 @@ impl Error {
 }
 
 /// Whether the server provably did not process the request of a stream (RFC 9113, section 8.7): it refused the stream,
-/// or the stream is beyond the last one in its GOAWAY. The end of a connection is an I/O error, even after a GOAWAY.
+/// or its GOAWAY excludes the stream. The end of a connection is an I/O error, even after a GOAWAY.
 #[must_use]
 pub fn is_unprocessed(error: &h2::Error) -> bool {
     let refused = error.reason() == Some(Reason::REFUSED_STREAM);
@@ -88,12 +88,12 @@ impl StreamLease {
 }
 
 struct Exchange {
-    /// Present until the stream is open: the server limits the number of streams.
+    /// The sender, until the stream is open; the stream may wait for the server's limit of streams.
     sender: Option<SendRequest<Bytes>>,
     response: ResponseFuture,
     sending: BodySender,
     interim: Option<InterimSink>,
-    /// The size of the interim responses so far, then of the response with them.
+    /// The size of the interim responses so far, and then of the response's head.
     head_bytes: usize,
     count: StreamCount,
 }
@@ -133,7 +133,7 @@ impl Exchange {
         Poll::Ready(Ok(response))
     }
 
-    /// Counts what the server has sent before the body.
+    /// Counts the size of a head; fails beyond the limit.
     fn take_head(&mut self, fields: &HeaderMap) -> Result<(), Error> {
         self.count.note_heard();
         self.head_bytes += fields_bytes(fields);
@@ -174,7 +174,7 @@ fn set_content_length(request: &mut Request<()>, body: &OutboundBody) {
     }
 }
 
-/// The size of a head with its status, as HPACK counts it.
+/// Returns the size of a head with its status in HPACK.
 fn fields_bytes(fields: &HeaderMap) -> usize {
     let text = |(name, value): (&header::HeaderName, &header::HeaderValue)| {
         name.as_str().len() + value.len() + FIELD_BYTES
@@ -182,7 +182,7 @@ fn fields_bytes(fields: &HeaderMap) -> usize {
     FIELD_BYTES + fields.iter().map(text).sum::<usize>()
 }
 
-/// The length of the response body, if known. h2 has rejected contradicting lengths.
+/// Returns the length of the response body, if known. h2 has already rejected contradicting lengths.
 fn announced_length(head: &ResponseHead, stream: &RecvStream) -> Option<u64> {
     let length = head.fields.get_text(Known::ContentLength).and_then(|text| text.parse().ok());
     length.or_else(|| stream.is_end_stream().then_some(0))
@@ -192,7 +192,7 @@ fn announced_length(head: &ResponseHead, stream: &RecvStream) -> Option<u64> {
 #[derive(Debug)]
 pub(crate) struct Http2Body {
     stream: RecvStream,
-    /// The number of bytes still to come, if known.
+    /// The number of remaining bytes, if known.
     left: Option<u64>,
     is_data_done: bool,
     sending: Option<JoinHandle<()>>,
@@ -200,7 +200,7 @@ pub(crate) struct Http2Body {
 }
 
 impl Http2Body {
-    /// The next frame. Reading a piece grants room for as many bytes again.
+    /// Reads the next frame. Each piece returns its flow-control credit to the server.
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -243,7 +243,7 @@ impl Http2Body {
         self.stream.is_end_stream()
     }
 
-    /// The number of bytes still to come, if known.
+    /// Returns the number of remaining bytes, if known.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }

@@ -1,7 +1,7 @@
-//! Connection attempts of one pool: which request opens a connection, and which ones wait for it.
+//! Connection attempts of one pool: decides which request opens a connection, and which requests wait for it.
 //!
-//! A connection that requests can share is opened in its own task, so a cancelled request, such as a hedge that lost,
-//! leaves it to later ones. Requests that arrive meanwhile wait for it, and fail with it.
+//! A connection that requests can share is opened in its own task. If its request is cancelled, such as a hedge that
+//! lost, later requests use the connection. Requests that arrive during the attempt wait for it, and fail with it.
 
 use super::Transport;
 use crate::clock::Clock;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 #[derive(Debug)]
 pub(super) struct Attempts {
-    /// The maximum of shared connections, and of requests on each.
+    /// Maximum number of shared connections, and of requests on each connection.
     connections_max: usize,
     streams_max: usize,
     state: Mutex<State>,
@@ -22,30 +22,30 @@ pub(super) struct Attempts {
 struct State {
     /// The protocol that the server speaks; `Auto` until TLS has negotiated it.
     negotiated: Protocol,
-    /// Shared connection attempts in progress.
+    /// The number of shared connection attempts in progress.
     connecting: usize,
-    /// Requests that wait for one of those.
+    /// The number of requests that wait for a shared connection attempt.
     waiting: usize,
     failed: u64,
-    /// The last attempt failed, so none is made ahead of need until the next sweep.
+    /// Whether the last attempt failed; no attempt is then made ahead of need until the next sweep.
     is_growth_paused: bool,
 }
 
 /// The turn of a request that found no connection with capacity.
 #[derive(Debug)]
 pub(super) enum Turn<L> {
-    /// It uses a shared connection that has capacity now.
+    /// The request uses a shared connection that now has capacity.
     Use(L),
-    /// It opens a connection for all waiting requests, in a task of its own.
+    /// The request opens a connection for all waiting requests, in a separate task.
     OpenForAll(Attempt),
-    /// It opens an HTTP/1.1 connection for itself.
+    /// The request opens an HTTP/1.1 connection for itself.
     OpenAlone(Attempt),
 }
 
 /// Why a request gets no connection.
 #[derive(Debug)]
 pub(super) enum WaitError {
-    /// The connection attempt that it waited for failed.
+    /// The connection attempt that the request waited for failed.
     AttemptFailed,
     /// All connections are full, and no more may be opened.
     Full,
@@ -63,7 +63,7 @@ impl Attempts {
         })
     }
 
-    /// Waits until a shared connection has capacity, or this request is to open one.
+    /// Waits until a shared connection has capacity, or this request must open one.
     pub(super) async fn wait<T: Transport>(
         self: &Arc<Self>,
         shared: &T,
@@ -99,8 +99,8 @@ impl Attempts {
         }
     }
 
-    /// Whether a request without a connection opens one, instead of waiting for those in progress: a burst must not
-    /// wait for one handshake after the other.
+    /// Whether a request opens a connection, instead of waiting for the attempts in progress. A burst of requests must
+    /// not wait for one handshake after the other.
     fn needs_another(&self, state: &State, open: usize) -> bool {
         // Whether requests can share the first connection is unknown until it has negotiated.
         let places = match state.negotiated {
@@ -113,7 +113,7 @@ impl Attempts {
         may_grow && (state.connecting == 0 || expected <= state.waiting)
     }
 
-    /// An attempt ahead of need, unless one is in progress, the last one failed, or there are enough connections.
+    /// Returns an attempt ahead of need, unless one is in progress, the last failed, or there are enough connections.
     pub(super) fn grow(self: &Arc<Self>, shared: &impl Transport) -> Option<Attempt> {
         let mut state = self.lock();
         let grows = !state.is_growth_paused
@@ -132,7 +132,7 @@ impl Attempts {
     }
 }
 
-/// A request that waits for a connection; counted until dropped.
+/// The count of a request that waits for a connection, until this is dropped.
 struct Waiter<'a>(&'a Attempts);
 
 impl Drop for Waiter<'_> {
@@ -141,7 +141,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// A connection attempt in progress. When it is dropped, the waiting requests look again.
+/// A connection attempt in progress. When this is dropped, the waiting requests check again.
 #[derive(Debug)]
 pub(super) struct Attempt {
     attempts: Arc<Attempts>,
@@ -154,7 +154,7 @@ impl Attempt {
         Self { attempts: Arc::clone(attempts), is_for_all, negotiated: None }
     }
 
-    /// The connection is open and speaks this protocol.
+    /// Notes that the connection is open and uses this protocol.
     pub(super) fn succeed(mut self, negotiated: Protocol) {
         self.negotiated = Some(negotiated);
     }

@@ -10,8 +10,8 @@ use hyper::upgrade::OnUpgrade;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The body of a response. If it is dropped before its end, its HTTP/1.1 connection closes, or its HTTP/2 stream is
-/// reset.
+/// The body of a response. If the body is dropped before its end, the HTTP/1.1 connection closes, or the HTTP/2 stream
+/// is reset.
 #[derive(Debug)]
 pub struct ResponseBody(Source);
 
@@ -40,7 +40,7 @@ impl ResponseBody {
         Self(Source::Upgrade(body, upgrade))
     }
 
-    /// The upgraded connection, if an upgrade was requested.
+    /// Returns the upgraded connection, if an upgrade was requested.
     #[must_use]
     pub fn into_upgrade(self) -> Option<OnUpgrade> {
         match self.0 {

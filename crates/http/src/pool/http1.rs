@@ -1,4 +1,4 @@
-//! HTTP/1.1: a connection carries one exchange at a time, and is idle in between.
+//! HTTP/1.1: a connection carries one exchange at a time, and is idle between two exchanges.
 
 use super::{ResponseBody, ResponseError, Transport};
 use crate::clock::Clock;
@@ -17,14 +17,14 @@ use std::task::{Context, Poll};
 
 #[derive(Debug)]
 pub(super) struct Http1Transport {
-    /// The last one returned is the first one leased.
+    /// The idle connections; the last returned connection is leased first.
     idle: Mutex<Vec<Http1Lease>>,
     idle_max: usize,
     idle_timeout: Duration,
     open: Arc<AtomicUsize>,
 }
 
-/// A connection, in a box because it moves twice a request.
+/// A lease of a connection; boxed, because it moves twice for each request.
 pub(super) type Http1Lease = Box<Http1>;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Http1Transport {
         Self { idle: Mutex::default(), idle_max, idle_timeout, open: Arc::default() }
     }
 
-    /// Counts a new connection, unless there are `max`.
+    /// Counts a new connection; [`None`] if there are already `max`.
     pub(super) fn count_connection(&self, max: usize) -> Option<OpenCount> {
         OpenCount::new(&self.open, max)
     }
@@ -65,7 +65,7 @@ impl Http1Transport {
 impl Transport for Http1Transport {
     type Lease = Http1Lease;
 
-    /// The newest connection is the likeliest to be alive.
+    /// Leases the connection that was used last, because it is the most likely to be open.
     fn lease(&self, now: Instant) -> Option<Http1Lease> {
         loop {
             let mut lease = self.idle().pop()?;
@@ -114,8 +114,8 @@ impl Transport for Http1Transport {
     }
 }
 
-/// The body of a response. At its end, its connection returns to the pool; a connection whose body is dropped earlier
-/// closes.
+/// The body of a response. At the end of the body, the connection returns to the pool. If the body is dropped earlier,
+/// the connection closes.
 #[derive(Debug)]
 pub(super) struct Http1Body(Option<(Http1Lease, Arc<Http1Transport>, Clock)>);
 

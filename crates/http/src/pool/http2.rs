@@ -1,4 +1,4 @@
-//! HTTP/2: a connection carries many exchanges. Requests are spread over connections long before one is full.
+//! HTTP/2: a connection carries many exchanges. A pool opens further connections long before a connection is full.
 
 use super::{ResponseBody, ResponseError, Transport};
 use crate::clock::Clock;
@@ -11,7 +11,7 @@ use crate::stream::Stream;
 use curtail_units::Instant;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Another connection is opened when each open one carries this fraction of its maximum.
+/// Another connection is opened when each open connection carries one in this number of its maximum of requests.
 const SPREAD: usize = 4;
 
 #[derive(Debug)]
@@ -25,14 +25,14 @@ pub(super) struct Http2Transport {
 struct Http2 {
     connection: Http2Connection,
     leases: u64,
-    /// The leases at the last sweep that found it in use, and the time of that sweep.
+    /// The number of leases at the last sweep that found the connection in use, and the time of this sweep.
     used: Option<(u64, Instant)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Http2Lease {
     stream: StreamLease,
-    /// Even the least loaded connection carries more than its share.
+    /// Whether even the least loaded connection carries more than its share.
     pub(super) is_crowded: bool,
 }
 
@@ -49,7 +49,7 @@ impl Http2Transport {
 impl Transport for Http2Transport {
     type Lease = Http2Lease;
 
-    /// A stream on the least loaded connection.
+    /// Leases a stream on the least loaded connection.
     fn lease(&self, _: Instant) -> Option<Http2Lease> {
         let mut open = self.open();
         open.retain_mut(|open| !open.connection.is_closed());
@@ -102,7 +102,7 @@ impl Transport for Http2Transport {
         Ok((head, body.into()))
     }
 
-    /// An idle connection closes with its last handle.
+    /// Removes idle connections. An idle connection closes with its last handle.
     fn sweep(&self, now: Instant) {
         let timeout = self.config.idle_timeout;
         self.open().retain_mut(|open| {

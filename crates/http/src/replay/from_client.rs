@@ -1,4 +1,4 @@
-//! A request's body as a client sends it over HTTP/1.1: for tests.
+//! Request bodies that a client sends over HTTP/1.1, for tests.
 
 use super::{ClientBody, Replay};
 use crate::http1::RequestBody;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-/// As much as is kept of a body.
+/// Maximum size of the kept part of a body.
 pub(crate) const KEPT_BYTES_MAX: usize = 32 << 10;
 
-/// No test waits for it.
+/// The body timeout, which no test waits for.
 const PAUSE_MAX: std::time::Duration = std::time::Duration::from_secs(3_600);
 
-/// A client sends these bytes, the head of a request and what it has of a body; the rest goes over the
-/// connection. One that drops it is gone.
+/// Starts a client that sends these bytes: the head of a request and the first part of a body. The caller sends the
+/// rest over the returned connection, and disconnects by dropping the connection.
 pub(crate) async fn sent(bytes: impl AsRef<[u8]>) -> (Arc<Replay>, TcpStream) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -24,13 +24,13 @@ pub(crate) async fn sent(bytes: impl AsRef<[u8]>) -> (Arc<Replay>, TcpStream) {
     (Replay::new(body, KEPT_BYTES_MAX, PAUSE_MAX), client)
 }
 
-/// A request whose body is of known length.
+/// Returns a request whose body has a known length.
 pub(crate) fn with_length(body: &[u8]) -> Vec<u8> {
     let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
-/// A request whose body comes in these pieces, with these trailers.
+/// Returns a request whose body has these chunks and these trailers.
 pub(crate) fn in_chunks(pieces: &[&[u8]], trailers: &str) -> Vec<u8> {
     let mut bytes = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     for piece in pieces {

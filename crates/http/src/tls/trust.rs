@@ -1,4 +1,4 @@
-//! The trusted certificates of servers: those of the system's authorities, those of a file, or any.
+//! The trusted certificates of servers: from the system's authorities, from the authorities in a file, or any.
 
 use super::{TlsError, certificates, provider, unusable};
 use crate::connect::Protocol;
@@ -14,23 +14,23 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
 
-/// Sessions that can be resumed with a server; a name and its tickets take some hundred bytes each.
+/// Maximum number of names with resumable sessions; a name with its tickets takes some hundred bytes.
 const SESSIONS_MAX: usize = 1_024;
 
 /// The trusted certificates of servers.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Certificates that these authorities have signed.
+    /// Only certificates that these authorities have signed.
     Authorities(Arc<RootCertStore>),
     /// Any certificate, without proof of the server's identity.
     AnyCertificate,
 }
 
 impl Trust {
-    /// Trusts the authorities of `ca_file`, or else the system's if there is TLS at all. The file is read in any case.
+    /// Trusts the authorities in `ca_file`, or without it the system's. The system's are read only if `has_tls`.
     ///
     /// # Errors
-    /// When the file cannot be read or holds no authority, or the system has none.
+    /// When the file cannot be read or has no authority, or the system has no authorities.
     pub fn load(ca_file: Option<&Path>, has_tls: bool) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         if let Some(path) = ca_file {
@@ -96,7 +96,7 @@ impl TlsTo {
     }
 }
 
-/// The advice after a handshake that failed because of the server's certificate; empty for other errors.
+/// Returns advice for a handshake that failed because of the server's certificate; empty for other errors.
 pub(crate) fn advice(error: &io::Error) -> &'static str {
     let error = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
     let Some(Error::InvalidCertificate(cause)) = error else { return "" };
@@ -111,7 +111,7 @@ pub(crate) fn advice(error: &io::Error) -> &'static str {
     ""
 }
 
-/// Accepts every certificate, but still checks that the handshake's signature belongs to its key.
+/// Accepts every certificate, but still checks the handshake's signature with the certificate's key.
 #[derive(Debug)]
 struct AcceptAny(Arc<CryptoProvider>);
 

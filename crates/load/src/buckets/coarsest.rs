@@ -1,26 +1,26 @@
 //! The coarsest layout that keeps a quantile within an error.
 //!
-//! A quantile just below a bound is read well from any bucket. A layout is therefore good enough only if it is so at
-//! every position of its bounds, and all finer layouts are too.
+//! A quantile just below a bound is read well from any bucket. A layout is therefore good enough only if its error
+//! stays within the maximum at every position of the bounds, and all finer layouts are good enough too.
 
 use super::{Layout, Values};
 use curtail_sketch::exponential::Scale;
 use curtail_units::{Duration, Quantile};
 
-/// The number of positions of the bounds that are tried, at equal shares of a step.
+/// The number of positions of the bounds that are tried, at equal distances within a step.
 const PLACES: u8 = 32;
 
-/// A layout that keeps a quantile within an error that was wanted.
+/// A layout that keeps a quantile within the wanted error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coarsest {
     /// The layout.
     pub layout: Layout,
-    /// Its largest error over all places for the bounds, with its sign, as a share of the true quantile.
+    /// The largest error over all positions of the bounds, with its sign, as a share of the true quantile.
     pub worst: f64,
 }
 
-/// The last of `layouts`, the finest first, before one that may be off by more than `error_max` of the `quantile`
-/// of `values`; nothing when that is the first of them, or the true quantile is no time at all.
+/// Returns the last of `layouts` (the finest first) before the one whose error at `quantile` of `values` exceeds
+/// `error_max`; [`None`] if that is the first layout, or the true quantile is zero.
 pub fn coarsest(
     layouts: impl IntoIterator<Item = Layout>,
     (values, quantile): (&Values, Quantile),
@@ -33,7 +33,7 @@ pub fn coarsest(
     judged.last()
 }
 
-/// The error that is furthest from none, over all places for the bounds.
+/// The error with the largest absolute value, over all positions of the bounds.
 fn worst(layout: &Layout, values: &Values, quantile: Quantile) -> Option<f64> {
     (0..PLACES)
         .map(|place| layout.shifted(f64::from(place) / f64::from(PLACES)).error(values, quantile))
@@ -43,7 +43,7 @@ fn worst(layout: &Layout, values: &Values, quantile: Quantile) -> Option<f64> {
 }
 
 impl Layout {
-    /// Growth factors from 1.001 to 10 as people write them, the finest first; `unit` is one of the bounds.
+    /// Growth factors from 1.001 to 10, rounded as people write them, the finest first; `unit` is one of the bounds.
     ///
     /// # Panics
     /// Never: all of them are growth factors.

@@ -6,7 +6,7 @@ use curtail_units::{Duration, OutOfRange, Quantile};
 use libm::{ceil, exp2, log2, pow};
 use std::fmt;
 
-/// Bounds of one layout; more are an oversight.
+/// Maximum number of bounds of one layout; more are an oversight.
 const BOUNDS_MAX: usize = 10_000;
 
 /// The schemas of Prometheus' native histograms: their base is 2^(2^-schema).
@@ -17,14 +17,14 @@ const SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
 pub enum Reader {
     /// As if the values of the bucket stood at equal distances.
     Linear,
-    /// As if their logarithms did.
+    /// As if the logarithms of the values stood at equal distances.
     Exponential,
-    /// As the value that is off by the same share from both bounds, the harmonic mean of these.
+    /// As the value with the same relative error at both bounds: the harmonic mean of the bounds.
     Middle,
 }
 
 impl Reader {
-    /// The word in reports.
+    /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,9 +55,9 @@ pub struct Layout {
 /// Bounds in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 enum Bounds {
-    /// One for every whole number; zero has a bucket of its own.
+    /// A bound for every whole number of steps; zero has a bucket of its own.
     Powers(Powers),
-    /// These, in rising order.
+    /// The listed bounds, in rising order.
     Listed(Vec<f64>),
 }
 
@@ -71,9 +71,9 @@ struct Powers {
 /// The step from one bound to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
-    /// By this factor.
+    /// The ratio of one bound to the one below.
     Factor(f64),
-    /// By this many octaves, which keeps powers of two exact.
+    /// The number of octaves between two bounds, which keeps powers of two exact.
     Octaves(f64),
 }
 
@@ -95,10 +95,10 @@ impl Layout {
         })
     }
 
-    /// These bounds, which a report calls `name`.
+    /// A layout with `bounds`, which a report calls `name`.
     ///
     /// # Errors
-    /// When there is none, there are too many, or they do not rise.
+    /// When there are no bounds or too many, or they do not rise.
     pub fn bounds(name: &str, bounds: &[Duration]) -> Result<Self, String> {
         if bounds.is_empty() {
             return Err("expected at least one bound".to_owned());
@@ -158,13 +158,13 @@ impl Layout {
         &self.name
     }
 
-    /// Its reader.
+    /// The way to read a quantile.
     #[must_use]
     pub const fn reader(&self) -> Reader {
         self.reader
     }
 
-    /// The number of buckets between the shortest and the longest of `values`; all of listed bounds.
+    /// The number of buckets between the shortest and the longest of `values`; with listed bounds, that of all buckets.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -185,8 +185,8 @@ impl Layout {
         (steps + 1.0) as u64 + u64::from(zeros > 0)
     }
 
-    /// The most that a read can be off, as a share of the true quantile, whatever the data; nothing when that has
-    /// no bound, since the bounds are listed.
+    /// The maximum error of a read for any data, as a share of the true quantile; [`None`] with listed bounds, where
+    /// the error has no maximum.
     #[must_use]
     pub fn error_max(&self) -> Option<f64> {
         let Bounds::Powers(powers) = &self.bounds else { return None };
@@ -200,8 +200,7 @@ impl Layout {
     /// The `quantile` read from the counts that `values` leave in the buckets, in nanoseconds; nothing when
     /// there is no value.
     ///
-    /// The bucket that a reader finds by adding up counts is the one that the true quantile lies in, so no other
-    /// is looked at.
+    /// A reader that adds up counts finds the bucket of the true quantile, so no other bucket matters.
     #[must_use]
     pub fn read_ns(&self, values: &Values, quantile: Quantile) -> Option<f64> {
         let (lower, upper) = self.bucket(values.quantile(quantile)?);
@@ -218,8 +217,8 @@ impl Layout {
         Some(self.reader.read((lower.max(0.0), upper), share))
     }
 
-    /// By which share of the true quantile the read is off: 0.25 when it is a quarter too long. Nothing when there
-    /// is no value, or the true quantile is no time at all.
+    /// The error of the read as a share of the true quantile: 0.25 when the read is a quarter too long. [`None`]
+    /// without values, or when the true quantile is zero.
     #[must_use]
     pub fn error(&self, values: &Values, quantile: Quantile) -> Option<f64> {
         let exact = values.quantile(quantile)?.as_ns_f64();
@@ -227,7 +226,7 @@ impl Layout {
         (exact > 0.0).then(|| read / exact - 1.0)
     }
 
-    /// The same buckets with every bound later by `share` of a step; listed bounds stay where they are.
+    /// The same buckets with every bound higher by `share` of a step; listed bounds stay where they are.
     pub(super) fn shifted(&self, share: f64) -> Self {
         let mut shifted = self.clone();
         if let Bounds::Powers(powers) = &mut shifted.bounds {
@@ -236,8 +235,8 @@ impl Layout {
         shifted
     }
 
-    /// The bucket of `value`, above the first bound and up to the second, in nanoseconds. The lowest has no lower
-    /// bound, so that zero is in it.
+    /// The bucket of `value`, above the first bound and up to the second, in nanoseconds. The lowest bucket has no
+    /// lower bound, so zero is in that bucket.
     fn bucket(&self, value: Duration) -> (f64, f64) {
         let ns = value.as_ns_f64();
         match &self.bounds {
@@ -269,7 +268,7 @@ impl Bounds {
 }
 
 impl Powers {
-    /// The bound this number of steps above the first.
+    /// The bound that is `steps` steps above the first.
     fn bound_ns(self, steps: f64) -> f64 {
         // Divided, not multiplied by an inverse: so 1 ms over 10^5 is 10 ns, to the last bit.
         if steps < 0.0 {
@@ -294,7 +293,7 @@ impl Powers {
 }
 
 impl Step {
-    /// The factor of this number of steps.
+    /// The factor of `steps` steps.
     fn times(self, steps: f64) -> f64 {
         match self {
             Self::Factor(factor) => pow(factor, steps),

@@ -1,7 +1,7 @@
 //! Common tests that take requests as independent. The command measures them; no verdict uses them.
 //!
 //! **Bootstrap of all requests**: the quantile of a resample of `n` requests lies at a share that is distributed as
-//! Beta(k, n + 1 − k), with the rank `k` of the quantile. One draw of that share is therefore one resample.
+//! Beta(k, n + 1 − k), where `k` is the rank of the quantile. One draw of that share is therefore one resample.
 //! **Mann–Whitney** (Wilcoxon's rank sum) on all requests, with the correction for ties: the requests of a bucket are
 //! tied.
 //! **Source**: Efron & Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13; Mann & Whitney, "On a test of
@@ -15,7 +15,7 @@ use curtail_units::{Quantile, Rng};
 
 const RESAMPLES: usize = 999;
 
-/// Whether the bootstrap's interval of the ratio leaves out 1.
+/// Whether the bootstrap's interval of the ratio excludes 1.
 pub(super) fn bootstrap_differs(
     (a, b): (&Arm<'_>, &Arm<'_>),
     quantile: Quantile,
@@ -33,7 +33,7 @@ pub(super) fn bootstrap_differs(
     longer as f64 > most || shorter as f64 > most
 }
 
-/// The quantile of one resample, in nanoseconds; infinite among the failures.
+/// The quantile of one resample, in nanoseconds; infinite when it is a failed request.
 fn resampled(arm: &Arm<'_>, quantile: Quantile, rng: &mut Rng) -> f64 {
     let count = arm.requests();
     let rank = rank(quantile, count);
@@ -41,7 +41,7 @@ fn resampled(arm: &Arm<'_>, quantile: Quantile, rng: &mut Rng) -> f64 {
     arm.latency_at(above / (below + above))
 }
 
-/// A gamma-distributed number of this shape, which is at least 1.
+/// Draws a gamma-distributed number with `shape`, which is at least 1.
 fn gamma(rng: &mut Rng, shape: f64) -> f64 {
     let d = shape - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();
@@ -54,7 +54,7 @@ fn gamma(rng: &mut Rng, shape: f64) -> f64 {
     }
 }
 
-/// The two-sided probability that neither arm is mostly longer, were all requests independent.
+/// The two-sided p-value of the hypothesis that neither arm tends to be longer, if all requests were independent.
 pub(super) fn mann_whitney((a, b): (&Arm<'_>, &Arm<'_>)) -> f64 {
     let mut counts: Vec<(u64, f64, f64)> = Vec::new();
     for bucket in a.responses.buckets() {

@@ -7,7 +7,7 @@ use crate::{Latencies, LatencyKind};
 use curtail_sketch::{Bucket, Histogram, Precision, rank};
 use curtail_units::{Duration, Quantile};
 
-/// The place of failures, in nanoseconds: beyond every value that a histogram distinguishes (2^42).
+/// The place of failures, in nanoseconds: longer than every value that a histogram distinguishes (2^42).
 const FAILED_FROM: f64 = (1_u64 << 43) as f64;
 
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ struct Step {
     lower: f64,
     upper: f64,
     count: f64,
-    /// Requests in all later buckets.
+    /// The number of requests in all later buckets.
     beyond: f64,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Arm<'a> {
         self.responses.count() + self.failed
     }
 
-    /// The quantile as it is reported: of all requests together; nothing among the failures.
+    /// The reported quantile, of all requests together; [`None`] when it is a failed request.
     pub(crate) fn quantile(&self, quantile: Quantile) -> Option<Duration> {
         let rank = rank(quantile, self.requests());
         // Behind the responses are the failures.
@@ -73,8 +73,8 @@ impl<'a> Arm<'a> {
         self.requests() - rank(quantile, self.requests())
     }
 
-    /// The place beyond which this share of all requests lies: infinite for none, and among the failures more than
-    /// [`Self::latency_at`] calls a latency.
+    /// The place beyond which a share of all requests lies, in nanoseconds. It is infinite for a share of 0, and at
+    /// least [`FAILED_FROM`] among the failures.
     pub(crate) fn place_of(&self, share_beyond: f64) -> f64 {
         let wanted = share_beyond * self.requests() as f64;
         if wanted <= 0.0 {
@@ -87,7 +87,7 @@ impl<'a> Arm<'a> {
         })
     }
 
-    /// The latency where this share of all requests lies beyond, in nanoseconds; infinite among the failures.
+    /// The latency beyond which a share of all requests lies, in nanoseconds; infinite among the failures.
     pub(crate) fn latency_at(&self, share_beyond: f64) -> f64 {
         let place = self.place_of(share_beyond);
         if place >= FAILED_FROM { f64::INFINITY } else { place }
@@ -103,7 +103,7 @@ impl<'a> Arm<'a> {
         count / self.requests() as f64
     }
 
-    /// The number of requests of each block at `place` or beyond, to a bucket.
+    /// The number of requests of each block at `place` or beyond, exact to a bucket.
     pub(crate) fn reaching(&self, place: f64) -> Vec<u64> {
         let nth = self.steps.partition_point(|step| step.upper <= place);
         let from = self.steps.get(nth).map_or(FAILED_FROM, |step| step.lower);
@@ -121,8 +121,8 @@ impl<'a> Arm<'a> {
         self.blocks.iter().map(reaching).collect()
     }
 
-    /// By how much each block's share of `reaching` requests differs from that of all, in shares of a middling block:
-    /// what the arm's share is made of, block by block.
+    /// For each block, its count in `reaching` minus the count that the share of the whole arm predicts, divided by the
+    /// mean number of requests of a block.
     pub(crate) fn residuals(&self, reaching: &[u64]) -> Vec<f64> {
         let all = self.requests() as f64;
         let share = reaching.iter().sum::<u64>() as f64 / all;

@@ -1,13 +1,13 @@
 //! Holm's procedure with weights, for many tests at once.
 //!
-//! Each test gets a part of the level by its weight. The test whose p-value is furthest below its part is a finding,
-//! and the others share its part. The procedure ends when no p-value is below its part.
+//! Each test gets a part of the level by its weight. The test with the least ratio of p-value to part is a finding if
+//! the ratio is at most 1, and the other tests share its part. The procedure ends when there is no further finding.
 //! **Invariant**: without any true difference, the probability of a finding is at most the level.
 //! **Source**: Holm, "A simple sequentially rejective multiple test procedure" (1979), sections 2 and 4 (weights).
 
-/// The level at which each of `probabilities` is tested in the end: it is found when it is no larger.
+/// The level at which each test ends; the test is a finding if its probability is at most this level.
 ///
-/// `weights` are positive and as many.
+/// `weights` has a positive weight for each of `probabilities`.
 pub(crate) fn levels(probabilities: &[f64], weights: &[f64], level: f64) -> Vec<f64> {
     let parts = |open: &[usize]| {
         let whole: f64 = open.iter().map(|&nth| weights[nth]).sum();

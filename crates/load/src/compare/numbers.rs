@@ -7,34 +7,34 @@
 
 use super::{BLOCKS_MIN, Difference, Rule, Test, Verdict, error_of_mean, holm};
 
-/// The better direction.
+/// The direction that is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// As with errors and cost.
+    /// Less is better: errors and cost.
     Less,
-    /// As with throughput.
+    /// More is better: throughput.
     More,
 }
 
-/// One number of each block of both arms.
+/// The numbers of both arms to compare, one for each block.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers<'a> {
     /// The numbers of A's blocks.
     pub a: &'a [f64],
     /// The numbers of B's blocks, in the same order.
     pub b: &'a [f64],
-    /// The better direction.
+    /// The direction that is better.
     pub goal: Goal,
 }
 
-/// A number of both arms.
+/// The comparison of one number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number {
     /// The mean of A's blocks; nothing without blocks.
     pub a: Option<f64>,
     /// The mean of B's blocks; nothing without blocks.
     pub b: Option<f64>,
-    /// Their difference; [`None`] with fewer than two pairs.
+    /// The difference of B from A; [`None`] with fewer than two pairs.
     pub difference: Option<Difference>,
     /// The verdict on B.
     pub verdict: Verdict,
@@ -78,7 +78,7 @@ fn tell(numbers: &Numbers<'_>, tested: Option<(&Test, f64)>, rule: &Rule) -> Num
     Number { a: mean(numbers.a), b: mean(numbers.b), difference, verdict }
 }
 
-/// The verdict when more is better.
+/// Swaps better and worse when more is better.
 const fn turned(verdict: Verdict, goal: Goal) -> Verdict {
     match (goal, verdict) {
         (Goal::More, Verdict::Better) => Verdict::Worse,

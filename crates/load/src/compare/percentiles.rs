@@ -21,25 +21,25 @@ pub const PERCENTILES: [(&str, f64); 6] = [
 /// One percentile of both arms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Percentile {
-    /// Its name: `p99.9`.
+    /// The name: `p99.9`.
     pub name: &'static str,
-    /// Its quantile.
+    /// The quantile.
     pub quantile: Quantile,
-    /// Its latency in A; [`None`] among the failures, or without requests.
+    /// The latency in A; [`None`] when it is a failed request, or without requests.
     pub a: Option<Duration>,
-    /// Its latency in B, likewise.
+    /// The latency in B; [`None`] as in A.
     pub b: Option<Duration>,
-    /// How they differ; nothing with fewer than [`INDICATIVE_MIN`] requests beyond, or fewer than two pairs.
+    /// The difference; [`None`] with fewer than [`INDICATIVE_MIN`] requests beyond, or fewer than two pairs.
     pub difference: Option<Difference>,
-    /// Requests beyond the percentile, in the arm that has fewer.
+    /// The number of requests beyond the percentile, in the arm that has fewer.
     pub exceedances: u64,
-    /// Blocks that reach the percentile, in the arm that has fewer.
+    /// The number of blocks that reach the percentile, in the arm that has fewer.
     pub blocks: u64,
     /// The verdict on B.
     pub verdict: Verdict,
 }
 
-/// A percentile before many of them are corrected for.
+/// A percentile before the correction for many tests.
 struct Seen {
     name: &'static str,
     quantile: Quantile,
@@ -67,7 +67,7 @@ pub fn percentiles(
     percentiles_of((&Arm::new(&a[..pairs], clock), &Arm::new(&b[..pairs], clock)), rule)
 }
 
-/// The same of arms that have as many blocks.
+/// Compares two arms with equally many blocks, at every one of [`PERCENTILES`].
 pub(crate) fn percentiles_of(arms: (&Arm<'_>, &Arm<'_>), rule: &Rule) -> Vec<Percentile> {
     let seen = PERCENTILES.map(|(name, q)| {
         look(arms, name, Quantile::new(q).expect("each of the list is a quantile"))
@@ -80,7 +80,7 @@ pub(crate) fn percentiles_of(arms: (&Arm<'_>, &Arm<'_>), rule: &Rule) -> Vec<Per
     verdicts.collect()
 }
 
-/// The level of each percentile that there is enough of.
+/// The level of each percentile with enough requests and blocks.
 fn levels(seen: &[Seen], rule: &Rule) -> Vec<f64> {
     let tested: Vec<(&Seen, &Test)> = seen
         .iter()

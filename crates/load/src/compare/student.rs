@@ -3,7 +3,7 @@
 //! **Source**: DLMF 8.17.22 (the continued fraction of the incomplete beta function, by Lentz's method as in Thompson
 //! and Barnett, 1986) and 8.17.4 (its symmetry).
 
-/// More terms are never needed below a million degrees of freedom; what has not settled by then is good enough.
+/// Maximum number of terms. Below a million degrees of freedom fewer suffice; above, the value is close enough by then.
 const TERMS_MAX: u32 = 10_000;
 
 const TINY: f64 = 1e-300;
@@ -17,7 +17,7 @@ pub fn two_sided(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// The `t` that is exceeded, either way, with probability `level`, which lies in (0, 1).
+/// The `t` that is exceeded, in either direction, with probability `level`, which lies in (0, 1).
 #[must_use]
 pub fn critical(level: f64, freedom: f64) -> f64 {
     let mut high = 2.0;

@@ -1,4 +1,4 @@
-//! Distributions as they are written: `{shape: exponential, mean: 5ms}`.
+//! The keys of a distribution: `{shape: exponential, mean: 5ms}`.
 
 use super::{Distribution, Part, Point};
 use curtail_config::{Cases, Section};

@@ -1,4 +1,4 @@
-//! Faults as they are written: `{recipe: stall, servers_ratio: 0.1, every: {…}, lasts: {…}}`.
+//! The keys of a fault: `{recipe: stall, servers_ratio: 0.1, every: {…}, lasts: {…}}`.
 
 use super::{Affected, Fault, Recipe};
 use crate::distribution::Distribution;

@@ -1,6 +1,6 @@
 //! A batch that grows row by row, grouped by resource and scope.
 //!
-//! The fields of the messages around rows have the same numbers in all three signals.
+//! The messages that contain rows have the same field numbers in all three signals.
 
 use super::{BadRow, ResourceText, RowPart, ScopeText, number, object, text};
 use curtail_protobuf as protobuf;
@@ -9,9 +9,9 @@ use std::collections::HashMap;
 /// A batch of traces, or of logs, that grows row by row. All rows must be of the same signal.
 #[derive(Debug, Default)]
 pub struct BatchWriter {
-    /// In the order of first occurrence.
+    /// The resources, in the order of first occurrence.
     resources: Vec<ResourceRows>,
-    /// The number of each, by [`Key::resource`].
+    /// The number of each resource, by [`Key::resource`].
     resource_numbers: HashMap<Box<[u8]>, usize>,
     /// The number of each scope, by [`Key::whole`].
     scope_numbers: HashMap<Box<[u8]>, ScopeNumber>,
@@ -21,7 +21,7 @@ pub struct BatchWriter {
     bytes: usize,
 }
 
-/// The number of a resource, and that of a scope within it.
+/// The number of a resource, and of a scope within the resource.
 type ScopeNumber = (usize, usize);
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct ResourceRows {
     /// The encoded fields of the message.
     message: Vec<u8>,
     schema_url: Box<str>,
-    /// In the order of first occurrence.
+    /// The scopes, in the order of first occurrence.
     scopes: Vec<ScopeRows>,
 }
 
@@ -38,11 +38,11 @@ struct ScopeRows {
     /// The encoded fields of the message.
     message: Vec<u8>,
     schema_url: Box<str>,
-    /// Encoded as fields of the message of the scope.
+    /// The rows, encoded as fields of the scope's message.
     rows: Vec<u8>,
 }
 
-/// The texts of a resource and a scope, each with its length, so that two keys are equal only when all texts are.
+/// The texts of a resource and a scope, each after its length, so that two keys are equal only if all texts are equal.
 #[derive(Debug, Default)]
 struct Key {
     bytes: Vec<u8>,
@@ -73,13 +73,13 @@ impl Key {
 }
 
 impl BatchWriter {
-    /// An empty batch.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a row, whose message `write` writes. A failed row leaves nothing in the batch.
+    /// Adds a row, whose message `write` writes. A row that fails is not in the batch.
     pub(super) fn row(
         &mut self,
         resource: &ResourceText<'_>,
@@ -100,7 +100,7 @@ impl BatchWriter {
         Ok(())
     }
 
-    /// Adds a scope that has not come before, and its resource if that has not either.
+    /// Adds a new scope, and its resource if it is also new.
     fn add(
         &mut self,
         resource: &ResourceText<'_>,
@@ -127,13 +127,13 @@ impl BatchWriter {
         Ok(numbers)
     }
 
-    /// The number of bytes so far, without some 20 for each resource and scope.
+    /// Returns the number of bytes so far, without some 20 bytes for each resource and scope.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The batch: `TracesData` or `LogsData`, which equal the export requests.
+    /// Returns the batch: `TracesData` or `LogsData`, which have the same encoding as export requests.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         let around = 20 * (self.resource_numbers.len() + self.scope_numbers.len());

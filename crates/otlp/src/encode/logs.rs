@@ -7,28 +7,28 @@ use super::{
 };
 use curtail_protobuf as protobuf;
 
-/// A row of the table of log records; [`crate::LogRecord`] is one of a batch.
+/// A row of the table of log records. A [`crate::LogRecord`] is a row of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LogRow<'a> {
-    /// The time at which it happened, in nanoseconds since 1970; zero: unset.
+    /// The time of the event, in nanoseconds since 1970; zero: unset.
     pub time_ns: u64,
-    /// The time at which it was observed, in nanoseconds since 1970.
+    /// The time of the observation, in nanoseconds since 1970.
     pub observed_ns: u64,
-    /// The ID of its trace; zero: none.
+    /// The ID of the trace; zero: none.
     pub trace_id: u128,
-    /// The ID of its span; zero: none.
+    /// The ID of the span; zero: none.
     pub span_id: u64,
-    /// 1 to 24, from trace to fatal; 0: not said.
+    /// 1 to 24, from trace to fatal; 0: unset.
     pub severity: i32,
-    /// The severity as its source names it.
+    /// The severity in the words of the source.
     pub severity_text: &'a str,
     /// The body.
     pub body: Option<PlainValue<'a>>,
-    /// The name of its kind of event.
+    /// The name of the kind of event.
     pub event_name: &'a str,
-    /// In the order of the row.
+    /// The attributes, in the order of the row.
     pub attributes: &'a [(&'a str, PlainValue<'a>)],
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
     /// W3C trace flags.
     pub flags: u32,
@@ -38,7 +38,7 @@ impl BatchWriter {
     /// Adds a log record.
     ///
     /// # Errors
-    /// When a text is not the plain JSON that it should be. The batch is without this record then.
+    /// When a text that must be plain JSON is not. The record is then not in the batch.
     pub fn record(
         &mut self,
         resource: &ResourceText<'_>,

@@ -7,72 +7,72 @@ use super::{
 };
 use curtail_protobuf as protobuf;
 
-/// A row of the table of spans; [`crate::Span`] is one of a batch.
+/// A row of the table of spans. A [`crate::Span`] is a row of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpanRow<'a> {
-    /// The ID of its trace.
+    /// The ID of the trace.
     pub trace_id: u128,
-    /// Its own ID.
+    /// The ID of the span.
     pub span_id: u64,
-    /// The ID of its parent; zero: none.
+    /// The ID of the parent span; zero: none.
     pub parent_id: u64,
-    /// Nanoseconds since 1970.
+    /// The start, in nanoseconds since 1970.
     pub start_ns: u64,
-    /// Nanoseconds since 1970.
+    /// The end, in nanoseconds since 1970.
     pub end_ns: u64,
     /// The name of the operation.
     pub name: &'a str,
     /// W3C trace state.
     pub trace_state: &'a str,
-    /// 1 internal, 2 server, 3 client, 4 producer, 5 consumer; 0: not said.
+    /// 1 internal, 2 server, 3 client, 4 producer, 5 consumer; 0: unset.
     pub kind: i32,
-    /// 1 good, 2 failed; 0: not said.
+    /// 1 ok, 2 error; 0: unset.
     pub status: i32,
-    /// The description of its status.
+    /// The description of the status.
     pub status_message: &'a str,
     /// W3C trace flags, and whether the parent is remote.
     pub flags: u32,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
-    /// The number that the sender has dropped.
+    /// The number of events that the sender dropped.
     pub dropped_events: u32,
-    /// The number that the sender has dropped.
+    /// The number of links that the sender dropped.
     pub dropped_links: u32,
-    /// In the order of the row.
+    /// The attributes, in the order of the row.
     pub attributes: &'a [(&'a str, PlainValue<'a>)],
-    /// In the order of the row.
+    /// The events, in the order of the row.
     pub events: &'a [EventRow<'a>],
-    /// In the order of the row.
+    /// The links, in the order of the row.
     pub links: &'a [LinkRow<'a>],
 }
 
 /// An event of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventRow<'a> {
-    /// Nanoseconds since 1970.
+    /// The time, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
-    /// Plain JSON; empty: none.
+    /// The attributes in plain JSON; empty: none.
     pub attributes: &'a str,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
 }
 
 /// A link to another span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkRow<'a> {
-    /// Its trace.
+    /// The ID of the linked trace.
     pub trace_id: u128,
-    /// Its ID.
+    /// The ID of the linked span.
     pub span_id: u64,
     /// W3C trace state.
     pub trace_state: &'a str,
-    /// Plain JSON; empty: none.
+    /// The attributes in plain JSON; empty: none.
     pub attributes: &'a str,
-    /// The number that the sender has dropped.
+    /// The number of attributes that the sender dropped.
     pub dropped_attributes: u32,
-    /// W3C trace flags, and whether it is remote.
+    /// W3C trace flags, and whether the linked span is remote.
     pub flags: u32,
 }
 
@@ -80,7 +80,7 @@ impl BatchWriter {
     /// Adds a span.
     ///
     /// # Errors
-    /// When a text is not the plain JSON that it should be. The batch is without this span then.
+    /// When a text that must be plain JSON is not. The span is then not in the batch.
     pub fn span(
         &mut self,
         resource: &ResourceText<'_>,

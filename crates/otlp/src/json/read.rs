@@ -1,4 +1,4 @@
-//! From JSON to protobuf, in one pass.
+//! Converts JSON to protobuf, in one pass.
 
 use super::NotOtlp;
 use crate::limits::Limits;
@@ -16,8 +16,8 @@ use std::fmt;
 /// Converts a batch from JSON to protobuf.
 ///
 /// # Errors
-/// When it is not a batch: with the line, the column, and the expected input. Values deeper than the limit are cut one
-/// level beyond it, so the decoder rejects their rows.
+/// When the text is not a batch; the error has the line, the column and the expected input. Values deeper than the
+/// limit are cut one level beyond the limit, so the decoder rejects their rows.
 pub fn to_protobuf(json: &[u8], signal: Signal, limits: &Limits) -> Result<Vec<u8>, NotOtlp> {
     let mut out = Vec::with_capacity(json.len() / 2);
     let mut deserializer = serde_json::Deserializer::from_slice(json);
@@ -31,7 +31,7 @@ pub fn to_protobuf(json: &[u8], signal: Signal, limits: &Limits) -> Result<Vec<u
 /// Writes the members of an object as the fields of a message.
 struct Fields<'a> {
     message: &'static Message,
-    /// The maximum nesting of lists and maps. Deeper values are skipped, without a call for each.
+    /// The remaining nesting of lists and maps. Deeper values are skipped without recursion.
     depth_left: u32,
     out: &'a mut Vec<u8>,
 }
@@ -39,7 +39,7 @@ struct Fields<'a> {
 /// Writes one field.
 struct One<'a> {
     field: &'static Field,
-    /// Whether it may be a list.
+    /// Whether the value may be a list.
     is_list: bool,
     depth_left: u32,
     out: &'a mut Vec<u8>,
@@ -179,7 +179,7 @@ impl<'de> Visitor<'de> for One<'_> {
 }
 
 impl<'a> One<'a> {
-    /// Writes the tag.
+    /// Writes the tag of the field; returns the output.
     fn tag(self) -> &'a mut Vec<u8> {
         protobuf::tag(self.out, self.field.number, self.field.kind.wire_type());
         self.out

@@ -1,4 +1,4 @@
-//! From protobuf to JSON.
+//! Converts protobuf to JSON.
 
 use super::Mapping;
 use crate::error::{Broken, Fault, Malformed};
@@ -9,13 +9,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt::Write as _;
 
-/// Maximum nesting of messages, each of which is a call here: fewer than readers of JSON accept.
+/// Maximum nesting of messages, because each is a recursive call; less than the maximum of JSON readers.
 const DEPTH_MAX: u32 = 60;
 
 /// Converts a batch from protobuf to JSON.
 ///
 /// # Errors
-/// When it is not a batch.
+/// When the bytes are not a batch.
 pub fn from_protobuf(batch: &[u8], signal: Signal, mapping: Mapping) -> Result<String, Malformed> {
     let mut out = Out { text: String::with_capacity(2 * batch.len()), mapping };
     object(&mut out, Reader::new(batch, signal.batch()), 0).map_err(|broken| *broken)?;
@@ -28,8 +28,8 @@ struct Out {
     mapping: Mapping,
 }
 
-/// Writes a message as an object. A repeated field may be scattered and is one list in JSON, so the message is
-/// walked once for each field.
+/// Writes a message as an object. The elements of a repeated field may be scattered, but form one list in JSON, so the
+/// message is walked once for each field.
 fn object(out: &mut Out, message: Reader<'_>, depth: u32) -> Result<(), Broken> {
     if depth > DEPTH_MAX {
         return Err(message.fault(Fault::Depth { max: DEPTH_MAX }));
@@ -54,8 +54,8 @@ fn object(out: &mut Out, message: Reader<'_>, depth: u32) -> Result<(), Broken> 
     Ok(())
 }
 
-/// Returns a bit for each field of the table that the message has. It reads all of the message, so later walks fail
-/// only within inner messages.
+/// Returns a bit for each field of the schema: whether the message has the field. This reads the whole message, so
+/// later walks can fail only within inner messages.
 fn present(mut reader: Reader<'_>) -> Result<u32, Broken> {
     let mut present = 0;
     while let Some(tag) = reader.tag()? {
@@ -72,7 +72,7 @@ fn present(mut reader: Reader<'_>) -> Result<u32, Broken> {
     Ok(present)
 }
 
-/// Writes the value of a field: the last one, if there are several.
+/// Writes the value of a field; of several values, the last.
 fn last(out: &mut Out, mut reader: Reader<'_>, field: &Field, depth: u32) -> Result<(), Broken> {
     let mut last = reader;
     while let Some(tag) = reader.tag()? {
@@ -161,7 +161,7 @@ fn text(out: &mut Out, text: &str) {
     out.text.push_str(&serde_json::Value::from(text).to_string());
 }
 
-/// Writes the shortest text that is read back equal.
+/// Writes the shortest text that a reader converts to the same number.
 fn double(out: &mut Out, number: f64) {
     if number.is_finite() {
         show(out, serde_json::Value::from(number));

@@ -1,4 +1,4 @@
-//! The details of a point: counts and bounds, quantiles, exemplars, read from [`Point::message`].
+//! Reads the details of a point from [`Point::message`]: counts and bounds, quantiles, exemplars.
 
 use super::{Form, Measured, Point, Points};
 use crate::attributes::{Attribute, key_value};
@@ -16,13 +16,13 @@ use crate::wire::{FIXED64, LEN, Reader, VARINT};
 pub struct Details {
     /// The distribution of a histogram or a summary.
     pub distribution: Distribution,
-    /// In the order of the point.
+    /// The exemplars, in the order of the point.
     pub exemplars: Vec<Exemplar>,
     /// The attributes of exemplars.
     pub attributes: Vec<Attribute>,
 }
 
-/// The distribution of a histogram, an exponential histogram or a summary. Fields that a form lacks are zero or
+/// The distribution of a histogram, an exponential histogram or a summary. The fields of other forms are zero or
 /// empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
@@ -34,28 +34,28 @@ pub struct Distribution {
     pub min: Option<f64>,
     /// The maximum.
     pub max: Option<f64>,
-    /// Histogram: the upper bound of each bucket but the last.
+    /// Histogram: the upper bound of each bucket except the last.
     pub bounds: Vec<f64>,
     /// Histogram: the count of each bucket.
     pub bucket_counts: Vec<u64>,
-    /// Exponential histogram: its base is 2 to the power of 2^-scale.
+    /// Exponential histogram: the scale; the base is 2 to the power of 2^-scale.
     pub scale: i32,
     /// Exponential histogram: the count of zeros.
     pub zero_count: u64,
-    /// Exponential histogram: absolute values up to this count as zero.
+    /// Exponential histogram: the maximum absolute value that counts as zero.
     pub zero_threshold: f64,
     /// Exponential histogram: the buckets above zero.
     pub positive: Option<Buckets>,
     /// Exponential histogram: the buckets below zero.
     pub negative: Option<Buckets>,
-    /// Summary: its quantiles.
+    /// Summary: the quantiles.
     pub quantiles: Vec<AtQuantile>,
 }
 
 /// Adjacent buckets of an exponential histogram.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buckets {
-    /// The index of the first bucket, which begins at the base to the power of this.
+    /// The index of the first bucket, whose lower bound is the base to the power of this index.
     pub offset: i32,
     /// The count of each bucket.
     pub counts: Vec<u64>,
@@ -73,15 +73,15 @@ pub struct AtQuantile {
 /// A measured value of a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Exemplar {
-    /// Nanoseconds since 1970, as sent.
+    /// The time, in nanoseconds since 1970, as sent.
     pub time_ns: u64,
     /// The value.
     pub measured: Measured,
-    /// The ID of its trace; zero: none.
+    /// The ID of the trace; zero: none.
     pub trace_id: u128,
-    /// The ID of its span; zero: none.
+    /// The ID of the span; zero: none.
     pub span_id: u64,
-    /// Its own attributes, in [`Details::attributes`].
+    /// The attributes of the exemplar, in [`Details::attributes`].
     pub attributes: Slice,
 }
 
@@ -97,7 +97,7 @@ impl Form {
 }
 
 impl Points {
-    /// The buckets, quantiles and exemplars of a point.
+    /// Reads the buckets, quantiles and exemplars of a point.
     ///
     /// # Panics
     /// When `self`, `point` and `batch` are not of the same batch.
@@ -183,7 +183,7 @@ impl Details {
 }
 
 impl Buckets {
-    /// Reads the next message of buckets; a message in two parts is merged.
+    /// Reads the next message of buckets, and merges it with earlier parts of the same field.
     fn read(&mut self, within: &mut Reader<'_>) -> Result<(), Broken> {
         let mut reader = within.message(&BUCKETS)?;
         while let Some(tag) = reader.tag()? {
@@ -224,7 +224,7 @@ fn signed(reader: &mut Reader<'_>) -> Result<i32, Broken> {
     Ok(i32::try_from(reader.zigzag()?).unwrap_or_default())
 }
 
-/// Reads one number of eight bytes, or several that are packed in one field.
+/// Reads one number of eight bytes, or several numbers that are packed in one field.
 fn fixed(reader: &mut Reader<'_>, wire_type: u8, mut take: impl FnMut(u64)) -> Result<(), Broken> {
     if wire_type != LEN {
         take(reader.fixed64()?);

@@ -1,4 +1,4 @@
-//! From plain JSON to protobuf, in one pass.
+//! Converts plain JSON to protobuf, in one pass.
 
 use super::NotPlain;
 use base64::Engine as _;
@@ -11,13 +11,13 @@ use serde::de::{
 use std::borrow::Cow;
 use std::fmt;
 
-/// The first keys of objects that are marked values.
+/// The marks: an object whose first key is a mark is a marked value.
 const MARKS: &[&str] = &["@double", "@bytes", "@map"];
 
 /// Writes each member of an object as a `KeyValue` of protobuf: the field `field` of the message in `out`.
 ///
 /// # Errors
-/// When it is not such an object: with the line, the column and the expected input. `out` is unchanged.
+/// When the text is not such an object; the error has the line, the column and the expected input. `out` is unchanged.
 pub fn write_attributes(out: &mut Vec<u8>, field: u32, json: &[u8]) -> Result<(), NotPlain> {
     write_whole(out, json, |out, deserializer| Members { field, out }.deserialize(deserializer))
 }
@@ -25,12 +25,12 @@ pub fn write_attributes(out: &mut Vec<u8>, field: u32, json: &[u8]) -> Result<()
 /// Writes one value as the content of an `AnyValue` of protobuf.
 ///
 /// # Errors
-/// When it is not such a value: with the line, the column and the expected input. `out` is unchanged.
+/// When the text is not such a value; the error has the line, the column and the expected input. `out` is unchanged.
 pub fn write_value(out: &mut Vec<u8>, json: &[u8]) -> Result<(), NotPlain> {
     write_whole(out, json, |out, deserializer| deserializer.deserialize_any(Content { out }))
 }
 
-/// Writes a whole value, or nothing.
+/// Writes a complete value; leaves `out` unchanged after an error.
 fn write_whole(
     out: &mut Vec<u8>,
     json: &[u8],
@@ -175,7 +175,7 @@ impl<'de> Visitor<'de> for Content<'_> {
 }
 
 impl Content<'_> {
-    /// Writes a marked value, which JSON does not have.
+    /// Writes a marked value, which JSON cannot represent.
     fn marked<'de, A: MapAccess<'de>>(self, mark: &str, mut map: A) -> Result<(), A::Error> {
         match mark {
             "@double" => self.visit_f64(not_finite(&map.next_value::<Text<'de>>()?.0)?)?,

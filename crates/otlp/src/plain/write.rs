@@ -1,4 +1,4 @@
-//! From values in a batch to plain JSON, written as they are walked.
+//! Converts values in a batch to plain JSON, in one pass.
 
 use crate::attributes::{Attribute, Value, any_value, key_value};
 use crate::error::Broken;
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 /// Writes attributes of a decoded batch as one object.
 ///
 /// # Panics
-/// When `batch` is not the one that they were decoded from.
+/// When `batch` is not the batch that the attributes were decoded from.
 pub fn attributes(out: &mut Vec<u8>, attributes: &[Attribute], batch: &[u8]) {
     out.push(b'{');
     for (nth, attribute) in attributes.iter().enumerate() {
@@ -22,7 +22,7 @@ pub fn attributes(out: &mut Vec<u8>, attributes: &[Attribute], batch: &[u8]) {
 /// Writes one value of a decoded batch.
 ///
 /// # Panics
-/// When `batch` is not the one that it was decoded from.
+/// When `batch` is not the batch that the value was decoded from.
 pub fn value(out: &mut Vec<u8>, value: &Value, batch: &[u8]) {
     write_value(out, value, batch).expect(CHECKED);
 }
@@ -81,7 +81,7 @@ fn list(out: &mut Vec<u8>, parts: &[u8]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Writes a `KeyValueList`, with a mark around it if it would be taken for a marked value.
+/// Writes a `KeyValueList`; a list that would look like a marked value gets the mark `@map`.
 fn map(out: &mut Vec<u8>, parts: &[u8]) -> Result<(), Broken> {
     let mut reader = Reader::new(parts, &KEY_VALUE_LIST);
     let (mut is_first, mut is_marked) = (true, false);
@@ -106,12 +106,12 @@ fn map(out: &mut Vec<u8>, parts: &[u8]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Rows with text that is not UTF-8 are refused; what stands around them is not, so it may come here.
+/// Writes a text. Texts of rows are UTF-8, but the text of a resource or scope whose rows were rejected may not be.
 fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     json(out, &*String::from_utf8_lossy(bytes));
 }
 
-/// A finite number never looks like a whole one.
+/// Writes a double. A finite number always has a point or an exponent.
 fn double(out: &mut Vec<u8>, number: f64) {
     if number.is_finite() {
         return json(out, &number);

@@ -30,7 +30,7 @@ fn counts(config: &BalanceConfig, replicas: &Replicas, n: u32, seed: u64) -> Vec
     let mut balance = rule_of(config, replicas.len(), &rng);
     let mut counts = alloc::vec![0; replicas.len()];
     for _ in 0..n {
-        let chosen = balance.choose(replicas.candidates(Instant::ZERO, &[]), &mut rng);
+        let chosen = balance.choose(replicas.candidates(Instant::ZERO, None, &[]), &mut rng);
         counts[chosen.expect("none is excluded").0.index()] += 1;
     }
     counts
@@ -56,16 +56,27 @@ fn excluded_is_never_chosen_and_there_is_some_replica_when_there_is_one() {
             (0..failures).for_each(|_| replicas.known(id).failed(now));
         }
         let exclude: Vec<ReplicaId> = replicas.ids().filter(|_| rng.chance(0.4)).collect();
+        // Two of these replicas are not present.
+        let pin =
+            |rng: &mut Rng| (0..len + 2).filter(|_| rng.chance(0.5)).map(ReplicaId::at).collect();
+        let eligible: Option<Vec<ReplicaId>> = rng.chance(0.5).then(|| pin(&mut rng));
+        let candidates = replicas.candidates(now, eligible.as_deref(), &exclude);
         let mut balance = rule_of(&rule, len, &rng);
-        let chosen = balance.choose(replicas.candidates(now, &exclude), &mut rng).map(|(id, _)| id);
+        let chosen = balance.choose(candidates, &mut rng).map(|(id, _)| id);
 
-        let case = alloc::format!("seed {seed}, round {round}, {rule:?}, {len}, {exclude:?}");
-        let left = exclude.len() < len;
+        let case = alloc::format!(
+            "seed {seed}, round {round}, {rule:?}, {len}, {eligible:?}, {exclude:?}"
+        );
+        let may_be = |id: &ReplicaId| {
+            !exclude.contains(id) && eligible.as_ref().is_none_or(|pinned| pinned.contains(id))
+        };
+        let left = replicas.ids().any(|id| may_be(&id));
         assert_eq!(chosen.is_some(), left, "some-replica-when-there-is-one: {case}");
+        assert_eq!(candidates.first(), replicas.ids().find(may_be), "{case}");
         let Some(chosen) = chosen else { continue };
-        assert!(!exclude.contains(&chosen), "excluded-is-never-chosen: {case}");
-        let working = replicas.ids().any(|id| replicas.candidates(now, &exclude).is_eligible(id));
-        let works = replicas.candidates(now, &exclude).is_eligible(chosen);
+        assert!(may_be(&chosen), "excluded-is-never-chosen: {case}");
+        let working = replicas.ids().any(|id| candidates.is_eligible(id));
+        let works = candidates.is_eligible(chosen);
         assert_eq!(works, working, "failing ones only when there are no others: {case}");
     }
 }
@@ -79,7 +90,7 @@ fn round_robin_takes_each_in_turn_and_steps_over_failing_ones() {
     let mut balance = rule_of(&BalanceConfig::RoundRobin, 4, &rng);
     let mut chosen = (0..7).map(|_| {
         let (id, choice) =
-            balance.choose(replicas.candidates(now, &[]), &mut rng).expect("three work");
+            balance.choose(replicas.candidates(now, None, &[]), &mut rng).expect("three work");
         assert_eq!(choice, Choice::Turn);
         id.0
     });
@@ -160,6 +171,6 @@ fn of_two_drawn_the_one_with_the_lower_peak_ewma_is_taken() {
         let (cost, other) = (Duration::from_ms(5), Duration::from_ms(50));
         let expected = (ReplicaId(1), Choice::LowerPeakEwma { cost, other });
         let now = Instant::ZERO + Duration::from_ms(5);
-        assert_eq!(balance.choose(replicas.candidates(now, &[]), &mut rng), Some(expected));
+        assert_eq!(balance.choose(replicas.candidates(now, None, &[]), &mut rng), Some(expected));
     }
 }

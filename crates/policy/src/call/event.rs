@@ -1,6 +1,5 @@
 //! What a request is, and what can happen to it and to its attempts.
 
-use crate::label::labels;
 use crate::{AttemptId, Class};
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +26,7 @@ pub enum Outcome {
     TwinStarted,
 }
 
-labels!(Outcome {
+curtail_units::labels!(Outcome {
     Good => "good",
     Bad => "bad",
     Refused => "refused",
@@ -51,7 +50,7 @@ pub enum Failure {
     TwinLost,
 }
 
-labels!(Failure {
+curtail_units::labels!(Failure {
     NotSent => "not_sent",
     Broken => "broken",
     BadResponse => "bad_response",

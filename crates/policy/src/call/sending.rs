@@ -50,10 +50,10 @@ pub(super) struct RetryDue {
 impl Call {
     /// Sends the first attempt and makes ready for the others; false when there is no replica.
     pub(super) fn send_first(&mut self, upstream: &mut Upstream, now: Instant) -> bool {
-        let Some(chosen) = upstream.choose(now, &[]) else { return false };
+        let Some(chosen) = upstream.choose(now, self.eligible(), &[]) else { return false };
         let tie = if self.may_copy() { upstream.tie() } else { None };
         let twin = tie.and_then(|(id, delay)| {
-            let (replica, choice) = upstream.choose(now, &[chosen.0])?;
+            let (replica, choice) = upstream.choose(now, self.eligible(), &[chosen.0])?;
             Some(Twin { at: now + delay, id, replica, choice })
         });
         let mark = match twin {
@@ -65,7 +65,10 @@ impl Call {
         };
         self.send(upstream, now, chosen, mark);
         self.twin = twin;
-        upstream.request_sent(now);
+        // Without a choice there is nothing to probe for.
+        if chosen.1 != Choice::Only {
+            upstream.request_sent(now);
+        }
         true
     }
 
@@ -112,7 +115,9 @@ impl Call {
         let others = self.attempts.ids().filter(|other| *other != id);
         let others: ArrayVec<ReplicaId, ATTEMPTS_MAX> =
             others.map(|other| self.attempts.get(other).sent.replica).collect();
-        let chosen = upstream.choose(now, &others).or_else(|| upstream.choose(now, &[]));
+        let chosen = upstream
+            .choose(now, self.eligible(), &others)
+            .or_else(|| upstream.choose(now, self.eligible(), &[]));
         let Some(chosen) = chosen else { return false };
         self.send(upstream, now, chosen, self.untied(Reason::TieStartedLost { failure }));
         true
@@ -141,8 +146,11 @@ impl Call {
     ) {
         let tried = self.tried();
         // When all replicas were tried, a failed one is a better choice than a hung one.
-        let exclude =
-            if upstream.has_replica_besides(&tried) { tried } else { self.pending_replicas() };
+        let exclude = if upstream.has_choice(now, self.eligible(), &tried) {
+            tried
+        } else {
+            self.pending_replicas()
+        };
         match self.choose_extra(upstream, now, &exclude, Purpose::Retry) {
             Ok(chosen) => {
                 self.retries += 1;
@@ -189,12 +197,14 @@ impl Call {
         if !self.has_room() {
             return Err(self.attempts_spent());
         }
-        if !upstream.has_replica_besides(exclude) {
+        if !upstream.has_choice(now, self.eligible(), exclude) {
             return Err(Reason::NoOtherReplica);
         }
         // The budget comes first, because the balance counts the replica it chooses as sent to.
         upstream.budget().withdraw(now, purpose)?;
-        Ok(upstream.choose(now, exclude).expect("there is a replica that is not excluded"))
+        Ok(upstream
+            .choose(now, self.eligible(), exclude)
+            .expect("there is a replica that is not excluded"))
     }
 
     /// Plans a retry, or sends it at once; or says why there is none.
@@ -216,7 +226,7 @@ impl Call {
         }
         self.retries += 1;
         // Backoff gives a failed replica time to recover; an untried replica needs none.
-        if let Some(chosen) = upstream.choose(now, &self.tried()) {
+        if let Some(chosen) = upstream.choose(now, self.eligible(), &self.tried()) {
             self.send_retry(upstream, now, chosen, (failure, Duration::ZERO));
             return Ok(());
         }
@@ -234,7 +244,7 @@ impl Call {
         now: Instant,
         RetryDue { failure, backoff, .. }: RetryDue,
     ) {
-        if let Some(chosen) = upstream.choose(now, &[]) {
+        if let Some(chosen) = upstream.choose(now, self.eligible(), &[]) {
             self.send_retry(upstream, now, chosen, (failure, backoff));
         } else {
             let why = RequestFailure::Failed(failure);

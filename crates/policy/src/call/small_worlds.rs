@@ -11,6 +11,7 @@ use crate::{
     ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
 };
 use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Ratio, Rng};
 use expect_test::expect;
@@ -41,6 +42,8 @@ struct Try {
 struct World {
     upstream: Upstream,
     call: Call,
+    /// The replicas that the call is pinned to; absent: all.
+    eligible: Option<Arc<[ReplicaId]>>,
     replicas: usize,
     request: Request,
     now: Instant,
@@ -59,6 +62,7 @@ impl World {
         Self {
             upstream: Upstream::new(config, replicas, &Rng::new(1)),
             call: Call::new(request),
+            eligible: None,
             replicas,
             request,
             now: Instant::ZERO,
@@ -70,6 +74,13 @@ impl World {
             path: Vec::new(),
             reasons: BTreeSet::new(),
         }
+    }
+
+    fn pinned(mut self, to: &[u32]) -> Self {
+        let eligible: Arc<[ReplicaId]> = to.iter().copied().map(ReplicaId).collect();
+        self.call = Call::pinned(self.request, Some(Arc::clone(&eligible)));
+        self.eligible = Some(eligible);
+        self
     }
 
     /// Everything that could happen next.
@@ -198,6 +209,8 @@ impl World {
 
     fn check_sent(&mut self, replica: ReplicaId, reason: Reason) {
         let path = &self.path;
+        let is_pinned = |eligible: &Arc<[ReplicaId]>| eligible.contains(&replica);
+        assert!(self.eligible.as_ref().is_none_or(is_pinned), "pinned: {path:?}");
         let (requests, extra) = self.upstream.budget_counts(self.now);
         let budget = self.upstream.config().budget;
         let share = budget.ratio.get() * requests as f64;
@@ -452,11 +465,57 @@ fn every_combination_to_a_depth_of_six() {
     expected.assert_eq(&names(&reasons));
 }
 
+fn everything() -> UpstreamConfig {
+    let (hedge, retry) = (hedged(ms(10), 1), retried(2, Some(ms(200))));
+    UpstreamConfig { hedge, retry, tie: tied(ms(1)), ..plain() }
+}
+
+#[test]
+fn pinned_calls_to_a_depth_of_seven() {
+    let mut met = Vec::new();
+    for to in [&[1_u32][..], &[0, 2]] {
+        let mut reasons = BTreeSet::new();
+        explore(&world(everything(), 3, REPEATABLE, 9).pinned(to), 7, &mut reasons);
+        met.push(alloc::format!("{to:?}\n\n{}\n", names(&reasons)));
+    }
+    let expected = expect![[r#"
+        [1]
+
+        attempts_spent
+        client_gone
+        first
+        first_good
+        lost
+        may_not_repeat
+        no_other_replica
+        nothing_better
+        request_timeout
+        retry
+
+        [0, 2]
+
+        attempts_spent
+        client_gone
+        first
+        first_good
+        lost
+        may_not_repeat
+        no_other_replica
+        nothing_better
+        overdue
+        request_timeout
+        retry
+        tie_first
+        tie_first_lost
+        tie_second
+        tie_started_lost
+    "#]];
+    expected.assert_eq(&met.join("\n"));
+}
+
 #[test]
 fn everything_at_once_to_a_depth_of_nine() {
-    let (hedge, retry, tie) =
-        (hedged(ms(10), 1), retried(2, Some(ms(200))), tied(Duration::from_ms(1)));
-    let config = UpstreamConfig { hedge, retry, tie, ..plain() };
+    let config = everything();
     let mut reasons = BTreeSet::new();
     explore(&world(config, 3, REPEATABLE, 1), 9, &mut reasons);
     let expected = expect![[r#"

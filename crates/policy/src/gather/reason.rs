@@ -23,5 +23,6 @@ reasons!(
             "deadline",
             "{succeeded} calls succeeded within {waited} (deadline {deadline}), {needed} needed";
         ClientGone => "client_gone", "the client has left";
+        RestRejected => "rest_rejected", "too many calls of earlier requests are still open";
     }
 );

@@ -30,6 +30,7 @@ struct World {
     calls: Vec<Seen>,
     done: Option<GatherOutcome>,
     client_gone: bool,
+    rest_rejected: bool,
     path: Vec<GatherEvent>,
     reasons: BTreeSet<&'static str>,
 }
@@ -43,6 +44,7 @@ impl World {
             calls: Vec::new(),
             done: None,
             client_gone: false,
+            rest_rejected: false,
             path: Vec::new(),
             reasons: BTreeSet::new(),
         };
@@ -68,6 +70,8 @@ impl World {
         if self.is_waiting() {
             moves.push(GatherEvent::Abandoned);
             moves.extend(self.gather.poll_timeout().map(|_| GatherEvent::Woke));
+        } else if self.count(Seen::Open) > 0 {
+            moves.push(GatherEvent::RestRejected);
         }
         moves
     }
@@ -81,6 +85,7 @@ impl World {
             self.calls[call.0 as usize] = if success { Seen::Succeeded } else { Seen::Failed };
         }
         self.client_gone |= event == GatherEvent::Abandoned && self.done.is_none();
+        self.rest_rejected |= event == GatherEvent::RestRejected;
         self.gather.handle(self.now, event);
         while let Some(decided) = self.gather.poll_effect() {
             self.reasons.insert(decided.reason.name());
@@ -136,7 +141,7 @@ impl World {
             assert!(self.count(Seen::Succeeded) < config.needed, "{config:?} {path:?}");
             assert!(failed <= config.calls - config.needed, "{config:?} {path:?}");
             assert!(open > 0, "it waits for something: {config:?} {path:?}");
-        } else if self.client_gone || config.rest == RestMode::Cancel {
+        } else if self.client_gone || self.rest_rejected || config.rest == RestMode::Cancel {
             assert_eq!(open, 0, "abandoned-are-open: {config:?} {path:?}");
         } else {
             assert_eq!(self.count(Seen::Abandoned), 0, "abandoned-are-open: {path:?}");
@@ -157,6 +162,9 @@ impl World {
         events.push(GatherEvent::Arrived);
         if !self.is_waiting() {
             events.push(GatherEvent::Abandoned);
+        }
+        if self.is_waiting() || self.count(Seen::Open) == 0 {
+            events.push(GatherEvent::RestRejected);
         }
         if self.gather.poll_timeout().is_none_or(|at| self.now < at) {
             events.push(GatherEvent::Woke);
@@ -202,13 +210,14 @@ fn all_orders_of_events_with_up_to_four_calls() {
     }
     let names = reasons.into_iter().collect::<Vec<_>>().join("\n");
     let expected = expect![[r#"
-        24343 ends
+        33332 ends
         canaries_succeeded
         canary_failed
         client_gone
         deadline
         enough
         first_wave
+        rest_rejected
         too_many_failed"#]];
     expected.assert_eq(&alloc::format!("{ends} ends\n{names}"));
 }

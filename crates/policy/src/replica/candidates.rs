@@ -1,6 +1,7 @@
 //! The replicas that an attempt may go to.
 //!
-//! A failing replica is chosen when there are only such: a policy must not take a site down. An excluded one never is.
+//! A failing replica is chosen when there are only such: a policy must not take a site down. An excluded one never is,
+//! nor one outside the set that its call is pinned to.
 
 use super::Replicas;
 use crate::ReplicaId;
@@ -10,6 +11,8 @@ use curtail_units::{Instant, Rng};
 pub(crate) struct Candidates<'a> {
     pub(super) replicas: &'a Replicas,
     pub(super) now: Instant,
+    /// The replicas that the call is pinned to, in ascending order, also those that have left; absent: all replicas.
+    pub(super) eligible: Option<&'a [ReplicaId]>,
     pub(super) exclude: &'a [ReplicaId],
 }
 
@@ -30,8 +33,34 @@ impl Candidates<'_> {
         self.is_included(id) && !is_ejected()
     }
 
+    /// Whether a replica may be chosen when all are ejected. Only a pin can name one that is not present.
     fn is_included(&self, id: ReplicaId) -> bool {
-        !self.exclude.contains(&id)
+        let is_pinned = |eligible: &[ReplicaId]| {
+            eligible.binary_search(&id).is_ok() && self.replicas.get(id).is_some()
+        };
+        !self.exclude.contains(&id) && self.eligible.is_none_or(is_pinned)
+    }
+
+    /// The number of replicas that the call may be sent to, with the excluded ones.
+    pub(crate) fn len(&self) -> usize {
+        self.eligible.map_or(self.replicas.len(), <[ReplicaId]>::len)
+    }
+
+    /// The first replica that is not excluded.
+    pub(crate) fn first(&self) -> Option<ReplicaId> {
+        self.ids().find(|id| self.is_included(*id))
+    }
+
+    fn ids(&self) -> impl Iterator<Item = ReplicaId> {
+        (0..self.len()).map(|place| self.id_at(place))
+    }
+
+    /// The replica at `place`, counted round the end.
+    fn id_at(&self, place: usize) -> ReplicaId {
+        match self.eligible {
+            Some(eligible) => eligible[place % eligible.len()],
+            None => self.replicas.all.id_at(place),
+        }
     }
 
     pub(super) fn is_suspect(&self, id: ReplicaId) -> bool {
@@ -40,9 +69,11 @@ impl Candidates<'_> {
 
     /// The first eligible replica in a ring that begins at `next` or the first one after it.
     pub(crate) fn next_from(&self, next: ReplicaId) -> Option<ReplicaId> {
-        let all = &self.replicas.all;
-        let start = all.place_from(next);
-        let ring = || (start..start + all.len()).map(|place| all.id_at(place));
+        let start = match self.eligible {
+            Some(eligible) => eligible.partition_point(|id| *id < next),
+            None => self.replicas.all.place_from(next),
+        };
+        let ring = || (start..start + self.len()).map(|place| self.id_at(place));
         ring().find(|id| self.is_eligible(*id)).or_else(|| ring().find(|id| self.is_included(*id)))
     }
 
@@ -62,10 +93,10 @@ impl Candidates<'_> {
 
     /// A suspect replica, if a draw from all replicas finds an eligible one.
     pub(crate) fn draw_suspect(&self, rng: &mut Rng) -> Option<ReplicaId> {
-        if self.replicas.suspect_until <= self.now || self.replicas.all.is_empty() {
+        if self.replicas.suspect_until <= self.now || self.len() == 0 {
             return None;
         }
-        let id = self.replicas.all.id_at(rng.below(self.replicas.len()));
+        let id = self.id_at(rng.below(self.len()));
         (self.is_suspect(id) && self.is_eligible(id)).then_some(id)
     }
 
@@ -85,15 +116,15 @@ impl Candidates<'_> {
     ) -> Option<ReplicaId> {
         // Nearly always an early draw is wanted; the exact way costs a walk over all.
         for _ in 0..4 {
-            if self.replicas.all.is_empty() {
+            if self.len() == 0 {
                 return None;
             }
-            let id = self.replicas.all.id_at(rng.below(self.replicas.len()));
+            let id = self.id_at(rng.below(self.len()));
             if is_wanted(id) {
                 return Some(id);
             }
         }
-        let wanted = || self.replicas.ids().filter(|id| is_wanted(*id));
+        let wanted = || self.ids().filter(|id| is_wanted(*id));
         let count = wanted().count();
         (count > 0).then(|| wanted().nth(rng.below(count))).flatten()
     }

@@ -11,8 +11,8 @@ fn fails(replicas: &mut Replicas, now: Instant, times: u32) {
 /// How long the replica is left out from `now` on.
 fn left_out(replicas: &Replicas, now: Instant) -> Duration {
     let until = replicas.get(ID).expect("present").ejected_until;
-    assert_eq!(replicas.candidates(now, &[]).is_eligible(ID), until <= now);
-    assert!(replicas.candidates(until, &[]).is_eligible(ID));
+    assert_eq!(replicas.candidates(now, None, &[]).is_eligible(ID), until <= now);
+    assert!(replicas.candidates(until, None, &[]).is_eligible(ID));
     until.since(now)
 }
 
@@ -72,8 +72,10 @@ fn an_overtaken_attempt_makes_its_replica_suspect_twice_as_long_each_time_until_
             replicas.overtaken(ID, now, age);
             assert_eq!(replicas.get(ID).expect("present").in_flight(now), 2);
             let last = now + expected;
-            assert!(replicas.candidates(Instant::from_ns(last.as_ns() - 1), &[]).is_suspect(ID));
-            assert!(!replicas.candidates(last, &[]).is_suspect(ID));
+            assert!(
+                replicas.candidates(Instant::from_ns(last.as_ns() - 1), None, &[]).is_suspect(ID)
+            );
+            assert!(!replicas.candidates(last, None, &[]).is_suspect(ID));
             assert_eq!(replicas.get(ID).expect("present").in_flight(last), 0);
             now = last;
             expected = (expected + expected).min(EJECTION_MAX);
@@ -81,7 +83,7 @@ fn an_overtaken_attempt_makes_its_replica_suspect_twice_as_long_each_time_until_
         assert_eq!(expected, EJECTION_MAX);
         replicas.overtaken(ID, now, age);
         replicas.known(ID).responded();
-        assert!(!replicas.candidates(now, &[]).is_suspect(ID));
+        assert!(!replicas.candidates(now, None, &[]).is_suspect(ID));
         assert_eq!(replicas.get(ID).expect("present").in_flight(now), 0);
     }
 }

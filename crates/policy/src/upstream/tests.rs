@@ -31,9 +31,7 @@ fn arrive(upstream: &mut Upstream, now: Instant) -> (Call, ReplicaId, Choice, Ve
         panic!("an attempt is sent first")
     };
     let probed = effects.map(|(effect, why)| {
-        let Effect::Probe { replica, .. } = effect else {
-            panic!("only probes follow: {effect:?}")
-        };
+        let Effect::Probe { replica } = effect else { panic!("only probes follow: {effect:?}") };
         assert_eq!(why, Reason::ProbeForRequest);
         replica
     });
@@ -129,7 +127,6 @@ fn only_prequal_asks_to_be_woken() {
         let mut upstream = upstream(UpstreamConfig::plain(balance), 3);
         assert_eq!(upstream.poll_timeout(), None);
         upstream.handle(at(1), UpstreamEvent::Woke);
-        upstream.handle(at(1), UpstreamEvent::ProbeTimedOut { replica: ReplicaId(0) });
         assert_eq!(drain(&mut upstream), []);
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
         http2_streams_max: s
             .field(
                 "http2_streams_max",
-                "Maximum concurrent requests on one HTTP/2 connection. From a quarter of this number, the proxy opens another connection.",
+                "Maximum concurrent requests on one HTTP/2 connection. When all connections have a quarter of this number, the proxy opens another connection.",
             )
             .range(1..=10_000)
             .default(default.http2_streams_max),

@@ -94,9 +94,13 @@ fn are_one_port(one: SocketAddr, other: SocketAddr) -> bool {
 fn check_routes(config: &Config, s: &mut Section<'_>) {
     let names: Vec<&str> = config.upstreams.iter().map(|upstream| &*upstream.name).collect();
     for (index, route) in config.routes.iter().enumerate() {
-        if route.fan_out.is_none() && !names.contains(&&*route.upstream) {
+        let (is_defined, defect) = match &route.fan_out {
+            None => (names.contains(&&*route.upstream), "is not defined"),
+            Some(_) => (route.calls(&config.upstreams) > 0, "selects no upstream"),
+        };
+        if !is_defined {
             let expected = expectation(&route.upstream, &names, "no upstreams are defined");
-            let text = format!("{:?} is not defined: {expected}", route.upstream);
+            let text = format!("{:?} {defect}: {expected}", route.upstream);
             s.error(&format!("routes[{index}].upstream"), text);
         }
         let mut before = config.routes[..index].iter();

@@ -51,7 +51,7 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
             .range(Bytes::from_kib(8)..=Bytes::from_kib(1024))
             .default(Bytes::from_kib(64)),
         header_timeout: s
-            .field("header_timeout", "Maximum time until the headers of a request are complete.")
+            .field("header_timeout", "Maximum time from the start of a request to the end of its headers.")
             .default(Duration::from_secs(10)),
         // Longer than most clients: they close first, so that no request meets a closing connection.
         idle_timeout: s
@@ -69,7 +69,7 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
         write_timeout: s
             .field(
                 "write_timeout",
-                "Maximum time in which a client reads none of the bytes that wait for it. The proxy then disconnects the client.",
+                "Maximum time for which a client reads nothing of its response. The proxy then disconnects the client.",
             )
             .at_least(Duration::from_ms(1))
             .default(Duration::from_secs(60)),
@@ -100,8 +100,8 @@ pub(super) fn read(s: &mut Section<'_>) -> Limits {
             .field("replay", "Maximum size of a buffered request body. The proxy sends a larger body only once, without hedges and retries.")
             .default(Bytes::from_kib(64)),
         response_buffer: s
-            .field("response_buffer", "Maximum content-length of a buffered response: the proxy reads it completely \
-                before it forwards it.")
+            .field("response_buffer", "Maximum content-length of a buffered response, which the proxy reads completely \
+                before it forwards any part.")
             .default(Bytes::from_kib(64)),
         connections_max: s
             .field("connections_max", "Maximum client connections per listener.")

@@ -1,4 +1,4 @@
-//! One call of a fan-out: a request to one shard, until the whole response is in memory.
+//! One call of a fan-out: a request to one shard or replica, until the whole response is in memory.
 //!
 //! **Limits**: all bodies of one request share a [`ResponseBuffer`]. The rest of a body that does not fit is not read. A
 //! body that is not complete within the upstream's timeout after its headers counts as a timeout.
@@ -26,6 +26,9 @@ pub(super) const TOO_LARGE: &str = "response_too_large";
 #[derive(Debug)]
 pub(super) struct ResponseBuffer(AtomicU64);
 
+/// The memory that is left when no body is needed any more.
+const DISCARD: u64 = u64::MAX;
+
 #[derive(Debug)]
 pub(super) struct ShardResponse {
     pub(super) head: ResponseHead,
@@ -47,11 +50,18 @@ impl ResponseBuffer {
         Self(AtomicU64::new(bytes))
     }
 
-    /// Takes room for a body or a piece of it.
-    fn take(&self, bytes: usize) -> Result<(), CallError> {
-        let less = |left: u64| left.checked_sub(bytes as u64);
+    /// The request is done: further bodies are read and not kept.
+    pub(super) fn discard(&self) {
+        self.0.store(DISCARD, Relaxed);
+    }
+
+    /// Takes room for a body or a piece of it; false if it need not be kept.
+    fn take(&self, bytes: usize) -> Result<bool, CallError> {
+        let less =
+            |left: u64| if left == DISCARD { Some(left) } else { left.checked_sub(bytes as u64) };
         let taken = self.0.fetch_update(Relaxed, Relaxed, less);
-        taken.map(drop).map_err(|_| CallError::new(StatusCode::BAD_GATEWAY, TOO_LARGE))
+        let too_large = |_| CallError::new(StatusCode::BAD_GATEWAY, TOO_LARGE);
+        taken.map(|left| left != DISCARD).map_err(too_large)
     }
 }
 
@@ -92,6 +102,7 @@ pub(super) async fn run(
             })?
         }
     };
+    let merge = if buffer.take(0)? { merge } else { Merge::Concatenate };
     check(ShardResponse { head: held.head, body }, merge)
 }
 
@@ -107,11 +118,14 @@ async fn read(
             return Err(CallError::new(StatusCode::BAD_GATEWAY, Failure::Broken.name()));
         };
         let Ok(data) = frame.into_data() else { continue };
-        if let Err(error) = buffer.take(data.len()) {
-            ending.abandon(TOO_LARGE);
-            return Err(error);
+        match buffer.take(data.len()) {
+            Ok(true) => whole.extend_from_slice(&data),
+            Ok(false) => whole = BytesMut::new(),
+            Err(error) => {
+                ending.abandon(TOO_LARGE);
+                return Err(error);
+            }
         }
-        whole.extend_from_slice(&data);
     }
     ending.end(true);
     Ok(whole.freeze())

@@ -225,7 +225,7 @@ fn two_reports_of_one_machine_replace_it_once() {
     let upstream = Upstream::new(&config.upstreams[0], 1, Rng::new(1), &process_state, None);
     let upstream = Arc::new(upstream.expect("no TLS"));
     let request = Request { class: Class::default(), repeatable: true };
-    let arrive = || Driver::arrive(Arc::clone(&upstream), request, &mut Effects::new()).0;
+    let arrive = || Driver::arrive(Arc::clone(&upstream), request, None, &mut Effects::new()).0;
     let mut requests = [arrive(), arrive()];
     requests.iter_mut().for_each(|request| request.fail_open("planted"));
     let generation = upstream.handle(UpstreamEvent::Woke, &mut Effects::new());
@@ -360,6 +360,21 @@ async fn a_fan_out_that_panics_asks_every_shard_and_waits_for_all() {
         assert_eq!(panics(&proxy).await, (nth + 1).to_string());
     }
     assert_eq!(servers.map(|server| server.executed()), [6, 6]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_pinned_stays_at_its_replica_when_its_machine_panics() {
+    let servers = [Server::start(0).await, Server::start(0).await, Server::start(0).await];
+    let [one, two, three] = servers.each_ref();
+    let yaml = root_yaml("pinned", &[one, two, three], "retry: false");
+    let proxy = start(&yaml.replace("pinned}]", "pinned, fan_out: {to: replicas}}]"));
+    for round in 1..=5 {
+        plant("pinned", ARRIVAL);
+        let response = ask(proxy.listeners()[0].1, "POST", "/now").await;
+        assert!(response.ends_with("goodgoodgood"), "{response}");
+        assert_eq!(servers.each_ref().map(Server::executed), [round; 3]);
+    }
+    assert_eq!(panics(&proxy).await, "5");
 }
 
 #[tokio::test]

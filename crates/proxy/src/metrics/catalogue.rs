@@ -97,12 +97,17 @@ catalogue! {
     FAN_OUT_REQUESTS = counter(
         "curtail_fan_out_requests",
         &["route", "result"],
-        "Requests of a route that fans out. `complete`: as many shards as needed responded. `partial`: the deadline passed first. `failed`: an error. `too_large`: the bodies exceeded response_max. `client_gone`: the client disconnected.",
+        "Requests of a route that fans out. `complete`: as many shards or replicas as needed responded. `partial`: the deadline passed first. `failed`: an error. `too_large`: the bodies exceeded response_max. `client_gone`: the client disconnected.",
+    );
+    FAN_OUT_REST_CALLS = counter(
+        "curtail_fan_out_rest_calls",
+        &["route", "result"],
+        "Calls that were open when the client got its response (`rest: finish`). `finished`: they ran to their end. `cancelled`: too many of them were open.",
     );
     FAN_OUT_SHARDS_MISSING = counter(
         "curtail_fan_out_shards_missing",
         &["route"],
-        "Shards whose response is missing in a merged response. Divided by the number of requests, it is the mean per request.",
+        "Shards or replicas whose response is missing in a merged response. Divided by the number of requests, it is the mean per request.",
     );
     FAN_OUT_DURATION = histogram_seconds(
         "curtail_fan_out_duration",

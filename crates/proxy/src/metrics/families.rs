@@ -4,7 +4,7 @@ use super::catalogue as table;
 use super::leaf::LeafCounts;
 use super::snapshot::{ConnectionsSnapshot, Snapshot};
 use super::upstream::UpstreamCounts;
-use curtail_http::connection_counts::ConnectPhases;
+use curtail_http::connection_counts::ConnectionCounts;
 use curtail_metrics::{Counts, Family, FamilyCollector, MetricsSnapshot, process};
 use curtail_units::Duration;
 
@@ -74,6 +74,11 @@ impl Snapshot {
         let each = || self.fan_outs.iter().map(|(name, counts)| (("route", &**name), counts));
         let requests = each().map(|(name, counts)| (name, "result", &counts.requests));
         out.counts(&table::FAN_OUT_REQUESTS, requests);
+        let rest = each().flat_map(|(name, c)| {
+            [("finished", c.rest_finished), ("cancelled", c.rest_cancelled)]
+                .map(|(result, calls)| ([name, ("result", result)], calls))
+        });
+        out.add(&table::FAN_OUT_REST_CALLS, rest);
         let missing = each().map(|(name, counts)| ([name], counts.missing));
         out.add(&table::FAN_OUT_SHARDS_MISSING, missing);
         out.histograms(&table::FAN_OUT_DURATION, each().map(|(name, c)| (name, &c.latency)));
@@ -81,14 +86,18 @@ impl Snapshot {
 
     fn connections<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         let each = || self.addresses().map(|(labels, to)| (labels, to, &to.counts));
-        out.add(&table::CONNECTIONS_OPEN, each().map(|(labels, _, c)| (labels, c.open)));
+        out.add(
+            &table::CONNECTIONS_OPEN,
+            each().map(|(labels, _, c)| (labels, c.opened - c.closed)),
+        );
         out.add(&table::CONNECTIONS_IDLE, each().map(|(labels, to, _)| (labels, to.idle)));
         out.add(&table::CONNECTIONS_OPENED, each().map(|(labels, _, c)| (labels, c.opened)));
         out.add(&table::CONNECTIONS_FAILED, each().map(|(labels, _, c)| (labels, c.failed)));
         let phases = each().flat_map(|([owner, replica], _, counts)| {
-            let ConnectPhases { lookup, tcp, tls } = counts.phases;
-            [("lookup", lookup), ("tcp", tcp), ("tls", tls)]
-                .map(|(phase, time)| ([owner, replica, ("phase", phase)], time.as_secs_f64()))
+            let &ConnectionCounts { lookup_ns, tcp_ns, tls_ns, .. } = counts;
+            [("lookup", lookup_ns), ("tcp", tcp_ns), ("tls", tls_ns)].map(|(phase, ns)| {
+                ([owner, replica, ("phase", phase)], Duration::from_ns(ns).as_secs_f64())
+            })
         });
         out.add(&table::CONNECT, phases);
     }
@@ -111,7 +120,7 @@ impl Snapshot {
 
     fn listeners<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         let each = || self.listeners.iter().map(|(name, c)| ([("listener", &**name)], c));
-        out.add(&table::CLIENTS_OPEN, each().map(|(labels, c)| (labels, c.open)));
+        out.add(&table::CLIENTS_OPEN, each().map(|(labels, c)| (labels, c.accepted - c.closed)));
         out.add(&table::CLIENTS_ACCEPTED, each().map(|(labels, c)| (labels, c.accepted)));
         out.add(&table::CLIENTS_WAITED, each().map(|(labels, c)| (labels, c.waited)));
         out.add(&table::UNROUTED, each().map(|(labels, c)| (labels, c.unrouted)));
@@ -141,7 +150,7 @@ impl Snapshot {
 
     fn process<'a>(&'a self, out: &mut FamilyCollector<'a>) {
         out.add(&table::INVARIANTS_BROKEN, [([], self.process.invariants_broken)]);
-        out.reloads(self.process.reloads);
+        out.reloads(&self.process.reloads);
         let started = Duration::from_ns(self.started_unix_ns);
         process::add_families(out, &self.usage, started);
     }

@@ -1,101 +1,7 @@
-//! Counters by label. A label is a small enumeration, so its counters are an array: counting is one addition, without
-//! a map or a text.
+//! The labels of metrics that no policy defines.
 
-use curtail_metrics::{CounterVec, Counts};
-use curtail_policy::Label;
-use curtail_sketch::{AtomicHistogram, Histogram};
+use curtail_units::Label;
 use http::StatusCode;
-use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// A counter whose value a scrape copies.
-pub(super) trait Read {
-    type Value: Clone + std::fmt::Debug;
-
-    fn read(&self) -> Self::Value;
-}
-
-impl Read for AtomicU64 {
-    type Value = u64;
-
-    fn read(&self) -> u64 {
-        self.load(Relaxed)
-    }
-}
-
-impl Read for AtomicHistogram {
-    type Value = Histogram;
-
-    fn read(&self) -> Histogram {
-        self.snapshot()
-    }
-}
-
-/// Declares a struct of counters with their first values, and the struct of their values in a scrape.
-macro_rules! counters {
-    (
-        $(#[$doc:meta])*
-        $counters:ident, $counts:ident {
-            $($(#[$field_doc:meta])* $field:ident: $kind:ty = $new:expr,)+
-        }
-    ) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub(crate) struct $counters {
-            $($(#[$field_doc])* $field: $kind,)+
-        }
-
-        #[derive(Clone, Debug)]
-        pub(crate) struct $counts {
-            $(pub(super) $field: <$kind as crate::metrics::labels::Read>::Value,)+
-        }
-
-        impl Default for $counters {
-            fn default() -> Self {
-                Self { $($field: $new,)+ }
-            }
-        }
-
-        impl $counters {
-            pub(crate) fn read(&self) -> $counts {
-                $counts { $($field: crate::metrics::labels::Read::read(&self.$field),)+ }
-            }
-        }
-    };
-}
-pub(super) use counters;
-
-#[derive(Debug)]
-pub(crate) struct CountBy<L> {
-    counts: CounterVec,
-    label: PhantomData<fn(&L)>,
-}
-
-impl<L: Label> CountBy<L> {
-    /// Counters for a label of which only the values named in `usual` are expected.
-    pub(super) fn usually(usual: &'static [&'static str]) -> Self {
-        Self { counts: CounterVec::new(L::NAMES, usual), label: PhantomData }
-    }
-
-    pub(super) fn add(&self, label: &L) {
-        self.counts.add(label.index(), 1);
-    }
-}
-
-impl<L: Label> Read for CountBy<L> {
-    type Value = Counts;
-
-    fn read(&self) -> Counts {
-        self.counts.read()
-    }
-}
-
-impl<L: Label> Default for CountBy<L> {
-    /// Counters for a label of which every value is expected.
-    fn default() -> Self {
-        Self::usually(L::NAMES)
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientTimeout {
@@ -109,13 +15,12 @@ pub(crate) enum ClientTimeout {
     StreamIdle,
 }
 
-impl Label for ClientTimeout {
-    const NAMES: &'static [&'static str] = &["header", "body", "write", "stream_idle"];
-
-    fn index(&self) -> usize {
-        *self as usize
-    }
-}
+curtail_units::labels!(ClientTimeout {
+    Header => "header",
+    Body => "body",
+    Write => "write",
+    StreamIdle => "stream_idle",
+});
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ResponseClass {
@@ -143,8 +48,8 @@ impl Label for ResponseClass {
 #[cfg(test)]
 mod tests {
     use super::ResponseClass;
-    use curtail_policy::{AttemptId, Class, Failure, Label, LeafReason, Outcome, Reason};
-    use curtail_units::{Duration, Quantile, Ratio};
+    use curtail_policy::{AttemptId, Class, Failure, LeafReason, Outcome, Reason};
+    use curtail_units::{Duration, Label, Quantile, Ratio};
     use http::StatusCode;
 
     const TIME: Duration = Duration::from_ms(1);

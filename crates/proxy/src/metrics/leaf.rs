@@ -1,16 +1,16 @@
 //! What is counted of a leaf.
 
-use super::labels::{CountBy, counters};
+use curtail_metrics::CounterVec;
 use curtail_policy::{Decided, LeafEffect, LeafReason};
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_units::Duration;
 
-counters! {
-    LeafMetrics, LeafCounts {
-        started: CountBy<LeafReason> = CountBy::usually(&["below_limit", "next_in_class"]),
-        dropped: CountBy<LeafReason> = CountBy::usually(&["twin_started", "twin_started_before", "twin_is_here"]),
-        refused: CountBy<LeafReason> = CountBy::usually(&["queue_full", "pushed_out"]),
-        twin_cancels: CountBy<LeafReason> = CountBy::usually(&["tie_started"]),
+curtail_metrics::counters! {
+    pub(crate) LeafMetrics, LeafCounts {
+        started: CounterVec<LeafReason> = CounterVec::usually(&["below_limit", "next_in_class"]),
+        dropped: CounterVec<LeafReason> = CounterVec::usually(&["twin_started", "twin_started_before", "twin_is_here"]),
+        refused: CounterVec<LeafReason> = CounterVec::usually(&["queue_full", "pushed_out"]),
+        twin_cancels: CounterVec<LeafReason> = CounterVec::usually(&["tie_started"]),
         waited: AtomicHistogram = AtomicHistogram::new(Precision::COARSE),
     }
 }
@@ -21,12 +21,12 @@ impl LeafMetrics {
         let reason = &decided.reason;
         match decided.effect {
             LeafEffect::Start { .. } => {
-                self.started.add(reason);
+                self.started.add(reason, 1);
                 self.waited.record(wait(reason));
             }
-            LeafEffect::Drop { .. } => self.dropped.add(reason),
-            LeafEffect::Refuse { .. } => self.refused.add(reason),
-            LeafEffect::TellTwin { .. } => self.twin_cancels.add(reason),
+            LeafEffect::Drop { .. } => self.dropped.add(reason, 1),
+            LeafEffect::Refuse { .. } => self.refused.add(reason, 1),
+            LeafEffect::TellTwin { .. } => self.twin_cancels.add(reason, 1),
         }
     }
 }

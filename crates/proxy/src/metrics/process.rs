@@ -1,52 +1,36 @@
 //! Counters of the whole process and of its listeners.
 
-use super::labels::{ClientTimeout, CountBy, Read as _};
-use curtail_metrics::{Counts, ReloadCounters};
+use super::labels::ClientTimeout;
+use curtail_metrics::{CounterVec, ReloadResult};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-#[derive(Debug, Default)]
-pub(crate) struct ProcessMetrics {
-    pub(crate) reloads: ReloadCounters,
-    invariants_broken: AtomicU64,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProcessCounts {
-    pub(super) reloads: [(&'static str, u64); 2],
-    pub(crate) invariants_broken: u64,
+curtail_metrics::counters! {
+    pub(crate) ProcessMetrics, ProcessCounts {
+        reloads: CounterVec<ReloadResult> = CounterVec::default(),
+        invariants_broken: AtomicU64 = AtomicU64::new(0),
+    }
 }
 
 impl ProcessMetrics {
+    pub(crate) fn reloaded(&self, result: ReloadResult) {
+        self.reloads.add(&result, 1);
+    }
+
     pub(crate) fn invariant_broken(&self) {
         self.invariants_broken.fetch_add(1, Relaxed);
     }
+}
 
-    pub(crate) fn read(&self) -> ProcessCounts {
-        ProcessCounts {
-            reloads: self.reloads.read(),
-            invariants_broken: self.invariants_broken.load(Relaxed),
-        }
+curtail_metrics::counters! {
+    pub(crate) ListenerMetrics, ListenerCounts {
+        // Read first: a connection that opens and closes meanwhile must not close before it opened.
+        closed: AtomicU64 = AtomicU64::new(0),
+        accepted: AtomicU64 = AtomicU64::new(0),
+        waited: AtomicU64 = AtomicU64::new(0),
+        unrouted: AtomicU64 = AtomicU64::new(0),
+        malformed: AtomicU64 = AtomicU64::new(0),
+        timed_out: CounterVec<ClientTimeout> = CounterVec::default(),
     }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct ListenerMetrics {
-    accepted: AtomicU64,
-    closed: AtomicU64,
-    waited: AtomicU64,
-    unrouted: AtomicU64,
-    malformed: AtomicU64,
-    timed_out: CountBy<ClientTimeout>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ListenerCounts {
-    pub(super) accepted: u64,
-    pub(super) open: u64,
-    pub(super) waited: u64,
-    pub(super) unrouted: u64,
-    pub(super) malformed: u64,
-    pub(super) timed_out: Counts,
 }
 
 impl ListenerMetrics {
@@ -73,19 +57,6 @@ impl ListenerMetrics {
     }
 
     pub(crate) fn timed_out(&self, what: ClientTimeout) {
-        self.timed_out.add(&what);
-    }
-
-    pub(crate) fn read(&self) -> ListenerCounts {
-        let closed = self.closed.load(Relaxed);
-        let accepted = self.accepted.load(Relaxed);
-        ListenerCounts {
-            accepted,
-            open: accepted.saturating_sub(closed),
-            waited: self.waited.load(Relaxed),
-            unrouted: self.unrouted.load(Relaxed),
-            malformed: self.malformed.load(Relaxed),
-            timed_out: self.timed_out.read(),
-        }
+        self.timed_out.add(&what, 1);
     }
 }

@@ -9,7 +9,7 @@ use curtail_http::connection_counts::ConnectionCounts;
 use curtail_metrics::process::Usage;
 use curtail_units::Duration;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) upstreams: Vec<UpstreamSnapshot>,
     pub(crate) leaves: Vec<LeafSnapshot>,

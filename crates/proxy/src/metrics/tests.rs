@@ -5,6 +5,7 @@ use super::{
 };
 use crate::spans::SpanCounts;
 use curtail_http::connection_counts::{ConnectPhases, ConnectionCounters};
+use curtail_metrics::ReloadResult;
 use curtail_metrics::process::Usage;
 use curtail_metrics::render_text;
 use curtail_policy::{
@@ -98,8 +99,8 @@ fn snapshot() -> Snapshot {
     listener.unrouted();
     listener.malformed();
     let process = ProcessMetrics::default();
-    process.reloads.count(true);
-    process.reloads.count(false);
+    process.reloaded(ReloadResult::Ok);
+    process.reloaded(ReloadResult::Failed);
     process.invariant_broken();
     let fan_out = FanOutMetrics::default();
     fan_out.ended(FanOutResult::Partial, 3, Duration::from_ms(20));

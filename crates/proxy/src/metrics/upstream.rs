@@ -1,20 +1,21 @@
 //! What is counted of an upstream and of each of its replicas.
 
-use super::labels::{CountBy, ResponseClass, counters};
+use super::labels::ResponseClass;
+use curtail_metrics::CounterVec;
 use curtail_policy::{Decided, Effect, Event, Failure, Outcome, Reason};
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_units::Duration;
 
-counters! {
+curtail_metrics::counters! {
     /// The counters of one upstream: the events that its machines handled, and their decisions.
     ///
     /// Some 350 KB with its histograms, of which nothing grows.
-    UpstreamMetrics, UpstreamCounts {
-        requests: CountBy<ResponseClass> = CountBy::usually(&["none", "2xx", "3xx", "4xx", "5xx", "incomplete"]),
+    pub(crate) UpstreamMetrics, UpstreamCounts {
+        requests: CounterVec<ResponseClass> = CounterVec::usually(&["none", "2xx", "3xx", "4xx", "5xx", "incomplete"]),
         latency: AtomicHistogram = AtomicHistogram::new(Precision::FINE),
         /// Ages of requests without a complete response.
         cut_short: AtomicHistogram = AtomicHistogram::new(Precision::COARSE),
-        sent: CountBy<Reason> = CountBy::usually(&[
+        sent: CounterVec<Reason> = CounterVec::usually(&[
             "first",
             "slower_than_quantile",
             "slower_than_cap",
@@ -25,34 +26,34 @@ counters! {
             "tie_started_lost",
             "retry",
         ]),
-        cancelled: CountBy<Reason> = CountBy::usually(&["lost", "request_timeout", "client_gone"]),
-        responses: CountBy<Reason> = CountBy::usually(&["first_good", "nothing_better"]),
-        failed: CountBy<Reason> = CountBy::usually(&[
+        cancelled: CounterVec<Reason> = CounterVec::usually(&["lost", "request_timeout", "client_gone"]),
+        responses: CounterVec<Reason> = CounterVec::usually(&["first_good", "nothing_better"]),
+        failed: CounterVec<Reason> = CounterVec::usually(&[
             "request_timeout",
             "may_not_repeat",
             "attempts_spent",
             "budget_spent",
             "no_replica",
         ]),
-        skipped: CountBy<Reason> = CountBy::usually(&[
+        skipped: CounterVec<Reason> = CounterVec::usually(&[
             "budget_spent",
             "no_other_replica",
             "may_not_repeat",
             "attempts_spent",
         ]),
-        probes: CountBy<Reason> = CountBy::usually(&["probe_for_request", "probe_when_idle"]),
-        attempts_responded: CountBy<Outcome> = CountBy::default(),
+        probes: CounterVec<Reason> = CounterVec::usually(&["probe_for_request", "probe_when_idle"]),
+        attempts_responded: CounterVec<Outcome> = CounterVec::default(),
         // The others are what the machine makes of responses.
-        attempts_failed: CountBy<Failure> = CountBy::usually(&["not_sent", "broken"]),
+        attempts_failed: CounterVec<Failure> = CounterVec::usually(&["not_sent", "broken"]),
     }
 }
 
 impl UpstreamMetrics {
     pub(crate) fn handled(&self, event: &Event) {
         match event {
-            Event::Responded { outcome, .. } => self.attempts_responded.add(outcome),
-            Event::Failed { failure, .. } => self.attempts_failed.add(failure),
-            Event::Ended { whole: false, .. } => self.attempts_failed.add(&Failure::Broken),
+            Event::Responded { outcome, .. } => self.attempts_responded.add(outcome, 1),
+            Event::Failed { failure, .. } => self.attempts_failed.add(failure, 1),
+            Event::Ended { whole: false, .. } => self.attempts_failed.add(&Failure::Broken, 1),
             Event::Arrived
             | Event::Ended { whole: true, .. }
             | Event::ReplayLost
@@ -71,12 +72,12 @@ impl UpstreamMetrics {
             Effect::Skip => &self.skipped,
             Effect::Probe { .. } => &self.probes,
         };
-        counts.add(&decided.reason);
+        counts.add(&decided.reason, 1);
     }
 
     /// A request is over at this age. Without a complete response that is not its latency, but a lower bound.
     pub(crate) fn ended(&self, response: ResponseClass, age: Duration) {
-        self.requests.add(&response);
+        self.requests.add(&response, 1);
         match response {
             ResponseClass::Status(_) => self.latency.record(age),
             ResponseClass::None | ResponseClass::Incomplete => self.cut_short.record(age),

@@ -29,6 +29,7 @@ mod operation;
 mod pass_through;
 mod probes;
 mod proxy;
+mod quorum;
 mod raw_replica;
 mod repetition;
 mod replica;

@@ -49,6 +49,12 @@ impl Setup {
         self
     }
 
+    /// One more replica, the first of them.
+    pub(crate) fn and_replica(mut self, replica: SocketAddr) -> Self {
+        self.replicas.insert(0, format!("http://{replica}"));
+        self
+    }
+
     /// Further keys of the upstream, one to a line.
     pub(crate) fn upstream(mut self, keys: &str) -> Self {
         self.upstream = keys.to_owned();

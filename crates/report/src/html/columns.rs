@@ -8,12 +8,12 @@ use curtail_load::{Slot, Timeline};
 use curtail_sketch::rank;
 use curtail_units::{Duration, Instant, Quantile};
 
-/// More columns could not be distinguished.
+/// Maximum number of columns; more could not be distinguished.
 pub(super) const COLUMNS_MAX: usize = 240;
 
 pub(super) struct TimeColumns {
     pub(super) width: Duration,
-    /// From the start of the run on.
+    /// The columns from the start of the run on.
     pub(super) columns: Vec<Slot>,
 }
 
@@ -45,7 +45,7 @@ impl TimeColumns {
     }
 }
 
-/// The end of everything that is shown of the run.
+/// The end of the run as the plots show it.
 pub(super) fn end(results: &Results) -> Instant {
     let of_timeline = |timeline: &Timeline| timeline.width().mul_f64(timeline.slots().len() as f64);
     let of_block = |block: &Block| block.began + block.lasted.max(of_timeline(&block.timeline));
@@ -54,8 +54,8 @@ pub(super) fn end(results: &Results) -> Instant {
     blocks.chain(events).max().unwrap_or(Instant::ZERO)
 }
 
-/// The latency at `quantile` of all requests of a column, failed ones included; nothing when it lies among those, or no
-/// request was intended in it.
+/// The latency at `quantile` of all requests of a column, failed ones included; [`None`] when it is a failed request,
+/// or the column has no requests.
 pub(super) fn at(slot: &Slot, quantile: Quantile) -> Option<Duration> {
     let count = slot.response.count().saturating_add(slot.failed);
     slot.response.at_rank(rank(quantile, count))

@@ -6,7 +6,7 @@ use curtail_load::compare::{Difference, Percentile, Verdict};
 
 const HEIGHT: f64 = 240.0;
 
-/// The ratios that an axis may name, from 1 upwards; downwards their inverses.
+/// The ratios above 1 that an axis may name; below 1, their inverses.
 const STEPS: [f64; 12] = [1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0];
 
 struct Point {

@@ -47,7 +47,7 @@ fn cells(columns: &TimeColumns, scale: LogScale) -> Vec<[u64; ROWS]> {
     columns.columns.iter().map(of_slot).collect()
 }
 
-/// The step of a share, of `steps` equal ones.
+/// The index of the step that contains `share`, of `steps` equal steps.
 fn step(share: f64, steps: usize) -> usize {
     (1..steps).rfind(|step| share >= *step as f64 / steps as f64).unwrap_or(0)
 }
@@ -116,7 +116,7 @@ impl Map {
         step(share, LEVELS)
     }
 
-    /// The steps, with the least and the most requests that they stand for.
+    /// Draws the steps of darkness, with the least and the most requests of a cell.
     fn legend(&self, svg: &mut Svg) {
         let most = numbers::thousands(self.most);
         let right = WIDTH - 16.0;

@@ -11,13 +11,13 @@ use curtail_units::{Duration, Instant, Quantile};
 
 const HEIGHT: f64 = 260.0;
 const PANEL: f64 = 72.0;
-/// From the bottom of one frame to the top of the next.
+/// The distance from the bottom of one frame to the top of the next.
 const GAP: f64 = 26.0;
-/// Further events are shaded, and not named.
+/// Maximum number of events that the notes name; further events are only shaded.
 const EVENTS_MAX: usize = 40;
 /// Rows of event numbers above the plot.
 const ROWS: f64 = 3.0;
-/// Further measures are in the results file only.
+/// Maximum number of measures that are drawn; further measures are in the results file only.
 const PANELS_MAX: usize = 8;
 
 pub(super) fn draw(results: &Results) -> Option<Picture> {
@@ -134,7 +134,7 @@ impl Time {
         }
     }
 
-    /// Warming up and events, behind all that is drawn later.
+    /// Shades warm-ups and events, behind everything that is drawn later.
     fn shade(self, svg: &mut Svg, results: &Results, frame: &Frame) {
         let band = |svg: &mut Svg, class: &str, from: Instant, to: Instant| {
             let (left, right) = (frame.x(self.share(from)), frame.x(self.share(to)));
@@ -158,7 +158,7 @@ impl Time {
         }
     }
 
-    /// A strip along the lower edge that says when an arm had its turn.
+    /// Draws a strip along the lower edge during each block of an arm.
     fn turns(self, svg: &mut Svg, results: &Results, arm: usize, frame: &Frame) {
         let height = 4.0;
         for block in results.blocks.iter().filter(|block| block.arm == arm) {
@@ -178,7 +178,7 @@ struct Plot<'a> {
 }
 
 impl Plot<'_> {
-    /// Each column with the middle of its time.
+    /// Each column with the middle of its time, as a position.
     fn columns(&self) -> impl Iterator<Item = (f64, &Slot)> {
         let columns = self.columns.columns.iter().enumerate();
         columns.map(|(nth, slot)| {
@@ -187,7 +187,7 @@ impl Plot<'_> {
         })
     }
 
-    /// A percentile of each column; interrupted where it lies among the requests that failed.
+    /// Draws a percentile of each column; the line is interrupted where the percentile is a failed request.
     fn line(&self, svg: &mut Svg, class: &str, quantile: Quantile) {
         let points = self.columns().map(|(x, slot)| {
             let latency = at(slot, quantile)?;
@@ -196,7 +196,7 @@ impl Plot<'_> {
         svg.polyline(class, points);
     }
 
-    /// The longest response of each column, and a cross where requests failed.
+    /// Draws the longest response of each column, and a cross where requests failed.
     fn longest(&self, svg: &mut Svg, class: &str) {
         let points = self.columns().map(|(x, slot)| {
             let longest = slot.response.max()?;
@@ -209,7 +209,7 @@ impl Plot<'_> {
     }
 }
 
-/// Measures of one name, of all servers that have it.
+/// Measures with the same name, of all servers that have such a measure.
 struct Panel<'a> {
     name: &'a str,
     measures: Vec<&'a Measure>,

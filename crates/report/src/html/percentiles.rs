@@ -1,6 +1,6 @@
-//! The plot of latency by percentile: each nine is as wide as the one before, both axes logarithmic.
+//! The plot of latency by percentile: every nine has the same width, and both axes are logarithmic.
 //!
-//! A line is dashed where fewer than ten requests are longer, and ends in a cross where the failures begin.
+//! A line is dotted where fewer than ten requests are longer, and ends in a cross where the failures begin.
 
 use super::svg::{Frame, LogScale, Picture, Svg, color};
 use crate::figures::ArmFigures;
@@ -99,7 +99,7 @@ impl Plot {
     }
 }
 
-/// Adds a point unless it is too near to the one before.
+/// Adds a point unless it is too near to the previous point.
 fn push_apart(points: &mut Vec<(f64, f64)>, (x, y): (f64, f64)) {
     let is_near = |(before_x, before_y): &(f64, f64)| {
         (x - before_x).abs() < 0.6 && (y - before_y).abs() < 0.6

@@ -1,13 +1,13 @@
 //! The text of SVG pictures, and the scales and axes of plots.
 //!
-//! Every picture is 900 units wide. Colors come from the page's style sheet by class (`s0`, `s1`, … for the arms), so a
-//! picture follows light and dark.
+//! Plots are 900 units wide. Colors come from the page's style sheet by class (`s0`, `s1`, … for the arms), so a
+//! picture follows the light or dark mode of the browser.
 
 use curtail_units::Duration;
 
 pub(super) const WIDTH: f64 = 900.0;
 
-/// The number of colors; further arms begin again.
+/// The number of colors; further arms have the same colors, dashed.
 pub(crate) const COLORS: usize = 6;
 
 /// `text`, escaped for HTML.
@@ -20,7 +20,7 @@ pub fn escaped(text: &str) -> String {
         .replace('\'', "&#39;")
 }
 
-/// The point of a text that is at its position.
+/// The part of a text that is placed at a given point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Anchor {
     Start,
@@ -35,7 +35,7 @@ pub struct Svg {
 }
 
 impl Svg {
-    /// An empty picture; `about` says what it shows to those who do not see it.
+    /// An empty picture; screen readers read `about` instead.
     #[must_use]
     pub fn new(height: f64, about: &str) -> Self {
         let about = escaped(about);
@@ -56,14 +56,14 @@ impl Svg {
         self.text += &args.to_string();
     }
 
-    /// A line between two points.
+    /// Draws a line between two points.
     pub fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         self.push(format_args!(
             "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>\n"
         ));
     }
 
-    /// A rectangle from its upper left corner and its size.
+    /// Draws a rectangle from its upper left corner and its size.
     pub(crate) fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
         self.push(format_args!(
             "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\n",
@@ -72,13 +72,13 @@ impl Svg {
         ));
     }
 
-    /// A point; `about` says what it is.
+    /// Draws a dot; `about` appears when the pointer is over the dot.
     pub(crate) fn dot(&mut self, class: &str, (x, y): (f64, f64), about: &str) {
         self.push(format_args!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\">"));
         self.push(format_args!("<title>{}</title></circle>\n", escaped(about)));
     }
 
-    /// A small cross: what failed.
+    /// Draws a small cross, the mark of failures.
     pub(crate) fn cross(&mut self, class: &str, (x, y): (f64, f64)) {
         self.push(format_args!(
             "<path class=\"{class}\" d=\"M{:.1} {:.1}l6 6m0 -6l-6 6\"/>\n",
@@ -87,7 +87,7 @@ impl Svg {
         ));
     }
 
-    /// A text at a point.
+    /// Draws a text at a point.
     pub(crate) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -100,14 +100,14 @@ impl Svg {
         ));
     }
 
-    /// A path from its commands.
+    /// Draws a path from its commands.
     pub(crate) fn path(&mut self, class: &str, commands: &str) {
         if !commands.is_empty() {
             self.push(format_args!("<path class=\"{class}\" d=\"{commands}\"/>\n"));
         }
     }
 
-    /// Lines through points; `None` interrupts them. A point with none beside it is drawn as a short dash.
+    /// Draws lines through points. [`None`] interrupts the lines; a single point becomes a short dash.
     pub fn polyline(&mut self, class: &str, points: impl IntoIterator<Item = Option<(f64, f64)>>) {
         let mut commands = String::new();
         let mut is_down = false;
@@ -127,13 +127,13 @@ impl Svg {
 /// The rectangle of a plot within its picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// Its left edge.
+    /// The left edge.
     pub left: f64,
-    /// Its right edge.
+    /// The right edge.
     pub right: f64,
-    /// Its upper edge.
+    /// The upper edge.
     pub top: f64,
-    /// Its lower edge.
+    /// The lower edge.
     pub bottom: f64,
 }
 
@@ -156,20 +156,20 @@ impl Frame {
         self.bottom - share * (self.bottom - self.top)
     }
 
-    /// Draws its edges.
+    /// Draws the edges of the frame.
     pub(crate) fn outline(&self, svg: &mut Svg) {
         let size = (self.right - self.left, self.bottom - self.top);
         svg.rect("frame", (self.left, self.top), size);
     }
 
-    /// A line of the grid at a share of the height, with its label to the left.
+    /// Draws a line of the grid at a share of the height, with its label to the left.
     pub fn tick_y(&self, svg: &mut Svg, share: f64, label: &str) {
         let y = self.y(share);
         svg.line("grid", (self.left, y), (self.right, y));
         svg.text("tick", (self.left - 6.0, y + 4.0), Anchor::End, label);
     }
 
-    /// A line of the grid at a share of the width, with its label below; none when there is no label.
+    /// Draws a line of the grid at a share of the width, with its label below unless the label is empty.
     pub fn tick_x(&self, svg: &mut Svg, share: f64, label: &str) {
         let x = self.x(share);
         svg.line("grid", (x, self.top), (x, self.bottom));
@@ -180,7 +180,7 @@ impl Frame {
         }
     }
 
-    /// Names the axes, with units: one in the corner above, one below.
+    /// Writes the names of both axes: that of `y` above, that of `x` below.
     pub(crate) fn name_axes(&self, svg: &mut Svg, y: &str, x: &str) {
         svg.text("axis", (4.0, self.top - 8.0), Anchor::Start, y);
         svg.text("axis", (self.right, self.bottom + 32.0), Anchor::End, x);
@@ -194,7 +194,7 @@ pub(super) struct LogScale {
 }
 
 impl LogScale {
-    /// A scale that shows durations from `low` to `high`, and a bit on both sides; at least a factor of four.
+    /// A scale from slightly below `low` to slightly above `high`, over at least a factor of four.
     pub(super) fn new(low: Duration, high: Duration) -> Self {
         let low = low.max(Duration::from_ns(100)).as_ns_f64();
         let high = high.as_ns_f64().max(low);
@@ -203,7 +203,7 @@ impl LogScale {
         Self { low: low - missing / 2.0, high: high + missing / 2.0 }
     }
 
-    /// The share of a duration; what is too short or too long is at the edge.
+    /// The share of a duration; durations beyond the scale are at its edge.
     pub(super) fn share(&self, duration: Duration) -> f64 {
         let log = duration.as_ns_f64().max(1.0).log10();
         ((log - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
@@ -251,23 +251,23 @@ impl LinearScale {
     }
 }
 
-/// A picture with the words that go with it.
+/// A picture with its legend.
 #[derive(Debug)]
 pub struct Picture {
     /// The picture.
     pub svg: String,
-    /// The class of what is drawn, and what that is.
+    /// The entries of the legend: the class of the sample, and the words for it.
     pub legend: Vec<(String, String)>,
 }
 
-/// The class of an arm's color. Further arms have the colors of the first ones, dashed.
+/// The class of an arm's color. Further arms have the colors of the first arms, dashed.
 #[must_use]
 pub fn color(arm: usize) -> String {
     let again = if arm < COLORS { "" } else { " again" };
     format!("s{}{again}", arm % COLORS)
 }
 
-/// The legend of a picture: small samples with their words, on as many lines as it takes.
+/// The legend of a picture: small samples with their words.
 pub(super) fn legend(entries: &[(String, String)]) -> String {
     let mut legend = String::new();
     for (class, words) in entries {

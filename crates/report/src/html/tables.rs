@@ -120,7 +120,7 @@ fn failed(latencies: &Latencies) -> String {
     }
 }
 
-/// The failures and the sending behind plan, with a line for each arm that has any.
+/// The failures and the sending behind plan, with a line for each arm that has such a problem.
 fn failures(arms: &[ArmFigures]) -> String {
     let mut lines = String::new();
     for arm in arms.iter().filter(|arm| arm.latencies.failures.total() > 0) {
@@ -137,7 +137,7 @@ fn failures(arms: &[ArmFigures]) -> String {
     if lines.is_empty() { lines } else { format!("<ul class=\"notes\">{lines}</ul>\n") }
 }
 
-/// The figures of each part of one kind, when there are several.
+/// The figures of each part of the requests, grouped by `by`; empty without parts.
 pub(super) fn of_parts(by: PartKind, results: &Results) -> String {
     let parts = parts::all(results, by);
     if parts.is_empty() {

@@ -11,10 +11,10 @@ pub(super) static INGEST_BATCHES: Metric =
 pub(super) static INGEST_ROWS: Metric = counter(
     "curtail_ingest_rows",
     SIGNAL,
-    "Spans (traces), log records (logs) and points (metrics) in those batches.",
+    "Spans (traces), log records (logs) and points (metrics) in durable batches, without duplicates.",
 );
 pub(super) static INGEST_BYTES: Metric =
-    counter_bytes("curtail_ingest", SIGNAL, "Size of those batches, decompressed.");
+    counter_bytes("curtail_ingest", SIGNAL, "Size of durable batches, decompressed.");
 pub(super) static INGEST_DUPLICATES: Metric = counter(
     "curtail_ingest_duplicate_batches",
     &[],
@@ -47,17 +47,17 @@ pub(super) static LOG_WRITES: Metric = histogram_seconds(
 pub(super) static LOG_FAILURES: Metric = counter(
     "curtail_log_write_failures",
     &[],
-    "Groups of batches that the server could not write; their senders retry.",
+    "Groups of batches that the server could not write to the log; their senders retry.",
 );
 pub(super) static MEMTABLE_BYTES: Metric = gauge_bytes(
     "curtail_memtable",
     TABLE,
-    "Size of the rows in memory, including those that wait for a flush.",
+    "Size of the rows in memory, including rows that wait for a flush.",
 );
 pub(super) static FLUSH_BACKLOG: Metric = gauge_bytes(
     "curtail_flush_backlog",
     &[],
-    "Size of the full memtables that wait for a flush. While there are four, senders wait.",
+    "Size of the full memtables that wait for a flush. While four memtables wait, senders wait.",
 );
 pub(super) static RUNS: Metric = gauge("curtail_runs", TABLE, "Sorted runs of a table.");
 pub(super) static FLUSHES: Metric =
@@ -67,7 +67,7 @@ pub(super) static COMPACTIONS: Metric =
 pub(super) static MAINTENANCE_FAILURES: Metric = counter(
     "curtail_maintenance_failures",
     &["task"],
-    "Failed maintenance, by task: flushes, and all other tasks. The server retries both.",
+    "Failed tasks of maintenance: `flush`, and `upkeep` for all other tasks. The server retries both.",
 );
 pub(super) static QUERIES: Metric = counter(
     "curtail_queries",

@@ -12,8 +12,7 @@ fn snapshot() -> Snapshot {
             maintenance: Arc::new(maintenance),
             ..ServerCounters::default()
         },
-        tables: [("spans", 7, 2), ("logs", 0, 0), ("points", 0, 0)],
-        trace_runs: 3,
+        tables: vec![("spans", Some(7), 2), ("logs", Some(0), 0), ("traces", None, 3)],
         backlog_bytes: 5,
         usage: Usage { cpu: Some(Duration::from_ms(1_250)), resident: Some(Bytes::from_kib(64)) },
     }

@@ -73,7 +73,7 @@ impl Difference {
     }
 }
 
-/// A duration in nanoseconds; infinite beyond the last response.
+/// The latency at `quantile`, in nanoseconds; infinite beyond the last response.
 fn at(batch: &Batch, quantile: f64) -> f64 {
     batch.duration_at(quantile).map_or(f64::INFINITY, Duration::as_ns_f64)
 }

@@ -6,10 +6,10 @@
 //!
 //! | effect | correction |
 //! |---|---|
-//! | adjacent batches are correlated, so their variance is too small | the variance is that of [`GROUPS`] groups of batches; its growth from batches to groups predicts what groups still lack, and [`EXTRAPOLATION`] times that is added |
-//! | the variance of few groups is uncertain | a mean has [`GROUPS`] − 1 degrees of freedom; if groups vary no more than independent batches would, one less than batches |
+//! | adjacent batches are correlated, so their variance is too small | the variance is that of [`GROUPS`] groups of batches; its growth from batches to groups predicts the part that groups still lack, and [`EXTRAPOLATION`] times that part is added |
+//! | the variance of few groups is uncertain | a mean has [`GROUPS`] − 1 degrees of freedom, or batches − 1 if groups vary no more than independent batches would |
 //! | a mean of few long stalls is skewed | the skewness of the residuals bends the interval of a mean |
-//! | few batches reach a high quantile | a share has one degree of freedom less than groups (or batches) reach it |
+//! | few batches reach a high quantile | the degrees of freedom of a share are the groups (or batches) that reach the quantile, minus 1 |
 //!
 //! **Source**: extrapolated ("lugsail") batch means: Vats & Flegal, "Lugsail lag windows for estimating
 //! time-average covariance matrices", 2022. Skewness: Willink, "A confidence interval and test for the mean
@@ -24,20 +24,20 @@ const LEVEL: f64 = 0.05;
 /// The number of groups; a group has successive batches.
 const GROUPS: usize = 16;
 
-/// Minimum number of batches for an interval: the extrapolation needs two in each group.
+/// Minimum number of batches for an interval: the extrapolation needs two batches in each group.
 const BATCHES_MIN: usize = 2 * GROUPS;
 
-/// The factor of the extrapolation: 1 would remove a bias that falls with the length of batches.
+/// The factor of the extrapolation: 1 would remove a bias that is inversely proportional to the length of a batch.
 const EXTRAPOLATION: f64 = 2.0;
 
-/// Skewness below this does not bend the interval.
+/// A bend (see [`bend_quantile`]) below this is ignored.
 const SKEWNESS_MIN: f64 = 1e-3;
 
-/// The contribution of each batch to a statistic, less that of the whole run.
+/// The contribution of each batch to a statistic, minus that of the whole run.
 #[derive(Clone, Debug)]
 pub(super) struct Residuals {
     of_batches: Vec<f64>,
-    /// By batch, whether any of its requests counts.
+    /// For each batch, whether the statistic counts any of its requests.
     is_reached: Vec<bool>,
 }
 
@@ -59,7 +59,7 @@ impl Residuals {
         Self::of_counts(batches, batches.iter().map(|batch| batch.count_reaching(bound)).collect())
     }
 
-    /// The residuals of a share with these `counts` by batch.
+    /// The residuals of a share; `counts` has the number of counted requests of each batch.
     pub(super) fn of_counts(batches: &[&Batch], counts: Vec<f64>) -> Option<Self> {
         let all: u64 = batches.iter().map(|batch| batch.len()).sum();
         let share = counts.iter().sum::<f64>() / all as f64;
@@ -69,7 +69,7 @@ impl Residuals {
         Self::new(batches.iter().zip(&counts).map(residual).collect(), &counts)
     }
 
-    /// Groups with only zero `counts` do not count; without `counts`, all groups do.
+    /// A batch whose count is zero adds no degree of freedom; with empty `counts`, every batch does.
     fn new(of_batches: Vec<f64>, counts: &[f64]) -> Option<Self> {
         if of_batches.len() < BATCHES_MIN {
             return None;
@@ -81,7 +81,7 @@ impl Residuals {
         Some(Self { of_batches, is_reached })
     }
 
-    /// The residuals of `other` less `factor` times these, batch by batch, for two arms that saw the same requests.
+    /// The residuals of `other` minus `factor` times those of `self`, by batch, for two arms with the same requests.
     pub(super) fn paired(&self, other: &Self, factor: f64) -> Self {
         let pairs = self.of_batches.iter().zip(&other.of_batches);
         let both = self.is_reached.iter().zip(&other.is_reached);
@@ -157,7 +157,7 @@ fn skewness(values: &[f64]) -> f64 {
     cubes * count / ((count - 1.0) * (count - 2.0))
 }
 
-/// A quantile of Student's distribution, bent for a mean with that skewness / (6 √n).
+/// The quantile `t` of Student's distribution for a mean with a skewness: `bend` is skewness / (6 √n).
 fn bend_quantile(t: f64, bend: f64) -> f64 {
     if bend.abs() < SKEWNESS_MIN {
         return t;

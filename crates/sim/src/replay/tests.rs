@@ -1,9 +1,10 @@
 use super::{End, Replayed, Unreadable, replay};
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use curtail_policy::{
-    AttemptId, BalanceConfig, BudgetConfig, Call, Class, Event, Failure, Leaf, LeafConfig,
-    LeafEvent, LeafRequestId, Load, Outcome, PrequalConfig, ReplicaId, Request, TieConfig, TieId,
-    Upstream, UpstreamConfig, UpstreamEvent,
+    AttemptId, BalanceConfig, BudgetConfig, Call, CallId, Class, Event, Failure, Gather,
+    GatherConfig, GatherEvent, Leaf, LeafConfig, LeafEvent, LeafRequestId, Load, Outcome,
+    PrequalConfig, ReplicaId, Request, RestMode, TieConfig, TieId, Upstream, UpstreamConfig,
+    UpstreamEvent,
 };
 use curtail_units::{Duration, Instant, Ratio, Rng};
 use serde::Serialize;
@@ -19,6 +20,7 @@ struct Writer {
     upstream: Upstream,
     calls: Vec<(u64, Call)>,
     leaf: Leaf,
+    gathers: Vec<(u64, Gather)>,
     requests: u64,
     /// How many replicas have joined, and the ones that are present.
     joined: u32,
@@ -35,6 +37,7 @@ impl Writer {
             upstream: Upstream::new(config, REPLICAS as usize, &machine),
             calls: Vec::new(),
             leaf: Leaf::new(leaf),
+            gathers: Vec::new(),
             requests: 0,
             joined: REPLICAS,
             present: (0..REPLICAS).collect(),
@@ -64,7 +67,9 @@ impl Writer {
 
     fn anything(&mut self) {
         self.now = self.now + Duration::from_us(self.rng.below(3_000) as u64);
-        match self.rng.below(4) {
+        match self.rng.below(5) {
+            4 if self.gathers.is_empty() || self.rng.chance(0.1) => self.gather(),
+            4 => self.gather_event(),
             0 => self.request(),
             1 => self.upstream(),
             2 => self.leaf(),
@@ -81,8 +86,12 @@ impl Writer {
         self.requests += 1;
         let call = self.requests;
         let request = Request { class: Class::Interactive, repeatable: self.rng.chance(0.9) };
-        self.write(&Entry::<()>::Request { machine: 0, call, request });
-        self.calls.push((call, Call::new(request)));
+        let ids = (0..self.joined).map(ReplicaId);
+        let eligible: Vec<ReplicaId> = ids.filter(|_| self.rng.chance(0.5)).collect();
+        let eligible = self.rng.chance(0.3).then_some(eligible);
+        let machine = Call::pinned(request, eligible.clone().map(Into::into));
+        self.write(&Entry::<()>::Request { machine: 0, call, request, eligible });
+        self.calls.push((call, machine));
         self.call(self.calls.len() - 1, Event::Arrived);
     }
 
@@ -118,7 +127,7 @@ impl Writer {
             ReplicaId(u32::try_from(self.rng.below(self.joined as usize)).expect("small"));
         let latency = Duration::from_us(self.rng.below(9_000) as u64);
         let event = match self.rng.below(6) {
-            0 => UpstreamEvent::ProbeTimedOut { replica },
+            0 => UpstreamEvent::ProbeUnsupported { replica },
             1 => UpstreamEvent::MessageTimed { one_way: latency },
             2 => UpstreamEvent::Woke,
             3 => self.member_joins(),
@@ -145,6 +154,44 @@ impl Writer {
             len => ReplicaId(self.present.swap_remove(self.rng.below(len))),
         };
         UpstreamEvent::ReplicaLeft { replica }
+    }
+
+    fn gather(&mut self) {
+        self.requests += 1;
+        let calls = 1 + u32::try_from(self.rng.below(12)).expect("small");
+        let needed = 1 + u32::try_from(self.rng.below(calls as usize)).expect("small");
+        let canaries = u32::from(self.rng.chance(0.3));
+        let deadline = self.rng.chance(0.3).then_some(Duration::from_ms(9));
+        let rest = if self.rng.chance(0.5) { RestMode::Finish } else { RestMode::Cancel };
+        let config = GatherConfig { calls, needed, canaries, deadline, rest };
+        let (gather, name) = (self.requests, "/all".to_owned());
+        self.write(&Entry::<()>::Gather { gather, name, config });
+        self.gathers.push((gather, Gather::new(config)));
+        self.tell_gather(self.gathers.len() - 1, GatherEvent::Arrived);
+    }
+
+    fn gather_event(&mut self) {
+        let nth = self.rng.below(self.gathers.len());
+        let call = CallId(u32::try_from(self.rng.below(12)).expect("small"));
+        let event = match self.rng.below(20) {
+            0 => GatherEvent::Abandoned,
+            1 => GatherEvent::RestRejected,
+            2 => GatherEvent::Woke,
+            _ => GatherEvent::CallEnded { call, success: self.rng.chance(0.7) },
+        };
+        self.tell_gather(nth, event);
+    }
+
+    fn tell_gather(&mut self, nth: usize, event: GatherEvent) {
+        let (number, gather) = &mut self.gathers[nth];
+        let (gather_number, now) = (*number, self.now);
+        gather.handle(now, event);
+        let effects: Vec<_> = std::iter::from_fn(|| gather.poll_effect()).collect();
+        let is_over = gather.is_over();
+        self.write(&Entry::GatherEvent { gather: gather_number, now, event, effects });
+        if is_over {
+            self.gathers.swap_remove(nth);
+        }
     }
 
     fn leaf(&mut self) {
@@ -215,11 +262,16 @@ fn fresh_machines_decide_what_a_journal_says_byte_for_byte() {
         let Replayed { requests, events, effects, end } = replayed(&journal);
         assert_eq!(end, End::Complete, "seed {seed}");
         let joined = journal.matches("\"entry\":\"replica\"").count() as u64;
+        let gathers = journal.matches("\"entry\":\"gather\"").count() as u64;
+        assert!(gathers > 50, "seed {seed}: {gathers} requests fanned out");
         assert!(joined > 20, "seed {seed}: {joined} replicas joined");
         let lines = journal.lines().count() as u64;
-        assert_eq!(4 + joined + requests + events, lines, "seed {seed}");
+        assert_eq!(4 + joined + gathers + requests + events, lines, "seed {seed}");
         assert!(requests > 500 && effects > 2_000, "seed {seed}: {requests} {effects}");
-        for what in ["\"cancel\"", "\"budget_spent\"", "\"retry\"", "\"queue_full\"", "\"drop\""] {
+        let remedies =
+            ["\"cancel\"", "\"budget_spent\"", "\"retry\"", "\"queue_full\"", "\"drop\""];
+        let ends = ["\"enough\"", "\"too_many_failed\"", "\"deadline\"", "\"rest_rejected\""];
+        for what in remedies.into_iter().chain(ends) {
             assert!(journal.contains(what), "seed {seed}: nothing was {what}");
         }
     }
@@ -308,7 +360,7 @@ fn a_time_that_goes_back_is_an_error_of_its_line() {
     let [config, ..] = configs();
     let journal = journal(1, config);
     let lines: Vec<&str> = journal.lines().collect();
-    for kind in ["call", "upstream_event", "leaf_event"] {
+    for kind in ["call", "upstream_event", "leaf_event", "gather_event"] {
         let is_kind = |line: &&str| line.starts_with(&format!("{{\"entry\":\"{kind}\""));
         let nth = lines.iter().rposition(is_kind).expect("there is one");
         let (before, after) = lines[nth].split_once("\"now\":").expect("it has a time");
@@ -331,12 +383,12 @@ fn what_is_no_journal_is_said_with_its_line() {
     let said = |entries: &str| unreadable(&sealed(entries));
     assert_eq!(said(""), "line 1 is not of a journal: the journal is empty");
     assert_eq!(said(lines[1]), "line 1 is not of a journal: expected the schema first");
-    let newer = lines[0].replace("/3", "/4");
+    let newer = lines[0].replace("/4", "/5");
     let expected =
-        "line 1 is not of a journal: schema is curtail.journal/4: expected curtail.journal/3";
+        "line 1 is not of a journal: schema is curtail.journal/5: expected curtail.journal/4";
     assert_eq!(said(&newer), expected);
-    let older = format!("{}\n", lines[0].replace("/3", "/2"));
-    assert_eq!(unreadable(&older), expected.replace("journal/4", "journal/2"), "without checksums");
+    let older = format!("{}\n", lines[0].replace("/4", "/2"));
+    assert_eq!(unreadable(&older), expected.replace("journal/5", "journal/2"), "without checksums");
     let short = [lines[0], "{\"entry\":\"end\",\"entries\":7}"].join("\n");
     assert_eq!(said(&short), "line 2 is not of a journal: expected 7 entries before this line");
     let twice = [lines[0], lines[1], lines[1]].join("\n");
@@ -345,11 +397,16 @@ fn what_is_no_journal_is_said_with_its_line() {
         lines[0],
         "{\"entry\":\"request\",\"machine\":9,\"call\":1,\"request\":{\"class\":\"batch\",\"repeatable\":true}}",
     ];
+    let unsorted = "{\"entry\":\"request\",\"machine\":0,\"call\":1,\"request\":{\"class\":\"batch\",\"repeatable\":true},\"eligible\":[2,1]}";
+    assert_eq!(
+        said(&[lines[0], lines[1], unsorted].join("\n")),
+        "line 3 is not of a journal: expected at most 4096 replicas in ascending order"
+    );
     assert_eq!(
         said(&orphan.join("\n")),
         "line 2 is not of a journal: unknown upstream 9: expected its entry first"
     );
-    let probe = "{\"entry\":\"upstream_event\",\"machine\":0,\"now\":1,\"event\":{\"probe_timed_out\":{\"replica\":5}},\"effects\":[]}";
+    let probe = "{\"entry\":\"upstream_event\",\"machine\":0,\"now\":1,\"event\":{\"probe_unsupported\":{\"replica\":5}},\"effects\":[]}";
     assert_eq!(
         said(&[lines[0], lines[1], probe].join("\n")),
         "line 3 is not of a journal: unknown replica 5: expected its entry first"
@@ -357,9 +414,23 @@ fn what_is_no_journal_is_said_with_its_line() {
     assert!(
         said(&[lines[0], "{\"entry\":"].join("\n")).starts_with("line 2 is not of a journal: ")
     );
-    let long = format!("{{{}", "x".repeat(2 << 20));
+    let gather = lines.iter().find(|line| line.contains("\"gather\"")).expect("there is one");
+    let twice = said(&[lines[0], gather, gather].join("\n"));
+    assert!(twice.starts_with("line 3 is not of a journal: gather "), "{twice}");
+    assert!(twice.ends_with(" is here a second time"), "{twice}");
+    let orphan =
+        "{\"entry\":\"gather_event\",\"gather\":7,\"now\":1,\"event\":\"arrived\",\"effects\":[]}";
+    assert_eq!(
+        said(&[lines[0], orphan].join("\n")),
+        "line 2 is not of a journal: unknown gather 7: expected its entry first"
+    );
+    let large = "{\"entry\":\"gather\",\"gather\":0,\"name\":\"/\",\"config\":{\"calls\":100000,\"needed\":1,\"canaries\":0,\"deadline\":null,\"rest\":\"cancel\"}}";
+    let large = (0..700).map(|n| large.replace("\"gather\":0", &format!("\"gather\":{n}")));
+    let large: Vec<String> = std::iter::once(lines[0].to_owned()).chain(large).collect();
+    assert!(said(&large.join("\n")).ends_with("expected at most 1000000 requests at a time"));
+    let long = format!("{{{}", "x".repeat(16 << 20));
     assert_eq!(
         said(&[lines[0], &long].join("\n")),
-        "line 2 is not of a journal: expected at most 2097152 bytes"
+        "line 2 is not of a journal: expected at most 16777216 bytes"
     );
 }

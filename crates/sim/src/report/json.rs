@@ -58,7 +58,7 @@ fn arm(arm: &ArmReport) -> Value {
 
 const NAMES: [&str; 6] = ["mean", "p50", "p90", "p95", "p99", "p999"];
 
-/// The existing intervals, in another unit.
+/// The intervals that exist, with their ends divided by `unit`.
 fn intervals(estimates: [Option<Estimate>; 6], unit: f64) -> BTreeMap<&'static str, Interval> {
     let end = |value: f64| value.is_finite().then_some(value / unit);
     let interval = |(name, estimate): (&'static str, Option<Estimate>)| {

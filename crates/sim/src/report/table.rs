@@ -8,10 +8,10 @@ use curtail_text::{Columns, Left, Page, Right};
 use curtail_units::{Duration, Quantile};
 use std::iter;
 
-/// A longer name stands on a line of its own.
+/// Maximum length of a name in a row; a longer name is on a line of its own.
 const NAME_LEN_MAX: usize = 22;
 
-/// Extra work below this is the requests that were in service when counting began.
+/// Minimum share of extra work that is printed; less comes from requests that were in service when counting began.
 const SHOWN_MIN: f64 = 0.0001;
 
 const COLUMNS: [&str; 6] = ["mean", "p50", "p90", "p95", "p99", "p99.9"];
@@ -142,7 +142,7 @@ fn estimates(
     row
 }
 
-/// The interval of an estimate, unless it is from 0 to infinity and says nothing of the value.
+/// The interval of an estimate, unless it is from 0 to infinity, which says nothing about the value.
 fn bounded_interval(estimate: &Estimate) -> Option<(f64, f64)> {
     estimate.interval.filter(|(low, high)| *low > 0.0 || high.is_finite())
 }
@@ -151,8 +151,8 @@ pub(crate) fn latency(ns: f64) -> String {
     ms(Duration::from_ns_f64(ns))
 }
 
-/// A share of `requests`. Where it is 0 or 1, only the count is known: the requests are alike, so nothing tells how much
-/// the share of another run may differ.
+/// A share of `requests` with its interval. A share of 0 or 1 is printed as a count, because equal requests do not tell
+/// how much the share would differ in another run.
 fn share_with_interval(share: &Estimate, requests: u64) -> String {
     let value = percent_to(share.value, 2);
     match share.interval {

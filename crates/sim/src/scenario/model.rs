@@ -1,5 +1,5 @@
-//! The model as it is written: every key is read once, for the base and for its variants alike. In a variant,
-//! the default of each key is what the base says.
+//! The keys of a model. Every key is read in one place, for the base and for its variants. In a variant, the default of
+//! each key is the value of the base.
 
 use super::{FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX};
 use crate::model::{Cancelled, Model};
@@ -17,7 +17,7 @@ pub(super) fn base(s: &mut Section<'_>) -> Model {
     model(s, Model { service, arrivals, ..defaults }, None)
 }
 
-/// A model that is like `base` but for the keys that are given.
+/// A model that differs from `base` in the keys that are given.
 pub(super) fn variant(s: &mut Section<'_>, base: &Model) -> Model {
     let service = s.optional_section("service", SERVICE, Distribution::read);
     let arrivals =
@@ -101,8 +101,8 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
 const CORES: &str = "Cores that the requests in service of a server share; absent: one core for each \
         request.";
 
-/// As many servers as there are replicas in all, unless fewer are said; a variant keeps the number that
-/// its base names only while the replicas are those of the base.
+/// The number of servers; by default one for each replica. A variant with the shards and replicas of its base has the
+/// number of the base as its default.
 fn servers(s: &mut Section<'_>, (shards, replicas): (u32, u32), base: Option<&Model>) -> u32 {
     let all = shards.saturating_mul(replicas);
     let unchanged = base.filter(|base| (base.shards, base.replicas) == (shards, replicas));
@@ -116,7 +116,7 @@ fn servers(s: &mut Section<'_>, (shards, replicas): (u32, u32), base: Option<&Mo
     .unwrap_or_else(|| unchanged.map_or(all, |base| base.servers))
 }
 
-/// Checks keys against each other; in a variant, only where it differs from its base.
+/// Checks keys against each other; in a variant, only keys that differ from the base.
 fn check(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     let size = |model: &Model| {
         let Model { clients, shards, replicas, servers, .. } = *model;

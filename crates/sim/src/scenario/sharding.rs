@@ -1,4 +1,4 @@
-//! A sharding as it is written: the numbers of servers, the time for the whole data, and rules by name.
+//! The keys of a sharding: the numbers of servers, the time for the whole data, and rules by name.
 
 use crate::sharding::{DRAWS_MAX, Rule, SERVERS_MAX, SHARDS_MAX, Sharding};
 use curtail_config::Section;
@@ -7,7 +7,7 @@ use curtail_units::Duration;
 
 const PLACEMENTS_MAX: usize = 10_000;
 
-/// The key that says that a scenario is a sharding, and what it holds.
+/// The key of a file that describes a sharding, and the documentation of the key.
 pub(super) const KEY: &str = "sharding";
 pub(super) const DOC: &str = "How evenly data lie on servers, and what the fullest does to the latency; nothing else is then simulated.";
 

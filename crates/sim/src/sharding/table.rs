@@ -7,13 +7,13 @@ use curtail_text::numbers::percent_to;
 use curtail_text::{Columns, Left, Page, Right};
 use std::iter;
 
-/// Rules side by side.
+/// The number of rules side by side.
 const RULES: usize = 3;
 
-/// The cells of one rule: shards, how full the fullest server is, p50 and p99.
+/// The widths of the cells of one rule: shards, how full the fullest server is, p50 and p99.
 const CELLS_LEN: [usize; 4] = [6, 4, 5, 5];
 
-/// Its columns, with the spaces between them.
+/// The width of all cells of one rule, with the spaces between them.
 const RULE_LEN: usize = 23;
 
 pub(super) fn render(report: &ShardingReport) -> String {

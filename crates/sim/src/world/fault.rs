@@ -1,4 +1,4 @@
-//! Faults in the event queue: the faults decide, this wakes them and does what they say.
+//! Faults in the event queue: wakes each fault at its instants and carries out its effects.
 
 use super::request::{Attempt, Ending, Owner, Stage};
 use super::{Step, World};
@@ -57,7 +57,7 @@ impl World<'_> {
         self.set_server_alarm(server);
     }
 
-    /// Counts an execution for garbage collection, which begins when it was the last.
+    /// Counts an execution for garbage collection, and begins a collection that is now due.
     pub(super) fn collect_garbage(&mut self, server: u32) {
         self.faults.count_execution(server);
         while let Some(site) = self.faults.garbage_to_collect(server) {

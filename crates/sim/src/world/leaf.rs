@@ -124,7 +124,7 @@ impl World<'_> {
         }
     }
 
-    /// Ends an attempt at its server; its ending goes back to the root, if that still waits.
+    /// Ends an attempt at its server; the ending goes back to the root, if the root still waits.
     fn end(&mut self, key: Key, ending: Ending) {
         let attempt = self.attempts.get_mut(key).expect("an attempt that ends exists");
         if attempt.owner == Owner::NoisyNeighbor || attempt.is_cancelled {

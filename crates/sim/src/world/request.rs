@@ -16,7 +16,7 @@ pub(super) struct RequestPlace {
     arrived: Instant,
     overhead: Duration,
     client: u32,
-    /// The shard of the first call; the others follow in order.
+    /// The shard of the first call; later calls go to the next shards.
     first_shard: u32,
     gather: Gather,
     is_complete: bool,
@@ -26,14 +26,14 @@ pub(super) struct RequestPlace {
 pub(super) struct CallPlace {
     machine: Call,
     request: Key,
-    /// Its number among the calls of the request.
+    /// The number of the call among the calls of the request.
     id: CallId,
     upstream: u32,
     shard: u32,
     attempts: [Key; ATTEMPTS_MAX],
-    /// The service time of its first attempt.
+    /// The service time of the call's first attempt.
     service_ns: f64,
-    /// Whether all its copies take the same service time.
+    /// Whether all attempts of the call take the same service time.
     copies_alike: bool,
     good: Option<AttemptId>,
 }
@@ -55,20 +55,20 @@ pub(super) enum Owner {
     NoisyNeighbor,
 }
 
-/// An attempt, from when it is sent until nothing more can come of it.
+/// An attempt, from its start until no message about it can matter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) owner: Owner,
     pub(super) id: AttemptId,
     pub(super) server: u32,
     pub(super) class: Class,
-    /// Its tie, and the server of its twin.
+    /// The tie of the attempt, and the server of its twin.
     pub(super) tie: Option<(TieId, u32)>,
     pub(super) service_ns: f64,
     pub(super) stage: Stage,
-    /// Whether it was cancelled, but its server did not notice or cannot stop.
+    /// Whether the attempt was cancelled, but its server runs on.
     pub(super) is_cancelled: bool,
-    /// Its ending, once that is on the way back.
+    /// The ending of the attempt, once it is on the way back.
     pub(super) ending: Ending,
 }
 
@@ -127,7 +127,7 @@ impl World<'_> {
         self.request_event(request, GatherEvent::Arrived);
     }
 
-    /// Hands an event to the gather of a request, and carries out what it decides.
+    /// Hands an event to the gather of a request, and carries out the effects.
     fn request_event(&mut self, key: Key, event: GatherEvent) {
         let now = self.now;
         self.request_mut(key).gather.handle(now, event);
@@ -232,7 +232,7 @@ impl World<'_> {
                 Effect::Respond { attempt } => winner = Some(attempt),
                 // A call that has failed is over, and finished as such.
                 Effect::Fail { .. } | Effect::Skip => {}
-                Effect::Probe { replica, .. } => self.send_probe(upstream, replica),
+                Effect::Probe { replica } => self.send_probe(upstream, replica),
             }
         }
         winner
@@ -303,7 +303,7 @@ impl World<'_> {
         self.call_event(call_key, event);
     }
 
-    /// The client's patience is over; false when the call has ended before.
+    /// Abandons a call because the client gives up; false when the call has ended before.
     pub(super) fn client_gives_up(&mut self, key: Key) -> bool {
         let is_waiting = self.calls.get_mut(key).is_some();
         if is_waiting {
@@ -313,7 +313,7 @@ impl World<'_> {
     }
 }
 
-/// Probes, and what else concerns an upstream as a whole.
+/// Probes and wake-ups of an upstream.
 impl World<'_> {
     pub(super) fn upstream_woke(&mut self, index: usize) {
         self.upstream_event(index, UpstreamEvent::Woke);
@@ -368,8 +368,6 @@ impl World<'_> {
 
     /// Gives a probe up; false when its response came in time.
     pub(super) fn probe_times_out(&mut self, key: Key) -> bool {
-        let Some(Probe { upstream, replica, .. }) = self.probes.remove(key) else { return false };
-        self.upstream_event(upstream as usize, UpstreamEvent::ProbeTimedOut { replica });
-        true
+        self.probes.remove(key).is_some()
     }
 }

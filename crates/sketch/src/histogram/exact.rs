@@ -1,30 +1,30 @@
 //! A histogram as counts and exact figures, for files.
 //!
-//! **Invariant**: a histogram that is taken apart and put together again is equal, bucket for bucket and in its exact figures.
+//! **Invariant**: a histogram that is rebuilt from both equals the original in every bucket and every exact figure.
 //!
-//! **Limits**: files may be damaged; figures that no recording could cause are refused.
+//! **Limits**: files may be damaged, so figures that no recording can produce are rejected.
 
 use super::{Bucket, Histogram};
 use crate::Precision;
 use curtail_units::Duration;
 
-/// The exact figures of a histogram, beside its counts.
+/// The exact figures of a histogram, kept in addition to its counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exact {
     /// The sum of all values, in nanoseconds.
     pub sum_ns: u128,
-    /// The shortest value; zero when there is none.
+    /// The shortest value; zero when the histogram is empty.
     pub min: Duration,
-    /// The longest value; zero when there is none.
+    /// The longest value; zero when the histogram is empty.
     pub max: Duration,
     /// The number of values too long for a bucket of their own.
     pub overflowed: u64,
 }
 
-/// Counts and exact figures that no recording could have led to.
+/// The error for counts and exact figures that no recording can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inconsistent {
-    /// The expectation, in words.
+    /// The expectation that failed, in words.
     pub expected: &'static str,
 }
 
@@ -49,7 +49,7 @@ impl Histogram {
         }
     }
 
-    /// A histogram with these counts, each with any duration of its bucket, and these exact figures.
+    /// Rebuilds a histogram from exact figures and the count of each bucket, given with any duration of the bucket.
     ///
     /// # Errors
     /// When the figures contradict the counts, or there are 2^64 values or more.
@@ -72,7 +72,7 @@ impl Histogram {
         Ok(histogram)
     }
 
-    /// Whether the counts can have come with these figures; otherwise, what was expected.
+    /// Checks that no figure contradicts the counts; the error is the expectation that failed.
     fn check(&self, exact: &Exact) -> Result<(), &'static str> {
         let (Some(first), Some(last)) = (self.buckets().next(), self.buckets().next_back()) else {
             let nothing =

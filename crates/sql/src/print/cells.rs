@@ -33,7 +33,7 @@ impl<'a> Cells<'a> {
         Ok(Self { columns: columns.collect::<Result<_, ArrowError>>()?, json: Vec::new() })
     }
 
-    /// Appends a value.
+    /// Appends a value as text.
     pub(super) fn put(
         &mut self,
         row: usize,

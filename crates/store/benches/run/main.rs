@@ -54,11 +54,11 @@ fn main() {
         });
         let groups: Vec<_> = timed(&mut took, || memtable.sorted().collect());
         file = timed(&mut took, || {
-            let mut writer = RunWriter::new(SPANS.schema());
+            let mut writer = RunWriter::new(&SPANS);
             groups.iter().for_each(|group| writer.write(group));
             writer.finish().into()
         });
-        let run = Run::open(SPANS.schema(), &file, file.len() as u64).expect("a run");
+        let run = Run::open(&SPANS, &file, file.len() as u64).expect("a run");
         timed(&mut took, || read(&run, &file));
         let parts: Vec<_> = batches
             .chunks(batches.len().div_ceil(8))
@@ -67,7 +67,7 @@ fn main() {
             .collect();
         let merged = timed(&mut took, || merge(&parts));
         assert!(merged.len() < file.len() * 11 / 10);
-        summaries = timed(&mut took, || summarise(&groups));
+        summaries = timed(&mut took, || summarize(&groups));
         for ((_, all), took) in steps.iter_mut().zip(took) {
             all.push(took * 1e9 / rows as f64);
         }
@@ -80,7 +80,7 @@ fn main() {
     println!("memtable: {} bytes a span", in_memory / rows);
     println!("run: {:.1} bytes a span", file.len() as f64 / rows as f64);
     println!("summaries: {:.1} bytes a span", summaries.len() as f64 / rows as f64);
-    let run = Run::open(SPANS.schema(), &file, file.len() as u64).expect("a run");
+    let run = Run::open(&SPANS, &file, file.len() as u64).expect("a run");
     one_trace(&run, &file, first_id);
 }
 
@@ -97,7 +97,7 @@ fn part(batches: &[Vec<u8>], decoded: &[Decoded]) -> Bytes {
     for (batch, spans) in batches.iter().zip(decoded) {
         memtable.insert("shop", batch, spans);
     }
-    let mut writer = RunWriter::new(SPANS.schema());
+    let mut writer = RunWriter::new(&SPANS);
     memtable.sorted().for_each(|group| writer.write(&group));
     writer.finish().into()
 }
@@ -111,11 +111,11 @@ fn within(wanted: &Wanted, file: &Bytes) -> Vec<Bytes> {
 /// Reads runs and writes them as one.
 fn merge(parts: &[Bytes]) -> Vec<u8> {
     let fields: Vec<_> = (0..SPANS.schema().fields().len()).collect();
-    let open = |file: &Bytes| Run::open(SPANS.schema(), file, file.len() as u64).expect("a run");
+    let open = |file: &Bytes| Run::open(&SPANS, file, file.len() as u64).expect("a run");
     let runs: Vec<_> = parts.iter().map(open).collect();
     let mut next = vec![0; runs.len()];
     let mut merge = Merge::new(&SPANS, runs.len(), true);
-    let mut writer = RunWriter::new(SPANS.schema());
+    let mut writer = RunWriter::new(&SPANS);
     loop {
         match merge.step() {
             Step::Needs(nth) if next[nth] == runs[nth].groups() => merge.end(nth),
@@ -131,10 +131,10 @@ fn merge(parts: &[Bytes]) -> Vec<u8> {
     }
 }
 
-/// What a merge does beside: summarises the traces of the row groups that it has made, and writes that.
-fn summarise(groups: &[Columns]) -> Vec<u8> {
+/// What a merge does beside: summarizes the traces of the row groups that it has made, and writes that.
+fn summarize(groups: &[Columns]) -> Vec<u8> {
     let mut summaries = Summaries::default();
-    let mut writer = RunWriter::new(TRACES.schema());
+    let mut writer = RunWriter::new(&TRACES);
     for group in groups.iter().flat_map(|group| summaries.take(group)) {
         writer.write(&group);
     }

@@ -5,37 +5,37 @@ use std::hash::BuildHasher as _;
 use std::hint;
 use std::ops::{BitXor, Range};
 
-/// The distinct values of a column with codes from one; zero is null. Their bytes are in Parquet's plain encoding.
+/// The distinct values of a column, in Parquet's plain encoding. Codes count from one; zero is null.
 #[derive(Clone, Debug)]
 pub struct Dictionary {
     form: Plain,
     plain: Vec<u8>,
-    /// The end of each value.
+    /// The end of each value in `plain`.
     ends: Vec<u32>,
-    /// Values by hash, without those of [`Self::append`].
+    /// The values by hash, except those that [`Self::append`] added.
     found: HashTable<Found>,
     hasher: DefaultHashBuilder,
     /// The last interned value: consecutive values are often equal.
     last: Found,
 }
 
-/// An interned value. In a large dictionary, each further lookup would miss the cache.
+/// An interned value and its position: a lookup in `ends` would miss the cache in a large dictionary.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     hash: u32,
     code: u32,
-    /// Its position, with the length before the bytes of a text.
+    /// The position in `plain`. At the position of a text is its length, then its bytes.
     at: u32,
 }
 
-/// The form of values.
+/// The plain encoding of the values of a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plain {
-    /// Its length in four bytes, then its bytes.
+    /// A text: its length in four bytes, then its bytes.
     Text,
     /// Eight bytes.
     Eight,
-    /// One byte. In Parquet one bit.
+    /// One byte, which is one bit in Parquet.
     One,
 }
 
@@ -62,7 +62,7 @@ impl Dictionary {
         }
     }
 
-    /// The form of its values.
+    /// The encoding of the values.
     #[must_use]
     pub const fn form(&self) -> Plain {
         self.form
@@ -86,7 +86,7 @@ impl Dictionary {
         &self.plain
     }
 
-    /// Its size in memory.
+    /// The size in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.plain.capacity() + self.ends.capacity() * 4 + self.found.allocation_size()
@@ -137,8 +137,8 @@ impl Dictionary {
         self.len()
     }
 
-    /// Appends values of another dictionary of this form by their codes, none of which is zero. The first bytes of some
-    /// values are read before they are copied, so that their cache misses overlap.
+    /// Appends values of another dictionary of this form by their codes, none of which is zero. The first bytes of
+    /// several values are read before the values are copied, so that their cache misses overlap.
     pub(crate) fn append_from(&mut self, other: &Self, codes: &[u32]) {
         const AT_ONCE: usize = 16;
         for codes in codes.chunks(AT_ONCE) {
@@ -159,7 +159,7 @@ impl Dictionary {
     /// The value of a code, which is not zero.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the dictionary has no such code.
     #[must_use]
     pub fn get(&self, code: u32) -> &[u8] {
         &self.plain[range(&self.ends, self.form.prefix(), code)]
@@ -205,7 +205,7 @@ const fn spread(hash: u32) -> u64 {
     (hash as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The position of a value.
+/// The range of a value in `plain`, without its prefix.
 #[inline]
 fn range(ends: &[u32], prefix: usize, code: u32) -> Range<usize> {
     let nth = code as usize - 1;
@@ -232,7 +232,7 @@ pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Columns in memory have less than 4 GiB and 2^32 rows.
+/// Converts a position or a number of rows: columns in memory have less than 4 GiB and 2^32 rows.
 pub(super) fn short(number: usize) -> u32 {
     u32::try_from(number).expect("memory is bounded")
 }

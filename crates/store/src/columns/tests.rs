@@ -1,7 +1,7 @@
 use super::*;
 use crate::schema::envelope::ATTRIBUTES_TEXT;
 use crate::schema::spans::{DURATION, NAME, PARENT_ID, SPAN_ID, SPANS, START, TRACE_ID};
-use crate::sort::Place;
+use crate::sort::RowPosition;
 
 #[test]
 fn a_dictionary_has_every_value_once() {
@@ -74,9 +74,9 @@ fn rows_have_what_they_were_given_in_any_order() {
     let (one, other) = (rows(["x", "y"]), rows(["y", "z"]));
     let all: Vec<_> = (0..3).map(|row| facts(&one, row)).collect();
     assert_eq!(all, [(0, "x", vec!["x", "2"]), (1, "", vec![]), (2, "", vec!["y"])]);
-    let places = [(1, 2), (0, 0), (1, 1), (1, 0), (0, 2)];
-    let places = places.map(|(batch, row)| Place { batch, row });
-    let gathered = Columns::gather(SPANS.schema(), &[&one, &other], &places);
+    let positions = [(1, 2), (0, 0), (1, 1), (1, 0), (0, 2)];
+    let positions = positions.map(|(batch, row)| RowPosition { batch, row });
+    let gathered = Columns::gather(SPANS.schema(), &[&one, &other], &positions);
     let all: Vec<_> = (0..gathered.len()).map(|row| facts(&gathered, row)).collect();
     let want = [
         (2, "", vec!["z"]),

@@ -109,7 +109,7 @@ pub(crate) struct Metadata {
     pub created_time: Option<i64>,
 }
 
-/// How files are written.
+/// The format of the files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Format {
     /// `parquet`.
@@ -131,7 +131,7 @@ pub struct Add {
     pub size: u64,
     /// The time, in milliseconds since 1970.
     pub modification_time: i64,
-    /// Whether it has rows that were not in the table before.
+    /// Whether the file has rows that were not in the table before.
     pub data_change: bool,
     /// The number of rows, and the extremes of columns, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +141,7 @@ pub struct Add {
     pub tags: Option<BTreeMap<String, Option<String>>>,
 }
 
-/// A file that is no longer part of the table. It stays for readers that began before.
+/// A file that is no longer part of the table. The file itself remains for readers that began before the removal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Remove {
@@ -155,7 +155,7 @@ pub(crate) struct Remove {
 }
 
 impl Add {
-    /// Whether it has a tag of any value.
+    /// Whether the file has a tag, with any value.
     pub(crate) fn has_tag(&self, tag: &str) -> bool {
         self.tags.as_ref().is_some_and(|tags| tags.contains_key(tag))
     }
@@ -167,7 +167,7 @@ impl Remove {
         Self { path: add.path.clone(), deletion_timestamp: Some(now_ms), data_change }
     }
 
-    /// Whether no reader from before the removal remains. A missing time counts as past.
+    /// Whether the file was removed at `before_ms` or earlier. A missing time counts as earlier.
     pub(super) fn is_expired(&self, before_ms: i64) -> bool {
         self.deletion_timestamp.unwrap_or(0) <= before_ms
     }

@@ -1,11 +1,11 @@
 //! A checkpoint: the state of a table after a commit, as a Parquet file.
 //!
-//! A row is an action with the field names of its JSON, so actions are converted through JSON: about 3 us an action to write or
-//! to read.
+//! A row is an action with the field names of its JSON, so actions are converted through JSON, which takes about 3 us
+//! for each action.
 //!
-//! **Damage**: Parquet pages have no checksum of their own here, and in one byte of three a flipped bit changes rows silently.
-//! Our checkpoints have a checksum of all pages in the footer. The footer has none: of 8,000 changed bytes in it, 94 changed
-//! rows.
+//! **Damage**: Parquet pages have no checksum here, and a flipped bit changes rows silently in one byte of three. So
+//! the footer of our checkpoints has a checksum of all pages. The footer has none: of 8,000 changed bytes in the
+//! footer, 94 changed rows.
 //!
 //! **Reads** checkpoints of version 1, in one file or several, of any writer; unknown columns are ignored. Checkpoints of
 //! version 2 (with sidecars, or a UUID in the name) are refused.
@@ -28,7 +28,7 @@ pub(super) use write::encode;
 /// The file with the version of the newest checkpoint.
 pub(super) const LAST_NAME: &str = "_last_checkpoint";
 
-/// Rows, as they are written. Nothing repeats within what repeats.
+/// The schema of written rows. No repeated group is within another one.
 const SCHEMA: &str = "message checkpoint {
     optional group protocol {
         required int32 minReaderVersion;
@@ -114,7 +114,7 @@ pub enum CheckpointError {
     Later,
 }
 
-/// `_last_checkpoint`: the newest checkpoint at the time of its write.
+/// `_last_checkpoint`: the newest checkpoint when that file was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Last {
@@ -135,7 +135,7 @@ pub(super) struct Last {
 }
 
 impl Last {
-    /// The content for a checkpoint with these rows.
+    /// The content of the file for a checkpoint with these rows.
     pub(super) fn new(checkpoint: Checkpoint, rows: &[Action]) -> Self {
         let adds = rows.iter().filter(|row| matches!(row, Action::Add(_))).count();
         Self {
@@ -147,17 +147,17 @@ impl Last {
         }
     }
 
-    /// The checkpoint; [`None`] when there can be none.
+    /// The checkpoint; [`None`] if no checkpoint can have this version and number of files.
     pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
         Checkpoint::new(self.version, self.parts)
     }
 }
 
-/// Under this key the footer of a checkpoint of ours has the checksum of all before it: a damaged page could
-/// be read as another.
+/// The key of the checksum in the footer of our checkpoints. Without the checksum, a damaged page could be read as
+/// other rows.
 const CHECKSUM: &str = "curtail.crc32";
 
-/// The checksum's text in checkpoints and commits.
+/// The checksum of bytes, as text for checkpoints and commits.
 pub(super) fn checksum(bytes: &[u8]) -> String {
     format!("{:08x}", crc32fast::hash(bytes))
 }

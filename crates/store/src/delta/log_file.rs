@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Delta counts in longs.
+/// Maximum version: Delta counts in signed integers of 64 bits.
 const VERSION_MAX: u64 = i64::MAX.cast_unsigned();
 
 /// Maximum number of parts of a checkpoint: a name with more is damaged.
@@ -60,7 +60,7 @@ impl LogFile {
         }
     }
 
-    /// The version, or the first version.
+    /// The version, or the first version of several commits in one file.
     pub(super) const fn version(self) -> u64 {
         match self {
             Self::Commit(version)
@@ -73,7 +73,7 @@ impl LogFile {
 }
 
 impl Checkpoint {
-    /// [`None`] if no checkpoint has this version and number of files.
+    /// A checkpoint; [`None`] if no checkpoint can have this version and number of files.
     pub(super) fn new(version: u64, parts: Option<u32>) -> Option<Self> {
         let is_possible = version <= VERSION_MAX && parts.is_none_or(|of| of <= PARTS_MAX);
         is_possible.then_some(Self { version, parts })
@@ -114,7 +114,7 @@ pub(super) fn commit_name(version: u64) -> String {
     format!("{version:020}.json")
 }
 
-/// Digits and nothing else, not even a sign.
+/// Parses a number that has only digits, and no sign.
 fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

@@ -27,7 +27,7 @@ pub struct WriteError {
     pub source: object_store::Error,
 }
 
-/// A store.
+/// The object store of a table.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     store: Arc<dyn ObjectStore>,
@@ -69,7 +69,7 @@ impl Objects {
         }
     }
 
-    /// Puts an object where there is none.
+    /// Puts an object, if none exists there.
     pub(super) async fn put_new(
         &self,
         path: &Path,
@@ -79,7 +79,7 @@ impl Objects {
         self.run(async { self.store.put_opts(path, bytes.into(), options).await.map(drop) }).await
     }
 
-    /// Puts an object, in place of the one that is there.
+    /// Puts an object, and replaces an existing one.
     pub(super) async fn put(&self, path: &Path, bytes: Bytes) -> Result<(), StoreError> {
         let put = self.run(async { self.store.put(path, bytes.into()).await.map(drop) });
         put.await.map_err(|source| StoreError { path: path.clone(), source })

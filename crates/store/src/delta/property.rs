@@ -8,7 +8,7 @@ const CHECKPOINT_INTERVAL: &str = "delta.checkpointInterval";
 const LOG_RETENTION: &str = "delta.logRetentionDuration";
 const DELETED_FILE_RETENTION: &str = "delta.deletedFileRetentionDuration";
 
-/// In commits. Rarely, because a checkpoint costs as much as all live files.
+/// In commits. Checkpoints are rare, because each writes the entries of all live files.
 const CHECKPOINT_INTERVAL_DEFAULT: u64 = 100;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;

@@ -21,7 +21,7 @@ pub enum Refused {
     /// Another writer has removed the file.
     #[error("{0} is not part of the table any more")]
     Gone(String),
-    /// The path is not new.
+    /// A file with this path is part of the table already.
     #[error("{0} is part of the table already")]
     There(String),
     /// The rows were committed before.
@@ -87,7 +87,7 @@ impl Snapshot {
         }
     }
 
-    /// Actions that make the same state, without files that were removed up to `before_ms`.
+    /// The actions that lead to this state, without files that were removed up to `before_ms`.
     pub(super) fn actions(&self, before_ms: i64) -> Vec<Action> {
         let removed = self.removed.values().filter(|remove| !remove.is_expired(before_ms));
         (self.protocol.iter().cloned().map(Action::Protocol))

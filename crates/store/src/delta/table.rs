@@ -1,4 +1,4 @@
-//! A table on an object store, and its commits. [`log`] reads its log, [`upkeep`] keeps it small.
+//! A table on an object store, and its commits. [`log`] reads the log of the table, [`upkeep`] keeps the log small.
 
 mod log;
 mod upkeep;
@@ -19,7 +19,7 @@ pub use upkeep::UpkeepError;
 /// Maximum number of lost races of one commit.
 const ATTEMPTS_MAX: usize = 100;
 
-/// Maximum number of conflicts without a visible commit.
+/// Maximum number of conflicts of one put without a visible commit.
 const CONFLICTS_MAX: usize = 10;
 
 /// Our name in commits and checkpoints.
@@ -30,7 +30,7 @@ pub(super) const ENGINE: &str = concat!("curtail/", env!("CARGO_PKG_VERSION"));
 pub struct Table {
     log: Log,
     state: State,
-    /// The last time at which the next number was known to be free: of a commit, or a look for one.
+    /// The last time at which the next number was known to be free: that of our last commit, or of the last check.
     committed_ms: Option<i64>,
 }
 
@@ -58,8 +58,8 @@ pub(crate) struct Change {
     pub metadata: Option<Metadata>,
 }
 
-/// The rows of a source, as a log or a partition of a topic, that a change commits: those after position `from`, up to
-/// `to`. It is committed only if `from` is what was committed last, so each row is committed once.
+/// The rows of a source (a log, or a partition of a topic) that a change commits: those after position `from`, up to
+/// `to`. The change is committed only if `from` is the last committed position, so each row is committed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceRange {
     /// The name of the source; Delta's `appId`.
@@ -113,7 +113,7 @@ pub enum OpenError {
         root: Path,
         /// The version found.
         found: u64,
-        /// The version that was known.
+        /// The last version that was known.
         known: u64,
         /// The first missing commit.
         missing: Path,
@@ -188,14 +188,14 @@ impl Table {
         id: &str,
     ) -> Result<Self, CommitError> {
         let log = Log { objects: Objects::new(store), root };
-        // Not every table has a first commit still.
+        // An existing table may have lost its first commit to cleaning.
         if let Some(state) = log.begin().await? {
             return Ok(Self { log, state, committed_ms: None });
         }
         let actions = [Action::Protocol(Protocol::OURS), Action::MetaData(metadata)];
         let mut table = Self { log, state: State::default(), committed_ms: None };
         table.put(0, lines(("CREATE TABLE", now_ms, id), &actions)).await?;
-        // Our commit, or that of the faster writer.
+        // Reads our commit, or that of a faster writer.
         let state = table.log.begin().await?;
         table.state = state.ok_or_else(|| OpenError::NoBeginning(table.log.root.clone()))?;
         Ok(table)
@@ -204,7 +204,7 @@ impl Table {
     /// Opens a table; [`None`] where there is none.
     ///
     /// # Errors
-    /// When the store fails, or what is there cannot be read.
+    /// When the store fails, or the log cannot be read.
     pub async fn open(store: Arc<dyn ObjectStore>, root: Path) -> Result<Option<Self>, OpenError> {
         let log = Log { objects: Objects::new(store), root };
         let state = log.begin().await?;
@@ -217,7 +217,7 @@ impl Table {
         TableVersion { id: id.unwrap_or_default(), version: self.state.version }
     }
 
-    /// Checks that it is the known table, with all known commits.
+    /// Checks that this is the known table, with all known commits.
     pub(crate) fn check(&self, known: &TableVersion) -> Result<(), OpenError> {
         let (root, found) = (self.log.root.clone(), self.committed());
         if found.id != known.id {
@@ -243,27 +243,27 @@ impl Table {
         self.state.version
     }
 
-    /// Makes an empty commit. A pending commit of a process that died is part of the table after this, or
-    /// never will be, because it has at most this number. `id` identifies this commit.
+    /// Makes an empty commit. Afterwards, a pending commit of a process that died either is part of the table or never
+    /// will be, because its number is at most this one. `id` identifies this commit.
     pub(crate) async fn fence(&mut self, now_ms: i64, id: &str) -> Result<u64, CommitError> {
         let nothing = Change { operation: "FENCE", ..Change::default() };
         self.commit(&nothing, now_ms, id).await
     }
 
-    /// Reads the commits since the last look. If they were cleaned away, it begins anew.
+    /// Reads the commits since the last call. If they were cleaned away, reads the newest checkpoint.
     ///
     /// # Errors
-    /// When the store fails, or what was committed cannot be read; the table is then as it was, or as it was
-    /// after a later commit.
+    /// When the store fails, or a commit cannot be read. The state is then that of the last known commit, or of a later
+    /// one.
     pub async fn refresh(&mut self) -> Result<(), OpenError> {
         self.log.refresh(&mut self.state).await
     }
 
     /// Commits a change; returns the number of the commit.
     ///
-    /// A number is free if it has no commit, but also if its commit was cleaned away. So a writer that has not committed
-    /// for half of the retention of commits reads the log first. The clocks of all writers and of the store must differ by
-    /// less than that.
+    /// A number looks free if it has no commit, but also if its commit was cleaned away. So a writer that has not
+    /// committed for half of the retention of commits reads the log first. The clocks of all writers and of the store
+    /// must differ by less than half of the retention.
     pub(crate) async fn commit(
         &mut self,
         change: &Change,
@@ -306,14 +306,14 @@ impl Table {
             };
             match self.log.objects.get(&path).await {
                 Ok(Some(there)) => return Ok(there == lines),
-                // S3 says so (409) while somebody else puts one there, which may yet come to nothing.
+                // S3 reports a conflict (409) while another writer puts a commit there, which may still fail.
                 Ok(None) if is_conflict(&source) && conflicts < CONFLICTS_MAX => conflicts += 1,
                 Ok(None) | Err(_) => return Err(WriteError { path, source }.into()),
             }
         }
     }
 
-    /// Whether the next number may have been used and cleaned away since the last look.
+    /// Whether the next number may have been used and cleaned away since the last check.
     fn is_number_doubtful(&self, now_ms: i64) -> bool {
         let Some(committed_ms) = self.committed_ms else { return true };
         let kept_ms =

@@ -1,9 +1,9 @@
 //! Bit-packed integers of a fixed width, the lowest bit first.
 
-/// Numbers are packed in groups of this many, which end with a byte whatever their width.
+/// The number of packed numbers in a group. Groups fill whole bytes at any width of the numbers.
 pub(super) const GROUP: usize = 8;
 
-/// The number of bits of a number.
+/// The number of bits that a number needs.
 pub(super) fn width(number: u64) -> u8 {
     (u64::BITS - number.leading_zeros()).to_le_bytes()[0]
 }
@@ -19,7 +19,7 @@ pub(super) fn pack(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64
         if filled >= u64::BITS {
             out.extend_from_slice(&word.to_le_bytes());
             filled -= u64::BITS;
-            // The bits without room; a shift by all 64 bits leaves none.
+            // The bits that did not fit into the last word. A shift by all 64 bits leaves none.
             word = number.checked_shr(u32::from(width) - filled).unwrap_or(0);
         }
     }
@@ -27,7 +27,7 @@ pub(super) fn pack(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64
     out.resize(end, 0);
 }
 
-/// Unpacks whole groups, [`BLOCK`] numbers at a time and what is left.
+/// Unpacks whole groups. `take` gets [`BLOCK`] numbers at a time, and fewer the last time.
 ///
 /// # Panics
 /// When `width` is over 64.
@@ -51,16 +51,16 @@ pub(super) fn unpack(packed: &[u8], width: u8, mut take: impl FnMut(&[u64])) {
     }
 }
 
-/// The count of numbers in a block.
+/// The number of numbers in a block.
 pub(super) const BLOCK: usize = 32;
 
-/// Unpacks a block whose width is known when it is compiled: there is no loop, and no look at where a number begins.
+/// Unpacks a block of a width that is known at compile time. So the loop is unrolled.
 fn unpack_block<const WIDTH: usize>(packed: &[u8], numbers: &mut [u64; BLOCK]) {
     let len = WIDTH * BLOCK / 8;
     let packed = &packed[..len];
     let mask = u64::MAX >> (64 - WIDTH.max(1));
     for (nth, number) in numbers.iter_mut().enumerate() {
-        // The bytes from where it begins, but none beyond the end.
+        // The bytes from the beginning of the number, but none beyond the end of the block.
         let bits = nth * WIDTH;
         *number = mask
             & if len < 8 {
@@ -82,7 +82,7 @@ fn unpack_block<const WIDTH: usize>(packed: &[u8], numbers: &mut [u64; BLOCK]) {
 
 type UnpackBlock = fn(&[u8], &mut [u64; BLOCK]);
 
-/// By width.
+/// The functions that unpack a block, by width.
 static UNPACK: [UnpackBlock; 65] = {
     macro_rules! of_widths {
         ($($width:literal)*) => { [$(unpack_block::<$width>),*] };

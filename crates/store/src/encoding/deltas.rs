@@ -1,14 +1,14 @@
-//! `DELTA_BINARY_PACKED`: numbers of 64 bits by their differences, packed in blocks.
+//! `DELTA_BINARY_PACKED`: 64-bit numbers as bit-packed differences.
 
 use super::bits::{pack, unpack, width};
 use super::{Damaged, take_bytes, take_varint};
 
 use curtail_protobuf::{unzigzag, varint, zigzag};
 
-/// Differences of a block share the least of them.
+/// The number of differences in a block. The least of them is subtracted from all.
 const BLOCK: usize = 128;
 
-/// Differences of a miniblock share a width.
+/// The number of miniblocks in a block. All differences of a miniblock are packed with the same width.
 const MINIBLOCKS: usize = 4;
 const MINIBLOCK: usize = BLOCK / MINIBLOCKS;
 
@@ -45,10 +45,10 @@ fn put_block(out: &mut Vec<u8>, deltas: &[i64]) {
     }
 }
 
-/// Takes numbers from the front of `bytes`, and appends them.
+/// Takes numbers from the front of `bytes`, and appends them to `out`.
 ///
 /// # Errors
-/// When they are cut off, or more than `max`.
+/// When the numbers are cut off, or there are more than `max`.
 pub(crate) fn take(out: &mut Vec<i64>, bytes: &mut &[u8], max: usize) -> Result<(), Damaged> {
     let wrong = Damaged("blocks of differences have a wrong header");
     let block = usize::try_from(take_varint(bytes)?).map_err(|_| wrong)?;
@@ -68,7 +68,7 @@ pub(crate) fn take(out: &mut Vec<i64>, bytes: &mut &[u8], max: usize) -> Result<
         let least = unzigzag(take_varint(bytes)?);
         for width in take_bytes(bytes, MINIBLOCKS)? {
             if out.len() >= end {
-                // Widths of further miniblocks have no numbers.
+                // The widths that follow are those of miniblocks without numbers.
                 break;
             }
             if *width > 64 {

@@ -1,13 +1,14 @@
-//! The RLE / bit-packing hybrid: small numbers, of which many in a row may be equal.
+//! The RLE / bit-packing hybrid: small numbers, with sequences of equal numbers.
 //!
-//! Eight or more equal numbers are a run, a header and the number once; others are packed in groups of eight.
+//! A sequence of eight or more equal numbers is an RLE run: a header, and the number once. Others are packed in groups
+//! of eight.
 
 use super::bits::{GROUP, pack, unpack};
 use super::{Damaged, take_bytes, take_varint};
 use curtail_protobuf::varint;
 use std::ops::Range;
 
-/// The number of bits of numbers up to this one.
+/// The number of bits that numbers up to `max` need.
 pub(crate) fn width(max: u32) -> u8 {
     super::bits::width(u64::from(max))
 }
@@ -30,10 +31,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, numbers: &[u32], width: u8) {
     put_packed(out, &numbers[packed_from..], width);
 }
 
-/// The number of equal numbers at the beginning; one if fewer than a group.
+/// The number of equal numbers at the beginning; one if there are fewer than a group.
 fn run_len(numbers: &[u32]) -> usize {
     let first = numbers[0];
-    // A group is compared as fast as a number.
+    // Comparing a group takes as long as comparing one number.
     let groups = numbers.as_chunks::<GROUP>().0.iter();
     let same = GROUP * groups.take_while(|group| **group == [first; GROUP]).count();
     if same == 0 {
@@ -50,16 +51,15 @@ fn put_packed(out: &mut Vec<u8>, numbers: &[u32], width: u8) {
     }
 }
 
-/// A stretch of numbers.
+/// The numbers that follow one header.
 enum Stretch<'a> {
     /// A number, and how often it occurs.
     Same(u32, usize),
-    /// Packed ones, in whole groups.
+    /// Packed numbers, in whole groups.
     Packed(&'a [u8]),
 }
 
-/// Takes the stretch that comes next, of which no more than `left` numbers are wanted; returns how many of
-/// them it has.
+/// Takes the next stretch. Returns also the number of its numbers that are wanted, at most `left`.
 fn take_stretch<'a>(
     bytes: &mut &'a [u8],
     width: u8,
@@ -86,10 +86,10 @@ fn take_stretch<'a>(
     Ok((Stretch::Same(number, times), times))
 }
 
-/// Reads the numbers in `range`, counted from the first, and appends them.
+/// Decodes the numbers with indexes in `range`, and appends them to `out`.
 ///
 /// # Errors
-/// When there are fewer, or one needs more than `width` bits.
+/// When there are fewer numbers, or a number needs more than `width` bits.
 pub(crate) fn decode(
     out: &mut Vec<u32>,
     mut bytes: &[u8],
@@ -111,7 +111,7 @@ pub(crate) fn decode(
             }
             Stretch::Packed(_) if width == 0 => out.resize(out.len() + len - skipped, 0),
             Stretch::Packed(packed) => {
-                // Whole groups are passed over; of the first one left, what is before is taken out again.
+                // Groups before the range are skipped. In its first group, numbers before the range are removed.
                 let groups = skipped / GROUP;
                 let from = out.len();
                 #[expect(clippy::cast_possible_truncation, reason = "of at most 32 bits")]
@@ -131,7 +131,7 @@ pub(crate) fn decode(
 /// The number of ones among the first `count` numbers of one bit.
 ///
 /// # Errors
-/// When there are fewer.
+/// When there are fewer numbers.
 pub(crate) fn ones(mut bytes: &[u8], count: usize) -> Result<usize, Damaged> {
     let (mut at, mut ones) = (0, 0);
     while at < count {

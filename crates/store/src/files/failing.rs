@@ -1,4 +1,4 @@
-//! Files in memory for tests: they fail as planned, and lose what was not synced.
+//! Files in memory for tests, which fail as planned and lose unsynced bytes.
 
 use super::{Files, GrowingFile};
 use curtail_units::Rng;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Operations are counted, each of them may fail.
+/// Files whose operations are counted. Each operation may be made to fail.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failing(Arc<Mutex<State>>);
 
@@ -14,7 +14,7 @@ pub(crate) struct Failing(Arc<Mutex<State>>);
 struct State {
     files: BTreeMap<String, Held>,
     operations: usize,
-    /// These fail.
+    /// The numbers of the operations that fail.
     fails: std::ops::Range<usize>,
     /// Whether appends fail until a file is removed.
     is_full: bool,
@@ -62,7 +62,7 @@ impl Failing {
         Self(Arc::new(Mutex::new(State { files, ..State::default() })))
     }
 
-    /// Turns over one byte of a file.
+    /// Flips a bit in one byte of a file.
     pub(crate) fn damage(&self, name: &str, at: usize) {
         self.lock().files.get_mut(name).expect("it is there").bytes[at] ^= 0x40;
     }

@@ -6,9 +6,9 @@
 //! | each group | begins at a block; records one after the other, then zeros to the end of a block |
 //! | each record | a header: salt, number of the record in the segment, signal, lengths, checksums of the body and of the header; then the body: the tenant's name, the batch |
 //!
-//! After damage, a reader looks for the next valid record: behind the record if its header is valid, else wherever the salt
-//! occurs. A record is valid only with the segment's salt and a number that was not read yet. A batch that contains the bytes of
-//! a record is therefore never read as one, because no sender knows the salt.
+//! After damage, a reader searches for the salt of the next valid record. If the header of the damaged record is valid,
+//! the search begins after that record. A record is valid only with the segment's salt, and a number above those
+//! already read. No sender knows the salt, so a batch that contains the bytes of a record is never read as a record.
 
 use super::{Damage, Record, Segment};
 use crate::files::BLOCK_BYTES;
@@ -26,14 +26,14 @@ const MAGIC_1: &[u8; 16] = b"curtail log 1\r\n\n";
 
 const SALT_BYTES: usize = 8;
 
-/// Magic, salt, checksum.
+/// The length of the segment's header: magic, salt, checksum.
 const SEGMENT_HEADER_BYTES: usize = 16 + SALT_BYTES + 4;
 
-/// The position of the second copy of the segment's header: a lost sector takes only one copy.
+/// The position of the second copy of the segment's header: a lost sector destroys only one copy.
 const SECOND_COPY: usize = BLOCK_BYTES / 2;
 
-/// Salt, number, length of the body, signal, length of the tenant's name, two zero bytes, time of arrival, checksum of
-/// the body, checksum of all before it.
+/// The length of a record's header: salt, number, length of the body, signal, length of the tenant's name, two zero
+/// bytes, time of arrival, checksum of the body, checksum of the header up to here.
 pub(super) const HEADER_BYTES: usize = SALT_BYTES + 8 + 4 + 1 + 1 + 2 + 8 + 4 + 4;
 
 /// The first block of a segment.
@@ -115,7 +115,7 @@ fn long(bytes: &[u8]) -> u64 {
 pub(super) fn parse(bytes: Bytes) -> io::Result<Segment> {
     let first = &bytes[..bytes.len().min(BLOCK_BYTES)];
     let copies = [Some(first), first.get(SECOND_COPY..)].map(|copy| copy.and_then(salt_of_copy));
-    // The first record begins with the second block, so these bytes are never from a sender.
+    // The first record begins at the second block, so these bytes are never from a sender.
     let of_record =
         bytes.get(BLOCK_BYTES..).filter(|rest| Header::parse(rest, long(rest)).is_some());
     let salt = copies[0].or(copies[1]).or_else(|| of_record.map(long));
@@ -224,7 +224,7 @@ impl Reader<'_> {
         len
     }
 
-    /// Records the loss of the records between the last one and this one, found at `end`; returns whether any are lost.
+    /// Reports records that are missing between the last one and this one, found at `end`; returns whether any are.
     fn record_loss(&mut self, number: u64, at: usize, end: usize) -> bool {
         let missing = number - self.next;
         if missing > 0 {

@@ -7,20 +7,20 @@ use crate::schema::envelope::{
 use crate::schema::{Kind, OwnColumns};
 use curtail_otlp::{Attribute, Slice, Value, plain};
 
-/// The column that an attribute has of its own, and the kind of its values.
+/// The column of an attribute and the kind of its values; [`None`] if the attribute has no column of its own.
 type OwnColumn = Option<(usize, Kind)>;
 
 /// Assigns attributes to columns.
 ///
-/// Rows of one source have the same attributes in the same order, so each key is compared with that of the last row first.
-/// Values with a column of their own are collected for many rows and added column by column, so that the cache misses of
-/// large dictionaries overlap.
+/// Rows of one source mostly have the same attributes in the same order, so each key is first compared with the last
+/// row's. Values with a column of their own are collected for many rows and added column by column, so that the cache
+/// misses of large dictionaries overlap.
 #[derive(Debug)]
 pub(super) struct Attributes {
     own: &'static OwnColumns,
     /// The keys of the last row, and their columns.
     last: Vec<(Vec<u8>, OwnColumn)>,
-    /// The rows and values of each column.
+    /// The collected rows and values of each column.
     waiting: Vec<Vec<(usize, Own)>>,
     json: Vec<u8>,
 }
@@ -56,7 +56,7 @@ impl Attributes {
         }
     }
 
-    /// Collects a value. Returns false if the row has one already: of two attributes with one key, the second is in a
+    /// Collects a value. Returns false if the row has one already: the second attribute with the same key goes into a
     /// map.
     fn waits(&mut self, field: usize, row: usize, value: Own) -> bool {
         if self.waiting.len() <= field {
@@ -70,7 +70,7 @@ impl Attributes {
         is_first
     }
 
-    /// Adds the collected values of rows that are in the columns now.
+    /// Adds the collected values to their rows, which are in the columns now.
     pub(super) fn put(&mut self, columns: &mut Columns, batch: &[u8]) {
         for (field, waiting) in self.waiting.iter_mut().enumerate() {
             if !waiting.is_empty() {
@@ -113,7 +113,7 @@ impl Attributes {
     }
 }
 
-/// Sets those of the texts that are not empty in the row that is being added.
+/// Sets the texts that are not empty in the row that is being added.
 pub(super) fn set_texts<const N: usize>(
     columns: &mut Columns,
     texts: [(usize, Slice); N],
@@ -126,7 +126,7 @@ pub(super) fn set_texts<const N: usize>(
     }
 }
 
-/// Sets those of the numbers that are not zero in the row that is being added.
+/// Sets the numbers that are not zero in the row that is being added.
 pub(super) fn set_numbers<const N: usize>(columns: &mut Columns, numbers: [(usize, i64); N]) {
     for (field, number) in numbers {
         if number != 0 {

@@ -7,7 +7,7 @@ use crate::schema::envelope::{
 };
 use curtail_otlp::{Attribute, Envelope, Resource, Scope, Slice, Value, plain};
 
-/// Values that all rows of a scope share: fields and codes.
+/// The values that all rows of a scope share, as fields and codes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shared(pub(super) Vec<(usize, u32)>);
 

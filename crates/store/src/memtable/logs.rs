@@ -1,4 +1,4 @@
-//! Log records into columns.
+//! Writes log records into columns.
 
 use super::RowWriter;
 use super::attributes::{set_numbers, set_texts};
@@ -26,7 +26,7 @@ impl RowWriter {
     fn record(&mut self, columns: &mut Columns, record: &LogRecord, batch: &[u8]) {
         columns.push_wide(TRACE_ID, record.trace_id);
         columns.push_narrow(SPAN_ID, record.span_id);
-        // Both have 63 bits.
+        // The decoder accepts no time of more than 63 bits.
         columns.push_long(TIME, record.time_ns.cast_signed());
         columns.push_long(OBSERVED, record.observed_ns.cast_signed());
         let texts = [(SEVERITY_TEXT, record.severity_text), (EVENT_NAME, record.event_name)];

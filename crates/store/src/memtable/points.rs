@@ -1,4 +1,4 @@
-//! Points of metrics into columns.
+//! Writes points of metrics into columns.
 
 use super::RowWriter;
 use super::envelope::Shared;
@@ -43,9 +43,9 @@ impl RowWriter {
     }
 }
 
-/// Times and the number of a point.
+/// Writes the times and the number of a point.
 fn number(columns: &mut Columns, point: &Point) {
-    // Both have 63 bits.
+    // The decoder accepts no time of more than 63 bits.
     columns.push_long(TIME, point.time_ns.cast_signed());
     columns.push_long(START, point.start_ns.cast_signed());
     match point.measured {
@@ -63,7 +63,7 @@ fn number(columns: &mut Columns, point: &Point) {
 }
 
 impl RowWriter {
-    /// Values that all points of a metric have.
+    /// The values that all points of a metric share.
     fn metric(
         &mut self,
         columns: &mut Columns,

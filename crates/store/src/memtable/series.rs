@@ -1,25 +1,25 @@
 //! The series of a point.
 //!
-//! A series is identified by the tenant, the attributes of the resource, the name, version and attributes of the scope, the
-//! name, unit, kind, temporality and monotonicity of the metric, and the attributes of the point. The order of attributes,
-//! descriptions, schema URLs and dropped counts do not matter, so a new release of a library continues its series.
+//! A series is identified by the tenant, the attributes of the resource, the name, version and attributes of the scope,
+//! the name, unit, kind, temporality and monotonicity of the metric, and the attributes of the point. Descriptions,
+//! schema URLs, dropped counts and the order of attributes do not matter, so new releases of a library keep the series.
 //!
-//! The ID is a hash of 128 bits, the same in every process and version, because files keep it: two passes of 64 bits, each a
-//! multiplication and a shift a word, with different factors. A set of attributes is the sum of their hashes.
+//! The ID is a hash of 128 bits, the same in every process and version, because files keep it. A word takes a
+//! multiplication and a shift for each half, with different factors. A set of attributes has the sum of their hashes.
 //!
-//! **Limits**: a tenant can construct two series with one ID. That harms nobody else, because each row has all its fields.
+//! **Limits**: a tenant can construct two series with one ID. That harms no other tenant: each row has all its fields.
 
 use curtail_otlp::{Attribute, Envelope, Metric, Scope, Value};
 
-/// A hash of parts, one after the other.
+/// The state of a hash, to which parts are added one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Series([u64; 2]);
 
-/// Odd, with about as many ones as zeros: the first digits of pi and of e.
+/// The factors are odd, with about as many ones as zeros: the first digits of pi and of e.
 const FACTORS: [u64; 2] = [0x243F_6A88_85A3_08D3, 0xB7E1_5162_8AED_2A6B];
 
 impl Series {
-    /// The hash of what all points of a scope share.
+    /// The hash of the fields that all points of a scope share.
     pub(super) fn of_scope(tenant: &str, batch: &[u8], envelope: &Envelope, scope: &Scope) -> Self {
         let resource = &envelope.resources[scope.resource as usize];
         let mut series = Self(FACTORS);
@@ -31,7 +31,7 @@ impl Series {
         series
     }
 
-    /// The hash of what all points of a metric in that scope share.
+    /// The hash of the fields that all points of a metric in the scope share.
     pub(super) fn of_metric(mut self, batch: &[u8], metric: &Metric) -> Self {
         self.bytes(metric.name.of(batch));
         self.bytes(metric.unit.of(batch));
@@ -60,7 +60,7 @@ impl Series {
         }
     }
 
-    /// Values of different kinds are different.
+    /// Hashes the kind with the value, so that values of different kinds differ.
     fn value(&mut self, value: &Value, batch: &[u8]) {
         let (kind, word) = match *value {
             Value::Empty => (0, 0),
@@ -93,7 +93,7 @@ impl Series {
         }
     }
 
-    /// Both steps are invertible, so different words give different states.
+    /// Hashes a word. Both steps are invertible, so different words give different states.
     #[inline]
     fn word(&mut self, word: u64) {
         for (state, factor) in self.0.iter_mut().zip(FACTORS) {
@@ -102,7 +102,7 @@ impl Series {
         }
     }
 
-    /// Each bit of the hash depends on all of the state of its pass.
+    /// Mixes each half, so that each bit of the hash depends on all bits of its half.
     fn finish(mut self) -> u128 {
         self.word(FACTORS[1]);
         self.word(FACTORS[0]);

@@ -1,15 +1,14 @@
-//! A memtable that is filled and queried at once. A query never holds up an insert.
+//! A memtable that is filled and queried at the same time: batches that arrive while a query copies columns are queued.
 //!
-//! While a query copies columns, new batches wait in a queue. The next insert, query or flush that has the lock adds
-//! them. A sealed memtable is not copied but shared.
+//! The next insert, query or flush that gets the lock adds the queued batches. A sealed memtable is shared, not copied.
 //!
-//! **Limits**: [`QUEUE_BYTES_MAX`] of batches in the queue. Beyond that an insert waits for the queries that copy.
+//! **Limits**: [`QUEUE_BYTES_MAX`] of batches in the queue. Beyond it, an insert waits for copying queries.
 
 use super::Memtable;
 use crate::columns::Columns;
 use crate::log::Record;
 use crate::schema::Table;
-use crate::sort::Place;
+use crate::sort::RowPosition;
 use curtail_otlp::Decoded;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +16,7 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
-/// A query copies for some 10 ms; at 200 MB/s of batches that is a quarter of this.
+/// Maximum size of the queue. A query copies for some 10 ms, in which 200 MB/s of batches fill a quarter of the queue.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
 /// A memtable that one thread fills and any number of threads read.
@@ -67,7 +66,7 @@ impl SharedMemtable {
         }
     }
 
-    /// Nothing is inserted any more: from now on the columns are shared.
+    /// Seals the memtable: nothing is inserted any more, so queries share the columns.
     pub(crate) fn seal(&self) {
         self.is_sealed.store(true, Ordering::Release);
     }
@@ -85,7 +84,7 @@ impl SharedMemtable {
         self.memtable.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Some columns of all rows: shared if it is sealed, else copied.
+    /// Some columns of all rows: shared if the memtable is sealed, else copied.
     pub(crate) fn columns(&self, fields: &BTreeSet<usize>) -> Arc<Columns> {
         let memtable = self.read();
         if self.is_sealed.load(Ordering::Acquire) {
@@ -94,12 +93,13 @@ impl SharedMemtable {
         Arc::new(memtable.columns.only(fields))
     }
 
-    /// A copy of the rows with an ID in the field by which runs are sorted.
+    /// A copy of the rows with an ID in the ID field by which runs are sorted.
     pub(crate) fn rows_with_id(&self, id: u128) -> Columns {
         let memtable = self.read();
-        let row = |row| Place { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
-        let places: Vec<_> = memtable.with_id(id).map(row).collect();
-        Columns::gather(memtable.table.schema(), &[&memtable.columns], &places)
+        let row =
+            |row| RowPosition { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
+        let positions: Vec<_> = memtable.with_id(id).map(row).collect();
+        Columns::gather(memtable.table.schema(), &[&memtable.columns], &positions)
     }
 
     fn insert_queued(&self, mut memtable: RwLockWriteGuard<'_, Memtable>) {

@@ -1,4 +1,4 @@
-//! Spans into columns.
+//! Writes spans into columns.
 
 use super::RowWriter;
 use super::attributes::{set_numbers, set_texts};
@@ -38,7 +38,7 @@ impl RowWriter {
         columns.push_narrow(PARENT_ID, span.parent_id);
         let (start, end) = (span.start_ns.cast_signed(), span.end_ns.cast_signed());
         columns.push_long(START, start);
-        // Both have 63 bits.
+        // The decoder accepts no time of more than 63 bits.
         columns.push_long(DURATION, end - start);
         with_name(&KINDS, span.kind, |name| columns.set_value(KIND, name.as_bytes()));
         with_name(&STATUSES, span.status, |name| columns.set_value(STATUS, name.as_bytes()));

@@ -27,10 +27,10 @@ fn run(
     memtable.insert("shop", &batch, &spans);
     let sorted: Vec<_> = memtable.sorted().collect();
     let sources: Vec<_> = sorted.iter().collect();
-    let places: Vec<_> = (0..short(rows)).map(|row| Place { batch: 0, row }).collect();
-    let groups = places.chunks(in_group);
+    let positions: Vec<_> = (0..short(rows)).map(|row| RowPosition { batch: 0, row }).collect();
+    let groups = positions.chunks(in_group);
     let groups: Vec<_> =
-        groups.map(|places| Columns::gather(SPANS.schema(), &sources, places)).collect();
+        groups.map(|positions| Columns::gather(SPANS.schema(), &sources, positions)).collect();
     let facts = groups.iter().flat_map(facts).collect();
     (groups, facts)
 }

@@ -1,8 +1,8 @@
 //! The calls between services: spans whose parent is a span of another service.
 //!
-//! The spans of a trace are adjacent in a run, so the parent of a call is searched in the part of the call and in its neighbors.
+//! Spans of a trace are adjacent in a run, so the parent of a call is searched in its part and in the parts beside it.
 //!
-//! **Limits**: a call whose two spans are in different runs is not counted until these are merged; [`PAIRS_MAX`] pairs.
+//! **Limits**: a call whose two spans are in different runs is not counted until a merge; [`PAIRS_MAX`] pairs.
 
 use super::filter::Filter;
 use super::measure::weight;
@@ -14,7 +14,7 @@ use crate::tree::{Tree, Unread};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
-/// Maximum number of pairs: a picture of more is unreadable.
+/// Maximum number of pairs: a picture of more pairs is unreadable.
 const PAIRS_MAX: usize = 10_000;
 
 /// The calls between services.
@@ -24,14 +24,14 @@ pub struct ServiceCalls {
     pub pairs: BTreeMap<(String, String), u64>,
     /// Whether there are more pairs.
     pub is_cut: bool,
-    /// Runs that may have more.
+    /// Runs that could not be read and may have more calls.
     pub unread: Vec<Unread>,
 }
 
-/// Enough was found.
+/// Stops the scan, because enough was found.
 struct Enough;
 
-/// A span of a trace.
+/// The IDs of a trace and of one of its spans.
 type Id = (u128, u64);
 
 /// The calls by pair of services.
@@ -51,14 +51,14 @@ struct Partial {
     pairs: Pairs,
     /// The service of each span, as an index of `names`.
     services: HashMap<Id, u32>,
-    /// The first is that of spans without a service.
+    /// The names of services. The first name is that of spans without a service.
     names: Vec<String>,
     /// Calls whose parents are not among the rows.
     open: Vec<Call>,
 }
 
 impl Tree {
-    /// Counts the calls from one service to another that a filter lets through, with the spans that they come from.
+    /// Counts the calls from one service to another if a filter selects both the call and its parent.
     pub async fn calls(&self, filter: &Filter) -> ServiceCalls {
         let projection = Projection::of([TRACE_ID, SPAN_ID, PARENT_ID, SERVICE, WEIGHT], []);
         let (mut pairs, mut last) = (Pairs::new(), Partial::default());
@@ -108,7 +108,7 @@ impl Partial {
         partial
     }
 
-    /// Counts the calls between these rows and those before them.
+    /// Counts the calls between these rows and the rows `before` them.
     fn follow(&mut self, before: &Self) {
         let Self { pairs, services, names, open } = self;
         open.retain(|call| match before.services.get(&call.parent) {

@@ -1,4 +1,4 @@
-//! Selects spans.
+//! The filter of a query, which selects spans.
 
 use super::scan::Bounds;
 use super::span_field::SpanField;
@@ -15,7 +15,7 @@ use std::ops::{Range, RangeInclusive};
 pub struct Filter {
     /// The tenant.
     pub tenant: String,
-    /// Start times in nanoseconds since 1970, without the end of the range; [`i64::MAX`] means no end.
+    /// The range of start times, in nanoseconds since 1970. An end of [`i64::MAX`] means no end.
     pub starts: Range<i64>,
     /// Durations in nanoseconds. A span that ends before it starts has duration 0.
     pub durations: RangeInclusive<i64>,
@@ -26,13 +26,13 @@ pub struct Filter {
 /// A condition on a span.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// A field passes a test; of several values, one does.
+    /// A field passes a test. If a field has several values, at least one passes.
     Is(SpanField, Test),
     /// All of these conditions.
     All(Vec<Self>),
     /// At least one of these conditions.
     Any(Vec<Self>),
-    /// The opposite.
+    /// The opposite of this condition.
     Not(Box<Self>),
 }
 
@@ -61,7 +61,7 @@ impl Filter {
             && *bounds.durations.end() >= *self.durations.start()
     }
 
-    /// Whether all spans within these bounds match by start, and by duration.
+    /// Whether the starts, and whether the durations, of all spans within these bounds match.
     const fn has_all(&self, bounds: &Bounds) -> (bool, bool) {
         let starts = *bounds.starts.start() >= self.starts.start
             && is_before(*bounds.starts.end(), self.starts.end);
@@ -139,7 +139,7 @@ impl Filter {
 struct Selected {
     /// The number of all rows.
     len: usize,
-    /// In order; before the first condition, [`None`] for all.
+    /// The rows in order; [`None`] for all rows, before the first condition.
     rows: Option<Vec<usize>>,
 }
 
@@ -263,7 +263,7 @@ pub(super) fn took(duration_ns: i64) -> i64 {
     duration_ns.max(0)
 }
 
-/// An ID that is zero is none.
+/// Whether an ID passes a test. An ID of zero is null.
 fn is_id(test: &Test, id: Option<u128>) -> bool {
     id.is_some_and(|id| id != 0 && test.accepts(&Value::Id(id)))
 }

@@ -1,11 +1,11 @@
 //! Assigns a group number to each row.
 //!
-//! The values by which rows are grouped have few distinct codes. The codes of a row form one number, which indexes a table of
-//! groups. Names are made only for the first row of a group.
+//! The values by which rows are grouped have few distinct codes. The codes of a row form one number, which indexes a
+//! table of groups. The key of a group is made only for the first row of the group.
 
 use hashbrown::HashMap;
 
-/// Maximum size of the table: beyond it, only pairs that occur get a number.
+/// Maximum size of the table of groups. A larger one has only the combinations of values that occur.
 const PLACES_MAX: u32 = 1 << 16;
 
 /// The group of each row as a number below `places`.
@@ -21,7 +21,7 @@ impl Grouping {
         Self { numbers: vec![0; rows], places: 1 }
     }
 
-    /// Distinguishes rows by a value; `values` is the number of distinct ones.
+    /// Distinguishes rows by a value; `values` is the number of distinct values.
     pub(super) fn by(&mut self, values: usize, codes: &[u32]) {
         self.distinguish(values as u64 + 1, codes.iter().map(|code| u64::from(*code)));
     }
@@ -37,7 +37,7 @@ impl Grouping {
         self.distinguish(steps, starts.iter().map(step_of));
     }
 
-    /// Rows with different values are in different groups; `values` is the number of distinct ones.
+    /// Divides groups by a value; `values` is the number of distinct values.
     fn distinguish(&mut self, values: u64, of_rows: impl Iterator<Item = u64>) {
         let values = u32::try_from(values).ok();
         let places = values.and_then(|values| Some((values, self.places.checked_mul(values)?)));
@@ -54,7 +54,7 @@ impl Grouping {
         }
     }
 
-    /// Renumbers the groups: only pairs that occur get a number.
+    /// Divides groups by a value, with a number only for the combinations that occur.
     fn renumber(&mut self, of_rows: impl Iterator<Item = u64>) {
         let mut known = HashMap::new();
         for (number, value) in self.numbers.iter_mut().zip(of_rows) {
@@ -64,7 +64,7 @@ impl Grouping {
         self.places = short(known.len());
     }
 
-    /// The group of each row. `name` gets the index of the first row of each group and returns its number.
+    /// The group of each row. `name` gets the index of the first row of each group, and returns its number.
     pub(super) fn groups(self, mut name: impl FnMut(usize) -> u32) -> Vec<u32> {
         const NONE: u32 = u32::MAX;
         let mut known = vec![NONE; self.places as usize];
@@ -84,8 +84,8 @@ fn short(number: usize) -> u32 {
     u32::try_from(number).expect("there are fewer than rows")
 }
 
-/// Divides with the `reciprocal` [`u64::MAX`]` / by`: the quotient of 64 bits would take longer than all else that is done with
-/// a row. The product is the quotient or one less.
+/// Divides by a multiplication with the `reciprocal`, [`u64::MAX`]` / by`, because a 64-bit division takes longer than
+/// all other work on a row. The product is the quotient or one less.
 fn divide(number: u64, by: u64, reciprocal: u64) -> u64 {
     let near = ((u128::from(number) * u128::from(reciprocal)) >> 64) as u64;
     near + u64::from(number - near * by >= by)

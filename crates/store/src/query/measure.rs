@@ -1,6 +1,6 @@
-//! Aggregates of spans: counts, quantiles of durations, extremes and sums of an attribute, by time and by values.
+//! Aggregates of spans: counts, quantiles, extremes, sums and buckets of a number, by time and by values.
 //!
-//! A span counts as often as its weight.
+//! A span counts as often as its weight says.
 //!
 //! **Limits**: [`GROUPS_MAX`] groups; exact quantiles of at most [`EXACT_MAX`] numbers that are not durations.
 
@@ -16,7 +16,7 @@ use crate::tree::{Tree, Unread};
 use curtail_units::Quantile;
 use std::borrow::Cow;
 
-/// Maximum number of exact numbers: 128 MB.
+/// Maximum number of numbers in memory: 128 MB. Beyond that, durations are counted in histograms.
 pub(super) const EXACT_MAX: usize = 16 << 20;
 
 /// Maximum number of groups.
@@ -32,9 +32,9 @@ pub struct AggregateQuery {
     pub filter: Filter,
     /// The aggregate.
     pub what: Aggregate,
-    /// Spans with the same values are a group. Each must be [coded](SpanField::is_coded).
+    /// The fields to group by: spans with the same values are a group. Each field must be [coded](SpanField::is_coded).
     pub by: Vec<SpanField>,
-    /// Groups are also made by start, in steps of this many nanoseconds since 1970.
+    /// The length in nanoseconds of the time steps, aligned to 1970, by which spans are also grouped.
     pub step_ns: Option<u64>,
 }
 
@@ -54,11 +54,11 @@ pub enum Aggregate {
 /// The result of an aggregate query.
 #[derive(Debug, Default)]
 pub struct AggregateResult {
-    /// In order of time, then of values.
+    /// The groups in order of time, then of values.
     pub groups: Vec<Group>,
-    /// The largest error of a quantile, as a share of it: zero when all are exact.
+    /// The largest relative error of a quantile; zero if all quantiles are exact.
     pub error: f64,
-    /// Runs that may have more.
+    /// Runs that could not be read and may have more spans.
     pub unread: Vec<Unread>,
 }
 
@@ -179,7 +179,7 @@ impl AggregateQuery {
         if let Some(step) = step {
             grouping.by_step(step, &of_rows(starts, selected));
         }
-        // The code in the partial of each value, once it is known.
+        // The code in the partial of each value; zero before it is known.
         let mut known: Vec<_> = by.iter().map(|coding| vec![0; coding.values.len() + 1]).collect();
         grouping.groups(|nth| {
             let row = selected[nth];
@@ -203,13 +203,13 @@ pub(super) fn weight(weights: &Coded, row: usize) -> u64 {
     weights.int(row).and_then(|weight| u64::try_from(weight).ok()).unwrap_or(1)
 }
 
-/// An integer in the order of the numbers.
+/// Converts a number to an integer. The integers have the same order as the numbers.
 pub(super) fn ordered(number: f64) -> i64 {
     let bits = number.to_bits().cast_signed();
     if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 
-/// The number of an [ordered] integer.
+/// Converts an [ordered] integer back to the number.
 pub(super) fn read_ordered(ordered: i64) -> f64 {
     let bits = if ordered < 0 { ordered ^ i64::MAX } else { ordered };
     f64::from_bits(bits.cast_unsigned())

@@ -1,10 +1,10 @@
-//! The aggregate of some spans, by group. It merges with that of other spans, so that cores, runs and machines can
-//! share a query.
+//! The aggregate of some spans, by group. Partials can be merged, so that cores, runs and machines can share a query.
 //!
 //! A partial keeps all numbers of a group, so quantiles are exact. Beyond [`EXACT_MAX`] numbers in all, it counts
-//! durations in a histogram for each group instead, and quantiles have its error.
+//! durations in a histogram for each group instead, and quantiles have the error of the histogram.
 //!
-//! **Invariant**: partials merged in the order of their rows equal one of all rows. Only sums depend on the order.
+//! **Invariant**: partials merged in the order of their rows equal one partial of all rows. Only sums depend on the
+//! order.
 //!
 //! **Source**: the rule of ranks is in [`curtail_sketch::rank()`].
 
@@ -21,17 +21,17 @@ use curtail_units::{Duration, Quantile};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
-/// A shorter piece of numbers is copied to the end of another one.
+/// Minimum length of a piece of numbers. A shorter piece is copied to the end of the one before.
 const PIECE_MIN: usize = 256;
 
 /// Spans that have the same values in the same step of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The begin of the step, in nanoseconds since 1970; zero without steps.
+    /// The start of the step, in nanoseconds since 1970; zero if the query has no steps.
     pub start_ns: i64,
-    /// In the order of the query; [`None`] where a span has no value.
+    /// The values in the order of the query's fields; [`None`] where the spans have no value.
     pub values: Vec<Option<String>>,
-    /// The number of spans with the number of the query, before only the tail of them was kept.
+    /// The number of spans that have the number of the query, as their weights say.
     pub count: u64,
     /// The aggregate of their numbers; durations are in nanoseconds.
     pub numbers: Numbers,
@@ -42,9 +42,9 @@ pub struct Group {
 pub enum Numbers {
     /// The query has no number.
     Uncounted,
-    /// In the order of the query.
+    /// The quantiles in the order of the query.
     Quantiles(Vec<f64>),
-    /// Of all numbers.
+    /// The extremes and the sum of all numbers.
     Extremes {
         /// The least.
         min: f64,
@@ -53,7 +53,7 @@ pub enum Numbers {
         /// The sum.
         sum: f64,
     },
-    /// The counts of values up to each power of two, in order. Values at or below zero are in a bucket at zero.
+    /// The upper bound of each bucket, a power of two, and its count. Numbers up to zero are in the bucket of zero.
     Buckets(Vec<(f64, u64)>),
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Partial {
     /// The texts of all values by which spans are grouped.
     values: Dictionary,
     groups: HashMap<GroupKey, u32>,
-    /// By the number of a group, like the next two fields.
+    /// The key of each group by its number, which also indexes the next two fields.
     keys: Vec<GroupKey>,
     counts: Vec<u64>,
     numbers: GroupNumbers,
@@ -84,10 +84,10 @@ enum GroupNumbers {
     Nothing,
     /// All numbers, and their count in all groups.
     Exact(Vec<ExactNumbers>, usize),
-    /// Instead of exact numbers, once there are too many.
+    /// Replaces exact numbers, when there are too many.
     Histograms(Vec<Histogram>),
     Extremes(Vec<Extremes>),
-    /// By the [`ordered`] power of two.
+    /// The count of each bucket by its [`ordered`] power of two.
     Buckets(Vec<BTreeMap<i64, u64>>),
 }
 
@@ -132,7 +132,7 @@ impl Partial {
         group
     }
 
-    /// Adds a number of spans of a group, as many as its weight says.
+    /// Adds the number of a row to a group, as often as the weight of the row says.
     pub(super) fn push(
         &mut self,
         group: u32,
@@ -160,7 +160,7 @@ impl Partial {
         self.check()
     }
 
-    /// Adds numbers of one span each, each with its group.
+    /// Adds the numbers of rows with a weight of one, each to its group.
     pub(super) fn push_all(
         &mut self,
         groups: &[u32],
@@ -171,7 +171,7 @@ impl Partial {
             return each.try_for_each(|(group, ordered)| self.push(*group, *ordered, 1));
         };
         *count += groups.len();
-        // A counting sort: each group has a place in one buffer.
+        // A counting sort: each group has a range of one buffer.
         let mut lens = vec![0; exact.len()];
         groups.iter().for_each(|group| lens[*group as usize] += 1);
         let mut ends: Vec<usize> = lens
@@ -241,7 +241,7 @@ impl Partial {
         self.check()
     }
 
-    /// Bounds the groups and the numbers.
+    /// Checks the maxima of groups and numbers, and changes to histograms if durations exceed theirs.
     fn check(&mut self) -> Result<(), AggregateError> {
         if self.keys.len() > GROUPS_MAX {
             return Err(AggregateError::Groups);
@@ -310,7 +310,7 @@ impl Partial {
 }
 
 impl GroupNumbers {
-    /// Counts exact numbers in histograms.
+    /// Replaces exact numbers by histograms.
     fn use_histograms(&mut self) {
         if let Self::Exact(exact, _) = self {
             *self = Self::Histograms(exact.iter().map(ExactNumbers::histogram).collect());
@@ -326,7 +326,7 @@ fn read_number(is_duration: bool, ordered: i64) -> f64 {
 /// All numbers of a group.
 #[derive(Debug, Default)]
 struct ExactNumbers {
-    /// The numbers of spans of weight one, nearly all. In pieces, which merging does not copy.
+    /// The numbers of spans with weight one (nearly all), in pieces, which merging does not copy.
     single: Vec<Vec<i64>>,
     /// The numbers of other spans, with their weights.
     weighted: Vec<(i64, u64)>,
@@ -343,7 +343,7 @@ impl ExactNumbers {
         self.weighted.extend(later.weighted);
     }
 
-    /// The values of quantiles' ranks.
+    /// The numbers at the ranks of the quantiles.
     fn quantiles(&self, quantiles: &[Quantile]) -> Vec<i64> {
         let single: usize = self.single.iter().map(Vec::len).sum();
         let weighted: u64 = self.weighted.iter().map(|(_, weight)| weight).sum();
@@ -398,7 +398,7 @@ fn duration(ns: i64) -> Duration {
     Duration::from_ns(took(ns).cast_unsigned())
 }
 
-/// The relative error of a quantile of a histogram. The last bucket has all longer durations.
+/// The relative error of a quantile of a histogram. The last bucket also has all longer durations.
 fn error(histogram: &Histogram, found: Duration) -> f64 {
     let usual = Precision::FINE.error();
     if histogram.overflowed() == 0 || found.mul_f64(1.0 + 2.0 * usual) < Precision::END {
@@ -408,7 +408,7 @@ fn error(histogram: &Histogram, found: Duration) -> f64 {
     usual.max(longest.as_ns_f64() / found.as_ns_f64() - 1.0)
 }
 
-/// The smallest power of two that is not below a number; at least one for durations, which are whole.
+/// The smallest power of two that is at least a number; zero for numbers up to zero.
 fn bucket(number: f64) -> f64 {
     const FRACTION_BITS: u32 = 52;
     if number <= 0.0 {

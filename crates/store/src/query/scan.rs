@@ -1,11 +1,11 @@
-//! Reads the spans that a filter selects, a part at a time, several parts at once.
+//! Reads the spans that a filter selects, in parts, several of them in parallel.
 
 use super::filter::{Filter, took};
 use super::span_field::SpanField;
 use crate::columns::Columns;
 use crate::parallel::{run_in_order, worker_count};
-use crate::run::Known;
-use crate::schema::spans::{DURATION, SPANS, START};
+use crate::run::PageMaximum;
+use crate::schema::spans::{DURATION, SLOWEST, SPANS, START};
 use crate::tree::{ReadError, ReadView, StoredRun, Tree, Unread};
 use futures_util::StreamExt as _;
 use object_store::ObjectStore;
@@ -14,8 +14,8 @@ use std::ops::{Range, RangeInclusive};
 use std::pin::pin;
 use std::sync::Arc;
 
-/// The number of parts at once: they wait for an object store far away at the same time, and two for each worker keep it
-/// busy while one waits for its turn in the order.
+/// The number of parts in parallel: at least 16, so that they wait for a remote object store together. Two for each
+/// worker keep it busy while one part waits for its turn in the order.
 const PARTS_MIN: usize = 16;
 const PARTS_PER_WORKER: usize = 2;
 
@@ -67,7 +67,7 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// These fields, and the columns that other fields need.
+    /// These fields, and the columns that `values` need.
     pub(super) fn of<'a>(
         fields: impl IntoIterator<Item = usize>,
         values: impl IntoIterator<Item = &'a SpanField>,
@@ -100,7 +100,7 @@ impl<F, T> Scan<F>
 where
     F: Fn(&Columns, Vec<usize>) -> T,
 {
-    /// The partial result of some rows; [`None`] where none of them is selected.
+    /// The partial result of some rows; [`None`] if none of the rows is selected.
     async fn partial(&self, source: Source) -> Result<Option<T>, Unread> {
         let compute = |rows: &Columns, selected: Vec<usize>| {
             (!selected.is_empty()).then(|| (self.compute)(rows, selected))
@@ -115,8 +115,8 @@ where
         }
     }
 
-    /// Reads the fields of the selected rows. Where conditions may select few, the fields of the filter come first, and
-    /// the others between the first and the last selected row.
+    /// Selects rows and reads their fields. If the filter has conditions, its fields are read first, then those of the
+    /// query, from the first to the last selected row.
     async fn select(&self, part: &Part) -> Result<(Columns, Vec<usize>), ReadError> {
         let (objects, mut fields) = (&*self.objects, self.filter.fields(&part.bounds));
         if self.filter.conditions.is_empty() {
@@ -143,15 +143,15 @@ impl Tree {
     /// A view of the table of spans.
     ///
     /// # Panics
-    /// When this is another table.
+    /// When this is not the table of spans.
     pub(super) fn view_of_spans(&self) -> ReadView {
         assert!(std::ptr::eq(self.table(), &*SPANS), "only spans are queried");
         self.read_view()
     }
 
-    /// Computes partial results of the spans that a filter selects, for several parts in parallel, and merges them in the
-    /// order of the parts: memtables, then runs, the last ones first. `compute` gets the projected columns, and at
-    /// least one selected row. Returns the runs that may have more.
+    /// Computes partial results of the spans that a filter selects, for several parts in parallel, and merges them in
+    /// the order of the parts: memtables, then runs, the last run first. `compute` gets the projected columns, and at
+    /// least one selected row. Returns runs that could not be read.
     pub(super) async fn scan<T, E>(
         &self,
         filter: &Filter,
@@ -193,25 +193,25 @@ impl Tree {
     }
 }
 
-/// The pages of a run that may have spans of these starts and durations, and of the service that is asked for; the
-/// bounds are those of spans of that service.
+/// The pages of a run that may have spans that a filter selects. If the filter names a service, the longest duration of
+/// a page is that of the service's spans.
 pub(super) fn pages<'a>(
     run: &'a Arc<StoredRun>,
     filter: &'a Filter,
 ) -> impl Iterator<Item = Part> + 'a {
-    let of_service = filter.service().map(|service| run.run().slowest(service));
+    let of_service = filter.service().map(|service| run.run().maxima(SLOWEST, service));
     (0..run.run().groups()).flat_map(move |group| {
         let starts = run.run().extremes(group, START);
         let durations = run.run().extremes(group, DURATION);
-        // Both columns have pages of the same rows: no number is the same in all rows.
+        // Both columns have the same pages, because columns of numbers are always divided into pages.
         starts.zip(durations).enumerate().filter_map(move |(page, (start, duration))| {
             let (rows, first, last) = start;
             let (_, shortest, longest) = duration;
-            let known = of_service.map_or(Known::Nothing, |of| of.in_page(group, page));
+            let known = of_service.map_or(PageMaximum::Unknown, |of| of.in_page(group, page));
             let longest = match known {
-                Known::Nothing => longest,
-                Known::None => return None,
-                Known::Most(most) => most,
+                PageMaximum::Unknown => longest,
+                PageMaximum::NoRow => return None,
+                PageMaximum::Is(maximum) => maximum,
             };
             let bounds = Bounds { starts: first..=last, durations: took(shortest)..=took(longest) };
             let run = Arc::clone(run);

@@ -1,20 +1,20 @@
-//! The value of a rank among unsorted numbers, which lie in several pieces and stay where they are.
+//! Finds the number at a rank among unsorted numbers, which are in several pieces and are not moved.
 //!
-//! Two numbers of a sorted sample most probably enclose the value. One pass counts the numbers below these bounds and
-//! collects those between; the value is among these. If it is not, all numbers are collected.
+//! Two numbers of a sorted sample most probably enclose the wanted number. One pass counts the numbers below these
+//! bounds, and collects the numbers between them. If the wanted number is not between them, all numbers are collected.
 //!
 //! **Source**: Floyd and Rivest, "Expected time bounds for selection", CACM 18, 1975.
 
 /// The size of the sample.
 const SAMPLE: usize = 2_048;
 
-/// Fewer numbers are not sampled.
+/// Minimum count of numbers from which a sample is taken.
 const SAMPLED_MIN: usize = 4 * SAMPLE;
 
-/// The number at an index of all numbers in order.
+/// The number at index `nth` of all numbers in ascending order.
 ///
 /// # Panics
-/// When there are no more numbers than `nth`.
+/// When there are at most `nth` numbers.
 pub(super) fn select(pieces: &[Vec<i64>], nth: usize) -> i64 {
     let len = pieces.iter().map(Vec::len).sum::<usize>();
     assert!(nth < len, "number {nth} of {len}");
@@ -37,7 +37,7 @@ fn bounds(pieces: &[Vec<i64>], len: usize, nth: usize) -> (i64, i64) {
     let mut next = step / 2;
     for piece in pieces {
         sample.extend(piece.iter().skip(next).step_by(step));
-        // The distance to the next one goes on in the next piece.
+        // The step to the next sampled number continues in the next piece.
         let taken = piece.len().saturating_sub(next).div_ceil(step);
         next = next + taken * step - piece.len();
     }

@@ -126,7 +126,7 @@ impl SpanField {
             Self::Resource(key) => drop(fields.insert(of_resource(key).unwrap_or(RESOURCE))),
             Self::Scope(_) => drop(fields.insert(SCOPE)),
             Self::Attribute(key) => {
-                fields.extend(SPANS.own.get(key.as_str()).map(|(field, _)| *field));
+                fields.extend(SPANS.schema().own.get(key.as_str()).map(|(field, _)| *field));
                 fields.extend(MAPS.map(|(field, _)| field));
             }
             Self::Either(key) => {
@@ -190,7 +190,7 @@ impl SpanField {
         (self.coding(rows), None)
     }
 
-    /// The coding of the rows. If this is not [coded](Self::is_coded), most rows have values of their own.
+    /// The coding of the rows. If the field is not [coded](Self::is_coded), most rows have different values.
     ///
     /// # Panics
     /// For a list entry, which has a [coding](Entry::coding) of its own.
@@ -206,7 +206,7 @@ impl SpanField {
     }
 }
 
-/// The values of some rows, which are in order. The values of all rows are not copied.
+/// The values of some rows, which are in order. If these are all rows, nothing is copied.
 pub(super) fn of_rows<'a, T: Copy>(values: &'a [T], rows: &[usize]) -> Cow<'a, [T]> {
     if rows.len() == values.len() {
         return Cow::Borrowed(values);
@@ -221,7 +221,7 @@ fn resource<'a>(rows: &'a Columns, key: &str) -> Coding<'a> {
     }
 }
 
-/// The first where a row has it, else the second.
+/// The value of `one` in rows that have it, else the value of `other`.
 fn either<'a>(one: Coding<'a>, other: Coding<'a>, len: usize) -> Coding<'a> {
     if one.values.is_empty() {
         return other;
@@ -251,7 +251,7 @@ fn column(rows: &Columns, field: usize) -> Coding<'_> {
     }
 }
 
-/// Codes values that are mostly different. A zero ID is null.
+/// Makes the coding of values that are mostly different. A zero ID is null.
 fn numbered(values: &Values) -> Coding<'static> {
     fn number<T: Copy + Eq + Hash>(
         all: &[T],
@@ -275,7 +275,7 @@ fn numbered(values: &Values) -> Coding<'static> {
     coding
 }
 
-/// A member of objects in plain JSON.
+/// The coding of a member of objects in plain JSON.
 fn members(objects: &Coded, key: &str) -> Coding<'static> {
     let mut values = Vec::new();
     let mut numbers = vec![0];
@@ -287,9 +287,9 @@ fn members(objects: &Coded, key: &str) -> Coding<'static> {
     Coding { codes: Cow::Owned(codes), values }
 }
 
-/// An attribute is in its own column, or in the map for values of its kind.
+/// The coding of an attribute, whose values are in its own column, or in the maps for their kinds.
 fn attribute<'a>(rows: &'a Columns, key: &str) -> Coding<'a> {
-    let own = SPANS.own.get(key).map(|(field, _)| column(rows, *field));
+    let own = SPANS.schema().own.get(key).map(|(field, _)| column(rows, *field));
     let mut coding = own.unwrap_or_default();
     for (field, kind) in MAPS {
         let lists = rows.lists(field);

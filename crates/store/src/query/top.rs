@@ -1,7 +1,7 @@
 //! The slowest spans, or the newest.
 //!
-//! Pages are read in the order of their maxima, and only while these can exceed the hits found so far: a few pages of ten
-//! million spans.
+//! Pages are read in descending order of their maxima, as long as a page can have better spans than the hits so far. Of
+//! ten million spans, that takes a few pages.
 
 use super::filter::Filter;
 use super::scan::{Bounds, Part, pages};
@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The rows of a memtable that are read first; then twice as many, and so on.
+/// The number of rows of a memtable that are read first. Each further step reads twice as many as the last.
 const FIRST_ROWS: usize = 4_096;
 
 /// The order of hits.
@@ -25,19 +25,19 @@ pub enum Order {
     Newest,
 }
 
-/// The unit of the maximum count.
+/// The unit in which hits are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HitUnit {
     /// Spans.
     Span,
-    /// Traces: each has the first of its spans in the order.
+    /// Traces. The hit of a trace is its first span in the order.
     Trace,
 }
 
 /// A span.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hit {
-    /// The trace that it belongs to.
+    /// The ID of its trace.
     pub trace_id: u128,
     /// Its own ID.
     pub span_id: u64,
@@ -56,17 +56,17 @@ pub struct Hit {
 /// The hits of a query.
 #[derive(Debug, Default)]
 pub struct TopHits {
-    /// In the order of the query.
+    /// The hits in the order of the query.
     pub hits: Vec<Hit>,
     /// The number of read pages, and of all pages.
     pub pages: (usize, usize),
-    /// Runs that may have more.
+    /// Runs that could not be read and may have more spans.
     pub unread: Vec<Unread>,
 }
 
 /// The hits so far.
 struct HitSet {
-    /// The least is removed first.
+    /// The hits by their value in the order. The least is removed first.
     hits: BTreeSet<(i64, Hit)>,
     /// The hit of each trace, if traces are counted.
     of_traces: Option<BTreeMap<u128, (i64, Hit)>>,
@@ -76,7 +76,7 @@ struct HitSet {
 }
 
 impl Tree {
-    /// The first `count` spans in an order, or traces by these, of all that a filter lets through.
+    /// The first `count` spans in an order, or the first `count` traces, of the spans that a filter selects.
     pub async fn top(&self, filter: &Filter, order: Order, each: HitUnit, count: usize) -> TopHits {
         let of_hits = [TRACE_ID, SPAN_ID, START, DURATION, SERVICE, NAME, STATUS];
         let by = match order {
@@ -134,12 +134,12 @@ impl HitSet {
         Self { hits: BTreeSet::new(), of_traces, count, by }
     }
 
-    /// Whether a span with at most this value is no hit.
+    /// Whether there are `count` hits with at least this value. If so, a span with this value is no hit.
     fn has_all_above(&self, most: i64) -> bool {
         self.hits.len() >= self.count && self.hits.first().is_none_or(|(least, _)| *least >= most)
     }
 
-    /// Adds the hits of a memtable: of few rows first, so that most others are skipped.
+    /// Adds the hits of a memtable: those of a few rows first, so that most other rows are skipped.
     fn take(&mut self, filter: &Filter, rows: &Columns) {
         let (mut from, mut len) = (0, FIRST_ROWS);
         while from < rows.len() {

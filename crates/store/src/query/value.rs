@@ -65,7 +65,7 @@ impl Pattern {
     /// # Errors
     /// When the pattern is invalid, or needs too much memory.
     pub fn new(text: &str) -> Result<Self, regex::Error> {
-        // It must be valid alone: `a)|(b` is not.
+        // The pattern must be valid without the group below: `a)|(b` is not.
         regex::Regex::new(text)?;
         let whole = format!("^(?s:{text})$");
         let regex = regex::RegexBuilder::new(&whole).size_limit(PATTERN_BYTES_MAX).build()?;
@@ -183,7 +183,7 @@ impl<'a> Value<'a> {
 
 /// Compares without rounding the integer, which a conversion to a double would do beyond 2^53.
 fn compare_exactly(int: i64, double: f64) -> Option<Ordering> {
-    /// 2^63: the whole part of every double below it, and not below its negative, fits an `i64`.
+    /// 2^63. The integer part of every double from -2^63 to below 2^63 fits an `i64`.
     const END: f64 = 9_223_372_036_854_775_808.0;
     if double.is_nan() {
         return None;

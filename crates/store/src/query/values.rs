@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// Maximum number of spans whose keys are read, those of the last runs first: maps are the largest columns.
 const KEYED_MAX: usize = 2 << 20;
 
-/// Maximum number of keys: with more of them, keys contain values.
+/// Maximum number of keys. If there are more, keys contain values.
 const KEYS_MAX: usize = 10_000;
 
 /// A value, and the number of its spans.
@@ -31,11 +31,11 @@ pub struct ValueCount {
 /// The values of a field.
 #[derive(Debug, Default)]
 pub struct ValueCounts {
-    /// In descending order of their spans.
+    /// The values in descending order of their counts.
     pub values: Vec<ValueCount>,
     /// Whether there are more values.
     pub is_cut: bool,
-    /// Runs that may have more.
+    /// Runs that could not be read and may have more values.
     pub unread: Vec<Unread>,
 }
 
@@ -54,12 +54,12 @@ pub struct AttributeKeys {
     pub links: BTreeSet<String>,
 }
 
-/// Enough was found.
+/// Stops the scan, because enough was found.
 struct Enough;
 
 impl Tree {
-    /// The distinct values of a field among spans, up to a maximum; for a list, those of its elements. A field that
-    /// differs for nearly every span (an ID, a duration) has none.
+    /// At most `count` distinct values of a field among the selected spans. The values of a list are its elements. A
+    /// field that differs in nearly every span (an ID, a duration) has no values here.
     pub async fn values(&self, filter: &Filter, of: &SpanField, count: usize) -> ValueCounts {
         if !of.is_coded() && !matches!(of, SpanField::Entry(_)) {
             return ValueCounts::default();
@@ -83,11 +83,11 @@ impl Tree {
         ValueCounts { values, is_cut, unread: scanned.unwrap_or_default() }
     }
 
-    /// The keys that attributes of spans have, and of what belongs to them: of the last two million spans.
+    /// The keys of attributes of the last two million spans, and of their resources, scopes, events and links.
     pub async fn keys(&self, filter: &Filter) -> AttributeKeys {
         let mut fields = BTreeSet::from([RESOURCE, SCOPE, EVENTS, LINKS]);
         fields.extend(MAPS.map(|(field, _)| field));
-        fields.extend(SPANS.keys.iter().map(|(field, ..)| *field));
+        fields.extend(SPANS.schema().keys.iter().map(|(field, ..)| *field));
         let projection = Projection { fields, keys: None };
         let (mut keys, mut looked_at) = (AttributeKeys::default(), 0);
         let partial = |rows: &Columns, selected: Vec<usize>| {
@@ -98,7 +98,7 @@ impl Tree {
             looked_at += rows;
             if looked_at > KEYED_MAX { Err(Enough) } else { Ok(()) }
         });
-        // Queries for spans say which runs are not read.
+        // Runs that could not be read are in the results of queries for spans.
         drop(scanned.await);
         keys
     }
@@ -136,7 +136,7 @@ impl SpanField {
 impl AttributeKeys {
     fn of_rows(rows: &Columns, selected: &[usize]) -> Self {
         let mut all = Self::default();
-        for (field, key, _) in &SPANS.keys {
+        for (field, key, _) in &SPANS.schema().keys {
             let coded = rows.coded(*field);
             if selected.iter().any(|row| coded.code(*row) != 0) {
                 add(&mut all.spans, key);

@@ -18,7 +18,7 @@ fn add(day: &str, bytes: u64, modified_ms: i64) -> Add {
 
 /// When those were written that go.
 fn due(retention: &Retention, adds: &[Add]) -> Vec<i64> {
-    let kept = adds.iter().filter_map(|add| Kept::new(0, add)).collect();
+    let kept = adds.iter().filter_map(|add| Kept::new(0, add, add.size)).collect();
     retention.due(kept, NOW_MS).iter().map(|run| run.modified_ms).collect()
 }
 

@@ -1,4 +1,4 @@
-//! One column of a row group, as bytes.
+//! Encodes one column of a row group.
 
 use super::PAGE_ROWS;
 use super::page::{Header, Of};
@@ -9,10 +9,10 @@ use parquet::basic::Encoding;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Maximum size of a dictionary, which readers keep whole.
+/// Maximum size of a dictionary. Readers hold all of it.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 
-/// Minimum size of a compressed chunk.
+/// Minimum size of a chunk to be compressed.
 const COMPRESSED_BYTES_MIN: usize = 256;
 
 /// A column chunk.
@@ -20,7 +20,7 @@ const COMPRESSED_BYTES_MIN: usize = 256;
 pub(super) struct Chunk {
     /// All pages with their headers, the dictionary first.
     pub(super) bytes: Vec<u8>,
-    /// The length of the page of the dictionary; zero without one.
+    /// The length of the dictionary page; zero if there is none.
     pub(super) dictionary_len: usize,
     pub(super) pages: Vec<Page>,
     pub(super) encoding: Encoding,
@@ -29,17 +29,17 @@ pub(super) struct Chunk {
     pub(super) raw_len: usize,
 }
 
-/// The position and the content of a page of a chunk.
+/// The position and the counts of a page of a chunk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page {
     pub(super) at: usize,
     pub(super) len: usize,
     pub(super) rows: usize,
-    /// The number of entries, with one for each row without entries.
+    /// The number of rows, or of entries of lists. A row without entries counts as one.
     pub(super) values: usize,
-    /// The number of rows or lists without a value.
+    /// The number of rows without a value or without entries.
     pub(super) nulls: usize,
-    /// The least and the greatest value, of columns by which pages are looked for.
+    /// The least and the greatest value, for zone columns.
     pub(super) extremes: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -61,15 +61,15 @@ struct Raw {
 enum Plan {
     /// Codes of the dictionary, of this many bits.
     Numbers(u8),
-    /// Plain, as in the dictionary.
+    /// The plain encoding, as in the dictionary.
     Plain,
-    /// Numbers by their differences.
+    /// Differences of integers.
     Deltas,
-    /// A bit each.
+    /// One bit for each value.
     Bits,
-    /// Bytes of a fixed length side by side, their lengths before.
+    /// The lengths of the IDs, then the IDs side by side.
     SideBySide,
-    /// As [`Self::SideBySide`] without zeros, which are null.
+    /// As [`Self::SideBySide`], without IDs of zero, which are null.
     NonNullSideBySide,
 }
 
@@ -91,22 +91,29 @@ impl Encoder {
         Self { numbers: Vec::new(), compressor }
     }
 
-    /// The chunks of a field, one for each of its parts.
-    pub(super) fn field(&mut self, field: &Field, column: &Column, rows: usize) -> Vec<Chunk> {
+    /// The chunks of a field, one for each of its parts. The `bool` is true for a zone column.
+    pub(super) fn field(
+        &mut self,
+        field: (&Field, bool),
+        column: &Column,
+        rows: usize,
+    ) -> Vec<Chunk> {
         match column {
             Column::One(values) => vec![self.one(field, values, rows)],
-            Column::Many(lists) => self.many(field, lists, rows),
+            Column::Many(lists) => self.many(field.0, lists, rows),
         }
     }
 
-    fn one(&mut self, field: &Field, values: &Values, rows: usize) -> Chunk {
+    fn one(&mut self, (field, is_zone): (&Field, bool), values: &Values, rows: usize) -> Chunk {
         let Form::One(kind, presence) = field.form else { unreachable!("the schema is the same") };
         let values = &*whole(values, rows);
         let plan = plan(kind, presence, values);
         let pages = page_ranges(rows, is_same(values)).map(|range| {
             let mut page = Page { rows: range.len(), values: range.len(), ..Page::default() };
             let mut body = Vec::new();
-            page.extremes = extremes(values, presence, range.clone());
+            if is_zone {
+                page.extremes = extremes(values, presence, range.clone());
+            }
             if presence == Presence::Optional {
                 page.nulls = self.presence(&mut body, values, range.clone());
             }
@@ -156,7 +163,7 @@ impl Encoder {
         self.numbers.iter().filter(|level| **level == 0).count()
     }
 
-    /// The beginning of a page of lists: which entries begin a row, and which rows have entries.
+    /// The beginning of a page of lists: the repetition levels, then the definition levels.
     fn levels(&mut self, lists: &Lists, range: Range<usize>) -> Raw {
         let mut body = Vec::new();
         let mut page = Page { rows: range.len(), ..Page::default() };
@@ -208,7 +215,7 @@ impl Encoder {
                 if codes.contains(&0) {
                     self.numbers.extend(there.map(|code| code - 1));
                 } else {
-                    // Without a look at each, many at once.
+                    // Without a test for each code, so that many are converted at once.
                     self.numbers.extend(codes.iter().map(|code| code - 1));
                 }
                 body.push(width);
@@ -232,8 +239,7 @@ impl Encoder {
         }
     }
 
-    /// Puts the dictionary and the pages one after the other, compressed if that helps. It does not help
-    /// with the IDs of spans, which are random.
+    /// Joins the dictionary and the pages to a chunk, compressed if that saves enough. Random IDs are never compressed.
     fn finish(&mut self, pages: Vec<Raw>, values: &Values, plan: Plan, is_random: bool) -> Chunk {
         let dictionary = match (plan, values) {
             (Plan::Numbers(_), Values::Coded(coded)) => Some(&coded.dictionary),
@@ -270,7 +276,7 @@ impl Encoder {
         chunk
     }
 
-    /// Pages, compressed, unless that saves little.
+    /// The compressed dictionary and pages; [`None`] if compression saves little.
     fn compress<'a>(
         &mut self,
         bodies: impl Iterator<Item = &'a [u8]> + Clone,
@@ -286,7 +292,7 @@ impl Encoder {
     }
 }
 
-/// The values with nulls up to the last row.
+/// The values, filled up with nulls to the last row.
 fn whole(values: &Values, rows: usize) -> Cow<'_, Values> {
     if values.len() == rows {
         return Cow::Borrowed(values);
@@ -321,14 +327,14 @@ fn plan(kind: Kind, presence: Presence, values: &Values) -> Plan {
         Values::Coded(coded) => coded,
     };
     let dictionary = &coded.dictionary;
-    // In numbers as wide as the codes, many of which are counted at once.
+    // Counts in integers as wide as the codes, so that many codes are counted at once.
     let count = |codes: &[u32]| codes.iter().map(|code| u32::from(*code != 0)).sum::<u32>();
     let there = coded.codes.chunks(1 << 16).map(|codes| count(codes) as usize).sum::<usize>();
-    // Not worth its place when most values are different.
+    // A dictionary does not pay if most values are different.
     let is_small = dictionary.plain().len() <= DICTIONARY_BYTES_MAX
         && dictionary.len() as usize <= there.div_ceil(2);
     match kind {
-        // There is no dictionary without values.
+        // Without values, there is no dictionary.
         _ if there == 0 => Plan::Plain,
         Kind::Bool => Plan::Bits,
         _ if is_small => Plan::Numbers(hybrid::width(dictionary.len().saturating_sub(1))),
@@ -353,7 +359,7 @@ fn put_side_by_side<const N: usize>(body: &mut Vec<u8>, there: impl Iterator<Ite
     body.extend_from_slice(&bytes);
 }
 
-/// The least and the greatest value that there is, as Parquet compares them.
+/// The least and the greatest value that is not null, in Parquet's order.
 fn extremes(
     values: &Values,
     presence: Presence,
@@ -366,17 +372,17 @@ fn extremes(
             let (least, greatest) = (there().min()?, there().max()?);
             Some((least.to_be_bytes().to_vec(), greatest.to_be_bytes().to_vec()))
         }
-        Values::Longs(longs) if presence == Presence::Required => {
+        Values::Longs(longs) => {
             let longs = &longs[range];
             let (least, greatest) = (longs.iter().min()?, longs.iter().max()?);
             Some((least.to_le_bytes().to_vec(), greatest.to_le_bytes().to_vec()))
         }
-        Values::Longs(_) | Values::Narrow(_) | Values::Coded(_) => None,
+        Values::Narrow(_) | Values::Coded(_) => None,
     }
 }
 
 impl Chunk {
-    /// Appends a page: its header, of which the rest is known here, and its body.
+    /// Appends a page: its header, with the lengths and the checksum, and its body.
     fn put(&mut self, header: Header, raw_len: usize, body: &[u8]) {
         let checksum = crc32fast::hash(body);
         let at = self.bytes.len();

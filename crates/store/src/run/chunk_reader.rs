@@ -1,4 +1,4 @@
-//! Values from the bytes of a column chunk.
+//! Decodes the values of a column chunk.
 
 use super::page::{Header, Of};
 use crate::columns::{Coded, Column, Dictionary, Lists, Plain, Values, text};
@@ -17,17 +17,17 @@ const PAGE_BYTES_MAX: usize = 1 << 30;
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) is_compressed: bool,
-    /// The dictionary, if there is one; then pages, which follow each other.
+    /// The dictionary page, if there is one, then consecutive pages.
     pub(super) parts: Vec<Bytes>,
 }
 
 thread_local! {
-    /// Making one takes as long as decompressing a page.
+    /// One for each thread, because creating it takes as long as decompressing a page.
     static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
         RefCell::new(zstd::bulk::Decompressor::new().expect("memory for it"));
 }
 
-/// Reads values of a chunk.
+/// Decodes the values of a chunk.
 pub(super) struct Decoder<'a> {
     kind: Kind,
     presence: Presence,
@@ -42,7 +42,7 @@ struct Body {
     bytes: Bytes,
 }
 
-/// Some rows of the column of a field, counted from the first that is stored.
+/// The values of a field in some rows, which are counted from the first row in `stored`.
 pub(super) fn column(
     field: &Field,
     stored: &[Stored],
@@ -66,7 +66,7 @@ pub(super) fn column(
     Ok(Column::Many(Lists::from_parts(ends, parts)))
 }
 
-/// Whether a map may have one of the keys, by its dictionary.
+/// Whether the dictionary of a map has one of the keys; true if there is no dictionary.
 pub(super) fn may_have_key(stored: &Stored, keys: &BTreeSet<String>) -> Result<bool, Damaged> {
     let mut decoder = Decoder::new(Kind::Text, Presence::Required, stored);
     let Some(Body { header: Header { of: Of::Dictionary, values: count, .. }, bytes }) =
@@ -186,13 +186,13 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The part of `rows` in a page of `len` rows from `at`.
+/// The part of `rows` in the page with the `len` rows from `at` on, counted from `at`.
 fn overlap(rows: &Range<usize>, at: usize, len: usize) -> Range<usize> {
     let from = rows.start.saturating_sub(at).min(len);
     from..(rows.end - at).min(len)
 }
 
-/// Takes levels of zero and one, which have their length before them.
+/// Takes levels of zero or one, which follow their length.
 fn take_levels<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], Damaged> {
     let wrong = Damaged("the levels of a page are cut off");
     let (len, rest) = body.split_first_chunk::<4>().ok_or(wrong)?;
@@ -226,14 +226,14 @@ fn take_plain<'a>(bytes: &mut &'a [u8], form: Plain) -> Result<&'a [u8], Damaged
     Ok(value)
 }
 
-/// The content of a page after its levels of repetition.
+/// The values of a page.
 struct Page<'a> {
     encoding: i32,
-    /// The maximum number of values: rows, or entries.
+    /// The maximum number of values: the number of rows or entries.
     values: usize,
-    /// The values that there are.
+    /// The encoded values that are not null.
     body: &'a [u8],
-    /// Whether each row has a value; [`None`]: all have.
+    /// The levels that say whether each row has a value; [`None`]: all rows have one.
     levels: Option<&'a [u8]>,
 }
 
@@ -254,7 +254,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Appends some of the values that there are.
+    /// Appends some of the values that are not null.
     fn read_values(self, into: &mut Values, range: Range<usize>) -> Result<(), Damaged> {
         if range.is_empty() {
             return Ok(());
@@ -318,7 +318,7 @@ impl Page<'_> {
 
 const MISSING: Damaged = Damaged("values are missing");
 
-/// Some of the values of a fixed length, which have their lengths before them.
+/// Some of the IDs of a page, in which the lengths precede the IDs.
 fn side_by_side<'a, const N: usize>(
     mut body: &'a [u8],
     max: usize,

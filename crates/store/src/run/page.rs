@@ -1,4 +1,4 @@
-//! Pages: a header in Thrift's compact protocol, then the bytes.
+//! The header of a page, in Thrift's compact protocol.
 //!
 //! **Source**: parquet.thrift of apache/parquet-format; "Thrift Compact protocol encoding" of apache/thrift.
 
@@ -9,12 +9,12 @@ use curtail_protobuf::{unzigzag, varint, zigzag};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) of: Of,
-    /// The number of bytes before compression.
+    /// The length of the body before compression.
     pub(super) raw_len: usize,
-    /// The number of bytes that follow.
+    /// The length of the body, which follows the header.
     pub(super) len: usize,
     pub(super) checksum: u32,
-    /// Rows, or entries of them.
+    /// The number of rows, or of entries of lists.
     pub(super) values: usize,
     /// The encoding by Parquet's number.
     pub(super) encoding: i32,
@@ -36,7 +36,7 @@ const I64: u8 = 6;
 const BINARY: u8 = 8;
 const STRUCT: u8 = 12;
 
-/// RLE, which levels have, in Parquet's numbers.
+/// Parquet's number of the encoding of levels, RLE.
 const RLE: i32 = 3;
 
 const CUT_OFF: Damaged = Damaged("the header of a page is cut off");
@@ -115,7 +115,7 @@ fn int(number: usize) -> i32 {
     i32::try_from(number).expect("a row group has less than 2 GiB")
 }
 
-/// Takes the head of a field: its number, by how much it is above the last one, and its type.
+/// Takes the head of a field, and adds its step to the number `field`. Returns its type; [`None`] ends a struct.
 fn take_field(bytes: &mut &[u8], field: &mut i16) -> Result<Option<u8>, Damaged> {
     let head = take_byte(bytes)?;
     let (step, of) = (head >> 4, head & 0xF);

@@ -3,10 +3,10 @@
 //! Nothing is fetched here: [`Run::want`] lists the bytes, and [`Run::read`] decodes them.
 
 use super::chunk_reader::{Stored, column, may_have_key};
-use super::slowest::{self, OfService, Slowest};
+use super::max_index::{Maxima, MaximaOfText};
 use crate::columns::Columns;
 use crate::encoding::Damaged;
-use crate::schema::{Form, Schema};
+use crate::schema::{Form, Schema, Table};
 use bytes::Bytes;
 use parquet::basic::CompressionCodec;
 use parquet::errors::ParquetError;
@@ -17,14 +17,15 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A run by the metadata at its end.
+/// An open run: the metadata at the end of its file.
 #[derive(Debug)]
 pub struct Run {
-    schema: &'static Schema,
+    table: &'static Table,
     metadata: ParquetMetaData,
     /// The columns of each field in the file; none if the run was written before the field was added.
     columns: Vec<Vec<usize>>,
-    slowest: Slowest,
+    /// One for each index of the table.
+    indexes: Vec<Maxima>,
 }
 
 /// The bytes that are needed to read some rows of a row group.
@@ -32,17 +33,17 @@ pub struct Run {
 pub struct Wanted {
     group: usize,
     fields: Vec<usize>,
-    /// A map without any of these keys is not decoded; [`None`]: all are.
+    /// Only maps with one of these keys are decoded; [`None`]: all maps.
     keys: Option<BTreeSet<String>>,
     rows: Range<usize>,
-    /// The ranges of the file, in the order of [`Run::read`].
+    /// The ranges of the file, in the order in which [`Run::read`] expects them.
     pub ranges: Vec<Range<u64>>,
 }
 
 /// Why a run cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// More bytes of the end are needed: this many.
+    /// More bytes of the file's end are needed: this many in total.
     #[error("its last {0} bytes are needed")]
     Longer(usize),
     /// The end of the file is not that of a run.
@@ -65,7 +66,7 @@ pub enum RunError {
 }
 
 impl Wanted {
-    /// The same; of maps, only those with one of some keys. Where a row group has none of the keys, the map is empty.
+    /// Skips maps in which the row group has none of these keys. Skipped maps are empty.
     #[must_use]
     pub fn with_keys(self, keys: Option<&BTreeSet<String>>) -> Self {
         Self { keys: keys.cloned(), ..self }
@@ -73,14 +74,14 @@ impl Wanted {
 }
 
 impl Run {
-    /// Reads the end of a file of `len` bytes; `tail` is as much of it as was fetched.
+    /// Opens a run from the end of its file of `len` bytes. `end_bytes` are the last bytes, as many as were fetched.
     ///
     /// # Errors
-    /// When `tail` is too short, or the file is no run.
-    pub fn open(schema: &'static Schema, tail: &Bytes, len: u64) -> Result<Self, RunError> {
+    /// When `end_bytes` is too short, or the file is no run.
+    pub fn open(table: &'static Table, end_bytes: &Bytes, len: u64) -> Result<Self, RunError> {
         let mut reader =
             ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
-        reader.try_parse_sized(tail, len).map_err(|error| {
+        reader.try_parse_sized(end_bytes, len).map_err(|error| {
             if let ParquetError::NeedMoreData(bytes) = error {
                 RunError::Longer(bytes)
             } else {
@@ -95,26 +96,28 @@ impl Run {
             .iter()
             .map(|column| column.path().string())
             .collect();
-        let mut ours = schema.parquet().columns().iter();
-        let columns = schema.fields().iter().map(|field| {
+        let mut ours = table.schema().parquet().columns().iter();
+        let columns = table.schema().fields().iter().map(|field| {
             let parts = ours.by_ref().take(field.form.parts().len());
             let parts = parts.map(|part| {
                 let name = part.path().string();
                 names.iter().position(|of_file| *of_file == name)
             });
-            // A field without all of its parts is missing; all parts are consumed.
+            // A field that lacks a part is missing. Collected first, so that all of its parts are consumed.
             let parts: Vec<_> = parts.collect();
             parts.into_iter().collect::<Option<_>>().unwrap_or_default()
         });
         let columns = columns.collect();
-        let said = metadata.file_metadata().key_value_metadata();
-        let said = said.and_then(|all| all.iter().find(|each| each.key == slowest::KEY));
-        let said = said.and_then(|said| said.value.as_deref());
-        let slowest = said.map(Slowest::read).unwrap_or_default();
-        Ok(Self { schema, metadata, columns, slowest })
+        let entries = metadata.file_metadata().key_value_metadata();
+        let indexes = table.indexes.iter().map(|index| {
+            let entry = entries.and_then(|all| all.iter().find(|each| each.key == index.key));
+            entry.and_then(|entry| entry.value.as_deref()).map(Maxima::read).unwrap_or_default()
+        });
+        let indexes = indexes.collect();
+        Ok(Self { table, metadata, columns, indexes })
     }
 
-    /// The position of the end of the file: of the first index, before the others and the footer.
+    /// The position of the first page index. The end of the file begins there: the page indexes, then the footer.
     #[must_use]
     pub fn end_begins(&self) -> Option<u64> {
         let chunks = self.metadata.row_groups().iter().flat_map(|group| group.columns());
@@ -126,7 +129,7 @@ impl Run {
     /// The fields.
     #[must_use]
     pub const fn schema(&self) -> &'static Schema {
-        self.schema
+        self.table.schema()
     }
 
     /// The number of row groups.
@@ -144,8 +147,8 @@ impl Run {
         position(self.metadata.row_group(group).num_rows())
     }
 
-    /// The rows of a row group that may have a value from `least` to `greatest`, by what the index of pages
-    /// says of a field of sixteen bytes. The index is of whole pages.
+    /// The rows of each page of a row group that may have a value from `least` to `greatest` in a field of sixteen
+    /// bytes, by the page index.
     ///
     /// # Panics
     /// When there is no such row group.
@@ -173,7 +176,7 @@ impl Run {
         pages.into_iter().enumerate().filter(move |(nth, _)| may_have(*nth)).map(|(_, rows)| rows)
     }
 
-    /// The least and the greatest number that each page of a field has, with its rows.
+    /// The rows of each page of a field, and the least and the greatest number in the page.
     ///
     /// # Panics
     /// When there is no such row group.
@@ -194,10 +197,13 @@ impl Run {
         })
     }
 
-    /// The slowest spans of a service.
+    /// The maxima of the rows with a text, in the nth index of the table.
+    ///
+    /// # Panics
+    /// When there is no such index.
     #[must_use]
-    pub fn slowest(&self, service: &str) -> OfService<'_> {
-        self.slowest.of(service)
+    pub fn maxima(&self, nth: usize, text: &str) -> MaximaOfText<'_> {
+        self.indexes[nth].of(text)
     }
 
     /// The bytes that are needed to read fields of rows of a row group.
@@ -213,16 +219,16 @@ impl Run {
         Wanted { group, fields: fields.to_vec(), keys: None, rows, ranges }
     }
 
-    /// Reads rows from the bytes that were wanted. Of other fields they have nothing.
+    /// Decodes the wanted rows from the fetched bytes. Fields that were not wanted are empty.
     ///
     /// # Errors
-    /// When they are damaged.
+    /// When the bytes are damaged.
     pub fn read(&self, wanted: &Wanted, fetched: &[Bytes]) -> Result<Columns, RunError> {
         let Wanted { group, fields, keys, rows, .. } = wanted;
         let mut fetched = fetched.iter();
-        let mut columns = Columns::nothing(self.schema, rows.len());
+        let mut columns = Columns::nothing(self.schema(), rows.len());
         for field in fields {
-            let of_field = &self.schema.fields()[*field];
+            let of_field = &self.schema().fields()[*field];
             let damaged =
                 |source| RunError::Damaged { group: *group, column: of_field.name, source };
             let mut stored = Vec::new();
@@ -251,7 +257,7 @@ impl Run {
         Ok(columns)
     }
 
-    /// The positions of the dictionary and of the pages with these rows, and all rows of those pages.
+    /// The ranges of the dictionary and of the pages with some rows, and all rows of these pages.
     fn parts(
         &self,
         group: usize,
@@ -277,7 +283,7 @@ impl Run {
         (ranges, pages[first].start..pages[last].end)
     }
 
-    /// The rows of each page of a column; one for all rows where it is not there.
+    /// The rows of each page of a column. A column that is not in the file counts as one page.
     fn pages(&self, group: usize, column: Option<usize>) -> Vec<Range<usize>> {
         let rows = self.rows(group);
         let locations = column.map(|column| self.locations(group, column));

@@ -1,11 +1,10 @@
-//! Writing a run.
+//! Writes a run.
 
 use super::GROUP_BYTES;
 use super::chunk::{Chunk, Encoder};
-use super::slowest::{self, NewSlowest};
+use super::max_index::NewMaxima;
 use crate::columns::Columns;
-use crate::schema::Schema;
-use crate::schema::spans::SPANS;
+use crate::schema::Table;
 use bytes::Bytes;
 use parquet::basic::{BoundaryOrder, Compression, Encoding, Type, ZstdLevel};
 use parquet::column::writer::ColumnCloseResult;
@@ -21,11 +20,10 @@ use parquet::schema::types::ColumnDescPtr;
 
 /// A run that is being written in memory. Its finished parts may be [taken](Self::take) before it is complete.
 pub struct RunWriter {
-    schema: &'static Schema,
+    table: &'static Table,
     file: SerializedFileWriter<Vec<u8>>,
     encoder: Encoder,
-    /// For runs of spans.
-    slowest: Option<NewSlowest>,
+    indexes: Vec<NewMaxima>,
     rows: u64,
 }
 
@@ -38,16 +36,16 @@ impl std::fmt::Debug for RunWriter {
 impl RunWriter {
     /// Begins a run.
     #[must_use]
-    pub fn new(schema: &'static Schema) -> Self {
+    pub fn new(table: &'static Table) -> Self {
         const WRITER: &str = concat!("curtail ", env!("CARGO_PKG_VERSION"));
         let properties = WriterProperties::builder().set_created_by(WRITER.to_owned()).build();
-        let root = schema.parquet().root_schema_ptr();
+        let root = table.schema().parquet().root_schema_ptr();
         let file = in_memory(SerializedFileWriter::new(Vec::new(), root, properties.into()));
-        let slowest = std::ptr::eq(schema, SPANS.schema()).then(NewSlowest::default);
-        Self { schema, file, encoder: Encoder::new(), slowest, rows: 0 }
+        let indexes = table.indexes.iter().map(NewMaxima::new).collect();
+        Self { table, file, encoder: Encoder::new(), indexes, rows: 0 }
     }
 
-    /// Writes the next rows as a row group, or as several if they are long.
+    /// Writes the next rows as a row group, or as several if they have more than [`GROUP_BYTES`].
     ///
     /// # Panics
     /// When the rows are of another table.
@@ -58,17 +56,17 @@ impl RunWriter {
             return self.write(&rows.part(half..rows.len()));
         }
         in_memory(self.write_group(rows));
-        if let Some(slowest) = &mut self.slowest {
-            slowest.push(rows);
-        }
+        self.indexes.iter_mut().for_each(|index| index.push(rows));
         self.rows += rows.len() as u64;
     }
 
     fn write_group(&mut self, rows: &Columns) -> Result<(), ParquetError> {
-        let mut columns = self.schema.parquet().columns().iter();
+        let Self { table, encoder, .. } = self;
+        let mut columns = table.schema().parquet().columns().iter();
         let mut group = self.file.next_row_group()?;
-        for (nth, field) in self.schema.fields().iter().enumerate() {
-            for chunk in self.encoder.field(field, rows.column(nth), rows.len()) {
+        for (nth, field) in table.schema().fields().iter().enumerate() {
+            let is_zone = table.zones.contains(&nth);
+            for chunk in encoder.field((field, is_zone), rows.column(nth), rows.len()) {
                 let column = columns.next().expect("a column for each part");
                 let close = close(&chunk, column, rows.len())?;
                 group.append_column(&Bytes::from(chunk.bytes), close)?;
@@ -92,8 +90,8 @@ impl RunWriter {
     /// Writes the end of the run; returns the bytes that were not taken.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
-        if let Some(slowest) = self.slowest {
-            let metadata = KeyValue::new(slowest::KEY.to_owned(), slowest.finish());
+        for (index, maxima) in self.table.indexes.iter().zip(&self.indexes) {
+            let metadata = KeyValue::new(index.key.to_owned(), maxima.finish());
             self.file.append_key_value_metadata(metadata);
         }
         in_memory(self.file.into_inner())
@@ -137,7 +135,7 @@ fn close(
         offsets.append_offset_and_size(long(page.at), len);
     }
     let mut index = ColumnIndexBuilder::new(column.physical_type());
-    // Pages of such a column that have no extremes have nothing else either.
+    // In such a column, a page without extremes has only nulls.
     let is_indexed = chunk.pages.iter().any(|page| page.extremes.is_some());
     for page in &chunk.pages {
         let (least, greatest) = page.extremes.clone().unwrap_or_default();
@@ -154,7 +152,7 @@ fn close(
     })
 }
 
-/// Trace IDs ascend, and are compared as bytes; other columns are in no order.
+/// The order of pages by their extremes: trace IDs ascend, compared as bytes. Other columns have no order.
 fn order(chunk: &Chunk) -> BoundaryOrder {
     let is_id = |page: &super::chunk::Page| {
         page.extremes.as_ref().is_some_and(|(least, _)| least.len() == size_of::<u128>())
@@ -170,7 +168,7 @@ fn order(chunk: &Chunk) -> BoundaryOrder {
     }
 }
 
-/// The least and the greatest value, and the number of rows or lists without one.
+/// The statistics: the least and the greatest value, and the number of rows without a value.
 fn statistics(chunk: &Chunk, of: Type) -> Statistics {
     let nulls = Some(chunk.pages.iter().map(|page| page.nulls as u64).sum());
     let extremes = chunk.pages.iter().filter_map(|page| page.extremes.as_ref());

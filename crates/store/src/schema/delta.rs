@@ -1,4 +1,4 @@
-//! Fields as Delta has them.
+//! The schema of a table in Delta.
 
 use super::{Field, Form, Kind};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub(super) fn schema<'a>(
     json!({"type": "struct", "fields": fields}).to_string()
 }
 
-/// Any column may be missing in a file that was written before it was added.
+/// Every column is nullable, because files that were written before it was added do not have it.
 fn column(name: &str, of: Value) -> Value {
     json!({"name": name, "type": of, "nullable": true, "metadata": {}})
 }

@@ -24,8 +24,8 @@ fields! {
     ATTRIBUTES_JSON "attributes_json" Form::Map(Kind::Text);
 }
 
-/// Attributes of resources with a column of their own, beside `service.name`, which is the [`SERVICE`]. They
-/// are copies: [`RESOURCE`] has all.
+/// The attributes of resources with a column of their own, besides `service.name`, which is in [`SERVICE`]. The columns
+/// are copies: [`RESOURCE`] has all attributes.
 const OF_RESOURCES: &[(&str, &str)] = &[
     ("service.namespace", "service_namespace"),
     ("service.version", "service_version"),
@@ -42,7 +42,7 @@ const OF_RESOURCES: &[(&str, &str)] = &[
     ("k8s.node.name", "k8s_node_name"),
 ];
 
-/// The number of these fields. A table's own fields have the numbers after them.
+/// The number of the fields here. The numbers of a table's own fields follow.
 pub(super) const LEN: usize = FIELDS.len() + OF_RESOURCES.len();
 
 /// The fields.
@@ -52,7 +52,7 @@ pub(super) fn fields() -> Vec<Field> {
     FIELDS.iter().copied().chain(of_resources).collect()
 }
 
-/// The column that has copies of an attribute of resources.
+/// The column with copies of an attribute of resources, if it has one.
 #[must_use]
 pub fn of_resource(key: &str) -> Option<usize> {
     if key == "service.name" {

@@ -1,10 +1,11 @@
-//! The table of logs: one row a record, sorted by trace ID. Records without a trace come first, by time.
+//! The table of logs: one row for each record, sorted by trace ID. Records without a trace come first, by time.
 //!
-//! A text body is in `body`, any other as plain JSON in `body_json`. A missing time is 0.
+//! A text body is in `body`, any other body in `body_json`, as [plain JSON](curtail_otlp::plain). A missing time is 0.
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 
-use super::{Field, Kind, Table, envelope, fields, optional, required};
+use super::{Field, Kind, Origin, Schema, Table, envelope, fields, optional, required};
+use curtail_otlp::Signal;
 use std::sync::LazyLock;
 
 fields! {
@@ -42,6 +43,13 @@ const OF_LOGS: &[(&str, &str, Kind)] = &[
     ("session.id", "session_id", Kind::Text),
 ];
 
-/// The table.
-pub static LOGS: LazyLock<Table> =
-    LazyLock::new(|| Table::new("logs", ((TRACE_ID, TIME), None), FIELDS, OF_LOGS));
+/// The table of logs.
+pub static LOGS: LazyLock<Table> = LazyLock::new(|| Table {
+    name: "logs",
+    schema: Schema::ingested(FIELDS, OF_LOGS),
+    order: (TRACE_ID, TIME),
+    identity: None,
+    zones: &[TRACE_ID, TIME, OBSERVED],
+    indexes: &[],
+    origin: Origin::Ingested(Signal::Logs),
+});

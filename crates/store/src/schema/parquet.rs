@@ -1,4 +1,4 @@
-//! Fields as Parquet has them.
+//! The schema of a table in Parquet.
 
 use super::{Field, Form, Kind, Presence};
 use parquet::basic::{ConvertedType, LogicalType, Repetition, Type as Physical};

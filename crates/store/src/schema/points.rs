@@ -1,15 +1,15 @@
-//! The table of points: one row a measurement of a metric, sorted by series and time.
+//! The table of points: one row for each point of a metric, sorted by series and time.
 //!
-//! `count` to `max` are of histograms and summaries, `bounds` and `bucket_counts` of histograms, `scale` to `negative_counts`
-//! of exponential histograms, `quantiles` of summaries; they are null for other forms.
+//! Histograms of both kinds and summaries have `count` to `max`. Histograms have `bounds` and `bucket_counts`,
+//! exponential histograms `scale` to `negative_counts`, summaries `quantiles`. Other rows have null, or an empty list.
 //!
-//! Counts are unsigned in OTLP and signed here, with the same bits: a count above 2^63 is negative. Doubles keep their bits.
+//! Counts keep the bits of OTLP's unsigned numbers, so they are negative from 2^63 on. Doubles keep their bits.
 //!
-//! The `value` of an exemplar is a double. `value_kind` is `double`, `int` (exact in `value_int`) or `none`. Missing IDs are
-//! zero.
+//! The `value` of an exemplar is a double. Its `value_kind` is `double`, `int` (exact in `value_int`) or `none`. Its
+//! missing IDs are zero.
 
-use super::{Field, Form, Kind, Table, envelope, fields, optional, required};
-use curtail_otlp::Form as Measures;
+use super::{Field, Form, Kind, Origin, Schema, Table, envelope, fields, optional, required};
+use curtail_otlp::{Form as Measures, Signal};
 use std::sync::LazyLock;
 
 fields! {
@@ -65,6 +65,13 @@ pub(crate) const KINDS: [(Measures, &str); 6] = [
 /// The values of `temporality` by OTLP's number.
 pub(crate) const TEMPORALITIES: [&str; 3] = ["unspecified", "delta", "cumulative"];
 
-/// The table.
-pub static POINTS: LazyLock<Table> =
-    LazyLock::new(|| Table::new("points", ((SERIES_ID, TIME), None), FIELDS, &[]));
+/// The table of points.
+pub static POINTS: LazyLock<Table> = LazyLock::new(|| Table {
+    name: "points",
+    schema: Schema::ingested(FIELDS, &[]),
+    order: (SERIES_ID, TIME),
+    identity: None,
+    zones: &[SERIES_ID, TIME, START],
+    indexes: &[],
+    origin: Origin::Ingested(Signal::Metrics),
+});

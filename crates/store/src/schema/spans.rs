@@ -1,14 +1,17 @@
-//! The table of spans: one row a span.
+//! The table of spans: one row for each span.
 //!
-//! Attributes of OpenTelemetry's semantic conventions have a column each, under their present and their former names. All
-//! others are in maps, one for each kind of value; lists, maps and bytes are JSON in `attributes_json`. A known attribute with
-//! another kind of value than its column is in the map of that kind.
+//! Common attributes of OpenTelemetry's semantic conventions have a column each, and so do their former names. All
+//! other attributes are in maps, one for each kind of value. Lists, maps and bytes are JSON in `attributes_json`. A
+//! value that is not of the kind of its attribute's column is in the map of the value's kind.
 //!
 //! `weight` is the number of spans that a row stands for (see [`tail`](crate::tail)); null means one.
 //!
 //! **Source**: OpenTelemetry semantic conventions 1.38.
 
-use super::{Field, Form, Kind, Table, envelope, fields, optional, required};
+use super::{
+    Field, Form, Kind, MaxIndex, Origin, Schema, Table, envelope, fields, optional, required,
+};
+use curtail_otlp::Signal;
 use std::sync::LazyLock;
 
 fields! {
@@ -83,7 +86,7 @@ const OF_SPANS: &[(&str, &str, Kind)] = &[
     ("code.function.name", "code_function_name", Kind::Text),
     ("thread.id", "thread_id", Kind::Int),
     ("thread.name", "thread_name", Kind::Text),
-    // Names that were given up, and are still sent.
+    // Former names, which are still sent.
     ("http.method", "http_method", Kind::Text),
     ("http.status_code", "http_status_code", Kind::Int),
     ("http.target", "http_target", Kind::Text),
@@ -103,6 +106,16 @@ pub(crate) const KINDS: [&str; 6] =
 /// The values of `status` by OTLP's number.
 pub(crate) const STATUSES: [&str; 3] = ["unset", "ok", "error"];
 
-/// The table.
-pub static SPANS: LazyLock<Table> =
-    LazyLock::new(|| Table::new("spans", ((TRACE_ID, START), Some(SPAN_ID)), FIELDS, OF_SPANS));
+/// The number of the index of the slowest span of each service. A query for these reads only their pages.
+pub const SLOWEST: usize = 0;
+
+/// The table of spans.
+pub static SPANS: LazyLock<Table> = LazyLock::new(|| Table {
+    name: "spans",
+    schema: Schema::ingested(FIELDS, OF_SPANS),
+    order: (TRACE_ID, START),
+    identity: Some(SPAN_ID),
+    zones: &[TRACE_ID, START, DURATION],
+    indexes: &[MaxIndex { key: "curtail.slowest", number: DURATION, text: envelope::SERVICE }],
+    origin: Origin::Ingested(Signal::Traces),
+});

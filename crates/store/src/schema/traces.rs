@@ -1,13 +1,14 @@
 //! The table of traces: one row for each trace of a run of spans.
 //!
-//! Fields of the root are null if the run has no root of the trace: the span without a parent that began first.
+//! The root is the span without a parent that starts first. If the run does not have it, its fields are null.
 //!
-//! `is_whole` is true if there is one root and no span lacks its parent. This detects most traces that are split between
-//! runs, but not those whose part elsewhere has no children here.
+//! `is_whole` is true if the run has one span without a parent, and the parent of every other span. It is false for
+//! most traces that are split between runs, but not for those whose spans in other runs have no children in this run.
 //!
-//! `weight` is the number of traces that the row stands for: one, unless the day was reduced to its tail.
+//! `weight` is the number of traces that a row stands for: one, unless the day was reduced to its [tail](crate::tail).
 
-use super::{Field, Form, Kind, Table, fields, optional, required};
+use super::spans::SPANS;
+use super::{Field, Form, Kind, Origin, Schema, Table, fields, optional, required};
 use std::sync::LazyLock;
 
 fields! {
@@ -37,6 +38,13 @@ fields! {
     WEIGHT "weight" required(Kind::Long);
 }
 
-/// The table.
-pub static TRACES: LazyLock<Table> =
-    LazyLock::new(|| Table::derived("traces", (TRACE_ID, START), FIELDS));
+/// The table of traces.
+pub static TRACES: LazyLock<Table> = LazyLock::new(|| Table {
+    name: "traces",
+    schema: Schema::of(FIELDS.to_vec()),
+    order: (TRACE_ID, START),
+    identity: None,
+    zones: &[TRACE_ID, START, DURATION, SPAN_COUNT, ERROR_COUNT, ORPHAN_COUNT, RETRY_COUNT, WEIGHT],
+    indexes: &[],
+    origin: Origin::Derived(&SPANS),
+});

@@ -6,7 +6,8 @@ const ROWS: usize = 1_000_000;
 
 /// Rows with these IDs, in this order.
 fn keys(ids: impl IntoIterator<Item = u128>) -> Vec<Key> {
-    let key = |(row, trace_id)| Key { trace_id, start_ns: 7, place: Place { batch: 0, row } };
+    let key =
+        |(row, trace_id)| Key { trace_id, start_ns: 7, position: RowPosition { batch: 0, row } };
     (0..).zip(ids).map(key).collect()
 }
 
@@ -29,11 +30,11 @@ fn rows_lie_by_trace_then_start_then_as_they_came() {
         .map(|(row, (trace_id, start_ns))| Key {
             trace_id,
             start_ns,
-            place: Place { batch: 0, row },
+            position: RowPosition { batch: 0, row },
         })
         .collect();
     sort(&mut keys);
-    assert_eq!(keys.iter().map(|key| key.place.row).collect::<Vec<_>>(), [3, 1, 4, 0, 2]);
+    assert_eq!(keys.iter().map(|key| key.position.row).collect::<Vec<_>>(), [3, 1, 4, 0, 2]);
 }
 
 #[test]

@@ -1,15 +1,15 @@
-//! Flush records: the table versions and batch hashes that the log's folder keeps of removed segments.
+//! Flush records: the table versions and batch hashes that the log's folder keeps for removed segments.
 //!
-//! When all rows of some segments are in committed runs, a file named `flushed-` and the number of the last segment is
-//! written before they are removed. It has
+//! Before segments whose rows are all in committed runs are removed, a file is written, which is named `flushed-` and
+//! the number of the last segment. It has
 //!
 //! - the version of each table, so that the next start detects a commit that has been lost since;
-//! - the batches of the segments, so that one that is sent again is recognized after a restart.
+//! - the batches of the segments, so that a batch that is sent again is recognized after a restart.
 //!
 //! The layout is a checksum, two lengths, the tables as JSON, the batches (hash and time of arrival), and zeros to the
-//! end of a block. The file is written under another name and renamed once it is synced. An unreadable one is therefore
-//! damaged, and kept as `damaged-…`. The newest record is always kept, others while they have a batch of the last ten
-//! minutes.
+//! end of a block. The file is written under another name and renamed once it is synced. So an unreadable record is
+//! damaged, and is kept as `damaged-…`. The newest record is always kept, other records while they have a batch of the
+//! last ten minutes.
 
 use crate::delta::TableVersion;
 use crate::files::{BLOCK_BYTES, Files, remove_if_there};
@@ -17,10 +17,10 @@ use crate::recent::{BatchId, RecentBatch, RecentBatches, is_expired};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 
-/// Checksum of all that follows, length of the JSON, number of batches.
+/// The length of the header: checksum of all that follows, length of the JSON, number of batches.
 const HEADER_BYTES: usize = 4 + 4 + 4;
 
-/// Hash and time of arrival.
+/// The length of a batch: hash and time of arrival.
 const BATCH_BYTES: usize = 16 + 8;
 
 /// The name of a record until it is synced.
@@ -32,7 +32,7 @@ pub(crate) type Versions = BTreeMap<String, TableVersion>;
 /// The flush records of a log's folder.
 #[derive(Debug, Default)]
 pub(super) struct FlushRecords {
-    /// The last segment of each record, and the arrival of its newest batch.
+    /// The arrival of the newest batch of each record, by the last segment of the record.
     files: BTreeMap<u64, u64>,
     /// The tables' versions in the newest record.
     versions: Versions,
@@ -86,10 +86,10 @@ impl FlushRecords {
         if self.last_segment() == segment && self.versions == versions {
             return Ok(());
         }
-        // The record may exist, if the segments were not removed after it.
+        // A record of this segment may exist, if its segments were not removed.
         let before = self.files.range(..segment).next_back().map_or(0, |(segment, _)| *segment);
         let batches = recent.of_segments(before, segment);
-        // An unfinished record of an earlier attempt.
+        // Removes an unfinished record of an earlier attempt.
         remove_if_there(files, NEW)?;
         let mut file = files.create(NEW)?;
         file.append(&mut [IoSlice::new(&encode(&versions, &batches))])?;

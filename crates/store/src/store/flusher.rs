@@ -10,21 +10,21 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Writes what is sealed, and removes it from the log.
+/// Writes sealed memtables as runs, and removes their segments of the log.
 #[derive(Debug)]
 pub struct Flusher {
     pub(super) store: Arc<Store>,
     pub(super) files: Arc<dyn Files>,
-    /// The tables of ingested rows.
+    /// The logged tables.
     pub(super) tables: Vec<(Arc<Tree>, TableWriter)>,
-    /// Segments of the log that are set aside where others are removed.
+    /// Damaged segments of the log, which are renamed instead of removed.
     pub(super) damaged: BTreeSet<u64>,
     pub(super) records: FlushRecords,
 }
 
 impl Flusher {
-    /// Writes the oldest sealed memtable of each table, and removes what the log has of it. It is `now_ms`,
-    /// milliseconds since 1970. Returns what was written; nothing when nothing was sealed.
+    /// Writes the oldest sealed memtable of each table as a run, and removes segments whose rows are all in runs.
+    /// `now_ms` is the time, in milliseconds since 1970. Returns the written runs.
     ///
     /// # Errors
     /// The first error of a table's object store, after all other tables are written, or an error of the log's folder.
@@ -48,14 +48,12 @@ impl Flusher {
         let is_done = |segment: &u64| *segment <= sealed && *segment < first_unwritten;
         let done: Vec<_> = log::segments(&*self.files)?.into_iter().filter(is_done).collect();
         let Some(last) = done.last() else { return Ok(()) };
-        let versions =
-            self.tables.iter().map(|(_, table)| (table.name().to_owned(), table.committed()));
-        let versions: Versions = versions.collect();
+        let versions: Versions = self.tables.iter().map(|(_, table)| table.committed()).collect();
         let (files, recent) = (Arc::clone(&self.files), Arc::clone(&self.store.recent));
         let mut left = done.iter();
         while let Err(error) = self.records.write(&*files, *last, versions.clone(), &recent) {
-            // The disk may be too full for the record. If the process ends before it is written, the batches of the
-            // removed segment are forgotten; but if the segment stays, there will never be room for the record.
+            // The disk may be too full for the record. If the process ends before the record is written, the hashes of
+            // a removed segment are lost. But while the segment exists, there is no room for the record.
             let is_full = error.kind() == io::ErrorKind::StorageFull;
             let Some(segment) = left.next().filter(|_| is_full) else { return Err(error) };
             self.remove_segment(*segment)?;

@@ -1,20 +1,20 @@
 //! Reduces a day to its [`tail`](crate::tail).
 //!
-//! The runs of the day are read twice, for the durations of traces and for the selection of traces. Then they are rewritten as
+//! The runs of the day are read twice, for the durations of the traces and to select traces. Then they are rewritten as
 //! one run. One commit replaces them, so a reader sees the whole day or its tail, and an interruption changes nothing.
 //!
 //! **Limits**: memory holds the selection, and the summary columns of a row group of each run.
 
-use super::{Compactor, CompactorError};
+use super::compactor::{CompactedTable, Compactor, CompactorError};
 use crate::columns::Columns;
 use crate::retention::{day_of, first_day};
-use crate::tail::{Durations, Staying, Tail, TooMany};
+use crate::tail::{Durations, KeptTraces, Tail, TooMany};
 use crate::traces::Summaries;
-use crate::tree::{CompactError, Compaction, Merged, StoredRun};
+use crate::tree::{Compaction, StoredRun};
 use chrono::NaiveDate;
 use std::sync::Arc;
 
-/// A day of which the tail was kept.
+/// A day that was reduced to its tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailKept {
     /// The day on which its spans arrived.
@@ -26,8 +26,8 @@ pub struct TailKept {
 }
 
 impl Compactor {
-    /// Keeps the tail of the oldest day that is due for it; [`None`] when none is. It is `now_ms`, milliseconds since
-    /// 1970; `name` is another one each time.
+    /// Reduces the oldest due day to its tail; [`None`] when no day is due. `now_ms` is the time, in milliseconds since
+    /// 1970; `name` must be unique.
     ///
     /// # Errors
     /// When a run cannot be read, the object store fails, or too many traces would be kept. Nothing has changed then.
@@ -37,29 +37,37 @@ impl Compactor {
         now_ms: i64,
         name: &str,
     ) -> Result<Option<TailKept>, CompactorError> {
-        let Some((day, runs)) = self.tail_due(tail, now_ms) else { return Ok(None) };
+        // Summaries decide which rows are the tail.
+        let source = self.tables.iter_mut().find(|table| table.derived.is_some());
+        let Some(table) = source else { return Ok(None) };
+        let Some((day, runs)) = table.tail_due(tail, now_ms) else { return Ok(None) };
         let mut durations = Durations::default();
         let take = |rows: &Columns| {
             durations.take(rows);
             Ok(())
         };
-        self.each_summary(&runs, take).await?;
-        let mut staying = Staying::new(durations.bars(tail.slowest), tail.sample);
-        let decided = self.each_summary(&runs, |rows| staying.take(rows)).await;
+        table.each_summary(&runs, take).await?;
+        let mut kept = KeptTraces::new(durations.bars(tail.slowest), tail.sample);
+        let decided = table.each_summary(&runs, |rows| kept.take(rows)).await;
         if let Err(CompactorError::Tail(_)) = decided {
-            self.left_whole.insert(day);
+            table.left_whole.insert(day);
         }
         decided?;
         let before = runs.iter().map(|run| run.row_count()).sum();
-        let after = self.write_tail(runs, &staying, now_ms, name).await?;
+        let mut at = vec![0; runs.len()];
+        let pick = |run: usize, rows: Columns| kept.of(&rows, &mut at[run]);
+        let compaction = Compaction::of_tail(runs, kept.spans());
+        let after = table.rewrite(compaction, name, now_ms, pick).await?;
         Ok(Some(TailKept { day, before, after }))
     }
+}
 
+impl CompactedTable {
     /// The oldest day that is due, and its runs.
     fn tail_due(&self, tail: &Tail, now_ms: i64) -> Option<(NaiveDate, Vec<Arc<StoredRun>>)> {
         let first_day = first_day(tail.after_days, now_ms)?;
         let of_day = |run: Arc<StoredRun>| Some((day_of(run.add())?, run));
-        let runs = self.spans.runs().runs().into_iter();
+        let runs = self.writer.runs().runs().into_iter();
         let runs = runs.filter(|run| !run.is_tail() && !run.is_damaged()).filter_map(of_day);
         let is_due = |(day, _): &(NaiveDate, _)| *day < first_day && !self.left_whole.contains(day);
         let due: Vec<_> = runs.filter(is_due).collect();
@@ -68,43 +76,19 @@ impl Compactor {
         Some((day, runs.collect()))
     }
 
-    /// Summarises the traces of runs, each as a whole, in the order of their IDs.
+    /// Summarizes the traces of some runs, each trace as a whole, in the order of trace IDs.
     async fn each_summary(
         &self,
         runs: &[Arc<StoredRun>],
         mut take: impl FnMut(&Columns) -> Result<(), TooMany>,
     ) -> Result<(), CompactorError> {
         let fields: Vec<_> = Summaries::fields().into_iter().collect();
-        let set = Arc::clone(self.spans.runs());
+        let set = Arc::clone(self.writer.runs());
         let mut summaries = Summaries::default();
         let each = async |rows: Columns| {
             Ok::<_, CompactorError>(summaries.take(&rows).iter().try_for_each(&mut take)?)
         };
         set.in_order(runs, &fields, |_, rows| rows, each).await?;
         Ok(summaries.finish().iter().try_for_each(take)?)
-    }
-
-    /// Replaces runs by one with the kept rows; returns their number.
-    async fn write_tail(
-        &mut self,
-        runs: Vec<Arc<StoredRun>>,
-        staying: &Staying,
-        now_ms: i64,
-        name: &str,
-    ) -> Result<u64, CompactorError> {
-        let set = Arc::clone(self.spans.runs());
-        let mut at = vec![0; runs.len()];
-        let pick = |run: usize, rows: Columns| staying.of(&rows, &mut at[run]);
-        let compaction = Compaction::of_tail(runs);
-        let mut new = self.traces.begin(compaction.day());
-        let each = async |below: &str, rows: &Columns| new.take(below, rows).await;
-        let merged = match set.rewrite(compaction, name, pick, each).await {
-            // Another number of rows than decided changes nothing.
-            Ok(Merged { path, rows, .. }) if rows != staying.spans() => {
-                Err(CompactError::Rows { path, rows, before: staying.spans() })
-            }
-            merged => merged,
-        };
-        self.replace_spans(merged, new, now_ms).await
     }
 }

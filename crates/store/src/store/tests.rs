@@ -13,7 +13,12 @@ use crate::files::failing::Failing;
 use crate::log::Log;
 use crate::memtable::Memtable;
 use crate::query::{Filter, HitUnit, Order, SpanField};
-use crate::schema::{logs, points, spans};
+use crate::schema::{
+    logs,
+    points::{self, POINTS},
+    spans,
+    traces::TRACES,
+};
 use crate::tree::{FlushError, StoredRun, Window};
 use curtail_otlp::{
     BatchWriter, LogRow, PlainValue, ResourceText, ScopeText, Signal, SpanRow, json::to_protobuf,
@@ -139,7 +144,7 @@ async fn tables(store: &Store, trace_id: u128) -> [Vec<String>; 3] {
     [
         said(store.spans(), trace_id, text(spans::NAME)).await,
         said(store.logs(), trace_id, text(logs::BODY)).await,
-        said(store.points(), series_id(trace_id), double).await,
+        said(store.tree(&POINTS), series_id(trace_id), double).await,
     ]
 }
 
@@ -163,7 +168,7 @@ fn a_trace_is_whole_wherever_its_spans_are() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut parts, found) = open(&files, &objects).await.expect("an empty disk");
-        assert_eq!((found.spans, parts.last_segment), (0, 0));
+        assert_eq!((found.rows, parts.last_segment), (vec![], 0));
         let store = Arc::clone(&parts.store);
         for nth in 1..=3 {
             insert(&store, nth, &records(nth, 7));
@@ -276,10 +281,16 @@ fn two_writers_and_two_compactors_lose_and_double_nothing() {
         two.compactor.refresh().await.expect("a table");
         assert!(two.compactor.compact(NOW_MS, "two").await.expect("merged"));
         let tree = Arc::clone(one.store.spans());
-        let merged =
-            tree.run_set().merge(here, "one", async |_, _| {}).await.expect("they are still there");
-        let refused =
-            one.compactor.spans.replace(merged, NOW_MS).await.expect_err("they have been replaced");
+        let merged = tree
+            .run_set()
+            .rewrite(here, "one", |_, rows| rows, async |_, _| {})
+            .await
+            .expect("they are still there");
+        let refused = one.compactor.tables[0]
+            .writer
+            .replace(merged, NOW_MS)
+            .await
+            .expect_err("they have been replaced");
         assert!(matches!(refused, CommitError::Refused(_)), "{refused}");
         runs(&mut one, 11..=12).await;
         two.compactor.refresh().await.expect("a table");
@@ -350,12 +361,12 @@ fn a_memtable_is_flushed_while_runs_are_merged() {
             assert_eq!(names(store, 7).await, names_of(&[3, 6, 9]));
         }
         // What one of them knew of the table before does not replace what the other has made visible.
-        let stale = compactor.spans.clone();
+        let stale = compactor.tables[0].writer.clone();
         insert(&store, 10, &records(10, 7));
         store.seal(10);
         assert_eq!(flusher.flush(NOW_MS).await.expect("written").len(), 3);
-        compactor.spans = stale;
-        compactor.spans.publish(None).await;
+        compactor.tables[0].writer = stale;
+        compactor.tables[0].writer.publish(None).await;
         assert_eq!(names(&store, 7).await, names_of(&[3, 6, 9, 10]));
     });
 }
@@ -634,12 +645,12 @@ fn a_table_that_cannot_be_written_keeps_none_of_the_others_and_its_rows_stay_in_
         // The first operation is the file of the table that is written first.
         objects.arm(0, When::Before);
         parts.flusher.flush(NOW_MS).await.expect_err("it fails once");
-        let runs = [store.spans().size().1, store.logs().size().1, store.points().size().1];
+        let runs = [store.spans().size().1, store.logs().size().1, store.tree(&POINTS).size().1];
         assert_eq!(runs, [0, 1, 1]);
         assert_eq!(log::segments(&files).expect("a list"), [1]);
         // When it is opened again, the log has what one table needs, and the others do not take it in again.
         let (mut again, found) = open(&files, &objects).await.expect("good tables");
-        assert_eq!((found.spans, found.logs, found.points), (3, 0, 0));
+        assert_eq!(found.rows, [("spans", 3)]);
         assert_eq!(names(&again.store, 7).await, names_of(&[1]));
         assert_eq!(again.flusher.flush(NOW_MS).await.expect("written").len(), 1);
         assert!(log::segments(&files).expect("a list").is_empty());

@@ -1,7 +1,7 @@
 //! Summarizes traces from spans in the order of a run.
 //!
-//! **Limits**: spans of a trace beyond 2^20 are only counted, and the trace is not complete. Memory holds a row group of
-//! summaries and one trace.
+//! **Limits**: spans of a trace beyond 2^20 are only counted, and the trace is not [whole](crate::schema::traces).
+//! Memory holds a row group of summaries and one trace.
 
 use super::trace::{Fields, OneTrace, Row};
 use crate::columns::{Columns, Dictionary, Plain, Renumbered};
@@ -26,9 +26,9 @@ pub struct Summaries {
     /// Full row groups.
     full: Vec<Columns>,
     trace_id: u128,
-    /// The part of the trace of each tenant: mostly one.
+    /// The parts of the current trace, one for each tenant: mostly one part.
     parts: Vec<OneTrace>,
-    /// The number of used parts.
+    /// The number of `parts` that are in use.
     used: usize,
 }
 
@@ -73,7 +73,7 @@ impl Summaries {
         mem::take(&mut self.full)
     }
 
-    /// Ends the last trace; returns the other row groups.
+    /// Ends the last trace; returns the remaining row groups.
     #[must_use]
     pub fn finish(mut self) -> Vec<Columns> {
         self.end_trace();
@@ -83,7 +83,7 @@ impl Summaries {
         self.full
     }
 
-    /// The part of the trace of a tenant.
+    /// The part of the current trace that a tenant has.
     fn part(&mut self, tenant: u32) -> &mut OneTrace {
         let known = self.parts[..self.used].iter().position(|part| part.tenant == tenant);
         let nth = known.unwrap_or_else(|| {
@@ -99,7 +99,7 @@ impl Summaries {
 
     fn end_trace(&mut self) {
         for part in &mut self.parts[..self.used] {
-            part.summarise(self.trace_id, &self.names, &mut self.made);
+            part.summarize(self.trace_id, &self.names, &mut self.made);
             if self.made.len() == GROUP_ROWS {
                 self.full.push(mem::replace(&mut self.made, Columns::new(TRACES.schema())));
             }

@@ -25,7 +25,7 @@ pub(super) struct Fields {
 
 impl Default for Fields {
     fn default() -> Self {
-        let own = |key: &str| SPANS.own.get(key).expect("it has a column").0;
+        let own = |key: &str| SPANS.schema().own.get(key).expect("it has a column").0;
         Self {
             resends: own("http.request.resend_count"),
             request_bytes: own("http.request.body.size"),
@@ -99,9 +99,9 @@ pub(super) struct OneTrace {
     counts: Counts,
     start_ns: i64,
     end_ns: i64,
-    /// The weight of each span: all are kept or removed together.
+    /// The weight of each span. All spans have the same, because they are kept or removed together.
     weight: i64,
-    /// By the code of the service; all zero between two traces.
+    /// The counts by the code of the service; all zero between two traces.
     tallies: Vec<Tally>,
     assembly: Assembly,
     path: CriticalPath,
@@ -160,7 +160,7 @@ impl OneTrace {
         self.counts.retries += i64::from(values.resends.int(row).is_some_and(|again| again > 0));
         self.start_ns = self.start_ns.min(start_ns);
         self.end_ns = self.end_ns.max(start_ns.max(span.end_ns));
-        // As in the assembled tree: of the spans with the earliest start, the first that arrived.
+        // The root, as in the assembled tree: the first to arrive of the spans with the earliest start.
         let is_root =
             span.parent_id == 0 && self.root.as_ref().is_none_or(|root| start_ns < root.start_ns);
         if is_root {
@@ -180,7 +180,7 @@ impl OneTrace {
         }
     }
 
-    /// Changes the codes of names.
+    /// Replaces each code of a name by the code that `number` returns.
     pub(super) fn rename(&mut self, mut number: impl FnMut(u32) -> u32) {
         self.tenant = number(self.tenant);
         if let Some(root) = &mut self.root {
@@ -191,8 +191,8 @@ impl OneTrace {
         }
     }
 
-    /// Adds a row to the table of traces.
-    pub(super) fn summarise(&mut self, trace_id: u128, names: &Dictionary, into: &mut Columns) {
+    /// Adds the row of the trace to the table of traces.
+    pub(super) fn summarize(&mut self, trace_id: u128, names: &Dictionary, into: &mut Columns) {
         self.assembly.assemble(&self.spans);
         let Self { spans, of_spans, tallies, assembly, path, .. } = self;
         tallies.resize(names.len() as usize + 1, Tally::default());
@@ -263,7 +263,7 @@ impl OneTrace {
     /// Sets the counts of services in the order of their first spans.
     fn put_services(&mut self, names: &Dictionary, into: &mut Columns) {
         for (service, _) in &self.of_spans {
-            // Each is written once.
+            // Each service is written once.
             let tally = std::mem::take(&mut self.tallies[*service as usize]);
             if tally.spans == 0 {
                 continue;

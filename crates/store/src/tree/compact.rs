@@ -1,18 +1,18 @@
-//! Compaction: several runs become one, or a few with disjoint ranges of IDs.
+//! Compaction: merges several runs into one, or into a few with disjoint ranges of IDs.
 //!
 //! | runs of one day | become |
 //! |---|---|
-//! | eight of similar size | one, so a row is rewritten once for each factor of eight |
-//! | eight of more than [`FINAL_ROWS`] | at most eight of about equal rows, [cut](super::cut) where the ID changes |
-//! | eight ranges | nothing: each has all rows of the eight before for its IDs |
+//! | eight of similar size | one, so a row is rewritten each time its run grows by a factor of eight |
+//! | eight with more than [`FINAL_ROWS`] | at most eight with about equal numbers of rows, [cut](super::cut) where the ID changes |
+//! | eight with ranges of IDs | unchanged: each has all rows of the replaced runs for its IDs |
 //!
-//! So a query for an ID reads one of eight large runs: the footers of the others, in memory, exclude it.
+//! So a query for an ID reads one of eight large runs. The footers of the other runs, in memory, exclude the ID.
 //!
 //! Merging needs no lock. One commit of the [`TableWriter`] then replaces the old runs, so no row is seen twice. A failed
 //! compaction changes nothing and removes the files that it wrote.
 //!
-//! **When it hurts**: eight large runs of a day are rewritten at once, and smaller runs wait meanwhile. If no row has an ID,
-//! that gains nothing.
+//! **When it hurts**: eight large runs of a day are rewritten at once, and smaller runs wait meanwhile. If no row has
+//! an ID, the rewrite gains nothing.
 //!
 //! **Source**: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 33, 1996; size tiers as in Lakshman and Malik,
 //! "Cassandra", 2010.
@@ -32,10 +32,10 @@ use std::sync::Arc;
 /// The number of runs in a merge.
 pub(crate) const FAN_IN: usize = 8;
 
-/// A run of more rows is not merged into a larger one. So a merged run has at most sixteen million rows.
+/// Maximum number of rows of a run that is merged into a larger one. So a merged run has at most sixteen million rows.
 pub const FINAL_ROWS: u64 = (1 << 24) / FAN_IN as u64;
 
-/// The tier of all larger runs.
+/// The tier of runs with more than [`FINAL_ROWS`] rows.
 const LAST_TIER: u32 = u32::MAX;
 
 /// Runs of one day that should be replaced.
@@ -50,23 +50,21 @@ pub(crate) struct Compaction {
 enum CompactionKind {
     /// One larger run.
     One,
-    /// At most as many runs, each with a range of the IDs.
+    /// At most as many runs as before, each with a range of the IDs.
     Ranges,
-    /// One run with the tail of their rows.
-    Tail,
+    /// One run with the tail of the rows, which has this many.
+    Tail { rows: u64 },
 }
 
 /// The new runs of a compaction, before the commit.
 #[derive(Debug)]
 pub(crate) struct Merged {
-    /// None, if there are no rows.
+    /// The new runs: none, if there are no rows.
     made: Vec<StoredRun>,
     /// The path of the first new run.
     pub path: Path,
-    /// The number of their rows.
+    /// The number of rows of all new runs.
     pub rows: u64,
-    /// The number of rows that were dropped as copies.
-    pub copies: u64,
     replaces: Compaction,
 }
 
@@ -98,10 +96,10 @@ pub enum CompactError {
 }
 
 impl Compaction {
-    /// Reduces the runs of one day to their tail. Some of them may be ranges of IDs. The result is one run, because it
-    /// is small.
-    pub(crate) const fn of_tail(runs: Vec<Arc<StoredRun>>) -> Self {
-        Self { runs, kind: CompactionKind::Tail }
+    /// The compaction that reduces the runs of one day, ranges of IDs too, to their tail of `rows` rows. The result is
+    /// one run, because it is small.
+    pub(crate) const fn of_tail(runs: Vec<Arc<StoredRun>>, rows: u64) -> Self {
+        Self { runs, kind: CompactionKind::Tail { rows } }
     }
 
     /// The day of the runs.
@@ -109,7 +107,7 @@ impl Compaction {
         self.runs[0].day()
     }
 
-    /// The number of their rows.
+    /// The number of rows of all runs.
     fn rows(&self) -> u64 {
         self.runs.iter().map(|run| run.row_count()).sum()
     }
@@ -118,13 +116,13 @@ impl Compaction {
     fn share(&self) -> u64 {
         match self.kind {
             CompactionKind::Ranges => self.rows().div_ceil(self.runs.len() as u64),
-            CompactionKind::One | CompactionKind::Tail => u64::MAX,
+            CompactionKind::One | CompactionKind::Tail { .. } => u64::MAX,
         }
     }
 
     /// Whether the compaction changes the rows of the table.
     fn is_change(&self) -> bool {
-        self.kind == CompactionKind::Tail
+        matches!(self.kind, CompactionKind::Tail { .. })
     }
 
     /// The tags of the new runs, besides those of every run.
@@ -165,24 +163,8 @@ impl RunSet {
         Some(Compaction { runs, kind })
     }
 
-    /// Merges runs into files named after `name`, which must be unique. `each` gets the row groups of each new run and its
-    /// path below the table's root.
-    pub(crate) async fn merge(
-        self: &Arc<Self>,
-        compaction: Compaction,
-        name: &str,
-        each: impl AsyncFnMut(&str, &Columns),
-    ) -> Result<Merged, CompactError> {
-        let before = compaction.rows();
-        let merged = self.rewrite(compaction, name, |_, rows| rows, each).await?;
-        if merged.rows + merged.copies != before {
-            let Merged { path, rows, .. } = merged;
-            return Err(CompactError::Rows { path, rows, before });
-        }
-        Ok(merged)
-    }
-
-    /// As [`Self::merge`], with the rows that `pick` selects from each row group. It gets the number of the run, from zero.
+    /// Merges runs into files named after `name`, which must be unique. `pick` gets the number of a run, from zero, and
+    /// a row group, and selects rows. `each` gets the row groups of each new run, and its path below the table's root.
     pub(crate) async fn rewrite(
         self: &Arc<Self>,
         compaction: Compaction,
@@ -224,7 +206,16 @@ impl RunSet {
         }
         let path = self.path(&compaction.below(name, 0));
         let rows = made.iter().map(StoredRun::row_count).sum();
-        Ok(Merged { made, path, rows, copies, replaces: compaction })
+        let before = match compaction.kind {
+            CompactionKind::Tail { rows } => rows,
+            CompactionKind::One | CompactionKind::Ranges => {
+                compaction.rows().saturating_sub(copies)
+            }
+        };
+        if rows != before {
+            return Err(CompactError::Rows { path, rows, before });
+        }
+        Ok(Merged { made, path, rows, replaces: compaction })
     }
 }
 
@@ -232,8 +223,8 @@ impl TableWriter {
     /// Commits merged runs in place of their sources at `now_ms`, milliseconds since 1970.
     ///
     /// # Errors
-    /// When somebody else has replaced one of them, or the store fails. The merged files are then no part of the
-    /// table, and go with the next vacuum.
+    /// When another writer has replaced one of the sources, or the store fails. Then the merged files are not part of
+    /// the table, and a later vacuum deletes them.
     pub(crate) async fn replace(&mut self, merged: Merged, now_ms: i64) -> Result<(), CommitError> {
         let Merged { mut made, path, replaces, .. } = merged;
         let data_change = replaces.is_change();
@@ -246,10 +237,10 @@ impl TableWriter {
             ..Change::default()
         };
         let id = path.to_string();
-        // The flusher commits by itself: the merged runs may be newer than what was read of the table.
+        // The flusher commits too, so the merged runs may be newer than the known version of the table.
         self.table.refresh().await?;
         let committed = self.table.commit(&change, now_ms, &id).await;
-        // The table has been looked at either way.
+        // The table has been read, even if the commit failed.
         self.publish(made).await;
         committed.map(drop)
     }

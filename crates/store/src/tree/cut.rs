@@ -2,12 +2,12 @@
 //!
 //! A run ends when it has its share of rows and the ID changes. So the ranges of IDs of two runs are disjoint.
 //!
-//! **Limits**: a run has its share of rows and the rest of its last ID. The last run may be small. If all rows have the same ID
-//! or none, there is one run.
+//! **Limits**: a run may exceed its share by the remaining rows of its last ID. The last run may be small. If all rows
+//! have the same ID or none, there is one run.
 
 use std::ops::Range;
 
-/// Cuts rows.
+/// Cuts rows into runs.
 #[derive(Debug)]
 pub(super) struct Cut {
     /// The number of rows after which a run may end.
@@ -24,8 +24,8 @@ impl Cut {
         Self { share, rows: 0, id: 0 }
     }
 
-    /// The parts of the next rows with these IDs: none if no row has one. The first part, which may be empty, is of the
-    /// current run; each other part begins a run.
+    /// Cuts the next rows into parts; `ids` is empty if no row has an ID. The first part, which may be empty, belongs
+    /// to the current run. Each other part begins a run.
     pub(super) fn parts(&mut self, ids: &[u128], rows: usize) -> Vec<Range<usize>> {
         let mut parts = Vec::new();
         let mut from = 0;

@@ -1,17 +1,16 @@
-//! The checksum of the end of a run.
+//! The checksum of the end of a run, which is the page indexes and the footer.
 //!
-//! Parquet has a checksum for each page and none for the footer and the indexes before it. A changed byte there may hide rows
-//! from a query. So a tag in the table has the length and the CRC-32 of the end. Runs of other writers have no tag and are not
-//! checked.
+//! Parquet has a checksum for each page, but none for the end. A changed byte there may hide rows from a query. So a
+//! tag in the table has the length and the CRC-32 of the end. Runs of other writers have no tag and are not checked.
 
 use crate::delta::Add;
 use crate::run::Run;
 use std::collections::BTreeMap;
 
-/// The tag: how many bytes the end has, then the checksum in hexadecimal digits.
+/// The tag: the length of the end in bytes, then the checksum in hexadecimal digits.
 const TAG: &str = "curtail.end";
 
-/// The last bytes of a file.
+/// The length and the checksum of the end of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) bytes: u64,
@@ -19,10 +18,11 @@ pub(super) struct End {
 }
 
 impl End {
-    /// The end of a run of `len` bytes; `tail` are its last bytes, with all of the end.
-    pub(super) fn of(run: &Run, tail: &[u8], len: u64) -> Self {
+    /// The end of a run of `len` bytes. `end_bytes` are its last bytes, which include the whole end.
+    pub(super) fn of(run: &Run, end_bytes: &[u8], len: u64) -> Self {
         let bytes = len - run.end_begins().unwrap_or_default();
-        Self { bytes, checksum: crc32fast::hash(last(tail, bytes).expect("all of it is there")) }
+        let end = last(end_bytes, bytes).expect("all of it is there");
+        Self { bytes, checksum: crc32fast::hash(end) }
     }
 
     /// The end of a file, by its tag.
@@ -38,15 +38,15 @@ impl End {
         BTreeMap::from([(TAG.to_owned(), Some(format!("{} {:08x}", self.bytes, self.checksum)))])
     }
 
-    /// Whether a file with this tail is unchanged.
-    pub(super) fn is(self, tail: &[u8]) -> bool {
-        last(tail, self.bytes).is_some_and(|end| crc32fast::hash(end) == self.checksum)
+    /// Whether the end of a file with these last bytes is unchanged.
+    pub(super) fn is(self, end_bytes: &[u8]) -> bool {
+        last(end_bytes, self.bytes).is_some_and(|end| crc32fast::hash(end) == self.checksum)
     }
 }
 
-fn last(tail: &[u8], bytes: u64) -> Option<&[u8]> {
-    let from = tail.len().checked_sub(usize::try_from(bytes).ok()?)?;
-    tail.get(from..)
+fn last(end_bytes: &[u8], bytes: u64) -> Option<&[u8]> {
+    let from = end_bytes.len().checked_sub(usize::try_from(bytes).ok()?)?;
+    end_bytes.get(from..)
 }
 
 #[cfg(test)]

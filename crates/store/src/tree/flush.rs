@@ -58,25 +58,25 @@ pub enum FlushError {
 }
 
 impl TableWriter {
-    /// Writes the oldest sealed memtable as a run and commits it; [`None`] when there is none. It is `now_ms`,
-    /// milliseconds since 1970.
+    /// Writes the oldest sealed memtable as a run and commits it; [`None`] when no memtable is sealed. `now_ms` is the
+    /// time, in milliseconds since 1970.
     ///
     /// # Errors
-    /// When the store fails. Nothing is lost then, and nothing is there twice when it is tried again.
+    /// When the store fails. No row is lost then, and a retry stores no row twice.
     pub(crate) async fn flush(
         &mut self,
         tree: &Tree,
         now_ms: i64,
     ) -> Result<Option<FlushOutcome>, FlushError> {
         let Some(sealed) = tree.read().sealed.first().cloned() else { return Ok(None) };
-        let mut new = NewRun::new(self.runs.table().schema());
+        let mut new = NewRun::new(self.runs.table());
         let rows = {
             let memtable = sealed.memtable.read();
             memtable.sorted().for_each(|group| new.push(&group));
             memtable.len()
         };
         let (day, range) = (day(sealed.day), sealed.range);
-        // The name has both ends, so that a replaced process overwrites no file of its successor.
+        // The name has the first and last segment, so that a replaced process overwrites no file of its successor.
         let (first, last) = (range.after + 1, range.to);
         let below = format!("day={day}/{}-{first:012}-{last:012}.parquet", self.source);
         let path = self.runs.path(&below);
@@ -122,7 +122,7 @@ impl TableWriter {
     }
 }
 
-/// A day as in 2026-11-22.
+/// Formats a day as in 2026-11-22.
 fn day(since_1970: u64) -> String {
     let ns = i64::try_from(since_1970 * DAY_NS).unwrap_or_default();
     DateTime::from_timestamp_nanos(ns).date_naive().to_string()

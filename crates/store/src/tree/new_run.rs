@@ -4,7 +4,7 @@ use super::end::End;
 use crate::columns::Columns;
 use crate::delta::Add;
 use crate::run::{Run, RunError, RunWriter};
-use crate::schema::{Form, Kind, Presence, Schema};
+use crate::schema::{Field, Form, Kind, Presence, Table};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 /// A run in memory. Its finished parts may be taken before it is complete.
 #[derive(Debug)]
 pub(super) struct NewRun {
-    schema: &'static Schema,
+    table: &'static Table,
     writer: RunWriter,
-    /// The extremes of numbers that every row has.
+    /// The extremes of the zone columns that are numbers.
     extremes: Vec<Extremes>,
 }
 
@@ -28,17 +28,16 @@ struct Extremes {
 
 impl NewRun {
     /// A run without rows.
-    pub(super) fn new(schema: &'static Schema) -> Self {
-        let fields = schema.fields().iter().enumerate();
-        let longs =
-            fields.filter(|(_, field)| field.form == Form::One(Kind::Long, Presence::Required));
-        let extremes = longs.map(|(nth, field)| Extremes {
-            field: nth,
-            name: field.name,
+    pub(super) fn new(table: &'static Table) -> Self {
+        let zones = table.zones.iter().map(|field| (*field, table.schema().fields()[*field]));
+        let numbers = zones.filter(|(_, of)| of.form == Form::One(Kind::Long, Presence::Required));
+        let extremes = numbers.map(|(field, Field { name, .. })| Extremes {
+            field,
+            name,
             least: i64::MAX,
             greatest: i64::MIN,
         });
-        Self { schema, writer: RunWriter::new(schema), extremes: extremes.collect() }
+        Self { table, writer: RunWriter::new(table), extremes: extremes.collect() }
     }
 
     /// Adds a row group.
@@ -51,13 +50,13 @@ impl NewRun {
         self.writer.write(group);
     }
 
-    /// The bytes of the file since the last call.
+    /// Takes the bytes of the file since the last call.
     pub(super) fn take(&mut self) -> Vec<u8> {
         self.writer.take()
     }
 
-    /// Completes the file, of which `part` are the last bytes that were taken, after `before` others. Returns the last part,
-    /// with all of the file's end, and the entry of the file at a path below the table's root.
+    /// Completes the file. `part` has the last bytes that were taken, after `before` others; `below` is the path below
+    /// the table's root. Returns the last part with the file's end, the run, and its entry in the table.
     pub(super) fn finish(
         self,
         mut part: Vec<u8>,
@@ -77,7 +76,7 @@ impl NewRun {
         });
         part.append(&mut self.writer.finish());
         let (len, part) = (before + part.len() as u64, Bytes::from(part));
-        let run = Run::open(self.schema, &part, len)?;
+        let run = Run::open(self.table, &part, len)?;
         let add = Add {
             path: below,
             partition_values: BTreeMap::from([("day".to_owned(), Some(day.to_owned()))]),

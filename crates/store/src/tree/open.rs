@@ -19,7 +19,7 @@ pub struct Settings {
     pub objects: Arc<dyn ObjectStore>,
     /// The folder of the tables, from the root of the object store.
     pub root: Path,
-    /// The name of this writer of the table, unique to one folder of a log.
+    /// The name of this writer of the table, which is unique to the folder of a log.
     pub writer: String,
     /// Runs of more rows are not merged into larger ones: [`FINAL_ROWS`](super::FINAL_ROWS), except in tests.
     pub final_rows: u64,
@@ -30,20 +30,21 @@ pub struct Settings {
 /// Why a tree cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The table.
+    /// The table cannot be read.
     #[error(transparent)]
     Table(#[from] delta::OpenError),
-    /// The table cannot be made, does not get its new columns, or cannot be fenced.
+    /// The commit that creates the table, adds columns to it or fences it has failed.
     #[error(transparent)]
     Create(#[from] CommitError),
 }
 
 impl Tree {
-    /// Opens a tree, or makes it at `now_ms`, milliseconds since 1970; `id` is a UUID, for a table that is made. Returns the
-    /// runs that cannot be read, which every query result names.
+    /// Opens a tree, or creates it at `now_ms`, milliseconds since 1970; `id` is the UUID of a new table. Returns also
+    /// the runs that cannot be read, which every query result names.
     ///
-    /// `last_segment` is the last that the log has. When the table has less, a process may have died while its
-    /// commit was on the way to the store, where it may still be done: then it is [fenced](Table::fence) off.
+    /// `last_segment` is the last segment of the log. If a [logged](schema::Table::is_logged) table has committed less,
+    /// the commit of a process that died may still be on its way to the store. Then that commit is
+    /// [fenced](Table::fence) off.
     pub(crate) async fn open(
         settings: &Settings,
         table: &'static schema::Table,
@@ -52,7 +53,7 @@ impl Tree {
         id: &str,
     ) -> Result<(Arc<Self>, TableWriter, Vec<Unread>), OpenError> {
         let mut writer = TableWriter::open(settings, table, now_ms, id).await?;
-        if last_segment > writer.table.snapshot().position(&settings.writer) {
+        if table.is_logged() && last_segment > writer.table.snapshot().position(&settings.writer) {
             writer.table.fence(now_ms, id).await?;
         }
         let written = writer.table.snapshot().position(&settings.writer);
@@ -69,7 +70,7 @@ impl Tree {
 }
 
 impl TableWriter {
-    /// Opens a table, or makes it. Its runs are not visible yet.
+    /// Opens a table, or creates it. Its runs are not visible yet.
     pub(crate) async fn open(
         settings: &Settings,
         table: &'static schema::Table,

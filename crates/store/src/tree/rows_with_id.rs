@@ -1,7 +1,7 @@
-//! Rows by ID, a window at a time, because a trace may have more spans than fit in memory.
+//! Reads rows by ID, a window at a time, because a trace may have more spans than fit in memory.
 //!
-//! The times of its rows are read first, 16 bytes a row, and give the order. A window is a range of rows in that order;
-//! in a run they are close together, so few pages are read.
+//! The times of the rows are read first, 16 bytes a row, and give the order. A window is a range of rows in this order.
+//! These rows are close together in a run, so few pages are read.
 //!
 //! **Limits**: memtable rows with the ID are copied, at most the size of the memtables.
 
@@ -11,7 +11,7 @@ use crate::columns::Columns;
 use crate::copies::is_copy;
 use crate::schema::Table;
 use crate::schema::envelope::TENANT;
-use crate::sort::Place;
+use crate::sort::RowPosition;
 use futures_util::stream::{self, StreamExt as _};
 use object_store::ObjectStore;
 use std::borrow::Cow;
@@ -21,13 +21,13 @@ use std::sync::Arc;
 /// The maximum gap between two rows of a run that are read together, with the rows between them.
 const GAP_ROWS: u32 = 1_024;
 
-/// The positions of the rows with an ID.
+/// The rows with an ID, found but not read.
 #[derive(Debug)]
 pub struct RowsWithId {
     runs: Arc<RunSet>,
     sources: Vec<Source>,
-    /// In order of time.
-    places: Vec<Place>,
+    /// The positions of the rows, in order of time.
+    positions: Vec<RowPosition>,
     found: usize,
     unread: Vec<Unread>,
 }
@@ -35,20 +35,20 @@ pub struct RowsWithId {
 /// Some rows with an ID.
 #[derive(Debug)]
 pub struct Window {
-    /// In order of time.
+    /// The rows, in order of time.
     pub rows: Columns,
     /// Runs with more rows that could not be read.
     pub unread: Vec<Unread>,
 }
 
-/// A part of a table with rows of the ID.
+/// A memtable, or a part of a row group, that has rows with the ID.
 #[derive(Debug)]
 enum Source {
     Memory(Columns),
     Run {
         run: Arc<StoredRun>,
         group: usize,
-        /// The first of these rows in the row group.
+        /// The number of the first of these rows in the row group.
         first: usize,
     },
 }
@@ -91,7 +91,7 @@ impl Tree {
             let (tenants, times) = (rows.coded(TENANT), rows.longs(time_field));
             for (row, time) in (0..).zip(times) {
                 if tenants.text(row as usize) == tenant {
-                    theirs.push((*time, Place { batch, row }));
+                    theirs.push((*time, RowPosition { batch, row }));
                 }
             }
         }
@@ -100,7 +100,7 @@ impl Tree {
             runs: Arc::clone(&self.runs),
             sources: timed.into_iter().map(|(source, _)| source).collect(),
             found: theirs.len(),
-            places: theirs.into_iter().take(max).map(|(_, place)| place).collect(),
+            positions: theirs.into_iter().take(max).map(|(_, position)| position).collect(),
             unread,
         }
     }
@@ -116,10 +116,10 @@ impl RowsWithId {
     /// The number of rows that can be read.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.places.len()
+        self.positions.len()
     }
 
-    /// The number of rows found, which may be larger.
+    /// The number of rows found, also those beyond the maximum.
     #[must_use]
     pub const fn found(&self) -> usize {
         self.found
@@ -128,7 +128,7 @@ impl RowsWithId {
     /// Whether there are no rows.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.positions.is_empty()
     }
 
     /// Runs that could not be read and may have more rows.
@@ -143,14 +143,14 @@ impl RowsWithId {
     /// # Panics
     /// When the range is out of bounds.
     pub async fn window(&self, fields: &[usize], rows: Range<usize>) -> Window {
-        let places = &self.places[rows];
+        let positions = &self.positions[rows];
         let mut of_sources = vec![Vec::new(); self.sources.len()];
-        for place in places {
-            of_sources[place.batch as usize].push(place.row);
+        for position in positions {
+            of_sources[position.batch as usize].push(position.row);
         }
         let (mut read, mut starts, mut unread) = (Vec::new(), Vec::new(), Vec::new());
         for (source, rows) in self.sources.iter().zip(of_sources) {
-            // By the first row of each part: its index in `read`, unless it could not be read.
+            // The first row of each part, and the index of the part in `read`, unless it could not be read.
             let mut parts = Vec::new();
             for part in merge_ranges(rows) {
                 match source.read(self.runs.objects(), fields, &part).await {
@@ -166,17 +166,17 @@ impl RowsWithId {
             }
             starts.push(parts);
         }
-        let moved = places.iter().filter_map(|place| {
-            let parts: &[(u32, Option<u32>)] = &starts[place.batch as usize];
-            let (first, batch) = parts[parts.partition_point(|(first, _)| *first <= place.row) - 1];
-            Some(Place { batch: batch?, row: place.row - first })
+        let moved = positions.iter().filter_map(|at| {
+            let parts: &[(u32, Option<u32>)] = &starts[at.batch as usize];
+            let (first, batch) = parts[parts.partition_point(|(first, _)| *first <= at.row) - 1];
+            Some(RowPosition { batch: batch?, row: at.row - first })
         });
         let table = self.table();
         let is_all = fields.len() == table.schema().fields().len();
-        let mut kept = Vec::with_capacity(places.len());
-        for place in moved {
-            if !is_all || !is_copy(table, &read, &kept, place) {
-                kept.push(place);
+        let mut kept = Vec::with_capacity(positions.len());
+        for position in moved {
+            if !is_all || !is_copy(table, &read, &kept, position) {
+                kept.push(position);
             }
         }
         let sources: Vec<_> = read.iter().map(|rows: &Cow<'_, Columns>| &**rows).collect();
@@ -185,7 +185,7 @@ impl RowsWithId {
 }
 
 impl Source {
-    /// Reads rows; returns also the number of the first.
+    /// Reads a range of rows, or more. Returns also the number of the first row that was read.
     async fn read(
         &self,
         objects: &dyn ObjectStore,

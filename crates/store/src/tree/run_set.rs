@@ -25,7 +25,7 @@ pub struct RunSet {
 #[derive(Debug, Default)]
 pub(super) struct RunVersion {
     pub(super) version: u64,
-    /// The position of our log up to which rows are in these runs.
+    /// The segment of our log up to which all rows are in these runs.
     pub(super) committed: u64,
     pub(super) runs: Arc<[Arc<StoredRun>]>,
     /// Runs whose footer cannot be read, so their content is unknown.
@@ -81,12 +81,12 @@ impl RunSet {
         }
     }
 
-    /// Merges fields of runs and passes the rows to `each` in their common order, a row group at a time. `pick` selects rows of
-    /// each row group; it gets the number of the run, counted from zero. Returns the number of rows that were dropped as
-    /// copies, which needs all fields.
+    /// Merges fields of runs and passes the rows to `each` in their common order, a row group at a time. `pick` gets
+    /// the number of a run, counted from zero, and a row group, and selects rows. Returns the number of rows that were
+    /// dropped as copies: zero unless all fields are merged.
     ///
-    /// The fields by which runs are sorted must be among them. Memory holds the selected rows of a row group of each run, and
-    /// the row group that is made.
+    /// `fields` must have those by which runs are sorted. Memory holds the selected rows of a row group of each run,
+    /// and the row group that is made.
     pub(crate) async fn in_order<E: From<CompactError>>(
         &self,
         runs: &[Arc<StoredRun>],
@@ -113,7 +113,7 @@ impl RunSet {
                 }
                 Step::Made(group) => {
                     each(group).await?;
-                    // Several may be made between two reads, and a flush on this thread should not wait for them.
+                    // Several row groups may be made between two reads. A flush on this thread should not wait for all.
                     tokio::task::yield_now().await;
                 }
                 Step::Done => return Ok(merge.copies()),

@@ -4,17 +4,17 @@ use super::end::End;
 use crate::columns::Columns;
 use crate::delta::Add;
 use crate::run::{Run, RunError, Wanted};
-use crate::schema::Schema;
+use crate::schema::Table;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The number of bytes at the end of a file that are fetched first. The end of most runs is not longer.
-const TAIL_BYTES: u64 = 256 << 10;
+/// The number of bytes at the end of a file that are fetched first. Most runs need no more.
+const FOOTER_BYTES: u64 = 256 << 10;
 
-/// The tag of files that were reduced to their tail.
+/// The tag of files that have the [tail](crate::tail) of the files that they replaced.
 pub(super) const TAIL: &str = "curtail.tail";
 
 /// The tag of files with a range of the IDs of the runs that they replaced.
@@ -42,7 +42,7 @@ pub enum ReadError {
     Run(#[from] RunError),
 }
 
-/// A run that was not read.
+/// A run that could not be read.
 #[derive(Clone, Debug)]
 pub struct Unread {
     /// The path of the run.
@@ -56,24 +56,24 @@ impl StoredRun {
         Self { path, add, run, is_damaged: AtomicBool::new(false) }
     }
 
-    /// Fetches the end of a run.
+    /// Opens a run: fetches and parses the end of its file.
     pub(super) async fn open(
         objects: &dyn ObjectStore,
-        schema: &'static Schema,
+        table: &'static Table,
         path: Path,
         add: &Add,
     ) -> Result<Self, ReadError> {
         let len = add.size;
         let end = End::of_file(add);
-        let mut wanted = TAIL_BYTES.max(end.map_or(0, |end| end.bytes));
+        let mut wanted = FOOTER_BYTES.max(end.map_or(0, |end| end.bytes));
         loop {
             let range = len.saturating_sub(wanted)..len;
             let options = GetOptions { range: Some(range.into()), ..GetOptions::default() };
-            let tail = objects.get_opts(&path, options).await?.bytes().await?;
-            if end.is_some_and(|end| !end.is(&tail)) {
+            let end_bytes = objects.get_opts(&path, options).await?.bytes().await?;
+            if end.is_some_and(|end| !end.is(&end_bytes)) {
                 return Err(RunError::End.into());
             }
-            match Run::open(schema, &tail, len) {
+            match Run::open(table, &end_bytes, len) {
                 Ok(run) => return Ok(Self::new(path, add.clone(), run)),
                 Err(RunError::Longer(bytes)) if bytes as u64 > wanted && wanted < len => {
                     wanted = bytes as u64;
@@ -105,8 +105,7 @@ impl StoredRun {
         self.add.has_tag(TAIL)
     }
 
-    /// Whether it has all rows of the replaced runs for a range of IDs. It is not
-    /// merged again.
+    /// Whether it has all rows of the replaced runs for a range of IDs. Such a run is not merged again.
     pub(crate) fn is_range(&self) -> bool {
         self.add.has_tag(RANGE)
     }
@@ -154,8 +153,8 @@ impl StoredRun {
         Ok(read?)
     }
 
-    /// Fields of the rows with an ID in the sort field of the run, each part with its row group and the number of its
-    /// first row in the group.
+    /// Reads fields of the rows with an ID in the field by which the run is sorted. Each part has its row group, and
+    /// the number of its first row in the row group.
     pub(super) async fn pages_with_id(
         &self,
         objects: &dyn ObjectStore,

@@ -1,7 +1,7 @@
-//! Commits to a table, and what they make visible.
+//! Commits to a table, and makes the committed runs visible.
 //!
-//! The flusher and the compactor each have their own for a table, like two servers, and neither waits for the other. What a
-//! reader sees follows from the newest known version: its runs, and the memtables beyond its committed position.
+//! The flusher and the compactor each have a writer for each table, like two servers, and neither waits for the other.
+//! A reader sees the runs of the newest known version, and the memtables beyond the committed position of that version.
 
 use super::AT_ONCE;
 use super::run_set::{RunSet, RunVersion};
@@ -25,14 +25,9 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// The name of the table.
-    pub(crate) fn name(&self) -> &'static str {
-        self.runs.table().name
-    }
-
-    /// The table's ID and last known version.
-    pub(crate) fn committed(&self) -> TableVersion {
-        self.table.committed()
+    /// The table's name, and its ID and last known version.
+    pub(crate) fn committed(&self) -> (String, TableVersion) {
+        (self.runs.table().name.to_owned(), self.table.committed())
     }
 
     /// The runs of the table.
@@ -48,8 +43,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Removes what the table does not need any more: commits that are in a checkpoint, and files that were
-    /// replaced long ago.
+    /// Removes old commits that are in a checkpoint, and files that left the table long ago.
     pub(crate) async fn clean(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
         self.table.clean_log(now_ms).await?;
         self.table.vacuum(now_ms).await.map(drop)
@@ -61,7 +55,7 @@ impl TableWriter {
         Ok(self.publish(None).await)
     }
 
-    /// Makes the runs of the table visible, `new` included, and hides the memtables that they contain.
+    /// Makes the runs of the table visible, `new` included, and hides the memtables whose rows are in these runs.
     pub(crate) async fn publish(
         &mut self,
         new: impl IntoIterator<Item = StoredRun>,
@@ -76,8 +70,8 @@ impl TableWriter {
         });
         unread
     }
-    /// Opens the runs of the table, except known ones; returns also unreadable ones. If the store fails, a run is retried
-    /// each time.
+    /// Opens the runs of the table that are not known; returns also the unreadable runs. If the store fails at a run,
+    /// each call retries the run.
     async fn open_runs(
         &mut self,
         known: impl Iterator<Item = Arc<StoredRun>>,
@@ -93,10 +87,10 @@ impl TableWriter {
                 added.push(add.clone());
             }
         }
-        let (objects, schema) = (self.runs.objects(), self.runs.table().schema());
+        let (objects, table) = (self.runs.objects(), self.runs.table());
         let opened = stream::iter(added).map(|add| async {
             let path = self.runs.path(&add.path);
-            (StoredRun::open(&**objects, schema, path, &add).await, add)
+            (StoredRun::open(&**objects, table, path, &add).await, add)
         });
         let opened: Vec<_> = opened.buffered(AT_ONCE).collect().await;
         for (opened, add) in opened {
@@ -111,7 +105,7 @@ impl TableWriter {
                 }
             }
         }
-        // The order of the table.
+        // In the order of the table's files.
         runs.sort_unstable_by(|one, other| one.add().path.cmp(&other.add().path));
         (runs, unread)
     }
@@ -145,7 +139,7 @@ impl TableWriter {
                 Err(error) => break Err(error),
             }
         };
-        // The table was read in any case.
+        // The table has been read, even if the commit failed.
         self.publish(None).await;
         removed
     }

@@ -11,7 +11,7 @@ use object_store::{Error, MultipartUpload, ObjectStoreExt as _};
 use std::mem;
 use std::sync::Arc;
 
-/// Parts of this many bytes are uploaded; object stores take none of less than five million.
+/// Minimum size of all parts but the last. Object stores reject parts of less than five million bytes.
 const PART_BYTES: usize = 8 << 20;
 
 /// Uploads the new runs of a day, one after another.
@@ -43,7 +43,7 @@ impl Uploader {
         Self { runs, day, current: None, uploaded: Vec::new() }
     }
 
-    /// Adds a row group to the run at a path below the table's root. Another path than before begins another run.
+    /// Adds a row group to the run at a path below the table's root. A path other than the last one begins another run.
     pub(crate) async fn push(&mut self, below: &str, group: &Columns) -> Result<(), CompactError> {
         if self.current.as_ref().is_none_or(|current| current.below != below) {
             self.end_run().await?;
@@ -52,7 +52,7 @@ impl Uploader {
         self.current.as_mut().expect("it has just begun, if not before").push(group).await
     }
 
-    /// Ends the last run; returns all.
+    /// Ends the last run; returns all runs.
     pub(crate) async fn finish(mut self) -> Result<Vec<StoredRun>, CompactError> {
         if let Err(failed) = self.end_run().await {
             self.abort().await;
@@ -61,8 +61,8 @@ impl Uploader {
         Ok(self.uploaded)
     }
 
-    /// Abandons the current run and removes those before, so that they do not fill a disk. A later vacuum removes the
-    /// rest.
+    /// Abandons the current run and deletes the uploaded runs, so that they do not fill a disk. If that fails, a later
+    /// vacuum does it.
     pub(crate) async fn abort(self) {
         if let Some(mut current) = self.current {
             current.upload.abort().await.ok();
@@ -85,7 +85,7 @@ impl Upload {
         let path = runs.path(below);
         match runs.objects().put_multipart(&path).await {
             Ok(upload) => {
-                let new = NewRun::new(runs.table().schema());
+                let new = NewRun::new(runs.table());
                 Ok(Self { below: below.to_owned(), path, upload, new, part: Vec::new(), bytes: 0 })
             }
             Err(source) => Err(WriteError { path, source }.into()),

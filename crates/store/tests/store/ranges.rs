@@ -5,7 +5,7 @@ use crate::random::{batch, facts, logs, points};
 use crate::round_trip::{open, read};
 use curtail_otlp::{Decoded, Limits, Signal};
 use curtail_store::log::Record;
-use curtail_store::schema::Table;
+use curtail_store::schema::{Table, points::POINTS};
 use curtail_store::tree::{self, Tree};
 use curtail_store::{Columns, Directory, Settings, Store};
 use curtail_units::Rng;
@@ -134,6 +134,6 @@ fn every_field_of_every_row_is_in_a_range() {
         assert!(parts.compactor.compact(0, "range").await.expect("memory"));
         have(SPAN_ROWS, store.spans(), &objects, (&spans, facts)).await;
         have(LOG_ROWS, store.logs(), &objects, (&of_logs, logs::facts)).await;
-        have(POINT_ROWS, store.points(), &objects, (&of_points, points::facts)).await;
+        have(POINT_ROWS, store.tree(&POINTS), &objects, (&of_points, points::facts)).await;
     });
 }

@@ -17,9 +17,8 @@ use std::ops::Range;
 
 const SEED: u64 = 20_801;
 
-fn file(memtable: &Memtable) -> Bytes {
-    let schema = memtable.columns().schema();
-    let mut writer = RunWriter::new(schema);
+fn file(table: &'static Table, memtable: &Memtable) -> Bytes {
+    let mut writer = RunWriter::new(table);
     for group in memtable.sorted() {
         writer.write(&group);
     }
@@ -28,7 +27,7 @@ fn file(memtable: &Memtable) -> Bytes {
 }
 
 pub(crate) fn open(table: &'static Table, file: &Bytes) -> Run {
-    Run::open(table.schema(), file, file.len() as u64).expect("a run")
+    Run::open(table, file, file.len() as u64).expect("a run")
 }
 
 /// The wanted bytes of a file.
@@ -63,7 +62,7 @@ fn come_back(of: BatchRows, batches: &[Vec<u8>], facts: fn(&[u8]) -> Vec<String>
     assert_eq!(memtable.len(), came.len());
     let in_memory = (of.batch)(&[memtable.columns().clone()]);
     assert_eq!(facts(&in_memory), came, "{} {} in memory", came.len(), table.name);
-    let file = file(&memtable);
+    let file = file(table, &memtable);
     let run = open(table, &file);
     let groups = (0..run.groups()).map(|group| read(&run, &file, group, 0..run.rows(group)));
     let groups: Vec<_> = groups.map(|rows| rows.expect("a good run")).collect();
@@ -105,7 +104,7 @@ fn the_records_of_a_trace_are_found_by_their_pages() {
     let mut rng = Rng::new(SEED);
     let batches: Vec<_> = (0..12).map(|_| logs::batch(&mut rng, 3_000, 500)).collect();
     let memtable = LOG_ROWS.memtable(&batches);
-    let file = file(&memtable);
+    let file = file(&LOGS, &memtable);
     let run = open(&LOGS, &file);
     let whole = read(&run, &file, 0, 0..run.rows(0)).expect("a good run");
     let (ids, times) = (whole.wide(log_fields::TRACE_ID), whole.longs(log_fields::TIME));
@@ -142,7 +141,7 @@ fn a_run_is_in_the_order_of_traces_and_starts_and_any_part_of_it_is_read_alone()
     // Two pages, and a part of a third.
     let batches: Vec<_> = (0..9).map(|_| batch(&mut rng, 2_000, 500)).collect();
     let memtable = SPAN_ROWS.memtable(&batches);
-    let file = file(&memtable);
+    let file = file(&SPANS, &memtable);
     let run = open(&SPANS, &file);
     let whole = read(&run, &file, 0, 0..run.rows(0)).expect("a good run");
     assert!(whole.len() > 2 * PAGE_ROWS && run.groups() == 1);
@@ -188,7 +187,7 @@ fn spans_with_long_texts_come_in_small_row_groups() {
         batches.push(writer.finish());
     }
     let memtable = SPAN_ROWS.memtable(&batches);
-    let file = file(&memtable);
+    let file = file(&SPANS, &memtable);
     let run = open(&SPANS, &file);
     assert!(run.groups() > 1, "{} bytes in one", memtable.bytes());
     let mut names = 0;
@@ -208,7 +207,7 @@ fn damage_is_said_and_never_read() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let batches = [batch(&mut rng, 400, 50)];
-    let file = file(&SPAN_ROWS.memtable(&batches));
+    let file = file(&SPANS, &SPAN_ROWS.memtable(&batches));
     let run = open(&SPANS, &file);
     let mut wrong = 0;
     for _ in 0..1_000 {
@@ -227,7 +226,7 @@ fn damage_is_said_and_never_read() {
             }
         }
         // The end is read as well, or refused: it has no checksum.
-        drop(Run::open(SPANS.schema(), &damaged, damaged.len() as u64));
+        drop(Run::open(&SPANS, &damaged, damaged.len() as u64));
     }
     assert!(wrong > 300, "{wrong} of 1,000");
 }
@@ -235,14 +234,14 @@ fn damage_is_said_and_never_read() {
 #[test]
 fn a_file_that_is_cut_off_is_no_run() {
     let mut rng = Rng::new(SEED);
-    let file = file(&SPAN_ROWS.memtable(&[batch(&mut rng, 40, 5)]));
+    let file = file(&SPANS, &SPAN_ROWS.memtable(&[batch(&mut rng, 40, 5)]));
     for len in [0, 1, 7, 8, 100, file.len() / 2, file.len() - 1] {
-        let opened = Run::open(SPANS.schema(), &file.slice(..len), len as u64);
+        let opened = Run::open(&SPANS, &file.slice(..len), len as u64);
         assert!(opened.is_err(), "{len} bytes");
     }
     // Of a whole one, the end says how much of it is needed.
     let tail = file.slice(file.len() - 8..);
-    let Err(RunError::Longer(bytes)) = Run::open(SPANS.schema(), &tail, file.len() as u64) else {
+    let Err(RunError::Longer(bytes)) = Run::open(&SPANS, &tail, file.len() as u64) else {
         panic!("eight bytes cannot be enough");
     };
     assert!(bytes > 8 && bytes <= file.len());

@@ -5,19 +5,19 @@ use super::step::CommandConfig;
 use curtail_config::Section;
 use curtail_units::Duration;
 
-/// A fault as it is written.
+/// The configuration of a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FaultConfig {
     pub(crate) at: Duration,
     pub(crate) action: FaultAction,
-    /// For a killed process, the time until its restart. Absent: to the end of the block.
+    /// The duration; for a killed process, the time until its restart. Absent: to the end of the block.
     pub(crate) lasts: Option<Duration>,
 }
 
 /// The action of a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FaultAction {
-    /// Stops a process and all of its group by SIGSTOP, and lets it go on by SIGCONT.
+    /// Pauses a process and all of its group by SIGSTOP, and continues them by SIGCONT.
     Pause { process: String },
     /// Ends a process by SIGTERM and starts it again at once.
     Restart { process: String },
@@ -106,7 +106,7 @@ impl FaultConfig {
         }
     }
 
-    /// The link that it makes slow.
+    /// The link that the fault delays.
     pub(crate) fn link(&self) -> Option<&str> {
         if let FaultAction::Slow { link, .. } = &self.action { Some(link) } else { None }
     }

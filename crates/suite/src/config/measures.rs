@@ -6,7 +6,7 @@ use curtail_generator::expect::read_pointer;
 use curtail_units::Duration;
 use std::path::PathBuf;
 
-/// The measures as they are written.
+/// The configuration of measures.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MeasuresConfig {
     pub(crate) every: Duration,
@@ -14,7 +14,7 @@ pub(crate) struct MeasuresConfig {
     pub(crate) http: Vec<GaugeConfig>,
 }
 
-/// A number that a server says of itself.
+/// A number that a server reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GaugeConfig {
     pub(crate) of: String,

@@ -6,7 +6,7 @@ use curtail_units::Duration;
 use serde_json::{Value as Json, json};
 use std::net::SocketAddr;
 
-/// A process as it is written.
+/// The configuration of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProcessConfig {
     pub(crate) name: String,
@@ -26,15 +26,15 @@ pub(crate) struct ReadyConfig {
 /// The sign that a process is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadySign {
-    /// A good response (200 to 399) from this URL.
+    /// A response with a status from 200 to 399 from this URL.
     Http(String),
-    /// A connection to this address.
+    /// An accepted connection to this address.
     Tcp(SocketAddr),
-    /// This text somewhere in its output.
+    /// This text in the output of the process.
     Line(String),
 }
 
-/// A link as it is written.
+/// The configuration of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkConfig {
     pub(crate) name: String,
@@ -163,7 +163,7 @@ impl RestartsConfig {
     }
 }
 
-/// A text; numbers and booleans count as the text of their source.
+/// A text; a number or a boolean counts as its text in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScalarText(pub(super) String);
 

@@ -6,7 +6,7 @@ use curtail_generator::expect::Expect;
 use curtail_units::Duration;
 use std::path::{Path, PathBuf};
 
-/// A command as it is written.
+/// The configuration of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommandConfig {
     pub(crate) name: String,
@@ -89,7 +89,7 @@ impl CommandConfig {
         }
     }
 
-    /// The command of a section that may do something else; it has the default time.
+    /// Reads the command of a section, if the section has one; its `within` is the default.
     pub(super) fn read_optional(s: &mut Section<'_>) -> Option<Self> {
         let name = read_name(s);
         Self::read_unnamed(s, name)
@@ -164,7 +164,7 @@ impl LoadConfig {
         let around = BatchFrame {
             begin: text(s, "begin", "Text before the first line of a batch.", ""),
             between: text(s, "between", "Text between two lines.", "\n"),
-            end: text(s, "end", "Text after the last line.", "\n"),
+            end: text(s, "end", "Text after the last line of a batch.", "\n"),
         };
         Self {
             name: String::new(),

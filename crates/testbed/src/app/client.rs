@@ -3,12 +3,12 @@
 //! | request | response |
 //! |---|---|
 //! | `GET /work?payload=small`, `…=large` | fetches that payload from storage, posts it to the server, reports the result |
-//! | `GET /work` | the same, with 1 payload in 20 the large one |
+//! | `GET /work` | the same with a random payload: 1 in 20 is the large one |
 //! | `GET /stats` | counts of requests and attempts since the start, as JSON |
 //! | `GET /healthz` | `ok` |
 //!
-//! It retries reads of the storage after every failure, and posts to the server only when the server has rejected them:
-//! a post that timed out may have been executed.
+//! The client retries reads of the storage after every failure. It retries posts to the server only when the server has
+//! rejected them, because a post that timed out may have been executed.
 //! A response has the milliseconds of `storage`, `server` and `backoff` in `server-timing` (W3C), and the number of
 //! retries in `x-retries`.
 //! **Failures**: 504 when the last attempt timed out, 503 when it was rejected, otherwise 502.
@@ -27,10 +27,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use tokio::sync::Semaphore;
 
-/// Requests that are worked on at once; each has a connection to one of the other two.
+/// Maximum number of requests at once; each has a connection to storage or to the server.
 pub(super) const WORK_MAX: usize = 256;
 
-/// One payload of this number is the large one, unless a request names the size.
+/// One payload in this number is large, unless a request names the size.
 const LARGE_ONE_IN: f64 = 20.0;
 
 const X_RETRIES: HeaderName = HeaderName::from_static("x-retries");
@@ -46,7 +46,7 @@ pub(super) struct Client {
     failures: AtomicU64,
 }
 
-/// The longest wait before a retry, without its jitter.
+/// Maximum wait before a retry, without its jitter.
 const WAIT_MAX: Duration = Duration::from_secs(32);
 
 /// The time that one request spent, by purpose.
@@ -66,7 +66,7 @@ struct Failure {
 }
 
 impl Client {
-    /// A client of the other two at these addresses.
+    /// A client of storage and server at these addresses.
     pub(super) fn new(
         config: &Config,
         (storage, server): (SocketAddr, SocketAddr),
@@ -246,8 +246,8 @@ impl TimeBreakdown {
     }
 }
 
-/// Truncated exponential backoff: the wait after `failed` failures (from 1 on), ±50 % at random so that requests that
-/// failed together do not return together. As in Google's storage clients.
+/// Truncated exponential backoff: the wait after `failed` failures (from 1 on), ±50 % at random, so that requests that
+/// failed together are not retried together. Google's storage clients do the same.
 fn wait_before_retry(backoff: Duration, failed: u32, rng: &mut Rng) -> Duration {
     let doublings = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
     let wait = backoff.mul_f64(2_f64.powi(doublings)).min(WAIT_MAX);

@@ -5,10 +5,10 @@ use curtail_model::Distribution;
 use curtail_units::{Bytes, Duration, Ratio};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// The app as it is written.
+/// The configuration of the app.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Its name, for people.
+    /// The name of the app, for people.
     pub name: String,
     pub(crate) causes: Causes,
     pub(crate) client: ClientConfig,
@@ -18,17 +18,17 @@ pub struct Config {
     pub server: ServerConfig,
 }
 
-/// The causes of its tail; none by default.
+/// The causes of the app's tail; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Causes {
     pub(crate) large_payloads: bool,
     pub(crate) short_timeouts: bool,
     pub(crate) retries: bool,
-    /// Another job runs on the thread of this role.
+    /// The role on whose thread another job runs.
     pub(crate) cpu_load: Option<Role>,
 }
 
-/// One of the three.
+/// A role of the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// The app whose latency is measured.
@@ -39,7 +39,7 @@ pub enum Role {
     Server,
 }
 
-/// The client as it is written.
+/// The configuration of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientConfig {
     pub(crate) listen: SocketAddr,
@@ -51,7 +51,7 @@ pub(crate) struct ClientConfig {
     pub(crate) backoff: Duration,
 }
 
-/// The storage as it is written.
+/// The configuration of the storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageConfig {
     /// The address to listen on.
@@ -60,7 +60,7 @@ pub struct StorageConfig {
     pub(crate) bytes_per_second: Bytes,
 }
 
-/// The server as it is written.
+/// The configuration of the server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
     /// The address to listen on.
@@ -73,10 +73,10 @@ pub struct ServerConfig {
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Role {
-    /// All three, in the order in which they are started.
+    /// All roles, in the order in which they are started.
     pub const ALL: [Self; 3] = [Self::Storage, Self::Server, Self::Client];
 
-    /// Its name.
+    /// The name in configurations and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl Role {
 }
 
 impl Config {
-    /// Reads the keys, for a process that has these roles.
+    /// Reads the keys, for a process that runs `roles`.
     pub fn read(s: &mut Section<'_>, roles: &[Role]) -> Self {
         let config = Self {
             name: s.field("name", "Name of the app.").required(),

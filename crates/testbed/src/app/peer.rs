@@ -1,6 +1,6 @@
-//! A client of one of the other two roles, with counts of its attempts.
+//! A client of storage or of the server, with counts of its attempts.
 //!
-//! **Limits**: [`LIMITS`]. An attempt that is given up closes its connection.
+//! **Limits**: [`LIMITS`]. An attempt that times out closes its connection.
 
 use super::BODY_BYTES_MAX;
 use bytes::Bytes;
@@ -41,11 +41,11 @@ pub(super) struct Call<'c> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// It took too long; it may have been executed.
+    /// The attempt timed out; the peer may have executed it.
     TimedOut,
-    /// It was not executed: the peer said 503.
+    /// The attempt was not executed: the peer responded with 503.
     Refused,
-    /// Something else, in words; it may have been executed.
+    /// Another failure, in words; the peer may have executed the attempt.
     Broken(String),
 }
 

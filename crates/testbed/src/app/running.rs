@@ -23,7 +23,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts these roles of the app; `seed` decides everything random. The client finds the other roles at their
+    /// Starts `roles` of the app; `seed` decides everything random. The client finds the other roles at their
     /// addresses in `config`.
     ///
     /// # Errors
@@ -76,13 +76,13 @@ impl Running {
         Ok(running)
     }
 
-    /// The address of a role, if it is here.
+    /// The address of a role, if this process runs it.
     #[must_use]
     pub fn address(&self, role: Role) -> Option<SocketAddr> {
         self.addresses().find(|(here, _)| *here == role).map(|(_, address)| address)
     }
 
-    /// The roles that are here, and where they listen.
+    /// The roles that this process runs, with their addresses.
     pub fn addresses(&self) -> impl Iterator<Item = (Role, SocketAddr)> {
         self.addresses.iter().copied()
     }
@@ -97,11 +97,11 @@ fn listen(config: &Config, role: Role) -> Result<TcpListener, StartError> {
     listener.map_err(StartError::of(format!("the {} cannot listen on {address}", role.name())))
 }
 
-/// The slice of CPU time that the other job takes at once.
+/// The CPU time that the other job takes without a break.
 const SLICE: Duration = Duration::from_ms(10);
 
-/// Another job on the thread of a role: computes in slices, between which the runtime looks for I/O. On a thread of its
-/// own, the kernel would give it another core.
+/// Another job on the thread of a role: computes in slices, between which the runtime polls I/O. On a thread of its
+/// own, the kernel would give the job another core.
 async fn compute() {
     let mut sum = 0_u64;
     loop {

@@ -3,10 +3,10 @@
 //! | request | response |
 //! |---|---|
 //! | `GET /payload/small` | an array of 500 numbers, 3.5 kB |
-//! | `GET /payload/large` | the same; with the cause `large_payloads` 100,000 numbers, 0.7 MB |
+//! | `GET /payload/large` | the same payload, or with the cause `large_payloads` 100,000 numbers, 0.7 MB |
 //! | `GET /healthz` | `ok` |
 //!
-//! The response begins after a random service time, and the transfer time of the payload at `bytes_per_second`.
+//! The response begins after a random service time, plus the transfer time of the payload at `bytes_per_second`.
 
 use super::{BODY_BYTES_MAX, Config, LARGE_LEN, Requests, SMALL_LEN, StorageConfig, json, ok};
 use crate::listener::Respond;
@@ -68,7 +68,7 @@ impl Storage {
     }
 }
 
-/// This number of six-digit numbers, as an array in JSON.
+/// `len` random numbers of six digits, as an array in JSON.
 fn numbers(len: usize, rng: &Rng) -> Bytes {
     let mut rng = rng.clone();
     let numbers: Vec<usize> = (0..len).map(|_| 100_000 + rng.below(900_000)).collect();

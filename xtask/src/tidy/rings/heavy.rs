@@ -1,15 +1,15 @@
-//! What takes so long to compile that only one crate may link it.
+//! Checks that only some crates use dependencies that take long to compile.
 //!
-//! A lock does not say which features of a crate are on, so that of parquet which brings in Arrow is looked for
-//! where it is switched on.
+//! A lock file does not list the enabled features of a crate. The feature of parquet that depends on Arrow is therefore
+//! checked in the dependencies of each member.
 
 use super::{Member, Problem};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The one crate that links a query engine, and Arrow.
+/// The only crate that links a query engine and Arrow.
 const SQL: &str = "curtail-sql";
 
-/// The one that links neither a store nor what a store needs: it is put beside every service.
+/// The crate that must not link a store or its dependencies, because it is deployed next to every service.
 const LEAN: &str = "curtail-proxy";
 
 pub(super) fn check(
@@ -42,7 +42,7 @@ pub(super) fn check(
     }
 }
 
-/// All that is linked into a crate, by name: not what only its tests use.
+/// Returns the names of all crates that are linked into a crate, except dependencies of tests.
 fn linked<'a>(
     member: &'a Member,
     members: &'a [Member],

@@ -1,7 +1,7 @@
 //! A plot of the error by quantile, drawn with letters, at most 80 columns wide.
 //!
-//! The quantile grows by nines: p90, p99 and p99.9 are at equal distances. An error beyond [`SHOWN_MAX`] is drawn at the
-//! edge.
+//! The horizontal axis counts nines: p90, p99 and p99.9 are at equal distances. An error beyond [`SHOWN_MAX`] is drawn
+//! at the edge.
 
 use super::report::{self, Report, Row, SHOWN_MAX};
 use curtail_text::Page;
@@ -12,7 +12,7 @@ const HEIGHT: usize = 17;
 
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz";
 
-/// The mark of several layouts.
+/// The mark of a position that several layouts share.
 const SEVERAL: char = '*';
 
 pub(super) fn render(report: &Report<'_>) -> String {
@@ -54,7 +54,7 @@ fn legend(rows: &[(char, &Row)], page: &mut Page) {
     page.wrapped("", &format!("Error by quantile: {names}{SEVERAL} several"));
 }
 
-/// The quantiles below the plot.
+/// Writes the quantiles below the plot.
 fn ticks(nines_max: f64, page: &mut Page) {
     let mut line = [' '; WIDTH];
     for (nines, name) in report::ticks(nines_max) {
@@ -72,7 +72,7 @@ fn shown(error: f64) -> f64 {
     error.clamp(-SHOWN_MAX, SHOWN_MAX)
 }
 
-/// The nearest of `count` places to a share of the way from the first to the last.
+/// Returns the index of the position nearest to `share` (0: the first, 1: the last) of `count` equidistant positions.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

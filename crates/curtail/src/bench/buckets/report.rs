@@ -3,16 +3,16 @@
 use curtail_load::buckets::{Coarsest, Layout, Values, coarsest, lab};
 use curtail_units::{Duration, Quantile, Rng};
 
-/// The number of samples without a file.
+/// The number of samples that are drawn without a file of values.
 pub(super) const SAMPLES: u32 = 200;
 
-/// Minimum number of values beyond a quantile; with fewer, chance decides.
+/// Minimum number of values beyond a quantile; with fewer values, chance decides.
 pub(super) const BEYOND_MIN: f64 = 100.0;
 
 /// The number of points of a curve.
 const CURVE_PLACES: u32 = 240;
 
-/// The first quantile of a curve: the errors of lower ones dwarf the others, and nobody reads them.
+/// The first quantile of a curve. The errors of lower quantiles dwarf all other errors, and nobody reads them.
 const CURVE_FROM: f64 = 0.1;
 
 /// Maximum error that is drawn in proportion.
@@ -49,14 +49,14 @@ impl Data {
 /// The quantiles and limits of a report.
 pub(super) struct Wanted<'w> {
     pub(super) quantiles: &'w [Quantile],
-    /// The quantile and the error of the coarsest layout.
+    /// The quantile at which `error_max` limits the error of the coarsest layouts.
     pub(super) error_at: Quantile,
     pub(super) error_max: f64,
     /// A bound of every growth layout.
     pub(super) unit: Duration,
 }
 
-/// A figure; for samples the mean, and two standard deviations between samples.
+/// A quantile; for samples the mean over the samples, and two standard deviations between samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figure {
     pub(super) ns: f64,
@@ -69,11 +69,11 @@ pub(super) struct Row {
     pub(super) buckets: u64,
     /// Each quantile with its relative error.
     pub(super) reads: Vec<(Figure, Option<f64>)>,
-    /// The error along all quantiles of the values: (the number of nines, the error).
+    /// The error at each quantile of the curve: (the number of nines of the quantile, the error).
     pub(super) curve: Vec<(f64, f64)>,
 }
 
-/// The coarsest layouts that keep the error.
+/// The coarsest layouts that keep the error within the maximum.
 pub(super) struct Enough {
     /// For these values.
     pub(super) growth: Option<Coarsest>,
@@ -93,7 +93,7 @@ pub(super) struct Report<'r> {
 }
 
 impl<'r> Report<'r> {
-    /// Measures `layouts` on `data`, which has values.
+    /// Measures `layouts` on `data`, which has at least one value.
     pub(super) fn new(data: &'r Data, layouts: &[Layout], wanted: &'r Wanted<'r>) -> Self {
         let measure = |values: &Values| measured(values, layouts, wanted.quantiles);
         let measured: Vec<(f64, Option<f64>)> = match &data.drawn {
@@ -126,7 +126,7 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// Quantiles with fewer than [`BEYOND_MIN`] values beyond.
+    /// Quantiles with fewer than [`BEYOND_MIN`] values beyond them.
     pub(super) fn thin(&self) -> Vec<Quantile> {
         let count = self.data.values.len() as f64;
         let is_thin = |at: &&Quantile| (1.0 - at.get()) * count < BEYOND_MIN;
@@ -134,8 +134,8 @@ impl<'r> Report<'r> {
     }
 }
 
-/// The true quantiles in nanoseconds; then for each layout the quantiles that it reads, and their relative errors (NaN
-/// if the true quantile is 0).
+/// Returns the exact quantiles in nanoseconds; then, for each layout, the quantiles that the layout reads and their
+/// relative errors (NaN if the exact quantile is 0).
 fn measured(values: &Values, layouts: &[Layout], quantiles: &[Quantile]) -> Vec<f64> {
     let exact = |at: &Quantile| values.quantile(*at).map_or(f64::NAN, Duration::as_ns_f64);
     let mut measured: Vec<f64> = quantiles.iter().map(exact).collect();

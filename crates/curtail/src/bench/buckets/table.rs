@@ -10,7 +10,7 @@ const COLUMNS: usize = 4;
 
 const NOTHING: &str = "–";
 
-/// The usual maximum of buckets; most SDKs lower the scale to keep it.
+/// The usual maximum of buckets; most SDKs lower the scale to stay within this maximum.
 const SDK_BUCKETS: u64 = 160;
 
 pub(super) fn render(report: &Report<'_>) -> String {
@@ -97,7 +97,7 @@ fn notes(report: &Report<'_>) -> Vec<String> {
     notes
 }
 
-/// The largest unit in which the first true quantile is at least 1.
+/// The largest unit in which the first exact quantile is at least 1.
 fn unit(report: &Report<'_>) -> (&'static str, Duration) {
     let units =
         [("s", Duration::from_secs(1)), ("ms", Duration::from_ms(1)), ("us", Duration::from_us(1))];

@@ -1,7 +1,7 @@
-//! Reads values from a file: a number a line, or a column of a CSV (RFC 4180, without fields over several lines).
+//! Reads values from a file: a number a line, or a column of CSV (RFC 4180, without line breaks in fields).
 //!
 //! **Limits**: [`VALUES_MAX`] values, [`LINE_BYTES_MAX`] bytes in a line, decompressed. Blank lines are skipped. The
-//! first invalid line is an error: half a file would give other quantiles.
+//! first invalid line is an error, because the quantiles of half a file would differ from those of the whole file.
 
 use super::Unit;
 use crate::input;
@@ -14,7 +14,7 @@ use std::path::Path;
 #[cfg(test)]
 mod tests;
 
-/// 400 MB of values.
+/// Maximum number of values: 400 MB.
 const VALUES_MAX: usize = 50_000_000;
 
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -73,7 +73,7 @@ fn value(line: &str, place: Option<usize>, unit: Unit) -> Result<Duration, Strin
     unit.read(field).map_err(|what| format!("field {}: {what}", place + 1))
 }
 
-/// The place of a column in the first line.
+/// Returns the index of the column in the first line.
 fn find(line: &str, column: &str) -> Result<usize, String> {
     let fields = fields(line)?;
     let place = fields.iter().position(|name| name.trim() == column);
@@ -83,7 +83,7 @@ fn find(line: &str, column: &str) -> Result<usize, String> {
     })
 }
 
-/// The fields of a line of CSV; in quotes, a comma is text and two quotes are one.
+/// Splits a line of CSV into its fields. In quotes, a comma is text and two quotes are one quote.
 fn fields(line: &str) -> Result<Vec<String>, String> {
     let mut fields = vec![String::new()];
     let mut letters = line.chars().peekable();

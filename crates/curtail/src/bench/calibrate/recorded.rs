@@ -1,10 +1,10 @@
-//! The blocks of a recorded run, to be compared with each other.
+//! The blocks of one arm of a recorded run, which `calibrate` compares with each other.
 
 use curtail_load::Latencies;
 use curtail_report::Results;
 use curtail_report::results::Block;
 
-/// Two pairs of blocks.
+/// Minimum number of blocks: two pairs.
 const RECORDED_MIN: usize = 4;
 
 /// The blocks of one arm of a run, in the order of their time.
@@ -17,7 +17,7 @@ pub(super) struct Recorded {
 /// Why the blocks of a run cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordedError {
-    /// It has no arm of that name.
+    /// The results have no arm of that name.
     #[error("there is no arm {wanted:?}: expected one of {}", .known.join(", "))]
     Arm { wanted: String, known: Vec<String> },
     #[error(

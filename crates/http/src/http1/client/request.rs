@@ -12,7 +12,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// A request, as far as it is not yet written.
+/// The unwritten part of a request.
 #[derive(Debug)]
 pub(super) struct Sending {
     state: WriteState,
@@ -23,9 +23,9 @@ pub(super) struct Sending {
 #[derive(Debug)]
 enum WriteState {
     Writing,
-    /// All of it is written.
+    /// The whole request is written.
     Done,
-    /// The connection takes no more. What it said is taken from here once.
+    /// The connection accepts no more bytes. The error is taken from here once.
     Broken(Option<io::Error>),
 }
 
@@ -50,12 +50,12 @@ impl Sending {
         matches!(self.state, WriteState::Done)
     }
 
-    /// Whether the connection has taken nothing of the request.
+    /// Whether the connection has accepted no byte of the request.
     pub(super) const fn is_unwritten(&self) -> bool {
         self.outbound.is_unwritten()
     }
 
-    /// Why the connection took no more, if it did not.
+    /// Takes the error with which the connection stopped accepting bytes, if it did.
     pub(super) const fn take_failure(&mut self) -> Option<io::Error> {
         match &mut self.state {
             WriteState::Broken(failure) => failure.take(),
@@ -63,11 +63,11 @@ impl Sending {
         }
     }
 
-    /// Writes on, until there is no more to write or nobody to write to.
+    /// Continues to write, until the request is written or the connection accepts no more bytes.
     ///
     /// # Errors
-    /// When the client does not send what was to be written. A connection that breaks is no error here: see
-    /// [`Self::take_failure`].
+    /// When the client does not send the body. A broken connection is no error here: [`Self::take_failure`] returns its
+    /// error.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,7 +90,7 @@ impl Sending {
     }
 }
 
-/// Writes the head. How the body is framed is ours to say: it may come to us in another framing.
+/// Writes the head, with the framing of this connection: the body may have arrived with another framing.
 fn write_head(buffer: &mut Vec<u8>, request: &OutboundRequest, length: Length) {
     let head = &request.head;
     for part in [head.method.as_str(), " ", head.target.as_str(), " HTTP/1.1\r\n"] {

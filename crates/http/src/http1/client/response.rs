@@ -9,7 +9,7 @@ use bytes::{Buf, BytesMut};
 use http::{StatusCode, Version};
 use std::mem::MaybeUninit;
 
-/// The head of a response, and the version of HTTP that it came over.
+/// The head of a response, and its version of HTTP.
 type Versioned = (Version, ResponseHead);
 
 const START: &[u8] = b"HTTP/1.";
@@ -17,7 +17,7 @@ const START: &[u8] = b"HTTP/1.";
 /// The state of reading a response head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeadReader {
-    /// The bytes at the start of the buffer that contain no end of a head.
+    /// The number of bytes at the start of the buffer that contain no end of a head.
     searched: usize,
     interim_bytes: usize,
 }
@@ -27,8 +27,8 @@ impl HeadReader {
         self.interim_bytes > 0 || !read.is_empty()
     }
 
-    /// Takes the head of the response once it is complete. Interim responses go to `interim`, except "100 Continue",
-    /// which concerns only this connection.
+    /// Takes the complete head of the response. Interim responses go to `interim`, except "100 Continue", which
+    /// concerns only this connection.
     pub(super) fn take(
         &mut self,
         read: &mut BytesMut,
@@ -68,14 +68,14 @@ impl HeadReader {
     }
 }
 
-/// Rejects an incomplete head that is not HTTP/1: a server of another protocol may never send an empty line.
+/// Rejects an incomplete head that is not HTTP/1, because a server of another protocol may never send an empty line.
 fn check_start(read: &[u8]) -> Result<(), Error> {
     let start = read.trim_ascii_start();
     let len = start.len().min(START.len());
     if start[..len] == START[..len] { Ok(()) } else { Err(bad(httparse::Error::Version)) }
 }
 
-/// The head at the start of what was read, with its length; [`None`] if it is incomplete.
+/// Parses the head at the start of `read`; returns it with its length, [`None`] if it is incomplete.
 fn parse(read: &[u8]) -> Result<Option<(usize, Version, ResponseHead)>, Error> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut parsed = httparse::Response::new(&mut []);
@@ -94,7 +94,7 @@ fn parse(read: &[u8]) -> Result<Option<(usize, Version, ResponseHead)>, Error> {
     Ok(Some((end, version, ResponseHead { status, fields })))
 }
 
-/// The framing of a response body (RFC 9112, section 6.3), and whether the connection is reusable afterwards
+/// Returns the framing of a response body (RFC 9112, section 6.3), and whether the connection is reusable after it
 /// (section 9.3). Removes redundant framing fields.
 pub(super) fn framing(
     version: Version,

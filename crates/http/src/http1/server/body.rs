@@ -1,7 +1,7 @@
 //! The body of a client's request, and the interim responses to it.
 //!
-//! Nearly always an attempt in the connection's own task reads the body. Over HTTP/2, a separate task does so once the
-//! response has begun.
+//! Nearly always, an attempt in the connection's own task reads the body. Once the response of an HTTP/2 server has
+//! begun, a separate task reads the body.
 
 use super::super::Error;
 use super::super::inbound::Inbound;
@@ -18,21 +18,21 @@ use tokio::io::AsyncWrite;
 /// The interim response to `expect: 100-continue` (RFC 9110, section 10.1.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Maximum bytes of an unwanted body that are read to keep the connection.
+/// Maximum number of bytes of an unneeded body that are read to keep the connection.
 const UNWANTED_BYTES_MAX: usize = 64 << 10;
 
-/// Maximum size of interim responses that the client has not read; later ones are dropped.
+/// Maximum size of interim responses that the client has not read; further interim responses are dropped.
 const INTERIM_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct SharedConnection {
     pub(super) inbound: Inbound,
-    /// The request in progress, counted from one: its body alone may be read.
+    /// The number of the request in progress, from 1. Only the body of this request may be read.
     request: u64,
-    /// The client waits for "100 Continue" before it sends its body.
+    /// Whether the client waits for "100 Continue" before it sends its body.
     is_continue_expected: bool,
     interim: Vec<u8>,
-    /// Whether the response has not begun, so that interim responses are still allowed.
+    /// Whether interim responses are still allowed, because the response has not begun.
     can_send_interim: bool,
 }
 
@@ -47,7 +47,7 @@ impl SharedConnection {
         }
     }
 
-    /// The head of a request was read; returns the request's number.
+    /// Begins a request whose head was read; returns the number of the request.
     pub(super) const fn begin_request(&mut self, is_continue_expected: bool) -> u64 {
         self.is_continue_expected = is_continue_expected;
         self.can_send_interim = true;
@@ -55,7 +55,7 @@ impl SharedConnection {
         self.request
     }
 
-    /// The next frame of the body; first sends "100 Continue" if the client waits for it.
+    /// Reads the next frame of the body; first sends "100 Continue" if the client waits for it.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         if self.is_continue_expected && self.inbound.read.is_empty() {
             self.is_continue_expected = false;
@@ -80,15 +80,15 @@ impl SharedConnection {
         stream.poll_flush(cx).map(drop)
     }
 
-    /// Ends the interim responses, because the response begins. Returns the unwritten ones, which precede it; "100
-    /// Continue" is not needed any more.
+    /// Ends the interim responses, because the response begins. Returns the unwritten interim responses, which precede
+    /// the response; "100 Continue" is no longer needed.
     pub(super) fn end_interim(&mut self) -> Vec<u8> {
         self.is_continue_expected = false;
         self.can_send_interim = false;
         std::mem::take(&mut self.interim)
     }
 
-    /// Takes what is there of a body that nobody wants; returns whether it has ended with that.
+    /// Discards the available part of an unneeded body; returns whether the body has ended.
     pub(super) fn pass_over(&mut self, cx: &mut Context<'_>) -> bool {
         // A reader of the old request gets no more of the body.
         self.request += 1;
@@ -145,7 +145,7 @@ impl RequestBody {
 
 #[cfg(test)]
 impl RequestBody {
-    /// The body of the request that a client sends there.
+    /// Returns the body of the request that a client sends over `stream`.
     pub(crate) async fn on(stream: tokio::net::TcpStream) -> Self {
         let stream = crate::stream::Stream::Plain(stream);
         let mut inbound = Inbound::new(stream, bytes::BytesMut::new());
@@ -189,7 +189,7 @@ impl Body for RequestBody {
     }
 }
 
-/// Nothing panics while it holds the lock.
+/// Locks the connection. No code panics while it holds the lock.
 pub(super) fn lock(shared: &Mutex<SharedConnection>) -> MutexGuard<'_, SharedConnection> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,7 +8,7 @@ use bytes::{Buf, BytesMut};
 use http::{Method, Version};
 use std::mem::MaybeUninit;
 
-/// The longest target that can be kept.
+/// Maximum length of a target.
 const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
 
 impl From<httparse::Error> for Fault {
@@ -23,11 +23,11 @@ impl From<httparse::Error> for Fault {
 /// The conditions that a request sets for its response and the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// The response has no body, whatever it says.
+    /// Whether the request is `HEAD`, so that the response has no body.
     pub(super) is_head: bool,
     pub(super) version: Version,
     pub(super) takes_trailers: bool,
-    /// Another request may follow.
+    /// Whether another request may follow.
     pub(super) keeps: bool,
 }
 
@@ -36,18 +36,18 @@ pub(super) struct ParsedRequest {
     pub(super) head: RequestHead,
     pub(super) framing: Framing,
     pub(super) terms: Terms,
-    /// The client waits for `100 Continue` before it sends its body.
+    /// Whether the client waits for `100 Continue` before it sends its body.
     pub(super) is_continue_expected: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeadReader {
-    /// The bytes at the start of the buffer that contain no end of a head.
+    /// The number of bytes at the start of the buffer that contain no end of a head.
     searched: usize,
 }
 
 impl HeadReader {
-    /// Takes the head of a request of at most `bytes_max`, once it is complete.
+    /// Takes the complete head of a request, which has at most `bytes_max` bytes.
     pub(super) fn take(
         &mut self,
         read: &mut BytesMut,
@@ -78,8 +78,8 @@ impl HeadReader {
     }
 }
 
-/// The head with version HTTP/1.1, if its minor version is higher. The parser does not know such a version, but its
-/// clients understand HTTP/1.1 (RFC 9110, section 2.5).
+/// Returns the head with version HTTP/1.1 if its minor version is higher. The parser does not support such a version,
+/// but clients with this version understand HTTP/1.1 (RFC 9110, section 2.5).
 fn as_version_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
     let line = &bytes[..memchr::memchr(b'\n', bytes)?];
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -126,8 +126,8 @@ fn parse(bytes: &[u8]) -> Result<ParsedRequest, Fault> {
     Ok(ParsedRequest { head, framing, terms, is_continue_expected })
 }
 
-/// The framing of a request body (RFC 9112, section 6.3), and whether both framing fields were present: a proxy in
-/// front of this one may then see another end of the body. Removes redundant framing fields.
+/// Returns the framing of a request body (RFC 9112, section 6.3), and whether both framing fields were present: a
+/// client that is a proxy may then see another end of the body. Removes redundant framing fields.
 fn framing(head: &mut RequestHead) -> Result<(Framing, bool), Fault> {
     let RequestHead { version, fields, .. } = head;
     let framing_fields = [Known::TransferEncoding, Known::ContentLength];

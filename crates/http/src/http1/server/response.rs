@@ -10,7 +10,7 @@ use http_body::SizeHint;
 use std::cell::RefCell;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// How the body of a response is framed (RFC 9112, section 6.3); [`None`]: there can be none.
+/// Returns the framing of a response body (RFC 9112, section 6.3); [`None`] if the response has no body.
 pub(super) fn framing(status: StatusCode, body: &SizeHint, terms: Terms) -> Option<Length> {
     let has_none = terms.is_head
         || status.is_informational()
@@ -22,7 +22,7 @@ pub(super) fn framing(status: StatusCode, body: &SizeHint, terms: Terms) -> Opti
     })
 }
 
-/// Writes the head of a response. How the body is framed, and what becomes of the connection, is ours to say.
+/// Writes the head of a response, with the framing and the connection fields of this connection.
 pub(super) fn write_head(
     buffer: &mut Vec<u8>,
     head: &ResponseHead,
@@ -68,7 +68,7 @@ pub(super) fn write_interim(buffer: &mut Vec<u8>, head: &ResponseHead) {
     buffer.extend_from_slice(b"\r\n");
 }
 
-/// Writes what time it is (RFC 9110, section 6.6.1); put together once a second.
+/// Writes the date (RFC 9110, section 6.6.1), whose text is formatted once a second.
 fn write_date(buffer: &mut Vec<u8>, clock: &Clock) {
     thread_local!(static LAST: RefCell<(u64, String)> = RefCell::default());
     let second = clock.unix_ns(clock.now()) / 1_000_000_000;

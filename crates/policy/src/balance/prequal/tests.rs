@@ -28,8 +28,9 @@ impl World {
 
     fn choose(&mut self, exclude: &[ReplicaId]) -> (u32, Choice) {
         let Self { prequal, replicas, rng, now } = self;
-        let (id, choice) =
-            prequal.choose(replicas.candidates(*now, exclude), rng).expect("a replica is left");
+        let (id, choice) = prequal
+            .choose(replicas.candidates(*now, None, exclude), rng)
+            .expect("a replica is left");
         (id.0, choice)
     }
 

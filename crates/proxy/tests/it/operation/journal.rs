@@ -179,6 +179,72 @@ fn upstreams_of_a_group_are_replayed_in_the_order_of_their_events() {
     });
 }
 
+#[test]
+fn requests_that_fan_out_are_replayed_with_all_their_calls() {
+    let seed = 13;
+    println!("seed {seed}");
+    run_within(Duration::from_secs(120), async {
+        let directory = Directory::new();
+        let file = directory.path("fan-out.journal");
+        let servers = [moody(seed).await, moody(seed + 1).await, moody(seed + 2).await];
+        let urls = servers.each_ref().map(|server| format!("\"http://{}\"", server.address()));
+        let upstream = |keys: &str| {
+            format!(
+                "{{replicas: [{}], connect: {{protocol: http2}}, timeout: 300ms, {keys}}}",
+                urls.join(", ")
+            )
+        };
+        let yaml = format!(
+            "workers: 2\n\
+             listeners: [{{address: \"127.0.0.1:0\"}}]\n\
+             admin: {{address: \"127.0.0.1:0\"}}\n\
+             routes:\n  \
+               - {{path_prefix: /0, upstream: all, fan_out: {{to: replicas, needed: 2, rest: finish}}}}\n  \
+               - {{path_prefix: /1, upstream: \"shard-*\", fan_out: {{canaries: 1, deadline: 100ms}}}}\n  \
+               - {{path_prefix: /2, upstream: \"shard-*\", fan_out: {{}}}}\n\
+             upstreams:\n  all: {}\n  shard-0: {}\n  shard-1: {}\n",
+            upstream("retry: false"),
+            upstream("hedge: {delay_max: 5ms}"),
+            upstream("hedge: false, retry: false"),
+        );
+        let proxy = Proxy::start(&yaml, &Options { journal: Some(file.clone()), seed });
+        load(&proxy, 1_000).await;
+        // Some clients leave at once.
+        for _ in 0..20 {
+            let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+            let request = client.request("GET", "/2");
+            tokio::select! {
+                biased;
+                _ = client.try_send(request) => {}
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        proxy.stop(Duration::from_secs(10)).await.expect("it stops");
+        let text = std::fs::read_to_string(&file).expect("the journal");
+        let gathers = text.matches("\"entry\":\"gather\"").count();
+        assert!(gathers >= 1_000, "{gathers} requests fanned out");
+        for what in ["enough", "too_many_failed", "deadline", "canaries_succeeded"] {
+            assert!(text.contains(&format!("\"{what}\"")), "nothing was {what}");
+        }
+        assert!(text.contains("\"eligible\":[2]"), "no call was pinned");
+        let replayed = replayed(&file);
+        println!("{replayed:?}");
+        assert_eq!(replayed.end, End::Complete);
+        // Another number of needed calls is found out at the first request.
+        let mut checksum = Checksum::default();
+        let opened = text.lines().map(|line| checksum.open(line).expect("its checksum"));
+        let entries: Vec<String> = opened
+            .map(|e| e.replace("\"calls\":3,\"needed\":2", "\"calls\":3,\"needed\":1"))
+            .collect();
+        let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
+        let other = directory.write("other.journal", &sealed(&entries));
+        let End::Different(difference) = self::replayed(&other).end else {
+            panic!("a quorum of one made no difference")
+        };
+        assert_eq!(difference.machine, "/0", "{difference:?}");
+    });
+}
+
 /// A journal that has been changed in one place is found out there.
 fn tampered(directory: &Directory, file: &Path) {
     let text = std::fs::read_to_string(file).expect("the journal");

@@ -1,4 +1,4 @@
-//! From columns to actions.
+//! Reads a checkpoint: converts Parquet columns to actions.
 
 use super::super::action::Action;
 use super::CheckpointError;
@@ -47,7 +47,7 @@ pub(super) fn pages(file: &[u8]) -> &[u8] {
     &rest[..rest.len().saturating_sub(u32::from_le_bytes(*length) as usize)]
 }
 
-/// The columns of a file that are read: those of ours that it has.
+/// The columns of a file that are read: those that are also in our schema.
 fn known(there: &Type, ours: &Type) -> Result<Type, CheckpointError> {
     let mut groups = Vec::new();
     for group in there.get_fields().iter().filter(|group| group.is_group()) {

@@ -1,4 +1,4 @@
-//! From actions to columns.
+//! Writes a checkpoint: converts actions to Parquet columns.
 
 use super::super::action::Action;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ pub(crate) fn encode(rows: &[Action]) -> Result<Bytes, ParquetError> {
     encode_as(super::schema(), rows)
 }
 
-/// The file of rows that have a schema.
+/// A Parquet file of rows with a schema.
 pub(super) fn encode_as<T: Serialize>(schema: Type, rows: &[T]) -> Result<Bytes, ParquetError> {
     let schema = Arc::new(schema);
     let leaves = SchemaDescriptor::new(schema.clone());
@@ -71,7 +71,7 @@ struct Column {
 }
 
 impl Columns {
-    /// Puts a value into the leaves below a node; `leaf` is the first of them, and then the one after.
+    /// Puts a value into the leaves below a node. `leaf` is the first of these leaves, and afterwards the next leaf.
     fn shred(&mut self, node: &Type, value: &Value, levels: Levels, leaf: &mut usize) {
         let is_optional = node.get_basic_info().repetition() == Repetition::OPTIONAL;
         let is_defined = is_optional && !value.is_null();
@@ -95,7 +95,7 @@ impl Columns {
         }
     }
 
-    /// Puts the items of a map or a list; an empty one is one missing item.
+    /// Puts the items of a map or a list. An empty map or list has one missing item.
     fn shred_items(&mut self, node: &Type, value: &Value, levels: Levels, leaf: &mut usize) {
         let items: Vec<Value> = match value {
             Value::Object(map) => {

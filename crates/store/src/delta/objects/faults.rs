@@ -2,16 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// When the failing operation fails.
+/// The time at which the failing operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// Nothing is done.
+    /// The operation fails before it is executed.
     Before,
     /// The operation succeeds and reports an error.
     After,
 }
 
-/// Makes the nth operation from now on fail; at first none.
+/// Makes the nth operation from now on fail. At first, no operation fails.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     /// The number of operations up to the failing one; zero for none.
@@ -30,7 +30,7 @@ impl Faults {
         self.left.store(nth, Ordering::Relaxed);
     }
 
-    /// Lets all that follow through; returns whether one was still to fail.
+    /// Lets all later operations succeed; returns whether one was still to fail.
     pub(crate) fn disarm(&self) -> bool {
         self.left.swap(0, Ordering::Relaxed) > 0
     }

@@ -40,9 +40,9 @@ impl State {
 }
 
 impl Log {
-    /// Reads the commits since the last look. If they were cleaned away, it begins anew. After
-    /// an error or a cancellation, `state` is that of the table after some commit, and
-    /// never an earlier one than before: the next number must be free.
+    /// Reads the commits since the last call. If they were cleaned away, begins with the newest checkpoint. After an
+    /// error or a cancellation, `state` is that after some commit, and never after an earlier one than before, because
+    /// the next number must be free.
     pub(super) async fn refresh(&self, state: &mut State) -> Result<(), OpenError> {
         self.follow(state).await?;
         let last = self.last_checkpoint().await?.map_or(0, |last| last.version);
@@ -100,8 +100,8 @@ impl Log {
         Ok(Some(state))
     }
 
-    /// Begins with the newest checkpoint that can be read, else with the first commit. Says also why not with
-    /// the newest of all.
+    /// Begins with the newest checkpoint that can be read, else with the first commit. Returns also the error of the
+    /// newest checkpoint, if that one cannot be read.
     async fn begin_with_newest(
         &self,
         listed: &[File],
@@ -222,7 +222,7 @@ impl Log {
         Ok(last.and_then(|last| last.checkpoint()))
     }
 
-    /// Writes `_last_checkpoint`, unless it has a later version.
+    /// Writes `_last_checkpoint`, unless it has this or a later version.
     pub(super) async fn point_to(&self, last: &Last) -> Result<(), StoreError> {
         let said = self.last_checkpoint().await?;
         if said.is_some_and(|said| said.version >= last.version) {
@@ -245,7 +245,7 @@ impl Log {
     }
 }
 
-/// The files of a log that are known by their names.
+/// The files whose names are those of a log's files.
 pub(super) fn log_files(listed: &[File]) -> impl Iterator<Item = (LogFile, &File)> {
     listed.iter().filter_map(|file| Some((LogFile::parse(file.path.filename()?)?, file)))
 }

@@ -1,14 +1,14 @@
 //! Checkpoints, and the deletion of old commits and files.
 //!
-//! **Invariant**: an interruption loses nothing, and a retry does the rest. The log is cleaned from the oldest commit on, only
-//! below a checkpoint that was read back and that `_last_checkpoint` points to. A file is deleted only after a commit has
-//! removed it.
+//! **Invariant**: an interruption loses nothing, and a retry does the rest. The log is cleaned from the oldest commit
+//! on, only before a checkpoint that was read back and that `_last_checkpoint` points to. A file is deleted only after
+//! a commit has removed it.
 //!
-//! **Time**: ages are compared with `now_ms`, milliseconds since 1970. Objects have the times of the store's clock, removals
-//! those of the writer's. A file that takes longer than `delta.deletedFileRetentionDuration` from its put to its commit may
-//! be deleted, as in every implementation of Delta.
+//! **Time**: ages are compared with `now_ms`, milliseconds since 1970. The times of objects are by the store's clock,
+//! those of removals by the writer's clock. A file that takes longer than `delta.deletedFileRetentionDuration` from its
+//! put to its commit may be deleted, as in every implementation of Delta.
 //!
-//! **Cost**: a checkpoint costs what all live files cost, vacuum lists the whole table, cleaning lists the whole log.
+//! **Cost**: a checkpoint writes all live files' entries, vacuum lists the whole table, cleaning lists the whole log.
 
 use super::super::checkpoint::{self, CheckpointError, Last};
 use super::super::log_file::Checkpoint;
@@ -40,7 +40,7 @@ pub enum UpkeepError {
         #[source]
         source: CheckpointError,
     },
-    /// The table has a file elsewhere, so none is deleted.
+    /// The table has a file outside its root, so no file is deleted.
     #[error("{root} has the file {path:?}, expected a path from the table's root, as in a URL")]
     Elsewhere {
         /// The root of the table.
@@ -60,7 +60,7 @@ impl Table {
         }
     }
 
-    /// Writes a checkpoint of the last known version, without files that were removed before the retention.
+    /// Writes a checkpoint of the last known version, without files whose retention after their removal is over.
     pub(crate) async fn checkpoint(&mut self, now_ms: i64) -> Result<(), UpkeepError> {
         let kept_ms = self.property(Metadata::deleted_file_retention_ms)?;
         let rows = self.state.snapshot.actions(now_ms.saturating_sub(kept_ms));
@@ -141,8 +141,8 @@ impl Table {
     }
 }
 
-/// The newest checkpoint without a file from after `before_ms`, and all older files, the oldest first; [`None`] if there
-/// are none.
+/// The newest checkpoint without a file from after `before_ms`, and all older files, the oldest first; [`None`] if
+/// there are no older files.
 fn needless(listed: &[File], before_ms: i64) -> Option<(Checkpoint, Vec<Path>)> {
     let old = log_files(listed).filter(|(_, of)| of.modified_ms <= before_ms);
     let oldest = Checkpoint::among(old.map(|(file, _)| file)).pop_last()?;

@@ -91,11 +91,8 @@ fn tables_take_no_more_than_they_may_in_all() {
             runs_of_day(&mut parts, day + 1..=day + 1, day).await;
         }
         parts.compactor.refresh().await.expect("a table");
-        let sizes = [
-            parts.compactor.spans.files().map(|add| add.size).collect::<Vec<_>>(),
-            parts.compactor.others[0].files().map(|add| add.size).collect(),
-            parts.compactor.others[1].files().map(|add| add.size).collect(),
-        ];
+        let sizes = parts.compactor.tables.iter().map(|table| table.writer.files());
+        let sizes: Vec<Vec<_>> = sizes.map(|adds| adds.map(|add| add.size).collect()).collect();
         let of_day = |day: usize| sizes.iter().map(|table| table[day]).sum::<u64>();
         let bytes = |bytes| Retention { days: None, bytes: Some(bytes) };
         let all = bytes(of_day(0) + of_day(1) + of_day(2));
@@ -125,9 +122,11 @@ fn runs_that_somebody_else_has_removed_or_merged_do_not_keep_the_others() {
         assert!(two.compactor.compact(NOW_MS, "two").await.expect("merged"));
         // It does not know yet: none of the eight is there any more, and what they have become is not known.
         let now_ms = NOW_MS + 2 * DAY_MS;
-        let paths: BTreeSet<_> = one.compactor.spans.files().map(|add| add.path.clone()).collect();
+        let paths: BTreeSet<_> =
+            one.compactor.tables[0].writer.files().map(|add| add.path.clone()).collect();
         assert_eq!(paths.len(), 9);
-        let removed = one.compactor.spans.remove(&paths, now_ms).await.expect("one is there");
+        let removed =
+            one.compactor.tables[0].writer.remove(&paths, now_ms).await.expect("one is there");
         assert_eq!(removed.len(), 1);
         assert_eq!(one.store.spans().size(), (0, 1));
         // Then that goes as well, and what the eight have become in the other tables.
@@ -136,7 +135,7 @@ fn runs_that_somebody_else_has_removed_or_merged_do_not_keep_the_others() {
         assert_eq!(two.store.spans().size(), (0, 2), "it has not looked yet");
         two.compactor.refresh().await.expect("a table");
         for store in [&one.store, &two.store] {
-            let runs = [store.spans().size(), store.logs().size(), store.points().size()];
+            let runs = [store.spans().size(), store.logs().size(), store.tree(&POINTS).size()];
             assert_eq!(runs, [(0, 0), (0, 1), (0, 1)]);
         }
     });
@@ -150,11 +149,17 @@ fn what_goes_while_it_is_merged_does_not_come_back() {
         runs_of_day(&mut parts, 1..=8, 0).await;
         let tree = Arc::clone(parts.store.spans());
         let due = tree.run_set().due().expect("eight are enough");
-        let merged =
-            tree.run_set().merge(due, "late", async |_, _| {}).await.expect("they are there");
+        let merged = tree
+            .run_set()
+            .rewrite(due, "late", |_, rows| rows, async |_, _| {})
+            .await
+            .expect("they are there");
         parts.compactor.expire(&days(1), NOW_MS + 2 * DAY_MS).await.expect("removed");
-        let refused =
-            parts.compactor.spans.replace(merged, NOW_MS).await.expect_err("they have gone");
+        let refused = parts.compactor.tables[0]
+            .writer
+            .replace(merged, NOW_MS)
+            .await
+            .expect_err("they have gone");
         assert!(matches!(refused, CommitError::Refused(_)), "{refused}");
         assert!(names(&parts.store, 7).await.is_empty());
     });

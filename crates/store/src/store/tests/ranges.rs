@@ -125,7 +125,7 @@ fn eight_large_runs_become_ranges_and_a_trace_is_read_from_one() {
                 let sizes = [
                     apart(store.spans(), &objects).await,
                     apart(store.logs(), &objects).await,
-                    apart(store.points(), &objects).await,
+                    apart(store.tree(&POINTS), &objects).await,
                 ];
                 for sizes in sizes {
                     assert_eq!(sizes.iter().sum::<usize>(), 96 * ROWS);
@@ -179,7 +179,7 @@ fn runs_of_one_trace_or_of_none_become_one_and_stay_so() {
         assert_eq!(compact(&mut parts, "a").await, 1);
         whole(&store, &written).await;
         assert_eq!(ids(store.spans()).await, [[7; 24]]);
-        assert_eq!(ids(store.points()).await.len(), 1);
+        assert_eq!(ids(store.tree(&POINTS)).await.len(), 1);
         // Log records of no trace, and then with some of a trace each.
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut parts, _) = open_with(&files, &objects, SMALL).await;
@@ -234,7 +234,7 @@ fn whatever_fails_while_runs_become_ranges_nothing_is_lost_or_doubled() {
                 let (mut parts, _) = open_with(&files, &objects, SMALL).await;
                 objects.arm(nth, when);
                 let done = parts.compactor.compact(NOW_MS, "a").await;
-                drop(parts.compactor.summarise(LATER_MS).await);
+                drop(parts.compactor.summarize(LATER_MS).await);
                 let has_failed = objects.disarm();
                 assert_eq!(objects.open_uploads(), 0, "{when:?} {nth}");
                 let there = objects.paths("data/spans/day=2024-10-04").await.len();

@@ -172,7 +172,7 @@ fn the_tail_is_there_as_a_whole_and_quantiles_and_counts_stay_right() {
                 None
             );
         }
-        summarised(&store, &there).await;
+        summarized(&store, &there).await;
     });
 }
 
@@ -211,19 +211,19 @@ async fn right(store: &Store, all: &[Sent]) {
 }
 
 /// The summaries are those of the tail.
-async fn summarised(store: &Store, there: &BTreeMap<u128, (usize, i64)>) {
-    let mut summarised = BTreeMap::new();
-    for run in store.traces().runs() {
+async fn summarized(store: &Store, there: &BTreeMap<u128, (usize, i64)>) {
+    let mut summarized = BTreeMap::new();
+    for run in store.tree(&traces::TRACES).run_set().runs() {
         for group in 0..run.run().groups() {
-            let rows = row_group(&run, &**store.traces().objects(), group).await;
+            let rows = row_group(&run, &**store.tree(&traces::TRACES).objects(), group).await;
             for (row, id) in rows.wide(traces::TRACE_ID).iter().enumerate() {
                 assert_eq!(rows.coded(traces::IS_WHOLE).get(row), Some(&[1][..]));
                 let spans = usize::try_from(rows.longs(traces::SPAN_COUNT)[row]).expect("few");
-                summarised.insert(*id, (spans, rows.longs(traces::WEIGHT)[row]));
+                summarized.insert(*id, (spans, rows.longs(traces::WEIGHT)[row]));
             }
         }
     }
-    assert_eq!(&summarised, there);
+    assert_eq!(&summarized, there);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
         }
         let before = there(&store).await;
         assert!(before.values().all(|(spans, _)| *spans == 2), "traces are whole");
-        summarised(&store, &before).await;
+        summarized(&store, &before).await;
         assert!(parts.compactor.compact(now_ms, "tails").await.expect("merged"));
         assert!(!parts.compactor.compact(now_ms, "again").await.expect("nothing to do"));
         let (again, _) = open_with(&files, &objects, SMALL).await;
@@ -303,7 +303,7 @@ fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
             let runs = store.spans().run_set().runs();
             assert!(runs.len() == 8 && runs.iter().all(|run| run.is_tail() && run.is_range()));
             assert_eq!(there(store).await, before);
-            summarised(store, &before).await;
+            summarized(store, &before).await;
         }
         assert_eq!(parts.compactor.keep_tail(&tail(), now_ms, "no").await.expect("nothing"), None);
     });
@@ -338,9 +338,9 @@ fn whatever_fails_a_day_is_there_as_a_whole_or_its_tail_is() {
                 }
                 assert!(of_second.len() < all.len() / 2, "{when:?} {nth}");
                 assert!(of_second.values().all(|(spans, _)| *spans == 2), "{when:?} {nth}");
-                while parts.compactor.summarise(now_ms + DAY_MS).await.expect("nothing fails now") {
+                while parts.compactor.summarize(now_ms + DAY_MS).await.expect("nothing fails now") {
                 }
-                summarised(&parts.store, &of_second).await;
+                summarized(&parts.store, &of_second).await;
                 if !has_failed {
                     assert!(kept.expect("nothing failed").is_some() && nth > 10, "{nth}");
                     break;

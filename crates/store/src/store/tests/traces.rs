@@ -11,10 +11,10 @@ pub(super) const LATER_MS: i64 = NOW_MS + SETTLED_AFTER_MS;
 /// By the path of a run below its table: how many spans each trace has there, in the order of their IDs.
 pub(super) async fn summaries(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>> {
     let mut all = BTreeMap::new();
-    for run in store.traces().runs() {
+    for run in store.tree(&TRACES).run_set().runs() {
         let mut of_run = Vec::new();
         for group in 0..run.run().groups() {
-            let rows = row_group(&run, &**store.traces().objects(), group).await;
+            let rows = row_group(&run, &**store.tree(&TRACES).objects(), group).await;
             let ids = rows.wide(traces::TRACE_ID).iter().copied();
             of_run.extend(ids.zip(rows.longs(traces::SPAN_COUNT).iter().copied()));
         }
@@ -42,14 +42,14 @@ pub(super) async fn counted(store: &Store) -> BTreeMap<String, Vec<(u128, i64)>>
 /// Does what there is to do; returns how many steps it took.
 pub(super) async fn settle(parts: &mut StoreParts, now_ms: i64) -> usize {
     let mut steps = 0;
-    while parts.compactor.summarise(now_ms).await.expect("nothing fails") {
+    while parts.compactor.summarize(now_ms).await.expect("nothing fails") {
         steps += 1;
     }
     steps
 }
 
 #[test]
-fn merged_runs_are_summarised_in_passing_and_others_when_they_are_old() {
+fn merged_runs_are_summarized_in_passing_and_others_when_they_are_old() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let (mut parts, _) = open(&files, &objects).await.expect("an empty disk");
@@ -82,12 +82,8 @@ fn when_runs_become_one_or_go_their_summaries_do() {
         assert_eq!(summaries(&store).await.len(), 1);
         assert_eq!(summaries(&store).await, counted(&store).await);
         // With its summaries a run is larger than it may be.
-        let sizes = [
-            parts.compactor.spans.files().map(|add| add.size).sum::<u64>(),
-            parts.compactor.others[0].files().map(|add| add.size).sum(),
-            parts.compactor.others[1].files().map(|add| add.size).sum(),
-        ];
-        let bytes = Some(sizes.iter().sum());
+        let adds = parts.compactor.tables.iter().flat_map(|table| table.writer.files());
+        let bytes = Some(adds.map(|add| add.size).sum());
         parts.compactor.expire(&Retention { days: None, bytes }, LATER_MS).await.expect("removed");
         assert_eq!(store.spans().size(), (0, 0));
         assert_eq!(summaries(&store).await.len(), 1);
@@ -106,7 +102,7 @@ fn whatever_fails_while_runs_become_one_summaries_come_to_be_those_of_the_runs()
                 runs(&mut parts, 1..=9).await;
                 objects.arm(nth, when);
                 let done = parts.compactor.compact(LATER_MS, "a").await;
-                drop(parts.compactor.summarise(LATER_MS).await);
+                drop(parts.compactor.summarize(LATER_MS).await);
                 let has_failed = objects.disarm();
                 // As after a restart, and as without one.
                 let (mut again, _) = open(&files, &objects).await.expect("nothing fails now");
@@ -127,7 +123,7 @@ fn whatever_fails_while_runs_become_one_summaries_come_to_be_those_of_the_runs()
 }
 
 #[test]
-fn two_keepers_of_one_table_summarise_each_run_once() {
+fn two_keepers_of_one_table_summarize_each_run_once() {
     run(async {
         let objects = Arc::new(Faulty::default());
         let (one_files, two_files) = (Failing::default(), Failing::default());

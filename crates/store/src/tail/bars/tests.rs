@@ -9,7 +9,7 @@ fn ratio(ratio: f64) -> Ratio {
     Ratio::new(ratio).expect("a share")
 }
 
-/// How long those took that are among the slowest of one endpoint.
+/// The durations that are among the slowest of one operation.
 fn slowest(durations: &[i64], share: f64) -> Vec<i64> {
     let mut rows = Columns::new(TRACES.schema());
     for (id, duration_ns) in (1..).zip(durations) {
@@ -62,13 +62,29 @@ fn each_tenant_service_and_operation_has_its_own_slowest() {
 }
 
 #[test]
+fn a_known_operation_keeps_its_own_slowest_beyond_the_limit_and_others_share_one() {
+    let mut rows = Columns::new(TRACES.schema());
+    for id in 1..=OPERATIONS_MAX {
+        trace(&mut rows, "shop", id as u128, Some((&format!("GET /{id}"), 1_000)), 0);
+    }
+    let mut gathered = Durations::default();
+    gathered.take(&rows);
+    let mut more = Columns::new(TRACES.schema());
+    for (id, root) in (1..).zip([("GET /1", 10), ("GET /new", 5), ("GET /other", 7)]) {
+        trace(&mut more, "shop", id, Some(root), 0);
+    }
+    gathered.take(&more);
+    assert_eq!(gathered.bars(ratio(0.01)).slowest(&more), [false, false, true]);
+}
+
+#[test]
 fn of_very_many_none_of_the_slowest_is_missed_and_few_more_are_taken() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let count = EXACT_MAX + 1_000;
     let mut gathered = Durations::default();
     let mut rows = Columns::new(TRACES.schema());
-    // Of the endpoint that the others are of.
+    // Of the operation that the others are of.
     trace(&mut rows, "shop", 1, Some(("a", 0)), 0);
     gathered.take(&rows);
     let mut all = vec![0];

@@ -3,7 +3,7 @@ use crate::columns::{Values, int, text};
 use crate::memtable::Memtable;
 use crate::schema::spans::SPANS;
 use crate::schema::traces;
-use crate::sort::Place;
+use crate::sort::RowPosition;
 use curtail_otlp::{
     BatchWriter, Decoded, Limits, PlainValue, ResourceText, ScopeText, Signal, SpanRow,
 };
@@ -54,13 +54,13 @@ fn groups(all: &[Sent], in_group: usize) -> Vec<Columns> {
     }
     let sorted: Vec<_> = memtable.sorted().collect();
     let sources: Vec<_> = sorted.iter().collect();
-    let row = |row| Place { batch: 0, row: u32::try_from(row).expect("few") };
-    let places: Vec<_> = (0..all.len()).map(row).collect();
-    let groups = places.chunks(in_group);
-    groups.map(|places| Columns::gather(SPANS.schema(), &sources, places)).collect()
+    let row = |row| RowPosition { batch: 0, row: u32::try_from(row).expect("few") };
+    let positions: Vec<_> = (0..all.len()).map(row).collect();
+    let groups = positions.chunks(in_group);
+    groups.map(|positions| Columns::gather(SPANS.schema(), &sources, positions)).collect()
 }
 
-fn summarised(groups: &[Columns]) -> Vec<Columns> {
+fn summarized(groups: &[Columns]) -> Vec<Columns> {
     let mut summaries = Summaries::default();
     let mut made: Vec<_> = groups.iter().flat_map(|group| summaries.take(group)).collect();
     made.extend(summaries.finish());
@@ -98,7 +98,7 @@ fn said(rows: &Columns) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_trace_is_summarised_as_it_is() {
+fn a_trace_is_summarized_as_it_is() {
     let sent = |service, name, ids, time| Sent {
         tenant: "shop",
         service,
@@ -119,7 +119,7 @@ fn a_trace_is_summarised_as_it_is() {
     all[1].attributes = vec![("http.request.resend_count", PlainValue::Int(2))];
     all[2].attributes = vec![("http.request.resend_count", PlainValue::Int(0))];
     (all[0].status, all[3].status) = (1, 2);
-    let made = summarised(&groups(&all, 100));
+    let made = summarized(&groups(&all, 100));
     let [rows] = &*made else { panic!("one row group, and there are {}", made.len()) };
     let want = [
         "shop",
@@ -160,7 +160,7 @@ fn what_a_run_does_not_have_is_said() {
         sent(4, (1, 0)),
         Sent { tenant: "other", ..sent(4, (1, 0)) },
     ];
-    let made = summarised(&groups(&all, 100));
+    let made = summarized(&groups(&all, 100));
     let said = said(&made[0]);
     let column = |field: usize| said.iter().map(|row| &*row[field]).collect::<Vec<_>>();
     assert_eq!(column(traces::TRACE_ID), ["1", "2", "3", "4", "4"]);
@@ -202,7 +202,7 @@ fn counts_are_those_of_all_spans_and_the_path_is_as_long_as_the_root() {
         let errors = of.1 + i64::from(sent.status == 2);
         *of = (of.0 + 1, errors, of.2.min(sent.time.0), of.3.max(sent.time.1));
     }
-    let made = summarised(&groups(&all, 700));
+    let made = summarized(&groups(&all, 700));
     let mut seen = 0;
     for rows in &made {
         for row in 0..rows.len() {
@@ -233,7 +233,7 @@ fn row_groups_cut_no_trace_and_names_that_are_forgotten_are_learnt_again() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let all = random(&mut rng, 400);
-    let want: Vec<_> = summarised(&groups(&all, 400)).iter().flat_map(said).collect();
+    let want: Vec<_> = summarized(&groups(&all, 400)).iter().flat_map(said).collect();
     for in_group in [1, 3, 77] {
         let mut summaries = Summaries::default();
         let mut made = Vec::new();

@@ -2,16 +2,16 @@
 
 use super::{SETTLED_AFTER_MS, Summaries};
 use crate::columns::Columns;
-use crate::delta::{Add, Change, CommitError, Remove, Table};
-use crate::schema::traces::TRACES;
-use crate::tree::{CompactError, OpenError, Settings, StoredRun, TableWriter, Unread, Uploader};
+use crate::delta::{Add, Change, CommitError, Remove};
+use crate::store::CompactorError;
+use crate::tree::{CompactError, RunSet, StoredRun, TableWriter, Uploader};
 use std::collections::{BTreeMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 
 /// Writes summaries and commits them.
 #[derive(Debug)]
-pub(crate) struct Summariser {
+pub(crate) struct Summarizer {
     pub(crate) writer: TableWriter,
 }
 
@@ -27,23 +27,12 @@ pub(crate) struct NewSummaries {
 
 /// Uploaded summaries of runs, before their commit.
 #[derive(Debug)]
-pub(crate) struct Summarised(Vec<StoredRun>);
+pub(crate) struct Summarized(Vec<StoredRun>);
 
-impl Summariser {
-    /// Opens the table, or makes it.
-    pub(crate) async fn open(
-        settings: &Settings,
-        now_ms: i64,
-        id: &str,
-    ) -> Result<(Self, Vec<Unread>), OpenError> {
-        let mut writer = TableWriter::open(settings, &TRACES, now_ms, id).await?;
-        let unread = writer.publish(None).await;
-        Ok((Self { writer }, unread))
-    }
-
+impl Summarizer {
     /// The size in bytes of the summaries of each run, by its path.
     pub(crate) fn bytes(&self) -> BTreeMap<&str, u64> {
-        self.writer.table.snapshot().files().map(|add| (&*add.path, add.size)).collect()
+        self.writer.files().map(|add| (&*add.path, add.size)).collect()
     }
 
     /// Begins the summaries of runs of a day.
@@ -56,10 +45,48 @@ impl Summariser {
         }
     }
 
+    /// Removes the summaries of removed runs, and summarizes one run that was not merged for a while. Returns whether there
+    /// was anything to do.
+    pub(crate) async fn update(
+        &mut self,
+        spans: &mut TableWriter,
+        now_ms: i64,
+    ) -> Result<bool, CompactorError> {
+        let missing = self.missing(spans, now_ms);
+        if missing.is_none() && self.gone(spans).next().is_none() {
+            return Ok(false);
+        }
+        let new = match missing {
+            Some(run) => Some(self.summaries_of(&run, spans.runs()).await?),
+            None => None,
+        };
+        self.commit(new, spans, now_ms).await?;
+        Ok(true)
+    }
+
+    async fn summaries_of(
+        &self,
+        run: &StoredRun,
+        runs: &RunSet,
+    ) -> Result<Summarized, CompactError> {
+        let fields: Vec<_> = Summaries::fields().into_iter().collect();
+        let mut new = self.begin(run.day());
+        for group in 0..run.run().groups() {
+            let rows = 0..run.run().rows(group);
+            match run.rows(&**runs.objects(), group, &fields, rows).await {
+                Ok(rows) => new.take(&run.add().path, &rows).await,
+                Err(source) => {
+                    new.abort().await;
+                    return Err(CompactError::Read { path: run.path().clone(), source });
+                }
+            }
+        }
+        new.finish().await
+    }
+
     /// A run of spans that is old enough and has no summaries.
-    pub(crate) fn missing(&self, spans: &TableWriter, now_ms: i64) -> Option<Arc<StoredRun>> {
-        let there: HashSet<_> =
-            self.writer.table.snapshot().files().map(|add| &*add.path).collect();
+    fn missing(&self, spans: &TableWriter, now_ms: i64) -> Option<Arc<StoredRun>> {
+        let there = paths(&self.writer);
         let is_missing = |run: &Arc<StoredRun>| {
             let age_ms = now_ms.saturating_sub(run.add().modification_time);
             age_ms >= SETTLED_AFTER_MS && !run.is_damaged() && !there.contains(&*run.add().path)
@@ -67,37 +94,28 @@ impl Summariser {
         spans.runs().runs().into_iter().find(is_missing)
     }
 
-    /// Whether there are summaries of removed runs.
-    pub(crate) fn is_behind(&self, spans: &TableWriter) -> bool {
-        self.gone(spans).next().is_some()
-    }
-
     /// Commits the summaries of runs, if there are any, and removes those of removed runs at
     /// `now_ms`, milliseconds since 1970.
     pub(crate) async fn commit(
         &mut self,
-        new: Option<Summarised>,
+        new: Option<Summarized>,
         spans: &mut TableWriter,
         now_ms: i64,
     ) -> Result<(), CommitError> {
         // A run is committed before its summaries. So summaries without a run after the refresh are of a removed run.
         self.writer.table.refresh().await?;
         spans.refresh().await?;
-        let is_there =
-            |table: &Table, path: &str| table.snapshot().files().any(|add| add.path == path);
-        let is_new = |add: &&Add| {
-            spans.files().any(|run| run.path == add.path)
-                && !is_there(&self.writer.table, &add.path)
-        };
-        let new = new.iter().flat_map(|Summarised(all)| all).map(StoredRun::add).filter(is_new);
+        let (runs, known) = (paths(spans), paths(&self.writer));
+        let is_new = |add: &&Add| runs.contains(&*add.path) && !known.contains(&*add.path);
+        let new = new.iter().flat_map(|Summarized(all)| all).map(StoredRun::add).filter(is_new);
         let add: Vec<_> = new.map(|add| Add { modification_time: now_ms, ..add.clone() }).collect();
         let remove: Vec<_> = self.gone(spans).map(|add| Remove::of(add, now_ms, true)).collect();
         let mut committed = Ok(());
         if !add.is_empty() || !remove.is_empty() {
-            let id = format!("{}-summarises-{now_ms}", self.writer.source);
+            let id = format!("{}-summarizes-{now_ms}", self.writer.source);
             let change = Change { operation: "WRITE", add, remove, ..Change::default() };
             committed = match self.writer.table.commit(&change, now_ms, &id).await {
-                // Another writer has committed some of it. The next call does the rest.
+                // Another writer has committed some of the change. The next call does the rest.
                 Ok(_) | Err(CommitError::Refused(_)) => Ok(()),
                 Err(error) => Err(error),
             };
@@ -108,9 +126,14 @@ impl Summariser {
 
     /// The summaries of removed runs.
     fn gone<'a>(&'a self, spans: &'a TableWriter) -> impl Iterator<Item = &'a Add> {
-        let there: HashSet<_> = spans.files().map(|add| &*add.path).collect();
-        self.writer.table.snapshot().files().filter(move |add| !there.contains(&*add.path))
+        let there = paths(spans);
+        self.writer.files().filter(move |add| !there.contains(&*add.path))
     }
+}
+
+/// The paths of the files of a table.
+fn paths(table: &TableWriter) -> HashSet<&str> {
+    table.files().map(|add| &*add.path).collect()
 }
 
 impl NewSummaries {
@@ -123,13 +146,13 @@ impl NewSummaries {
     }
 
     /// Ends the last run; returns all summaries.
-    pub(crate) async fn finish(mut self) -> Result<Summarised, CompactError> {
+    pub(crate) async fn finish(mut self) -> Result<Summarized, CompactError> {
         let ended = match self.failed.take() {
             None => self.end_run().await,
             Some(failed) => Err(failed),
         };
         match ended {
-            Ok(()) => Ok(Summarised(self.uploader.finish().await?)),
+            Ok(()) => Ok(Summarized(self.uploader.finish().await?)),
             Err(failed) => {
                 self.abort().await;
                 Err(failed)

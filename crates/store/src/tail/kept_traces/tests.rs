@@ -9,21 +9,21 @@ use curtail_units::{Ratio, Rng};
 
 const SEED: u64 = 89;
 
-fn staying(rows: &Columns, slowest: f64, sample: u32) -> Staying {
+fn kept(rows: &Columns, slowest: f64, sample: u32) -> KeptTraces {
     let mut durations = Durations::default();
     durations.take(rows);
     let bars = durations.bars(Ratio::new(slowest).expect("a share"));
-    let mut staying = Staying::new(bars, NonZeroU32::new(sample).expect("not zero"));
-    staying.take(rows).expect("few");
-    staying
+    let mut kept = KeptTraces::new(bars, NonZeroU32::new(sample).expect("not zero"));
+    kept.take(rows).expect("few");
+    kept
 }
 
 /// The sum of the weights, as an estimate of how many traces there were, and how far off it may be.
 fn estimated(ids: impl Iterator<Item = u128>, sample: u32) -> (f64, f64, f64) {
     let mut rows = Columns::new(TRACES.schema());
     ids.for_each(|id| trace(&mut rows, "shop", id, Some(("a", 1)), 0));
-    let staying = staying(&rows, 0.0, sample);
-    let sum: f64 = staying.whose.iter().map(|(_, weight)| f64::from(weight.get())).sum();
+    let kept = kept(&rows, 0.0, sample);
+    let sum: f64 = kept.whose.iter().map(|(_, weight)| f64::from(weight.get())).sum();
     let count = rows.len() as f64;
     (sum, count, (count * f64::from(sample - 1)).sqrt())
 }
@@ -66,9 +66,9 @@ fn what_has_failed_or_was_slow_stays_with_a_weight_of_one() {
         let (errors, duration_ns) = (i64::from(id == 3), i64::from(id == 5));
         trace(&mut rows, "shop", id, Some(("a", duration_ns)), errors);
     }
-    let staying = staying(&rows, 0.01, u32::MAX);
-    assert_eq!(staying.ids, [3, 5]);
-    assert!(staying.whose.iter().all(|whose| *whose == (0, NonZeroU32::MIN)));
+    let kept = kept(&rows, 0.01, u32::MAX);
+    assert_eq!(kept.ids, [3, 5]);
+    assert!(kept.whose.iter().all(|whose| *whose == (0, NonZeroU32::MIN)));
 }
 
 /// Spans of a tenant and a trace each, in the order of a run.
@@ -92,14 +92,14 @@ fn rows_stay_that_are_of_a_trace_that_stays_and_of_its_tenant() {
     for (tenant, id, errors) in [("a", 2, 1), ("a", 4, 0), ("b", 4, 1), ("a", 5, 1), ("b", 5, 1)] {
         trace(&mut rows, tenant, id, Some(("a", 1)), errors);
     }
-    let staying = staying(&rows, 0.0, u32::MAX);
+    let kept = kept(&rows, 0.0, u32::MAX);
     let groups = [
         spans_of(&[("a", 1), ("a", 2), ("a", 2), ("b", 2), ("a", 4)]),
         spans_of(&[("b", 4), ("a", 4), ("a", 5), ("b", 5), ("c", 5), ("a", 6)]),
     ];
     let mut at = 0;
     let of = groups.each_ref().map(|group| {
-        let rest = staying.of(group, &mut at);
+        let rest = kept.of(group, &mut at);
         let whose = (0..rest.len()).map(|row| {
             let weight = rest.coded(spans::WEIGHT).int(row);
             (rest.coded(TENANT).text(row).to_owned(), rest.wide(spans::TRACE_ID)[row], weight)

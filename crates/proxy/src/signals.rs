@@ -1,0 +1,78 @@
+//! The signals of a command that serves: those that stop it, and those that reload its configuration.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Interval;
+
+/// The interval of checks whether the configuration file has changed.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// SIGINT (Ctrl-C) and SIGTERM.
+#[derive(Debug)]
+pub struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    /// Registers for the signals, which from now on no longer kill the process.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn new() -> io::Result<Self> {
+        let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+        Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)? })
+    }
+
+    /// Waits for one of the signals.
+    pub async fn received(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// SIGHUP, and changes of the configuration file.
+#[derive(Debug)]
+pub struct ReloadSignal {
+    hang_up: Signal,
+    check: Interval,
+    file: Option<PathBuf>,
+    /// The modification time and the length of the file, which change when it is written.
+    seen: Option<(SystemTime, u64)>,
+}
+
+impl ReloadSignal {
+    /// Registers for SIGHUP, which from now on no longer kills the process, and watches `file`.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn new(file: Option<&Path>) -> io::Result<Self> {
+        let hang_up = signal(SignalKind::hangup())?;
+        let check = tokio::time::interval(CHECK_EVERY);
+        Ok(Self { hang_up, check, file: file.map(Path::to_owned), seen: file.and_then(stamp) })
+    }
+
+    /// Waits until the configuration must be read again.
+    pub async fn received(&mut self) {
+        loop {
+            let is_hang_up = tokio::select! {
+                _ = self.hang_up.recv() => true,
+                _ = self.check.tick() => false,
+            };
+            let now = self.file.as_deref().and_then(stamp);
+            let has_changed = std::mem::replace(&mut self.seen, now) != now;
+            if is_hang_up || has_changed {
+                return;
+            }
+        }
+    }
+}
+
+fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
