@@ -7,6 +7,7 @@
 
 use crate::api_error::ApiError;
 use curtail_http::access::TENANT;
+use curtail_http::clock::unix_time;
 use curtail_store::DEFAULT_TENANT;
 use curtail_store::query::Order;
 use http::header::{ACCEPT, HeaderValue};
@@ -14,7 +15,6 @@ use http::{HeaderMap, Uri};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::ops::Range;
-use std::time::SystemTime;
 
 const SECOND_NS: f64 = 1e9;
 
@@ -153,8 +153,7 @@ fn ordered(range: Range<i64>) -> Result<Range<i64>, ApiError> {
 }
 
 fn now_ns() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX)
+    i64::try_from(unix_time().as_ns()).unwrap_or(i64::MAX)
 }
 
 pub(crate) fn expected(name: &str, value: &str, what: &str) -> ApiError {

@@ -9,20 +9,20 @@ use std::fmt;
 pub const CONFIG_ERRORS_MAX: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum SourcePosition {
     /// A position in the file. Both numbers count from 1; a column is a character.
     File { line: usize, column: usize },
     /// The `--set` with this index.
     Set(usize),
 }
 
-impl Place {
+impl SourcePosition {
     pub(crate) const START: Self = Self::File { line: 1, column: 1 };
 }
 
 #[derive(Clone, Debug)]
 struct ConfigError {
-    place: Place,
+    place: SourcePosition,
     /// The full key; empty if the error is not about a key.
     path: String,
     text: String,
@@ -45,12 +45,12 @@ impl ConfigErrors {
     }
 
     /// Adds an error about a value that could not be read.
-    pub(crate) fn push(&mut self, place: Place, path: &str, text: String) {
+    pub(crate) fn push(&mut self, place: SourcePosition, path: &str, text: String) {
         self.keep(ConfigError { place, path: path.to_owned(), text, is_unreadable: true });
     }
 
     /// Adds an error about a value that is not valid.
-    pub(crate) fn push_invalid(&mut self, place: Place, path: &str, text: String) {
+    pub(crate) fn push_invalid(&mut self, place: SourcePosition, path: &str, text: String) {
         self.keep(ConfigError { place, path: path.to_owned(), text, is_unreadable: false });
     }
 
@@ -102,7 +102,7 @@ impl ConfigErrors {
     fn line(&self, error: &ConfigError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = error.path.as_str();
         match error.place {
-            Place::File { line, column } => {
+            SourcePosition::File { line, column } => {
                 if !self.file.is_empty() {
                     write!(f, "{}:{line}:{column}: ", self.file)?;
                 }
@@ -110,7 +110,7 @@ impl ConfigErrors {
                     write!(f, "{path}: ")?;
                 }
             }
-            Place::Set(index) => {
+            SourcePosition::Set(index) => {
                 let set = self.sets.get(index).map_or("", String::as_str);
                 write!(f, "--set {}: ", crate::scalar::shorten(set))?;
                 // The argument already names its own key.

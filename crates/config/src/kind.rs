@@ -1,10 +1,10 @@
 //! The kind of a key: a [`Value`] type or a few words, with optional limits.
 
 use crate::scalar::Scalar;
-use crate::value::{Value, Wrong};
+use crate::value::{ScalarError, Value};
 use serde_json::{Value as Json, json};
 
-type Read<'w, T> = dyn Fn(&Scalar) -> Result<T, Wrong> + 'w;
+type Read<'w, T> = dyn Fn(&Scalar) -> Result<T, ScalarError> + 'w;
 
 pub(crate) struct Kind<'w, T> {
     noun: &'static str,
@@ -42,9 +42,9 @@ impl<'w, T: 'w> Kind<'w, T> {
             noun: "one of",
             detail: names.join(", "),
             read: Box::new(move |scalar| {
-                let text = scalar.text().ok_or(Wrong::Kind)?;
+                let text = scalar.text().ok_or(ScalarError::Kind)?;
                 let found = words.iter().find(|(word, _)| *word == text);
-                found.map(|(_, value)| *value).ok_or(Wrong::Word)
+                found.map(|(_, value)| *value).ok_or(ScalarError::Word)
             }),
             write: Box::new(move |value| {
                 let found = words.iter().find(|(_, other)| other == value);
@@ -87,9 +87,9 @@ impl<'w, T: 'w> Kind<'w, T> {
         format!("{} {}", self.noun, self.detail).trim_end().to_owned()
     }
 
-    pub(crate) fn read(&self, scalar: &Scalar) -> Result<T, Wrong> {
+    pub(crate) fn read(&self, scalar: &Scalar) -> Result<T, ScalarError> {
         let value = (self.read)(scalar)?;
-        if self.holds(&value) { Ok(value) } else { Err(Wrong::Range) }
+        if self.holds(&value) { Ok(value) } else { Err(ScalarError::Range) }
     }
 
     pub(crate) fn holds(&self, value: &T) -> bool {

@@ -66,9 +66,9 @@ pub use section::Section;
 pub use spelling::expectation;
 pub use tls::ServerTls;
 pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
-pub use value::{Value, Wrong};
+pub use value::{ScalarError, Value};
 
-use config_error::Place;
+use config_error::SourcePosition;
 use section::ReadLog;
 use std::cell::RefCell;
 
@@ -143,7 +143,7 @@ pub fn text_of(file: &str, bytes: Vec<u8>) -> Result<String, ConfigErrors> {
         let in_line = String::from_utf8_lossy(
             before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default(),
         );
-        let place = Place::File { line, column: 1 + in_line.chars().count() };
+        let place = SourcePosition::File { line, column: 1 + in_line.chars().count() };
         let mut errors = ConfigErrors::none(file, &[]);
         let text = format!("byte {} is not UTF-8: expected a text file", before.len());
         errors.push(place, "", text);

@@ -3,7 +3,7 @@
 //! A quantity is digits, an optional fraction, an optional space (as in our own output) and a unit: `10ms`, `1.5 s`,
 //! `64KiB`. A number without a unit, and a fraction of a nanosecond or of a byte, are rejected.
 
-use crate::value::Wrong;
+use crate::value::ScalarError;
 
 /// The units of a quantity, the smallest first: name, and value in the smallest unit.
 pub(crate) type Units = &'static [(&'static str, u64)];
@@ -24,29 +24,30 @@ pub(crate) const SIZE_UNITS: Units =
 const DIGITS_MAX: usize = 18;
 
 /// Parses `text`; returns its value in the smallest unit.
-pub(crate) fn read(text: &str, units: Units) -> Result<u64, Wrong> {
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(Wrong::Kind)?;
+pub(crate) fn read(text: &str, units: Units) -> Result<u64, ScalarError> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(ScalarError::Kind)?;
     let (number, unit) = text.split_at(unit_at);
     let unit = unit.strip_prefix(' ').unwrap_or(unit);
-    let (_, worth) = units.iter().find(|(name, _)| *name == unit).ok_or(Wrong::Kind)?;
+    let (_, worth) = units.iter().find(|(name, _)| *name == unit).ok_or(ScalarError::Kind)?;
     let (whole, fraction) = match number.split_once('.') {
-        Some((_, "")) => return Err(Wrong::Kind),
+        Some((_, "")) => return Err(ScalarError::Kind),
         Some(parts) => parts,
         None => (number, ""),
     };
     if whole.is_empty() || fraction.contains('.') {
-        return Err(Wrong::Kind);
+        return Err(ScalarError::Kind);
     }
     if whole.len() > DIGITS_MAX || fraction.len() > DIGITS_MAX {
-        return Err(Wrong::Range);
+        return Err(ScalarError::Range);
     }
     let digits = |text: &str| text.bytes().fold(0, |sum, b| sum * 10 + u128::from(b - b'0'));
     let scale = digits(&format!("1{}", "0".repeat(fraction.len())));
     let parts = digits(fraction) * u128::from(*worth);
     if parts % scale != 0 {
-        return Err(Wrong::Range);
+        return Err(ScalarError::Range);
     }
-    u64::try_from(digits(whole) * u128::from(*worth) + parts / scale).map_err(|_| Wrong::Range)
+    u64::try_from(digits(whole) * u128::from(*worth) + parts / scale)
+        .map_err(|_| ScalarError::Range)
 }
 
 /// Writes `worth` in the largest unit that divides `worth`.
@@ -68,7 +69,7 @@ pub(crate) fn pattern(units: Units) -> String {
 #[cfg(test)]
 mod tests {
     use super::{DURATION_UNITS, SIZE_UNITS, read, write};
-    use crate::value::Wrong;
+    use crate::value::ScalarError;
 
     #[test]
     fn durations_are_read_exactly() {
@@ -99,17 +100,17 @@ mod tests {
             "", "10", "ms", "-10ms", "10  ms", " 10ms", "10ms ", "1.ms", ".5s", "1.2.3s", "10MS",
             "1e3ms",
         ] {
-            assert_eq!(read(text, DURATION_UNITS), Err(Wrong::Kind), "{text}");
+            assert_eq!(read(text, DURATION_UNITS), Err(ScalarError::Kind), "{text}");
         }
         for text in ["64KB", "64K", "64kib", "64"] {
-            assert_eq!(read(text, SIZE_UNITS), Err(Wrong::Kind), "{text}");
+            assert_eq!(read(text, SIZE_UNITS), Err(ScalarError::Kind), "{text}");
         }
     }
 
     #[test]
     fn what_is_too_long_or_too_fine_is_out_of_range() {
         for text in ["1.5ns", "0.0001us", "9999999h", "99999999999999999999s"] {
-            assert_eq!(read(text, DURATION_UNITS), Err(Wrong::Range), "{text}");
+            assert_eq!(read(text, DURATION_UNITS), Err(ScalarError::Range), "{text}");
         }
     }
 
@@ -119,7 +120,7 @@ mod tests {
             for worth in [0, 1, 999, 1_000, 1_024, 65_536, 90_000_000_000, 1 << 40, u64::MAX] {
                 let text = write(worth, units);
                 // The largest u64 needs 20 digits of nanoseconds, more than a person may write.
-                let expected = if worth == u64::MAX { Err(Wrong::Range) } else { Ok(worth) };
+                let expected = if worth == u64::MAX { Err(ScalarError::Range) } else { Ok(worth) };
                 assert_eq!(read(&text, units), expected, "{text}");
             }
         }

@@ -8,7 +8,7 @@
 //! A key that the reader does not ask for is an error, which is detected at the end of the section.
 
 use crate::cases::CasesField;
-use crate::config_error::{ConfigErrors, Place};
+use crate::config_error::{ConfigErrors, SourcePosition};
 use crate::field::Field;
 use crate::key::{Key, Presence};
 use crate::kind::Kind;
@@ -50,7 +50,7 @@ pub(crate) enum Source<'a> {
 pub struct Section<'a> {
     log: &'a RefCell<ReadLog>,
     path: String,
-    place: Place,
+    place: SourcePosition,
     pub(crate) source: Source<'a>,
     /// The keys that were read.
     known: Vec<&'static str>,
@@ -63,7 +63,7 @@ pub struct Section<'a> {
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
     /// The value, and the position of the key.
-    Value(Place, &'a Node),
+    Value(SourcePosition, &'a Node),
     /// The key is absent.
     Nothing,
     /// There is no input, or an error.
@@ -218,6 +218,27 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Reports an error if the list `key` has more than `max` entries.
+    pub fn check_len(&mut self, key: &str, len: usize, max: usize) {
+        if len > max {
+            self.error(key, format!("{len} of them: expected at most {max}"));
+        }
+    }
+
+    /// Reports an error about `key` if `name` is not a known name of a `noun`.
+    pub fn check_known<'n>(
+        &mut self,
+        (key, noun): (&str, &str),
+        name: &str,
+        known: impl IntoIterator<Item = &'n str>,
+    ) {
+        let known: Vec<&str> = known.into_iter().collect();
+        if !known.contains(&name) {
+            let expected = expectation(name, &known, "there is none");
+            self.error(key, format!("{name:?} is no {noun}: {expected}"));
+        }
+    }
+
     /// Adds an error at `path` that only the reader can detect, such as two contradicting keys. `path` is a key of this
     /// section, or a path below it (`routes[1].upstream`).
     ///
@@ -238,14 +259,18 @@ impl<'a> Section<'a> {
 impl<'a> Section<'a> {
     pub(crate) fn root(log: &'a RefCell<ReadLog>, node: &'a Node) -> Self {
         let listing = Self::listing(log);
-        Self { source: Source::Placeholders, ..listing }.open(String::new(), Place::START, node)
+        Self { source: Source::Placeholders, ..listing }.open(
+            String::new(),
+            SourcePosition::START,
+            node,
+        )
     }
 
     pub(crate) fn listing(log: &'a RefCell<ReadLog>) -> Self {
         Self {
             log,
             path: String::new(),
-            place: Place::START,
+            place: SourcePosition::START,
             source: Source::Listing,
             known: Vec::new(),
             broken: false,
@@ -370,7 +395,7 @@ impl<'a> Section<'a> {
     }
 
     /// Opens the section in `node`; a section of placeholders if `node` is no section.
-    fn open(&self, path: String, place: Place, node: &'a Node) -> Self {
+    fn open(&self, path: String, place: SourcePosition, node: &'a Node) -> Self {
         let source = match &node.content {
             Content::Mapping(entries) => Source::Entries(entries),
             Content::Scalar(scalar) if *scalar.meaning() != Meaning::Nothing => Source::Alone(node),
@@ -410,7 +435,7 @@ impl<'a> Section<'a> {
         self.push(node.place, path, format!("{found}: expected {expected}"));
     }
 
-    fn push(&self, place: Place, path: &str, text: String) {
+    fn push(&self, place: SourcePosition, path: &str, text: String) {
         self.log.borrow_mut().errors.push(place, path, text);
     }
 }

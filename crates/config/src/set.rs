@@ -5,14 +5,14 @@
 //! as implied; missing list items are errors. Later arguments override earlier arguments, and all override the file.
 //! **Limits**: the path cannot name a key that has a dot, a bracket or an equals sign.
 
-use crate::config_error::{ConfigErrors, Place};
+use crate::config_error::{ConfigErrors, SourcePosition};
 use crate::scalar::Meaning;
 use crate::tree::{Content, Entry, Node, Origin, parse};
 
 /// Puts `sets` into the tree under `root`.
 pub(crate) fn apply(root: &mut Node, sets: &[String], errors: &mut ConfigErrors) {
     for (index, set) in sets.iter().enumerate() {
-        let place = Place::Set(index);
+        let place = SourcePosition::Set(index);
         let Some((path, text)) = set.split_once('=') else {
             errors.push(place, "", "expected section.key=value".to_owned());
             continue;
@@ -32,7 +32,7 @@ enum Step<'p> {
 }
 
 /// Returns the value at `path`; creates a missing value.
-fn slot<'n>(root: &'n mut Node, path: &str, place: Place) -> Result<&'n mut Node, String> {
+fn slot<'n>(root: &'n mut Node, path: &str, place: SourcePosition) -> Result<&'n mut Node, String> {
     let mut node = root;
     let steps = steps(path)?;
     for (nth, step) in steps.iter().enumerate() {
@@ -49,7 +49,7 @@ fn slot<'n>(root: &'n mut Node, path: &str, place: Place) -> Result<&'n mut Node
 }
 
 /// Returns the position of the value at `path`; for a missing value, of the innermost section around it.
-pub(crate) fn place_of(entries: &[Entry], path: &str) -> Option<Place> {
+pub(crate) fn place_of(entries: &[Entry], path: &str) -> Option<SourcePosition> {
     let mut steps = steps(path).ok()?.into_iter();
     let Step::Key(first) = steps.next()? else { return None };
     let mut node = &entries.iter().find(|entry| entry.key == first)?.value;
@@ -85,7 +85,11 @@ fn steps(path: &str) -> Result<Vec<Step<'_>>, String> {
     Ok(steps)
 }
 
-fn entry<'n>(node: &'n mut Node, key: &str, place: Place) -> Result<&'n mut Entry, String> {
+fn entry<'n>(
+    node: &'n mut Node,
+    key: &str,
+    place: SourcePosition,
+) -> Result<&'n mut Entry, String> {
     if let Content::Scalar(scalar) = &node.content
         && *scalar.meaning() == Meaning::Nothing
     {

@@ -10,7 +10,7 @@
 //! **Source**: YAML 1.2.2. The `saphyr-parser` crate scans; its own tree would lose the order of keys, positions or
 //! duplicates.
 
-use crate::config_error::{ConfigErrors, Place};
+use crate::config_error::{ConfigErrors, SourcePosition};
 use crate::scalar::{Scalar, shorten};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub const NODES_MAX: usize = 200_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
+    pub(crate) place: SourcePosition,
     pub(crate) content: Content,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Content {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    pub(crate) key_place: Place,
+    pub(crate) key_place: SourcePosition,
     pub(crate) value: Node,
     /// Whether the key exists only because a `--set` names a key below this key.
     pub(crate) is_implied: bool,
@@ -58,8 +58,8 @@ pub(crate) struct Origin<'a> {
 impl Origin<'_> {
     pub(crate) const FILE: Self = Self { path: "", set: None };
 
-    fn start(self) -> Place {
-        self.set.map_or(Place::START, Place::Set)
+    fn start(self) -> SourcePosition {
+        self.set.map_or(SourcePosition::START, SourcePosition::Set)
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn parse(text: &str, origin: Origin<'_>, errors: &mut ConfigErrors) -
 }
 
 struct FatalError {
-    place: Place,
+    place: SourcePosition,
     text: String,
 }
 
@@ -137,10 +137,10 @@ impl<'t> Builder<'t, '_> {
         }
     }
 
-    fn place(&self, marker: Marker) -> Place {
+    fn place(&self, marker: Marker) -> SourcePosition {
         match self.set {
-            Some(index) => Place::Set(index),
-            None => Place::File { line: marker.line(), column: marker.col() + 1 },
+            Some(index) => SourcePosition::Set(index),
+            None => SourcePosition::File { line: marker.line(), column: marker.col() + 1 },
         }
     }
 
@@ -235,7 +235,12 @@ impl<'t> Builder<'t, '_> {
     }
 
     /// Checks a key of a mapping that already has `keys`.
-    fn check_key(&mut self, key: Option<&str>, place: Place, keys: &mut BTreeSet<String>) -> bool {
+    fn check_key(
+        &mut self,
+        key: Option<&str>,
+        place: SourcePosition,
+        keys: &mut BTreeSet<String>,
+    ) -> bool {
         let text = match key {
             None => "a list or a mapping stands for a key: expected a word",
             Some("") => "a key is empty: expected a word",
@@ -247,7 +252,7 @@ impl<'t> Builder<'t, '_> {
         false
     }
 
-    fn reject_marks(&mut self, anchor: usize, tag: Option<&Tag>, place: Place) {
+    fn reject_marks(&mut self, anchor: usize, tag: Option<&Tag>, place: SourcePosition) {
         if anchor != 0 {
             self.reject(
                 place,
@@ -261,7 +266,7 @@ impl<'t> Builder<'t, '_> {
         }
     }
 
-    fn reject(&mut self, place: Place, text: &str) {
+    fn reject(&mut self, place: SourcePosition, text: &str) {
         self.errors.push(place, &self.path, text.to_owned());
     }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// The reason why a scalar is not a value of the expected type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum ScalarError {
     /// The scalar has another type.
     Kind,
     /// The value is too small or too large.
@@ -21,7 +21,7 @@ pub enum Wrong {
     Word,
 }
 
-impl Wrong {
+impl ScalarError {
     pub(crate) fn describe(self, scalar: &Scalar) -> String {
         let found = scalar.shown();
         match self {
@@ -43,7 +43,7 @@ pub trait Value: Sized {
     ///
     /// # Errors
     /// When `scalar` is not a value of this type.
-    fn read(scalar: &Scalar) -> Result<Self, Wrong>;
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError>;
 
     /// Writes the value as YAML that `read` accepts.
     fn write(&self) -> String;
@@ -62,8 +62,8 @@ impl Value for String {
     const NOUN: &'static str = "text";
     const DETAIL: &'static str = "(in quotes if it looks like a number)";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        scalar.text().map(str::to_owned).ok_or(Wrong::Kind)
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+        scalar.text().map(str::to_owned).ok_or(ScalarError::Kind)
     }
 
     fn write(&self) -> String {
@@ -83,10 +83,10 @@ impl Value for PathBuf {
     const NOUN: &'static str = "a path";
     const DETAIL: &'static str = "such as traces/day.json";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
         match scalar.text() {
             Some(text) if !text.is_empty() => Ok(Self::from(text)),
-            _ => Err(Wrong::Kind),
+            _ => Err(ScalarError::Kind),
         }
     }
 
@@ -107,8 +107,12 @@ impl Value for bool {
     const NOUN: &'static str = "true or false";
     const DETAIL: &'static str = "";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        if let Meaning::Truth(truth) = scalar.meaning() { Ok(*truth) } else { Err(Wrong::Kind) }
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+        if let Meaning::Truth(truth) = scalar.meaning() {
+            Ok(*truth)
+        } else {
+            Err(ScalarError::Kind)
+        }
     }
 
     fn write(&self) -> String {
@@ -130,9 +134,9 @@ macro_rules! whole_number {
             const NOUN: &'static str = "a whole number";
             const DETAIL: &'static str = $detail;
 
-            fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-                let Meaning::Whole(number) = scalar.meaning() else { return Err(Wrong::Kind) };
-                Self::try_from(*number).map_err(|_| Wrong::Range)
+            fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+                let Meaning::Whole(number) = scalar.meaning() else { return Err(ScalarError::Kind) };
+                Self::try_from(*number).map_err(|_| ScalarError::Range)
             }
 
             fn write(&self) -> String {
@@ -157,13 +161,13 @@ whole_number!(u32, "from 0 to 4294967295");
 whole_number!(u64, "from 0 to 18446744073709551615");
 whole_number!(usize, "from 0 to 18446744073709551615");
 
-fn finite(scalar: &Scalar) -> Result<f64, Wrong> {
+fn finite(scalar: &Scalar) -> Result<f64, ScalarError> {
     match scalar.meaning() {
         Meaning::Whole(number) => Ok(*number as f64),
         Meaning::Number(number) if number.is_finite() => Ok(*number),
-        Meaning::Number(_) => Err(Wrong::Range),
+        Meaning::Number(_) => Err(ScalarError::Range),
         Meaning::Nothing | Meaning::Truth(_) | Meaning::LeadingZero | Meaning::Text(_) => {
-            Err(Wrong::Kind)
+            Err(ScalarError::Kind)
         }
     }
 }
@@ -172,7 +176,7 @@ impl Value for f64 {
     const NOUN: &'static str = "a number";
     const DETAIL: &'static str = "such as 2 or 0.5";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
         finite(scalar)
     }
 
@@ -195,8 +199,8 @@ macro_rules! unit_interval_value {
             const NOUN: &'static str = $noun;
             const DETAIL: &'static str = $detail;
 
-            fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-                Self::new(finite(scalar)?).map_err(|_| Wrong::Range)
+            fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+                Self::new(finite(scalar)?).map_err(|_| ScalarError::Range)
             }
 
             fn write(&self) -> String {
@@ -223,8 +227,8 @@ macro_rules! quantity_value {
             const NOUN: &'static str = $noun;
             const DETAIL: &'static str = $detail;
 
-            fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-                let text = scalar.text().ok_or(Wrong::Kind)?;
+            fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+                let text = scalar.text().ok_or(ScalarError::Kind)?;
                 quantity::read(text, $units).map($new)
             }
 
@@ -266,8 +270,8 @@ impl Value for SocketAddr {
     const NOUN: &'static str = "an address with a port";
     const DETAIL: &'static str = "such as 127.0.0.1:8080 or \"[::1]:8080\" (quoted)";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        scalar.text().and_then(|text| text.parse().ok()).ok_or(Wrong::Kind)
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+        scalar.text().and_then(|text| text.parse().ok()).ok_or(ScalarError::Kind)
     }
 
     fn write(&self) -> String {

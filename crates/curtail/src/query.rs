@@ -13,6 +13,7 @@ use crate::output::{Format, print, print_message};
 use crate::server_access::ServerAccessArgs;
 use crate::terminal;
 use clap::{Args, Subcommand};
+use curtail_http::clock::unix_time;
 use request::{QueryRequest, QueryResult};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -186,8 +187,7 @@ impl Spans {
             ))
         };
         let ns = curtail_api::duration_ns(since).ok_or_else(wrong)?;
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-        let now_ns = i64::try_from(now.as_nanos())?;
+        let now_ns = i64::try_from(unix_time().as_ns())?;
         let (start, end) = (now_ns.saturating_sub(ns).to_string(), now_ns.to_string());
         Ok(request.with("start", &start).with("end", &end))
     }

@@ -16,18 +16,8 @@ impl ServerUrl {
     /// Parses `text`. If `text` has no port, the port is `port`, or else the default of the scheme.
     pub(crate) fn parse(text: &str, port: Option<u16>) -> Option<Self> {
         let uri: Uri = text.parse().ok().filter(|_| !text.contains(['@', '?', '#']))?;
-        let (tls, scheme_port) = match uri.scheme_str()? {
-            "http" => (false, 80),
-            "https" => (true, 443),
-            _ => return None,
-        };
-        let authority = uri.authority()?;
-        let host = Some(authority.host()).filter(|host| !host.is_empty())?;
-        let has_port = authority.as_str().len() > host.len();
-        let port = if has_port { authority.port_u16()? } else { port.unwrap_or(scheme_port) };
         let path = uri.path().trim_end_matches('/').to_owned();
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Some(Self { origin: ServerOrigin { tls, host, port }, path })
+        Some(Self { origin: ServerOrigin::of_uri(&uri, port)?, path })
     }
 }
 

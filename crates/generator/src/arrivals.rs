@@ -3,6 +3,7 @@
 //! `curtail sql --format csv "SELECT start_ns FROM spans WHERE …"` prints such a file.
 //! **Limits**: [`ARRIVALS_MAX`] arrivals.
 
+use crate::rows::describe;
 use curtail_load::Schedule;
 use curtail_units::Duration;
 use std::io::Read;
@@ -35,7 +36,7 @@ pub fn read(path: &Path, speed: f64) -> Result<Schedule, ArrivalsError> {
 
 fn parse(text: impl Read, speed: f64) -> Result<Schedule, String> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
-    let names = reader.headers().map_err(|error| error.to_string())?;
+    let names = reader.headers().map_err(|error| describe(&error))?;
     let column = match names.iter().position(|name| name == COLUMN) {
         Some(column) => column,
         None if names.len() == 1 && names[0].parse::<u64>().is_err() => 0,
@@ -43,7 +44,7 @@ fn parse(text: impl Read, speed: f64) -> Result<Schedule, String> {
     };
     let mut instants = Vec::new();
     for row in reader.records() {
-        let row = row.map_err(|error| error.to_string())?;
+        let row = row.map_err(|error| describe(&error))?;
         let line = row.position().map_or(0, csv::Position::line);
         let value = row.get(column).unwrap_or_default();
         let ns: u64 = value.parse().map_err(|_| {
@@ -87,6 +88,7 @@ mod tests {
             ("start_ns\n12\n1.5\n", "line 3: \"1.5\": expected a whole number"),
             ("start_ns\n", "line 2: expected at least one"),
             ("", "line 1: expected the names"),
+            ("start_ns,a\n1,2\n3\n", "line 3: 1 values: expected 2"),
         ] {
             let error = parse(text.as_bytes(), 1.0).expect_err("no arrivals");
             assert!(error.contains(says), "{error}");

@@ -37,7 +37,7 @@ impl Connection {
         self.abort.get().cloned().expect("set before the task has run for the first time")
     }
 
-    pub(super) fn is_task(&self, abort: AbortHandle) {
+    pub(super) fn set_abort_handle(&self, abort: AbortHandle) {
         // It is set once, when the task starts.
         let _set = self.abort.set(abort);
     }
@@ -68,7 +68,7 @@ impl Connections {
     }
 
     pub(super) fn drain(&mut self, connection: &Connection) {
-        self.busy(connection);
+        self.mark_busy(connection);
         if !connection.is_draining.replace(true) {
             self.draining += 1;
         }
@@ -76,7 +76,7 @@ impl Connections {
 
     pub(super) fn closed(&mut self, connection: &Connection) {
         self.opened(connection);
-        self.busy(connection);
+        self.mark_busy(connection);
         if connection.is_draining.take() {
             self.draining -= 1;
         }
@@ -107,14 +107,14 @@ impl Connections {
     }
 
     /// Marks a connection as idle; a given request wakes it.
-    pub(super) fn idle(&mut self, connection: &Rc<Connection>, cx: &Context<'_>) {
+    pub(super) fn mark_idle(&mut self, connection: &Rc<Connection>, cx: &Context<'_>) {
         *connection.waker.borrow_mut() = Some(cx.waker().clone());
         if !connection.is_idle.replace(true) {
             self.idle.push(Rc::clone(connection));
         }
     }
 
-    pub(super) fn busy(&mut self, connection: &Connection) {
+    pub(super) fn mark_busy(&mut self, connection: &Connection) {
         if connection.is_idle.replace(false) {
             self.idle.retain(|idle| idle.key != connection.key);
         }

@@ -136,17 +136,18 @@ impl<'e> ResponseCheck<'e> {
     }
 }
 
+/// Reads the key `pointer` of a number in JSON.
+pub fn read_pointer(s: &mut Section<'_>, doc: &'static str) -> String {
+    let pointer: String = s.field("pointer", doc).required();
+    if !pointer.starts_with('/') {
+        s.error("pointer", format!("{pointer:?} does not begin with /: expected a JSON pointer"));
+    }
+    pointer
+}
+
 impl Count {
     fn read(s: &mut Section<'_>) -> Self {
-        let pointer: String = s
-            .field("pointer", "JSON pointer to the number, such as /response/numFound.")
-            .required();
-        if !pointer.starts_with('/') {
-            s.error(
-                "pointer",
-                format!("{pointer:?} does not begin with /: expected a JSON pointer"),
-            );
-        }
+        let pointer = read_pointer(s, "JSON pointer to the number, such as /response/numFound.");
         let equals: Option<f64> = s.field("equals", "Expected value.").optional();
         let at_least = s.field("at_least", "Minimum value.").optional();
         let at_most = s.field("at_most", "Maximum value.").optional();

@@ -4,7 +4,7 @@ use super::Load;
 use super::expect::ResponseCheck;
 use super::flight::{DueRequest, RequestFailure};
 use super::worker::ConnectionTask;
-use crate::template::Filling;
+use crate::template::PlaceholderValues;
 use crate::workload::Request;
 use bytes::Bytes;
 use curtail_http::head::{Fields, Known, RequestHead, Target};
@@ -84,19 +84,19 @@ fn outbound_request(
     fixed_heads: &mut [Option<Arc<RequestHead>>],
 ) -> Result<OutboundRequest, RequestFailure> {
     let load = &task.worker.load;
-    let (request, filling) = (load.workload.request(due.choice), load.workload.filling(due.choice));
+    let (request, values) = (load.workload.request(due.choice), load.workload.values(due.choice));
     let nth = load.workload.request_of(due.choice);
     let head = match &fixed_heads[nth] {
         Some(head) => Arc::clone(head),
         None => {
-            let head = Arc::new(request_head(load, request, &filling)?);
+            let head = Arc::new(request_head(load, request, &values)?);
             if request.is_head_fixed() {
                 fixed_heads[nth] = Some(Arc::clone(&head));
             }
             head
         }
     };
-    let body = request.body.filled(&filling);
+    let body = request.body.filled(&values);
     let body = if body.is_empty() { OutboundBody::Empty } else { OutboundBody::Full(body.into()) };
     Ok(OutboundRequest::new(head, body))
 }
@@ -104,15 +104,15 @@ fn outbound_request(
 fn request_head(
     load: &Load,
     request: &Request,
-    filling: &Filling<'_>,
+    values: &PlaceholderValues<'_>,
 ) -> Result<RequestHead, RequestFailure> {
-    let path = PathAndQuery::from_maybe_shared(Bytes::from(request.path.filled(filling)))
+    let path = PathAndQuery::from_maybe_shared(Bytes::from(request.path.filled(values)))
         .map_err(RequestFailure::not_a_request)?;
     let mut fields = Fields::default();
     if request.headers.iter().all(|(name, _)| *name != HOST) {
         fields.push(Known::Host, load.target.authority.as_bytes());
     }
-    for header in request.filled_headers(filling) {
+    for header in request.filled_headers(values) {
         let (name, value) = header?;
         fields.append(name.as_str().as_bytes(), value.as_bytes());
     }

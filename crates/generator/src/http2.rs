@@ -110,12 +110,12 @@ fn request(
     due: DueRequest,
 ) -> Result<(http::Request<()>, Bytes), RequestFailure> {
     let load = &task.worker.load;
-    let (request, filling) = (load.workload.request(due.choice), load.workload.filling(due.choice));
+    let (request, values) = (load.workload.request(due.choice), load.workload.values(due.choice));
     let is_grpc = load.protocol == Protocol::Grpc;
     let uri = Uri::builder()
         .scheme(if load.target.origin.tls { "https" } else { "http" })
         .authority(load.target.authority.as_str())
-        .path_and_query(request.path.filled(&filling).as_slice())
+        .path_and_query(request.path.filled(&values).as_slice())
         .build()
         .map_err(RequestFailure::not_a_request)?;
     let mut builder = http::Request::builder().uri(uri).method(&request.method);
@@ -125,7 +125,7 @@ fn request(
             .header(header::CONTENT_TYPE, "application/grpc")
             .header(header::TE, "trailers");
     }
-    for header in request.filled_headers(&filling) {
+    for header in request.filled_headers(&values) {
         let (name, value) = header?;
         builder = builder.header(name, value);
     }
@@ -133,7 +133,7 @@ fn request(
     if is_grpc {
         body.put_bytes(0, GRPC_PREFIX_LEN);
     }
-    request.body.fill(&filling, &mut body);
+    request.body.fill(&values, &mut body);
     if is_grpc {
         let len = u32::try_from(body.len() - GRPC_PREFIX_LEN)
             .map_err(|_| RequestFailure::malformed("the message is longer than 4 GiB"))?;

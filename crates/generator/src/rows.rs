@@ -61,7 +61,8 @@ impl Rows {
     }
 }
 
-fn describe(error: &csv::Error) -> String {
+/// An error of a CSV file, with its line.
+pub(crate) fn describe(error: &csv::Error) -> String {
     let line = error.position().map_or(1, csv::Position::line);
     if let csv::ErrorKind::UnequalLengths { expected_len, len, .. } = error.kind() {
         return format!(

@@ -8,7 +8,7 @@
 //! interrupted, and whether the generator was too late ([`ExcessiveLag`]).
 
 use crate::{FailureExample, Load, Recording, Stop};
-use curtail_config::{Scalar, Value, Wrong};
+use curtail_config::{Scalar, ScalarError, Value};
 use curtail_http::clock::Clock;
 use curtail_load::lag::ExcessiveLag;
 use curtail_load::{Slot, steady};
@@ -115,7 +115,7 @@ impl Value for WarmUp {
     const NOUN: &'static str = "none, auto";
     const DETAIL: &'static str = "or a time such as 30s";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
         match scalar.text() {
             Some("none") => Ok(Self::None),
             Some("auto") => Ok(Self::Steady { at_most: WARM_UP_MAX }),
@@ -171,7 +171,23 @@ impl Session {
         stop: &Stop,
         mut on_progress: impl FnMut(SessionProgress, &Slot) + Send,
     ) -> io::Result<Results> {
-        let results = Results {
+        let results = self.empty_results(clock);
+        let mut running = RunningSession { session: self, clock, stop, results };
+        for round in 0..self.blocks {
+            let are_new = round == 0 || (!stop.is_stopped() && hooks.begin_round(round));
+            for arm in (0..self.arms.len()).filter(|_| are_new) {
+                running.warm_up(arm, round * self.arms.len(), &mut on_progress)?;
+            }
+            running.round(round, hooks, &mut on_progress)?;
+        }
+        running.judge();
+        Ok(running.results)
+    }
+
+    /// The results before the first block.
+    #[must_use]
+    pub fn empty_results(&self, clock: Clock) -> Results {
+        Results {
             name: self.name.clone(),
             command: self.command.clone(),
             seed: self.seed,
@@ -185,17 +201,7 @@ impl Session {
             blocks: Vec::new(),
             measures: Vec::new(),
             events: Vec::new(),
-        };
-        let mut running = RunningSession { session: self, clock, stop, results };
-        for round in 0..self.blocks {
-            let are_new = round == 0 || (!stop.is_stopped() && hooks.begin_round(round));
-            for arm in (0..self.arms.len()).filter(|_| are_new) {
-                running.warm_up(arm, round * self.arms.len(), &mut on_progress)?;
-            }
-            running.round(round, hooks, &mut on_progress)?;
         }
-        running.judge();
-        Ok(running.results)
     }
 }
 

@@ -49,8 +49,8 @@ impl Sweep {
         mut on_progress: impl FnMut(f64, SessionProgress, &Slot) + Send,
     ) -> io::Result<SweepOutcome> {
         let clock = Clock::start();
-        let empty = Session { arms: Vec::new(), blocks: 0, ..self.session.clone() };
-        let mut results = empty.run_with_hooks(&mut (), clock, stop, |_, _| {})?;
+        let empty = Session { arms: Vec::new(), ..self.session.clone() };
+        let mut results = empty.empty_results(clock);
         let mut cut_short = None;
         while let Some(rate) = search.next() {
             let session = Session { arms: vec![self.arm(rate)], blocks: 1, ..self.session.clone() };

@@ -3,11 +3,12 @@
 use curtail_http::connect::{self, ConnectConfig, Connector};
 use curtail_http::origin::ServerOrigin;
 use curtail_http::tls::{TlsError, Trust};
+use http::Uri;
+use http::uri::InvalidUri;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
-use url::{Position, Url};
 
 /// The protocol of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,16 +52,10 @@ pub struct Target {
 pub enum TargetError {
     /// The text is not the URL of a target.
     #[error("{url:?} is no target: {problem}: expected http://HOST[:PORT][/PATH] or https://…")]
-    Url {
-        url: String,
-        problem: String,
-    },
+    Url { url: String, problem: String },
     /// The name of the host could not be looked up.
     #[error("the name {host:?} was not looked up: {source}")]
-    Lookup {
-        host: String,
-        source: io::Error,
-    },
+    Lookup { host: String, source: io::Error },
 }
 
 impl Target {
@@ -68,27 +63,18 @@ impl Target {
     ///
     /// # Errors
     /// When the scheme of `url` is not `http` or `https`, a part of `url` would not be sent, or the host is not known.
-    ///
-    /// # Panics
-    /// Never: a URL of HTTP has a host and a port.
     pub fn look_up(url: &str) -> Result<Self, TargetError> {
-        let parsed = parse_url(url)?;
-        let tls = parsed.scheme() == "https";
-        let host = parsed.host_str().expect("a URL of HTTP has a host").to_owned();
-        let port = parsed.port_or_known_default().expect("HTTP has a port");
-        // Addresses of IPv6 stand in brackets in URLs and nowhere else.
-        let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let looked_up = (name.as_str(), port).to_socket_addrs();
-        let addresses: Vec<SocketAddr> = looked_up
-            .map_err(|source| TargetError::Lookup { host: name.clone(), source })?
-            .collect();
+        let (origin, uri) = parse_url(url)?;
+        let host = &*origin.host;
+        let lookup = |source| TargetError::Lookup { host: host.to_owned(), source };
+        let addresses: Vec<SocketAddr> =
+            (host, origin.port).to_socket_addrs().map_err(lookup)?.collect();
         if addresses.is_empty() {
-            let source = io::Error::new(io::ErrorKind::NotFound, "it has no address");
-            return Err(TargetError::Lookup { host: name, source });
+            return Err(lookup(io::Error::new(io::ErrorKind::NotFound, "it has no address")));
         }
-        let authority = parsed.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
-        let path = path_and_query(&parsed).to_owned();
-        Ok(Self { authority, origin: ServerOrigin { tls, host: name, port }, path, addresses })
+        let authority = uri.authority().map_or_else(|| origin.authority(), ToString::to_string);
+        let path = uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
+        Ok(Self { authority, origin, path, addresses })
     }
 
     /// Prepares connections that trust the certificates of `ca_file`, else any if `is_insecure`, else the system's.
@@ -118,29 +104,29 @@ impl Target {
 ///
 /// # Errors
 /// When the scheme of `url` is not `http` or `https`, or a part of `url` would not be sent.
-pub fn parse_url(url: &str) -> Result<Url, TargetError> {
-    let wrong = |url: &str, problem: String| TargetError::Url { url: url.to_owned(), problem };
-    let mut parsed = Url::parse(url).map_err(|error| wrong(url, error.to_string()))?;
-    if !matches!(parsed.scheme(), "http" | "https") {
-        return Err(wrong(url, format!("the scheme is {}", parsed.scheme())));
+pub fn parse_url(url: &str) -> Result<(ServerOrigin, Uri), TargetError> {
+    let wrong =
+        |problem: &str| TargetError::Url { url: url.to_owned(), problem: problem.to_owned() };
+    let uri: Uri = url.parse().map_err(|error: InvalidUri| wrong(&error.to_string()))?;
+    if let Some(scheme) = uri.scheme_str().filter(|scheme| !matches!(*scheme, "http" | "https")) {
+        return Err(wrong(&format!("the scheme is {scheme}")));
     }
-    if !parsed.username().is_empty() || parsed.password().is_some() {
-        // A URL with a host can have both; the error is no place for them.
-        let _changed = parsed.set_username("***").and_then(|()| parsed.set_password(None));
+    if let Some((_, host)) =
+        uri.authority().and_then(|authority| authority.as_str().rsplit_once('@'))
+    {
+        // The error does not repeat the password.
+        let url = format!("{}://***@{host}{}", uri.scheme_str().unwrap_or_default(), uri.path());
         let problem = "a user name or password in it is not sent (the header `authorization: Basic …` sends them)";
-        return Err(wrong(parsed.as_str(), problem.to_owned()));
+        return Err(TargetError::Url { url, problem: problem.to_owned() });
     }
-    if parsed.fragment().is_some() {
-        let problem = "the part from # on is never sent (write a # of the path or query as %23)";
-        return Err(wrong(url, problem.to_owned()));
+    // A parsed URI has lost its fragment.
+    if url.contains('#') {
+        return Err(wrong(
+            "the part from # on is never sent (write a # of the path or query as %23)",
+        ));
     }
-    Ok(parsed)
-}
-
-/// The path and the query of a URL.
-#[must_use]
-pub fn path_and_query(url: &Url) -> &str {
-    &url[Position::BeforePath..Position::AfterQuery]
+    let origin = ServerOrigin::of_uri(&uri, None).ok_or_else(|| wrong("it names no server"))?;
+    Ok((origin, uri))
 }
 
 impl fmt::Display for Target {
@@ -175,6 +161,8 @@ mod tests {
             ("127.0.0.1:80", "is no target"),
             ("ftp://127.0.0.1", "the scheme is ftp"),
             ("http://", "is no target"),
+            ("http://127.0.0.1:x/", "it names no server"),
+            ("http://127.0.0.1/?q=a b", "invalid uri character"),
             ("http://name.invalid/", "was not looked up"),
             ("http://127.0.0.1/?q=#1", "the part from # on is never sent"),
             (

@@ -3,6 +3,7 @@
 //! A placeholder is a column of the request's data, `tenant`, or `nth` (the number of the request, from 0). `{{` and
 //! `}}` are braces. Values in a path are percent-encoded.
 
+use curtail_config::expectation;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::io::Write as _;
 
@@ -16,11 +17,11 @@ pub(crate) struct Template(Vec<Piece>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
-    Place { value: Place, is_escaped: bool },
+    Placeholder { value: Placeholder, is_escaped: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Placeholder {
     Column(usize),
     Tenant,
     Nth,
@@ -28,7 +29,7 @@ enum Place {
 
 /// The values of the placeholders of one request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filling<'a> {
+pub(crate) struct PlaceholderValues<'a> {
     /// A row of the data; empty when there is none.
     pub(crate) row: &'a [String],
     /// The tenant; empty without tenants.
@@ -61,7 +62,7 @@ impl Template {
             if !plain.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
-            pieces.push(Piece::Place { value: place(name, columns)?, is_escaped });
+            pieces.push(Piece::Placeholder { value: placeholder(name, columns)?, is_escaped });
             rest = after;
         }
         plain.push_str(rest);
@@ -82,17 +83,17 @@ impl Template {
     }
 
     /// Appends the text with its values to `out`.
-    pub(crate) fn fill(&self, filling: &Filling<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn fill(&self, values: &PlaceholderValues<'_>, out: &mut Vec<u8>) {
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Place { value: Place::Nth, .. } => {
-                    write!(out, "{}", filling.nth).expect("a vector takes all");
+                Piece::Placeholder { value: Placeholder::Nth, .. } => {
+                    write!(out, "{}", values.nth).expect("a vector takes all");
                 }
-                Piece::Place { value, is_escaped } => {
+                Piece::Placeholder { value, is_escaped } => {
                     let text = match value {
-                        Place::Column(nth) => filling.row[*nth].as_str(),
-                        Place::Tenant | Place::Nth => filling.tenant,
+                        Placeholder::Column(nth) => values.row[*nth].as_str(),
+                        Placeholder::Tenant | Placeholder::Nth => values.tenant,
                     };
                     if *is_escaped {
                         for part in utf8_percent_encode(text, ESCAPED) {
@@ -107,38 +108,38 @@ impl Template {
     }
 
     /// The text with its values.
-    pub(crate) fn filled(&self, filling: &Filling<'_>) -> Vec<u8> {
+    pub(crate) fn filled(&self, values: &PlaceholderValues<'_>) -> Vec<u8> {
         let mut out = Vec::new();
-        self.fill(filling, &mut out);
+        self.fill(values, &mut out);
         out
     }
 }
 
-fn place(name: &str, columns: &[String]) -> Result<Place, String> {
+fn placeholder(name: &str, columns: &[String]) -> Result<Placeholder, String> {
     // A column may be named like one of ours; then the writer means the column.
     if let Some(nth) = columns.iter().position(|column| column == name) {
-        return Ok(Place::Column(nth));
+        return Ok(Placeholder::Column(nth));
     }
     match name {
-        "tenant" => Ok(Place::Tenant),
-        "nth" => Ok(Place::Nth),
+        "tenant" => Ok(Placeholder::Tenant),
+        "nth" => Ok(Placeholder::Nth),
         _ => {
             let known: Vec<&str> =
                 columns.iter().map(String::as_str).chain(["tenant", "nth"]).collect();
-            Err(format!("{{{name}}} is unknown: expected one of {}", known.join(", ")))
+            Err(format!("{{{name}}} is unknown: {}", expectation(name, &known, "")))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Filling, Template};
+    use super::{PlaceholderValues, Template};
 
     fn filled(text: &str, is_escaped: bool) -> Result<String, String> {
         let template = Template::parse(text, &["word".to_owned(), "id".to_owned()], is_escaped)?;
         let row = ["a b&c".to_owned(), "7".to_owned()];
-        let filling = Filling { row: &row, tenant: "big/1", nth: 42 };
-        Ok(String::from_utf8(template.filled(&filling)).expect("text"))
+        let values = PlaceholderValues { row: &row, tenant: "big/1", nth: 42 };
+        Ok(String::from_utf8(template.filled(&values)).expect("text"))
     }
 
     #[test]
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn what_cannot_be_filled_in_is_named() {
         let unknown = filled("/{wrod}", true).expect_err("unknown");
-        assert_eq!(unknown, "{wrod} is unknown: expected one of word, id, tenant, nth");
+        assert_eq!(unknown, "{wrod} is unknown: did you mean word?");
         assert!(filled("/a{b", true).expect_err("open").contains("byte 2"));
         assert!(filled("/a}b", true).expect_err("open").contains("byte 2"));
     }

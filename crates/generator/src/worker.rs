@@ -132,7 +132,7 @@ impl Worker {
             let task =
                 ConnectionTask { worker: Rc::clone(self), connection: Rc::clone(&connection) };
             let task = tokio::task::spawn_local(task.serve());
-            connection.is_task(task.abort_handle());
+            connection.set_abort_handle(task.abort_handle());
         }
     }
 
@@ -216,10 +216,10 @@ impl ConnectionTask {
             return Poll::Ready(None);
         }
         if let Some(due) = flights.next_due(worker.clock.now()) {
-            connections.busy(&self.connection);
+            connections.mark_busy(&self.connection);
             return Poll::Ready(Some(due));
         }
-        connections.idle(&self.connection, cx);
+        connections.mark_idle(&self.connection, cx);
         Poll::Pending
     }
 

@@ -14,7 +14,7 @@ pub use prepare::PrepareError;
 
 use crate::expect::Expect;
 use crate::flight::RequestFailure;
-use crate::template::{Filling, Template};
+use crate::template::{PlaceholderValues, Template};
 use bytes::Bytes;
 use curtail_report::results::Series;
 use curtail_units::{Duration, Rng};
@@ -133,7 +133,7 @@ impl Workload {
     }
 
     /// The values of the placeholders of a choice.
-    pub(crate) fn filling(&self, choice: Choice) -> Filling<'_> {
+    pub(crate) fn values(&self, choice: Choice) -> PlaceholderValues<'_> {
         let rows = &self.request(choice).rows;
         let row: &[String] = match rows.len() {
             0 => &[],
@@ -141,7 +141,7 @@ impl Workload {
             // One arrival has one row, whichever step it is at.
             len => &rows[self.rng.split("row").split_index(choice.nth).below(len)],
         };
-        Filling { row, tenant: &self.tenants[choice.tenant].name, nth: choice.nth }
+        PlaceholderValues { row, tenant: &self.tenants[choice.tenant].name, nth: choice.nth }
     }
 
     /// The index of a choice's series in [`Self::series`].
@@ -178,10 +178,10 @@ impl Request {
     /// The headers with their values, which may be invalid in a header.
     pub(crate) fn filled_headers<'a>(
         &'a self,
-        filling: &'a Filling<'_>,
+        values: &'a PlaceholderValues<'_>,
     ) -> impl Iterator<Item = Result<(&'a HeaderName, HeaderValue), RequestFailure>> {
         self.headers.iter().map(|(name, value)| {
-            let value = HeaderValue::from_maybe_shared(Bytes::from(value.filled(filling)));
+            let value = HeaderValue::from_maybe_shared(Bytes::from(value.filled(values)));
             Ok((name, value.map_err(RequestFailure::not_a_request)?))
         })
     }
@@ -189,16 +189,16 @@ impl Request {
 
 impl Body {
     /// The bytes of the body, with its values.
-    pub(crate) fn filled(&self, filling: &Filling<'_>) -> Vec<u8> {
+    pub(crate) fn filled(&self, values: &PlaceholderValues<'_>) -> Vec<u8> {
         let mut out = Vec::new();
-        self.fill(filling, &mut out);
+        self.fill(values, &mut out);
         out
     }
 
     /// Appends the bytes of the body, with its values, to `out`.
-    pub(crate) fn fill(&self, filling: &Filling<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn fill(&self, values: &PlaceholderValues<'_>, out: &mut Vec<u8>) {
         match self {
-            Self::Text(template) => template.fill(filling, out),
+            Self::Text(template) => template.fill(values, out),
             Self::Bytes(bytes) => out.extend_from_slice(bytes),
         }
     }

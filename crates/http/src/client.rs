@@ -84,34 +84,19 @@ pub enum ClientError {
     Connect(#[from] ConnectError),
     /// The connection ended before any part of the request was sent.
     #[error("{server}: the request was not sent: {source}")]
-    NotSent {
-        server: String,
-        source: hyper::Error,
-    },
+    NotSent { server: String, source: hyper::Error },
     /// The connection ended before the response began.
     #[error("{server}: no response{}: {source}", advice(server, source))]
-    NoResponse {
-        server: String,
-        source: hyper::Error,
-    },
+    NoResponse { server: String, source: hyper::Error },
     /// The response is incomplete.
     #[error("{server}: the response broke off: {source}")]
-    BrokenOff {
-        server: String,
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    BrokenOff { server: String, source: Box<dyn std::error::Error + Send + Sync> },
     /// The response body is too large.
     #[error("{server}: the response has more than {bytes_max} bytes")]
-    TooLarge {
-        server: String,
-        bytes_max: usize,
-    },
+    TooLarge { server: String, bytes_max: usize },
     /// The response took too long.
     #[error("{server}: no complete response within {timeout}")]
-    TimedOut {
-        server: String,
-        timeout: Duration,
-    },
+    TimedOut { server: String, timeout: Duration },
 }
 
 impl ClientError {

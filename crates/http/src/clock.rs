@@ -3,6 +3,12 @@
 use curtail_units::{Duration, Instant};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The wall-clock time, since 1970.
+#[must_use]
+pub fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
+}
+
 /// A monotonic clock that counts from its start, and has the wall-clock time of its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -14,11 +20,7 @@ impl Clock {
     /// Starts the clock: its first instant is zero.
     #[must_use]
     pub fn start() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self {
-            start: std::time::Instant::now(),
-            start_unix_ns: Duration::from(since_epoch).as_ns(),
-        }
+        Self { start: std::time::Instant::now(), start_unix_ns: unix_time().as_ns() }
     }
 
     /// Returns the time since the start.

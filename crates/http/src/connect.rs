@@ -86,30 +86,16 @@ pub enum Protocol {
 pub enum ConnectError {
     /// The name was not resolved.
     #[error("{server}: the name {host:?} was not resolved: {source}")]
-    Lookup {
-        server: String,
-        host: String,
-        source: io::Error,
-    },
+    Lookup { server: String, host: String, source: io::Error },
     /// No address accepted the connection.
     #[error("{server}: not connected: {source}")]
-    Connect {
-        server: String,
-        source: io::Error,
-    },
+    Connect { server: String, source: io::Error },
     /// The TLS handshake failed.
     #[error("{server}: TLS failed{}: {source}", tls::advice(source))]
-    Tls {
-        server: String,
-        source: io::Error,
-    },
+    Tls { server: String, source: io::Error },
     /// The connection attempt took too long.
     #[error("{server}: {phase} took longer than {timeout}")]
-    TimedOut {
-        server: String,
-        phase: &'static str,
-        timeout: Duration,
-    },
+    TimedOut { server: String, phase: &'static str, timeout: Duration },
 }
 
 /// The versions of HTTP that are offered in the TLS handshake.

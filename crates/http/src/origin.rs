@@ -21,20 +21,21 @@ impl ServerOrigin {
         // A parsed URI has lost its fragment.
         let uri: Uri = text.parse().ok().filter(|_| !text.contains('#'))?;
         let has_no_path = uri.path_and_query().is_none_or(|p| p.as_str() == "/");
-        Self::of_uri(&uri).filter(|_| has_no_path)
+        Self::of_uri(&uri, None).filter(|_| has_no_path)
     }
 
-    /// Returns the server of a URI without a user name.
+    /// Returns the server of a URI without a user name. The port of a URI without one is `default_port`, or that of the
+    /// scheme.
     #[must_use]
-    pub fn of_uri(uri: &Uri) -> Option<Self> {
-        let tls = match uri.scheme_str()? {
-            "http" => false,
-            "https" => true,
+    pub fn of_uri(uri: &Uri, default_port: Option<u16>) -> Option<Self> {
+        let (tls, scheme_port) = match uri.scheme_str()? {
+            "http" => (false, 80),
+            "https" => (true, 443),
             _ => return None,
         };
         let authority = uri.authority().filter(|a| !a.as_str().contains('@'))?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        let port = authority.port_u16().or(default_port).unwrap_or(scheme_port);
         let is_host_only = authority.as_str().len() == authority.host().len();
         let is_valid = !host.is_empty() && (authority.port().is_some() || is_host_only);
         is_valid.then(|| Self { tls, host: host.to_owned(), port })

@@ -68,38 +68,22 @@ pub enum ExchangeError {
     Connect(#[from] ConnectError),
     /// All connections are in use, and no more may be opened.
     #[error("{server}: all {max} connections are in use")]
-    Full {
-        server: String,
-        max: usize,
-    },
+    Full { server: String, max: usize },
     /// All HTTP/2 connections are full, and no more may be opened.
     #[error("{server}: all {connections} HTTP/2 connections carry {streams} requests each")]
-    FullHttp2 {
-        server: String,
-        connections: usize,
-        streams: usize,
-    },
+    FullHttp2 { server: String, connections: usize, streams: usize },
     /// The request was not processed.
     #[error("{server}: the connection was closed before the server processed the request")]
-    NotSent {
-        server: String,
-    },
+    NotSent { server: String },
     /// The connection attempt that the request waited for failed.
     #[error("{server}: the connection attempt that the request waited for failed")]
-    AttemptFailed {
-        server: String,
-    },
+    AttemptFailed { server: String },
     /// The exchange broke off; the request may have been processed.
     #[error("{server}: no complete response: {source}")]
-    Broken {
-        server: String,
-        source: ResponseError,
-    },
+    Broken { server: String, source: ResponseError },
     /// The server sent `101` to a request that asked for no other protocol.
     #[error("{server}: switched protocols, which the request did not ask for")]
-    SwitchedProtocols {
-        server: String,
-    },
+    SwitchedProtocols { server: String },
 }
 
 impl ExchangeError {

@@ -21,10 +21,7 @@ pub use tokio_rustls::TlsAcceptor;
 pub enum TlsError {
     /// A certificate, key or authority cannot be used.
     #[error("{}: {why}", file.display())]
-    File {
-        file: PathBuf,
-        why: String,
-    },
+    File { file: PathBuf, why: String },
     /// The system has no certificate authorities.
     #[error(
         "no trusted certificates are installed: install the package ca-certificates, or name a file of authorities (--ca-file, ca_file)"
@@ -32,10 +29,7 @@ pub enum TlsError {
     NoAuthorities,
     /// A server cannot be named in TLS.
     #[error("{server}: not a name that a certificate can have: {why}")]
-    Name {
-        server: String,
-        why: String,
-    },
+    Name { server: String, why: String },
 }
 
 fn unusable(path: &Path, why: impl std::fmt::Display) -> TlsError {

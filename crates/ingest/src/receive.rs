@@ -12,6 +12,7 @@ use crate::request::{self, ExportRequest, WireFormat};
 use crate::response::{self, ResponseBody};
 use bytes::Bytes;
 use curtail_http::access::Access;
+use curtail_http::clock::unix_time;
 use curtail_http::grpc::unframe;
 use curtail_otlp::{Decoded, Malformed, Refused, Signal, json};
 use curtail_store::log::Record;
@@ -21,7 +22,7 @@ use http::{Request, Response};
 use http_body::Body;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use tokio::sync::Semaphore;
 
 /// The length above which a batch is decoded on a blocking thread, so that other requests of the worker do not wait.
@@ -156,7 +157,7 @@ impl Receiver {
             return Ok(refused);
         }
         let (count, bytes) = (rows.len(), batch.len());
-        let received_ns = unix_ns();
+        let received_ns = unix_time().as_ns();
         let record = Record { signal: request.signal, tenant, received_ns, batch };
         let _waiting = self.metrics.waiting.enter();
         let batch = DurableBatch { record, rows };
@@ -235,11 +236,6 @@ async fn run_blocking<T: Send + 'static>(
 
 fn stopping() -> Rejection {
     RejectReason::Unavailable.reject("the receiver is stopping")
-}
-
-fn unix_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ mod usual;
 use crate::compare::arm::Arm;
 use crate::compare::{self, Percentile, Rule, Verdict};
 use crate::stalls::Stalls;
-use crate::{Clock, Latencies};
+use crate::{Latencies, LatencyKind};
 use curtail_sketch::Histogram;
 use curtail_units::{Duration, Rng};
 
@@ -128,7 +128,7 @@ pub fn on_model(model: &Stalls, plan: &Plan, progress: impl FnMut(u32)) -> Calib
         let mut rng = root.split_index(u64::from(nth));
         (model.blocks(&mut rng, plan.blocks), model.blocks(&mut rng, plan.blocks))
     };
-    calibrate(plan, draw, Clock::Response, progress)
+    calibrate(plan, draw, LatencyKind::Response, progress)
 }
 
 /// Compares recorded blocks of one arm, in the order of their time, with each other; the last of an odd number is left
@@ -136,7 +136,7 @@ pub fn on_model(model: &Stalls, plan: &Plan, progress: impl FnMut(u32)) -> Calib
 #[must_use]
 pub fn on_recorded(
     recorded: &[Latencies],
-    clock: Clock,
+    clock: LatencyKind,
     plan: &Plan,
     progress: impl FnMut(u32),
 ) -> Calibration {
@@ -156,7 +156,7 @@ pub fn on_recorded(
 
 /// The requests of `block`: on both clocks, every response takes `shift` times as long as on `clock`, exact to a
 /// bucket. Every quantile is therefore `shift` times as long.
-pub(crate) fn planted(block: &Latencies, clock: Clock, shift: f64) -> Latencies {
+pub(crate) fn planted(block: &Latencies, clock: LatencyKind, shift: f64) -> Latencies {
     let responses = block.responses(clock);
     let mut longer = Histogram::new(responses.precision());
     for bucket in responses.buckets() {
@@ -174,7 +174,7 @@ pub(crate) fn planted(block: &Latencies, clock: Clock, shift: f64) -> Latencies 
 fn calibrate(
     plan: &Plan,
     draw: impl Fn(u32) -> Arms,
-    clock: Clock,
+    clock: LatencyKind,
     mut progress: impl FnMut(u32),
 ) -> Calibration {
     let row = |(name, _)| Row { name, ..Row::default() };
@@ -197,7 +197,7 @@ fn calibrate(
 }
 
 impl Calibration {
-    fn count(&mut self, arms: &Arms, clock: Clock, rng: &mut Rng) {
+    fn count(&mut self, arms: &Arms, clock: LatencyKind, rng: &mut Rng) {
         let rule = &self.plan.rule;
         let shifted: Vec<Latencies> =
             arms.1.iter().map(|block| planted(block, clock, self.plan.shift)).collect();

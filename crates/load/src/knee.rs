@@ -7,7 +7,7 @@
 //! **Hurts when** a measurement is short: one stall makes a rate look unbearable.
 
 use crate::compare::INDICATIVE_MIN;
-use crate::{Clock, Latencies};
+use crate::{Latencies, LatencyKind};
 use curtail_sketch::rank;
 use curtail_units::{Duration, Quantile};
 
@@ -38,11 +38,7 @@ pub enum Unbearable {
     Failed(f64),
     /// The quantile is too long.
     #[error("quantile {quantile} was {was}, where {bound} is allowed")]
-    Slow {
-        quantile: Quantile,
-        was: Duration,
-        bound: Duration,
-    },
+    Slow { quantile: Quantile, was: Duration, bound: Duration },
 }
 
 /// The requests at one rate are too few for the quantile.
@@ -144,7 +140,7 @@ impl Search {
         }
         self.check_count(latencies.count())?;
         // A percentile among the failures, few as they are, is as long as can be.
-        let was = latencies.quantile(Clock::Response, self.quantile).unwrap_or(Duration::MAX);
+        let was = latencies.quantile(LatencyKind::Response, self.quantile).unwrap_or(Duration::MAX);
         let bound = *self.longest.get_or_insert(match self.bound {
             Bound::Times(times) => was.mul_f64(times),
             Bound::Latency(latency) => latency,

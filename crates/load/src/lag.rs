@@ -5,7 +5,7 @@
 //! enough for a large lag: p99.9 and higher percentiles get no verdict, but lower ones stay valid.
 //! **Source**: Kogias, Mallon and Bugnion, "Lancet: A self-correcting latency measuring tool", ATC 2019, section 4.
 
-use crate::{Clock, Latencies};
+use crate::{Latencies, LatencyKind};
 use curtail_sketch::rank;
 use curtail_units::{Duration, Quantile};
 
@@ -58,7 +58,7 @@ pub fn excessive(latencies: &Latencies) -> Option<ExcessiveLag> {
         }
         let lag = latencies.lag.quantile(quantile)?;
         // No latency is reported at a quantile among failures.
-        let response = latencies.quantile(Clock::Response, quantile)?;
+        let response = latencies.quantile(LatencyKind::Response, quantile)?;
         let is_late = lag > LAG_MIN && lag.as_ns_f64() > LAG_RATIO_MAX * response.as_ns_f64();
         is_late.then_some(ExcessiveLag { quantile, lag, response })
     })

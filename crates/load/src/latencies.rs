@@ -18,9 +18,9 @@ use crate::{Failure, Failures};
 use curtail_sketch::{Histogram, Precision, rank};
 use curtail_units::{Duration, Instant, Quantile};
 
-/// A clock of latencies.
+/// Where a latency begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Clock {
+pub enum LatencyKind {
     /// Response time, from the intended time to the end.
     Response,
     /// Service time, from the send time to the end.
@@ -87,10 +87,10 @@ impl Latencies {
 
     /// The responses on one of the clocks.
     #[must_use]
-    pub const fn responses(&self, clock: Clock) -> &Histogram {
+    pub const fn responses(&self, clock: LatencyKind) -> &Histogram {
         match clock {
-            Clock::Response => &self.response,
-            Clock::Service => &self.service,
+            LatencyKind::Response => &self.response,
+            LatencyKind::Service => &self.service,
         }
     }
 
@@ -103,7 +103,7 @@ impl Latencies {
     /// The latency at `quantile` of all requests, where a failed request is longer than all others; [`None`] when it is
     /// a failed request, or there are no requests.
     #[must_use]
-    pub fn quantile(&self, clock: Clock, quantile: Quantile) -> Option<Duration> {
+    pub fn quantile(&self, clock: LatencyKind, quantile: Quantile) -> Option<Duration> {
         let responses = self.responses(clock);
         let rank = rank(quantile, self.count());
         if rank == 0 || rank > responses.count() {
@@ -129,7 +129,7 @@ impl Default for Latencies {
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, Latencies, Timing};
+    use super::{Latencies, LatencyKind, Timing};
     use crate::Failure;
     use curtail_units::{Duration, Instant, Quantile};
 
@@ -147,8 +147,14 @@ mod tests {
     fn each_clock_has_its_own_start() {
         let mut latencies = Latencies::new();
         latencies.record(&timing(10, 11, 15, 20), None);
-        assert_eq!(latencies.quantile(Clock::Response, Quantile::P50), Some(Duration::from_ms(10)));
-        assert_eq!(latencies.quantile(Clock::Service, Quantile::P50), Some(Duration::from_ms(5)));
+        assert_eq!(
+            latencies.quantile(LatencyKind::Response, Quantile::P50),
+            Some(Duration::from_ms(10))
+        );
+        assert_eq!(
+            latencies.quantile(LatencyKind::Service, Quantile::P50),
+            Some(Duration::from_ms(5))
+        );
         assert_eq!(latencies.lag.max(), Some(Duration::from_ms(1)));
     }
 
@@ -161,12 +167,13 @@ mod tests {
         for _ in 0..2 {
             latencies.record(&timing(0, 0, 0, 1), Some(Failure::Closed));
         }
-        let at = |q| latencies.quantile(Clock::Response, Quantile::new(q).expect("a quantile"));
+        let at =
+            |q| latencies.quantile(LatencyKind::Response, Quantile::new(q).expect("a quantile"));
         assert_eq!(latencies.count(), 100);
         assert_eq!(at(0.0), Some(Duration::from_ms(1)));
         assert_eq!(at(0.98), Some(Duration::from_ms(98)));
         assert_eq!(at(0.99), None);
-        assert_eq!(Latencies::new().quantile(Clock::Response, Quantile::P50), None);
+        assert_eq!(Latencies::new().quantile(LatencyKind::Response, Quantile::P50), None);
     }
 
     #[test]

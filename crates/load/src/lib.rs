@@ -26,6 +26,6 @@ pub mod steady;
 mod timeline;
 
 pub use failure::{Failure, Failures};
-pub use latencies::{Clock, Latencies, Timing};
+pub use latencies::{Latencies, LatencyKind, Timing};
 pub use schedule::{Schedule, Share};
 pub use timeline::{SLOTS_MAX, Slot, Timeline};

@@ -10,6 +10,7 @@
 //! **Limits**: a model without data. Blocks are independent of each other, and the two arms share no noise.
 
 use crate::Latencies;
+use crate::compare::student::two_sided_normal;
 use curtail_units::{Duration, Rng};
 
 /// The number of requests of a block.
@@ -111,7 +112,7 @@ fn normal_deviations() -> Vec<f64> {
         let above = 0.5 - (nth as f64 + 0.5) / BODY_LEN as f64;
         // Newton's steps from the one before never go too far: above 0 the distribution bends down.
         loop {
-            let excess = 0.5 * libm::erfc(z / core::f64::consts::SQRT_2) - above;
+            let excess = 0.5 * two_sided_normal(z) - above;
             let step = excess / (density_at_0 * libm::exp(-z * z / 2.0));
             z += step;
             if step.abs() < 1e-9 {
@@ -136,7 +137,7 @@ fn poisson(rng: &mut Rng, mean: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{BODY_LEN, STALLS_MEAN, Stalls, normal_deviations, poisson};
-    use crate::{Clock, Latencies};
+    use crate::{Latencies, LatencyKind};
     use curtail_units::{Quantile, Rng};
 
     #[test]
@@ -169,7 +170,7 @@ mod tests {
         let merged = Latencies::merged(&model.blocks(&mut Rng::new(8), 100));
         let at = |q: f64| {
             let quantile = Quantile::new(q).expect("a quantile");
-            merged.quantile(Clock::Response, quantile).expect("no failures").as_ms_f64()
+            merged.quantile(LatencyKind::Response, quantile).expect("no failures").as_ms_f64()
         };
         assert!((at(0.5) / 5.0 - 1.0).abs() < 0.02, "{}", at(0.5));
         // The body alone has 16.0 and 23.4 ms here.

@@ -6,9 +6,9 @@
 //! **Source**: Mann, "Nonparametric tests against trend" (1945), in Kendall's form with its normal approximation, which
 //! holds from ten values on.
 
-use curtail_units::Quantile;
-
 use crate::Slot;
+use crate::compare::student::two_sided_normal;
+use curtail_units::Quantile;
 
 /// The number of slots that the test uses.
 pub const SLOTS: usize = 12;
@@ -51,7 +51,7 @@ fn trend_chance(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0;
     let distance = (sum.abs() - 1.0).max(0.0) / libm::sqrt(variance);
-    libm::erfc(distance / core::f64::consts::SQRT_2)
+    two_sided_normal(distance)
 }
 
 #[cfg(test)]

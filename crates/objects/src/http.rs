@@ -211,7 +211,7 @@ impl HttpService for StoreClient {
         let begun = Instant::now();
         let unknown = |error| HttpError::new(HttpErrorKind::Unknown, error);
         let ended = || unknown(StoreClientError::Ended);
-        let server = ServerOrigin::of_uri(request.uri())
+        let server = ServerOrigin::of_uri(request.uri(), None)
             .ok_or_else(|| unknown(StoreClientError::Url(request.uri().clone())))?;
         if !server.tls && !self.allows_http {
             return Err(unknown(StoreClientError::ClearText(server)));

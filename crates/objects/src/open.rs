@@ -83,34 +83,18 @@ pub enum OpenError {
     },
     /// Variables of the environment are missing or invalid.
     #[error("{url}: {error}; expected in the environment: {expected}")]
-    Environment {
-        url: String,
-        error: object_store::Error,
-        expected: &'static str,
-    },
+    Environment { url: String, error: object_store::Error, expected: &'static str },
     /// The bucket or container does not exist.
     #[error(
         "{url}: there is no bucket or container {bucket:?}; create it first; the store reports: {error}"
     )]
-    NoBucket {
-        url: String,
-        bucket: String,
-        error: object_store::Error,
-    },
+    NoBucket { url: String, bucket: String, error: object_store::Error },
     /// The credentials do not allow writes.
     #[error("{url}: access is refused; expected {expected}; the store reports: {error}")]
-    Refused {
-        url: String,
-        expected: &'static str,
-        error: object_store::Error,
-    },
+    Refused { url: String, expected: &'static str, error: object_store::Error },
     /// The store does not respond, or its response is invalid.
     #[error("{url}: {error}; expected a store that responds, and {expected}")]
-    Failed {
-        url: String,
-        error: object_store::Error,
-        expected: &'static str,
-    },
+    Failed { url: String, error: object_store::Error, expected: &'static str },
     /// The store ignores `If-None-Match`.
     #[error(
         "{0}: the store overwrites an object in spite of If-None-Match: *, so commits could be lost; \

@@ -27,10 +27,7 @@ pub enum Fault {
     TooLong,
     /// A length exceeds the rest of the message.
     #[error("a length of {len} bytes where the message has {left} more")]
-    Length {
-        len: u64,
-        left: usize,
-    },
+    Length { len: u64, left: usize },
     /// A field number does not lie between 1 and 2^29 - 1.
     #[error("{0} is no field number")]
     FieldNumber(u64),
@@ -39,29 +36,18 @@ pub enum Fault {
     WireType(u8),
     /// A known field has another wire type than in the schema.
     #[error("field {field} has wire type {found}, expected {expected}")]
-    OtherType {
-        field: u32,
-        found: u8,
-        expected: u8,
-    },
+    OtherType { field: u32, found: u8, expected: u8 },
     /// The batch is too large.
     #[error("the batch has {len} bytes, allowed are {max}")]
-    Batch {
-        len: usize,
-        max: u32,
-    },
+    Batch { len: usize, max: u32 },
     /// The batch has too many parts.
     #[error(
         "the batch has more than {max} resources, scopes, rows, attributes, events and links together"
     )]
-    Parts {
-        max: u32,
-    },
+    Parts { max: u32 },
     /// Messages are nested too deeply for JSON.
     #[error("messages are nested more than {max} deep")]
-    Depth {
-        max: u32,
-    },
+    Depth { max: u32 },
 }
 
 /// Why a row of a valid batch is rejected.
@@ -88,19 +74,13 @@ pub enum RowFault {
     Time,
     /// The row, or one of its events or links, has too many attributes.
     #[error("more than {max} attributes")]
-    Attributes {
-        max: u32,
-    },
+    Attributes { max: u32 },
     /// The row has too many events or links.
     #[error("more than {max} events or links")]
-    Events {
-        max: u32,
-    },
+    Events { max: u32 },
     /// Lists or maps are nested too deeply.
     #[error("a value with lists or maps nested more than {max} deep")]
-    Depth {
-        max: u32,
-    },
+    Depth { max: u32 },
     /// The resource, scope or metric of the row is invalid.
     #[error(
         "its resource, scope or metric has too many attributes, values nested too deep, or text that is not UTF-8"

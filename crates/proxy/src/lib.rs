@@ -57,32 +57,19 @@ use std::path::PathBuf;
 pub enum StartError {
     /// An address cannot be listened on.
     #[error("listener {name:?}: cannot listen on {address}: {source}")]
-    Listen {
-        name: String,
-        address: SocketAddr,
-        source: std::io::Error,
-    },
+    Listen { name: String, address: SocketAddr, source: std::io::Error },
     /// A certificate, key, authority or name cannot be used.
     #[error(transparent)]
     Tls(#[from] curtail_http::tls::TlsError),
     /// The file of a token cannot be used.
     #[error("token_file {}: {source}", file.display())]
-    Token {
-        file: PathBuf,
-        source: std::io::Error,
-    },
+    Token { file: PathBuf, source: std::io::Error },
     /// The journal cannot be written.
     #[error("{}: the journal cannot be written: {source}", file.display())]
-    Journal {
-        file: PathBuf,
-        source: std::io::Error,
-    },
+    Journal { file: PathBuf, source: std::io::Error },
     /// A section of the configuration is not usable.
     #[error("{section}: {error}")]
-    Section {
-        section: String,
-        error: Box<Self>,
-    },
+    Section { section: String, error: Box<Self> },
     /// The system gives no thread or no runtime.
     #[error("a worker cannot be started: {0}")]
     Worker(#[from] std::io::Error),

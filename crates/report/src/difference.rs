@@ -4,12 +4,12 @@
 //! and so on; an incomplete pair of an interrupted run is left out.
 //! **Many at once**: all queries share the level of one comparison, and so do all tenants and all sizes.
 
-use super::parts::{self, By};
+use super::parts::{self, PartKind};
 use crate::Results;
 use crate::results::{Block, State};
 use curtail_load::compare::{self, Goal, Number, Numbers, Percentile, Rule};
-use curtail_load::{Clock, Latencies};
-use curtail_text::numbers::{self, percentile_name};
+use curtail_load::{Latencies, LatencyKind};
+use curtail_text::numbers::{self, percent_to, percentile_name};
 use curtail_units::Quantile;
 
 /// A comparison of the arm `other` with the arm `base`.
@@ -18,7 +18,7 @@ pub struct Comparison {
     pub(crate) base: String,
     pub(crate) other: String,
     /// The part of the requests: its kind and name; [`None`] for all.
-    pub(crate) of: Option<(By, String)>,
+    pub(crate) of: Option<(PartKind, String)>,
     /// The differences of response times.
     pub(crate) percentiles: Vec<Percentile>,
     /// Numbers of blocks, each with its name; empty for a part of the requests.
@@ -64,28 +64,29 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
         return Vec::new();
     }
     let from = no_verdict_from(results).map(|(quantile, _)| quantile);
-    let compared = |of: Option<(By, String)>, rule: &Rule, merged: &dyn Fn(&Block) -> Latencies| {
-        let of_blocks = |blocks: &[&Block]| -> Vec<Latencies> {
-            blocks.iter().map(|block| merged(block)).collect()
+    let compared =
+        |of: Option<(PartKind, String)>, rule: &Rule, merged: &dyn Fn(&Block) -> Latencies| {
+            let of_blocks = |blocks: &[&Block]| -> Vec<Latencies> {
+                blocks.iter().map(|block| merged(block)).collect()
+            };
+            let mut percentiles =
+                compare::percentiles(&of_blocks(&a), &of_blocks(&b), LatencyKind::Response, rule);
+            percentiles.retain(|each| from.is_none_or(|from| each.quantile < from));
+            let level = percent_to(rule.level, 2);
+            let method = format!("{pairs} pairs of blocks; at most {level} false alarms");
+            Comparison {
+                base: base.name.clone(),
+                other: other.name.clone(),
+                of,
+                percentiles,
+                numbers: Vec::new(),
+                primary: rule.primary,
+                method,
+            }
         };
-        let mut percentiles =
-            compare::percentiles(&of_blocks(&a), &of_blocks(&b), Clock::Response, rule);
-        percentiles.retain(|each| from.is_none_or(|from| each.quantile < from));
-        let percent = 100.0 * rule.level;
-        let method = format!("{pairs} pairs of blocks; at most {percent:.2} % false alarms");
-        Comparison {
-            base: base.name.clone(),
-            other: other.name.clone(),
-            of,
-            percentiles,
-            numbers: Vec::new(),
-            primary: rule.primary,
-            method,
-        }
-    };
     let whole = compared(None, rule, &Block::merged);
     let mut comparisons = vec![Comparison { numbers: numbers(&a, &b, rule), ..whole }];
-    for by in By::ALL {
+    for by in PartKind::ALL {
         let parts = parts::all(results, by);
         let shared = Rule { level: rule.level / parts.len().max(1) as f64, ..*rule };
         for part in parts {
@@ -98,7 +99,7 @@ pub fn all(results: &Results, rule: &Rule) -> Vec<Comparison> {
 
 pub(super) fn of_parts(
     comparisons: &[Comparison],
-    by: By,
+    by: PartKind,
 ) -> impl Iterator<Item = (&str, &Comparison)> {
     comparisons.iter().filter_map(move |comparison| match &comparison.of {
         Some((kind, name)) if *kind == by => Some((name.as_str(), comparison)),
@@ -106,10 +107,10 @@ pub(super) fn of_parts(
     })
 }
 
-type OfBlock = fn(&Block) -> Option<f64>;
+type BlockMetric = fn(&Block) -> Option<f64>;
 
 /// The numbers that are compared, each with the direction that is better.
-const NUMBERS: [(&str, OfBlock, Goal); 3] = [
+const NUMBERS: [(&str, BlockMetric, Goal); 3] = [
     ("responses/s", responses_per_second, Goal::More),
     ("failed", failed_ratio, Goal::Less),
     ("CPU each", servers_cpu, Goal::Less),
@@ -117,7 +118,7 @@ const NUMBERS: [(&str, OfBlock, Goal); 3] = [
 
 /// Throughput, failures, and what a request costs the servers where that was measured.
 fn numbers(a: &[&Block], b: &[&Block], rule: &Rule) -> Vec<(&'static str, Number)> {
-    let each = |of: OfBlock, blocks: &[&Block]| -> Option<Vec<f64>> {
+    let each = |of: BlockMetric, blocks: &[&Block]| -> Option<Vec<f64>> {
         blocks.iter().map(|block| of(block)).collect()
     };
     let (mut names, mut values) = (Vec::new(), Vec::new());
@@ -163,7 +164,7 @@ pub(crate) fn change(ratio: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{By, all};
+    use super::{PartKind, all};
     use crate::sample;
     use curtail_load::compare::Rule;
 
@@ -174,11 +175,11 @@ mod tests {
         let of: Vec<_> =
             comparisons.iter().filter_map(|comparison| comparison.of.clone()).collect();
         let expected = [
-            (By::Query, "term"),
-            (By::Query, "facet"),
-            (By::Tenant, "large, size 1,000,000"),
-            (By::Tenant, "medium, size 50,000"),
-            (By::Tenant, "small, size 1,000"),
+            (PartKind::Query, "term"),
+            (PartKind::Query, "facet"),
+            (PartKind::Tenant, "large, size 1,000,000"),
+            (PartKind::Tenant, "medium, size 50,000"),
+            (PartKind::Tenant, "small, size 1,000"),
         ];
         assert_eq!(of, expected.map(|(by, name)| (by, name.to_owned())));
         assert_eq!(comparisons.len(), of.len() + 1);
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!((whole.base.as_str(), whole.other.as_str()), ("direct", "hedged"));
         let of_arm = |arm| {
             let merged = curtail_load::Latencies::merged(&run.of_arm(arm));
-            merged.quantile(curtail_load::Clock::Response, curtail_units::Quantile::P50)
+            merged.quantile(curtail_load::LatencyKind::Response, curtail_units::Quantile::P50)
         };
         assert_eq!((whole.percentiles[0].a, whole.percentiles[0].b), (of_arm(0), of_arm(1)));
         let numbers: Vec<&str> = whole.numbers.iter().map(|(name, _)| *name).collect();

@@ -9,7 +9,7 @@
 use crate::Results;
 pub use curtail_load::compare::PERCENTILES;
 use curtail_load::compare::{EXCEEDANCES_MIN, INDICATIVE_MIN};
-use curtail_load::{Clock, Failure, Failures, Latencies};
+use curtail_load::{Failure, Failures, Latencies, LatencyKind};
 use curtail_sketch::rank;
 use curtail_text::numbers;
 use curtail_units::{Duration, Quantile};
@@ -46,7 +46,7 @@ pub enum Figure {
 impl Figure {
     /// The latency at `quantile` of all requests, failed ones included.
     #[must_use]
-    pub fn of(latencies: &Latencies, clock: Clock, quantile: Quantile) -> Self {
+    pub fn of(latencies: &Latencies, clock: LatencyKind, quantile: Quantile) -> Self {
         let above = latencies.count() - rank(quantile, latencies.count());
         match latencies.quantile(clock, quantile) {
             // The failures alone decide it: it would lie among them in the next run as well.
@@ -59,7 +59,7 @@ impl Figure {
     }
 
     /// The longest request, which is known however few requests there are.
-    pub(crate) fn longest(latencies: &Latencies, clock: Clock) -> Self {
+    pub(crate) fn longest(latencies: &Latencies, clock: LatencyKind) -> Self {
         match latencies.responses(clock).max() {
             _ if latencies.failures.total() > 0 => Self::Failed,
             None => Self::TooFew,
@@ -100,7 +100,7 @@ pub(crate) struct Percentiles {
 
 impl Percentiles {
     /// The percentiles of these requests.
-    pub(crate) fn of(latencies: &Latencies, clock: Clock) -> Self {
+    pub(crate) fn of(latencies: &Latencies, clock: LatencyKind) -> Self {
         Self {
             at: PERCENTILES.map(|(_, q)| Figure::of(latencies, clock, quantile(q))),
             max: Figure::longest(latencies, clock),
@@ -226,8 +226,8 @@ impl Serialize for ArmFigures {
         map.serialize_entry("failures", &failures)?;
         map.serialize_entry("rate_per_second", &self.rate())?;
         map.serialize_entry("lasted_ns", &self.lasted)?;
-        map.serialize_entry("response", &Percentiles::of(latencies, Clock::Response))?;
-        map.serialize_entry("service", &Percentiles::of(latencies, Clock::Service))?;
+        map.serialize_entry("response", &Percentiles::of(latencies, LatencyKind::Response))?;
+        map.serialize_entry("service", &Percentiles::of(latencies, LatencyKind::Service))?;
         map.serialize_entry("lag_p99_ns", &self.lag(0.99))?;
         map.serialize_entry("lag_p99_9_ns", &self.lag(0.999))?;
         map.serialize_entry("received_bytes", &self.received_bytes)?;

@@ -38,17 +38,10 @@ struct Document<'a> {
 pub enum ReadError {
     /// The system cannot read the file.
     #[error("{}", .file.display())]
-    Io {
-        file: PathBuf,
-        source: io::Error,
-    },
+    Io { file: PathBuf, source: io::Error },
     /// The file is not a valid results file.
     #[error("{}: {place}: expected {expected}", .file.display())]
-    Damaged {
-        file: PathBuf,
-        place: String,
-        expected: String,
-    },
+    Damaged { file: PathBuf, place: String, expected: String },
 }
 
 /// The results as the text of a file.

@@ -6,7 +6,7 @@
 //! **Source**: `AbstractHistogram.outputPercentileDistribution` of `HdrHistogram` 2.2 (Java).
 
 use super::figures::quantile;
-use curtail_load::{Clock, Latencies};
+use curtail_load::{Latencies, LatencyKind};
 use curtail_text::lines::one_line;
 
 #[cfg(test)]
@@ -18,7 +18,7 @@ const LINES_A_HALVING: i32 = 5;
 const HALVINGS_MAX: i32 = 64;
 
 /// The distribution of one arm on one clock; `about` is its first line.
-pub(crate) fn render(latencies: &Latencies, clock: Clock, about: &str) -> String {
+pub(crate) fn render(latencies: &Latencies, clock: LatencyKind, about: &str) -> String {
     let mut text = String::new();
     let mut line = |line: std::fmt::Arguments<'_>| text += &format!("{line}\n");
     let responses = latencies.responses(clock);
@@ -66,7 +66,7 @@ fn shares() -> impl Iterator<Item = f64> {
 }
 
 /// The number of requests beyond the bucket of the quantile.
-fn above(latencies: &Latencies, clock: Clock, share: f64) -> u64 {
+fn above(latencies: &Latencies, clock: LatencyKind, share: f64) -> u64 {
     let responses = latencies.responses(clock);
     let longer = latencies
         .quantile(clock, quantile(share))

@@ -8,7 +8,7 @@
 
 use super::{figures, hdr};
 use crate::Results;
-use curtail_load::Clock;
+use curtail_load::LatencyKind;
 use curtail_text::lines::one_line;
 use curtail_text::numbers::utc;
 use curtail_units::Instant;
@@ -49,7 +49,7 @@ pub(crate) fn render(results: &Results) -> String {
             ));
         }
         let name = results.arms.get(block.arm).map_or("", |arm| arm.name.as_str());
-        for (clock, ending) in [(Clock::Response, ""), (Clock::Service, ".service")] {
+        for (clock, ending) in [(LatencyKind::Response, ""), (LatencyKind::Service, ".service")] {
             let responses = merged.responses(clock);
             let began = block.began.since(Instant::ZERO).as_secs_f64();
             let lasted = block.lasted.as_secs_f64();

@@ -19,7 +19,7 @@ mod tables;
 mod tests;
 
 use super::difference::Comparison;
-use super::parts::By;
+use super::parts::PartKind;
 use super::{figures, servers};
 use crate::Results;
 use crate::results::State;
@@ -52,7 +52,7 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
         body += &figure(&title, about, difference::draw(comparison), &[]);
         body += &tables::of_comparison(comparison);
     }
-    for by in By::ALL {
+    for by in PartKind::ALL {
         body += &tables::of_parts_compared(by, comparisons);
     }
     body += &figure(
@@ -77,7 +77,7 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
     if results.arms.len() > HEATMAPS_MAX {
         body += &format!("<p>Heatmaps are drawn for the first {HEATMAPS_MAX} arms.</p>\n");
     }
-    for by in By::ALL {
+    for by in PartKind::ALL {
         body += &tables::of_parts(by, results);
     }
     body += &about(results);

@@ -36,7 +36,7 @@ pub use merge::merge;
 pub use results::Results;
 
 use clap::Args;
-use curtail_load::Clock;
+use curtail_load::LatencyKind;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +80,9 @@ pub fn write(results: &Results, comparisons: &[Comparison], outputs: &Outputs) -
 fn distributions(results: &Results, path: &Path) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     for (nth, arm) in figures::of_arms(results).iter().enumerate() {
-        for (word, clock) in [("response", Clock::Response), ("service", Clock::Service)] {
+        for (word, clock) in
+            [("response", LatencyKind::Response), ("service", LatencyKind::Service)]
+        {
             let about = format!("{}: {}, {word}, latencies in ms", results.name, arm.name);
             let text = hgrm::render(&arm.latencies, clock, &about);
             files.push((

@@ -65,18 +65,18 @@ fn length(results: &Results) -> Duration {
 }
 
 /// The name of the part that differs, its first value and its other value.
-type Differs = (String, String, String);
+type ResultsDifference = (String, String, String);
 
 fn same<T: PartialEq>(
     what: impl Into<String>,
     first: &T,
     other: &T,
     show: impl Fn(&T) -> String,
-) -> Result<(), Differs> {
+) -> Result<(), ResultsDifference> {
     if first == other { Ok(()) } else { Err((what.into(), show(first), show(other))) }
 }
 
-fn check(merged: &Results, states: &[State], part: &Results) -> Result<(), Differs> {
+fn check(merged: &Results, states: &[State], part: &Results) -> Result<(), ResultsDifference> {
     let text = |text: &String| format!("{text:?}");
     same("the name", &merged.name, &part.name, text)?;
     same("the seed", &merged.seed, &part.seed, u64::to_string)?;
@@ -106,7 +106,7 @@ fn check(merged: &Results, states: &[State], part: &Results) -> Result<(), Diffe
     Ok(())
 }
 
-fn check_block(nth: usize, ours: &Block, theirs: &Block) -> Result<(), Differs> {
+fn check_block(nth: usize, ours: &Block, theirs: &Block) -> Result<(), ResultsDifference> {
     let arm = |arm: &usize| format!("number {}", arm + 1);
     same(format!("the arm of block {nth}"), &ours.arm, &theirs.arm, arm)?;
     let purpose =

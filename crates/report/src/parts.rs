@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 
 /// The grouping of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum PartKind {
     /// A group for each request.
     Query,
     /// A group for each tenant.
@@ -20,7 +20,7 @@ pub(crate) enum By {
     Size,
 }
 
-impl By {
+impl PartKind {
     /// All groupings, in the order of reports.
     pub(crate) const ALL: [Self; 3] = [Self::Query, Self::Tenant, Self::Size];
 
@@ -48,17 +48,17 @@ impl Part {
 }
 
 /// The parts of the requests of `results`; empty where they would show the same as the whole, or as other parts.
-pub(super) fn all(results: &Results, by: By) -> Vec<Part> {
+pub(super) fn all(results: &Results, by: PartKind) -> Vec<Part> {
     let parts = match by {
-        By::Query => {
+        PartKind::Query => {
             let queries = distinct_of(&results.series, |series| series.query.as_str());
             queries
                 .into_iter()
                 .map(|(query, holds)| Part { name: query.to_owned(), holds })
                 .collect()
         }
-        By::Tenant => tenants(&results.series),
-        By::Size => sizes(&results.series),
+        PartKind::Tenant => tenants(&results.series),
+        PartKind::Size => sizes(&results.series),
     };
     if parts.len() < 2 { Vec::new() } else { parts }
 }
@@ -126,7 +126,7 @@ fn sizes(series: &[Series]) -> Vec<Part> {
 
 #[cfg(test)]
 mod tests {
-    use super::{By, all};
+    use super::{PartKind, all};
     use crate::sample;
 
     #[test]
@@ -141,17 +141,17 @@ mod tests {
             }
             parts.into_iter().map(|part| part.name).collect()
         };
-        assert_eq!(names(By::Query, &results), ["term", "facet"]);
+        assert_eq!(names(PartKind::Query, &results), ["term", "facet"]);
         let tenants = ["large, size 1,000,000", "medium, size 50,000", "small, size 1,000"];
-        assert_eq!(names(By::Tenant, &results), tenants);
-        assert!(names(By::Size, &results).is_empty(), "each has a size of its own");
+        assert_eq!(names(PartKind::Tenant, &results), tenants);
+        assert!(names(PartKind::Size, &results).is_empty(), "each has a size of its own");
         for series in results.series.iter_mut().filter(|series| series.tenant == "medium") {
             series.tenant_size = 9_999;
         }
         let sizes = ["1,000,000 to 9,999,999, 1 tenant", "1,000 to 9,999, 2 tenants"];
-        assert_eq!(names(By::Size, &results), sizes);
+        assert_eq!(names(PartKind::Size, &results), sizes);
         results.series.iter_mut().for_each(|series| series.tenant_size = 0);
-        assert_eq!(names(By::Tenant, &results), ["large", "medium", "small"]);
-        assert!(names(By::Size, &results).is_empty(), "none is known");
+        assert_eq!(names(PartKind::Tenant, &results), ["large", "medium", "small"]);
+        assert!(names(PartKind::Size, &results).is_empty(), "none is known");
     }
 }

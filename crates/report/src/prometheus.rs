@@ -8,7 +8,7 @@
 use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles, reasons};
 use crate::Results;
 use crate::results::State;
-use curtail_load::{Clock, Latencies};
+use curtail_load::{Latencies, LatencyKind};
 use curtail_units::Duration;
 
 #[cfg(test)]
@@ -17,7 +17,8 @@ mod tests;
 /// Maximum ratio of the bounds of a bucket with values.
 const GROWTH: f64 = 1.05;
 
-const CLOCKS: [(&str, Clock); 2] = [("response", Clock::Response), ("service", Clock::Service)];
+const CLOCKS: [(&str, LatencyKind); 2] =
+    [("response", LatencyKind::Response), ("service", LatencyKind::Service)];
 
 /// The figures as text.
 pub(crate) fn render(results: &Results) -> String {
@@ -135,7 +136,7 @@ fn number(value: f64) -> String {
 }
 
 /// Rising bounds, each with the number of responses that are no longer.
-fn buckets(latencies: &Latencies, clock: Clock) -> Vec<(Duration, u64)> {
+fn buckets(latencies: &Latencies, clock: LatencyKind) -> Vec<(Duration, u64)> {
     let mut bounds = Vec::new();
     // The lower bound of the current bucket, its count so far, and the number of responses.
     let (mut low, mut high, mut count) = (Duration::ZERO, None, 0);

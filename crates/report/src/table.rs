@@ -7,12 +7,12 @@
 
 use super::difference::{self, Comparison, change};
 use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
-use super::parts::{self, By};
+use super::parts::{self, PartKind};
 use super::servers::{self, Server};
 use crate::Results;
 use crate::results::{Arm, State};
 use curtail_load::compare::{Difference, Verdict};
-use curtail_load::{Clock, Latencies};
+use curtail_load::{Latencies, LatencyKind};
 use curtail_text::numbers::{self, percentile_name};
 use curtail_text::{Columns, Left, Page, Rest, Right, WIDTH, cut};
 use curtail_units::Instant;
@@ -42,13 +42,13 @@ pub fn render(results: &Results, comparisons: &[Comparison]) -> String {
             table.arm(figures);
         }
     }
-    for by in By::ALL {
+    for by in PartKind::ALL {
         table.parts(by, results);
     }
     table.servers(&servers::of(results), results);
     table.events(results);
     table.legend();
-    for by in By::ALL {
+    for by in PartKind::ALL {
         table.comparisons_of_parts(by, comparisons);
     }
     if let Some(why) = difference::no_verdict(results) {
@@ -74,7 +74,7 @@ fn ratio_and_interval(difference: Option<Difference>) -> (String, String) {
 fn few_percentiles(latencies: &Latencies) -> [String; FEW.len()] {
     FEW.map(|nth| {
         let quantile = figures::quantile(PERCENTILES[nth].1);
-        Figure::of(latencies, Clock::Response, quantile).to_string()
+        Figure::of(latencies, LatencyKind::Response, quantile).to_string()
     })
 }
 
@@ -176,7 +176,9 @@ impl Table {
 
     fn arm(&mut self, arm: &ArmFigures) {
         let columns = percentile_columns();
-        for (label, clock) in [("  response", Clock::Response), ("  service", Clock::Service)] {
+        for (label, clock) in
+            [("  response", LatencyKind::Response), ("  service", LatencyKind::Service)]
+        {
             let percentiles = Percentiles::of(&arm.latencies, clock);
             let cells = percentiles.named().map(|(_, figure)| figure.to_string());
             self.page.row(&columns, iter::once(label.to_owned()).chain(cells));
@@ -223,7 +225,7 @@ impl Table {
     }
 
     /// Adds the figures of parts of the requests.
-    fn parts(&mut self, by: By, results: &Results) {
+    fn parts(&mut self, by: PartKind, results: &Results) {
         let parts = parts::all(results, by);
         if parts.is_empty() {
             return;
@@ -288,7 +290,7 @@ impl Table {
     }
 
     /// Compares one arm with the other: the primary percentile of each part of the requests.
-    fn comparisons_of_parts(&mut self, by: By, comparisons: &[Comparison]) {
+    fn comparisons_of_parts(&mut self, by: PartKind, comparisons: &[Comparison]) {
         let Some((_, first)) = difference::of_parts(comparisons, by).next() else { return };
         self.page.blank();
         let Comparison { base, other, primary, method, .. } = first;

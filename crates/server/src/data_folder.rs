@@ -11,6 +11,7 @@
 //! takes a hundred times as long as a sync to a local disk.
 
 use crate::StartError;
+use curtail_http::clock::unix_time;
 use curtail_objects::Objects;
 use curtail_store::recent::BatchKey;
 use curtail_store::{Directory, Settings, tree};
@@ -22,7 +23,6 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// An open data folder and its tables.
 #[derive(Debug)]
@@ -134,8 +134,7 @@ pub(crate) fn uuid() -> String {
 
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(unix_time().as_ns() / 1_000_000).unwrap_or(i64::MAX)
 }
 
 /// Returns a generator with a random seed: the standard library seeds its hash maps with the system's entropy.

@@ -12,10 +12,7 @@ use std::path::PathBuf;
 pub enum StartError {
     /// A file or folder that the configuration names, or one in the data folder.
     #[error("cannot use {}", .path.display())]
-    File {
-        path: PathBuf,
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// A certificate or its key.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -24,17 +21,10 @@ pub enum StartError {
     Objects(#[from] OpenError),
     /// A table or the log.
     #[error("cannot open the tables {tables}")]
-    Store {
-        tables: String,
-        source: Box<curtail_store::OpenError>,
-    },
+    Store { tables: String, source: Box<curtail_store::OpenError> },
     /// An address of a listener.
     #[error("{}; choose another address with {key}", describe_listen(*.address, .source))]
-    Listen {
-        key: &'static str,
-        address: SocketAddr,
-        source: io::Error,
-    },
+    Listen { key: &'static str, address: SocketAddr, source: io::Error },
     /// The system refuses a thread or a runtime.
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),

@@ -1,6 +1,6 @@
 //! Origins of web pages.
 
-use curtail_config::{Scalar, Value, Wrong};
+use curtail_config::{Scalar, ScalarError, Value};
 
 /// An origin in the form that browsers send: scheme, host, and any port except the scheme's default; or `*` for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ impl Value for WebOrigin {
     const NOUN: &'static str = "an origin";
     const DETAIL: &'static str = "such as https://shop.example or http://localhost:3000, or *";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        scalar.text().and_then(Self::parse).ok_or(Wrong::Kind)
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+        scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind)
     }
 
     fn write(&self) -> String {

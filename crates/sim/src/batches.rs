@@ -229,7 +229,12 @@ impl Batches {
         let len = total.len();
         let estimate = |(nth, threshold): (usize, &Duration)| {
             let value = total.above[nth] as f64 / len.max(1) as f64;
-            let counts = full.iter().map(|batch| batch.above[nth] as f64).collect();
+            // The rarer requests tell how uncertain the share is; if there are none, its interval is from 0 to 1.
+            let rarer = |batch: &&Batch| match value > 0.5 {
+                true => batch.len() - batch.above[nth],
+                false => batch.above[nth],
+            };
+            let counts = full.iter().map(|batch| rarer(batch) as f64).collect();
             let residuals = Residuals::of_counts(&full, counts).filter(|_| len >= REQUESTS_MIN);
             let interval = residuals.map(|residuals| {
                 let error = residuals.error_of_share();

@@ -47,7 +47,7 @@ pub struct ArmReport {
     /// Executions beyond one for each call of a request, as a share of the calls.
     pub extra_work_ratio: f64,
     /// Service time delivered, as a share of the capacity that is allocated to the servers.
-    pub utilisation_ratio: f64,
+    pub utilization_ratio: f64,
     /// The latencies relative to those of the model's first arm that was not stopped; absent in that arm.
     pub comparison: Option<Comparison>,
     /// The reason why the run was stopped early; it then has no latencies.
@@ -124,7 +124,7 @@ impl ArmReport {
             errors: batches.failed(),
             extra_requests_ratio: beyond_one(counts.attempts),
             extra_work_ratio: beyond_one(counts.executions),
-            utilisation_ratio: counts.work_ns / capacity_ns,
+            utilization_ratio: counts.work_ns / capacity_ns,
             settled: tally.settled,
             log: world.log(),
         }

@@ -1,4 +1,4 @@
-//! A slab: values in reused places, so that a long run does not allocate.
+//! A slab: values in reused entries, so that a long run does not allocate.
 //!
 //! Messages about a request can be in flight when the request is over, so a [`Key`] has the generation of its place: a
 //! key of an earlier use finds nothing.
@@ -24,21 +24,21 @@ impl Key {
 }
 
 #[derive(Clone, Debug)]
-struct Place<T> {
+struct SlabEntry<T> {
     generation: u32,
     value: Option<T>,
 }
 
-/// Values in places that are used again.
+/// Values in entries that are used again.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<Place<T>>,
+    entries: Vec<SlabEntry<T>>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { entries: Vec::new(), free: Vec::new() }
     }
 
     /// Puts `value` into the place that was freed last, or into a new place.
@@ -47,24 +47,24 @@ impl<T> Slab<T> {
     /// Beyond 2^32 − 1 values at a time.
     pub(crate) fn insert(&mut self, value: T) -> Key {
         if let Some(index) = self.free.pop() {
-            let place = &mut self.places[index as usize];
-            place.value = Some(value);
-            return Key { index, generation: place.generation };
+            let entry = &mut self.entries[index as usize];
+            entry.value = Some(value);
+            return Key { index, generation: entry.generation };
         }
-        let index = u32::try_from(self.places.len()).expect("fewer than 2^32 values at a time");
-        self.places.push(Place { generation: 0, value: Some(value) });
+        let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 values at a time");
+        self.entries.push(SlabEntry { generation: 0, value: Some(value) });
         Key { index, generation: 0 }
     }
 
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let place = self.places.get_mut(key.index as usize)?;
-        if place.generation == key.generation { place.value.as_mut() } else { None }
+        let entry = self.entries.get_mut(key.index as usize)?;
+        if entry.generation == key.generation { entry.value.as_mut() } else { None }
     }
 
     /// The key of the value that is at `index` now.
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
-        let place = self.places.get(index as usize)?;
-        place.value.is_some().then_some(Key { index, generation: place.generation })
+        let entry = self.entries.get(index as usize)?;
+        entry.value.is_some().then_some(Key { index, generation: entry.generation })
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<T>
@@ -77,14 +77,14 @@ impl<T> Slab<T> {
     }
 
     pub(crate) const fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.entries.len() - self.free.len()
     }
 
     /// Removes a value without moving it out, which would be slow for a large value.
     pub(crate) fn free(&mut self, key: Key) {
-        let Some(place) = self.places.get_mut(key.index as usize) else { return };
-        if place.generation == key.generation && place.value.take().is_some() {
-            place.generation = place.generation.wrapping_add(1);
+        let Some(entry) = self.entries.get_mut(key.index as usize) else { return };
+        if entry.generation == key.generation && entry.value.take().is_some() {
+            entry.generation = entry.generation.wrapping_add(1);
             self.free.push(key.index);
         }
     }
@@ -100,7 +100,7 @@ mod tests {
         let first = slab.insert('a');
         assert_eq!(slab.remove(first), Some('a'));
         let second = slab.insert('b');
-        assert_eq!(second.index, first.index, "the place is used again");
+        assert_eq!(second.index, first.index, "the entry is used again");
         assert_eq!(slab.get_mut(first), None);
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get_mut(second), Some(&mut 'b'));

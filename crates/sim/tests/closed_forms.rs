@@ -77,7 +77,7 @@ fn m_m_1_has_the_mean_and_the_quantiles_of_theory() {
         }
         for report in &reports {
             assert!(report.settled);
-            assert!((report.utilisation_ratio / load - 1.0).abs() < 0.01);
+            assert!((report.utilization_ratio / load - 1.0).abs() < 0.01);
             assert_eq!((report.errors, report.extra_requests_ratio), (0, 0.0));
         }
     }

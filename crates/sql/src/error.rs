@@ -45,16 +45,10 @@ pub enum QueryError {
     Refused(String),
     /// There is no such table.
     #[error("there is no table {name}: there are {known}")]
-    NoTable {
-        name: String,
-        known: String,
-    },
+    NoTable { name: String, known: String },
     /// There is no such column.
     #[error("there is no column {name}: there are {known}")]
-    NoColumn {
-        name: String,
-        known: String,
-    },
+    NoColumn { name: String, known: String },
     /// The text is not SQL, or not supported.
     #[error("{0}")]
     Invalid(String),

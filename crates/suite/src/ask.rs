@@ -1,49 +1,89 @@
 //! Requests in addition to the load: for readiness, validation, measures and data.
 //!
-//! Each request has its own HTTP/1.1 connection and DNS lookup. It has a timeout, and ends when the suite stops.
+//! Each request has a timeout, and ends when the suite stops.
 
 use bytes::Bytes;
 use curtail_generator::Stop;
 use curtail_generator::expect::Expect;
-use curtail_generator::target::{parse_url, path_and_query};
-use curtail_http::client::{Client, ClientLimits, ClientResponse};
+use curtail_generator::target::parse_url;
+use curtail_http::client::{Client, ClientLimits};
 use curtail_http::connect::{ConnectConfig, Connector, Protocol};
-use curtail_http::origin::ServerOrigin;
-use http::{HeaderValue, Request, header};
+use curtail_units::Duration;
+use http::{HeaderValue, Method, Request, header};
 use http_body_util::Full;
-use std::time::Duration;
+use tokio::runtime::Runtime;
 
 /// The interval of checks whether the suite stops.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_ms(100);
 
 /// Maximum time to connect.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A request and the expected response.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ask<'a> {
-    pub(super) method: &'a str,
-    pub(super) url: &'a str,
-    pub(super) headers: &'a [(String, String)],
-    pub(super) body: &'a [u8],
-    pub(super) expect: &'a Expect,
-    pub(super) within: Duration,
+/// Sends the same request, with different bodies, over one connection.
+#[derive(Debug)]
+pub(super) struct PlainClient<'a> {
+    runtime: Runtime,
+    client: Client<Full<Bytes>>,
+    request: Request<()>,
+    expect: &'a Expect,
 }
 
-impl<'a> Ask<'a> {
-    /// A `GET`.
-    pub(super) const fn get(url: &'a str, expect: &'a Expect, within: Duration) -> Self {
-        Self { method: "GET", url, headers: &[], body: &[], expect, within }
+impl<'a> PlainClient<'a> {
+    /// A client for `GET`.
+    pub(super) fn get(url: &str, expect: &'a Expect) -> Result<Self, String> {
+        Self::new("GET", url, &[], expect)
     }
 
-    /// Sends the request; returns the body of the expected response.
-    pub(super) fn send(&self, stop: &Stop) -> Result<Vec<u8>, String> {
+    pub(super) fn new(
+        method: &str,
+        url: &str,
+        headers: &[(String, String)],
+        expect: &'a Expect,
+    ) -> Result<Self, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
-        let response = runtime.block_on(async {
+        let (origin, uri) = parse_url(url).map_err(|error| error.to_string())?;
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let connect = ConnectConfig {
+            protocol: Protocol::Http1,
+            timeout: CONNECTED_WITHIN,
+            ..ConnectConfig::default()
+        };
+        let connector = Connector::load(&origin, &connect).map_err(|error| error.to_string())?;
+        let limits = ClientLimits { body_bytes_max: expect.bytes_max.as_len(), idle_max: 1 };
+        Ok(Self {
+            runtime: runtime.map_err(|error| error.to_string())?,
+            client: Client::new(connector, limits),
+            request: request.body(()).map_err(|error| error.to_string())?,
+            expect,
+        })
+    }
+
+    /// Sends the request with this body; returns the body of the expected response.
+    pub(super) fn send(
+        &self,
+        body: Vec<u8>,
+        within: Duration,
+        stop: &Stop,
+    ) -> Result<Bytes, String> {
+        let mut request = self.request.clone();
+        if request.method() != Method::GET && body.is_empty() {
+            // A server may insist on it (411).
+            request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        let request = request.map(|()| Full::new(body.into()));
+        let response = self.runtime.block_on(async {
             tokio::select! {
                 biased;
-                sent = self.exchange() => sent,
+                sent = self.client.send(request, within) => sent.map_err(|error| {
+                    if error.is_timeout() {
+                        format!("no response within {within}")
+                    } else {
+                        error.to_string()
+                    }
+                }),
                 () = wait_for(stop) => Err("the suite ends".to_owned()),
             }
         })?;
@@ -51,47 +91,13 @@ impl<'a> Ask<'a> {
             return Err(format!("status {}", response.status.as_u16()));
         }
         self.expect.check(&response.body)?;
-        Ok(response.body.into())
-    }
-
-    async fn exchange(&self) -> Result<ClientResponse, String> {
-        let url = parse_url(self.url).map_err(|error| error.to_string())?;
-        let origin = ServerOrigin::parse(&url.origin().ascii_serialization());
-        let origin = origin.ok_or_else(|| format!("{:?} names no server", self.url))?;
-        let connect = ConnectConfig {
-            // `connection: close` exists only there.
-            protocol: Protocol::Http1,
-            timeout: self.within.min(CONNECTED_WITHIN).into(),
-            ..ConnectConfig::default()
-        };
-        let connector = Connector::load(&origin, &connect).map_err(|error| error.to_string())?;
-        let request = Request::builder().method(self.method).uri(path_and_query(&url));
-        let mut request = request.header(header::HOST, url.authority());
-        for (name, value) in self.headers {
-            request = request.header(name, value);
-        }
-        let request = request.header(header::CONNECTION, "close");
-        let request = request.body(Full::new(Bytes::copy_from_slice(self.body)));
-        let mut request = request.map_err(|error| error.to_string())?;
-        if self.method != "GET" && self.body.is_empty() {
-            // A server may insist on it (411).
-            request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-        }
-        let body_bytes_max = self.expect.bytes_max.as_len();
-        let client = Client::new(connector, ClientLimits { body_bytes_max, idle_max: 0 });
-        client.send(request, self.within.into()).await.map_err(|error| {
-            if error.is_timeout() {
-                format!("no response within {:?}", self.within)
-            } else {
-                error.to_string()
-            }
-        })
+        Ok(response.body)
     }
 }
 
 async fn wait_for(stop: &Stop) {
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(LOOK_EVERY.into()).await;
         if stop.is_stopped() {
             return;
         }
@@ -100,12 +106,13 @@ async fn wait_for(stop: &Stop) {
 
 #[cfg(test)]
 mod tests {
-    use super::Ask;
+    use super::PlainClient;
+    use bytes::Bytes;
     use curtail_generator::Stop;
     use curtail_generator::expect::Expect;
+    use curtail_units::Duration;
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
-    use std::time::Duration;
 
     /// The result of a request, and its text, when the response is these bytes; without any, there is none.
     fn exchange(
@@ -113,7 +120,7 @@ mod tests {
         response: Option<&'static [u8]>,
         within: Duration,
         stop: &Stop,
-    ) -> (Result<Vec<u8>, String>, String) {
+    ) -> (Result<Bytes, String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}/a?b=c", listener.local_addr().expect("it listens"));
         let server = std::thread::spawn(move || {
@@ -129,7 +136,10 @@ mod tests {
             String::from_utf8_lossy(&head[..n]).into_owned()
         });
         let expect = Expect { contains: vec!["x".to_owned()], ..Expect::default() };
-        let result = Ask { method, ..Ask::get(&url, &expect, within) }.send(stop);
+        let client = PlainClient::new(method, &url, &[], &expect).expect("a URL");
+        let result = client.send(Vec::new(), within, stop);
+        // A server that waits for the end of the connection sees it.
+        drop(client);
         (result, server.join().expect("it serves"))
     }
 
@@ -138,9 +148,10 @@ mod tests {
         response: Option<&'static [u8]>,
         within: Duration,
         stop: &Stop,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Bytes, String> {
         let (result, head) = exchange("GET", response, within, stop);
-        assert!(head.starts_with("GET /a?b=c HTTP/1.1\r\nhost: 127.0.0.1:"), "{head}");
+        assert!(head.starts_with("GET /a?b=c HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains("\r\nhost: 127.0.0.1:"), "{head}");
         result
     }
 
@@ -149,25 +160,50 @@ mod tests {
         let ok = Some(&b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx"[..]);
         for (method, has_length) in [("GET", false), ("POST", true)] {
             let (result, head) = exchange(method, ok, Duration::from_secs(60), &Stop::default());
-            assert_eq!(result, Ok(b"x".to_vec()));
+            assert_eq!(result, Ok(Bytes::from_static(b"x")));
             assert_eq!(head.contains("content-length: 0\r\n"), has_length, "{head}");
-            assert!(head.contains("connection: close\r\n"), "{head}");
         }
+    }
+
+    #[test]
+    fn the_requests_of_a_client_share_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}/", listener.local_addr().expect("it listens"));
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            for body in [b"1", b"2"] {
+                let mut request = Vec::new();
+                while !request.ends_with(body) {
+                    let mut part = [0; 4_096];
+                    let n = stream.read(&mut part).expect("a request");
+                    request.extend_from_slice(&part[..n]);
+                }
+                let response = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                stream.write_all(response).expect("it reads");
+            }
+        });
+        let expect = Expect::default();
+        let client = PlainClient::new("POST", &url, &[], &expect).expect("a URL");
+        for body in ["1", "2"] {
+            let sent = client.send(body.into(), Duration::from_secs(60), &Stop::default());
+            assert_eq!(sent, Ok(Bytes::new()));
+        }
+        server.join().expect("both came over one connection");
     }
 
     #[test]
     fn a_response_is_good_bad_or_absent() {
         let (long, stop) = (Duration::from_secs(60), Stop::default());
         let good = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nax\r\n0\r\n\r\n";
-        assert_eq!(asked(Some(good), long, &stop), Ok(b"ax".to_vec()));
+        assert_eq!(asked(Some(good), long, &stop), Ok(Bytes::from_static(b"ax")));
         let bad = asked(Some(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"), long, &stop);
         assert_eq!(bad, Err("status 404".to_owned()));
         let lacks = asked(Some(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na"), long, &stop);
         assert!(lacks.expect_err("no x").contains("does not contain \"x\""));
         let cut = asked(Some(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nax"), long, &stop);
         assert!(cut.expect_err("cut").contains("the response broke off"));
-        let none = asked(None, Duration::from_millis(200), &stop);
-        assert_eq!(none, Err("no response within 200ms".to_owned()));
+        let none = asked(None, Duration::from_ms(200), &stop);
+        assert_eq!(none, Err("no response within 200 ms".to_owned()));
         stop.stop();
         assert_eq!(asked(None, long, &stop), Err("the suite ends".to_owned()));
     }

@@ -5,10 +5,10 @@
 //! **Invariant**: every line is sent once and its batch gets a successful response, or the suite ends. No batch is sent
 //! again, because a batch without a response may be stored.
 
-use super::ask::Ask;
+use super::ask::PlainClient;
 use super::config::{LoadConfig, Source};
 use super::group::{Spawner, WaitError};
-use super::problem::Halt;
+use super::problem::SuiteEnd;
 use curtail_generator::Stop;
 use curtail_units::Duration;
 use std::io::{BufRead, BufReader, Read as _};
@@ -38,14 +38,14 @@ pub(super) fn load(
     spawner: &Spawner,
     stop: &Stop,
     progress: &(dyn Fn(&str) + Sync),
-) -> Result<u64, Halt> {
+) -> Result<u64, SuiteEnd> {
     let name = &config.name;
     let mut generator = None;
     let input: Box<dyn BufRead + Send> = match &config.source {
         Source::File(file) => {
             let file = spawner.folder.join(file);
             let opened = std::fs::File::open(&file)
-                .map_err(|error| Halt::io(name, &file.display().to_string(), &error))?;
+                .map_err(|error| SuiteEnd::io(name, &file.display().to_string(), &error))?;
             Box::new(BufReader::new(opened))
         }
         Source::Command(command) => {
@@ -69,12 +69,12 @@ pub(super) fn load(
             Ok(status) if status.success() => {}
             Ok(status) => {
                 let problem = format!("it failed after {lines} lines: {status}");
-                return Err(Halt::with_log(&command.name, problem, &log));
+                return Err(SuiteEnd::with_log(&command.name, problem, &log));
             }
-            Err(WaitError::Stopped) => return Err(Halt::Stopped),
+            Err(WaitError::Stopped) => return Err(SuiteEnd::Stopped),
             Err(WaitError::TimedOut) => {
                 let problem = "it has closed its output and not ended".to_owned();
-                return Err(Halt::with_log(&command.name, problem, &log));
+                return Err(SuiteEnd::with_log(&command.name, problem, &log));
             }
         }
     }
@@ -87,7 +87,7 @@ struct Loading<'a> {
     began: Instant,
     /// The number of lines whose batch succeeded.
     sent: AtomicU64,
-    failed: Mutex<Option<Halt>>,
+    failed: Mutex<Option<SuiteEnd>>,
 }
 
 impl Loading<'_> {
@@ -97,7 +97,7 @@ impl Loading<'_> {
         input: Box<dyn BufRead + Send>,
         progress: &(dyn Fn(&str) + Sync),
         give_up: impl FnOnce(),
-    ) -> Result<u64, Halt> {
+    ) -> Result<u64, SuiteEnd> {
         let (give, take) = mpsc::sync_channel(1);
         let take = Mutex::new(take);
         let (over, is_over) = mpsc::sync_channel::<()>(1);
@@ -133,11 +133,11 @@ impl Loading<'_> {
         }
     }
 
-    fn failed(&self) -> MutexGuard<'_, Option<Halt>> {
+    fn failed(&self) -> MutexGuard<'_, Option<SuiteEnd>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fail(&self, halt: Halt) {
+    fn fail(&self, halt: SuiteEnd) {
         self.failed().get_or_insert(halt);
     }
 
@@ -145,9 +145,12 @@ impl Loading<'_> {
     fn is_wanted(&self) -> bool {
         let LoadConfig { name, within, .. } = self.config;
         if self.stop.is_stopped() {
-            self.fail(Halt::Stopped);
+            self.fail(SuiteEnd::Stopped);
         } else if Duration::from(self.began.elapsed()) >= *within {
-            self.fail(Halt::wrong(name, format!("not done within {within}: {}", self.progress())));
+            self.fail(SuiteEnd::wrong(
+                name,
+                format!("not done within {within}: {}", self.progress()),
+            ));
         }
         self.failed().is_none()
     }
@@ -171,16 +174,16 @@ impl Loading<'_> {
 
     fn send_batches(&self, take: &Mutex<Receiver<Batch>>) {
         let LoadConfig { name, url, method, headers, expect, within, .. } = self.config;
+        let client = PlainClient::new(method, url, headers, expect)
+            .map_err(|problem| self.fail(SuiteEnd::wrong(name, format!("{url}: {problem}"))))
+            .ok();
         loop {
             let next = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(Batch { body, lines }) = next else { return };
             // Unwanted batches are taken as well, so that the reader does not block.
-            if !self.is_wanted() {
-                continue;
-            }
+            let Some(client) = client.as_ref().filter(|_| self.is_wanted()) else { continue };
             let left = (*within - Duration::from(self.began.elapsed())).max(Duration::from_ms(1));
-            let ask = Ask { method, url, headers, body: &body, expect, within: left.into() };
-            match ask.send(self.stop) {
+            match client.send(body, left, self.stop) {
                 Ok(_) => {
                     self.sent.fetch_add(lines, Ordering::Relaxed);
                 }
@@ -189,7 +192,7 @@ impl Loading<'_> {
                     let problem = format!(
                         "a batch of {lines} lines to {url}: {problem} ({sent} lines were loaded before)"
                     );
-                    self.fail(Halt::wrong(name, problem));
+                    self.fail(SuiteEnd::wrong(name, problem));
                 }
             }
         }
@@ -205,7 +208,7 @@ struct Batches<'a> {
 }
 
 impl Batches<'_> {
-    fn next(&mut self) -> Result<Option<Batch>, Halt> {
+    fn next(&mut self) -> Result<Option<Batch>, SuiteEnd> {
         let LoadConfig { around, batch, .. } = self.config;
         let mut body = around.begin.clone().into_bytes();
         let mut lines = 0;
@@ -226,11 +229,12 @@ impl Batches<'_> {
         Ok((lines > 0).then_some(Batch { body, lines: lines as u64 }))
     }
 
-    fn read_line(&mut self) -> Result<bool, Halt> {
+    fn read_line(&mut self) -> Result<bool, SuiteEnd> {
         let name = &self.config.name;
         loop {
             self.number += 1;
-            let wrong = |text: String| Halt::wrong(name, format!("line {}: {text}", self.number));
+            let wrong =
+                |text: String| SuiteEnd::wrong(name, format!("line {}: {text}", self.number));
             self.line.clear();
             let mut limited = self.input.by_ref().take(LINE_BYTES_MAX + 1);
             let read = limited.read_until(b'\n', &mut self.line);

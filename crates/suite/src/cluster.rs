@@ -2,10 +2,10 @@
 //!
 //! **Invariant**: a process that ends by itself ends the suite; the error has its name and the end of its log.
 
-use super::ask::Ask;
+use super::ask::PlainClient;
 use super::config::{ProcessConfig, ReadyConfig, ReadySign};
 use super::group::{Group, LOOK_EVERY, Program, Spawner, pause};
-use super::problem::{Halt, read_part};
+use super::problem::{SuiteEnd, read_part};
 use curtail_generator::expect::Expect;
 use curtail_generator::{Clock, Stop};
 use curtail_metrics::process::GroupUsage;
@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The timeout of one readiness check; after a timeout, the process is checked again.
-const ASKED_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
+const ASKED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Maximum output that is searched for a sign of readiness.
 const SIGN_BYTES_MAX: u64 = 16 << 20;
@@ -31,7 +31,7 @@ pub(super) struct Cluster {
     pub(super) clock: Clock,
     pub(super) stop: Stop,
     processes: Mutex<Vec<Process>>,
-    halted: Mutex<Option<Halt>>,
+    halted: Mutex<Option<SuiteEnd>>,
 }
 
 /// One process; `Default` before its first start.
@@ -75,7 +75,7 @@ impl Cluster {
     }
 
     /// Starts a process, and waits until it is ready; returns the time that it took.
-    pub(super) fn start(&self, nth: usize) -> Result<Duration, Halt> {
+    pub(super) fn start(&self, nth: usize) -> Result<Duration, SuiteEnd> {
         let ProcessConfig { name, run, env, ready, .. } = &self.configs[nth];
         let began = self.clock.now();
         {
@@ -91,7 +91,7 @@ impl Cluster {
         Ok(self.clock.now().since(began))
     }
 
-    fn wait_until_ready(&self, nth: usize, ready: &ReadyConfig) -> Result<(), Halt> {
+    fn wait_until_ready(&self, nth: usize, ready: &ReadyConfig) -> Result<(), SuiteEnd> {
         let ReadyConfig { sign, within } = ready;
         let began = self.clock.now();
         loop {
@@ -105,7 +105,7 @@ impl Cluster {
             if self.clock.now().since(began) >= *within {
                 let name = &self.configs[nth].name;
                 let problem = format!("it was not ready within {within}: {problem}");
-                return Err(Halt::with_log(name, problem, &self.spawner.log(name)));
+                return Err(SuiteEnd::with_log(name, problem, &self.spawner.log(name)));
             }
             pause(LOOK_EVERY);
         }
@@ -116,10 +116,11 @@ impl Cluster {
         match sign {
             ReadySign::Http(url) => {
                 let expect = Expect::default();
-                let response = Ask::get(url, &expect, ASKED_WITHIN).send(&self.stop);
+                let response = PlainClient::get(url, &expect)
+                    .and_then(|client| client.send(Vec::new(), ASKED_WITHIN, &self.stop));
                 response.map(|_| ()).map_err(|problem| format!("GET {url}: {problem}"))
             }
-            ReadySign::Tcp(address) => TcpStream::connect_timeout(address, ASKED_WITHIN)
+            ReadySign::Tcp(address) => TcpStream::connect_timeout(address, ASKED_WITHIN.into())
                 .map(|_| ())
                 .map_err(|error| format!("{address}: {error}")),
             ReadySign::Line(text) => {
@@ -134,12 +135,12 @@ impl Cluster {
     }
 
     /// Fails when a process has ended by itself.
-    pub(super) fn check_alive(&self, nth: usize) -> Result<(), Halt> {
+    pub(super) fn check_alive(&self, nth: usize) -> Result<(), SuiteEnd> {
         let ended = self.locked()[nth].group.as_mut().and_then(Group::ended);
         let Some(status) = ended else { return Ok(()) };
         let name = &self.configs[nth].name;
         let problem = format!("it has ended by itself: {status}");
-        Err(Halt::with_log(name, problem, &self.spawner.log(name)))
+        Err(SuiteEnd::with_log(name, problem, &self.spawner.log(name)))
     }
 
     /// Ends the suite when a process has ended by itself.
@@ -184,7 +185,7 @@ impl Cluster {
     }
 
     /// Restarts some processes: ends the last first, then starts them in their order.
-    pub(super) fn start_anew(&self, names: &[String]) -> Result<(), Halt> {
+    pub(super) fn start_anew(&self, names: &[String]) -> Result<(), SuiteEnd> {
         let is_one = |nth: &usize| names.contains(&self.configs[*nth].name);
         for nth in (0..self.configs.len()).rev().filter(is_one) {
             self.end(nth, false);
@@ -207,16 +208,16 @@ impl Cluster {
     }
 
     /// Ends the suite; the first reason is kept.
-    pub(super) fn halt_with(&self, halt: Halt) {
-        if halt != Halt::Stopped {
+    pub(super) fn halt_with(&self, halt: SuiteEnd) {
+        if halt != SuiteEnd::Stopped {
             self.halted.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(halt);
         }
         self.stop.stop();
     }
 
     /// The reason why the suite stops.
-    pub(super) fn halt(&self) -> Halt {
+    pub(super) fn halt(&self) -> SuiteEnd {
         let halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
-        halted.clone().unwrap_or(Halt::Stopped)
+        halted.clone().unwrap_or(SuiteEnd::Stopped)
     }
 }

@@ -150,15 +150,9 @@ impl SuiteConfig {
             let text = format!("{} of them: expected one, or two to compare", self.arms.len());
             s.error("arms", text);
         }
-        for (key, len, most) in [
-            ("processes", self.processes.len(), PROCESSES_MAX),
-            ("links", self.links.len(), PROCESSES_MAX),
-            ("faults", self.faults.len(), FAULTS_MAX),
-        ] {
-            if len > most {
-                s.error(key, format!("{len} of them: expected at most {most}"));
-            }
-        }
+        s.check_len("processes", self.processes.len(), PROCESSES_MAX);
+        s.check_len("links", self.links.len(), PROCESSES_MAX);
+        s.check_len("faults", self.faults.len(), FAULTS_MAX);
         for process in self.processes.iter().filter(|process| !is_name(&process.name)) {
             s.error("processes", format!("{:?} is no name: {NAME}", process.name));
         }
@@ -168,7 +162,8 @@ impl SuiteConfig {
                 self.check_process(s, "faults", name);
             }
             if let Some(name) = fault.link() {
-                check_known(s, ("faults", "link"), name, self.links.iter().map(|link| &link.name));
+                let links = self.links.iter().map(|link| &*link.name);
+                s.check_known(("faults", "link"), name, links);
             }
             if fault.ends() >= lasts {
                 let text = format!(
@@ -192,24 +187,8 @@ impl SuiteConfig {
     }
 
     fn check_process(&self, s: &mut Section<'_>, key: &str, name: &str) {
-        check_known(s, (key, "process"), name, self.processes.iter().map(|process| &process.name));
-    }
-}
-
-/// Checks that a key refers to a known name.
-fn check_known<'a>(
-    s: &mut Section<'_>,
-    (key, noun): (&str, &str),
-    name: &str,
-    known: impl Iterator<Item = &'a String>,
-) {
-    let known: Vec<&str> = known.map(String::as_str).collect();
-    if !known.contains(&name) {
-        let expected = match known.as_slice() {
-            [] => "there is none".to_owned(),
-            known => format!("expected one of {}", known.join(", ")),
-        };
-        s.error(key, format!("{name:?} is no {noun}: {expected}"));
+        let processes = self.processes.iter().map(|process| &*process.name);
+        s.check_known((key, "process"), name, processes);
     }
 }
 
@@ -270,8 +249,7 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
 
 /// Checks the URL of a request in addition to the load; such a request is in clear text.
 fn check_url(s: &mut Section<'_>, key: &str, url: &str) {
-    let is_good = curtail_generator::target::parse_url(url).is_ok_and(|url| url.scheme() == "http");
-    if !is_good {
+    if !curtail_generator::target::parse_url(url).is_ok_and(|(origin, _)| !origin.tls) {
         s.error(
             key,
             format!("{url:?} is no URL that can be asked: expected http://HOST[:PORT]/PATH"),

@@ -6,7 +6,7 @@ use super::cluster::Cluster;
 use super::config::{FaultAction, FaultConfig};
 use super::group::pause;
 use super::links::Links;
-use super::problem::Halt;
+use super::problem::SuiteEnd;
 use curtail_generator::Stop;
 use curtail_report::results::Event;
 use curtail_units::{Duration, Instant};
@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_ms(20);
 #[derive(Debug)]
 pub(super) struct Faults {
     over: Stop,
-    threads: Vec<JoinHandle<Result<Event, Halt>>>,
+    threads: Vec<JoinHandle<Result<Event, SuiteEnd>>>,
 }
 
 struct Fault {
@@ -51,7 +51,7 @@ impl Faults {
     }
 
     /// Ends the faults with the block, and appends their events.
-    pub(super) fn end(self, events: &mut Vec<Event>) -> Result<(), Halt> {
+    pub(super) fn end(self, events: &mut Vec<Event>) -> Result<(), SuiteEnd> {
         self.over.stop();
         let mut result = Ok(());
         for thread in self.threads {
@@ -65,7 +65,7 @@ impl Faults {
 }
 
 impl Fault {
-    fn run(&self, began: Instant) -> Result<Event, Halt> {
+    fn run(&self, began: Instant) -> Result<Event, SuiteEnd> {
         let at = began + self.config.at;
         self.wait_until(at);
         let clock = self.cluster.clock;
@@ -107,7 +107,7 @@ impl Fault {
     }
 
     /// Ends a process, and starts it again at `until` or when the block is over.
-    fn start_again(&self, process: &str, is_killed: bool, until: Instant) -> Result<(), Halt> {
+    fn start_again(&self, process: &str, is_killed: bool, until: Instant) -> Result<(), SuiteEnd> {
         let nth = self.cluster.place(process);
         self.cluster.end(nth, is_killed);
         self.wait_until(until);

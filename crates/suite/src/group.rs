@@ -4,7 +4,7 @@
 //! when dropped; a paused process continues first. Processes that leave the group (`setsid`, daemons) are not followed.
 
 use super::config::CommandConfig;
-use super::problem::Halt;
+use super::problem::SuiteEnd;
 use super::watchdog::Watchdog;
 use curtail_generator::Stop;
 use curtail_metrics::process::GroupUsage;
@@ -64,11 +64,11 @@ impl Spawner {
     }
 
     /// Starts a program. Its standard error goes to its log, and so does its standard output unless `is_read`.
-    pub(super) fn start(&self, program: Program<'_>, is_read: bool) -> Result<Group, Halt> {
+    pub(super) fn start(&self, program: Program<'_>, is_read: bool) -> Result<Group, SuiteEnd> {
         let Program { name, run, env } = program;
         let log = self.log(name);
         let to = |file: io::Result<File>| {
-            file.map_err(|error| Halt::io(name, &log.display().to_string(), &error))
+            file.map_err(|error| SuiteEnd::io(name, &log.display().to_string(), &error))
         };
         let errors = to(File::options().create(true).append(true).open(&log))?;
         let output = if is_read { Stdio::piped() } else { to(errors.try_clone())?.into() };
@@ -84,7 +84,7 @@ impl Spawner {
             .stdout(output)
             .stderr(errors)
             .spawn()
-            .map_err(|error| Halt::io(name, &program.display().to_string(), &error))?;
+            .map_err(|error| SuiteEnd::io(name, &program.display().to_string(), &error))?;
         let pid = Pid::from_child(&child);
         self.watchdog.add(pid);
         let watchdog = Arc::clone(&self.watchdog);
@@ -93,17 +93,17 @@ impl Spawner {
 }
 
 impl Spawner {
-    pub(super) fn run(&self, command: &CommandConfig, stop: &Stop) -> Result<(), Halt> {
+    pub(super) fn run(&self, command: &CommandConfig, stop: &Stop) -> Result<(), SuiteEnd> {
         let CommandConfig { name, within, .. } = command;
         let mut group = self.start(command.program(), false)?;
         let log = self.log(name);
         match group.wait(*within, stop) {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(Halt::with_log(name, format!("it failed: {status}"), &log)),
-            Err(WaitError::Stopped) => Err(Halt::Stopped),
+            Ok(status) => Err(SuiteEnd::with_log(name, format!("it failed: {status}"), &log)),
+            Err(WaitError::Stopped) => Err(SuiteEnd::Stopped),
             Err(WaitError::TimedOut) => {
                 let problem = format!("it has not ended: expected its end within {within}");
-                Err(Halt::with_log(name, problem, &log))
+                Err(SuiteEnd::with_log(name, problem, &log))
             }
         }
     }

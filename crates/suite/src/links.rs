@@ -7,7 +7,7 @@
 //! generator's.
 
 use super::config::LinkConfig;
-use super::problem::Halt;
+use super::problem::SuiteEnd;
 use curtail_http::accept::{AcceptedConnection, Acceptor};
 use curtail_units::Duration;
 use std::future::{Pending, pending};
@@ -45,16 +45,16 @@ impl Delay {
 }
 
 impl Links {
-    pub(super) fn open(configs: &[LinkConfig]) -> Result<Self, Halt> {
+    pub(super) fn open(configs: &[LinkConfig]) -> Result<Self, SuiteEnd> {
         let bind = |link: &LinkConfig| {
             let LinkConfig { name, listen, to } = link;
             let listener = std::net::TcpListener::bind(listen).map_err(|error| {
-                Halt::io(name, &format!("the link cannot listen on {listen}"), &error)
+                SuiteEnd::io(name, &format!("the link cannot listen on {listen}"), &error)
             })?;
             Ok((name.clone(), listener, *to))
         };
-        let links = configs.iter().map(bind).collect::<Result<_, Halt>>()?;
-        Self::begin(links).map_err(|error| Halt::io("links", "they cannot be opened", &error))
+        let links = configs.iter().map(bind).collect::<Result<_, SuiteEnd>>()?;
+        Self::begin(links).map_err(|error| SuiteEnd::io("links", "they cannot be opened", &error))
     }
 
     /// Forwards connections from the listener of each named link to its address.

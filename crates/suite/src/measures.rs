@@ -2,10 +2,10 @@
 //!
 //! Each process has `cpu_ratio` (CPUs in use by its group since the last sample) and `resident_bytes`. JVMs have
 //! `gc_pause_ns`, from their logs, and servers have numbers in JSON responses.
-//! **Limits**: [`POINTS_MAX`] points of a measure; later points are left out, and an event says so. A server that does
-//! not respond in time has no point.
+//! **Limits**: [`POINTS_MAX`] points of a measure, and [`LOG_LINE_BYTES_MAX`] of a line of a log. The rest is left out,
+//! and an event says so. A server that does not respond in time has no point.
 
-use super::ask::Ask;
+use super::ask::PlainClient;
 use super::cluster::Cluster;
 use super::config::{GaugeConfig, MeasuresConfig};
 use super::gc::{self, Ended};
@@ -28,25 +28,27 @@ const WATCHED_EVERY: Duration = Duration::from_ms(100);
 
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
+const LOG_LINE_BYTES_MAX: usize = 64 << 10;
+
 /// The sampling threads, which end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
     over: Stop,
-    threads: Vec<JoinHandle<Vec<Measure>>>,
+    threads: Vec<JoinHandle<(Vec<Measure>, Vec<Event>)>>,
 }
 
 impl Watch {
     pub(super) fn begin(config: &MeasuresConfig, cluster: &Arc<Cluster>) -> Self {
         let over = Stop::default();
         let every = config.every;
-        let looks = || Looks {
+        let samples = || SampleClock {
             cluster: Arc::clone(cluster),
             over: over.clone(),
             every,
             at: cluster.clock.now(),
         };
         let mut threads = Vec::new();
-        let (processes, folder) = (looks(), cluster.spawner.folder.clone());
+        let (processes, folder) = (samples(), cluster.spawner.folder.clone());
         let logs: Vec<Log> =
             config.gc_logs.iter().map(|(of, file)| Log::new(of, folder.join(file))).collect();
         threads.push(std::thread::spawn(move || look_at_processes(processes, logs)));
@@ -55,9 +57,9 @@ impl Watch {
         urls.dedup();
         for url in urls {
             // A server that is paused must not keep others from being asked.
-            let (looks, of_url) = (looks(), |gauge: &&GaugeConfig| gauge.url == url);
+            let (samples, of_url) = (samples(), |gauge: &&GaugeConfig| gauge.url == url);
             let gauges: Vec<GaugeConfig> = config.http.iter().filter(of_url).cloned().collect();
-            threads.push(std::thread::spawn(move || ask_gauges(looks, &gauges)));
+            threads.push(std::thread::spawn(move || (ask_gauges(samples, &gauges), Vec::new())));
         }
         Self { over, threads }
     }
@@ -67,7 +69,10 @@ impl Watch {
         self.over.stop();
         let mut measures: Vec<Measure> = Vec::new();
         for thread in std::mem::take(&mut self.threads) {
-            measures.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let (of_thread, warnings) =
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            measures.extend(of_thread);
+            events.extend(warnings);
         }
         measures.retain(|measure| !measure.points.is_empty());
         for Measure { of, name, points } in &measures {
@@ -89,14 +94,14 @@ impl Drop for Watch {
 }
 
 /// The schedule of the samples of one thread.
-struct Looks {
+struct SampleClock {
     cluster: Arc<Cluster>,
     over: Stop,
     every: Duration,
     at: Instant,
 }
 
-impl Looks {
+impl SampleClock {
     /// Waits until the next sample is due; returns its time, or [`None`] at the end.
     fn wait(&mut self, mut meanwhile: impl FnMut(&Cluster)) -> Option<Instant> {
         let clock = self.cluster.clock;
@@ -112,7 +117,7 @@ impl Looks {
             pause(left.min(WATCHED_EVERY).into());
         }
         let now = clock.now();
-        // Looks that were missed are not made up for.
+        // Missed samples are not made up for.
         self.at = now.max(self.at + self.every);
         Some(now)
     }
@@ -128,12 +133,12 @@ fn measure(of: &str, name: &str) -> Measure {
     Measure { of: of.to_owned(), name: name.to_owned(), points: Vec::new() }
 }
 
-fn look_at_processes(mut looks: Looks, mut logs: Vec<Log>) -> Vec<Measure> {
-    let cluster = Arc::clone(&looks.cluster);
+fn look_at_processes(mut samples: SampleClock, mut logs: Vec<Log>) -> (Vec<Measure>, Vec<Event>) {
+    let cluster = Arc::clone(&samples.cluster);
     let mut cpu: Vec<Measure> = cluster.names().map(|of| measure(of, CPU_RATIO)).collect();
     let mut memory: Vec<Measure> = cluster.names().map(|of| measure(of, RESIDENT_BYTES)).collect();
     let mut last = None;
-    while let Some(now) = looks.wait(Cluster::watch) {
+    while let Some(now) = samples.wait(Cluster::watch) {
         let usage = cluster.usage();
         for (nth, usage) in usage.iter().enumerate().filter(|(_, usage)| usage.alive > 0) {
             push(&mut memory[nth], now, usage.resident.get() as f64);
@@ -153,11 +158,13 @@ fn look_at_processes(mut looks: Looks, mut logs: Vec<Log>) -> Vec<Measure> {
     for log in &mut logs {
         log.read(&cluster);
     }
-    cpu.into_iter().chain(memory).chain(logs.into_iter().map(|log| log.pauses)).collect()
+    let cuts = logs.iter().filter_map(Log::cut_event).collect();
+    let pauses = logs.into_iter().map(|log| log.pauses);
+    (cpu.into_iter().chain(memory).chain(pauses).collect(), cuts)
 }
 
-fn ask_gauges(mut looks: Looks, gauges: &[GaugeConfig]) -> Vec<Measure> {
-    let cluster = Arc::clone(&looks.cluster);
+fn ask_gauges(mut samples: SampleClock, gauges: &[GaugeConfig]) -> Vec<Measure> {
+    let cluster = Arc::clone(&samples.cluster);
     let mut measures: Vec<Measure> =
         gauges.iter().map(|gauge| measure(&gauge.of, &gauge.name)).collect();
     let Some(GaugeConfig { url, pointer, .. }) = gauges.first() else { return measures };
@@ -165,9 +172,9 @@ fn ask_gauges(mut looks: Looks, gauges: &[GaugeConfig]) -> Vec<Measure> {
     let any =
         Count { pointer: pointer.clone(), at_least: f64::NEG_INFINITY, at_most: f64::INFINITY };
     let expect = Expect { counts: vec![any], ..Expect::default() };
-    while let Some(now) = looks.wait(|_| ()) {
-        let ask = Ask::get(url, &expect, looks.every.into());
-        let Ok(body) = ask.send(&cluster.stop) else { continue };
+    let Ok(client) = PlainClient::get(url, &expect) else { return measures };
+    while let Some(now) = samples.wait(|_| ()) {
+        let Ok(body) = client.send(Vec::new(), samples.every, &cluster.stop) else { continue };
         let Ok(json) = serde_json::from_slice::<serde_json::Value>(&body) else { continue };
         for (gauge, measure) in gauges.iter().zip(&mut measures) {
             let value = json.pointer(&gauge.pointer).and_then(serde_json::Value::as_f64);
@@ -185,22 +192,23 @@ struct Log {
     file: PathBuf,
     inode: u64,
     read: u64,
+    /// The bytes of the last line, which has no end yet.
     rest: Vec<u8>,
+    /// The time of the first line that was too long.
+    cut_at: Option<Instant>,
     pauses: Measure,
 }
 
 impl Log {
     fn new(of: &str, file: PathBuf) -> Self {
         let pauses = measure(of, GC_PAUSE_NS);
-        Self { of: of.to_owned(), file, inode: 0, read: 0, rest: Vec::new(), pauses }
+        Self { of: of.to_owned(), file, inode: 0, read: 0, rest: Vec::new(), cut_at: None, pauses }
     }
 
     fn read(&mut self, cluster: &Cluster) {
         // It may not be there yet.
         let Ok(new) = self.new_bytes() else { return };
-        self.rest.extend_from_slice(&new);
-        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return };
-        let lines: Vec<u8> = self.rest.drain(..=end).collect();
+        let lines = self.take_lines(&new, cluster.clock.now());
         let started = cluster.started(cluster.place(&self.of));
         for line in String::from_utf8_lossy(&lines).lines() {
             let Some(pause) = gc::pause(line) else { continue };
@@ -219,6 +227,26 @@ impl Log {
         }
     }
 
+    /// Adds bytes, and takes the lines that have an end.
+    fn take_lines(&mut self, new: &[u8], now: Instant) -> Vec<u8> {
+        self.rest.extend_from_slice(new);
+        let end = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines = self.rest.drain(..end).collect();
+        if self.rest.len() > LOG_LINE_BYTES_MAX {
+            self.rest.truncate(LOG_LINE_BYTES_MAX);
+            self.cut_at.get_or_insert(now);
+        }
+        lines
+    }
+
+    fn cut_event(&self) -> Option<Event> {
+        let what = format!(
+            "{GC_PAUSE_NS} of {}: expected lines of at most {LOG_LINE_BYTES_MAX} bytes, the rest of longer ones is left out",
+            self.of
+        );
+        Some(Event { at: self.cut_at?, lasted: Duration::ZERO, what })
+    }
+
     fn new_bytes(&mut self) -> std::io::Result<Vec<u8>> {
         let file = std::fs::File::open(&self.file)?;
         let metadata = file.metadata()?;
@@ -229,5 +257,29 @@ impl Log {
         let new = read_part(file, self.read, LOG_BYTES_MAX)?;
         self.read += new.len() as u64;
         Ok(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LOG_LINE_BYTES_MAX, Log};
+    use curtail_units::Instant;
+
+    #[test]
+    fn a_line_without_an_end_is_cut_and_reported_once() {
+        let mut log = Log::new("solr", "gc.log".into());
+        let (first, later) = (Instant::from_ns(1), Instant::from_ns(2));
+        assert_eq!(log.take_lines(b"one\ntwo\nthr", first), b"one\ntwo\n");
+        assert_eq!(log.take_lines(b"ee\n", first), b"three\n");
+        assert_eq!(log.cut_event(), None);
+        for now in [first, later] {
+            assert_eq!(log.take_lines(&[b'a'; LOG_LINE_BYTES_MAX], now), b"");
+            assert_eq!(log.take_lines(b"b", now), b"");
+            assert_eq!(log.rest.len(), LOG_LINE_BYTES_MAX);
+        }
+        let event = log.cut_event().expect("it was cut");
+        assert_eq!(event.at, first);
+        assert!(event.what.contains("solr: expected lines of at most 65536 bytes"), "{event:?}");
+        assert_eq!(log.take_lines(b"\nfour\n", later).len(), LOG_LINE_BYTES_MAX + 6);
     }
 }

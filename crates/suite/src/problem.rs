@@ -47,14 +47,14 @@ impl fmt::Display for SuiteError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Halt {
+pub(super) enum SuiteEnd {
     /// The suite was stopped.
     Stopped,
     /// The suite failed.
     Wrong(Box<SuiteError>),
 }
 
-impl Halt {
+impl SuiteEnd {
     pub(super) fn wrong(of: &str, problem: impl Into<String>) -> Self {
         Self::Wrong(Box::new(SuiteError { of: of.to_owned(), problem: problem.into(), tail: None }))
     }

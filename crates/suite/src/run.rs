@@ -3,7 +3,7 @@
 //! **Invariant**: however the suite ends, its processes stop, the teardown runs, and the results contain every measured
 //! block.
 
-use super::ask::Ask;
+use super::ask::PlainClient;
 use super::batches;
 use super::cluster::Cluster;
 use super::config::{
@@ -13,7 +13,7 @@ use super::faults::Faults;
 use super::group::{Spawner, pause};
 use super::links::Links;
 use super::measures::Watch;
-use super::problem::{Halt, SuiteError};
+use super::problem::{SuiteEnd, SuiteError};
 use super::watchdog::Watchdog;
 use curtail_generator::Clock;
 use curtail_generator::session::{EVENTS_MAX, Session, SessionHooks, SessionProgress, Turns};
@@ -22,7 +22,7 @@ use curtail_generator::workload::{BodyConfig, PrepareError, Workload};
 use curtail_generator::{Load, Stop, threads_for};
 use curtail_http::connect::Connector;
 use curtail_load::{Share, Slot};
-use curtail_report::results::{Arm, Event, Machine, Results, Shares, State};
+use curtail_report::results::{Arm, Event, Results, State};
 use curtail_units::{Duration, Instant, Rng};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -93,44 +93,27 @@ impl Suite {
     /// Runs the suite.
     pub fn run(&self, stop: &Stop, observer: SuiteObserver<'_>) -> Outcome {
         let clock = Clock::start();
-        let results = self.nothing_yet(clock);
+        let arms = self.config.arms.iter().map(|arm| self.arm(&arm.name, &arm.url)).collect();
+        let results = Results { arms, ..self.session(Vec::new()).empty_results(clock) };
         let mut running = RunningSuite { suite: self, clock, stop, step: observer.step, results };
         let ended = running.run(observer.load);
         let mut results = running.results;
         let error = match ended {
             Ok(()) => None,
-            Err(Halt::Stopped) => {
+            Err(SuiteEnd::Stopped) => {
                 if results.state == State::Complete {
                     let why = "it was interrupted before all was done".to_owned();
                     results.state = State::Partial { why };
                 }
                 None
             }
-            Err(Halt::Wrong(error)) => {
+            Err(SuiteEnd::Wrong(error)) => {
                 let SuiteError { of, problem, .. } = &*error;
                 results.state = State::Partial { why: format!("{of}: {problem}") };
                 Some(*error)
             }
         };
         Outcome { results, error }
-    }
-
-    fn nothing_yet(&self, clock: Clock) -> Results {
-        Results {
-            name: self.config.name.clone(),
-            command: self.command.clone(),
-            seed: self.seed,
-            began_unix_ns: clock.unix_ns(Instant::ZERO),
-            machine: Machine::this(),
-            shares: Shares::all(),
-            state: State::Complete,
-            load: self.about_load(),
-            arms: self.config.arms.iter().map(|arm| self.arm(&arm.name, &arm.url)).collect(),
-            series: Vec::new(),
-            blocks: Vec::new(),
-            measures: Vec::new(),
-            events: Vec::new(),
-        }
     }
 
     fn arm(&self, name: &str, url: &str) -> Arm {
@@ -162,15 +145,15 @@ impl Suite {
         Ok((target, connector, workload))
     }
 
-    fn session(&self) -> Result<Session, Halt> {
-        let SuiteConfig { name, arms, sending, schedule, blocks, warm_up, .. } = &self.config;
+    fn arms(&self) -> Result<Vec<(Arm, Load)>, SuiteEnd> {
+        let SuiteConfig { arms, sending, schedule, .. } = &self.config;
         let threads = sending.threads.unwrap_or_else(|| threads_for(schedule.rate_max()));
         let schedule = Arc::new(schedule.clone());
         let mut loads = Vec::new();
         for arm in arms {
             let (target, connector, workload) = self
                 .workload(&arm.url)
-                .map_err(|error| Halt::wrong("requests", error.to_string()))?;
+                .map_err(|error| SuiteEnd::wrong("requests", error.to_string()))?;
             let load = Load {
                 target,
                 connector,
@@ -186,16 +169,20 @@ impl Suite {
             };
             loads.push((self.arm(&arm.name, &arm.url), load));
         }
-        Ok(Session {
-            name: name.clone(),
+        Ok(loads)
+    }
+
+    fn session(&self, arms: Vec<(Arm, Load)>) -> Session {
+        Session {
+            name: self.config.name.clone(),
             command: self.command.clone(),
             seed: self.seed,
             about_load: self.about_load(),
-            arms: loads,
-            blocks: *blocks,
+            arms,
+            blocks: self.config.blocks,
             turns: Turns::Alternate,
-            warm_up: *warm_up,
-        })
+            warm_up: self.config.warm_up,
+        }
     }
 }
 
@@ -210,8 +197,8 @@ struct RunningSuite<'a> {
 type LoadObserver<'a> = &'a mut (dyn FnMut(SessionProgress, &Slot) + Send);
 
 impl RunningSuite<'_> {
-    fn run(&mut self, load: LoadObserver<'_>) -> Result<(), Halt> {
-        let watchdog = Watchdog::start().map_err(|error| Halt::io("watchdog", "sh", &error))?;
+    fn run(&mut self, load: LoadObserver<'_>) -> Result<(), SuiteEnd> {
+        let watchdog = Watchdog::start().map_err(|error| SuiteEnd::io("watchdog", "sh", &error))?;
         let spawner = Spawner {
             folder: self.suite.folder.clone(),
             dir: self.suite.dir.clone(),
@@ -231,7 +218,7 @@ impl RunningSuite<'_> {
         &mut self,
         spawner: &Spawner,
         load: LoadObserver<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), SuiteEnd> {
         let SuiteConfig { setup, links, processes, measures, .. } = &self.suite.config;
         for command in setup {
             self.command(command, spawner, self.stop)?;
@@ -245,7 +232,7 @@ impl RunningSuite<'_> {
         self.results.events.sort_by_key(|event| event.at);
         cluster.end_all(self.step);
         // The reason of the stop, if a process caused it.
-        ended.map_err(|halt| if halt == Halt::Stopped { cluster.halt() } else { halt })
+        ended.map_err(|halt| if halt == SuiteEnd::Stopped { cluster.halt() } else { halt })
     }
 
     fn start_and_measure(
@@ -253,7 +240,7 @@ impl RunningSuite<'_> {
         cluster: &Arc<Cluster>,
         links: &Arc<Links>,
         load: LoadObserver<'_>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), SuiteEnd> {
         for (nth, name) in cluster.names().enumerate() {
             self.timed(name, || cluster.start(nth).map(|_| "ready".to_owned()))?;
         }
@@ -261,7 +248,7 @@ impl RunningSuite<'_> {
             self.prepare(step, &cluster.spawner)?;
         }
         self.validate()?;
-        let session = self.suite.session()?;
+        let session = self.suite.session(self.suite.arms()?);
         let mut hooks = SuiteHooks {
             suite: self.suite,
             cluster,
@@ -271,23 +258,29 @@ impl RunningSuite<'_> {
             cpu: None,
             events: Vec::new(),
         };
-        let measured = session
-            .run_with_hooks(&mut hooks, self.clock, self.stop, load)
-            .map_err(|error| Halt::io("load", "the system gives no thread or no timer", &error))?;
+        let measured =
+            session.run_with_hooks(&mut hooks, self.clock, self.stop, load).map_err(|error| {
+                SuiteEnd::io("load", "the system gives no thread or no timer", &error)
+            })?;
         let mut events = hooks.events;
         events.extend(measured.events);
         self.results = Results { events, ..measured };
         if self.stop.is_stopped() {
-            return Err(Halt::Stopped);
+            return Err(SuiteEnd::Stopped);
         }
         self.validate()
     }
 
-    fn command(&self, command: &CommandConfig, spawner: &Spawner, stop: &Stop) -> Result<(), Halt> {
+    fn command(
+        &self,
+        command: &CommandConfig,
+        spawner: &Spawner,
+        stop: &Stop,
+    ) -> Result<(), SuiteEnd> {
         self.timed(&command.name, || spawner.run(command, stop).map(|()| "done".to_owned()))
     }
 
-    fn prepare(&self, step: &StepConfig, spawner: &Spawner) -> Result<(), Halt> {
+    fn prepare(&self, step: &StepConfig, spawner: &Spawner) -> Result<(), SuiteEnd> {
         match step {
             StepConfig::Run(command) => self.command(command, spawner, self.stop),
             StepConfig::Load(config) => self.timed(&config.name, || {
@@ -297,33 +290,39 @@ impl RunningSuite<'_> {
         }
     }
 
-    fn validate(&self) -> Result<(), Halt> {
+    fn validate(&self) -> Result<(), SuiteEnd> {
         for config in &self.suite.config.validate {
             self.timed(&config.url, || self.wait_until_valid(config))?;
         }
         Ok(())
     }
 
-    fn wait_until_valid(&self, config: &ValidateConfig) -> Result<String, Halt> {
+    fn wait_until_valid(&self, config: &ValidateConfig) -> Result<String, SuiteEnd> {
         let ValidateConfig { url, expect, within } = config;
+        let client =
+            PlainClient::get(url, expect).map_err(|problem| SuiteEnd::wrong(url, problem))?;
         let began = self.clock.now();
         loop {
             let left = *within - self.clock.now().since(began);
             // Enough for a response, so that the last problem is not the end of the time.
-            let ask = Ask::get(url, expect, left.max(ASKED_FOR_MIN).into());
-            let Err(problem) = ask.send(self.stop) else { return Ok("as expected".to_owned()) };
+            let sent = client.send(Vec::new(), left.max(ASKED_FOR_MIN), self.stop);
+            let Err(problem) = sent else { return Ok("as expected".to_owned()) };
             if self.stop.is_stopped() {
-                return Err(Halt::Stopped);
+                return Err(SuiteEnd::Stopped);
             }
             if self.clock.now().since(began) >= *within {
-                return Err(Halt::wrong(url, format!("not valid within {within}: {problem}")));
+                return Err(SuiteEnd::wrong(url, format!("not valid within {within}: {problem}")));
             }
             pause(ASKED_AGAIN_AFTER);
         }
     }
 
     /// Runs a step, and reports its duration.
-    fn timed(&self, name: &str, step: impl FnOnce() -> Result<String, Halt>) -> Result<(), Halt> {
+    fn timed(
+        &self,
+        name: &str,
+        step: impl FnOnce() -> Result<String, SuiteEnd>,
+    ) -> Result<(), SuiteEnd> {
         (self.step)(&format!("{name} …"));
         let began = self.clock.now();
         let what = step()?;

@@ -3,7 +3,7 @@
 //! The first bytes of a connection distinguish HTTP/1.1 with keep-alive from HTTP/2 with prior knowledge.
 //! **Limits**: every connection is accepted; the servers limit the requests in service.
 
-use crate::respond::BrokenOff;
+use crate::respond::ConnectionBreak;
 use bytes::Bytes;
 use curtail_http::accept::{AcceptedConnection, Acceptor};
 use http_body_util::Full;
@@ -27,7 +27,7 @@ pub(crate) trait Respond: Send + Sync + 'static {
     fn respond(
         &self,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<Full<Bytes>>, BrokenOff>> + Send;
+    ) -> impl Future<Output = Result<Response<Full<Bytes>>, ConnectionBreak>> + Send;
 }
 
 /// Accepts connections as long as the future is polled, and serves their requests.

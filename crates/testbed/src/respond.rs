@@ -15,7 +15,7 @@
 
 use crate::listener::Respond;
 use crate::machine::Times;
-use crate::server::{Executed, Rejected, Server};
+use crate::server::{ExecutionRecord, Rejection, Server};
 use bytes::Bytes;
 use curtail_model::ExecutionOutcome;
 use curtail_policy::Class;
@@ -36,13 +36,13 @@ pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-tim
 /// The error that breaks the connection off without a response.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("broken off by the fault `errors`")]
-pub(crate) struct BrokenOff;
+pub(crate) struct ConnectionBreak;
 
 impl Respond for Server {
     async fn respond(
         &self,
         request: Request<Incoming>,
-    ) -> Result<Response<Full<Bytes>>, BrokenOff> {
+    ) -> Result<Response<Full<Bytes>>, ConnectionBreak> {
         if request.method() != Method::GET {
             return Ok(expected_method("GET"));
         }
@@ -81,7 +81,7 @@ fn shard_of(path: &str) -> Option<usize> {
 async fn read_keys(
     server: &Server,
     request: &Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, BrokenOff> {
+) -> Result<Response<Full<Bytes>>, ConnectionBreak> {
     let keys = match keys_of(request.uri().query().unwrap_or_default()) {
         Ok(keys) => keys,
         Err(what) => return Ok(text(StatusCode::BAD_REQUEST, what)),
@@ -89,14 +89,14 @@ async fn read_keys(
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let class = header(CLASS).and_then(Class::from_name).unwrap_or_default();
     let unavailable = |what: &str| text(StatusCode::SERVICE_UNAVAILABLE, what.to_owned());
-    let Executed { outcome, times } = match server.execute(class, header(TENANT)).await {
+    let ExecutionRecord { outcome, times } = match server.execute(class, header(TENANT)).await {
         Ok(executed) => executed,
-        Err(Rejected) => return Ok(unavailable("the queue is full\n")),
+        Err(Rejection) => return Ok(unavailable("the queue is full\n")),
     };
     match outcome {
         ExecutionOutcome::Success => {}
         ExecutionOutcome::BadResponse => return Ok(unavailable("bad by the fault `errors`\n")),
-        ExecutionOutcome::BrokenConnection => return Err(BrokenOff),
+        ExecutionOutcome::BrokenConnection => return Err(ConnectionBreak),
         // Until the client goes away.
         ExecutionOutcome::NoResponse => std::future::pending().await,
     }

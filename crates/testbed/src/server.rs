@@ -40,17 +40,17 @@ struct State {
 #[derive(Debug)]
 struct Client {
     tenant: Option<String>,
-    response: oneshot::Sender<Result<Executed, Rejected>>,
+    response: oneshot::Sender<Result<ExecutionRecord, Rejection>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Executed {
+pub(crate) struct ExecutionRecord {
     pub(crate) outcome: ExecutionOutcome,
     pub(crate) times: Times,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rejected;
+pub(crate) struct Rejection;
 
 impl Server {
     pub(crate) fn new(
@@ -74,7 +74,7 @@ impl Server {
         &self,
         class: Class,
         tenant: Option<&str>,
-    ) -> Result<Executed, Rejected> {
+    ) -> Result<ExecutionRecord, Rejection> {
         let (response, ended) = oneshot::channel();
         let request = {
             let mut state = self.state();
@@ -137,9 +137,9 @@ impl Server {
                         self.executions.count(self.id.number, client.tenant.as_deref());
                     }
                 }
-                ServerEffect::Rejected { request } => state.respond(request, Err(Rejected)),
+                ServerEffect::Rejected { request } => state.respond(request, Err(Rejection)),
                 ServerEffect::Ended { request, outcome, times } => {
-                    state.respond(request, Ok(Executed { outcome, times }));
+                    state.respond(request, Ok(ExecutionRecord { outcome, times }));
                 }
                 ServerEffect::Resumed => self.resumed.notify_waiters(),
             }
@@ -155,7 +155,7 @@ impl Server {
 }
 
 impl State {
-    fn respond(&mut self, request: u64, response: Result<Executed, Rejected>) {
+    fn respond(&mut self, request: u64, response: Result<ExecutionRecord, Rejection>) {
         if let Some(client) = self.clients.remove(&request) {
             // The client may have gone away in the meantime.
             let _gone = client.response.send(response);

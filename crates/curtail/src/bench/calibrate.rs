@@ -13,7 +13,7 @@ use crate::output::{Format, print};
 use crate::terminal::ProgressLine;
 use anyhow::Context as _;
 use clap::Args;
-use curtail_load::Clock;
+use curtail_load::LatencyKind;
 use curtail_load::calibrate::{Calibration, Plan, Rate, Row, on_model, on_recorded};
 use curtail_load::compare::BLOCKS_DEFAULT;
 use curtail_load::stalls::{REQUESTS, Stalls};
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let (calibration, from) = match &recorded {
         None => (on_model(&Stalls::new(), &plan, report), Source::Model),
         Some(Recorded { arm, blocks }) => {
-            (on_recorded(blocks, Clock::Response, &plan, report), Source::Arm(arm))
+            (on_recorded(blocks, LatencyKind::Response, &plan, report), Source::Arm(arm))
         }
     };
     progress.clear();

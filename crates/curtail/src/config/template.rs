@@ -73,7 +73,10 @@ pub(super) fn yaml(kind: ConfigKind, keys: &[Key]) -> String {
     let mut text = head(kind);
     for node in &root.inner {
         text.push('\n');
-        node.write(&mut text, Place { outer: None, indent: 0, is_item: false, is_absent: false });
+        node.write(
+            &mut text,
+            KeyPosition { outer: None, indent: 0, is_item: false, is_absent: false },
+        );
     }
     text
 }
@@ -89,7 +92,7 @@ struct Node<'k> {
 
 /// The position of a node in the file.
 #[derive(Clone, Copy, Debug)]
-struct Place<'k> {
+struct KeyPosition<'k> {
     /// The enclosing section.
     outer: Option<&'k Key>,
     indent: usize,
@@ -119,32 +122,36 @@ impl<'k> Node<'k> {
         &mut self.inner[place]
     }
 
-    fn write(&self, text: &mut String, place: Place<'k>) {
+    fn write(&self, text: &mut String, position: KeyPosition<'k>) {
         let Some(key) = self.key else { return };
-        let margin = " ".repeat(place.indent);
+        let margin = " ".repeat(position.indent);
         for prose in prose(key) {
             *text += &format!("{margin}# {prose}\n");
         }
-        let is_absent = place.is_absent || self.is_absent_by_default(key);
+        let is_absent = position.is_absent || self.is_absent_by_default(key);
         let mark = if is_absent { "#" } else { "" };
-        let lead = match place.is_item {
-            true => format!("{}{mark}- ", " ".repeat(place.indent - 2)),
+        let lead = match position.is_item {
+            true => format!("{}{mark}- ", " ".repeat(position.indent - 2)),
             false => format!("{margin}{mark}"),
         };
-        let inside =
-            Place { outer: Some(key), indent: place.indent + 2, is_item: false, is_absent };
+        let inside = KeyPosition {
+            outer: Some(key),
+            indent: position.indent + 2,
+            is_item: false,
+            is_absent,
+        };
         match self.inner.as_slice() {
-            [] => *text += &format!("{lead}{}: {}\n", self.name, value(key, place.outer)),
+            [] => *text += &format!("{lead}{}: {}\n", self.name, value(key, position.outer)),
             [item] if item.name == "[]" => {
                 *text += &format!("{lead}{}:\n", self.name);
                 item.write_inner(
                     text,
-                    Place { indent: inside.indent + 2, is_item: true, ..inside },
+                    KeyPosition { indent: inside.indent + 2, is_item: true, ..inside },
                 );
             }
             [named] if named.name == "<name>" => {
                 *text += &format!("{lead}{}:\n{margin}  {mark}{NAME}:\n", self.name);
-                named.write_inner(text, Place { indent: inside.indent + 2, ..inside });
+                named.write_inner(text, KeyPosition { indent: inside.indent + 2, ..inside });
             }
             _ => {
                 *text += &format!("{lead}{}:\n", self.name);
@@ -153,14 +160,14 @@ impl<'k> Node<'k> {
         }
     }
 
-    fn write_inner(&self, text: &mut String, first: Place<'k>) {
+    fn write_inner(&self, text: &mut String, first: KeyPosition<'k>) {
         let mut nodes: Vec<&Self> = self.inner.iter().collect();
         if first.is_item {
             // An item begins with its dash, which must not be commented out.
             nodes.sort_by_key(|node| node.key.is_some_and(|key| node.is_absent_by_default(key)));
         }
         for (nth, node) in nodes.into_iter().enumerate() {
-            node.write(text, Place { is_item: first.is_item && nth == 0, ..first });
+            node.write(text, KeyPosition { is_item: first.is_item && nth == 0, ..first });
         }
     }
 

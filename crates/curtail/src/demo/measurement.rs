@@ -65,7 +65,7 @@ fn add(latencies: &mut Latencies, slot: &Slot) {
 mod tests {
     use super::{ArmMeasurement, BLOCKS_MAX, blocks};
     use curtail_generator::Recording;
-    use curtail_load::{Clock, Failure, Slot, Timeline, Timing};
+    use curtail_load::{Failure, LatencyKind, Slot, Timeline, Timing};
     use curtail_units::{Duration, Instant, Quantile};
 
     fn slot(nth: u64) -> Slot {
@@ -82,7 +82,11 @@ mod tests {
         let counts: Vec<u64> = blocks.iter().map(curtail_load::Latencies::count).collect();
         assert_eq!((counts.len(), counts[0], counts[19]), (20, 3, 6), "{counts:?}");
         let last = &blocks[19];
-        assert_eq!(last.quantile(Clock::Response, Quantile::P99), None, "it is a failed read");
+        assert_eq!(
+            last.quantile(LatencyKind::Response, Quantile::P99),
+            None,
+            "it is a failed read"
+        );
         assert_eq!(last.failures.total(), 2);
     }
 

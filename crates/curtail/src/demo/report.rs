@@ -8,7 +8,7 @@
 use super::arm::Arm;
 use super::cpu::CoresUsed;
 use super::measurement::ArmMeasurement;
-use curtail_load::Clock;
+use curtail_load::LatencyKind;
 use curtail_load::compare::{self, Difference, Rule};
 use curtail_load::lag;
 use curtail_report::figures::Figure;
@@ -155,11 +155,11 @@ impl Report {
         };
         let [.., before, _] = direct.figures.map(shown);
         let [.., after, _] = hedged.figures.map(shown);
-        let percent = cut.confidence * 100.0;
+        let percent = percent_to(cut.confidence, 0);
         let low = times(cut.interval_low);
         let interval = match cut.interval_high {
-            Some(high) => format!("{percent:.0} % interval: {low} to {}", times(high)),
-            None => format!("{percent:.0} % interval: {low} or more"),
+            Some(high) => format!("{percent} interval: {low} to {}", times(high)),
+            None => format!("{percent} interval: {low} or more"),
         };
         let extra = format!("{} more requests", hedged.extra_percent());
         let text = if cut.interval_low > 1.0 + RESOLUTION {
@@ -208,7 +208,7 @@ impl ArmReport {
         let ArmMeasurement { latencies, extra_requests_ratio, .. } = measured;
         let p95 = Quantile::new(0.95).expect("a quantile");
         let figures = [Quantile::P50, p95, Quantile::P99, Quantile::P999]
-            .map(|quantile| Figure::of(latencies, Clock::Response, quantile));
+            .map(|quantile| Figure::of(latencies, LatencyKind::Response, quantile));
         let [p50_ms, p95_ms, p99_ms, p999_ms] =
             figures.map(|figure| figure.latency().map(Duration::as_ms_f64));
         Self {
@@ -233,7 +233,7 @@ impl ArmReport {
 fn compare_p99(measurements: &[ArmMeasurement]) -> Option<P99Reduction> {
     let blocks = |arm: Arm| &*measurements[arm.index()].blocks;
     let (hedged, direct) = (blocks(Arm::Hedged), blocks(Arm::Direct));
-    let compared = compare::percentiles(hedged, direct, Clock::Response, &Rule::default());
+    let compared = compare::percentiles(hedged, direct, LatencyKind::Response, &Rule::default());
     let p99 = compared.iter().find(|found| found.quantile == Quantile::P99)?;
     let Difference { ratio, interval: (low, high), confidence, .. } = p99.difference?;
     ratio.is_finite().then_some(P99Reduction {

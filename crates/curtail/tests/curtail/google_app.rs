@@ -5,7 +5,7 @@
 //! least) or is a ratio within one run, so a machine that is busy with something else fails nothing.
 
 use crate::command::curtail;
-use curtail_load::{Clock, Failure, Latencies};
+use curtail_load::{Failure, Latencies, LatencyKind};
 use curtail_report::Results;
 use curtail_report::file;
 use curtail_units::{Duration, Quantile};
@@ -80,7 +80,7 @@ impl Run {
 /// A quantile of the response time; a failure is longer than everything.
 fn at(latencies: &Latencies, q: f64) -> Duration {
     let quantile = Quantile::new(q).expect("it is one");
-    latencies.quantile(Clock::Response, quantile).unwrap_or(Duration::MAX)
+    latencies.quantile(LatencyKind::Response, quantile).unwrap_or(Duration::MAX)
 }
 
 /// A large payload takes as long as 700,001 bytes at 8 MiB a second.
@@ -131,7 +131,7 @@ fn retries_are_a_second_group_of_requests_one_backoff_later() {
     assert_eq!(all.failures.total(), 0);
     let retried = run.last("server_retries");
     assert!(retried >= 3.0, "{retried} of {}", all.count());
-    let later = all.responses(Clock::Response).count_above(BACKOFF);
+    let later = all.responses(LatencyKind::Response).count_above(BACKOFF);
     // 5 in 100 are refused: those, and few more, are later by a backoff.
     assert!(later >= 3, "{later} of {}", all.count());
     assert!(at(&all, 0.99) >= BACKOFF && at(&all, 0.5) < BACKOFF, "{:?}", at(&all, 0.99));

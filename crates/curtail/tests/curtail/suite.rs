@@ -260,7 +260,7 @@ restarts: {processes: [node]}
     expect![[r#"
         suite-names.yaml:10:3: faults: "node" is no process: there is none
         suite-names.yaml:10:3: faults: the fault at 2 s is over at 3 s: expected the end before that of a block, 600 ms
-        suite-names.yaml:10:3: faults: "far" is no link: expected one of near
+        suite-names.yaml:10:3: faults: "far" is no link: expected only near
         suite-names.yaml:12:5: faults[2].by: slow and by go together: expected both or neither
         suite-names.yaml:13:9: links.near.to: missing: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
         suite-names.yaml:13:24: links.near.listen: here is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)

@@ -89,28 +89,14 @@ impl WorkloadConfig {
         if requests.is_empty() {
             s.error("requests", "there is none: expected at least one request");
         }
-        for (key, len, most) in [
-            ("requests", requests.len(), REQUESTS_MAX),
-            ("journeys", journeys.len(), REQUESTS_MAX),
-            ("tenants", tenants.len(), TENANTS_MAX),
-        ] {
-            if len > most {
-                s.error(key, format!("{len} of them: expected at most {most}"));
-            }
-        }
+        s.check_len("requests", requests.len(), REQUESTS_MAX);
+        s.check_len("journeys", journeys.len(), REQUESTS_MAX);
+        s.check_len("tenants", tenants.len(), TENANTS_MAX);
         check_names(s, "requests", requests.iter().map(|request| request.name.as_str()));
         check_names(s, "tenants", tenants.iter().map(|tenant| tenant.name.as_str()));
         for step in journeys.iter().flat_map(|journey| &journey.steps) {
-            if !requests.iter().any(|request| request.name == step.request) {
-                let names: Vec<&str> =
-                    requests.iter().map(|request| request.name.as_str()).collect();
-                let text = format!(
-                    "a step asks for {:?}: expected one of {}",
-                    step.request,
-                    names.join(", ")
-                );
-                s.error("journeys", text);
-            }
+            let names = requests.iter().map(|request| &*request.name);
+            s.check_known(("journeys", "request"), &step.request, names);
         }
         Self { requests, journeys, tenants }
     }

@@ -42,7 +42,7 @@ tenants: [{name: big, size: 1000, weight: 9}, {name: small, size: 10}]";
     let of_term =
         (0..100).map(|nth| workload.choose(nth)).find(|choice| workload.series_of(*choice) == 0);
     let choice = of_term.expect("67 of 100");
-    let path = workload.request(choice).path.filled(&workload.filling(choice));
+    let path = workload.request(choice).path.filled(&workload.values(choice));
     assert_eq!(String::from_utf8(path), Ok(format!("/big/select?n={}", choice.nth)));
 }
 

@@ -1,6 +1,6 @@
 use super::{Calibration, Plan, Rate, on_model, on_recorded, planted};
 use crate::stalls::Stalls;
-use crate::{Clock, Latencies};
+use crate::{Latencies, LatencyKind};
 use curtail_units::{Quantile, Rng};
 
 const SEED: u64 = 1;
@@ -40,7 +40,7 @@ fn the_same_seed_gives_the_same_figures() {
 fn recorded_blocks_of_one_arm_are_compared_with_each_other() {
     let recorded = Stalls::new().blocks(&mut Rng::new(SEED).split("recorded"), 41);
     let plan = Plan { comparisons: 60, ..Plan::default() };
-    let calibration = on_recorded(&recorded, Clock::Service, &plan, |_| {});
+    let calibration = on_recorded(&recorded, LatencyKind::Service, &plan, |_| {});
     assert_eq!(calibration.plan.blocks, 20);
     let alarms: u32 = calibration.rows.iter().map(|row| row.alarms.hits).sum();
     let of: u32 = calibration.rows.iter().map(|row| row.alarms.of).sum();
@@ -48,7 +48,7 @@ fn recorded_blocks_of_one_arm_are_compared_with_each_other() {
     assert_eq!(of, 5 * 60);
     assert!(alarms <= 15, "{alarms} of {of}");
     assert!(calibration.alarms_mann_whitney.hits > 20, "{calibration:?}");
-    let none = on_recorded(&[], Clock::Service, &plan, |_| {});
+    let none = on_recorded(&[], LatencyKind::Service, &plan, |_| {});
     assert!(none.rows.iter().all(|row| row.alarms.of == 0 && row.alarms.ratio().is_none()));
 }
 
@@ -58,7 +58,7 @@ fn a_planted_shift_moves_every_quantile_by_as_much() {
     let merged = |shift: f64| {
         let mut merged = Latencies::new();
         for block in &blocks {
-            merged.merge(&planted(block, Clock::Response, shift));
+            merged.merge(&planted(block, LatencyKind::Response, shift));
         }
         merged
     };
@@ -66,7 +66,7 @@ fn a_planted_shift_moves_every_quantile_by_as_much() {
     for q in [0.5, 0.9, 0.99, 0.999, 0.9999] {
         let quantile = Quantile::new(q).expect("a quantile");
         let at = |of: &Latencies| {
-            of.quantile(Clock::Response, quantile).expect("no failures").as_ns_f64()
+            of.quantile(LatencyKind::Response, quantile).expect("no failures").as_ns_f64()
         };
         let ratio = at(&shifted) / at(&plain);
         assert!((ratio - 1.1).abs() < 0.0012, "{q}: {ratio}");

@@ -86,12 +86,12 @@ pub(super) fn mann_whitney((a, b): (&Arm<'_>, &Arm<'_>)) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{Arm, bootstrap_differs, gamma, mann_whitney};
-    use crate::{Clock, Failure, Latencies};
+    use crate::{Failure, Latencies, LatencyKind};
     use curtail_units::{Duration, Quantile, Rng};
 
     fn mann_whitney_of(a: Latencies, b: Latencies) -> f64 {
         let blocks = ([a], [b]);
-        let arm = |blocks| Arm::new(blocks, Clock::Response);
+        let arm = |blocks| Arm::new(blocks, LatencyKind::Response);
         mann_whitney((&arm(&blocks.0), &arm(&blocks.1)))
     }
 
@@ -148,7 +148,7 @@ mod tests {
                 }
                 [arm]
             });
-            let (a, b) = (Arm::new(&a, Clock::Response), Arm::new(&b, Clock::Response));
+            let (a, b) = (Arm::new(&a, LatencyKind::Response), Arm::new(&b, LatencyKind::Response));
             let p90 = Quantile::new(0.9).expect("a quantile");
             alarms += u32::from(bootstrap_differs((&a, &b), p90, 0.05, &mut rng));
         }

@@ -3,7 +3,7 @@
 //! Failed requests are in one last bucket beyond [`FAILED_FROM`], so every quantile counts them as longer than all
 //! responses. Within a bucket, requests count as evenly spread.
 
-use crate::{Clock, Latencies};
+use crate::{Latencies, LatencyKind};
 use curtail_sketch::{Bucket, Histogram, Precision, rank};
 use curtail_units::{Duration, Quantile};
 
@@ -22,7 +22,7 @@ struct Step {
 #[derive(Debug)]
 pub(crate) struct Arm<'a> {
     pub(crate) blocks: &'a [Latencies],
-    clock: Clock,
+    clock: LatencyKind,
     /// The responses of all blocks.
     pub(crate) responses: Histogram,
     /// The failed requests of all blocks.
@@ -31,7 +31,7 @@ pub(crate) struct Arm<'a> {
 }
 
 impl<'a> Arm<'a> {
-    pub(crate) fn new(blocks: &'a [Latencies], clock: Clock) -> Self {
+    pub(crate) fn new(blocks: &'a [Latencies], clock: LatencyKind) -> Self {
         let mut responses = Histogram::new(Precision::FINE);
         let mut failed = 0;
         for block in blocks {
@@ -137,7 +137,7 @@ impl<'a> Arm<'a> {
 #[cfg(test)]
 mod tests {
     use super::Arm;
-    use crate::{Clock, Failure, Latencies};
+    use crate::{Failure, Latencies, LatencyKind};
     use curtail_units::{Duration, Quantile};
 
     /// Blocks of responses of 1 ms to `count` ms, one each, and `failed` failures.
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_place_and_its_share_lead_to_each_other() {
         let blocks = blocks(900, 100);
-        let arm = Arm::new(&blocks, Clock::Response);
+        let arm = Arm::new(&blocks, LatencyKind::Response);
         for share in [0.999, 0.7, 0.5, 0.1001, 0.1, 0.05, 0.001] {
             let back = arm.share_beyond(arm.place_of(share));
             assert!((back - share).abs() < 1e-12, "{share}: {back}");
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn failures_are_longer_than_every_response() {
         let blocks = blocks(900, 100);
-        let arm = Arm::new(&blocks, Clock::Response);
+        let arm = Arm::new(&blocks, LatencyKind::Response);
         assert_eq!(arm.requests(), 3_000);
         assert!((arm.latency_at(0.5) / 500e6 - 1.0).abs() < 0.002, "{}", arm.latency_at(0.5));
         assert!(arm.latency_at(0.11).is_finite());

@@ -5,7 +5,7 @@ use super::{
     BLOCKS_MIN, Difference, EXCEEDANCES_MIN, INDICATIVE_MIN, Rule, Test, Verdict, error_of_mean,
     holm, whole,
 };
-use crate::{Clock, Latencies};
+use crate::{Latencies, LatencyKind};
 use curtail_units::{Duration, Quantile};
 
 /// The compared percentiles: name and quantile.
@@ -57,7 +57,12 @@ impl Seen {
 
 /// Compares block `i` of `a` with block `i` of `b`, at every one of [`PERCENTILES`]; a block without a partner is left
 /// out.
-pub fn percentiles(a: &[Latencies], b: &[Latencies], clock: Clock, rule: &Rule) -> Vec<Percentile> {
+pub fn percentiles(
+    a: &[Latencies],
+    b: &[Latencies],
+    clock: LatencyKind,
+    rule: &Rule,
+) -> Vec<Percentile> {
     let pairs = a.len().min(b.len());
     percentiles_of((&Arm::new(&a[..pairs], clock), &Arm::new(&b[..pairs], clock)), rule)
 }

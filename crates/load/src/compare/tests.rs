@@ -4,13 +4,13 @@ use super::{
 };
 use crate::calibrate::planted;
 use crate::stalls::Stalls;
-use crate::{Clock, Failure, Latencies};
+use crate::{Failure, Latencies, LatencyKind};
 use curtail_units::{Duration, Quantile, Rng};
 
 const SEED: u64 = 20;
 
 fn compared(a: &[Latencies], b: &[Latencies]) -> Vec<Percentile> {
-    percentiles(a, b, Clock::Response, &Rule::default())
+    percentiles(a, b, LatencyKind::Response, &Rule::default())
 }
 
 fn at<'a>(of: &'a [Percentile], name: &str) -> &'a Percentile {
@@ -99,7 +99,7 @@ fn intervals_hold_the_true_ratio_as_often_as_they_say() {
 fn shares_find_more_than_percentiles_of_blocks() {
     let (model, mut rng) = (Stalls::new(), Rng::new(SEED));
     let p99_log = |block: &Latencies| {
-        let p99 = block.quantile(Clock::Response, Quantile::P99).expect("no failures");
+        let p99 = block.quantile(LatencyKind::Response, Quantile::P99).expect("no failures");
         libm::log(p99.as_ns_f64())
     };
     let by_blocks = |a: &[Latencies], b: &[Latencies]| {
@@ -114,7 +114,7 @@ fn shares_find_more_than_percentiles_of_blocks() {
     for _ in 0..100 {
         let (a, b) = (model.blocks(&mut rng, 40), model.blocks(&mut rng, 40));
         let shifted: Vec<Latencies> =
-            b.iter().map(|block| planted(block, Clock::Response, 1.1)).collect();
+            b.iter().map(|block| planted(block, LatencyKind::Response, 1.1)).collect();
         for (nth, p_value) in [by_blocks(&a, &shifted), by_shares(&a, &shifted)].iter().enumerate()
         {
             found[nth] += u32::from(*p_value <= 0.05);

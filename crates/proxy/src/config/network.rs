@@ -1,6 +1,6 @@
 //! Ranges of IP addresses.
 
-use curtail_config::{Scalar, Value, Wrong};
+use curtail_config::{Scalar, ScalarError, Value};
 use std::net::IpAddr;
 
 /// A range of addresses in CIDR notation (RFC 4632), such as `10.0.0.0/8`; a single address is a range too.
@@ -76,9 +76,9 @@ impl Value for Network {
     const NOUN: &'static str = "a range of addresses";
     const DETAIL: &'static str = "such as 10.0.0.0/8, 192.0.2.7 or \"2001:db8::/32\" (quoted)";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        let text = scalar.text().ok_or(Wrong::Kind)?;
-        Self::parse(text).ok_or(Wrong::Kind)
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+        let text = scalar.text().ok_or(ScalarError::Kind)?;
+        Self::parse(text).ok_or(ScalarError::Kind)
     }
 
     fn write(&self) -> String {

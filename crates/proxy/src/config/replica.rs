@@ -1,6 +1,6 @@
 //! Replicas as values of the configuration: an address, and a name that outlives the address.
 
-use curtail_config::{Scalar, Value, Wrong};
+use curtail_config::{Scalar, ScalarError, Value};
 use curtail_http::origin::ServerOrigin;
 use std::ops::Deref;
 
@@ -44,9 +44,9 @@ impl Value for ReplicaUrl {
     const NOUN: &'static str = "the address of a server";
     const DETAIL: &'static str = "such as http://127.0.0.1:8080, without a path";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        let text = scalar.text().ok_or(Wrong::Kind)?;
-        Self::parse(text).ok_or(Wrong::Kind)
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+        let text = scalar.text().ok_or(ScalarError::Kind)?;
+        Self::parse(text).ok_or(ScalarError::Kind)
     }
 
     fn write(&self) -> String {
@@ -113,9 +113,9 @@ impl Value for ReplicaConfig {
     const DETAIL: &'static str =
         "such as http://127.0.0.1:8080 or a=http://127.0.0.1:8080, without a path";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
-        let text = scalar.text().ok_or(Wrong::Kind)?;
-        Self::parse(text).ok_or(Wrong::Kind)
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+        let text = scalar.text().ok_or(ScalarError::Kind)?;
+        Self::parse(text).ok_or(ScalarError::Kind)
     }
 
     fn write(&self) -> String {

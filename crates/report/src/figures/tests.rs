@@ -1,6 +1,6 @@
 use super::{Figure, Percentiles, of_arms};
 use crate::sample;
-use curtail_load::{Clock, Failure, Latencies};
+use curtail_load::{Failure, Latencies, LatencyKind};
 use curtail_units::{Duration, Quantile};
 
 /// Responses of 1 ms, 2 ms, …, and then failures.
@@ -15,7 +15,7 @@ fn latencies(responses: u64, failed: u64) -> Latencies {
 }
 
 fn p99(responses: u64, failed: u64) -> Figure {
-    Figure::of(&latencies(responses, failed), Clock::Response, Quantile::P99)
+    Figure::of(&latencies(responses, failed), LatencyKind::Response, Quantile::P99)
 }
 
 #[test]
@@ -34,14 +34,14 @@ fn failures_push_every_percentile_up_and_are_no_number() {
     assert_eq!(latency, Duration::from_ms(9_900));
     assert_eq!(p99(100, 10), Figure::Failed, "one in ten failed: it is known where p99 lies");
     assert_eq!(p99(100, 9), Figure::TooFew, "chance may have put it there");
-    assert_eq!(Figure::longest(&latencies(10, 1), Clock::Service), Figure::Failed);
-    let longest = Figure::longest(&latencies(10, 0), Clock::Service);
+    assert_eq!(Figure::longest(&latencies(10, 1), LatencyKind::Service), Figure::Failed);
+    let longest = Figure::longest(&latencies(10, 0), LatencyKind::Service);
     assert_eq!(longest, Figure::Value(Duration::from_ms(10)));
 }
 
 #[test]
 fn programs_find_each_figure_and_its_mark_under_its_name() {
-    let percentiles = Percentiles::of(&latencies(1_000, 4), Clock::Response);
+    let percentiles = Percentiles::of(&latencies(1_000, 4), LatencyKind::Response);
     let json = serde_json::to_value(&percentiles).expect("JSON");
     assert_eq!(json["p50_ns"].as_f64().map(|ns| (ns / 1e6).round()), Some(502.0));
     assert_eq!(json["p99_9_ns"], serde_json::Value::Null);

@@ -1,6 +1,6 @@
 use super::render;
 use crate::sample;
-use curtail_load::{Clock, Failure, Latencies};
+use curtail_load::{Failure, Latencies, LatencyKind};
 use curtail_units::Duration;
 use expect_test::expect;
 
@@ -48,7 +48,7 @@ fn a_small_distribution() {
         #[Max     =        8.000, Total count    =            8]
         #[Failed  =            0, longer than every response]
     "#]]
-    .assert_eq(&render(&ms(1..=8), Clock::Response, "A, response"));
+    .assert_eq(&render(&ms(1..=8), LatencyKind::Response, "A, response"));
     let mut failing = ms(1..=6);
     failing.failures.add_n(Failure::Timeout, 2);
     expect![[r#"
@@ -70,7 +70,7 @@ fn a_small_distribution() {
         #[Max     =        6.000, Total count    =            8]
         #[Failed  =            2, longer than every response]
     "#]]
-    .assert_eq(&render(&failing, Clock::Response, "A,\nresponse"));
+    .assert_eq(&render(&failing, LatencyKind::Response, "A,\nresponse"));
     expect![[r#"
         #[nothing]
                Value     Percentile TotalCount 1/(1-Percentile)
@@ -79,13 +79,13 @@ fn a_small_distribution() {
         #[Max     =        0.000, Total count    =            0]
         #[Failed  =            0, longer than every response]
     "#]]
-    .assert_eq(&render(&Latencies::new(), Clock::Response, "nothing"));
+    .assert_eq(&render(&Latencies::new(), LatencyKind::Response, "nothing"));
 }
 
 #[test]
 fn rows_rise_and_say_what_the_histogram_says() {
     let latencies = Latencies::merged(&sample::compared(1).of_arm(1));
-    let rows = rows(&render(&latencies, Clock::Response, "hedged"));
+    let rows = rows(&render(&latencies, LatencyKind::Response, "hedged"));
     assert!(rows.len() > 60, "{} rows", rows.len());
     let count = latencies.count() as f64;
     for pair in rows.windows(2) {

@@ -2,9 +2,9 @@
 //!
 //! A percentile with too few requests, or among the failures, is left out.
 
-use super::svg::{Frame, LogScale, Picture, Svg, colour};
+use super::svg::{Frame, LogScale, Picture, Svg, color};
 use crate::figures::{ArmFigures, Figure, quantile};
-use curtail_load::Clock;
+use curtail_load::LatencyKind;
 use curtail_text::numbers;
 
 const DRAWN: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
@@ -20,8 +20,9 @@ pub(super) fn draw(arms: &[ArmFigures]) -> Option<Picture> {
     if rates.len() < arms.len() || last <= first {
         return None;
     }
-    let of =
-        |arm: &ArmFigures, q| Figure::of(&arm.latencies, Clock::Response, quantile(q)).latency();
+    let of = |arm: &ArmFigures, q| {
+        Figure::of(&arm.latencies, LatencyKind::Response, quantile(q)).latency()
+    };
     let all = || DRAWN.iter().flat_map(|(_, q)| arms.iter().filter_map(move |arm| of(arm, *q)));
     let frame = Frame::new(26.0, HEIGHT);
     let scale = LogScale::new(all().min()?, all().max()?);
@@ -41,7 +42,7 @@ pub(super) fn draw(arms: &[ArmFigures]) -> Option<Picture> {
     frame.outline(&mut svg);
     let mut legend = Vec::new();
     for (nth, (name, q)) in DRAWN.into_iter().enumerate() {
-        let class = format!("{} thick", colour(nth));
+        let class = format!("{} thick", color(nth));
         let points = arms
             .iter()
             .zip(&rates)

@@ -1,7 +1,7 @@
 //! The plot of latency over time, with events, and with the measures of the servers below it on the same axis.
 
 use super::columns::{TimeColumns, at, end};
-use super::svg::{Anchor, COLOURS, Frame, LinearScale, LogScale, Picture, Svg, colour};
+use super::svg::{Anchor, COLORS, Frame, LinearScale, LogScale, Picture, Svg, color};
 use crate::Results;
 use crate::parts::distinct;
 use crate::results::{Event, Measure};
@@ -46,11 +46,11 @@ pub(super) fn draw(results: &Results) -> Option<Picture> {
     frame.outline(&mut svg);
     for (nth, columns) in arms.iter().enumerate() {
         let Some(columns) = columns else { continue };
-        let colour = colour(nth);
+        let color = color(nth);
         let plot = Plot { frame, scale, time, columns };
-        plot.longest(&mut svg, &colour);
-        plot.line(&mut svg, &format!("{colour} thick"), Quantile::P99);
-        plot.line(&mut svg, &format!("{colour} dotted"), Quantile::P50);
+        plot.longest(&mut svg, &color);
+        plot.line(&mut svg, &format!("{color} thick"), Quantile::P99);
+        plot.line(&mut svg, &format!("{color} dotted"), Quantile::P50);
         time.turns(&mut svg, results, nth, &frame);
     }
     svg.text("axis", (4.0, frame.top - 8.0), Anchor::Start, "response");
@@ -69,7 +69,7 @@ pub(super) fn draw(results: &Results) -> Option<Picture> {
 
 fn legend(results: &Results) -> Vec<(String, String)> {
     let arms = results.arms.iter().enumerate();
-    let arms = arms.map(|(nth, arm)| (format!("{} thick", colour(nth)), arm.name.clone()));
+    let arms = arms.map(|(nth, arm)| (format!("{} thick", color(nth)), arm.name.clone()));
     let mut kinds = vec![
         ("neutral thick", "p99"),
         ("neutral dotted", "p50"),
@@ -164,7 +164,7 @@ impl Time {
         for block in results.blocks.iter().filter(|block| block.arm == arm) {
             let (left, right) = (self.share(block.began), self.share(block.began + block.lasted));
             let (left, right) = (frame.x(left), frame.x(right));
-            let class = format!("fill{}", arm % COLOURS);
+            let class = format!("fill{}", arm % COLORS);
             svg.rect(&class, (left, frame.bottom - height), (right - left, height));
         }
     }
@@ -252,7 +252,7 @@ fn draw_panel(svg: &mut Svg, frame: Frame, panel: &Panel<'_>, (time, is_last): (
     let is_of_moments = panel.name.contains("pause");
     let mut named = frame.left + 14.0 + 6.6 * words.chars().count() as f64;
     for (nth, measure) in panel.measures.iter().enumerate() {
-        let class = format!("m{} {}", nth % COLOURS, if is_of_moments { "stem" } else { "line" });
+        let class = format!("m{} {}", nth % COLORS, if is_of_moments { "stem" } else { "line" });
         let place = |(at, value): &(Instant, f64)| {
             (frame.x(time.share(*at)), frame.y(scale.share(value / size)))
         };
@@ -266,7 +266,7 @@ fn draw_panel(svg: &mut Svg, frame: Frame, panel: &Panel<'_>, (time, is_last): (
         }
         if named < frame.right - 60.0 {
             svg.text(
-                &format!("note name{}", nth % COLOURS),
+                &format!("note name{}", nth % COLORS),
                 (named, frame.top - 6.0),
                 Anchor::Start,
                 &measure.of,

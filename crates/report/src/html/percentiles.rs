@@ -2,10 +2,10 @@
 //!
 //! A line is dotted where fewer than ten requests are longer, and ends in a cross where the failures begin.
 
-use super::svg::{Frame, LogScale, Picture, Svg, colour};
+use super::svg::{Frame, LogScale, Picture, Svg, color};
 use crate::figures::ArmFigures;
 use curtail_load::compare::INDICATIVE_MIN;
-use curtail_load::{Clock, Latencies};
+use curtail_load::{Latencies, LatencyKind};
 use curtail_units::Duration;
 
 /// The names on the axis, and their numbers of nines.
@@ -45,11 +45,11 @@ pub(super) fn draw(arms: &[ArmFigures]) -> Option<Picture> {
     let plot = Plot { frame, scale, nines_max };
     let mut legend = Vec::new();
     for (nth, arm) in arms.iter().enumerate() {
-        let colour = colour(nth);
-        for (clock, kind) in [(Clock::Response, "thick"), (Clock::Service, "thin")] {
-            plot.curve(&mut svg, &format!("{colour} {kind}"), &arm.latencies, clock);
+        let color = color(nth);
+        for (clock, kind) in [(LatencyKind::Response, "thick"), (LatencyKind::Service, "thin")] {
+            plot.curve(&mut svg, &format!("{color} {kind}"), &arm.latencies, clock);
         }
-        legend.push((format!("{colour} thick"), arm.name.clone()));
+        legend.push((format!("{color} thick"), arm.name.clone()));
     }
     let kinds = [("neutral thick", "response"), ("neutral thin", "service")];
     legend.extend(kinds.map(|(class, words)| (class.to_owned(), words.to_owned())));
@@ -70,7 +70,7 @@ impl Plot {
         (self.frame.x(share), self.frame.y(self.scale.share(latency)))
     }
 
-    fn curve(&self, svg: &mut Svg, class: &str, latencies: &Latencies, clock: Clock) {
+    fn curve(&self, svg: &mut Svg, class: &str, latencies: &Latencies, clock: LatencyKind) {
         let responses = latencies.responses(clock);
         let count = latencies.count();
         let (mut sure, mut faint) = (Vec::new(), Vec::new());

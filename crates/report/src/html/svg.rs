@@ -8,7 +8,7 @@ use curtail_units::Duration;
 pub(super) const WIDTH: f64 = 900.0;
 
 /// The number of colors; further arms have the same colors, dashed.
-pub(crate) const COLOURS: usize = 6;
+pub(crate) const COLORS: usize = 6;
 
 /// `text`, escaped for HTML.
 #[must_use]
@@ -262,9 +262,9 @@ pub struct Picture {
 
 /// The class of an arm's color. Further arms have the colors of the first arms, dashed.
 #[must_use]
-pub fn colour(arm: usize) -> String {
-    let again = if arm < COLOURS { "" } else { " again" };
-    format!("s{}{again}", arm % COLOURS)
+pub fn color(arm: usize) -> String {
+    let again = if arm < COLORS { "" } else { " again" };
+    format!("s{}{again}", arm % COLORS)
 }
 
 /// The legend of a picture: small samples with their words.

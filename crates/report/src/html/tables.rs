@@ -1,13 +1,13 @@
 //! The tables of the page: the figures of the terminal's table, with the same marks.
 
-use super::svg::{COLOURS, escaped};
+use super::svg::{COLORS, escaped};
 use crate::Results;
 use crate::difference::{self as compared, Comparison, change};
 use crate::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles};
-use crate::parts::{self, By};
+use crate::parts::{self, PartKind};
 use crate::servers::{self, Server};
 use curtail_load::compare::{Difference, Verdict};
-use curtail_load::{Clock, Latencies};
+use curtail_load::{Latencies, LatencyKind};
 use curtail_text::numbers::{self, percentile_name};
 
 fn cell(figure: Figure) -> String {
@@ -55,13 +55,15 @@ pub(super) fn of_arms(arms: &[ArmFigures]) -> String {
     let head = header(&["Latency in ms", "clock"], names);
     let mut rows = String::new();
     for (nth, arm) in arms.iter().enumerate() {
-        for (word, clock) in [("response", Clock::Response), ("service", Clock::Service)] {
+        for (word, clock) in
+            [("response", LatencyKind::Response), ("service", LatencyKind::Service)]
+        {
             let percentiles = Percentiles::of(&arm.latencies, clock);
             let cells: String = percentiles.named().map(|(_, figure)| cell(figure)).collect();
-            let name = if clock == Clock::Response {
-                let colour = nth % COLOURS;
+            let name = if clock == LatencyKind::Response {
+                let color = nth % COLORS;
                 format!(
-                    "<th rowspan=\"2\"><span class=\"key fill{colour}\"></span>{}</th>",
+                    "<th rowspan=\"2\"><span class=\"key fill{color}\"></span>{}</th>",
                     escaped(&arm.name)
                 )
             } else {
@@ -136,7 +138,7 @@ fn failures(arms: &[ArmFigures]) -> String {
 }
 
 /// The figures of each part of the requests, grouped by `by`; empty without parts.
-pub(super) fn of_parts(by: By, results: &Results) -> String {
+pub(super) fn of_parts(by: PartKind, results: &Results) -> String {
     let parts = parts::all(results, by);
     if parts.is_empty() {
         return String::new();
@@ -150,11 +152,11 @@ pub(super) fn of_parts(by: By, results: &Results) -> String {
         for (nth, (arm, of_arm)) in results.arms.iter().zip(&of_arms).enumerate() {
             let latencies = part.of(of_arm);
             let name = spanning(nth, results.arms.len(), &part.name);
-            let percentiles = Percentiles::of(&latencies, Clock::Response);
+            let percentiles = Percentiles::of(&latencies, LatencyKind::Response);
             let cells: String = percentiles.named().map(|(_, figure)| cell(figure)).collect();
-            let colour = nth % COLOURS;
+            let color = nth % COLORS;
             rows += &format!(
-                "<tr>{name}<td class=\"word\"><span class=\"key fill{colour}\"></span>{}</td><td>{}</td><td>{}</td>{cells}</tr>\n",
+                "<tr>{name}<td class=\"word\"><span class=\"key fill{color}\"></span>{}</td><td>{}</td><td>{}</td>{cells}</tr>\n",
                 escaped(&arm.name),
                 numbers::thousands(latencies.count()),
                 numbers::thousands(latencies.failures.total()),
@@ -198,7 +200,7 @@ pub(super) fn of_servers(servers: &[Server], results: &Results) -> String {
 }
 
 /// The primary percentile of each part of one kind.
-pub(super) fn of_parts_compared(by: By, comparisons: &[Comparison]) -> String {
+pub(super) fn of_parts_compared(by: PartKind, comparisons: &[Comparison]) -> String {
     let Some((_, first)) = compared::of_parts(comparisons, by).next() else { return String::new() };
     let Comparison { base, other, primary, method, .. } = first;
     let head = header(&[by.name(), "verdict"], DIFFERENCE);

@@ -2,7 +2,7 @@ use super::{GROWTH, buckets, render};
 use crate::figures::quantile;
 use crate::results::State;
 use crate::sample;
-use curtail_load::{Clock, Failure, Latencies};
+use curtail_load::{Failure, Latencies, LatencyKind};
 use curtail_sketch::rank;
 use curtail_units::Duration;
 
@@ -16,7 +16,7 @@ fn every_bucket_that_holds_something_is_narrow_and_no_response_is_lost() {
     for duration in [Duration::ZERO, Duration::from_ns(1), Duration::from_secs(60)] {
         latencies.response.record(duration);
     }
-    for clock in [Clock::Response, Clock::Service] {
+    for clock in [LatencyKind::Response, LatencyKind::Service] {
         let bounds = buckets(&latencies, clock);
         assert_eq!(
             bounds.last().map(|(_, count)| *count),
@@ -36,7 +36,7 @@ fn every_bucket_that_holds_something_is_narrow_and_no_response_is_lost() {
             );
         }
     }
-    assert!(buckets(&Latencies::new(), Clock::Response).is_empty());
+    assert!(buckets(&Latencies::new(), LatencyKind::Response).is_empty());
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn percentiles_interpolated_from_the_buckets_are_within_five_percent() {
     for seed in 1..4 {
         println!("seed {seed}");
         let latencies = of_sample(seed);
-        let bounds = buckets(&latencies, Clock::Response);
+        let bounds = buckets(&latencies, LatencyKind::Response);
         for q in [0.5, 0.9, 0.99, 0.999] {
             let responses = &latencies.response;
             let exact = responses.quantile(quantile(q)).expect("there are responses").as_ns_f64();

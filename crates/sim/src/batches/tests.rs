@@ -109,6 +109,20 @@ fn failures_are_longer_than_every_response() {
 }
 
 #[test]
+fn a_share_of_none_and_of_all_have_the_same_interval() {
+    let mut batches = Batches::new(&[1, 2, 3].map(Duration::from_ms), 0);
+    for number in 0..20_000 {
+        let ms = if number % 100 == 0 { 3 } else { 2 };
+        batches.record(number, Some(Duration::from_ms(ms)));
+    }
+    let [all, few, none] = <[_; 3]>::try_from(batches.above()).expect("three thresholds");
+    assert_eq!((all.1.value, all.1.interval), (1.0, Some((0.0, 1.0))));
+    assert_eq!((none.1.value, none.1.interval), (0.0, Some((0.0, 1.0))));
+    let (low, high) = few.1.interval.expect("enough requests");
+    assert!(few.1.value == 0.01 && low > 0.0 && high < 0.02, "{few:?}");
+}
+
+#[test]
 fn too_little_gives_no_interval() {
     let mut batches = Batches::new(&[], 0);
     assert_eq!(batches.len(), 0);

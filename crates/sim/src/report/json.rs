@@ -49,7 +49,7 @@ fn arm(arm: &ArmReport) -> Value {
         "ratio": arm.comparison.as_ref().map(ratio),
         "extra_requests_ratio": arm.extra_requests_ratio,
         "extra_work_ratio": arm.extra_work_ratio,
-        "utilisation_ratio": arm.utilisation_ratio,
+        "utilization_ratio": arm.utilization_ratio,
         "errors": arm.errors,
         "above": arm.above.iter().map(above).collect::<Vec<Value>>(),
         "log": format!("{:016x}", arm.log),

@@ -61,15 +61,15 @@ impl Table {
         let estimates = estimates(arm.mean_ns, &arm.quantiles_ns);
         let values = estimates.map(|e| e.map_or_else(|| none.to_owned(), |e| latency(e.value)));
         let shares =
-            [percent_to(arm.extra_requests_ratio, 2), percent_to(arm.utilisation_ratio, 0)];
+            [percent_to(arm.extra_requests_ratio, 2), percent_to(arm.utilization_ratio, 0)];
         self.row(&arm.name(), values.into_iter().chain(shares));
         self.interval(&estimates, latency);
         if let Some(comparison) = &arm.comparison {
             self.comparison(comparison);
         }
-        if let (None, Some(names)) = (arm.stopped, names_without_interval(&estimates)) {
-            self.page
-                .line(format!("  no interval for {names}: too few requests ({})", arm.requests));
+        if arm.stopped.is_none() {
+            let too_few = format!("too few requests ({})", arm.requests);
+            self.missing_intervals("interval", &estimates, &too_few);
         }
         for (threshold, share) in &arm.above {
             let share = share_with_interval(share, arm.requests);
@@ -98,8 +98,20 @@ impl Table {
             estimates.map(|e| e.map_or_else(|| NOTHING.to_owned(), |e| four_digits(e.value)));
         self.row(&format!("  × {}", comparison.against), values);
         self.interval(&estimates, four_digits);
-        if let Some(names) = names_without_interval(&estimates) {
-            self.page.line(format!("  no ratio interval for {names}: too few paired requests"));
+        self.missing_intervals("ratio interval", &estimates, "too few paired requests");
+    }
+
+    /// States why estimates have no interval: there are too few requests, or it is from 0 to infinity.
+    fn missing_intervals(&mut self, noun: &str, row: &[Option<Estimate>; 6], too_few: &str) {
+        for (has_any, reason) in [(false, too_few), (true, "the run does not bound it")] {
+            let lacks = |(name, estimate): (&'static str, &Option<Estimate>)| {
+                let lacks = |e: &Estimate| bounded_interval(e).is_none();
+                estimate.filter(|e| lacks(e) && e.interval.is_some() == has_any).map(|_| name)
+            };
+            let names: Vec<&str> = COLUMNS.into_iter().zip(row).filter_map(lacks).collect();
+            if !names.is_empty() {
+                self.page.line(format!("  no {noun} for {}: {reason}", names.join(", ")));
+            }
         }
     }
 
@@ -133,15 +145,6 @@ fn estimates(
 /// The interval of an estimate, unless it is from 0 to infinity, which says nothing about the value.
 fn bounded_interval(estimate: &Estimate) -> Option<(f64, f64)> {
     estimate.interval.filter(|(low, high)| *low > 0.0 || high.is_finite())
-}
-
-/// The names of the estimates without an interval, if any.
-fn names_without_interval(estimates: &[Option<Estimate>; 6]) -> Option<String> {
-    let lacks = |(name, estimate): (&'static str, &Option<Estimate>)| {
-        estimate.filter(|estimate| bounded_interval(estimate).is_none()).map(|_| name)
-    };
-    let names: Vec<&str> = COLUMNS.into_iter().zip(estimates).filter_map(lacks).collect();
-    (!names.is_empty()).then(|| names.join(", "))
 }
 
 pub(crate) fn latency(ns: f64) -> String {

@@ -22,7 +22,7 @@ fn arm(variant: &str, arm: &str, latencies_ms: [f64; 6]) -> ArmReport {
         errors: 0,
         extra_requests_ratio: 0.0,
         extra_work_ratio: 0.0,
-        utilisation_ratio: 0.634,
+        utilization_ratio: 0.634,
         comparison: None,
         stopped: None,
         settled: true,
@@ -102,7 +102,8 @@ fn intervals_that_say_nothing_are_not_printed() {
         "  × plain     0.500  0.026  0.025  0.040  0.021  0.500\n",
         "  95 % from   0.457      –      –      –  0.000      –\n",
         "  95 % to     0.568      –      –      –  0.033      –\n",
-        "  no ratio interval for p50, p90, p95, p99.9: too few paired requests\n",
+        "  no ratio interval for p50, p90, p95: too few paired requests\n",
+        "  no ratio interval for p99.9: the run does not bound it\n",
     ] {
         assert!(table.contains(line), "{line} is not in:\n{table}");
     }

@@ -271,7 +271,7 @@ fn an_execution_that_was_cancelled_stops_or_runs_on() {
         let policy = UpstreamConfig { hedge: Some(hedge), budget, ..plain() };
         let report = run(&model, &policy, 50_000);
         assert!((report.extra_requests_ratio - 0.1).abs() < 0.01);
-        report.utilisation_ratio * 2.0 * 1_000.0 / (100.0 * 0.001)
+        report.utilization_ratio * 2.0 * 1_000.0 / (100.0 * 0.001)
     };
     // In ms of work a request. A slow one is cancelled after 30 ms when its hedge is fast, and else both are
     // slow: the first response comes after 1,000 ms, 20 ms before the second.
@@ -410,10 +410,10 @@ fn clients_that_give_up_fail_and_their_work_stops() {
     let failed = report.errors as f64 / report.requests as f64;
     assert!((failed - patience).abs() < 0.01, "{failed} abandoned, expected {patience}");
     // At 100 a second an execution takes 10 ms · (1 − e^−1.5) on average, and nothing queues.
-    let busy = report.utilisation_ratio * f64::from(u32::MAX);
+    let busy = report.utilization_ratio * f64::from(u32::MAX);
     assert!((busy - (1.0 - patience)).abs() < 0.02, "{busy} in service on average");
     model.cancelled = Cancelled::RunsOn;
-    let busy = run(&model, &plain(), 50_000).utilisation_ratio * f64::from(u32::MAX);
+    let busy = run(&model, &plain(), 50_000).utilization_ratio * f64::from(u32::MAX);
     assert!((busy - 1.0).abs() < 0.02, "{busy}: no execution stops");
 }
 

@@ -27,19 +27,13 @@ pub enum Refused {
     There(String),
     /// The rows were committed before.
     #[error("{source} is committed up to {committed} already, and {to} is no further", source = .range.source, to = .range.to)]
-    Done {
-        range: SourceRange,
-        committed: u64,
-    },
+    Done { range: SourceRange, committed: u64 },
     /// Another process continues the source.
     #[error(
         "{source} is committed up to {committed}, expected {from}: another process writes it",
         source = .range.source, from = .range.from
     )]
-    Overtaken {
-        range: SourceRange,
-        committed: u64,
-    },
+    Overtaken { range: SourceRange, committed: u64 },
 }
 
 impl Snapshot {

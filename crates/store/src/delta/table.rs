@@ -106,21 +106,13 @@ pub enum OpenError {
         missing; restore it from a backup, or remove the files flushed-* of the server's log to \
         continue without its rows"
     )]
-    Behind {
-        root: Path,
-        found: u64,
-        known: u64,
-        missing: Path,
-    },
+    Behind { root: Path, found: u64, known: u64, missing: Path },
     /// A table that is gone or has been replaced.
     #[error(
         "{root} is not the table that this server last wrote (ID {known}); restore that one, or \
         remove the files flushed-* of the server's log to continue with the other one"
     )]
-    Another {
-        root: Path,
-        known: String,
-    },
+    Another { root: Path, known: String },
     /// A checkpoint cannot be read, and nothing replaces it.
     #[error("{path} cannot be read")]
     Checkpoint {
@@ -133,17 +125,10 @@ pub enum OpenError {
     NoBeginning(Path),
     /// Commits are missing in between.
     #[error("the log of {root} goes up to {newest}, but commit {missing} is missing")]
-    Gap {
-        root: Path,
-        missing: u64,
-        newest: u64,
-    },
+    Gap { root: Path, missing: u64, newest: u64 },
     /// A later version of the protocol.
     #[error("{root} needs version {needed:?} of Delta's protocol, known is {known:?}", known = Protocol::OURS)]
-    Protocol {
-        root: Path,
-        needed: Protocol,
-    },
+    Protocol { root: Path, needed: Protocol },
 }
 
 /// Why a change was not committed.

@@ -84,11 +84,7 @@ pub enum CompactError {
     Write(#[from] WriteError),
     /// The new runs would have lost or duplicated rows.
     #[error("{path} would have {rows} rows in place of {before}")]
-    Rows {
-        path: Path,
-        rows: u64,
-        before: u64,
-    },
+    Rows { path: Path, rows: u64, before: u64 },
 }
 
 impl Compaction {

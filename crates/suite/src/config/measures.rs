@@ -2,6 +2,7 @@
 
 use super::check_url;
 use curtail_config::Section;
+use curtail_generator::expect::read_pointer;
 use curtail_units::Duration;
 use std::path::PathBuf;
 
@@ -40,9 +41,7 @@ impl MeasuresConfig {
         );
         let http =
             s.list("http", "Measures read from JSON responses of servers.", GaugeConfig::read);
-        if http.len() > GAUGES_MAX {
-            s.error("http", format!("{} of them: expected at most {GAUGES_MAX}", http.len()));
-        }
+        s.check_len("http", http.len(), GAUGES_MAX);
         Self { every, gc_logs, http }
     }
 }
@@ -55,16 +54,9 @@ impl GaugeConfig {
                 .field("name", "Name of the measure, with its unit, such as heap_used_bytes.")
                 .required(),
             url: s.field("url", "URL of the JSON response: http://….").required(),
-            pointer: s
-                .field("pointer", "JSON pointer to the number, such as /jvm/memory/raw/used.")
-                .required(),
+            pointer: read_pointer(s, "JSON pointer to the number, such as /jvm/memory/raw/used."),
         };
         check_url(s, "url", &gauge.url);
-        if !gauge.pointer.starts_with('/') {
-            let text =
-                format!("{:?} does not begin with /: expected a JSON pointer", gauge.pointer);
-            s.error("pointer", text);
-        }
         gauge
     }
 }

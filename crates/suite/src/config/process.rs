@@ -1,7 +1,7 @@
 //! The keys of processes, links and restarts.
 
 use super::{WITHIN_MAX, check_url};
-use curtail_config::{Scalar, Section, Value, Wrong};
+use curtail_config::{Scalar, ScalarError, Section, Value};
 use curtail_units::Duration;
 use serde_json::{Value as Json, json};
 use std::net::SocketAddr;
@@ -171,7 +171,7 @@ impl Value for ScalarText {
     const NOUN: &'static str = "text or a number";
     const DETAIL: &'static str = "";
 
-    fn read(scalar: &Scalar) -> Result<Self, Wrong> {
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
         Ok(Self(scalar.word().to_owned()))
     }
 

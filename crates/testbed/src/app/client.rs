@@ -16,7 +16,7 @@
 use super::peer::{Call, Failed, Peer};
 use super::{ClientConfig, Config, Requests, json, ok};
 use crate::listener::Respond;
-use crate::respond::{BrokenOff, SERVER_TIMING, expected_method, text};
+use crate::respond::{ConnectionBreak, SERVER_TIMING, expected_method, text};
 use bytes::Bytes;
 use curtail_units::{Duration, Rng};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -51,7 +51,7 @@ const WAIT_MAX: Duration = Duration::from_secs(32);
 
 /// The time that one request spent, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
-struct Spent {
+struct TimeBreakdown {
     storage: Duration,
     server: Duration,
     backoff: Duration,
@@ -124,7 +124,7 @@ impl Client {
             let is_large = rng.split("payload").chance(1.0 / LARGE_ONE_IN);
             if is_large { "/payload/large" } else { "/payload/small" }
         });
-        let mut spent = Spent::default();
+        let mut spent = TimeBreakdown::default();
         let mut response = match self.pass_on(path, &rng, &mut spent).await {
             Ok(echo) => {
                 let numbers = 1 + echo.iter().filter(|byte| **byte == b',').count();
@@ -142,7 +142,12 @@ impl Client {
     }
 
     /// Fetches the payload and posts it; returns the response of the server.
-    async fn pass_on(&self, path: &str, rng: &Rng, spent: &mut Spent) -> Result<Bytes, Failure> {
+    async fn pass_on(
+        &self,
+        path: &str,
+        rng: &Rng,
+        spent: &mut TimeBreakdown,
+    ) -> Result<Bytes, Failure> {
         let call = Call {
             method: Method::GET,
             path,
@@ -174,7 +179,7 @@ impl Client {
         peer: &Peer,
         call: &Call<'_>,
         rng: &Rng,
-        spent: &mut Spent,
+        spent: &mut TimeBreakdown,
     ) -> (Result<Bytes, Failure>, Duration) {
         let mut rng = rng.split(peer.name);
         let mut took = Duration::ZERO;
@@ -215,7 +220,7 @@ impl Respond for Client {
     async fn respond(
         &self,
         request: Request<Incoming>,
-    ) -> Result<Response<Full<Bytes>>, BrokenOff> {
+    ) -> Result<Response<Full<Bytes>>, ConnectionBreak> {
         Ok(self.respond_to(&request).await)
     }
 }
@@ -231,7 +236,7 @@ impl Failure {
     }
 }
 
-impl Spent {
+impl TimeBreakdown {
     fn timing(&self) -> HeaderValue {
         let [storage, server, backoff] =
             [self.storage, self.server, self.backoff].map(Duration::as_ms_f64);

@@ -11,7 +11,7 @@
 
 use super::{BODY_BYTES_MAX, Config, Requests, ServerConfig, json, ok};
 use crate::listener::Respond;
-use crate::respond::{BrokenOff, expected_method, text};
+use crate::respond::{ConnectionBreak, expected_method, text};
 use bytes::Bytes;
 use curtail_units::Rng;
 use http::{Method, Request, Response, StatusCode};
@@ -37,7 +37,7 @@ impl Respond for Server {
     async fn respond(
         &self,
         request: Request<Incoming>,
-    ) -> Result<Response<Full<Bytes>>, BrokenOff> {
+    ) -> Result<Response<Full<Bytes>>, ConnectionBreak> {
         let is_get = request.method() == Method::GET;
         Ok(match request.uri().path() {
             "/healthz" if is_get => ok(),

@@ -10,7 +10,7 @@
 
 use super::{BODY_BYTES_MAX, Config, LARGE_LEN, Requests, SMALL_LEN, StorageConfig, json, ok};
 use crate::listener::Respond;
-use crate::respond::{BrokenOff, expected_method, text};
+use crate::respond::{ConnectionBreak, expected_method, text};
 use bytes::Bytes;
 use curtail_units::{Duration, Rng};
 use http::{Method, Request, Response, StatusCode};
@@ -42,7 +42,7 @@ impl Respond for Storage {
     async fn respond(
         &self,
         request: Request<Incoming>,
-    ) -> Result<Response<Full<Bytes>>, BrokenOff> {
+    ) -> Result<Response<Full<Bytes>>, ConnectionBreak> {
         if request.method() != Method::GET {
             return Ok(expected_method("GET"));
         }

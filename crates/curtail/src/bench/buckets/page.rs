@@ -3,7 +3,7 @@
 use super::report::{self, Report, Row, SHOWN_MAX};
 use super::table;
 use curtail_report::html;
-use curtail_report::html::svg::{Frame, Picture, Svg, colour, escaped};
+use curtail_report::html::svg::{Frame, Picture, Svg, color, escaped};
 use curtail_text::numbers::signed_percent;
 
 const TITLE: &str = "How wrong is a bucketed percentile?";
@@ -45,5 +45,5 @@ fn plot(rows: &[Row]) -> Picture {
 }
 
 fn class(nth: usize) -> String {
-    format!("{} thin", colour(nth))
+    format!("{} thin", color(nth))
 }

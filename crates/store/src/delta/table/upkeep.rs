@@ -41,10 +41,7 @@ pub enum UpkeepError {
     },
     /// The table has a file outside its root, so no file is deleted.
     #[error("{root} has the file {path:?}, expected a path from the table's root, as in a URL")]
-    Elsewhere {
-        root: Path,
-        path: String,
-    },
+    Elsewhere { root: Path, path: String },
 }
 
 impl Table {
