@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from harness import processes
 from harness.processes import StartError
 
-# Both cores: it is a service of many threads, and so is its neighbour that sends.
+# Both cores: it is a service of many threads, and so is the sender.
 ALL_CORES = f"0-{os.cpu_count() - 1}"
 START_LIMIT_S = 60.0
 # Writing what is in memory takes some seconds, merging some more.

@@ -1,7 +1,7 @@
-"""What one tenant costs the others: how long acknowledgements take while a neighbour does its worst.
+"""What one tenant costs the others: how long acknowledgements take while a neighbor does its worst.
 
 One tenant sends 512 spans a batch at a fixed rate, and each wait is counted from when the batch was due. It does so
-alone, and then once beside each kind of neighbour, on a fresh server each. All of them share the cores: neighbours that
+alone, and then once beside each kind of neighbor, on a fresh server each. All of them share the cores: noisy neighbors that
 take processor time of the server's take it of the sender's as well.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import processes, store_server
-from harness.neighbours import KINDS
+from harness.noisy_neighbors import KINDS
 from harness.peers import BENCH
 from harness.report import markdown_table, text_table
 from harness.store import run_sender, waits
@@ -41,7 +41,7 @@ STORED_SEED = 5
 
 
 def measure(plan, programs, kinds, say):
-    """Plain values of each kind of neighbour, and of none."""
+    """Plain values of each kind of neighbor, and of none."""
     scratch = Path(tempfile.mkdtemp(prefix="curtail-bench-"))
     try:
         found = {}
@@ -54,38 +54,38 @@ def measure(plan, programs, kinds, say):
 
 
 def beside(plan, programs, name, scratch):
-    """The waits of the tenant beside one kind of neighbour."""
+    """The waits of the tenant beside one kind of neighbor."""
     program, sender = programs
     folder = scratch / name.replace(" ", "-")
     with store_server.Server(program, folder, folder.with_suffix(".log"), plan.memory_mib) as server:
         store_before(plan, sender, server, folder.with_suffix(".tsv"))
-        neighbour = None if name == ALONE else begin(name, server)
+        neighbor = None if name == ALONE else begin(name, server)
         try:
             waited = waits(took for _due, took in send(plan, sender, server, folder.with_suffix(".tsv")))
         finally:
-            responses = end(neighbour) if neighbour else {}
+            responses = end(neighbor) if neighbor else {}
         return waited | {"responses": responses, "peak_memory_bytes": server.peak_memory_bytes()}
 
 
 def begin(name, server):
-    command = [sys.executable, "-m", "harness.neighbours", name, server.otlp, server.api]
-    neighbour = subprocess.Popen(command, cwd=BENCH, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    if neighbour.stdout.readline() != "begun\n":
-        neighbour.kill()
-        neighbour.wait()
-        raise processes.StartError(f"the neighbour {name!r} does not begin")
-    return neighbour
+    command = [sys.executable, "-m", "harness.noisy_neighbors", name, server.otlp, server.api]
+    neighbor = subprocess.Popen(command, cwd=BENCH, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    if neighbor.stdout.readline() != "begun\n":
+        neighbor.kill()
+        neighbor.wait()
+        raise processes.StartError(f"the neighbor {name!r} does not begin")
+    return neighbor
 
 
-def end(neighbour):
+def end(neighbor):
     """The number of its responses, by status."""
-    neighbour.terminate()
+    neighbor.terminate()
     try:
-        return json.loads(neighbour.communicate(timeout=10)[0])
+        return json.loads(neighbor.communicate(timeout=10)[0])
     except subprocess.TimeoutExpired:
-        neighbour.kill()
-        neighbour.wait()
-        raise processes.StartError("the neighbour does not end") from None
+        neighbor.kill()
+        neighbor.wait()
+        raise processes.StartError("the neighbor does not end") from None
 
 
 def store_before(plan, sender, server, log):

@@ -129,7 +129,7 @@ fn check(kind: ConfigKind, file: &Path, sets: &[String]) -> anyhow::Result<Strin
             let config = curtail_config::read_with_sets(&name, &text, sets, read);
             let server = |text| crate::server::read_config(&name, text, sets).ok();
             if config.is_err() && server(&text).is_some_and(|config| server("{}") != Some(config)) {
-                let error = "it configures a server; check it with: curtail config --kind server";
+                let error = "this file configures a server; check it with `curtail config --kind server check`";
                 return Err(ConfigCheckError { file: name, errors: vec![error.to_owned()] }.into());
             }
             let config = config?;

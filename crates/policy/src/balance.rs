@@ -113,8 +113,8 @@ pub enum Choice {
     /// The replica's cost, latency × (attempts in flight + 1), was at most the cost of the other one drawn.
     LowerPeakEwma { cost: Duration, other: Duration },
     /// The replica was cold (fewer requests in flight than the threshold) and had the lowest latency of the cold ones.
-    /// Requests that were sent after the report count as in flight.
-    ColdLowestLatency { latency: Duration, in_flight: u32, threshold: u32 },
+    /// Requests that were sent after the report count as in flight. Without a threshold no replica is hot.
+    ColdLowestLatency { latency: Duration, in_flight: u32, threshold: Option<u32> },
     /// All were hot (at least `threshold` requests in flight), and the replica had the fewest in flight.
     AllHotFewestInFlight { in_flight: u32, threshold: u32 },
     /// The pool had too few eligible results of probes, so the replica was drawn at random.

@@ -1,4 +1,4 @@
-//! Tied requests: two copies queued at once, each knowing the other.
+//! Tied requests: two copies in the queues of two replicas, each with the name of the other.
 //!
 //! **Decides** at the root when the second copy follows the first. [`crate::Leaf`] cancels the twin of a copy that
 //! starts.

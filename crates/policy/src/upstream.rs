@@ -25,7 +25,7 @@ pub struct UpstreamConfig {
     pub balance: BalanceConfig,
     /// Second attempts for slow requests.
     pub hedge: Option<HedgeConfig>,
-    /// Ties: two copies of a request, queued at once.
+    /// Ties: two copies of a request in the queues of two replicas.
     pub tie: Option<TieConfig>,
     /// Further attempts after failed and overdue ones.
     pub retry: Option<RetryConfig>,

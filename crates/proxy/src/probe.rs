@@ -80,14 +80,13 @@ async fn probe(
     let request = OutboundRequest::get(PATH, &target.authority);
     let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
     let exchanged = tokio::time::timeout(timeout.into(), exchange).await.ok()?.ok()?;
+    let status = exchanged.head.status;
     let load = exchanged.head.fields.get_text(Known::CurtailLoad).and_then(leaf_headers::read_load);
     let event = match load {
         Some(load) => UpstreamEvent::ProbeSucceeded { replica, load },
-        // A 503 may be from a leaf. Any other response without a load is not from a leaf.
-        None if exchanged.head.status != StatusCode::SERVICE_UNAVAILABLE => {
-            UpstreamEvent::ProbeUnsupported { replica }
-        }
-        None => return None,
+        // A leaf, or a proxy before it, that fails for a while. Any other response without a load is not from a leaf.
+        None if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => return None,
+        None => UpstreamEvent::ProbeUnsupported { replica },
     };
     Some((event, exchanged.phases.is_none()))
 }

@@ -54,7 +54,7 @@ pub enum QueryError {
     Invalid(String),
     /// The query needs too much memory.
     #[error(
-        "the query needs more memory than --memory allows; group by less, select less or narrow the time range ({0})"
+        "the query needs more memory than its limit (--memory of curtail sql); group by less, select less or narrow the time range ({0})"
     )]
     Memory(String),
     /// A file cannot be read.

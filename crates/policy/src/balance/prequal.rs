@@ -224,10 +224,7 @@ impl Rule for Prequal {
             Some(threshold) if in_flight >= threshold => {
                 Choice::AllHotFewestInFlight { in_flight, threshold }
             }
-            _ => {
-                let threshold = hot_from.unwrap_or(u32::MAX);
-                Choice::ColdLowestLatency { latency, in_flight, threshold }
-            }
+            threshold => Choice::ColdLowestLatency { latency, in_flight, threshold },
         };
         Some((replica, choice))
     }

@@ -90,7 +90,7 @@ fn prequal_probes_for_a_request_and_chooses_by_the_replies() {
     }
     let (_, replica, choice, _) = arrive(&mut upstream, at(3));
     let latency = Duration::from_ms(20);
-    let cold = Choice::ColdLowestLatency { latency, in_flight: 1, threshold: 2 };
+    let cold = Choice::ColdLowestLatency { latency, in_flight: 1, threshold: Some(2) };
     assert_eq!((replica, choice), (ReplicaId(1), cold), "the one with 2 in flight is hot");
     let idle = upstream.poll_timeout().expect("it is probed when idle");
     upstream.handle(idle, UpstreamEvent::Woke);

@@ -293,7 +293,9 @@ fn describe_choice(attributes: &mut Attributes<'_>, choice: &Choice) {
         Choice::ColdLowestLatency { latency, in_flight, threshold } => {
             attributes.int(b"curtail.choice.latency_ns", latency.as_ns());
             attributes.int(b"curtail.choice.in_flight", in_flight.into());
-            attributes.int(b"curtail.choice.threshold", threshold.into());
+            if let Some(threshold) = threshold {
+                attributes.int(b"curtail.choice.threshold", threshold.into());
+            }
         }
         Choice::AllHotFewestInFlight { in_flight, threshold } => {
             attributes.int(b"curtail.choice.in_flight", in_flight.into());

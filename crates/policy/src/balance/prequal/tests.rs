@@ -58,7 +58,7 @@ fn chosen_from_a_pool(quantile: f64, pool: [(u32, u64); 4]) -> (u32, Choice) {
 fn the_cold_one_with_the_lowest_latency_is_chosen() {
     let pool = [(1, 30), (9, 5), (2, 20), (3, 10)];
     let latency = Duration::from_ms(10);
-    let cold = Choice::ColdLowestLatency { latency, in_flight: 3, threshold: 9 };
+    let cold = Choice::ColdLowestLatency { latency, in_flight: 3, threshold: Some(9) };
     assert_eq!(chosen_from_a_pool(0.84, pool), (3, cold), "the one with 9 in flight is hot");
 }
 
@@ -73,7 +73,7 @@ fn when_all_are_hot_the_one_with_the_fewest_in_flight_is_chosen() {
 fn at_quantile_one_latency_alone_decides() {
     let pool = [(1, 30), (900, 5), (2, 20), (3, 10)];
     let latency = Duration::from_ms(5);
-    let cold = Choice::ColdLowestLatency { latency, in_flight: 900, threshold: u32::MAX };
+    let cold = Choice::ColdLowestLatency { latency, in_flight: 900, threshold: None };
     assert_eq!(chosen_from_a_pool(1.0, pool), (1, cold));
 }
 
@@ -302,7 +302,7 @@ fn a_replica_without_a_leaf_is_judged_from_the_root_and_asked_again_later() {
     load.observe(begin, met, Duration::from_ms(7));
     assert_eq!(world.request_sent(), [with], "the other's entry is made here");
     world.report_load(with.0, 5, 10);
-    let (latency, in_flight, threshold) = (Duration::from_ms(7), 1, 5);
+    let (latency, in_flight, threshold) = (Duration::from_ms(7), 1, Some(5));
     let expected = Choice::ColdLowestLatency { latency, in_flight, threshold };
     assert_eq!(world.choose(&[]), (without.0, expected), "one in flight, 7 ms, as the root sees");
 

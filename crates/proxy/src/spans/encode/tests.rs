@@ -327,7 +327,7 @@ fn every_choice_shows_the_numbers_that_were_compared() {
         ["lower_peak_ewma", "cost_ns: 7", "other_cost_ns: 8"]
     );
     assert_eq!(
-        shown(Choice::ColdLowestLatency { latency: cost, in_flight: 3, threshold: 4 }),
+        shown(Choice::ColdLowestLatency { latency: cost, in_flight: 3, threshold: Some(4) }),
         ["cold_lowest_latency", "latency_ns: 7", "in_flight: 3", "threshold: 4"]
     );
     assert_eq!(

@@ -1,6 +1,6 @@
-"""Tenants that nobody wants beside them: each sends one kind of thing as fast as the server responds, until it is stopped.
+"""Noisy neighbors: each tenant sends one kind of request as fast as the server responds, until SIGTERM.
 
-    python3 -m harness.neighbours KIND OTLP API
+    python3 -m harness.noisy_neighbors KIND OTLP API
 
 On SIGTERM it prints, as JSON, the number of responses of each status; 0 stands for a connection that was closed, and
 "empty" for a query result without a series.
@@ -23,7 +23,7 @@ from harness import otlp, questions
 SEED = 7
 CONNECTIONS = 4
 LIMIT_S = 120
-TENANT = "neighbour"
+TENANT = "neighbor"
 EMPTY = "empty"
 MIB = 1 << 20
 PROTOBUF = {"content-type": "application/x-protobuf", "x-scope-orgid": TENANT}
@@ -104,7 +104,7 @@ class Neighbour(threading.Thread):
             connection.request("POST", "/v1/traces", self.body + unknown, PROTOBUF | self.kind.headers)
         response = connection.getresponse()
         body = response.read()
-        # A query that finds nothing costs nothing: counted apart, it shows that the neighbour was none.
+        # A query that finds nothing costs nothing: counted apart, it shows that the neighbor was none.
         return EMPTY if body.endswith(b'"series":[]}') else response.status
 
 
