@@ -261,7 +261,7 @@ pub(crate) struct Driver {
     /// The generation of the machine that knows the call.
     generation: u64,
     /// The replicas as they were when the last attempt was decided.
-    replicas: Arc<Replicas>,
+    replicas: Option<Arc<Replicas>>,
     timeout: Option<Instant>,
     is_broken: bool,
 }
@@ -285,8 +285,7 @@ impl Driver {
             (number, root.generation)
         };
         let call = Call::pinned(request, eligible);
-        let replicas = upstream.replicas.load_full();
-        let (timeout, is_broken) = (None, false);
+        let (replicas, timeout, is_broken) = (None, None, false);
         let mut driver =
             Box::new(Self { upstream, call, number, generation, replicas, timeout, is_broken });
         let now = driver.handle(Event::Arrived, effects);
@@ -322,7 +321,7 @@ impl Driver {
             |decided: &Decided<Effect, Reason>| matches!(decided.effect, Effect::Send { .. });
         if effects[decided..].iter().any(is_send) {
             // Under the lock, so the replica that the machine chose is among them.
-            self.replicas = self.upstream.replicas.load_full();
+            self.replicas = Some(self.upstream.replicas.load_full());
         }
         if let Some((journal, machine)) = &root.journal {
             journal.write(&Entry::Call {
@@ -359,15 +358,15 @@ impl Driver {
 
     /// A replica, unless it left before the last attempt was decided.
     pub(crate) fn replica(&self, id: ReplicaId) -> Option<&Arc<Replica>> {
-        self.replicas.get(id)
+        self.replicas.as_ref()?.get(id)
     }
 
     /// The replica of a request without a policy: round robin.
     pub(crate) fn any_replica(&mut self) -> Option<ReplicaId> {
-        self.replicas = self.upstream.replicas.load_full();
         let is_eligible =
             |id: &ReplicaId| self.call.eligible().is_none_or(|eligible| eligible.contains(id));
-        let ids: Vec<ReplicaId> = self.replicas.ids().filter(is_eligible).collect();
+        let replicas = self.replicas.insert(self.upstream.replicas.load_full());
+        let ids: Vec<ReplicaId> = replicas.ids().filter(is_eligible).collect();
         let turn = usize::try_from(self.number).unwrap_or(usize::MAX);
         (!ids.is_empty()).then(|| ids[turn % ids.len()])
     }
