@@ -6,8 +6,8 @@
 
 use crate::Section;
 use curtail_policy::{
-    ATTEMPTS_MAX, BalanceConfig, BudgetConfig, Class, HedgeConfig, LeafConfig, OverdueConfig,
-    PrequalConfig, RetryConfig, TieConfig, UpstreamConfig,
+    ATTEMPTS_MAX, BalanceConfig, BudgetConfig, Class, HedgeConfig, LeafConfig, PrequalConfig,
+    QuantileDelay, RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::Duration;
 
@@ -136,24 +136,26 @@ fn prequal(s: &mut Section<'_>) -> PrequalConfig {
 
 fn hedge(s: &mut Section<'_>) -> HedgeConfig {
     let default = HedgeConfig::default();
-    let config = HedgeConfig {
-        quantile: s
-            .field("quantile", "Hedge delay, as a quantile of recent latencies.")
-            .default(default.quantile),
-        delay_min: s.field("delay_min", "Minimum hedge delay.").default(default.delay_min),
-        delay_max: s
-            .field(
-                "delay_max",
-                "Maximum hedge delay; also the delay while too few latencies are known.",
-            )
-            .default(default.delay_max),
+    HedgeConfig {
+        delay: delay(s, "Hedge delay, as a quantile of recent latencies.", default.delay),
         hedges_max: s
             .field("hedges_max", "Maximum number of hedges of one request.")
             .range(1..=EXTRA_MAX)
             .default(default.hedges_max),
+    }
+}
+
+/// Reads the keys of a delay; `doc` describes its quantile.
+fn delay(s: &mut Section<'_>, doc: &'static str, default: QuantileDelay) -> QuantileDelay {
+    let delay = QuantileDelay {
+        quantile: s.field("quantile", doc).default(default.quantile),
+        min: s.field("delay_min", "Minimum delay.").default(default.min),
+        max: s
+            .field("delay_max", "Maximum delay; also the delay while too few latencies are known.")
+            .default(default.max),
     };
-    s.check_order(("delay_min", config.delay_min), ("delay_max", config.delay_max));
-    config
+    s.check_order(("delay_min", delay.min), ("delay_max", delay.max));
+    delay
 }
 
 fn tie(s: &mut Section<'_>) -> TieConfig {
@@ -189,28 +191,13 @@ fn retry(s: &mut Section<'_>) -> RetryConfig {
             "overdue",
             "Further attempts for overdue attempts: after a delay without a response, the proxy also sends the request to another replica, and forwards the first response.",
             default.overdue,
-            overdue,
+            |s| {
+                let doc = "Delay after which an attempt is overdue, as a quantile of recent latencies.";
+                delay(s, doc, RetryConfig::OVERDUE)
+            },
         ),
     };
     s.check_order(("backoff", config.backoff), ("backoff_max", config.backoff_max));
-    config
-}
-
-fn overdue(s: &mut Section<'_>) -> OverdueConfig {
-    let default = OverdueConfig::default();
-    let config = OverdueConfig {
-        quantile: s
-            .field(
-                "quantile",
-                "Delay after which an attempt is overdue, as a quantile of recent latencies.",
-            )
-            .default(default.quantile),
-        delay_min: s.field("delay_min", "Minimum delay.").default(default.delay_min),
-        delay_max: s
-            .field("delay_max", "Maximum delay; also the delay while too few latencies are known.")
-            .default(default.delay_max),
-    };
-    s.check_order(("delay_min", config.delay_min), ("delay_max", config.delay_max));
     config
 }
 

@@ -66,8 +66,9 @@ const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
 /// The interval of checks for Ctrl-C after the measurement.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Open files besides the connections of direct and hedged reads: listeners, and connections between proxies and servers.
-const FILES: u64 = 7_000;
+/// Open files besides the connections of direct and hedged reads: listeners, the timers of the servers, and connections
+/// between proxies and servers.
+const FILES: u64 = 7_300;
 
 /// The warm-up of each arm: reads that open the connections, and that the measurement does not count.
 const WARM_UP_RATE: f64 = 20.0;

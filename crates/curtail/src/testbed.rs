@@ -73,8 +73,8 @@ pub(crate) fn run(args: &TestbedArgs) -> anyhow::Result<ExitCode> {
 
 fn run_servers(config: &TestbedConfig, args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     let TestbedConfig { name, shards, replicas, .. } = config;
-    // A listener for each server; connections need further files.
-    open_files::allow(config.servers() as u64 + FILES_BESIDE)?;
+    // A listener and a timer for each server; connections need further files.
+    open_files::allow(2 * config.servers() as u64 + FILES_BESIDE)?;
     let testbed = Running::start(config, args.seed)?;
     let (shards, replicas, testbed) = (*shards, *replicas, &testbed);
     let addresses =

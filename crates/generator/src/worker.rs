@@ -2,12 +2,13 @@
 
 use super::connections::{Connection, Connections};
 use super::flight::{DueRequest, Flights, RequestFailure};
-use super::pace::Pace;
+use super::pace;
 use super::recording::Recording;
 use super::{Load, PROGRESS_EVERY, Stop, http1, http2};
 use crate::target::Protocol;
 use curtail_http::clock::Clock;
 use curtail_http::connect::OpenedConnection;
+use curtail_http::precise_timer::PreciseTimer;
 use curtail_load::{Failure, Slot};
 use curtail_units::{Duration, Instant};
 use std::cell::{Cell, RefCell};
@@ -76,7 +77,7 @@ impl Worker {
     }
 
     async fn dispatch(self: &Rc<Self>, run: &Run) -> io::Result<()> {
-        let pace = Pace::new(self.clock)?;
+        let timer = PreciseTimer::new()?;
         let mut look_at = run.began;
         let mut report_at = run.began + PROGRESS_EVERY;
         loop {
@@ -96,7 +97,8 @@ impl Worker {
             if run.stop.is_stopped() || next.is_none() && self.is_done() {
                 break;
             }
-            pace.until(next.map_or(look_at, |next| next.min(look_at))).await?;
+            let until = next.map_or(look_at, |next| next.min(look_at));
+            pace::until(until, &timer, self.clock).await?;
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ pub mod linger;
 pub mod origin;
 pub mod outbound_request;
 pub mod pool;
+pub mod precise_timer;
 pub mod preface;
 pub mod progress;
 pub mod replay;

@@ -42,7 +42,7 @@ impl From<&UpstreamConfig> for GroupConfig {
         let overdue = config.retry.and_then(|retry| retry.overdue);
         Self {
             budget: config.budget,
-            hedge_quantile: config.hedge.map(|hedge| hedge.quantile),
+            hedge_quantile: config.hedge.map(|hedge| hedge.delay.quantile),
             overdue_quantile: overdue.map(|overdue| overdue.quantile),
         }
     }

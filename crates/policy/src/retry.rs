@@ -13,6 +13,7 @@
 //! latency"; full jitter: Brooker, "Exponential backoff and jitter", AWS Architecture Blog, 2015.
 //! **Hurts when** the upstream fails because of load: every retry adds load. The budget limits this.
 
+use crate::QuantileDelay;
 use curtail_units::{Duration, Quantile, Rng};
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +26,17 @@ pub struct RetryConfig {
     pub backoff: Duration,
     /// Maximum wait before any retry.
     pub backoff_max: Duration,
-    /// When an attempt is overdue; absent: only failed attempts are retried.
-    pub overdue: Option<OverdueConfig>,
+    /// The delay after which an attempt without a response is overdue; absent: only failed attempts are retried.
+    pub overdue: Option<QuantileDelay>,
+}
+
+impl RetryConfig {
+    /// The default of [`Self::overdue`]: one attempt in two hundred is overdue.
+    pub const OVERDUE: QuantileDelay = QuantileDelay {
+        quantile: Quantile::P995,
+        min: Duration::from_ms(100),
+        max: Duration::from_secs(5),
+    };
 }
 
 impl Default for RetryConfig {
@@ -35,36 +45,9 @@ impl Default for RetryConfig {
             retries_max: 2,
             backoff: Duration::from_ms(10),
             backoff_max: Duration::from_secs(1),
-            overdue: Some(OverdueConfig::default()),
+            overdue: Some(Self::OVERDUE),
         }
     }
-}
-
-/// The delay after which an attempt without a response is overdue.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OverdueConfig {
-    /// The delay is this quantile of recent latencies. At 0.995, one attempt in two hundred is overdue.
-    pub quantile: Quantile,
-    /// The minimum delay.
-    pub delay_min: Duration,
-    /// The maximum delay; also the delay while too few latencies are known.
-    pub delay_max: Duration,
-}
-
-impl Default for OverdueConfig {
-    fn default() -> Self {
-        Self {
-            quantile: Quantile::new(0.995).expect("0.995 is a quantile"),
-            delay_min: Duration::from_ms(100),
-            delay_max: Duration::from_secs(5),
-        }
-    }
-}
-
-/// The delay after which an attempt is overdue, given the `estimate` of the configured quantile.
-#[must_use]
-pub fn overdue_delay(config: &OverdueConfig, estimate: Option<Duration>) -> Duration {
-    estimate.map_or(config.delay_max, |e| e.max(config.delay_min).min(config.delay_max))
 }
 
 /// The wait before retry `nth` (from 1): uniform between zero and `backoff` × 2^(nth − 1), or `backoff_max` if less.

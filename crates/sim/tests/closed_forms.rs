@@ -6,7 +6,9 @@
 //! infinitely many servers, are given a margin, and it is stated.
 
 use curtail_model::{Affected, Cores, Distribution, Fault, Rate, Recipe};
-use curtail_policy::{BalanceConfig, BudgetConfig, Class, HedgeConfig, UpstreamConfig};
+use curtail_policy::{
+    BalanceConfig, BudgetConfig, Class, HedgeConfig, QuantileDelay, UpstreamConfig,
+};
 use curtail_sim::{Arm, ArmReport, Estimate, Model, Scenario, Stop, Variant, run};
 use curtail_units::{Duration, Quantile, Ratio};
 
@@ -220,7 +222,10 @@ fn a_hedge_of_independent_copies_multiplies_their_tails() {
     model.arrivals.rate = Rate::PerSecond(1_000.0);
     let delay = Duration::from_ns_f64(DELAY_MS * 1e6);
     let policy = UpstreamConfig {
-        hedge: Some(HedgeConfig { delay_min: delay, delay_max: delay, ..HedgeConfig::default() }),
+        hedge: Some(HedgeConfig {
+            delay: QuantileDelay { quantile: Quantile::P99, min: delay, max: delay },
+            hedges_max: 1,
+        }),
         budget: BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() },
         ..plain()
     };

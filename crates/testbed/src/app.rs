@@ -27,13 +27,12 @@ pub(crate) use config::ClientConfig;
 pub use config::{Config, Role, ServerConfig, StorageConfig};
 pub use running::Running;
 
-use crate::alarm::Alarm;
 use crate::respond::text;
 use bytes::Bytes;
+use curtail_http::precise_timer::PreciseTimer;
 use curtail_units::{Duration, Rng};
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Maximum size of a body that any role accepts; a large payload has 0.7 MB.
@@ -43,26 +42,29 @@ const SMALL_LEN: usize = 500;
 
 const LARGE_LEN: usize = 100_000;
 
-/// State shared by the roles: a timer, and random numbers for each request.
+/// The requests of a role: each has random numbers of its own.
 #[derive(Debug)]
 struct Requests {
     rng: Rng,
     count: AtomicU64,
-    alarm: Arc<Alarm>,
 }
 
 impl Requests {
-    fn new(rng: &Rng, alarm: &Arc<Alarm>) -> Self {
-        Self { rng: rng.clone(), count: AtomicU64::new(0), alarm: Arc::clone(alarm) }
+    fn new(rng: &Rng) -> Self {
+        Self { rng: rng.clone(), count: AtomicU64::new(0) }
     }
 
     /// The random numbers of the next request.
     fn next(&self) -> Rng {
         self.rng.split_index(self.count.fetch_add(1, Relaxed))
     }
+}
 
-    async fn wait(&self, time: Duration) {
-        self.alarm.until(self.alarm.now() + time).await;
+/// Waits for `time`, rounded up to a millisecond if the process may not open another file.
+async fn wait(time: Duration) {
+    let precise = async { PreciseTimer::new()?.sleep(time).await };
+    if precise.await.is_err() {
+        tokio::time::sleep(time.into()).await;
     }
 }
 

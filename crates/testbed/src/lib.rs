@@ -10,7 +10,6 @@
 //! | `server` | drives one machine in real time |
 //! | `executions` | counts of executions, by server and tenant |
 //! | `respond` | the HTTP responses |
-//! | `alarm` | a timer that is exact to some hundred microseconds |
 //! | `listener` | connections |
 //! | `running` | all servers, and their thread |
 //! | [`app`] | another testbed: an app of three servers, with causes of a tail that keys switch on |
@@ -19,7 +18,6 @@
 //! share one thread, which is the bottleneck beyond some ten thousand requests a second.
 //! **Hurts when** the machine is busy: a busy machine adds a tail of its own to every server.
 
-mod alarm;
 pub mod app;
 mod config;
 mod executions;
@@ -29,7 +27,6 @@ mod respond;
 mod running;
 mod server;
 
-pub use alarm::Alarm;
 pub use config::{File, ServerConfig, TestbedConfig};
 pub use executions::TENANTS_MAX;
 pub use running::{Running, StartError};

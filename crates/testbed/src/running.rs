@@ -3,19 +3,21 @@
 //! **Limits**: one thread for all servers; every connection is accepted. The start fails when the process may not open
 //! enough files.
 
-use crate::alarm::Alarm;
 use crate::config::TestbedConfig;
 use crate::executions::Executions;
 use crate::listener;
 use crate::machine::ServerMachine;
 use crate::server::{Server, ServerId};
 use curtail_http::accept::bind;
+use curtail_http::clock::Clock;
+use curtail_http::precise_timer::PreciseTimer;
 use curtail_model::{FaultTimeline, Faults, PaceChange};
 use curtail_units::{Instant, Rng};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 /// A testbed that runs; it ends when it is dropped.
@@ -26,7 +28,7 @@ pub struct Running {
     addresses: Vec<SocketAddr>,
     timelines: Vec<FaultTimeline>,
     executions: Arc<Executions>,
-    alarm: Arc<Alarm>,
+    clock: Clock,
     _thread: ServingThread,
 }
 
@@ -57,7 +59,7 @@ impl Running {
     pub fn start(config: &TestbedConfig, seed: u64) -> Result<Self, StartError> {
         let listeners = listeners(config)?;
         let addresses: Vec<SocketAddr> = listeners.iter().map(|(address, _)| *address).collect();
-        let alarm = Arc::new(Alarm::start().map_err(StartError::of("no thread for its alarm"))?);
+        let clock = Clock::start();
         let executions = Arc::new(Executions::new(config.servers()));
         let root = Rng::new(seed);
         let count = u32::try_from(config.servers()).expect("at most SERVERS_MAX");
@@ -68,10 +70,15 @@ impl Running {
             let rng = root.split("server").split_index(number as u64);
             let machine = ServerMachine::new(&config.server, timeline.clone(), &rng);
             let id = ServerId { number, shard, replica };
-            Arc::new(Server::new(id, machine, Arc::clone(&alarm), Arc::clone(&executions)))
+            let timer = PreciseTimer::new().map_err(StartError::of("no timer"))?;
+            Ok(Arc::new(Server::new(id, machine, (clock, timer), Arc::clone(&executions))))
         };
-        let servers: Vec<Arc<Server>> = timelines.iter().enumerate().map(server).collect();
-        let thread = ServingThread::start("testbed", async move {
+        let runtime = runtime()?;
+        let servers = {
+            let _timers_are_of = runtime.enter();
+            timelines.iter().enumerate().map(server).collect::<Result<Vec<_>, _>>()?
+        };
+        let thread = ServingThread::start("testbed", runtime, async move {
             for (server, (_, listener)) in servers.iter().zip(listeners) {
                 run(server, listener);
             }
@@ -84,7 +91,7 @@ impl Running {
             addresses,
             timelines,
             executions,
-            alarm,
+            clock,
             _thread: thread,
         })
     }
@@ -146,7 +153,7 @@ impl Running {
     /// The time on the testbed's clock, which also has the instants of [`Self::pace_changes`].
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.alarm.now()
+        self.clock.now()
     }
 
     fn number(&self, shard: usize, replica: usize) -> usize {
@@ -166,12 +173,9 @@ pub(crate) struct ServingThread {
 impl ServingThread {
     pub(crate) fn start(
         name: &str,
+        runtime: Runtime,
         serve: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Self, StartError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(StartError::of("no runtime"))?;
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
@@ -196,6 +200,11 @@ impl Drop for ServingThread {
             drop(thread.join());
         }
     }
+}
+
+/// The runtime of one thread.
+pub(crate) fn runtime() -> Result<Runtime, StartError> {
+    Builder::new_current_thread().enable_all().build().map_err(StartError::of("no runtime"))
 }
 
 fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, StartError> {

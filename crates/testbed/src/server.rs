@@ -1,8 +1,9 @@
 //! One server in real time: drives its [`ServerMachine`] and responds to the waiting clients.
 
-use crate::alarm::Alarm;
 use crate::executions::Executions;
 use crate::machine::{ServerEffect, ServerMachine, Times};
+use curtail_http::clock::Clock;
+use curtail_http::precise_timer::PreciseTimer;
 use curtail_model::ExecutionOutcome;
 use curtail_policy::Class;
 use curtail_units::Instant;
@@ -14,7 +15,9 @@ use tokio::sync::{Notify, oneshot};
 pub(crate) struct Server {
     pub(crate) id: ServerId,
     pub(crate) executions: Arc<Executions>,
-    alarm: Arc<Alarm>,
+    clock: Clock,
+    /// Wakes [`Server::run`].
+    timer: PreciseTimer,
     state: Mutex<State>,
     /// Notified when something is due earlier than [`Server::run`] expects.
     due_earlier: Notify,
@@ -56,14 +59,15 @@ impl Server {
     pub(crate) fn new(
         id: ServerId,
         machine: ServerMachine,
-        alarm: Arc<Alarm>,
+        (clock, timer): (Clock, PreciseTimer),
         executions: Arc<Executions>,
     ) -> Self {
         let state = State { machine, clients: BTreeMap::new(), wakes_at: Instant::MAX };
         Self {
             id,
             executions,
-            alarm,
+            clock,
+            timer,
             state: Mutex::new(state),
             due_earlier: Notify::new(),
             resumed: Notify::new(),
@@ -78,7 +82,7 @@ impl Server {
         let (response, ended) = oneshot::channel();
         let request = {
             let mut state = self.state();
-            let request = state.machine.arrive(self.alarm.now(), class);
+            let request = state.machine.arrive(self.clock.now(), class);
             let client = Client { tenant: tenant.map(str::to_owned), response };
             state.clients.insert(request, client);
             self.carry_out(&mut state);
@@ -94,7 +98,7 @@ impl Server {
             let resumed = self.resumed.notified();
             let is_stopped = {
                 let mut state = self.state();
-                state.machine.advance(self.alarm.now());
+                state.machine.advance(self.clock.now());
                 self.carry_out(&mut state);
                 state.machine.is_stopped()
             };
@@ -110,20 +114,26 @@ impl Server {
         loop {
             let due = {
                 let mut state = self.state();
-                state.machine.advance(self.alarm.now());
+                state.machine.advance(self.clock.now());
                 let due = state.machine.poll_timeout();
                 state.wakes_at = due.unwrap_or(Instant::MAX);
                 self.carry_out(&mut state);
                 due
             };
-            self.alarm.until_due(due, &self.due_earlier).await;
+            let left = due.map(|due| due.since(self.clock.now()));
+            tokio::select! {
+                slept = self.timer.sleep(left.unwrap_or_default()), if left.is_some() => {
+                    slept.expect("a runtime that does I/O");
+                }
+                () = self.due_earlier.notified() => {}
+            }
         }
     }
 
     fn cancel(&self, request: u64) {
         let mut state = self.state();
         if state.clients.remove(&request).is_some() {
-            state.machine.cancel(self.alarm.now(), request);
+            state.machine.cancel(self.clock.now(), request);
             self.carry_out(&mut state);
         }
     }

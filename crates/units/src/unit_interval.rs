@@ -70,6 +70,8 @@ impl Quantile {
     pub const P95: Self = Self(0.95);
     /// The quantile that one value in a hundred exceeds.
     pub const P99: Self = Self(0.99);
+    /// The quantile that one value in two hundred exceeds.
+    pub const P995: Self = Self(0.995);
     /// The quantile that one value in a thousand exceeds.
     pub const P999: Self = Self(0.999);
 }

@@ -3,7 +3,7 @@
 use super::upstream;
 use crate::{Key, Presence, Section, describe, read, read_with_sets, reference_markdown};
 use curtail_policy::{
-    BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, OverdueConfig, PrequalConfig,
+    BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, QuantileDelay,
     RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::{Duration, Quantile, Ratio};
@@ -55,9 +55,11 @@ timeout: 7s
             probe_timeout: Duration::from_ms(5),
         }),
         hedge: Some(HedgeConfig {
-            quantile: quantile(0.95),
-            delay_min: Duration::from_ms(2),
-            delay_max: Duration::from_ms(3),
+            delay: QuantileDelay {
+                quantile: quantile(0.95),
+                min: Duration::from_ms(2),
+                max: Duration::from_ms(3),
+            },
             hedges_max: 2,
         }),
         tie: Some(TieConfig {
@@ -68,10 +70,10 @@ timeout: 7s
             retries_max: 3,
             backoff: Duration::from_ms(20),
             backoff_max: Duration::from_secs(2),
-            overdue: Some(OverdueConfig {
+            overdue: Some(QuantileDelay {
                 quantile: quantile(0.9),
-                delay_min: Duration::from_ms(4),
-                delay_max: Duration::from_ms(5),
+                min: Duration::from_ms(4),
+                max: Duration::from_ms(5),
             }),
         }),
         budget: BudgetConfig {
@@ -122,6 +124,7 @@ budget: {window: 1us, ratio: 2}
     let errors = read("f", text, upstream).expect_err("the text has errors").to_string();
     expect![[r#"
         f:2:32: balance.decay: unknown key with policy: round_robin: expected only policy
+        f:3:20: hedge.delay_min: 2 s is above delay_max (1 s): expected at most that
         f:3:36: hedge.hedges_max: 0 is out of range: expected a whole number from 1 to 7
         f:4:8: retry: one request could become 9 attempts: expected hedges_max, retries_max and a tie to make at most 8 with the first
         f:4:18: retry.backoff: 2 s is above backoff_max (1 s): expected at most that

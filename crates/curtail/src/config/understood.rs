@@ -3,7 +3,7 @@
 //! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive if the
 //! deployment does not match them (a tie without leaves).
 
-use curtail_policy::{RestMode, SAMPLES_MIN, UpstreamConfig};
+use curtail_policy::{QuantileDelay, RestMode, SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
 use curtail_units::{Duration, Quantile, Ratio};
 use std::fmt::Write as _;
@@ -99,15 +99,15 @@ fn notes(policy: &UpstreamConfig, replica_count: usize, is_used: bool) -> Vec<St
             notes.push("hedges and ties need a second replica".to_owned());
         }
     } else if let Some(hedge) = policy.hedge {
-        notes.extend(budget_note(hedge.quantile, policy.budget.ratio));
+        notes.extend(budget_note(hedge.delay.quantile, policy.budget.ratio));
         let effect = "no request is hedged";
-        notes.extend(delay_note(policy.timeout, "hedge.delay_max", hedge.delay_max, effect));
+        notes.extend(delay_note(policy.timeout, "hedge.delay_max", hedge.delay.max, effect));
     }
     let overdue = policy.retry.and_then(|retry| retry.overdue).filter(|_| replica_count > 1);
     if let Some(overdue) = overdue {
         let effect = "no attempt is overdue";
         let key = "retry.overdue.delay_max";
-        notes.extend(delay_note(policy.timeout, key, overdue.delay_max, effect));
+        notes.extend(delay_note(policy.timeout, key, overdue.max, effect));
     }
     if policy.tie.is_some() {
         notes.push("each replica must be a leaf; else a tie is executed twice".to_owned());
@@ -154,7 +154,7 @@ fn hedge(policy: &UpstreamConfig) -> String {
     policy.hedge.map_or_else(off, |hedge| {
         format!(
             "when slower than quantile {} of recent attempts, after {} to {}; at most {}",
-            hedge.quantile, hedge.delay_min, hedge.delay_max, hedge.hedges_max
+            hedge.delay.quantile, hedge.delay.min, hedge.delay.max, hedge.hedges_max
         )
     })
 }
@@ -169,7 +169,7 @@ fn tie(policy: &UpstreamConfig) -> String {
 fn retry(policy: &UpstreamConfig) -> String {
     policy.retry.map_or_else(off, |retry| {
         let overdue = retry.overdue.map_or_else(String::new, |overdue| {
-            let (quantile, min, max) = (overdue.quantile, overdue.delay_min, overdue.delay_max);
+            let QuantileDelay { quantile, min, max } = overdue;
             format!("; overdue when slower than quantile {quantile}, after {min} to {max}")
         });
         format!(

@@ -2,7 +2,7 @@
 
 use super::{Call, Event, Failure, Outcome, Request};
 use crate::{
-    AttemptId, BalanceConfig, Class, Effect, HedgeConfig, Load, OverdueConfig, PrequalConfig,
+    AttemptId, BalanceConfig, Class, Effect, HedgeConfig, Load, PrequalConfig, QuantileDelay,
     Reason, ReplicaId, RequestFailure, RetryConfig, TieConfig, Upstream, UpstreamConfig,
     UpstreamEvent,
 };
@@ -10,7 +10,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use curtail_units::{Duration, Instant, Rng};
+use curtail_units::{Duration, Instant, Quantile, Rng};
 use expect_test::expect;
 
 const REPLICAS: u32 = 5;
@@ -29,9 +29,9 @@ fn rules() -> [BalanceConfig; 5] {
 /// Every technique, with an ample budget.
 fn config(balance: BalanceConfig) -> UpstreamConfig {
     let (ms, one) = (Duration::from_ms, curtail_units::Ratio::ONE);
-    let overdue = OverdueConfig { delay_max: ms(8), ..OverdueConfig::default() };
-    let hedge =
-        HedgeConfig { delay_min: ms(1), delay_max: ms(3), hedges_max: 2, ..HedgeConfig::default() };
+    let overdue = QuantileDelay { max: ms(8), ..RetryConfig::OVERDUE };
+    let delay = QuantileDelay { quantile: Quantile::P99, min: ms(1), max: ms(3) };
+    let hedge = HedgeConfig { delay, hedges_max: 2 };
     let mut config = UpstreamConfig { balance, ..UpstreamConfig::default() };
     config.hedge = Some(hedge);
     config.tie = Some(TieConfig { delay: Some(ms(1)), ..TieConfig::default() });

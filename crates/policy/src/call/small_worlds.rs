@@ -7,13 +7,13 @@
 
 use super::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 use crate::{
-    AttemptId, BalanceConfig, BudgetConfig, Class, Effect, HedgeConfig, OverdueConfig, Reason,
+    AttemptId, BalanceConfig, BudgetConfig, Class, Effect, HedgeConfig, QuantileDelay, Reason,
     ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
 };
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use curtail_units::{Duration, Instant, Ratio, Rng};
+use curtail_units::{Duration, Instant, Quantile, Ratio, Rng};
 use expect_test::expect;
 
 /// What an onlooker knows of an attempt.
@@ -321,13 +321,12 @@ const fn ms(ms: u64) -> Duration {
 }
 
 fn hedged(delay: Duration, hedges_max: u8) -> Option<HedgeConfig> {
-    let (delay_min, delay_max) = (ms(1), delay);
-    Some(HedgeConfig { delay_min, delay_max, hedges_max, ..HedgeConfig::default() })
+    let delay = QuantileDelay { quantile: Quantile::P99, min: ms(1), max: delay };
+    Some(HedgeConfig { delay, hedges_max })
 }
 
 fn retried(retries_max: u8, overdue_after: Option<Duration>) -> Option<RetryConfig> {
-    let overdue =
-        overdue_after.map(|delay_max| OverdueConfig { delay_max, ..OverdueConfig::default() });
+    let overdue = overdue_after.map(|max| QuantileDelay { max, ..RetryConfig::OVERDUE });
     Some(RetryConfig { retries_max, overdue, ..RetryConfig::default() })
 }
 

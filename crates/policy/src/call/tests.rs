@@ -1,7 +1,7 @@
 use super::{Call, Event, Failure, Outcome, Request};
 use crate::budget::Purpose;
 use crate::{
-    AttemptId, BalanceConfig, BudgetConfig, Class, HedgeConfig, OverdueConfig, ReplicaId,
+    AttemptId, BalanceConfig, BudgetConfig, Class, HedgeConfig, QuantileDelay, ReplicaId,
     RetryConfig, TieConfig, Upstream, UpstreamConfig,
 };
 use alloc::string::String;
@@ -84,10 +84,7 @@ fn hedged() -> UpstreamConfig {
 }
 
 fn retried() -> UpstreamConfig {
-    let overdue = OverdueConfig {
-        quantile: Quantile::new(0.9).expect("a quantile"),
-        ..OverdueConfig::default()
-    };
+    let overdue = QuantileDelay { quantile: Quantile::P90, ..RetryConfig::OVERDUE };
     let retry = RetryConfig { overdue: Some(overdue), ..RetryConfig::default() };
     UpstreamConfig { retry: Some(retry), ..plain() }
 }

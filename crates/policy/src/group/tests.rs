@@ -76,7 +76,7 @@ fn without_a_group_a_shard_has_its_own_latencies_and_budget() {
     let mut call = Call::new(READ);
     handle(&mut quiet, None, (&mut call, now, Event::Arrived));
     let due = call.poll_timeout().expect("the request is open");
-    assert_eq!(due.since(now), HedgeConfig::default().delay_max, "the shard has no latencies");
+    assert_eq!(due.since(now), HedgeConfig::default().delay.max, "the shard has no latencies");
     let woke = handle(&mut quiet, None, (&mut call, due, Event::Woke));
     assert!(
         matches!(woke[..], [(Effect::Skip, Reason::BudgetSpent { requests: 1, .. })]),

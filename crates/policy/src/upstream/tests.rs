@@ -40,19 +40,20 @@ fn arrive(upstream: &mut Upstream, now: Instant) -> (Call, ReplicaId, Choice, Ve
 
 #[test]
 fn the_hedge_delay_is_the_cap_until_enough_is_known_and_then_the_quantile() {
-    let hedge = HedgeConfig { delay_min: Duration::ZERO, ..HedgeConfig::default() };
+    let mut hedge = HedgeConfig::default();
+    hedge.delay.min = Duration::ZERO;
     let plain = UpstreamConfig::plain(BalanceConfig::Random);
     let mut upstream = upstream(UpstreamConfig { hedge: Some(hedge), ..plain }, 2);
     for _ in 1..SAMPLES_MIN {
         upstream.latency_known(at(0), Duration::from_ms(40));
     }
-    assert_eq!(upstream.hedge_delay(at(0)), Some(hedge.delay_max), "one is missing");
+    assert_eq!(upstream.hedge_delay(at(0)), Some(hedge.delay.max), "one is missing");
     upstream.latency_known(at(0), Duration::from_ms(40));
     let peeked = upstream.peek_hedge_delay(Instant::ZERO + ESTIMATE_AGE_MAX);
-    assert_eq!(upstream.hedge_delay(at(1)), Some(hedge.delay_max), "not computed again yet");
+    assert_eq!(upstream.hedge_delay(at(1)), Some(hedge.delay.max), "not computed again yet");
     let known = upstream.hedge_delay(Instant::ZERO + ESTIMATE_AGE_MAX).expect("hedges are on");
     assert_eq!((known, peeked), (Duration::from_ms(40), Some(known)));
-    assert_eq!(upstream.hedge_delay(at(30_000)), Some(hedge.delay_max), "all is forgotten");
+    assert_eq!(upstream.hedge_delay(at(30_000)), Some(hedge.delay.max), "all is forgotten");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use curtail_model::{
     Rate, Recipe, Spacing,
 };
 use curtail_policy::{
-    BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, RetryConfig, TieConfig,
-    UpstreamConfig,
+    BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, QuantileDelay,
+    RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::{Duration, Quantile, Ratio, Rng};
 
@@ -25,6 +25,12 @@ const fn constant(n: u64) -> Distribution {
 
 fn plain() -> UpstreamConfig {
     UpstreamConfig::plain(BalanceConfig::Random)
+}
+
+/// One hedge a request, always after `delay`.
+const fn hedge_after(delay: Duration) -> HedgeConfig {
+    let delay = QuantileDelay { quantile: Quantile::P99, min: delay, max: delay };
+    HedgeConfig { delay, hedges_max: 1 }
 }
 
 fn stop(requests_max: u64) -> Stop {
@@ -100,7 +106,10 @@ fn everything() -> (Model, UpstreamConfig) {
     let policy = UpstreamConfig {
         balance: BalanceConfig::Prequal(PrequalConfig::default()),
         tie: Some(TieConfig::default()),
-        hedge: Some(HedgeConfig { quantile: Quantile::P90, ..HedgeConfig::default() }),
+        hedge: Some(HedgeConfig {
+            delay: QuantileDelay { quantile: Quantile::P90, ..HedgeConfig::default().delay },
+            hedges_max: 1,
+        }),
         budget: BudgetConfig {
             ratio: Ratio::new(0.2).expect("a ratio"),
             ..BudgetConfig::default()
@@ -266,7 +275,7 @@ fn an_execution_that_was_cancelled_stops_or_runs_on() {
         ]);
         model.leaf.concurrency = 1_000;
         let delay = ms(20);
-        let hedge = HedgeConfig { delay_min: delay, delay_max: delay, ..HedgeConfig::default() };
+        let hedge = hedge_after(delay);
         let budget = BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() };
         let policy = UpstreamConfig { hedge: Some(hedge), budget, ..plain() };
         let report = run(&model, &policy, 50_000);
@@ -336,7 +345,7 @@ fn a_cancelled_queued_attempt_leaves_the_queue_or_is_executed() {
     let executed_twice = |cancelled| {
         let mut model = Model::queue(2, 0.4, constant(10));
         model.cancelled = cancelled;
-        let hedge = HedgeConfig { delay_min: ms(1), delay_max: ms(1), ..HedgeConfig::default() };
+        let hedge = hedge_after(ms(1));
         let budget = BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() };
         let policy = UpstreamConfig { hedge: Some(hedge), budget, ..plain() };
         let report = run(&model, &policy, 50_000);
@@ -427,7 +436,7 @@ fn copies_that_are_alike_take_the_gain_from_a_hedge() {
         ]);
         model.copies_alike = Ratio::new(alike).expect("a ratio");
         let delay = ms(20);
-        let hedge = HedgeConfig { delay_min: delay, delay_max: delay, ..HedgeConfig::default() };
+        let hedge = hedge_after(delay);
         let budget = BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() };
         let policy = UpstreamConfig { hedge: Some(hedge), budget, ..plain() };
         run(&model, &policy, 20_000).quantile_ns(Quantile::P99).expect("latencies").value / 1e6

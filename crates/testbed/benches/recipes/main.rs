@@ -14,8 +14,10 @@
 //! Ends with exit code 1 when a percentile is off by more.
 
 use bytes::Bytes;
+use curtail_http::clock::Clock;
+use curtail_http::precise_timer::PreciseTimer;
 use curtail_model::Spacing;
-use curtail_testbed::{Alarm, Running, TestbedConfig};
+use curtail_testbed::{Running, TestbedConfig};
 use curtail_units::{Duration, Instant, Rng};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
@@ -25,7 +27,6 @@ use rows::{
     Percentiles, QUANTILES, REQUESTS_PER_SECOND, ROWS, SERVERS, is_within, percentiles, simulate,
 };
 use std::process::ExitCode;
-use std::sync::Arc;
 use tokio::task::JoinSet;
 
 mod rows;
@@ -85,14 +86,14 @@ async fn measure(keys: &str, fault: &str, seed: u64) -> Percentiles {
     let yaml = rows::testbed_yaml(keys, fault);
     let config = TestbedConfig::from_yaml("recipes", &yaml).expect("no errors");
     let testbed = Running::start(&config, seed).expect("loopback and threads");
-    let alarm = Arc::new(Alarm::start().expect("a thread"));
+    let (clock, timer) = (Clock::start(), PreciseTimer::new().expect("a file"));
     let mut connections = Vec::new();
     for replica in 0..SERVERS {
         connections.push(connect(&testbed, replica).await);
     }
     let root = Rng::new(seed);
     let (mut arrivals, mut choice) = (root.split("arrivals"), root.split("choice"));
-    let mut intended = alarm.now();
+    let mut intended = clock.now();
     let end = intended + LASTS;
     let mut requests = JoinSet::new();
     loop {
@@ -100,9 +101,9 @@ async fn measure(keys: &str, fault: &str, seed: u64) -> Percentiles {
         if intended > end {
             break;
         }
-        alarm.until(intended).await;
+        timer.sleep(intended.since(clock.now())).await.expect("a runtime that does I/O");
         let connection = connections[choice.below(SERVERS)].clone();
-        requests.spawn(latency_ms(connection, Arc::clone(&alarm), intended));
+        requests.spawn(latency_ms(connection, clock, intended));
     }
     let latencies_ms = requests.join_all().await;
     percentiles(latencies_ms)
@@ -121,7 +122,7 @@ async fn connect(testbed: &Running, replica: usize) -> Connection {
 }
 
 /// From when the request was intended until its response is complete; infinite without a good one.
-async fn latency_ms(mut connection: Connection, alarm: Arc<Alarm>, intended: Instant) -> f64 {
+async fn latency_ms(mut connection: Connection, clock: Clock, intended: Instant) -> f64 {
     let request = Request::get("http://testbed/shard/0/keys?k=a").body(Empty::new());
     let response = async {
         let response = connection.send_request(request.expect("a valid request")).await.ok()?;
@@ -129,5 +130,5 @@ async fn latency_ms(mut connection: Connection, alarm: Arc<Alarm>, intended: Ins
         response.into_body().collect().await.ok().filter(|_| is_good)
     };
     let response = tokio::time::timeout(TIMEOUT.into(), response).await.ok().flatten();
-    response.map_or(f64::INFINITY, |_| alarm.now().since(intended).as_ms_f64())
+    response.map_or(f64::INFINITY, |_| clock.now().since(intended).as_ms_f64())
 }

@@ -14,7 +14,7 @@
 //! **Failures**: 504 when the last attempt timed out, 503 when it was rejected, otherwise 502.
 
 use super::peer::{Call, Failed, Peer};
-use super::{ClientConfig, Config, Requests, json, ok};
+use super::{ClientConfig, Config, Requests, json, ok, wait};
 use crate::listener::Respond;
 use crate::respond::{ConnectionBreak, SERVER_TIMING, expected_method, text};
 use bytes::Bytes;
@@ -197,9 +197,9 @@ impl Client {
             if failed == self.config.attempts_max || !may_be_repeated {
                 return (Err(Failure { of: peer.name, why }), took);
             }
-            let wait = wait_before_retry(self.config.backoff, failed, &mut rng);
-            self.requests.wait(wait).await;
-            spent.backoff = spent.backoff + wait;
+            let backoff = wait_before_retry(self.config.backoff, failed, &mut rng);
+            wait(backoff).await;
+            spent.backoff = spent.backoff + backoff;
             spent.retries += 1;
             peer.tally.retries.fetch_add(1, Relaxed);
         }

@@ -6,9 +6,8 @@ use super::client::Client;
 use super::server::Server;
 use super::storage::Storage;
 use super::{Config, Requests, Role};
-use crate::alarm::Alarm;
 use crate::listener;
-use crate::running::{ServingThread, StartError};
+use crate::running::{ServingThread, StartError, runtime};
 use curtail_http::accept::bind;
 use curtail_units::{Duration, Rng};
 use std::io;
@@ -42,31 +41,29 @@ impl Running {
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::of("no address"))?;
         let mut running = Self { addresses, threads: Vec::new() };
-        let alarm = Arc::new(Alarm::start().map_err(StartError::of("no thread for its alarm"))?);
         let others = (
             running.address(Role::Storage).unwrap_or(config.storage.listen),
             running.address(Role::Server).unwrap_or(config.server.listen),
         );
         for (role, listener) in listeners {
-            let (config, alarm) = (config.clone(), Arc::clone(&alarm));
+            let config = config.clone();
             let rng = Rng::new(seed).split(role.name());
-            let thread = ServingThread::start(role.name(), async move {
+            let thread = ServingThread::start(role.name(), runtime()?, async move {
                 if config.causes.cpu_load == Some(role) {
                     tokio::spawn(compute());
                 }
-                let requests = |rng| Requests::new(rng, &alarm);
                 match role {
                     Role::Client => {
-                        let client = Client::new(&config, others, requests(&rng));
+                        let client = Client::new(&config, others, Requests::new(&rng));
                         listener::accept(listener, Arc::new(client)).await;
                     }
                     Role::Storage => {
-                        let requests = requests(&rng.split("service"));
+                        let requests = Requests::new(&rng.split("service"));
                         let storage = Storage::new(&config, &rng, requests);
                         listener::accept(listener, Arc::new(storage)).await;
                     }
                     Role::Server => {
-                        let server = Server::new(&config, requests(&rng));
+                        let server = Server::new(&config, Requests::new(&rng));
                         listener::accept(listener, Arc::new(server)).await;
                     }
                 }

@@ -9,7 +9,7 @@
 //! A random service time is added to the work on the JSON. With the cause `retries`, the server rejects a share of the
 //! payloads with 503 before it reads them.
 
-use super::{BODY_BYTES_MAX, Config, Requests, ServerConfig, json, ok};
+use super::{BODY_BYTES_MAX, Config, Requests, ServerConfig, json, ok, wait};
 use crate::listener::Respond;
 use crate::respond::{ConnectionBreak, expected_method, text};
 use bytes::Bytes;
@@ -71,7 +71,7 @@ impl Server {
 
     async fn send(&self, numbers: Vec<u64>, rng: &Rng) -> Response<Full<Bytes>> {
         let service = self.config.service.draw(&mut rng.split("service"));
-        self.requests.wait(service).await;
+        wait(service).await;
         json(serde_json::to_vec(&numbers).expect("numbers can be written"))
     }
 }

@@ -8,7 +8,9 @@
 //!
 //! The response begins after a random service time, plus the transfer time of the payload at `bytes_per_second`.
 
-use super::{BODY_BYTES_MAX, Config, LARGE_LEN, Requests, SMALL_LEN, StorageConfig, json, ok};
+use super::{
+    BODY_BYTES_MAX, Config, LARGE_LEN, Requests, SMALL_LEN, StorageConfig, json, ok, wait,
+};
 use crate::listener::Respond;
 use crate::respond::{ConnectionBreak, expected_method, text};
 use bytes::Bytes;
@@ -63,7 +65,7 @@ impl Storage {
         let mut rng = self.requests.next();
         let per_second = self.config.bytes_per_second.get() as f64;
         let carrying = Duration::from_secs_f64(payload.len() as f64 / per_second);
-        self.requests.wait(self.config.service.draw(&mut rng) + carrying).await;
+        wait(self.config.service.draw(&mut rng) + carrying).await;
         json(payload.clone())
     }
 }
