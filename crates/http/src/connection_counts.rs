@@ -1,9 +1,8 @@
 //! Counts of connections to servers, from their opening until they are dropped.
 
-use curtail_metrics::GaugeGuard;
+use curtail_metrics::{Count, GaugeGuard};
 use curtail_units::Duration;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The time of each phase of a connection attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,37 +19,27 @@ curtail_metrics::counters! {
     /// The counters of the connections to one server. Times are sums over the opened connections.
     pub ConnectionCounters, ConnectionCounts {
         /// Closed connections. Read first: a connection that opens and closes meanwhile must not close before it opened.
-        closed: AtomicU64 = AtomicU64::new(0),
+        closed: Count = Count::default(),
         /// Opened connections.
-        opened: AtomicU64 = AtomicU64::new(0),
+        opened: Count = Count::default(),
         /// Connection attempts that failed.
-        failed: AtomicU64 = AtomicU64::new(0),
+        failed: Count = Count::default(),
         /// Name lookups.
-        lookup_ns: AtomicU64 = AtomicU64::new(0),
+        lookup_ns: Count = Count::default(),
         /// TCP handshakes.
-        tcp_ns: AtomicU64 = AtomicU64::new(0),
+        tcp_ns: Count = Count::default(),
         /// TLS handshakes.
-        tls_ns: AtomicU64 = AtomicU64::new(0),
+        tls_ns: Count = Count::default(),
     }
 }
 
 impl ConnectionCounters {
     /// Counts an opened connection.
     pub fn connected(&self, phases: &ConnectPhases) {
-        self.opened.fetch_add(1, Relaxed);
-        self.lookup_ns.fetch_add(phases.lookup.as_ns(), Relaxed);
-        self.tcp_ns.fetch_add(phases.tcp.as_ns(), Relaxed);
-        self.tls_ns.fetch_add(phases.tls.as_ns(), Relaxed);
-    }
-
-    /// Counts a failed connection attempt.
-    pub fn connect_failed(&self) {
-        self.failed.fetch_add(1, Relaxed);
-    }
-
-    /// Counts `connections` closed connections.
-    pub fn closed(&self, connections: usize) {
-        self.closed.fetch_add(connections as u64, Relaxed);
+        self.opened.add(1);
+        self.lookup_ns.add(phases.lookup.as_ns());
+        self.tcp_ns.add(phases.tcp.as_ns());
+        self.tls_ns.add(phases.tls.as_ns());
     }
 }
 
@@ -64,6 +53,6 @@ pub struct CountedConnection {
 
 impl Drop for CountedConnection {
     fn drop(&mut self) {
-        self.counters.closed(1);
+        self.counters.closed.add(1);
     }
 }

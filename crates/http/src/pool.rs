@@ -377,7 +377,7 @@ impl Pool {
                 Ok((connected, counted))
             }
             Err(error) => {
-                self.counters.connect_failed();
+                self.counters.failed.add(1);
                 if self.is_unreachable.swap(true, Ordering::Relaxed) {
                     tracing::debug!(%error, "connection not made");
                 } else {

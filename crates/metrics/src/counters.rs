@@ -19,11 +19,22 @@ pub trait Counter {
     fn read(&self) -> Self::Value;
 }
 
-impl Counter for AtomicU64 {
+/// A count. Counting is one addition.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds to the count.
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+}
+
+impl Counter for Count {
     type Value = u64;
 
     fn read(&self) -> u64 {
-        self.load(Relaxed)
+        self.0.load(Relaxed)
     }
 }
 
@@ -48,7 +59,7 @@ macro_rules! counters {
         $(#[$doc])*
         #[derive(Debug)]
         $vis struct $counters {
-            $($(#[$field_doc])* $field: $kind,)+
+            $($(#[$field_doc])* $vis $field: $kind,)+
         }
 
         #[doc = concat!("The values of [`", stringify!($counters), "`].")]

@@ -15,7 +15,9 @@ mod negotiation;
 pub mod process;
 mod text;
 
-pub use counters::{CONFIG_RELOADS, Counter, CounterVec, Counts, Gauge, GaugeGuard, ReloadResult};
+pub use counters::{
+    CONFIG_RELOADS, Count, Counter, CounterVec, Counts, Gauge, GaugeGuard, ReloadResult,
+};
 pub use families::{Family, FamilyCollector, Label, MetricsSnapshot, Series, SeriesValue};
 pub use metric::{Metric, counter, gauge, histogram_seconds, reference_table, with_unit};
 pub use negotiation::{MetricsForm, form_for};

@@ -74,7 +74,7 @@ impl Guard {
     /// Counts and logs a broken invariant.
     #[cold]
     pub(crate) fn report(&self, now: Instant, step: Step, message: &str) {
-        self.process.invariant_broken();
+        self.process.invariants_broken.add(1);
         let defects = self.log.lock().unwrap_or_else(PoisonError::into_inner).count_defect(now);
         if let Some(defects) = defects {
             tracing::error!(

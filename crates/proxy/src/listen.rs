@@ -74,7 +74,7 @@ pub(crate) async fn accept(
     let places = Arc::new(Semaphore::new(listener.connections_max));
     let acceptor = Acceptor::new(&*listener.name, socket, places, listener.drain.wait());
     let Ok(mut acceptor) = acceptor else { return };
-    while let Some(accepted) = acceptor.next(|| listener.metrics.waited()).await {
+    while let Some(accepted) = acceptor.next(|| listener.metrics.waited.add(1)).await {
         WorkerInbox::hand_over(&workers, accepted, Arc::clone(&listener)).await;
     }
 }

@@ -67,13 +67,13 @@ pub(crate) async fn respond(
     let head = Arc::new(head);
     let mut trail = Box::new(Trail::new(context, started, Arc::clone(&head), client.tls));
     if let Err(fault) = settled {
-        client.metrics.malformed();
+        client.metrics.malformed.add(1);
         return refuse(&worker, *trail, fault);
     }
     let (target, idempotent) = match destination(&snapshot, &client, &mut trail) {
         Ok(destination) => destination,
         Err(fault) => {
-            client.metrics.unrouted();
+            client.metrics.unrouted.add(1);
             return refuse(&worker, *trail, fault);
         }
     };
@@ -111,7 +111,7 @@ async fn respond_from_shards(
     let body = outgoing.body.clone();
     let response = Box::pin(fan_out::respond(worker, fan_out, outgoing, trail)).await;
     if body.and_then(|body| body.fault()) == Some(ClientFault::Slow) {
-        client.metrics.timed_out(ClientTimeout::Body);
+        client.metrics.timed_out.add(&ClientTimeout::Body, 1);
     }
     response
 }
@@ -142,7 +142,7 @@ async fn respond_from_upstream(
             }
             drop(body);
             if no_response == NoResponse::Client(ClientFault::Slow) {
-                client.metrics.timed_out(ClientTimeout::Body);
+                client.metrics.timed_out.add(&ClientTimeout::Body, 1);
             }
             respond_without_replica(worker, &upstream, no_response, *trail)
         }

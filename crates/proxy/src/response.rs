@@ -273,7 +273,7 @@ impl Streamed {
         };
         let asked = body.as_ref().map_or(0, |body| body.frames());
         ready!(timer.poll(cx, self.frames + asked));
-        metrics.timed_out(ClientTimeout::StreamIdle);
+        metrics.timed_out.add(&ClientTimeout::StreamIdle, 1);
         self.completion.time_out();
         Poll::Ready(())
     }

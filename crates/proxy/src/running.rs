@@ -143,7 +143,7 @@ impl Running {
         }
         self.shared.snapshot.store(Arc::new(snapshot));
         reloaded.listeners.apply(listeners);
-        self.shared.process_state.process.reloaded(ReloadResult::Ok);
+        self.shared.process_state.process.reloads.add(&ReloadResult::Ok, 1);
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl Running {
 
     /// Counts a configuration that was not applied.
     pub(crate) fn reload_failed(&self) {
-        self.shared.process_state.process.reloaded(ReloadResult::Failed);
+        self.shared.process_state.process.reloads.add(&ReloadResult::Failed, 1);
     }
 
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.

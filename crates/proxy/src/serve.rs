@@ -97,7 +97,7 @@ impl Serving {
             biased;
             begun = tokio::time::timeout(patience, beginning) => {
                 if begun.is_err() {
-                    self.client.metrics.timed_out(ClientTimeout::Header);
+                    self.client.metrics.timed_out.add(&ClientTimeout::Header, 1);
                     let peer = self.client.address;
                     tracing::debug!(%peer, "client closed: no TLS handshake or request within limits.header_timeout");
                 }
@@ -155,7 +155,7 @@ impl Service for Serving {
     }
 
     fn count_write_timeout(&self) {
-        self.client.metrics.timed_out(ClientTimeout::Write);
+        self.client.metrics.timed_out.add(&ClientTimeout::Write, 1);
     }
 }
 
@@ -163,8 +163,8 @@ impl Service for Serving {
 fn reject(client: &Client, fault: Fault) -> (ResponseHead, RelayedBody) {
     tracing::debug!(error = fault.error, why = fault.why, "rejected a malformed request");
     if fault.status == StatusCode::REQUEST_TIMEOUT {
-        client.metrics.timed_out(ClientTimeout::Header);
+        client.metrics.timed_out.add(&ClientTimeout::Header, 1);
     }
-    client.metrics.malformed();
+    client.metrics.malformed.add(1);
     own(fault.status, fault.error, fault.why)
 }

@@ -15,9 +15,10 @@ pub(crate) mod receiver;
 use crate::trail::Trail;
 use bytes::Bytes;
 use curtail_http::clock::Clock;
+use curtail_metrics::Count;
 use encode::Encoder;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -70,17 +71,17 @@ curtail_metrics::counters! {
     /// The number of spans so far, by outcome.
     pub(crate) SpanCounters, SpanCounts {
         /// Written to a buffer.
-        recorded: AtomicU64 = AtomicU64::new(0),
+        recorded: Count = Count::default(),
         /// Accepted by the receiver.
-        sent: AtomicU64 = AtomicU64::new(0),
+        sent: Count = Count::default(),
         /// Never written, because the buffers were full.
-        dropped: AtomicU64 = AtomicU64::new(0),
+        dropped: Count = Count::default(),
         /// Given up after retries, or at the end of the process.
-        undelivered: AtomicU64 = AtomicU64::new(0),
+        undelivered: Count = Count::default(),
         /// Rejected by the receiver.
-        rejected: AtomicU64 = AtomicU64::new(0),
+        rejected: Count = Count::default(),
         /// Failed exports, including retries.
-        exports_failed: AtomicU64 = AtomicU64::new(0),
+        exports_failed: Count = Count::default(),
     }
 }
 
@@ -99,13 +100,13 @@ impl SpanSink {
         let spans = 1 + trail.attempts.len() as u64;
         let mut shard = lock(&self.shards[this_thread() % SHARDS]);
         if shard.chunk.is_full() && !self.hand_over(&mut shard.chunk) {
-            self.counters.dropped.fetch_add(spans, Relaxed);
+            self.counters.dropped.add(spans);
             return;
         }
         let Shard { chunk, scratch } = &mut *shard;
         Encoder { out: &mut chunk.bytes, scratch, clock }.trail(trail);
         chunk.spans += spans;
-        self.counters.recorded.fetch_add(spans, Relaxed);
+        self.counters.recorded.add(spans);
         if chunk.is_full() && self.hand_over(chunk) {
             self.handed.notify_one();
         }
@@ -163,11 +164,11 @@ impl SpanSink {
         match settled {
             Settled::Sent { rejected } => {
                 let rejected = rejected.min(batch.spans);
-                self.counters.rejected.fetch_add(rejected, Relaxed);
-                self.counters.sent.fetch_add(batch.spans - rejected, Relaxed);
+                self.counters.rejected.add(rejected);
+                self.counters.sent.add(batch.spans - rejected);
             }
             Settled::GivenUp => {
-                self.counters.undelivered.fetch_add(batch.spans, Relaxed);
+                self.counters.undelivered.add(batch.spans);
             }
         }
     }
@@ -177,7 +178,7 @@ impl SpanSink {
         let left = std::mem::take(&mut *lock(&self.waiting)).spans;
         let unwritten: u64 =
             self.shards.iter().map(|shard| std::mem::take(&mut lock(shard).chunk).spans).sum();
-        self.counters.undelivered.fetch_add(left + unwritten, Relaxed);
+        self.counters.undelivered.add(left + unwritten);
     }
 }
 

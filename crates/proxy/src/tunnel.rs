@@ -65,7 +65,7 @@ impl Tunnel {
                 }
             }
             () = is_idle => {
-                metrics.timed_out(ClientTimeout::StreamIdle);
+                metrics.timed_out.add(&ClientTimeout::StreamIdle, 1);
                 self.completion.time_out();
             }
         }

@@ -29,7 +29,7 @@ impl Watch {
         timeout: Duration,
     ) -> WriteTimeoutStream<impl Fn() + Unpin + use<>> {
         let metrics = Arc::clone(&self.metrics);
-        let on_timeout = move || metrics.timed_out(ClientTimeout::Write);
+        let on_timeout = move || metrics.timed_out.add(&ClientTimeout::Write, 1);
         WriteTimeoutStream::new(stream, self.timer(timeout), on_timeout)
     }
 }

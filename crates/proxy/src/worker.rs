@@ -72,13 +72,13 @@ pub(crate) struct ConnectionCount(Arc<ListenerMetrics>);
 
 impl ConnectionCount {
     pub(crate) fn new(listener: &Arc<ListenerMetrics>) -> Self {
-        listener.accepted();
+        listener.accepted.add(1);
         Self(Arc::clone(listener))
     }
 }
 
 impl Drop for ConnectionCount {
     fn drop(&mut self) {
-        self.0.closed();
+        self.0.closed.add(1);
     }
 }

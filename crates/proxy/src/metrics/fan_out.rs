@@ -1,9 +1,8 @@
 //! The counters of a route that fans out.
 
-use curtail_metrics::CounterVec;
+use curtail_metrics::{Count, CounterVec};
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_units::Duration;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The result of a request that fans out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +30,9 @@ curtail_units::labels!(FanOutResult {
 curtail_metrics::counters! {
     pub(crate) FanOutMetrics, FanOutCounts {
         requests: CounterVec<FanOutResult> = CounterVec::default(),
-        rest_finished: AtomicU64 = AtomicU64::new(0),
-        rest_cancelled: AtomicU64 = AtomicU64::new(0),
-        missing: AtomicU64 = AtomicU64::new(0),
+        rest_finished: Count = Count::default(),
+        rest_cancelled: Count = Count::default(),
+        missing: Count = Count::default(),
         latency: AtomicHistogram = AtomicHistogram::new(Precision::FINE),
     }
 }
@@ -42,13 +41,13 @@ impl FanOutMetrics {
     /// Counts calls that were open when their request was done: they ran to their end, or there was no room for them.
     pub(crate) fn rest_ended(&self, is_finished: bool, calls: usize) {
         let counter = if is_finished { &self.rest_finished } else { &self.rest_cancelled };
-        counter.fetch_add(calls as u64, Relaxed);
+        counter.add(calls as u64);
     }
 
     /// Counts a request that ended without the responses of `missing` shards or replicas.
     pub(crate) fn ended(&self, result: FanOutResult, missing: u64, latency: Duration) {
         self.requests.add(&result, 1);
-        self.missing.fetch_add(missing, Relaxed);
+        self.missing.add(missing);
         self.latency.record(latency);
     }
 }

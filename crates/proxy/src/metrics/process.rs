@@ -1,62 +1,25 @@
 //! Counters of the whole process and of its listeners.
 
 use super::labels::ClientTimeout;
-use curtail_metrics::{CounterVec, ReloadResult};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use curtail_metrics::{Count, CounterVec, ReloadResult};
 
 curtail_metrics::counters! {
     pub(crate) ProcessMetrics, ProcessCounts {
         reloads: CounterVec<ReloadResult> = CounterVec::default(),
-        invariants_broken: AtomicU64 = AtomicU64::new(0),
-    }
-}
-
-impl ProcessMetrics {
-    pub(crate) fn reloaded(&self, result: ReloadResult) {
-        self.reloads.add(&result, 1);
-    }
-
-    pub(crate) fn invariant_broken(&self) {
-        self.invariants_broken.fetch_add(1, Relaxed);
+        invariants_broken: Count = Count::default(),
     }
 }
 
 curtail_metrics::counters! {
     pub(crate) ListenerMetrics, ListenerCounts {
         // Read first, so that a scrape never counts more connections closed than accepted.
-        closed: AtomicU64 = AtomicU64::new(0),
-        accepted: AtomicU64 = AtomicU64::new(0),
-        waited: AtomicU64 = AtomicU64::new(0),
-        unrouted: AtomicU64 = AtomicU64::new(0),
-        malformed: AtomicU64 = AtomicU64::new(0),
+        closed: Count = Count::default(),
+        accepted: Count = Count::default(),
+        /// Clients that had to wait, because `connections_max` clients were connected.
+        waited: Count = Count::default(),
+        unrouted: Count = Count::default(),
+        /// Requests that are malformed, or did not arrive in time.
+        malformed: Count = Count::default(),
         timed_out: CounterVec<ClientTimeout> = CounterVec::default(),
-    }
-}
-
-impl ListenerMetrics {
-    pub(crate) fn accepted(&self) {
-        self.accepted.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn closed(&self) {
-        self.closed.fetch_add(1, Relaxed);
-    }
-
-    /// Counts a client that must wait, because `connections_max` clients are connected.
-    pub(crate) fn waited(&self) {
-        self.waited.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn unrouted(&self) {
-        self.unrouted.fetch_add(1, Relaxed);
-    }
-
-    /// Counts a request that is malformed or does not arrive in time.
-    pub(crate) fn malformed(&self) {
-        self.malformed.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn timed_out(&self, what: ClientTimeout) {
-        self.timed_out.add(&what, 1);
     }
 }

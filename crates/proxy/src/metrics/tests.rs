@@ -48,8 +48,8 @@ fn upstream() -> UpstreamSnapshot {
     replica.connected(&phases);
     replica.connected(&phases);
     replica.connected(&phases);
-    replica.closed(2);
-    replica.connect_failed();
+    replica.closed.add(2);
+    replica.failed.add(1);
     let connections = ConnectionsSnapshot {
         authority: "10.0.0.7:80".to_owned(),
         counts: replica.read(),
@@ -103,16 +103,15 @@ fn leaf() -> LeafSnapshot {
 /// A proxy of which every part is there, so that every metric has something to show.
 fn snapshot() -> Snapshot {
     let listener = ListenerMetrics::default();
-    listener.accepted();
-    listener.accepted();
-    listener.closed();
-    listener.waited();
-    listener.unrouted();
-    listener.malformed();
+    listener.accepted.add(2);
+    listener.closed.add(1);
+    listener.waited.add(1);
+    listener.unrouted.add(1);
+    listener.malformed.add(1);
     let process = ProcessMetrics::default();
-    process.reloaded(ReloadResult::Ok);
-    process.reloaded(ReloadResult::Failed);
-    process.invariant_broken();
+    process.reloads.add(&ReloadResult::Ok, 1);
+    process.reloads.add(&ReloadResult::Failed, 1);
+    process.invariants_broken.add(1);
     let fan_out = FanOutMetrics::default();
     fan_out.ended(FanOutResult::Partial, 3, Duration::from_ms(20));
     Snapshot {

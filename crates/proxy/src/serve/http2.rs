@@ -80,7 +80,7 @@ impl Serving {
                 tracing::debug!(%error, "client connection ended");
             },
             () = deadline.passed() => {
-                watch.metrics.timed_out(ClientTimeout::Header);
+                watch.metrics.timed_out.add(&ClientTimeout::Header, 1);
                 tracing::debug!("client closed: no request over HTTP/2 within limits.header_timeout");
             }
         }

@@ -60,7 +60,7 @@ where
                 Poll::Pending
             });
             if is_stuck.await {
-                watch.metrics.timed_out(ClientTimeout::Write);
+                watch.metrics.timed_out.add(&ClientTimeout::Write, 1);
                 tracing::debug!(
                     "stream reset: the client did not read the response within limits.write_timeout"
                 );

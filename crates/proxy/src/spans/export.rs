@@ -16,7 +16,6 @@ use crate::trace_context::entropy_rng;
 use curtail_units::{Duration, Rng};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -204,7 +203,7 @@ impl Export {
     }
 
     fn is_new_failure(&mut self, why: &str) -> bool {
-        self.sink.counters.exports_failed.fetch_add(1, Relaxed);
+        self.sink.counters.exports_failed.add(1);
         let is_new = self.failure.as_deref() != Some(why);
         self.failure = Some(why.to_owned());
         is_new
