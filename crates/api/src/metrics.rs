@@ -2,7 +2,7 @@
 
 use crate::sql;
 use curtail_metrics::{CounterVec, Gauge, MetricsForm};
-use curtail_sketch::{AtomicHistogram, Precision};
+use curtail_sketch::AtomicHistogram;
 use curtail_units::Label as _;
 use http::StatusCode;
 use std::fmt::Debug;
@@ -102,7 +102,7 @@ pub struct QueryMetrics {
 }
 
 /// Counters of one kind of query.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct KindMetrics {
     /// Queries by outcome.
     pub outcomes: CounterVec<QueryOutcome>,
@@ -112,12 +112,8 @@ pub struct KindMetrics {
 
 impl Default for QueryMetrics {
     fn default() -> Self {
-        let kind = || KindMetrics {
-            outcomes: CounterVec::default(),
-            durations: AtomicHistogram::new(Precision::COARSE),
-        };
         Self {
-            kinds: QueryKind::NAMES.iter().map(|name| (*name, kind())).collect(),
+            kinds: QueryKind::NAMES.iter().map(|name| (*name, KindMetrics::default())).collect(),
             incomplete: CounterVec::default(),
             connections: Gauge::default(),
         }

@@ -4,6 +4,7 @@
 
 use crate::rejection::{RejectReason, Rejection};
 use bytes::Bytes;
+use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use std::io::{self, Read};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,36 +42,28 @@ impl Encoding {
     /// Decompresses a body to at most `bytes_max` bytes. A longer body is rejected before it is completely
     /// decompressed.
     pub(crate) fn decompress(self, compressed: Bytes, bytes_max: u32) -> Result<Bytes, Rejection> {
+        let body = &*compressed;
         let decompressed = match self {
-            Self::Identity if compressed.len() > bytes_max as usize => {
-                return Err(too_long(bytes_max));
+            Self::Identity => Ok(compressed),
+            Self::Gzip => read(MultiGzDecoder::new(body), body, bytes_max),
+            Self::Zstd => {
+                zstd::Decoder::with_buffer(body).and_then(|decoder| read(decoder, body, bytes_max))
             }
-            Self::Identity => return Ok(compressed),
-            Self::Gzip => {
-                read(flate2::read::MultiGzDecoder::new(&*compressed), &compressed, bytes_max)
+            Self::Deflate if is_zlib(body) => read(ZlibDecoder::new(body), body, bytes_max),
+            Self::Deflate => read(DeflateDecoder::new(body), body, bytes_max),
+            Self::Snappy if body.starts_with(SNAPPY_FRAMED) => {
+                read(snap::read::FrameDecoder::new(body), body, bytes_max)
             }
-            Self::Zstd => zstd::Decoder::with_buffer(&*compressed)
-                .and_then(|decoder| read(decoder, &compressed, bytes_max)),
-            Self::Deflate if is_zlib(&compressed) => {
-                read(flate2::read::ZlibDecoder::new(&*compressed), &compressed, bytes_max)
-            }
-            Self::Deflate => {
-                read(flate2::read::DeflateDecoder::new(&*compressed), &compressed, bytes_max)
-            }
-            Self::Snappy if compressed.starts_with(SNAPPY_FRAMED) => {
-                read(snap::read::FrameDecoder::new(&*compressed), &compressed, bytes_max)
-            }
-            Self::Snappy => match snap::raw::decompress_len(&compressed) {
+            Self::Snappy => match snap::raw::decompress_len(body) {
                 Ok(len) if len > bytes_max as usize => return Err(too_long(bytes_max)),
-                Ok(_) => {
-                    snap::raw::Decoder::new().decompress_vec(&compressed).map_err(io::Error::from)
-                }
+                Ok(_) => snap::raw::Decoder::new()
+                    .decompress_vec(body)
+                    .map(Bytes::from)
+                    .map_err(io::Error::from),
                 Err(error) => Err(error.into()),
             },
-            Self::Lz4 if !has_lz4_end(&compressed) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Self::Lz4 => {
-                read(lz4_flex::frame::FrameDecoder::new(&*compressed), &compressed, bytes_max)
-            }
+            Self::Lz4 if !has_lz4_end(body) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Self::Lz4 => read(lz4_flex::frame::FrameDecoder::new(body), body, bytes_max),
         };
         let decompressed = decompressed.map_err(|error| {
             RejectReason::Malformed
@@ -79,7 +72,7 @@ impl Encoding {
         if decompressed.len() > bytes_max as usize {
             return Err(too_long(bytes_max));
         }
-        Ok(decompressed.into())
+        Ok(decompressed)
     }
 }
 
@@ -98,11 +91,11 @@ fn has_lz4_end(compressed: &[u8]) -> bool {
 }
 
 /// Reads at most one byte more than `bytes_max`, to detect a body that is too long.
-fn read(decoder: impl Read, compressed: &[u8], bytes_max: u32) -> io::Result<Vec<u8>> {
+fn read(decoder: impl Read, compressed: &[u8], bytes_max: u32) -> io::Result<Bytes> {
     // Spans compress to a fifth or less, so the buffer rarely grows.
     let mut decompressed = Vec::with_capacity((4 * compressed.len()).min(bytes_max as usize));
     decoder.take(u64::from(bytes_max) + 1).read_to_end(&mut decompressed)?;
-    Ok(decompressed)
+    Ok(decompressed.into())
 }
 
 pub(crate) fn too_long(bytes_max: u32) -> Rejection {

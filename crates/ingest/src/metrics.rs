@@ -3,12 +3,12 @@
 use crate::rejection::RejectReason;
 use curtail_metrics::{CounterVec, Gauge};
 use curtail_otlp::Signal;
-use curtail_sketch::{AtomicHistogram, Precision};
+use curtail_sketch::AtomicHistogram;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Counters of the receivers since the start.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct IngestMetrics {
     /// Durable batches, by signal.
     pub batches: CounterVec<Signal>,
@@ -28,22 +28,6 @@ pub struct IngestMetrics {
     pub waiting: Gauge,
     /// Open connections.
     pub connections: Gauge,
-}
-
-impl Default for IngestMetrics {
-    fn default() -> Self {
-        Self {
-            batches: CounterVec::default(),
-            rows: CounterVec::default(),
-            bytes: CounterVec::default(),
-            rejected: CounterVec::default(),
-            rows_rejected: AtomicU64::default(),
-            duplicates: AtomicU64::default(),
-            acknowledged: AtomicHistogram::new(Precision::COARSE),
-            waiting: Gauge::default(),
-            connections: Gauge::default(),
-        }
-    }
 }
 
 impl IngestMetrics {
@@ -66,7 +50,7 @@ impl IngestMetrics {
 }
 
 /// Counters of the thread that writes the log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LogMetrics {
     /// Bytes of durable batches.
     pub bytes: AtomicU64,
@@ -74,11 +58,4 @@ pub struct LogMetrics {
     pub failures: AtomicU64,
     /// Times to write and sync one group of batches.
     pub writes: AtomicHistogram,
-}
-
-impl Default for LogMetrics {
-    fn default() -> Self {
-        let writes = AtomicHistogram::new(Precision::COARSE);
-        Self { bytes: AtomicU64::default(), failures: AtomicU64::default(), writes }
-    }
 }

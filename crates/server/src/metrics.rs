@@ -12,12 +12,11 @@ use curtail_metrics::{
     Counter as _, CounterVec, Counts, Family, FamilyCollector, MetricsForm, MetricsSnapshot,
     ReloadResult, render,
 };
-use curtail_sketch::{AtomicHistogram, Precision};
+use curtail_sketch::AtomicHistogram;
 use curtail_store::Store;
 use curtail_units::Duration;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::SystemTime;
 
 /// The reference page of all metrics, in Markdown.
 #[must_use]
@@ -36,21 +35,11 @@ pub(crate) enum MaintenanceTask {
 
 curtail_units::labels!(MaintenanceTask { Flush => "flush", Upkeep => "upkeep", });
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct MaintenanceMetrics {
     pub(crate) flushes: AtomicHistogram,
     pub(crate) compactions: AtomicHistogram,
     failures: CounterVec<MaintenanceTask>,
-}
-
-impl Default for MaintenanceMetrics {
-    fn default() -> Self {
-        Self {
-            flushes: AtomicHistogram::new(Precision::COARSE),
-            compactions: AtomicHistogram::new(Precision::COARSE),
-            failures: CounterVec::default(),
-        }
-    }
 }
 
 impl MaintenanceMetrics {
@@ -75,10 +64,6 @@ pub(crate) struct ServerCounters {
 pub(crate) struct ServerMetrics {
     pub(crate) store: Arc<Store>,
     pub(crate) counters: ServerCounters,
-}
-
-pub(crate) fn since_epoch() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().into()
 }
 
 impl MetricsPage for ServerMetrics {

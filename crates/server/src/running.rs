@@ -4,11 +4,12 @@ use crate::backpressure::FlushBacklog;
 use crate::data_folder::{DataFolder, entropy, now_ms, uuid};
 use crate::listener_security::ListenerSecurity;
 use crate::maintenance::MaintenanceThread;
-use crate::metrics::{MaintenanceMetrics, ServerCounters, ServerMetrics, since_epoch};
+use crate::metrics::{MaintenanceMetrics, ServerCounters, ServerMetrics};
 use crate::reload::{ReloadError, ReloadableParts};
 use crate::{Config, ServerPanicked, StartError};
 use arc_swap::ArcSwap;
 use curtail_api::{Api, QueryMetrics, Sql, SqlProgram};
+use curtail_http::clock::unix_time;
 use curtail_ingest::{Committer, DurableBatch, IngestMetrics, Sink, StallReason};
 use curtail_metrics::ReloadResult;
 use curtail_store::log::{self, Damage, Log};
@@ -262,7 +263,7 @@ async fn listen(
         queries: Arc::clone(&queries),
         maintenance: Arc::clone(&storage.maintenance_metrics),
         reloads: Arc::clone(&parts.counters),
-        started: since_epoch(),
+        started: unix_time(),
     };
     let page = ServerMetrics { store: Arc::clone(&storage.store), counters };
     let api = Api {

@@ -27,6 +27,13 @@ pub struct AtomicHistogram {
     overflowed: AtomicU64,
 }
 
+impl Default for AtomicHistogram {
+    /// An empty histogram of [`Precision::COARSE`], which is enough for most metrics.
+    fn default() -> Self {
+        Self::new(Precision::COARSE)
+    }
+}
+
 impl AtomicHistogram {
     /// An empty histogram; all its memory is allocated now.
     #[must_use]
