@@ -75,5 +75,5 @@ fn json(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
 }
 
 fn ok() -> Response<Full<Bytes>> {
-    text(StatusCode::OK, "ok\n".to_owned())
+    text(StatusCode::OK, "ok\n")
 }
