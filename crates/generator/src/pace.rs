@@ -14,7 +14,7 @@ const AWAKE: Duration = Duration::from_us(100);
 
 /// Returns at `at`, or at once when `at` has passed.
 pub(super) async fn until(at: Instant, timer: &PreciseTimer, clock: Clock) -> io::Result<()> {
-    timer.sleep(at.since(clock.now() + AWAKE)).await?;
+    timer.wait(at.since(clock.now() + AWAKE)).await?;
     while clock.now() < at {
         tokio::task::yield_now().await;
     }

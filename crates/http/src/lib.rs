@@ -26,6 +26,7 @@ pub mod precise_timer;
 pub mod preface;
 pub mod progress;
 pub mod replay;
+pub mod runtime_thread;
 pub mod stream;
 pub mod timers;
 pub mod tls;

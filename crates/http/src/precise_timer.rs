@@ -1,7 +1,7 @@
 //! A timer that is exact to some tens of microseconds: a timer of the kernel that the runtime polls like a socket.
 //!
 //! The runtime's own timer counts in whole milliseconds, so a wait of 1 ms would take 2 ms.
-//! **Limits**: each timer is an open file. No sleep ends early; it ends late by the time that a processor takes to wake.
+//! **Limits**: each timer is an open file. No wait ends early; it ends late by the time that a processor takes to wake.
 
 use curtail_units::Duration;
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 
 const NONE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// A timer for one sleep at a time.
+/// A timer for one wait at a time.
 #[derive(Debug)]
 pub struct PreciseTimer(AsyncFd<OwnedFd>);
 
@@ -34,11 +34,11 @@ impl PreciseTimer {
         Ok(Self(AsyncFd::new(timer)?))
     }
 
-    /// Sleeps for `time`. A sleep that is dropped does not affect later ones.
+    /// Waits for `time`. A wait that is dropped does not affect later ones.
     ///
     /// # Errors
     /// When the kernel or the runtime refuses to wait, which a timer that could be created does not cause.
-    pub async fn sleep(&self, time: Duration) -> io::Result<()> {
+    pub async fn wait(&self, time: Duration) -> io::Result<()> {
         if time == Duration::ZERO {
             return Ok(());
         }
@@ -54,7 +54,7 @@ impl PreciseTimer {
                     ready.clear_ready();
                     return Ok(());
                 }
-                // What was ready is an earlier sleep, which was dropped.
+                // What was ready is an earlier wait, which was dropped.
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(error) => return Err(error.into()),
             }
@@ -69,25 +69,25 @@ mod tests {
     use std::time::Instant;
 
     #[tokio::test]
-    async fn no_sleep_ends_early() {
+    async fn no_wait_ends_early() {
         let seed = 3;
         let mut rng = Rng::new(seed);
         let timer = PreciseTimer::new().expect("a file");
         for _ in 0..100 {
             let time = Duration::from_us(rng.below(1_000) as u64);
             let began = Instant::now();
-            timer.sleep(time).await.expect("a timer");
+            timer.wait(time).await.expect("a timer");
             assert!(Duration::from(began.elapsed()) >= time, "{time} ended early, seed {seed}");
         }
     }
 
     #[tokio::test]
-    async fn a_dropped_sleep_does_not_end_the_next_one() {
+    async fn a_dropped_wait_does_not_end_the_next_one() {
         let timer = PreciseTimer::new().expect("a file");
         for dropped in [Duration::from_us(1), Duration::from_secs(3_600)] {
             tokio::select! {
                 biased;
-                _ = timer.sleep(dropped) => panic!("it was polled only once"),
+                _ = timer.wait(dropped) => panic!("it was polled only once"),
                 () = std::future::ready(()) => {}
             }
             // The short one is over by now, and the runtime learns it.
@@ -96,7 +96,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let began = Instant::now();
-            timer.sleep(Duration::from_ms(5)).await.expect("a timer");
+            timer.wait(Duration::from_ms(5)).await.expect("a timer");
             assert!(began.elapsed() >= Duration::from_ms(5).into());
         }
     }

@@ -19,8 +19,12 @@ use std::collections::BTreeMap;
 #[cfg(test)]
 mod tests;
 
+/// The clocks, and their names in reports.
+pub(super) const CLOCKS: [(&str, LatencyKind); 2] =
+    [("response", LatencyKind::Response), ("service", LatencyKind::Service)];
+
 /// The legend of the clocks.
-pub(super) const CLOCKS: &str = "response: from when a request was to be sent to the end of its response, what a user \
+pub(super) const CLOCKS_LEGEND: &str = "response: from when a request was to be sent to the end of its response, what a user \
 waits; service: from when it was sent. They part when the server holds requests back. lag: how late the generator was.";
 
 /// The legend of the marks.

@@ -36,7 +36,6 @@ pub use merge::merge;
 pub use results::Results;
 
 use clap::Args;
-use curtail_load::LatencyKind;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -80,9 +79,7 @@ pub fn write(results: &Results, comparisons: &[Comparison], outputs: &Outputs) -
 fn distributions(results: &Results, path: &Path) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     for (nth, arm) in figures::of_arms(results).iter().enumerate() {
-        for (word, clock) in
-            [("response", LatencyKind::Response), ("service", LatencyKind::Service)]
-        {
+        for (word, clock) in figures::CLOCKS {
             let about = format!("{}: {}, {word}, latencies in ms", results.name, arm.name);
             let text = hgrm::render(&arm.latencies, clock, &about);
             files.push((

@@ -5,7 +5,7 @@
 //! **Invariant**: failed requests count in the last bucket only, and a percentile among them is `+Inf`. Percentiles with
 //! too few requests are absent.
 
-use super::figures::{self, ArmFigures, Figure, PERCENTILES, Percentiles, reasons};
+use super::figures::{self, ArmFigures, CLOCKS, Figure, PERCENTILES, Percentiles, reasons};
 use crate::Results;
 use crate::results::State;
 use curtail_load::{Latencies, LatencyKind};
@@ -16,9 +16,6 @@ mod tests;
 
 /// Maximum ratio of the bounds of a bucket with values.
 const GROWTH: f64 = 1.05;
-
-const CLOCKS: [(&str, LatencyKind); 2] =
-    [("response", LatencyKind::Response), ("service", LatencyKind::Service)];
 
 /// The figures as text.
 pub(crate) fn render(results: &Results) -> String {

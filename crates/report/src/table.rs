@@ -176,12 +176,10 @@ impl Table {
 
     fn arm(&mut self, arm: &ArmFigures) {
         let columns = percentile_columns();
-        for (label, clock) in
-            [("  response", LatencyKind::Response), ("  service", LatencyKind::Service)]
-        {
+        for (name, clock) in figures::CLOCKS {
             let percentiles = Percentiles::of(&arm.latencies, clock);
             let cells = percentiles.named().map(|(_, figure)| figure.to_string());
-            self.page.row(&columns, iter::once(label.to_owned()).chain(cells));
+            self.page.row(&columns, iter::once(format!("  {name}")).chain(cells));
         }
         let lag = |q| arm.lag(q).map_or("n/a".to_owned(), numbers::ms);
         let (p99, p999) = (lag(0.99), lag(0.999));
@@ -317,7 +315,7 @@ impl Table {
 
     fn legend(&mut self) {
         self.page.blank();
-        self.page.wrapped("", figures::CLOCKS);
+        self.page.wrapped("", figures::CLOCKS_LEGEND);
         self.page.wrapped("", figures::MARKS);
     }
 }

@@ -9,17 +9,17 @@
 use super::config::LinkConfig;
 use super::problem::SuiteEnd;
 use curtail_http::accept::{AcceptedConnection, Acceptor};
+use curtail_http::runtime_thread::RuntimeThread;
 use curtail_units::Duration;
 use std::future::{Pending, pending};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const PIECE_BYTES: usize = 16 << 10;
@@ -30,8 +30,8 @@ const CONNECTIONS_MAX: usize = 4_096;
 #[derive(Debug)]
 pub(super) struct Links {
     delays: Vec<(String, Delay)>,
-    /// Dropped to end the thread.
-    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+    /// The thread that forwards; absent without links.
+    _thread: Option<RuntimeThread>,
 }
 
 /// The present delay of a link, in nanoseconds.
@@ -60,30 +60,21 @@ impl Links {
     /// Forwards connections from the listener of each named link to its address.
     fn begin(links: Vec<(String, std::net::TcpListener, SocketAddr)>) -> io::Result<Self> {
         if links.is_empty() {
-            return Ok(Self { delays: Vec::new(), running: None });
+            return Ok(Self { delays: Vec::new(), _thread: None });
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (mut delays, mut acceptors) = (Vec::new(), Vec::new());
+        let thread = RuntimeThread::start("links")?;
+        let entered = thread.runtime().enter();
+        let mut delays = Vec::new();
         for (name, listener, to) in links {
             listener.set_nonblocking(true)?;
-            let _reactor = runtime.enter();
             let delay = Delay::default();
             let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
             let acceptor = Acceptor::new(format!("link {name}"), listener, places, pending())?;
             delays.push((name, delay.clone()));
-            acceptors.push((acceptor, to, delay));
+            tokio::spawn(accept(acceptor, to, delay));
         }
-        let (over, is_over) = oneshot::channel();
-        let thread = std::thread::spawn(move || {
-            runtime.block_on(async {
-                for (acceptor, to, delay) in acceptors {
-                    tokio::spawn(accept(acceptor, to, delay));
-                }
-                // Ended by the sender's end; connections are closed with the runtime.
-                let _stopped = is_over.await;
-            });
-        });
-        Ok(Self { delays, running: Some((over, thread)) })
+        drop(entered);
+        Ok(Self { delays, _thread: Some(thread) })
     }
 
     /// Delays the link `name` by `by`, in addition to other delays.
@@ -99,16 +90,6 @@ impl Links {
     fn delay(&self, name: &str) -> &AtomicU64 {
         let found = self.delays.iter().find(|(each, _)| each == name);
         &found.expect("a link of the suite").1.0
-    }
-}
-
-impl Drop for Links {
-    fn drop(&mut self) {
-        if let Some((over, thread)) = self.running.take() {
-            drop(over);
-            // A panic there has been printed.
-            let _ended = thread.join();
-        }
     }
 }
 

@@ -62,7 +62,7 @@ impl Requests {
 
 /// Waits for `time`, rounded up to a millisecond if the process may not open another file.
 async fn wait(time: Duration) {
-    let precise = async { PreciseTimer::new()?.sleep(time).await };
+    let precise = async { PreciseTimer::new()?.wait(time).await };
     if precise.await.is_err() {
         tokio::time::sleep(time.into()).await;
     }
@@ -75,5 +75,5 @@ fn json(body: impl Into<Bytes>) -> Response<Full<Bytes>> {
 }
 
 fn ok() -> Response<Full<Bytes>> {
-    text(StatusCode::OK, "ok\n".to_owned())
+    text(StatusCode::OK, "ok\n")
 }

@@ -49,7 +49,7 @@ impl Respond for Server {
         Ok(match request.uri().path() {
             "/healthz" => {
                 self.resumed().await;
-                text(StatusCode::OK, "ok\n".to_owned())
+                text(StatusCode::OK, "ok\n")
             }
             "/executions" => {
                 let count = self.executions.of_server(self.id.number);
@@ -66,8 +66,7 @@ impl Respond for Server {
                 }
                 None => text(
                     StatusCode::NOT_FOUND,
-                    "expected /keys?k=KEY, /shard/NUMBER/keys?k=KEY, /healthz or /executions\n"
-                        .to_owned(),
+                    "expected /keys?k=KEY, /shard/NUMBER/keys?k=KEY, /healthz or /executions\n",
                 ),
             },
         })
@@ -88,7 +87,7 @@ async fn read_keys(
     };
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let class = header(CLASS).and_then(Class::from_name).unwrap_or_default();
-    let unavailable = |what: &str| text(StatusCode::SERVICE_UNAVAILABLE, what.to_owned());
+    let unavailable = |what: &'static str| text(StatusCode::SERVICE_UNAVAILABLE, what);
     let ExecutionRecord { outcome, times } = match server.execute(class, header(TENANT)).await {
         Ok(executed) => executed,
         Err(Rejection) => return Ok(unavailable("the queue is full\n")),
@@ -157,8 +156,8 @@ pub(crate) fn expected_method(allowed: &'static str) -> Response<Full<Bytes>> {
     refusal
 }
 
-pub(crate) fn text(status: StatusCode, what: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(what)));
+pub(crate) fn text(status: StatusCode, what: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(what.into()));
     *response.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, plain);

@@ -11,14 +11,12 @@ use crate::server::{Server, ServerId};
 use curtail_http::accept::bind;
 use curtail_http::clock::Clock;
 use curtail_http::precise_timer::PreciseTimer;
+use curtail_http::runtime_thread::RuntimeThread;
 use curtail_model::{FaultTimeline, Faults, PaceChange};
 use curtail_units::{Instant, Rng};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
 
 /// A testbed that runs; it ends when it is dropped.
 #[derive(Debug)]
@@ -29,7 +27,7 @@ pub struct Running {
     timelines: Vec<FaultTimeline>,
     executions: Arc<Executions>,
     clock: Clock,
-    _thread: ServingThread,
+    _thread: RuntimeThread,
 }
 
 /// The reason why a testbed did not start: the system denied a resource.
@@ -73,17 +71,14 @@ impl Running {
             let timer = PreciseTimer::new().map_err(StartError::of("no timer"))?;
             Ok(Arc::new(Server::new(id, machine, (clock, timer), Arc::clone(&executions))))
         };
-        let runtime = runtime()?;
-        let servers = {
-            let _timers_are_of = runtime.enter();
-            timelines.iter().enumerate().map(server).collect::<Result<Vec<_>, _>>()?
-        };
-        let thread = ServingThread::start("testbed", runtime, async move {
-            for (server, (_, listener)) in servers.iter().zip(listeners) {
-                run(server, listener);
-            }
-            std::future::pending().await
-        })?;
+        let thread = RuntimeThread::start("testbed").map_err(StartError::of("no thread"))?;
+        // Timers and tasks are of this runtime.
+        let _entered = thread.runtime().enter();
+        let servers = timelines.iter().enumerate().map(server);
+        let servers = servers.collect::<Result<Vec<_>, StartError>>()?;
+        for (server, (_, listener)) in servers.iter().zip(listeners) {
+            run(server, listener);
+        }
         tracing::info!(servers = addresses.len(), seed, "testbed started");
         Ok(Self {
             config: config.clone(),
@@ -161,50 +156,6 @@ impl Running {
         assert!(shard < shards && replica < replicas, "no replica {replica} of shard {shard}");
         shard * replicas + replica
     }
-}
-
-/// A thread with its own runtime. When this is dropped, its futures are dropped and the thread ends.
-#[derive(Debug)]
-pub(crate) struct ServingThread {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl ServingThread {
-    pub(crate) fn start(
-        name: &str,
-        runtime: Runtime,
-        serve: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<Self, StartError> {
-        let (stop, stopped) = oneshot::channel::<()>();
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || {
-                runtime.block_on(async move {
-                    tokio::select! {
-                        () = serve => {}
-                        _stopped = stopped => {}
-                    }
-                });
-            })
-            .map_err(StartError::of("no thread"))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for ServingThread {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
-            drop(thread.join());
-        }
-    }
-}
-
-/// The runtime of one thread.
-pub(crate) fn runtime() -> Result<Runtime, StartError> {
-    Builder::new_current_thread().enable_all().build().map_err(StartError::of("no runtime"))
 }
 
 fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, StartError> {

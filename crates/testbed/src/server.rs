@@ -122,8 +122,8 @@ impl Server {
             };
             let left = due.map(|due| due.since(self.clock.now()));
             tokio::select! {
-                slept = self.timer.sleep(left.unwrap_or_default()), if left.is_some() => {
-                    slept.expect("a runtime that does I/O");
+                ended = self.timer.wait(left.unwrap_or_default()), if left.is_some() => {
+                    ended.expect("a runtime that does I/O");
                 }
                 () = self.due_earlier.notified() => {}
             }

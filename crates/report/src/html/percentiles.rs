@@ -2,22 +2,11 @@
 //!
 //! A line is dotted where fewer than ten requests are longer, and ends in a cross where the failures begin.
 
-use super::svg::{Frame, LogScale, Picture, Svg, color};
+use super::svg::{Frame, LogScale, Picture, Svg, color, nine_ticks};
 use crate::figures::ArmFigures;
 use curtail_load::compare::INDICATIVE_MIN;
 use curtail_load::{Latencies, LatencyKind};
 use curtail_units::Duration;
-
-/// The names on the axis, and their numbers of nines.
-const TICKS: [(&str, f64); 7] = [
-    ("p50", std::f64::consts::LOG10_2),
-    ("p90", 1.0),
-    ("p99", 2.0),
-    ("p99.9", 3.0),
-    ("p99.99", 4.0),
-    ("p99.999", 5.0),
-    ("p99.9999", 6.0),
-];
 
 const HEIGHT: f64 = 340.0;
 
@@ -38,7 +27,7 @@ pub(super) fn draw(arms: &[ArmFigures]) -> Option<Picture> {
     for (share, label) in scale.ticks() {
         frame.tick_y(&mut svg, share, &label);
     }
-    for (label, nines) in TICKS.into_iter().filter(|(_, nines)| *nines <= nines_max) {
+    for (nines, label) in nine_ticks(nines_max) {
         frame.tick_x(&mut svg, nines / nines_max, label);
     }
     frame.outline(&mut svg);

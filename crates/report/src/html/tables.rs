@@ -55,9 +55,7 @@ pub(super) fn of_arms(arms: &[ArmFigures]) -> String {
     let head = header(&["Latency in ms", "clock"], names);
     let mut rows = String::new();
     for (nth, arm) in arms.iter().enumerate() {
-        for (word, clock) in
-            [("response", LatencyKind::Response), ("service", LatencyKind::Service)]
-        {
+        for (word, clock) in figures::CLOCKS {
             let percentiles = Percentiles::of(&arm.latencies, clock);
             let cells: String = percentiles.named().map(|(_, figure)| cell(figure)).collect();
             let name = if clock == LatencyKind::Response {
@@ -72,7 +70,7 @@ pub(super) fn of_arms(arms: &[ArmFigures]) -> String {
             rows += &format!("<tr>{name}<td class=\"word\">{word}</td>{cells}</tr>\n");
         }
     }
-    let clocks = escaped(figures::CLOCKS);
+    let clocks = escaped(figures::CLOCKS_LEGEND);
     let marks = escaped(figures::MARKS);
     let tables = table(&head, &rows) + &loads(arms);
     format!("{tables}<p class=\"about\">{clocks} {marks}</p>\n")

@@ -101,7 +101,7 @@ async fn measure(keys: &str, fault: &str, seed: u64) -> Percentiles {
         if intended > end {
             break;
         }
-        timer.sleep(intended.since(clock.now())).await.expect("a runtime that does I/O");
+        timer.wait(intended.since(clock.now())).await.expect("a runtime that does I/O");
         let connection = connections[choice.below(SERVERS)].clone();
         requests.spawn(latency_ms(connection, clock, intended));
     }

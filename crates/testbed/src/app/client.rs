@@ -100,7 +100,7 @@ impl Client {
                 Some("payload=large") => Some("/payload/large"),
                 Some(_) => {
                     let what = "expected payload=small, payload=large or nothing\n";
-                    return text(StatusCode::BAD_REQUEST, what.to_owned());
+                    return text(StatusCode::BAD_REQUEST, what);
                 }
             },
             "/stats" => return json(self.stats()),
@@ -108,7 +108,7 @@ impl Client {
             _ => {
                 let what =
                     "expected /work?payload=small, /work?payload=large, /stats or /healthz\n";
-                return text(StatusCode::NOT_FOUND, what.to_owned());
+                return text(StatusCode::NOT_FOUND, what);
             }
         };
         let Ok(_room) = self.room.try_acquire() else {

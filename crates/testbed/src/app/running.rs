@@ -7,8 +7,9 @@ use super::server::Server;
 use super::storage::Storage;
 use super::{Config, Requests, Role};
 use crate::listener;
-use crate::running::{ServingThread, StartError, runtime};
+use crate::running::StartError;
 use curtail_http::accept::bind;
+use curtail_http::runtime_thread::RuntimeThread;
 use curtail_units::{Duration, Rng};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -19,7 +20,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<(Role, SocketAddr)>,
-    threads: Vec<ServingThread>,
+    threads: Vec<RuntimeThread>,
 }
 
 impl Running {
@@ -48,7 +49,8 @@ impl Running {
         for (role, listener) in listeners {
             let config = config.clone();
             let rng = Rng::new(seed).split(role.name());
-            let thread = ServingThread::start(role.name(), runtime()?, async move {
+            let thread = RuntimeThread::start(role.name()).map_err(StartError::of("no thread"))?;
+            thread.runtime().spawn(async move {
                 if config.causes.cpu_load == Some(role) {
                     tokio::spawn(compute());
                 }
@@ -67,7 +69,7 @@ impl Running {
                         listener::accept(listener, Arc::new(server)).await;
                     }
                 }
-            })?;
+            });
             running.threads.push(thread);
         }
         tracing::info!(roles = running.addresses.len(), seed, "app started");

@@ -45,7 +45,7 @@ impl Respond for Server {
             "/test" if is_get => self.send((1..=NUMBERS).collect(), &self.requests.next()).await,
             "/test" if request.method() == Method::POST => self.work_on(request.into_body()).await,
             "/test" => expected_method("GET, POST"),
-            _ => text(StatusCode::NOT_FOUND, "expected /test or /healthz\n".to_owned()),
+            _ => text(StatusCode::NOT_FOUND, "expected /test or /healthz\n"),
         })
     }
 }
@@ -54,7 +54,7 @@ impl Server {
     async fn work_on(&self, body: Incoming) -> Response<Full<Bytes>> {
         let rng = self.requests.next();
         if self.is_refusing && rng.split("refused").chance(self.config.refused.get()) {
-            return text(StatusCode::SERVICE_UNAVAILABLE, "refused\n".to_owned());
+            return text(StatusCode::SERVICE_UNAVAILABLE, "refused\n");
         }
         let Ok(body) = Limited::new(body, BODY_BYTES_MAX).collect().await else {
             let what = format!("expected a whole body of at most {BODY_BYTES_MAX} bytes\n");

@@ -53,8 +53,7 @@ impl Respond for Storage {
             "/payload/large" => self.send(&self.large).await,
             "/healthz" => ok(),
             _ => {
-                let what = "expected /payload/small, /payload/large or /healthz\n";
-                text(StatusCode::NOT_FOUND, what.to_owned())
+                text(StatusCode::NOT_FOUND, "expected /payload/small, /payload/large or /healthz\n")
             }
         })
     }

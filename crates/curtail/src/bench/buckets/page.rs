@@ -1,9 +1,9 @@
 //! The report as a self-contained HTML page: the tables, and a plot of the error by quantile.
 
-use super::report::{self, Report, Row, SHOWN_MAX};
+use super::report::{Report, Row, SHOWN_MAX};
 use super::table;
 use curtail_report::html;
-use curtail_report::html::svg::{Frame, Picture, Svg, color, escaped};
+use curtail_report::html::svg::{Frame, Picture, Svg, color, escaped, nine_ticks};
 use curtail_text::numbers::signed_percent;
 
 const TITLE: &str = "How wrong is a bucketed percentile?";
@@ -30,7 +30,7 @@ fn plot(rows: &[Row]) -> Picture {
     }
     let zero = frame.y(share(0.0));
     svg.line("zero", (frame.left, zero), (frame.right, zero));
-    for (nines, name) in report::ticks(nines_max) {
+    for (nines, name) in nine_ticks(nines_max) {
         frame.tick_x(&mut svg, nines / nines_max, name);
     }
     for (nth, row) in rows.iter().enumerate() {

@@ -3,7 +3,8 @@
 //! The horizontal axis counts nines: p90, p99 and p99.9 are at equal distances. An error beyond [`SHOWN_MAX`] is drawn
 //! at the edge.
 
-use super::report::{self, Report, Row, SHOWN_MAX};
+use super::report::{Report, Row, SHOWN_MAX};
+use curtail_report::html::svg::nine_ticks;
 use curtail_text::Page;
 use curtail_text::numbers::signed_percent;
 
@@ -57,7 +58,7 @@ fn legend(rows: &[(char, &Row)], page: &mut Page) {
 /// Writes the quantiles below the plot.
 fn ticks(nines_max: f64, page: &mut Page) {
     let mut line = [' '; WIDTH];
-    for (nines, name) in report::ticks(nines_max) {
+    for (nines, name) in nine_ticks(nines_max) {
         let from = place(nines / nines_max, WIDTH).min(WIDTH - name.len());
         for (cell, letter) in line[from..].iter_mut().zip(name.chars()) {
             *cell = letter;

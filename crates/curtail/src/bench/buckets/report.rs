@@ -18,15 +18,6 @@ const CURVE_FROM: f64 = 0.1;
 /// Maximum error that is drawn in proportion.
 pub(super) const SHOWN_MAX: f64 = 1.0;
 
-const TICKS: [(f64, &str); 6] = [
-    (0.5, "p50"),
-    (0.9, "p90"),
-    (0.99, "p99"),
-    (0.999, "p99.9"),
-    (0.999_9, "p99.99"),
-    (0.999_99, "p99.999"),
-];
-
 /// The values of a report.
 pub(super) struct Data {
     /// The file; absent for samples.
@@ -151,12 +142,6 @@ fn measured(values: &Values, layouts: &[Layout], quantiles: &[Quantile]) -> Vec<
 /// The number of nines of a quantile: two at 0.99.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
-}
-
-/// The ticks of a plot, in nines, up to `nines_max`.
-pub(super) fn ticks(nines_max: f64) -> impl Iterator<Item = (f64, &'static str)> {
-    let ticks = TICKS.into_iter().map(|(quantile, name)| (nines(quantile), name));
-    ticks.filter(move |(nines, _)| *nines <= nines_max + 1e-9)
 }
 
 fn curve(values: &Values, layout: &Layout) -> Vec<(f64, f64)> {
