@@ -13,10 +13,11 @@
 //! | `POST /api/v1/sql` | the rows of a query in SQL, as JSON, lines of JSON or CSV |
 //! | `GET /jaeger/api/…` | services, operations and traces, for Jaeger's UI and Grafana's data source for Jaeger |
 //!
-//! `X-Scope-OrgID` names the tenant, as in Tempo. IDs need no leading zeros. If a run cannot be read, the response has
-//! the rows of all other runs, and `curtail-incomplete` has the number of unreadable runs. Unsupported TraceQL gets a
-//! 501 that names the unsupported part, and invalid TraceQL a 400 with the position. Errors are text; below `/jaeger`,
-//! they are JSON in Jaeger's format, and below `/api/v1`, JSON in Curtail's own format.
+//! `HEAD` gets the response to `GET` without its body. `X-Scope-OrgID` names the tenant, as in Tempo. IDs need no
+//! leading zeros. If a run cannot be read, the response has the rows of all other runs, and `curtail-incomplete` has
+//! the number of unreadable runs. Unsupported TraceQL gets a 501 that names the unsupported part, and invalid TraceQL a
+//! 400 with the position. Errors are text; below `/jaeger`, they are JSON in Jaeger's format, and below `/api/v1`, JSON
+//! in Curtail's own format.
 //!
 //! The header `curtail-quantile-error` has the maximum relative error of quantiles.
 //!

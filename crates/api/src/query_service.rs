@@ -15,7 +15,9 @@ use curtail_metrics::form_for;
 use curtail_store::Store;
 use curtail_store::tree::Unread;
 use curtail_text::describe_error;
-use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
+use http::header::{
+    ACCEPT, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
+};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -150,6 +152,24 @@ impl QueryService {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
+        let is_head = request.method() == Method::HEAD;
+        let mut response = self.respond_to_any(request).await;
+        if is_head {
+            // hyper would send the body over HTTP/2. The length stays that of the response to `GET`.
+            if let Some(bytes) = response.body().size_hint().exact() {
+                response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
+            }
+            *response.body_mut() = ResponseBody::Left(Full::default());
+        }
+        response
+    }
+
+    /// Responds to a request; the response to `HEAD` still has a body.
+    async fn respond_to_any<B>(&self, request: Request<B>) -> Response<ResponseBody>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
         let (mut head, body) = request.into_parts();
         if let Some(response) = self.health(head.uri.path()) {
             return response;
@@ -171,7 +191,7 @@ impl QueryService {
         let (mut response, method) = if head.uri.path() == sql::PATH {
             (to_http(self.sql(&head, body).await, form), "POST")
         } else {
-            (self.run_query(head).await, "GET")
+            (self.run_query(head).await, "GET, HEAD")
         };
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(method));
@@ -370,7 +390,7 @@ fn to_http(result: ApiResult, form: ErrorFormat) -> Response<ResponseBody> {
 }
 
 async fn run_request(store: &Arc<Store>, limits: &Limits, head: &Parts) -> ApiResult {
-    if head.method != Method::GET {
+    if !matches!(head.method, Method::GET | Method::HEAD) {
         return Err(ApiError::method("GET"));
     }
     let request = QueryRequest::of(&head.uri, &head.headers)?;

@@ -2,9 +2,8 @@
 
 use crate::columns::{Columns, Values, int, text};
 use crate::schema::envelope::{
-    ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT,
-    DROPPED_ATTRIBUTES, RESOURCE, RESOURCE_DROPPED, RESOURCE_SCHEMA_URL, SCOPE, SCOPE_DROPPED,
-    SCOPE_NAME, SCOPE_SCHEMA_URL, SCOPE_VERSION,
+    ATTRIBUTES_JSON, DROPPED_ATTRIBUTES, MAPS, RESOURCE, RESOURCE_DROPPED, RESOURCE_SCHEMA_URL,
+    SCOPE, SCOPE_DROPPED, SCOPE_NAME, SCOPE_SCHEMA_URL, SCOPE_VERSION,
 };
 use crate::schema::{Kind, Table, logs, number, spans};
 use curtail_otlp::{
@@ -158,18 +157,16 @@ fn attributes<'a>(rows: &'a Columns, row: usize, table: &Table) -> Vec<(&'a str,
             attributes.push((*key, plain(*kind, value)));
         }
     }
-    let maps = [
-        (ATTRIBUTES_TEXT, Kind::Text),
-        (ATTRIBUTES_INT, Kind::Int),
-        (ATTRIBUTES_DOUBLE, Kind::Double),
-        (ATTRIBUTES_BOOL, Kind::Bool),
-    ];
-    for (field, kind) in maps {
-        entries(rows, field, row, |key, value| attributes.push((key, plain(kind, value))));
+    for (field, kind) in MAPS {
+        let lists = rows.lists(field);
+        let [keys, values] = lists.parts() else { continue };
+        for entry in lists.entries(row) {
+            let (key, value) = (text(value(keys, entry)), value(values, entry));
+            let is_json = field == ATTRIBUTES_JSON;
+            let value = if is_json { PlainValue::Json(text(value)) } else { plain(kind, value) };
+            attributes.push((key, value));
+        }
     }
-    entries(rows, ATTRIBUTES_JSON, row, |key, value| {
-        attributes.push((key, PlainValue::Json(text(value))));
-    });
     attributes
 }
 
@@ -179,21 +176,6 @@ fn plain(kind: Kind, value: &[u8]) -> PlainValue<'_> {
         Kind::Double => PlainValue::Double(f64::from_bits(int(value).cast_unsigned())),
         Kind::Bool => PlainValue::Bool(value != [0]),
         Kind::Text | Kind::Wide | Kind::Narrow => PlainValue::Text(text(value)),
-    }
-}
-
-/// Calls `take` with each key and value of a row's map.
-fn entries<'a>(
-    rows: &'a Columns,
-    field: usize,
-    row: usize,
-    mut take: impl FnMut(&'a str, &'a [u8]),
-) {
-    let lists = rows.lists(field);
-    if let [keys, values] = lists.parts() {
-        for entry in lists.entries(row) {
-            take(text(value(keys, entry)), value(values, entry));
-        }
     }
 }
 

@@ -12,8 +12,7 @@ mod gather;
 pub use dictionary::{Dictionary, Plain};
 
 use crate::schema::{Field, Form, Kind, Schema};
-pub(crate) use dictionary::is_same;
-use dictionary::short;
+pub(crate) use dictionary::{is_same, short};
 pub(crate) use gather::Renumbered;
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -24,10 +24,7 @@ pub(crate) fn is_copy(
     let row = |position: RowPosition| -> (&Columns, usize) {
         (sources[position.batch as usize].borrow(), position.row as usize)
     };
-    let key = |(rows, row): (&Columns, usize)| {
-        let id = rows.wide(table.order.0).get(row).copied().unwrap_or(0);
-        (id, rows.longs(table.order.1)[row])
-    };
+    let key = |(rows, row): (&Columns, usize)| table.sort_key(rows, row);
     let identity = |(rows, row): (&Columns, usize)| rows.narrow(identity).get(row).copied();
     let this = row(position);
     let others = before.iter().rev().take(ALIKE_MAX).map(|other| row(*other));

@@ -6,7 +6,7 @@
 //!
 //! **Limits**: memory holds a row group of each run, and the row group that is being made.
 
-use crate::columns::Columns;
+use crate::columns::{Columns, short};
 use crate::copies::is_copy;
 use crate::run::{GROUP_BYTES, GROUP_ROWS};
 use crate::schema::Table;
@@ -161,13 +161,8 @@ const fn is_full(rows: usize, bytes: usize) -> bool {
 }
 
 fn key(table: &Table, group: &Columns, row: usize, run: usize) -> Key {
-    let (id, number) = table.order;
-    // If no row has an ID, the column of IDs is empty.
-    (group.wide(id).get(row).copied().unwrap_or(0), group.longs(number)[row], run)
-}
-
-fn short(number: usize) -> u32 {
-    u32::try_from(number).expect("memory is bounded")
+    let (id, number) = table.sort_key(group, row);
+    (id, number, run)
 }
 
 #[cfg(test)]

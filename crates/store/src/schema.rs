@@ -17,6 +17,7 @@ pub mod points;
 pub mod spans;
 pub mod traces;
 
+use crate::columns::Columns;
 use curtail_otlp::Signal;
 use std::collections::HashMap;
 
@@ -93,6 +94,12 @@ impl Table {
     #[must_use]
     pub const fn is_logged(&self) -> bool {
         matches!(self.origin, Origin::Ingested(_))
+    }
+
+    /// The values by which a row is sorted. If no row has an ID, the column of IDs is empty.
+    pub(crate) fn sort_key(&self, rows: &Columns, row: usize) -> (u128, i64) {
+        let (id, number) = self.order;
+        (rows.wide(id).get(row).copied().unwrap_or(0), rows.longs(number)[row])
     }
 
     /// The fields.

@@ -249,12 +249,28 @@ fn health_checks_respond_and_unknown_paths_do_not() {
         assert!(body.contains(said), "{target}: {body}");
     }
     for (target, method, allowed) in
-        [("/api/search", "POST", "GET"), ("/api/v1/sql", "GET", "POST")]
+        [("/api/search", "POST", "GET, HEAD"), ("/api/v1/sql", "GET", "POST")]
     {
         let request = Request::get(target).method(method).body(String::new()).expect("a request");
         let response = run(service.0.respond(request));
         assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(response.headers()["allow"], allowed, "{target}");
+    }
+}
+
+#[test]
+fn the_response_to_head_is_that_to_get_without_its_body() {
+    let service = TestService::of(&all()[..2]);
+    for target in ["/readyz", "/api/echo", "/api/search", "/api/traces/77"] {
+        let send = |method| {
+            let request = Request::get(target).method(method).body(String::new());
+            run(service.0.respond(request.expect("a request")))
+        };
+        let (of_get, of_head) = (send("GET"), send("HEAD"));
+        assert_eq!(of_head.status(), of_get.status(), "{target}");
+        let len = of_get.body().size_hint().exact().expect("it is whole");
+        assert_eq!(of_head.headers()["content-length"], len.to_string(), "{target}");
+        assert!(of_head.body().is_end_stream(), "{target}");
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) async fn scopes(spans: &Tree, request: &QueryRequest<'_>) -> ApiResul
         .filter(|(scope, tags)| only.is_none_or(|only| only == *scope) && !tags.is_empty())
         .map(|(scope, tags)| json!({ "name": scope, "tags": &tags[..tags.len().min(count)] }))
         .collect();
-    Ok(ApiResponse::json(&json!({ "scopes": scopes, "metrics": {} })))
+    Ok(ApiResponse::json(&json!({ "scopes": scopes, "metrics": {} })).without(&keys.unread))
 }
 
 /// `/api/search/tags`.
@@ -48,7 +48,7 @@ pub(super) async fn names(spans: &Tree, request: &QueryRequest<'_>) -> ApiResult
     let (keys, count) = (spans.keys(&filter(request)?).await, count(request)?);
     let names: BTreeSet<_> = keys.spans.union(&keys.resources).collect();
     let names: Vec<_> = names.into_iter().take(count).collect();
-    Ok(ApiResponse::json(&json!({ "tagNames": names, "metrics": {} })))
+    Ok(ApiResponse::json(&json!({ "tagNames": names, "metrics": {} })).without(&keys.unread))
 }
 
 fn by_scope(keys: &AttributeKeys) -> Vec<(&'static str, Vec<&str>)> {

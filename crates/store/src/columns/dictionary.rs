@@ -233,6 +233,6 @@ pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Converts a position or a number of rows: columns in memory have less than 4 GiB and 2^32 rows.
-pub(super) fn short(number: usize) -> u32 {
+pub(crate) fn short(number: usize) -> u32 {
     u32::try_from(number).expect("memory is bounded")
 }

@@ -146,11 +146,6 @@ impl Last {
             num_of_add_files: Some(adds),
         }
     }
-
-    /// The checkpoint; [`None`] if no checkpoint can have this version and number of files.
-    pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
-        Checkpoint::new(self.version, self.parts)
-    }
 }
 
 /// The key of the checksum in the footer of our checkpoints. Without the checksum, a damaged page could be read as

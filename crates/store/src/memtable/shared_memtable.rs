@@ -5,7 +5,7 @@
 //! **Limits**: [`QUEUE_BYTES_MAX`] of batches in the queue. Beyond it, an insert waits for copying queries.
 
 use super::Memtable;
-use crate::columns::Columns;
+use crate::columns::{Columns, short};
 use crate::log::Record;
 use crate::schema::Table;
 use crate::sort::RowPosition;
@@ -96,8 +96,7 @@ impl SharedMemtable {
     /// A copy of the rows with an ID in the ID field by which runs are sorted.
     pub(crate) fn rows_with_id(&self, id: u128) -> Columns {
         let memtable = self.read();
-        let row =
-            |row| RowPosition { batch: 0, row: u32::try_from(row).expect("memory is bounded") };
+        let row = |row| RowPosition { batch: 0, row: short(row) };
         let positions: Vec<_> = memtable.with_id(id).map(row).collect();
         Columns::gather(memtable.table.schema(), &[&memtable.columns], &positions)
     }

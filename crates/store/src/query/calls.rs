@@ -6,7 +6,7 @@
 
 use super::filter::Filter;
 use super::measure::weight;
-use super::scan::Projection;
+use super::scan::{Enough, Projection};
 use crate::columns::Columns;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{PARENT_ID, SPAN_ID, TRACE_ID, WEIGHT};
@@ -27,9 +27,6 @@ pub struct ServiceCalls {
     /// Runs that could not be read and may have more calls.
     pub unread: Vec<Unread>,
 }
-
-/// Stops the scan, because enough was found.
-struct Enough;
 
 /// The IDs of a trace and of one of its spans.
 type Id = (u128, u64);
@@ -71,9 +68,8 @@ impl Tree {
             last = partial;
             if pairs.len() > PAIRS_MAX { Err(Enough) } else { Ok(()) }
         });
-        let scanned = scanned.await;
-        let is_cut = scanned.is_err();
-        ServiceCalls { pairs, is_cut, unread: scanned.unwrap_or_default() }
+        let (unread, ended) = scanned.await;
+        ServiceCalls { pairs, is_cut: ended.is_err(), unread }
     }
 }
 

@@ -3,8 +3,7 @@
 use super::scan::Bounds;
 use super::span_field::SpanField;
 use super::value::{Test, Value};
-use crate::columns::Columns;
-use crate::schema::Kind;
+use crate::columns::{Column, Columns, Values};
 use crate::schema::envelope::TENANT;
 use crate::schema::spans::{DURATION, START};
 use std::collections::BTreeSet;
@@ -215,15 +214,8 @@ impl Condition {
 
 /// Keeps the rows with a value of the field that passes the test.
 fn is(of: &SpanField, test: &Test, rows: &Columns, selected: &mut Selected) {
-    let kind = match of {
-        SpanField::Column(field) => Some(rows.schema().fields()[*field].form.parts()[0].1),
-        SpanField::Attribute(_)
-        | SpanField::Resource(_)
-        | SpanField::Either(_)
-        | SpanField::Scope(_)
-        | SpanField::Entry(_) => None,
-    };
-    match (of, kind) {
+    let column = if let SpanField::Column(field) = of { Some(rows.column(*field)) } else { None };
+    match (of, column) {
         (SpanField::Entry(entry), _) => {
             let coding = entry.coding(rows);
             let (accepted, lists) = (coding.accepted(test), rows.lists(entry.field()));
@@ -234,16 +226,13 @@ fn is(of: &SpanField, test: &Test, rows: &Columns, selected: &mut Selected) {
             let durations = rows.longs(DURATION);
             selected.retain(|row| test.accepts(&Value::Int(took(durations[row]))));
         }
-        (SpanField::Column(field), Some(Kind::Long)) => {
-            let numbers = rows.longs(*field);
+        (_, Some(Column::One(Values::Longs(numbers)))) => {
             selected.retain(|row| test.accepts(&Value::Int(numbers[row])));
         }
-        (SpanField::Column(field), Some(Kind::Wide)) => {
-            let ids = rows.wide(*field);
+        (_, Some(Column::One(Values::Wide(ids)))) => {
             selected.retain(|row| is_id(test, ids.get(row).copied()));
         }
-        (SpanField::Column(field), Some(Kind::Narrow)) => {
-            let ids = rows.narrow(*field);
+        (_, Some(Column::One(Values::Narrow(ids)))) => {
             selected.retain(|row| is_id(test, ids.get(row).map(|id| u128::from(*id))));
         }
         _ => {

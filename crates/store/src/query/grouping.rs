@@ -3,6 +3,7 @@
 //! The values by which rows are grouped have few distinct codes. The codes of a row form one number, which indexes a
 //! table of groups. The key of a group is made only for the first row of the group.
 
+use crate::columns::short;
 use hashbrown::HashMap;
 
 /// Maximum size of the table of groups. A larger one has only the combinations of values that occur.
@@ -78,10 +79,6 @@ impl Grouping {
         }
         groups
     }
-}
-
-fn short(number: usize) -> u32 {
-    u32::try_from(number).expect("there are fewer than rows")
 }
 
 /// Divides by a multiplication with the `reciprocal`, [`u64::MAX`]` / by`, because a 64-bit division takes longer than

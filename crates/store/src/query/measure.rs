@@ -101,7 +101,8 @@ impl Tree {
         let query = of.clone();
         let partial = move |rows: &Columns, selected| query.partial(rows, selected);
         let scanned = self.scan(&of.filter, projection, partial, |partial| whole.merge(partial?));
-        let unread = scanned.await?;
+        let (unread, ended) = scanned.await;
+        ended?;
         let (groups, error) = whole.finish(of);
         Ok(AggregateResult { groups, error, unread })
     }

@@ -52,10 +52,6 @@ impl Part {
         let wanted = self.run.run().want(self.group, &fields, self.rows.clone());
         self.run.read(objects, &wanted.with_keys(keys)).await
     }
-
-    pub(super) fn unread(&self, error: ReadError) -> Unread {
-        Unread { path: self.run.path().clone(), error: Arc::new(error) }
-    }
 }
 
 /// The columns of a query besides those of its filter.
@@ -80,6 +76,9 @@ impl Projection {
         Self { fields, keys: Some(keys) }
     }
 }
+
+/// Ends a scan, because enough was found.
+pub(super) struct Enough;
 
 /// The shared state of the tasks of a query.
 struct Scan<F> {
@@ -109,7 +108,7 @@ where
             Source::Memtable(rows) => Ok(compute(&rows, self.filter.rows(&rows))),
             Source::Part(part) => {
                 let selected = self.select(&part).await;
-                let (rows, selected) = selected.map_err(|error| part.unread(error))?;
+                let (rows, selected) = selected.map_err(|error| part.run.unread(error))?;
                 Ok(compute(&rows, selected))
             }
         }
@@ -151,14 +150,14 @@ impl Tree {
 
     /// Computes partial results of the spans that a filter selects, for several parts in parallel, and merges them in
     /// the order of the parts: memtables, then runs, the last run first. `compute` gets the projected columns, and at
-    /// least one selected row. Returns runs that could not be read.
+    /// least one selected row. An error of `merge` ends the scan. Returns also the runs that could not be read.
     pub(super) async fn scan<T, E>(
         &self,
         filter: &Filter,
         projection: Projection,
         compute: impl Fn(&Columns, Vec<usize>) -> T + Send + Sync + 'static,
         mut merge: impl FnMut(T) -> Result<(), E>,
-    ) -> Result<Vec<Unread>, E>
+    ) -> (Vec<Unread>, Result<(), E>)
     where
         T: Send + 'static,
     {
@@ -183,13 +182,13 @@ impl Tree {
         let mut partials =
             pin!(run_in_order(PARTS_MIN.max(PARTS_PER_WORKER * worker_count()), tasks));
         while let Some(partial) = partials.next().await {
-            match partial {
-                Ok(Some(partial)) => merge(partial)?,
-                Ok(None) => {}
+            match partial.map(|partial| partial.map_or(Ok(()), &mut merge)) {
+                Ok(Ok(())) => {}
+                Ok(ended) => return (unread, ended),
                 Err(missing) => unread.push(missing),
             }
         }
-        Ok(unread)
+        (unread, Ok(()))
     }
 }
 

@@ -4,8 +4,7 @@ use super::value::{Test, Value};
 use crate::columns::{Coded, Column, Columns, Lists, Values};
 use crate::schema::Kind;
 use crate::schema::envelope::{
-    ATTRIBUTES_BOOL, ATTRIBUTES_DOUBLE, ATTRIBUTES_INT, ATTRIBUTES_JSON, ATTRIBUTES_TEXT, RESOURCE,
-    SCOPE, SCOPE_NAME, SCOPE_VERSION, SERVICE, of_resource,
+    ATTRIBUTES_JSON, MAPS, RESOURCE, SCOPE, SCOPE_NAME, SCOPE_VERSION, SERVICE, of_resource,
 };
 use crate::schema::spans::{EVENTS, LINKS, NAME, SPANS, STATUS_MESSAGE};
 use hashbrown::HashMap;
@@ -45,15 +44,6 @@ pub enum Entry {
     /// An attribute of a link.
     Link(String),
 }
-
-/// Maps of attributes, and the kinds of their values.
-pub(super) const MAPS: [(usize, Kind); 5] = [
-    (ATTRIBUTES_TEXT, Kind::Text),
-    (ATTRIBUTES_INT, Kind::Int),
-    (ATTRIBUTES_DOUBLE, Kind::Double),
-    (ATTRIBUTES_BOOL, Kind::Bool),
-    (ATTRIBUTES_JSON, Kind::Text),
-];
 
 /// Texts that every span has: null is an empty text.
 const ALWAYS: [usize; 4] = [NAME, STATUS_MESSAGE, SCOPE_NAME, SCOPE_VERSION];
@@ -241,14 +231,18 @@ fn either<'a>(one: Coding<'a>, other: Coding<'a>, len: usize) -> Coding<'a> {
 fn column(rows: &Columns, field: usize) -> Coding<'_> {
     match rows.column(field) {
         Column::One(Values::Coded(coded)) => {
-            let kind = rows.schema().fields()[field].form.parts()[0].1;
-            let values = coded.dictionary.iter().map(|value| Value::of(kind, value)).collect();
-            let coding = Coding { codes: Cow::Borrowed(&coded.codes), values };
+            let coding = dictionary(coded, rows.schema().fields()[field].form.parts()[0].1);
             if ALWAYS.contains(&field) { coding.or_empty(rows.len()) } else { coding }
         }
         Column::One(values) => numbered(values),
         Column::Many(_) => unreachable!("lists and maps are not queried as columns"),
     }
+}
+
+/// The coding of values of a kind that have a dictionary.
+fn dictionary(coded: &Coded, kind: Kind) -> Coding<'_> {
+    let values = coded.dictionary.iter().map(|value| Value::of(kind, value)).collect();
+    Coding { codes: Cow::Borrowed(&coded.codes), values }
 }
 
 /// Makes the coding of values that are mostly different. A zero ID is null.
@@ -347,19 +341,13 @@ impl Entry {
             Some(Values::Coded(coded)) => Some(coded),
             _ => None,
         };
-        match self {
-            Self::EventName => coded(1).map_or_else(Coding::default, |names| {
-                let values = names.dictionary.iter().map(|name| Value::of(Kind::Text, name));
-                Coding { codes: Cow::Borrowed(&names.codes), values: values.collect() }
-            }),
-            Self::Event(key) => {
-                coded(2).map_or_else(Coding::default, |objects| members(objects, key))
-            }
-            Self::Link(key) => {
-                coded(3).map_or_else(Coding::default, |objects| members(objects, key))
-            }
-            Self::LinkTrace => parts.first().map_or_else(Coding::default, numbered),
-            Self::LinkSpan => parts.get(1).map_or_else(Coding::default, numbered),
-        }
+        let coding = match self {
+            Self::EventName => coded(1).map(|names| dictionary(names, Kind::Text)),
+            Self::Event(key) => coded(2).map(|objects| members(objects, key)),
+            Self::Link(key) => coded(3).map(|objects| members(objects, key)),
+            Self::LinkTrace => parts.first().map(numbered),
+            Self::LinkSpan => parts.get(1).map(numbered),
+        };
+        coding.unwrap_or_default()
     }
 }

@@ -120,7 +120,7 @@ impl Tree {
                 Ok(())
             };
             if let Err(error) = looked.await {
-                top.unread.push(part.unread(error));
+                top.unread.push(part.run.unread(error));
             }
         }
         top.hits = found.hits.into_iter().rev().map(|(_, hit)| hit).collect();

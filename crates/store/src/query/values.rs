@@ -2,11 +2,11 @@
 
 use super::filter::Filter;
 use super::measure::weight;
-use super::scan::Projection;
-use super::span_field::{MAPS, SpanField};
+use super::scan::{Enough, Projection};
+use super::span_field::SpanField;
 use super::value::Value;
 use crate::columns::{Columns, Values, text};
-use crate::schema::envelope::{RESOURCE, SCOPE};
+use crate::schema::envelope::{MAPS, RESOURCE, SCOPE};
 use crate::schema::spans::{EVENTS, LINKS, SPANS, WEIGHT};
 use crate::tree::{Tree, Unread};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -40,7 +40,7 @@ pub struct ValueCounts {
 }
 
 /// Keys of attributes.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct AttributeKeys {
     /// Keys of spans.
     pub spans: BTreeSet<String>,
@@ -52,10 +52,9 @@ pub struct AttributeKeys {
     pub events: BTreeSet<String>,
     /// Keys of links.
     pub links: BTreeSet<String>,
+    /// Runs that could not be read and may have more keys.
+    pub unread: Vec<Unread>,
 }
-
-/// Stops the scan, because enough was found.
-struct Enough;
 
 impl Tree {
     /// At most `count` distinct values of a field among the selected spans. The values of a list are its elements. A
@@ -74,13 +73,12 @@ impl Tree {
             }
             if all.len() > count { Err(Enough) } else { Ok(()) }
         });
-        let scanned = scanned.await;
-        let is_cut = scanned.is_err();
+        let (unread, ended) = scanned.await;
         let value = |((kind, text), count)| ValueCount { kind, text, count };
         let mut values: Vec<_> = all.into_iter().map(value).collect();
         values.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.cmp(other)));
         values.truncate(count);
-        ValueCounts { values, is_cut, unread: scanned.unwrap_or_default() }
+        ValueCounts { values, is_cut: ended.is_err(), unread }
     }
 
     /// The keys of attributes of the last two million spans, and of their resources, scopes, events and links.
@@ -98,8 +96,7 @@ impl Tree {
             looked_at += rows;
             if looked_at > KEYED_MAX { Err(Enough) } else { Ok(()) }
         });
-        // Runs that could not be read are in the results of queries for spans.
-        drop(scanned.await);
+        keys.unread = scanned.await.0;
         keys
     }
 }
@@ -163,7 +160,7 @@ impl AttributeKeys {
     }
 
     fn merge(&mut self, later: Self) {
-        let Self { spans, resources, scopes, events, links } = later;
+        let Self { spans, resources, scopes, events, links, .. } = later;
         for (all, later) in [
             (&mut self.spans, spans),
             (&mut self.resources, resources),

@@ -24,6 +24,15 @@ fields! {
     ATTRIBUTES_JSON "attributes_json" Form::Map(Kind::Text);
 }
 
+/// The maps of attributes, and the kinds of their values.
+pub(crate) const MAPS: [(usize, Kind); 5] = [
+    (ATTRIBUTES_TEXT, Kind::Text),
+    (ATTRIBUTES_INT, Kind::Int),
+    (ATTRIBUTES_DOUBLE, Kind::Double),
+    (ATTRIBUTES_BOOL, Kind::Bool),
+    (ATTRIBUTES_JSON, Kind::Text),
+];
+
 /// The attributes of resources with a column of their own, besides `service.name`, which is in [`SERVICE`]. The columns
 /// are copies: [`RESOURCE`] has all attributes.
 const OF_RESOURCES: &[(&str, &str)] = &[

@@ -595,8 +595,10 @@ fn a_run_that_cannot_be_read_is_named_and_the_others_are_read() {
             let (trace, filter) = (with_id(spans, "shop", 7).await, Filter::of("shop"));
             let top = spans.top(&filter, Order::Newest, HitUnit::Span, 100).await;
             let values = spans.values(&filter, &SpanField::Column(spans::NAME), 100).await;
-            assert_eq!((trace.rows.len(), top.hits.len()), (rows, rows));
-            for unread in [trace.unread, top.unread, values.unread] {
+            let cut = spans.values(&filter, &SpanField::Column(spans::NAME), 0).await;
+            let keys = spans.keys(&filter).await;
+            assert_eq!((trace.rows.len(), top.hits.len(), cut.is_cut), (rows, rows, true));
+            for unread in [trace.unread, top.unread, values.unread, cut.unread, keys.unread] {
                 assert_eq!(unread.iter().map(|unread| &unread.path).collect::<Vec<_>>(), [&path]);
             }
             insert(&store, nth, &records(nth, 7));

@@ -72,12 +72,11 @@ impl Summarizer {
         let fields: Vec<_> = Summaries::fields().into_iter().collect();
         let mut new = self.begin(run.day());
         for group in 0..run.run().groups() {
-            let rows = 0..run.run().rows(group);
-            match run.rows(&**runs.objects(), group, &fields, rows).await {
+            match run.row_group(runs.objects(), group, &fields).await {
                 Ok(rows) => new.take(&run.add().path, &rows).await,
-                Err(source) => {
+                Err(failed) => {
                     new.abort().await;
-                    return Err(CompactError::Read { path: run.path().clone(), source });
+                    return Err(failed);
                 }
             }
         }

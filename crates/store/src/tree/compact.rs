@@ -139,7 +139,7 @@ impl RunSet {
         let mut tiers = BTreeMap::<_, Vec<_>>::new();
         for run in self.runs() {
             let rows = run.row_count();
-            let is_final = rows > self.final_rows();
+            let is_final = rows > self.final_rows;
             // Small runs first: they are many, and quickly merged.
             let tier = if is_final { LAST_TIER } else { rows.max(1).ilog(FAN_IN as u64) };
             if !run.is_range() && !run.is_damaged() {

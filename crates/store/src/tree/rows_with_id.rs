@@ -5,7 +5,6 @@
 //!
 //! **Limits**: memtable rows with the ID are copied, at most the size of the memtables.
 
-use super::stored::ReadError;
 use super::{AT_ONCE, ReadView, RunSet, StoredRun, Tree, Unread};
 use crate::columns::Columns;
 use crate::copies::is_copy;
@@ -81,9 +80,7 @@ impl Tree {
                 Ok(found) => timed.extend(found.into_iter().map(|(group, first, rows)| {
                     (Source::Run { run: Arc::clone(&run), group, first }, rows)
                 })),
-                Err(error) => {
-                    unread.push(Unread { path: run.path().clone(), error: error.into() });
-                }
+                Err(error) => unread.push(run.unread(error)),
             }
         }
         let mut theirs = Vec::new();
@@ -197,9 +194,8 @@ impl Source {
             Self::Run { run, group, first } => {
                 let of_group = first + rows.start as usize..first + rows.end as usize;
                 let read = run.rows(objects, *group, fields, of_group).await;
-                let unread =
-                    |error: ReadError| Unread { path: run.path().clone(), error: error.into() };
-                read.map(|read| (rows.start, Cow::Owned(read))).map_err(unread)
+                let read = read.map_err(|error| run.unread(error))?;
+                Ok((rows.start, Cow::Owned(read)))
             }
         }
     }

@@ -17,7 +17,7 @@ pub struct RunSet {
     /// The path of the table.
     root: Path,
     /// Runs of more rows are not merged into larger ones.
-    final_rows: u64,
+    pub(super) final_rows: u64,
     version: RwLock<RunVersion>,
 }
 
@@ -58,10 +58,6 @@ impl RunSet {
     /// The table.
     pub(crate) const fn table(&self) -> &'static Table {
         self.table
-    }
-
-    pub(super) const fn final_rows(&self) -> u64 {
-        self.final_rows
     }
 
     /// The path of a file of the table.
@@ -105,11 +101,9 @@ impl RunSet {
                         merge.end(nth);
                         continue;
                     }
-                    let rows = 0..run.run().rows(group);
-                    let rows = run.rows(self.objects(), group, fields, rows).await;
-                    let failed = |source| CompactError::Read { path: run.path().clone(), source };
                     next[nth] += 1;
-                    merge.give(nth, pick(nth, rows.map_err(failed)?));
+                    let rows = run.row_group(&self.objects, group, fields).await?;
+                    merge.give(nth, pick(nth, rows));
                 }
                 Step::Made(group) => {
                     each(group).await?;

@@ -1,5 +1,6 @@
 //! A run in the object store.
 
+use super::compact::CompactError;
 use super::end::End;
 use crate::columns::Columns;
 use crate::delta::Add;
@@ -120,6 +121,11 @@ impl StoredRun {
         (0..self.run.groups()).map(|group| self.run.rows(group) as u64).sum()
     }
 
+    /// The run as one that could not be read.
+    pub(crate) fn unread(&self, error: ReadError) -> Unread {
+        Unread { path: self.path.clone(), error: error.into() }
+    }
+
     /// The metadata at the end of the file.
     pub(crate) const fn run(&self) -> &Run {
         &self.run
@@ -134,6 +140,17 @@ impl StoredRun {
         rows: Range<usize>,
     ) -> Result<Columns, ReadError> {
         self.read(objects, &self.run.want(group, fields, rows)).await
+    }
+
+    /// Fetches fields of all rows of a row group.
+    pub(crate) async fn row_group(
+        &self,
+        objects: &dyn ObjectStore,
+        group: usize,
+        fields: &[usize],
+    ) -> Result<Columns, CompactError> {
+        let rows = self.rows(objects, group, fields, 0..self.run.rows(group)).await;
+        rows.map_err(|source| CompactError::Read { path: self.path.clone(), source })
     }
 
     /// Fetches and decodes the wanted rows of the [run](Self::run).

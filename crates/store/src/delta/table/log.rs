@@ -219,7 +219,7 @@ impl Log {
     pub(super) async fn last_checkpoint(&self) -> Result<Option<Checkpoint>, StoreError> {
         let bytes = self.objects.get(&self.last_path()).await?;
         let last = bytes.and_then(|bytes| serde_json::from_slice::<Last>(&bytes).ok());
-        Ok(last.and_then(|last| last.checkpoint()))
+        Ok(last.and_then(|last| Checkpoint::new(last.version, last.parts)))
     }
 
     /// Writes `_last_checkpoint`, unless it has this or a later version.
