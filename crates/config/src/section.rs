@@ -1,8 +1,8 @@
 //! A section of the configuration, for the code that reads it.
 //!
-//! A section gives values by key. The reader states type, meaning and default of each key. The same reader runs over a
-//! file (to get values), without input (after an error, with placeholders and without messages), and to list the keys
-//! (for the reference page). A reader must have no effects and must not panic on placeholders. After an error, the
+//! A section gives values by key. The reader states type, meaning and default of each key. The same reader runs for
+//! three purposes: with a file, it reads the values; after an error, it continues with placeholders and without
+//! messages; without a file, it lists the keys for the reference page. A reader must have no effects and must not panic on placeholders. After an error, the
 //! result of the reader is dropped.
 //!
 //! A key that the reader does not ask for is an error, which is detected at the end of the section.

@@ -65,7 +65,7 @@ enum Query {
         #[arg(long, value_name = "Q", default_values = ["0.5", "0.9", "0.99", "0.999"])]
         quantile: Vec<String>,
     },
-    /// Count spans by duration or another number, in buckets up to each power of two (durations: of nanoseconds)
+    /// Count spans by duration or another number, in buckets whose bounds are powers of two (of ns for durations)
     Histogram {
         #[command(flatten)]
         of: Measured,

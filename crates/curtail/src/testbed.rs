@@ -11,12 +11,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Start real HTTP servers that make their own tail
+/// Start real HTTP servers with configured faults, which cause a latency tail
 ///
 /// The servers serve `GET /keys?k=KEY`, `/shard/NUMBER/keys?k=KEY`, `/healthz` and
 /// `/executions`, over HTTP/1.1 and over HTTP/2 with prior knowledge. Ctrl-C or
-/// SIGTERM stops them. A file with `app: google` describes an app of three servers
-/// instead (--role). The role `client` of the app serves `GET /work`.
+/// SIGTERM stops them. A file with `app: google` describes the three servers of
+/// Google's tail latency lab; --role starts one of them. The role `client` serves
+/// `GET /work`.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,

@@ -1,4 +1,4 @@
-//! Compares arm B with arm A: percentiles of latency, and numbers of blocks such as throughput.
+//! Compares arm B with arm A: percentiles of latency, and figures that each block has, such as throughput.
 //!
 //! A run has **blocks** in time, A and B interleaved (ABBA). Block `i` of A is compared with block `i` of B. One stall
 //! slows dozens of requests in a row, so requests of a block depend on each other and the block is the unit of chance.
@@ -6,18 +6,20 @@
 //!
 //! **The ratio of a percentile.** Each arm's percentile is that of its merged histograms. A block contributes the
 //! difference between its share of requests beyond the percentile and the arm's share. The paired differences of the
-//! contributions have a standard error `s`. At the latency `x` beyond which both arms together have the wanted share,
-//! the shares of the arms differ by `D`. Student's distribution tests `D / s`, with as many degrees of freedom as
-//! pairs, minus 1. The interval of B/A inverts the same test (Woodruff): from `QB(q − h/2) / QA(q + h/2)` to `QB(q +
+//! contributions have a standard error `s`. Let `x` be the latency that a share 1 − q of the requests of both arms
+//! exceeds. The shares of the two arms beyond `x` differ by `D`. Student's distribution tests `D / s`, with as many
+//! degrees of freedom as pairs, minus 1. The interval of B/A inverts the same test (Woodruff): from `QB(q − h/2) / QA(q + h/2)` to `QB(q +
 //! h/2) / QA(q − h/2)`, with `h = t · s` and the arms' quantiles `QA` and `QB`. Test and interval therefore agree.
-//! **The ratio of a number** is that of the means, with the paired t as its test and Fieller's interval.
-//! **Many percentiles**: Holm's procedure; the primary percentile has half of the level.
+//! **The ratio of a figure** is the ratio of the arms' means. Its test is the paired t-test, its interval Fieller's.
+//! **Several percentiles**: Holm's procedure limits the false alarms. Half of the significance level is for the primary
+//! percentile.
 //! **Verdict**: better or worse when the test finds a difference; equivalent when the whole interval lies within the
 //! margin; otherwise undecided, with an estimate of the missing blocks.
 //!
 //! **Why** the test uses shares, and not the logarithms of the blocks' percentiles: percentiles are noisy in short
-//! blocks. Of 100 shifts of p99 by 10 %, shares find 74 and percentiles of blocks 57 (40 pairs, level of 5 %, on
-//! [`crate::stalls`]; test `shares_find_more_than_percentiles_of_blocks`).
+//! blocks. In 100 simulated comparisons with a difference of 10 % in p99, the test of shares finds 74 differences, and a
+//! test of the blocks' percentiles 57 ([`crate::stalls`], 40 pairs, level of 5 %; test
+//! `shares_find_more_than_percentiles_of_blocks`).
 //!
 //! **Invariant**: failed requests count as longer than every response. No percentile is averaged or extrapolated. A
 //! verdict needs [`EXCEEDANCES_MIN`] requests beyond a percentile, and [`BLOCKS_MIN`] blocks with such a request.

@@ -5,7 +5,8 @@
 //! | RLE / bit-packing hybrid | levels, codes of a dictionary | [`hybrid`] |
 //! | `DELTA_BINARY_PACKED` | integers of 64 bits | [`deltas`] |
 //!
-//! Writers of the parquet crate take and hash single values. The values here are codes of a dictionary already.
+//! The writers of the parquet crate take values one by one, and hash each to build a dictionary. Here the values are
+//! codes of a dictionary already.
 //!
 //! **Source**: "Encodings.md" of apache/parquet-format.
 

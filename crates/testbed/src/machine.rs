@@ -1,7 +1,8 @@
 //! One server as a state machine: requests that are queued and executed, and faults.
 //!
 //! [`Leaf`] is the queue, [`Processor`] the executions in service, [`FaultTimeline`] the faults, as in the simulator.
-//! Events between two calls happen at their own instants, so a late timer delays responses but moves no event.
+//! When the caller advances the machine late, each event since then has the instant at which it was due. A late timer
+//! therefore delays responses, but moves no event.
 //! **Invariant**: `one-end`: each request that is not cancelled is rejected or ends, once.
 
 use crate::config::ServerConfig;

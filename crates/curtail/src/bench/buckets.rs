@@ -29,9 +29,10 @@ use std::process::ExitCode;
 ///
 /// The command counts the values in the buckets of each layout. It then estimates
 /// quantiles from the counts, as Prometheus and others do, and compares them with
-/// the exact quantiles of the values. It also finds the largest growth factor (of
-/// 1.001 to 10) and the smallest OpenTelemetry scale whose error at the quantile
-/// --error-at is at most --error-max, for these values and for any values.
+/// the exact quantiles of the values. It also finds the layouts with the fewest
+/// buckets whose error at the quantile --error-at is at most --error-max: the
+/// growth factor (1.001 to 10) and the OpenTelemetry scale. One pair holds for
+/// these values, and one for all values.
 ///
 /// Without --data, the command draws 200 samples from the distribution of Google's
 /// tail latency lab, Beta(2, 5) × 70 ms. A sample has 100,000 values. Each quantile
@@ -60,7 +61,7 @@ pub(crate) struct BucketsArgs {
     /// Column of the CSV file, by its name in the first line.
     #[arg(long, value_name = "NAME", requires = "data")]
     column: Option<String>,
-    /// Unit of the values and of --bounds. Each layout of --growth has a bound at 1 unit.
+    /// Unit of the values and of --bounds. The bounds of a --growth layout are the powers of the factor in this unit.
     #[arg(long, value_enum, default_value_t = Unit::Ms)]
     unit: Unit,
     /// Layouts by the ratio of each bound to the previous bound. If no layout is given, the default is: --growth 1.2,1.4,2 --bounds prometheus --scale 3 --schema 3.

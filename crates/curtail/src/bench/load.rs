@@ -13,8 +13,9 @@ use std::process::ExitCode;
 /// Send load to a service, and print the latencies
 ///
 /// The generator plans the time of each request in advance, and does not wait for
-/// responses; only the next step of a journey does. Latency is measured from the
-/// planned time, so a pause of the server raises the latency of delayed requests.
+/// responses. Only in a journey (a sequence of requests, see --file), each step
+/// waits for the response to the step before. Latency is measured from the planned
+/// time, so a pause of the server raises the latency of delayed requests.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
