@@ -31,9 +31,6 @@ pub(super) const STREAMS_MAX: usize = 100;
 /// The flow-control window of a stream, and of a connection.
 const WINDOW_BYTES: u32 = 4 << 20;
 
-/// The length of the prefix of a gRPC message: compression flag and length.
-const GRPC_PREFIX_LEN: usize = 5;
-
 /// Sends requests until the connection closes or nothing is left to send.
 pub(super) async fn serve(task: ConnectionTask, stream: Stream) {
     let mut builder = h2::client::Builder::new();
@@ -131,13 +128,13 @@ fn request(
     }
     let mut body = Vec::new();
     if is_grpc {
-        body.put_bytes(0, GRPC_PREFIX_LEN);
+        body.put_bytes(0, grpc::PREFIX_BYTES);
     }
     request.body.fill(&values, &mut body);
     if is_grpc {
-        let len = u32::try_from(body.len() - GRPC_PREFIX_LEN)
-            .map_err(|_| RequestFailure::malformed("the message is longer than 4 GiB"))?;
-        body[1..GRPC_PREFIX_LEN].copy_from_slice(&len.to_be_bytes());
+        let too_long = || RequestFailure::malformed("the message is longer than 4 GiB");
+        let prefix = grpc::prefix(body.len() - grpc::PREFIX_BYTES).ok_or_else(too_long)?;
+        body[..grpc::PREFIX_BYTES].copy_from_slice(&prefix);
     }
     Ok((builder.body(()).map_err(RequestFailure::not_a_request)?, body.into()))
 }

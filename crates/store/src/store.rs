@@ -124,7 +124,7 @@ impl Store {
     ) -> Result<(StoreParts, Recovery), OpenError> {
         let recent = Arc::new(RecentBatches::new(settings.batch_key));
         let (records, unread_records) = FlushRecords::open(&*settings.files, &recent)?;
-        let known = records.versions().clone();
+        let known = records.versions.clone();
         let tables = &tree::Settings { known, ..settings.tables.clone() };
         let last = log::segments(&*settings.files)?.last().copied().unwrap_or_default();
         let mut recovery = Recovery { unread_records, ..Recovery::default() };

@@ -7,7 +7,7 @@
 
 use super::ask::PlainClient;
 use super::config::{LoadConfig, Source};
-use super::group::{Spawner, WaitError};
+use super::group::Spawner;
 use super::problem::SuiteEnd;
 use curtail_generator::Stop;
 use curtail_units::Duration;
@@ -64,19 +64,9 @@ pub(super) fn load(
     };
     let lines = loading.run(input, progress, || generator = None)?;
     if let (Some(mut group), Source::Command(command)) = (generator, &config.source) {
-        let log = spawner.log(&command.name);
-        match group.wait(command.within, stop) {
-            Ok(status) if status.success() => {}
-            Ok(status) => {
-                let problem = format!("it failed after {lines} lines: {status}");
-                return Err(SuiteEnd::with_log(&command.name, problem, &log));
-            }
-            Err(WaitError::Stopped) => return Err(SuiteEnd::Stopped),
-            Err(WaitError::TimedOut) => {
-                let problem = "it has closed its output and not ended".to_owned();
-                return Err(SuiteEnd::with_log(&command.name, problem, &log));
-            }
-        }
+        let failed = format!("it failed after {lines} lines");
+        let problems = (&*failed, "it has closed its output and not ended");
+        spawner.finish(command, &mut group, stop, problems)?;
     }
     Ok(lines)
 }

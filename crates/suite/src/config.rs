@@ -18,7 +18,7 @@ use process::{ScalarText, read_env, read_program};
 pub(crate) use step::BatchFrame;
 pub(crate) use step::{CommandConfig, LoadConfig, Source, StepConfig, ValidateConfig};
 
-use curtail_config::Section;
+use curtail_config::{Field, Section};
 use curtail_generator::session::{WARM_UP_MAX, WarmUp};
 use curtail_generator::target::Protocol;
 use curtail_generator::workload::WorkloadConfig;
@@ -245,6 +245,15 @@ fn read_rule(s: &mut Section<'_>) -> Rule {
         s.error("primary", format!("expected one of {known:?}"));
     }
     rule
+}
+
+/// Begins a key whose value is a time.
+fn read_time<'s, 'a>(
+    s: &'s mut Section<'a>,
+    key: &'static str,
+    doc: &'static str,
+) -> Field<'s, 'a, Duration> {
+    s.field(key, doc).range(Duration::from_ms(1)..=WITHIN_MAX)
 }
 
 /// Checks the URL of a request in addition to the load; such a request is in clear text.

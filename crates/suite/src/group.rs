@@ -90,22 +90,28 @@ impl Spawner {
         let watchdog = Arc::clone(&self.watchdog);
         Ok(Group { child, pid, status: None, is_gone: false, watchdog })
     }
-}
 
-impl Spawner {
     pub(super) fn run(&self, command: &CommandConfig, stop: &Stop) -> Result<(), SuiteEnd> {
-        let CommandConfig { name, within, .. } = command;
+        let late = format!("it has not ended: expected its end within {}", command.within);
         let mut group = self.start(command.program(), false)?;
-        let log = self.log(name);
-        match group.wait(*within, stop) {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(SuiteEnd::with_log(name, format!("it failed: {status}"), &log)),
-            Err(WaitError::Stopped) => Err(SuiteEnd::Stopped),
-            Err(WaitError::TimedOut) => {
-                let problem = format!("it has not ended: expected its end within {within}");
-                Err(SuiteEnd::with_log(name, problem, &log))
-            }
-        }
+        self.finish(command, &mut group, stop, ("it failed", &late))
+    }
+
+    /// Waits for the end of a command; the texts are the problem if it fails, and if it does not end in time.
+    pub(super) fn finish(
+        &self,
+        CommandConfig { name, within, .. }: &CommandConfig,
+        group: &mut Group,
+        stop: &Stop,
+        (failed, late): (&str, &str),
+    ) -> Result<(), SuiteEnd> {
+        let problem = match group.wait(*within, stop) {
+            Ok(status) if status.success() => return Ok(()),
+            Ok(status) => format!("{failed}: {status}"),
+            Err(WaitError::Stopped) => return Err(SuiteEnd::Stopped),
+            Err(WaitError::TimedOut) => late.to_owned(),
+        };
+        Err(SuiteEnd::with_log(name, problem, &self.log(name)))
     }
 }
 
@@ -158,7 +164,7 @@ impl Group {
     }
 
     /// Waits until the program has ended, then kills the remaining processes.
-    pub(super) fn wait(&mut self, within: Duration, stop: &Stop) -> Result<ExitStatus, WaitError> {
+    fn wait(&mut self, within: Duration, stop: &Stop) -> Result<ExitStatus, WaitError> {
         let began = Instant::now();
         loop {
             if let Some(status) = self.ended() {
@@ -210,7 +216,7 @@ impl Drop for Group {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WaitError {
+enum WaitError {
     /// The suite was stopped.
     Stopped,
     /// The time was over before the program ended.

@@ -15,7 +15,7 @@ use tokio::io::AsyncWrite;
 pub(super) const COPIED_BYTES_MAX: usize = 4 << 10;
 
 /// The remaining length of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Length {
     /// This number of bytes remains.
     Known(u64),
@@ -24,10 +24,11 @@ pub(super) enum Length {
     /// The body ends when this side closes the connection.
     UntilClosed,
     /// The body has ended.
+    #[default]
     Ended,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outbound {
     /// Gathered bytes. The buffer is reused as long as the connection exists.
     buffer: Vec<u8>,
@@ -40,30 +41,12 @@ pub(super) struct Outbound {
     taken_bytes: u64,
 }
 
-impl Default for Outbound {
-    fn default() -> Self {
-        Self {
-            buffer: Vec::new(),
-            written: 0,
-            piece: Bytes::new(),
-            after_piece: b"",
-            length: Length::Ended,
-            has_trailers: false,
-            taken_bytes: 0,
-        }
-    }
-}
-
 impl Outbound {
     /// Begins a message with a body of this length; the caller writes its head.
     pub(super) fn begin(&mut self, length: Length, has_trailers: bool) -> &mut Vec<u8> {
-        self.buffer.clear();
-        self.written = 0;
-        self.piece = Bytes::new();
-        self.after_piece = b"";
-        self.length = length;
-        self.has_trailers = has_trailers;
-        self.taken_bytes = 0;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        *self = Self { buffer, length, has_trailers, ..Self::default() };
         &mut self.buffer
     }
 

@@ -1,7 +1,6 @@
 //! The actions of a commit, each a line of JSON.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// An action of a commit.
@@ -25,7 +24,7 @@ pub(crate) enum Action {
 /// A parsed line. All fields are missing in an action of a later version.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+pub(super) struct Line {
     commit_info: Option<CommitInfo>,
     protocol: Option<Protocol>,
     meta_data: Option<Metadata>,
@@ -35,17 +34,8 @@ struct Line {
 }
 
 impl Action {
-    /// Parses a line; [`None`] for an unknown action.
-    pub(super) fn read(line: &[u8]) -> serde_json::Result<Option<Self>> {
-        Ok(Self::of(serde_json::from_slice(line)?))
-    }
-
-    /// Converts a parsed line.
-    pub(super) fn from_json(line: Value) -> serde_json::Result<Option<Self>> {
-        Ok(Self::of(serde_json::from_value(line)?))
-    }
-
-    fn of(line: Line) -> Option<Self> {
+    /// The action of a line; [`None`] for an unknown action.
+    pub(super) fn of(line: Line) -> Option<Self> {
         (line.commit_info.map(Self::CommitInfo))
             .or(line.protocol.map(Self::Protocol))
             .or(line.meta_data.map(Self::MetaData))

@@ -244,11 +244,7 @@ const fn code(signal: Signal) -> u8 {
     }
 }
 
-const fn signal(code: u8) -> Option<Signal> {
-    match code {
-        1 => Some(Signal::Traces),
-        2 => Some(Signal::Logs),
-        3 => Some(Signal::Metrics),
-        _ => None,
-    }
+fn signal(of_record: u8) -> Option<Signal> {
+    let signals = [Signal::Traces, Signal::Logs, Signal::Metrics];
+    signals.into_iter().find(|signal| code(*signal) == of_record)
 }

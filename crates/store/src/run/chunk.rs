@@ -148,16 +148,10 @@ impl Encoder {
     fn presence(&mut self, body: &mut Vec<u8>, values: &Values, range: Range<usize>) -> usize {
         self.numbers.clear();
         match values {
-            Values::Wide(wide) => {
-                self.numbers.extend(wide[range].iter().map(|id| u32::from(*id != 0)));
-            }
-            Values::Narrow(narrow) => {
-                self.numbers.extend(narrow[range].iter().map(|id| u32::from(*id != 0)));
-            }
+            Values::Wide(wide) => self.numbers.extend(levels(&wide[range])),
+            Values::Narrow(narrow) => self.numbers.extend(levels(&narrow[range])),
             Values::Longs(longs) => self.numbers.resize(longs[range].len(), 1),
-            Values::Coded(coded) => {
-                self.numbers.extend(coded.codes[range].iter().map(|code| u32::from(*code != 0)));
-            }
+            Values::Coded(coded) => self.numbers.extend(levels(&coded.codes[range])),
         }
         put_levels(body, &self.numbers);
         self.numbers.iter().filter(|level| **level == 0).count()
@@ -290,6 +284,11 @@ impl Encoder {
         let after: usize = compressed.iter().map(Vec::len).sum();
         (after < before / 10 * 9).then_some(compressed)
     }
+}
+
+/// Whether each value is not null.
+fn levels<T: Copy + Default + PartialEq>(values: &[T]) -> impl Iterator<Item = u32> {
+    values.iter().map(|value| u32::from(*value != T::default()))
 }
 
 /// The values, filled up with nulls to the last row.

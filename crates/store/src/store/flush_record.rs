@@ -35,7 +35,7 @@ pub(super) struct FlushRecords {
     /// The arrival of the newest batch of each record, by the last segment of the record.
     files: BTreeMap<u64, u64>,
     /// The tables' versions in the newest record.
-    versions: Versions,
+    pub(super) versions: Versions,
 }
 
 impl FlushRecords {
@@ -63,11 +63,6 @@ impl FlushRecords {
             records.versions = versions;
         }
         Ok((records, unread))
-    }
-
-    /// The tables' versions in the newest record.
-    pub(super) const fn versions(&self) -> &Versions {
-        &self.versions
     }
 
     /// The last segment of the newest record.
@@ -209,7 +204,7 @@ mod tests {
         );
         let later = recent();
         let (records, unread) = FlushRecords::open(&files, &later).expect("good files");
-        assert_eq!((records.versions(), records.last_segment()), (&versions(20), 20));
+        assert_eq!((&records.versions, records.last_segment()), (&versions(20), 20));
         assert!(unread.is_empty());
         for nth in 1..=20 {
             let id = id(nth).expect("spans have one");
@@ -217,7 +212,7 @@ mod tests {
         }
         files.damage("flushed-000000000020", 40);
         let (records, unread) = FlushRecords::open(&files, &recent()).expect("good files");
-        assert_eq!((records.versions(), unread.len()), (&versions(19), 1));
+        assert_eq!((&records.versions, unread.len()), (&versions(19), 1));
         let (_, unread) = FlushRecords::open(&files, &recent()).expect("good files");
         assert!(unread.is_empty(), "the damaged record is kept under another name");
     }
@@ -239,7 +234,7 @@ mod tests {
             let (read, unread) = FlushRecords::open(&files, &known).expect("good files");
             assert!(unread.is_empty() && known.contains(id, 10), "operation {nth}");
             let version = if written.is_ok() { 2 } else { 1 };
-            assert_eq!(read.versions(), &versions(version), "operation {nth}");
+            assert_eq!(read.versions, versions(version), "operation {nth}");
             records.write(&files, 1, versions(3), &now).expect("nothing fails now");
             if written.is_ok() {
                 return;

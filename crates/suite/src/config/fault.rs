@@ -1,7 +1,7 @@
 //! The keys of faults.
 
-use super::WITHIN_MAX;
 use super::step::CommandConfig;
+use super::{WITHIN_MAX, read_time};
 use curtail_config::Section;
 use curtail_units::Duration;
 
@@ -60,14 +60,13 @@ impl FaultConfig {
             .field("at", "Time of the fault from the start of the block.")
             .at_most(WITHIN_MAX)
             .required();
-        let lasts = s
-            .field(
-                "lasts",
-                "Duration of a pause or a slow link, or the time until a killed process \
-                    is started again.",
-            )
-            .range(Duration::from_ms(1)..=WITHIN_MAX)
-            .optional();
+        let lasts = read_time(
+            s,
+            "lasts",
+            "Duration of a pause or a slow link, or the time until a killed process \
+                is started again.",
+        )
+        .optional();
         if lasts.is_none() && pause.is_some() {
             s.error("lasts", "missing: expected how long the pause lasts");
         }

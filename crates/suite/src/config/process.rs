@@ -1,6 +1,6 @@
 //! The keys of processes, links and restarts.
 
-use super::{WITHIN_MAX, check_url};
+use super::{check_url, read_time};
 use curtail_config::{Scalar, ScalarError, Section, Value};
 use curtail_units::Duration;
 use serde_json::{Value as Json, json};
@@ -81,13 +81,12 @@ impl ProcessConfig {
                 "Sign that the process is ready; absent: it is ready at once.",
                 ReadyConfig::read,
             ),
-            stop_within: s
-                .field(
-                    "stop_within",
-                    "Maximum time from SIGTERM to the end of the process; the suite then kills the process.",
-                )
-                .range(Duration::from_ms(1)..=WITHIN_MAX)
-                .default(Duration::from_secs(10)),
+            stop_within: read_time(
+                s,
+                "stop_within",
+                "Maximum time from SIGTERM to the end of the process; the suite then kills the process.",
+            )
+            .default(Duration::from_secs(10)),
         }
     }
 }
@@ -127,10 +126,8 @@ impl ReadyConfig {
         if signs.len() != 1 {
             s.error("http", format!("{} signs: expected one of http, tcp and line", signs.len()));
         }
-        let within = s
-            .field("within", "Maximum time until ready.")
-            .range(Duration::from_ms(1)..=WITHIN_MAX)
-            .default(Duration::from_secs(60));
+        let within =
+            read_time(s, "within", "Maximum time until ready.").default(Duration::from_secs(60));
         // Without any there is an error, and nobody sees what this is.
         Self { sign: signs.pop().unwrap_or(ReadySign::Line(String::new())), within }
     }

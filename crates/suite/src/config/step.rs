@@ -1,6 +1,6 @@
 //! The keys of commands, data to load, and validation.
 
-use super::{WITHIN_MAX, check_url, read_env, read_program};
+use super::{check_url, read_env, read_program, read_time};
 use curtail_config::Section;
 use curtail_generator::expect::Expect;
 use curtail_units::Duration;
@@ -64,12 +64,6 @@ pub(crate) struct ValidateConfig {
     pub(crate) within: Duration,
 }
 
-fn within(s: &mut Section<'_>, default: Duration) -> Duration {
-    s.field("within", "Maximum duration; a longer command ends the suite.")
-        .range(Duration::from_ms(1)..=WITHIN_MAX)
-        .default(default)
-}
-
 fn read_name(s: &mut Section<'_>) -> Option<String> {
     s.field("name", "Name of the step; absent: the name of its program.").optional()
 }
@@ -83,8 +77,9 @@ impl CommandConfig {
         if command.is_none() {
             s.error("run", "there is no program: expected [PROGRAM, ARGUMENT, …]");
         }
+        let within = read_time(s, "within", "Maximum duration; a longer command ends the suite.");
         Self {
-            within: within(s, COMMAND_WITHIN),
+            within: within.default(COMMAND_WITHIN),
             ..command.unwrap_or_else(|| Self::of(Vec::new()))
         }
     }
@@ -116,13 +111,8 @@ impl StepConfig {
         let command = CommandConfig::read_unnamed(s, name.clone());
         let load =
             s.optional_section("load", "Data to load: lines, sent in batches.", LoadConfig::read);
-        let within: Option<Duration> = s
-            .field(
-                "within",
-                "Maximum duration; a longer step ends the suite. Absent: 10m for a command, 1h for data.",
-            )
-            .range(Duration::from_ms(1)..=WITHIN_MAX)
-            .optional();
+        let doc = "Maximum duration; a longer step ends the suite. Absent: 10m for a command, 1h for data.";
+        let within = read_time(s, "within", doc).optional();
         match (command, load) {
             (Some(command), None) => {
                 Self::Run(CommandConfig { within: within.unwrap_or(command.within), ..command })
@@ -196,13 +186,12 @@ impl ValidateConfig {
         Self {
             url,
             expect: s.section("expect", "The expected response.", Expect::read),
-            within: s
-                .field(
-                    "within",
-                    "Maximum time until the condition holds; some indexes commit with a delay.",
-                )
-                .range(Duration::from_ms(1)..=WITHIN_MAX)
-                .default(Duration::from_secs(10)),
+            within: read_time(
+                s,
+                "within",
+                "Maximum time until the condition holds; some indexes commit with a delay.",
+            )
+            .default(Duration::from_secs(10)),
         }
     }
 }

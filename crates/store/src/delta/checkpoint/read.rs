@@ -35,7 +35,7 @@ fn rows(bytes: Bytes) -> Result<Vec<Action>, CheckpointError> {
         if LATER.iter().any(|name| row.get(name).is_some()) {
             return Err(CheckpointError::Later);
         }
-        actions.extend(Action::from_json(row)?);
+        actions.extend(Action::of(serde_json::from_value(row)?));
     }
     Ok(actions)
 }

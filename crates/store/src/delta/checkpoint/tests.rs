@@ -75,7 +75,8 @@ fn all_that_is_written_is_read() {
         "id": "i", "name": "n", "format": { "provider": "p", "options": { "a": "b" } },
         "schemaString": "", "partitionColumns": [], "configuration": {},
     }});
-    let row = Action::from_json(with_options).expect("it is metadata").expect("it is known");
+    let row = Action::of(serde_json::from_value(with_options).expect("it is metadata"))
+        .expect("it is known");
     assert_eq!(decode(encode(std::slice::from_ref(&row)).expect("a file")).expect("rows"), [row]);
 }
 
@@ -128,7 +129,8 @@ fn a_number_that_is_no_long_is_refused_by_name() {
     let add = json!({ "add": {
         "path": "a", "partitionValues": {}, "size": u64::MAX, "modificationTime": 0, "dataChange": true,
     }});
-    let row = Action::from_json(add).expect("it is an addition").expect("it is known");
+    let row =
+        Action::of(serde_json::from_value(add).expect("it is an addition")).expect("it is known");
     let error = encode(&[row]).expect_err("it is too large").to_string();
     assert!(error.contains(r#""add.size" is 18446744073709551615, expected INT64"#), "{error}");
 }

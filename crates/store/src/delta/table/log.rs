@@ -174,7 +174,7 @@ impl Log {
                     let (path, line) = (path.clone(), nth + 1);
                     OpenError::Malformed { path, line, source }
                 };
-                actions.extend(Action::read(line).map_err(malformed)?);
+                actions.extend(Action::of(serde_json::from_slice(line).map_err(malformed)?));
             }
         }
         if let Some(Action::CommitInfo(CommitInfo { checksum: Some(checksum), .. })) =
