@@ -391,7 +391,7 @@ fn to_http(result: ApiResult, form: ErrorFormat) -> Response<ResponseBody> {
 
 async fn run_request(store: &Arc<Store>, limits: &Limits, head: &Parts) -> ApiResult {
     if !matches!(head.method, Method::GET | Method::HEAD) {
-        return Err(ApiError::method("GET"));
+        return Err(ApiError::method("GET or HEAD"));
     }
     let request = QueryRequest::of(&head.uri, &head.headers)?;
     if request.path.starts_with("/jaeger/") {

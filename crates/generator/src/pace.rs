@@ -1,4 +1,4 @@
-//! Waits for an instant, exact to some microseconds.
+//! Waits for an instant, exact to some tens of microseconds.
 //!
 //! A sleeping processor takes time to wake. The wait therefore sleeps until shortly before the instant, and then polls
 //! connections.
@@ -13,7 +13,7 @@ use std::io;
 const AWAKE: Duration = Duration::from_us(100);
 
 /// Returns at `at`, or at once when `at` has passed.
-pub(super) async fn until(at: Instant, timer: &PreciseTimer, clock: Clock) -> io::Result<()> {
+pub(super) async fn until(at: Instant, timer: &mut PreciseTimer, clock: Clock) -> io::Result<()> {
     timer.wait(at.since(clock.now() + AWAKE)).await?;
     while clock.now() < at {
         tokio::task::yield_now().await;

@@ -77,7 +77,7 @@ impl Worker {
     }
 
     async fn dispatch(self: &Rc<Self>, run: &Run) -> io::Result<()> {
-        let timer = PreciseTimer::new()?;
+        let mut timer = PreciseTimer::new()?;
         let mut look_at = run.began;
         let mut report_at = run.began + PROGRESS_EVERY;
         loop {
@@ -98,7 +98,7 @@ impl Worker {
                 break;
             }
             let until = next.map_or(look_at, |next| next.min(look_at));
-            pace::until(until, &timer, self.clock).await?;
+            pace::until(until, &mut timer, self.clock).await?;
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ impl PreciseTimer {
     ///
     /// # Errors
     /// When the kernel or the runtime refuses to wait, which a timer that could be created does not cause.
-    pub async fn wait(&self, time: Duration) -> io::Result<()> {
+    pub async fn wait(&mut self, time: Duration) -> io::Result<()> {
         if time == Duration::ZERO {
             return Ok(());
         }
@@ -72,7 +72,7 @@ mod tests {
     async fn no_wait_ends_early() {
         let seed = 3;
         let mut rng = Rng::new(seed);
-        let timer = PreciseTimer::new().expect("a file");
+        let mut timer = PreciseTimer::new().expect("a file");
         for _ in 0..100 {
             let time = Duration::from_us(rng.below(1_000) as u64);
             let began = Instant::now();
@@ -83,7 +83,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_dropped_wait_does_not_end_the_next_one() {
-        let timer = PreciseTimer::new().expect("a file");
+        let mut timer = PreciseTimer::new().expect("a file");
         for dropped in [Duration::from_us(1), Duration::from_secs(3_600)] {
             tokio::select! {
                 biased;

@@ -1,15 +1,16 @@
 //! Compares arm B with arm A: percentiles of latency, and figures that each block has, such as throughput.
 //!
 //! A run has **blocks** in time, A and B interleaved (ABBA). Block `i` of A is compared with block `i` of B. One stall
-//! slows dozens of requests in a row, so requests of a block depend on each other and the block is the unit of chance.
-//! `curtail bench calibrate` measures the false alarms of tests that take requests as independent.
+//! slows dozens of requests in a row, so requests of a block depend on each other. The tests therefore treat a block as
+//! one observation. `curtail bench calibrate` measures the false alarms of tests that take requests as independent.
 //!
 //! **The ratio of a percentile.** Each arm's percentile is that of its merged histograms. A block contributes the
 //! difference between its share of requests beyond the percentile and the arm's share. The paired differences of the
-//! contributions have a standard error `s`. Let `x` be the latency that a share 1 − q of the requests of both arms
-//! exceeds. The shares of the two arms beyond `x` differ by `D`. Student's distribution tests `D / s`, with as many
-//! degrees of freedom as pairs, minus 1. The interval of B/A inverts the same test (Woodruff): from `QB(q − h/2) / QA(q + h/2)` to `QB(q +
-//! h/2) / QA(q − h/2)`, with `h = t · s` and the arms' quantiles `QA` and `QB`. Test and interval therefore agree.
+//! contributions have a standard error `s`. Let `x` be the latency that a share 1 − q of all requests of both arms
+//! together exceeds. The shares of the two arms beyond `x` differ by `D`. Student's distribution tests `D / s`, with as
+//! many degrees of freedom as pairs, minus 1. The interval of B/A inverts the same test (Woodruff): from `QB(q − h/2) /
+//! QA(q + h/2)` to `QB(q + h/2) / QA(q − h/2)`, with `h = t · s` and the arms' quantiles `QA` and `QB`. Test and
+//! interval therefore agree.
 //! **The ratio of a figure** is the ratio of the arms' means. Its test is the paired t-test, its interval Fieller's.
 //! **Several percentiles**: Holm's procedure limits the false alarms. Half of the significance level is for the primary
 //! percentile.

@@ -4,7 +4,7 @@
 //! **Inputs**: attempts in flight and latencies as this root sees them; for [`prequal`] also the load that leaves
 //! report.
 //! **Limits**: O(1) a choice, apart from Prequal's walk over its pool of 16.
-//! **Invariants** `excluded-is-never-chosen`; `some-replica-when-there-is-one`: an ejected replica rather than none.
+//! **Invariants**: `excluded-is-never-chosen`; `some-replica-when-there-is-one`, an ejected one if all are ejected.
 //! **Hurts when** the signal is stale or shared: many roots then choose the same replica (herding).
 
 mod least_request;

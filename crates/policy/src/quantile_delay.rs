@@ -17,8 +17,8 @@ pub struct QuantileDelay {
 }
 
 impl QuantileDelay {
-    /// The delay, given the `estimate` of the quantile.
-    pub(crate) fn given(&self, estimate: Option<Duration>) -> Duration {
+    /// The estimate of the quantile within the limits; the maximum while there is no estimate.
+    pub(crate) fn clamp_estimate(&self, estimate: Option<Duration>) -> Duration {
         estimate.map_or(self.max, |estimate| estimate.max(self.min).min(self.max))
     }
 }

@@ -187,12 +187,12 @@ impl Upstream {
 
     /// The hedge delay of a request that arrives now, if requests are hedged.
     pub fn hedge_delay(&mut self, now: Instant) -> Option<Duration> {
-        Some(self.config.hedge?.delay.given(self.group.hedge_estimate(now)))
+        Some(self.config.hedge?.delay.clamp_estimate(self.group.hedge_estimate(now)))
     }
 
     /// The same for a report. No later decision depends on it, so a replay needs no record of it.
     pub fn peek_hedge_delay(&mut self, now: Instant) -> Option<Duration> {
-        Some(self.config.hedge?.delay.given(self.group.peek_hedge_estimate(now)))
+        Some(self.config.hedge?.delay.clamp_estimate(self.group.peek_hedge_estimate(now)))
     }
 
     /// Handles an event that does not concern one request.
@@ -354,7 +354,7 @@ impl Upstream {
 
     /// The delay after which an attempt that is sent now becomes overdue, if attempts can be overdue.
     pub(crate) fn overdue_delay(&mut self, now: Instant) -> Option<Duration> {
-        Some(self.config.retry?.overdue?.given(self.group.overdue_estimate(now)))
+        Some(self.config.retry?.overdue?.clamp_estimate(self.group.overdue_estimate(now)))
     }
 
     pub(crate) fn backoff(&mut self, nth: u8) -> Duration {

@@ -7,7 +7,6 @@ use curtail_http::head::Known;
 use curtail_http::outbound_request::OutboundRequest;
 use curtail_policy::{Effect, ReplicaId, UpstreamEvent};
 use curtail_units::Duration;
-use http::StatusCode;
 use std::sync::Arc;
 
 /// The path at which a leaf reports its load.
@@ -80,12 +79,11 @@ async fn probe(
     let request = OutboundRequest::get(PATH, &target.authority);
     let exchange = target.pool(worker.index).exchange(request, &upstream.clock, false);
     let exchanged = tokio::time::timeout(timeout.into(), exchange).await.ok()?.ok()?;
-    let status = exchanged.head.status;
     let load = exchanged.head.fields.get_text(Known::CurtailLoad).and_then(leaf_headers::read_load);
     let event = match load {
         Some(load) => UpstreamEvent::ProbeSucceeded { replica, load },
-        // A leaf, or a proxy before it, that fails for a while. Any other response without a load is not from a leaf.
-        None if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => return None,
+        // These may be from a leaf, or from a proxy in front of it. Any other response without a load is not.
+        None if matches!(exchanged.head.status.as_u16(), 429 | 502 | 503 | 504) => return None,
         None => UpstreamEvent::ProbeUnsupported { replica },
     };
     Some((event, exchanged.phases.is_none()))

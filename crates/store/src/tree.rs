@@ -3,10 +3,10 @@
 //! A query reads the memtables and the runs of one [`ReadView`], so it misses no row and sees no row twice while a
 //! [`TableWriter`] flushes a memtable as a run.
 //!
-//! **Invariant**: no row is stored twice. The log is one source of rows; a position in it is the number of a segment.
-//! The commit of a run succeeds only if its first position follows the last committed position of the source. So a
-//! process cannot commit after its successor has, and committed segments are not replayed. The name of a run has its source and positions, so a retry of a flush
-//! writes the same file.
+//! **Invariant**: no row is stored twice. Rows come from sources. The write-ahead log is a source with a position for
+//! each segment. The commit of a run succeeds only if its first position follows the last committed position of the
+//! source. So a process cannot commit after its successor has, and committed segments are not replayed. The name of a
+//! run has its source and positions, so a retry of a flush writes the same file.
 
 mod compact;
 mod cut;

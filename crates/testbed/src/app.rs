@@ -62,8 +62,15 @@ impl Requests {
 
 /// Waits for `time`, rounded up to a millisecond if the process may not open another file.
 async fn wait(time: Duration) {
+    static WARNING: std::sync::Once = std::sync::Once::new();
+    if time == Duration::ZERO {
+        return;
+    }
     let precise = async { PreciseTimer::new()?.wait(time).await };
-    if precise.await.is_err() {
+    if let Err(error) = precise.await {
+        WARNING.call_once(
+            || tracing::warn!(%error, "no timer: waits are rounded up to a millisecond"),
+        );
         tokio::time::sleep(time.into()).await;
     }
 }

@@ -1,7 +1,7 @@
 //! One server as a state machine: requests that are queued and executed, and faults.
 //!
 //! [`Leaf`] is the queue, [`Processor`] the executions in service, [`FaultTimeline`] the faults, as in the simulator.
-//! When the caller advances the machine late, each event since then has the instant at which it was due. A late timer
+//! When the caller advances the machine late, each event in between has the instant at which it was due. A late timer
 //! therefore delays responses, but moves no event.
 //! **Invariant**: `one-end`: each request that is not cancelled is rejected or ends, once.
 

@@ -68,16 +68,15 @@ impl Running {
             let rng = root.split("server").split_index(number as u64);
             let machine = ServerMachine::new(&config.server, timeline.clone(), &rng);
             let id = ServerId { number, shard, replica };
-            let timer = PreciseTimer::new().map_err(StartError::of("no timer"))?;
-            Ok(Arc::new(Server::new(id, machine, (clock, timer), Arc::clone(&executions))))
+            Arc::new(Server::new(id, machine, clock, Arc::clone(&executions)))
         };
         let thread = RuntimeThread::start("testbed").map_err(StartError::of("no thread"))?;
         // Timers and tasks are of this runtime.
         let _entered = thread.runtime().enter();
-        let servers = timelines.iter().enumerate().map(server);
-        let servers = servers.collect::<Result<Vec<_>, StartError>>()?;
+        let servers: Vec<_> = timelines.iter().enumerate().map(server).collect();
         for (server, (_, listener)) in servers.iter().zip(listeners) {
-            run(server, listener);
+            let timer = PreciseTimer::new().map_err(StartError::of("no timer"))?;
+            run(server, listener, timer);
         }
         tracing::info!(servers = addresses.len(), seed, "testbed started");
         Ok(Self {
@@ -173,8 +172,8 @@ fn listeners(config: &TestbedConfig) -> Result<Vec<(SocketAddr, TcpListener)>, S
         .collect()
 }
 
-fn run(server: &Arc<Server>, listener: TcpListener) {
+fn run(server: &Arc<Server>, listener: TcpListener, timer: PreciseTimer) {
     tokio::spawn(listener::accept(listener, Arc::clone(server)));
     let server = Arc::clone(server);
-    tokio::spawn(async move { server.run().await });
+    tokio::spawn(async move { server.run(timer).await });
 }

@@ -17,7 +17,6 @@ pub(crate) struct Server {
     pub(crate) executions: Arc<Executions>,
     clock: Clock,
     /// Wakes [`Server::run`].
-    timer: PreciseTimer,
     state: Mutex<State>,
     /// Notified when something is due earlier than [`Server::run`] expects.
     due_earlier: Notify,
@@ -59,7 +58,7 @@ impl Server {
     pub(crate) fn new(
         id: ServerId,
         machine: ServerMachine,
-        (clock, timer): (Clock, PreciseTimer),
+        clock: Clock,
         executions: Arc<Executions>,
     ) -> Self {
         let state = State { machine, clients: BTreeMap::new(), wakes_at: Instant::MAX };
@@ -67,7 +66,6 @@ impl Server {
             id,
             executions,
             clock,
-            timer,
             state: Mutex::new(state),
             due_earlier: Notify::new(),
             resumed: Notify::new(),
@@ -110,7 +108,7 @@ impl Server {
     }
 
     /// Advances the machine whenever something is due, as long as the future is polled.
-    pub(crate) async fn run(&self) {
+    pub(crate) async fn run(&self, mut timer: PreciseTimer) {
         loop {
             let due = {
                 let mut state = self.state();
@@ -122,7 +120,7 @@ impl Server {
             };
             let left = due.map(|due| due.since(self.clock.now()));
             tokio::select! {
-                ended = self.timer.wait(left.unwrap_or_default()), if left.is_some() => {
+                ended = timer.wait(left.unwrap_or_default()), if left.is_some() => {
                     ended.expect("a runtime that does I/O");
                 }
                 () = self.due_earlier.notified() => {}

@@ -29,10 +29,10 @@ use std::process::ExitCode;
 ///
 /// The command counts the values in the buckets of each layout. It then estimates
 /// quantiles from the counts, as Prometheus and others do, and compares them with
-/// the exact quantiles of the values. It also finds the layouts with the fewest
-/// buckets whose error at the quantile --error-at is at most --error-max: the
-/// growth factor (1.001 to 10) and the OpenTelemetry scale. One pair holds for
-/// these values, and one for all values.
+/// the exact quantiles of the values. It also finds the largest growth factor
+/// (1.001 to 10) and the smallest OpenTelemetry scale whose error at the quantile
+/// --error-at is at most --error-max. It prints them twice: with the error for
+/// these values, and with the largest error for any values.
 ///
 /// Without --data, the command draws 200 samples from the distribution of Google's
 /// tail latency lab, Beta(2, 5) × 70 ms. A sample has 100,000 values. Each quantile

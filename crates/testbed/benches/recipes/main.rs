@@ -86,7 +86,7 @@ async fn measure(keys: &str, fault: &str, seed: u64) -> Percentiles {
     let yaml = rows::testbed_yaml(keys, fault);
     let config = TestbedConfig::from_yaml("recipes", &yaml).expect("no errors");
     let testbed = Running::start(&config, seed).expect("loopback and threads");
-    let (clock, timer) = (Clock::start(), PreciseTimer::new().expect("a file"));
+    let (clock, mut timer) = (Clock::start(), PreciseTimer::new().expect("a file"));
     let mut connections = Vec::new();
     for replica in 0..SERVERS {
         connections.push(connect(&testbed, replica).await);
