@@ -143,7 +143,7 @@ fn errors_have_the_form_that_jaegers_page_reads() {
         (Method::GET, "nothing", 404, "there is nothing of this name"),
         (Method::GET, "operations", 400, "service: expected the name of a service"),
         (Method::GET, "metrics/calls", 501, "metrics are served at /api/metrics/query_range"),
-        (Method::POST, "services", 405, "expected GET"),
+        (Method::POST, "services", 405, "expected GET or HEAD"),
     ] {
         for (version, want) in [
             (
