@@ -158,7 +158,7 @@ impl Drop for QueryTimer<'_> {
 #[cfg(test)]
 mod tests {
     use super::{QueryKind, QueryMetrics};
-    use curtail_metrics::Counter as _;
+    use curtail_metrics::Instrument as _;
     use http::StatusCode;
 
     #[test]

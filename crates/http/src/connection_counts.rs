@@ -1,6 +1,6 @@
 //! Counts of connections to servers, from their opening until they are dropped.
 
-use curtail_metrics::{Count, GaugeGuard};
+use curtail_metrics::{Counter, GaugeGuard};
 use curtail_units::Duration;
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ curtail_metrics::counters! {
     /// The counters of the connections to one server. Times are sums over the opened connections.
     pub ConnectionCounters, ConnectionCounts {
         /// Closed connections. Read first: a connection that opens and closes meanwhile must not close before it opened.
-        closed: Count = Count::default(),
+        closed: Counter,
         /// Opened connections.
-        opened: Count = Count::default(),
+        opened: Counter,
         /// Connection attempts that failed.
-        failed: Count = Count::default(),
+        failed: Counter,
         /// Name lookups.
-        lookup_ns: Count = Count::default(),
+        lookup_ns: Counter,
         /// TCP handshakes.
-        tcp_ns: Count = Count::default(),
+        tcp_ns: Counter,
         /// TLS handshakes.
-        tls_ns: Count = Count::default(),
+        tls_ns: Counter,
     }
 }
 

@@ -1,11 +1,12 @@
 //! A thread that runs tasks on a runtime of its own.
 
 use std::io;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// A thread with its own runtime. Dropping this drops the tasks, and waits for the end of the thread.
+/// A thread with its own runtime. Dropping this drops the tasks and, on any other thread, waits for
+/// the end of the thread.
 #[derive(Debug)]
 pub struct RuntimeThread {
     runtime: Handle,
@@ -23,7 +24,7 @@ impl RuntimeThread {
         let runtime = own.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let run = move || drop(own.block_on(stopped));
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Self { runtime, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -37,7 +38,8 @@ impl RuntimeThread {
 impl Drop for RuntimeThread {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
+        let thread = self.thread.take();
+        if let Some(thread) = thread.filter(|own| own.thread().id() != thread::current().id()) {
             // A panic of the thread was reported when it happened.
             drop(thread.join());
         }

@@ -19,7 +19,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -348,10 +347,10 @@ impl<S: Sink> LogWriter<S> {
         let written = self.log.append(&records);
         match &written {
             Ok(_) => {
-                self.metrics.bytes.fetch_add(bytes as u64, Relaxed);
+                self.metrics.bytes.add(bytes as u64);
                 self.metrics.writes.record(began.elapsed().into());
             }
-            Err(_) => _ = self.metrics.failures.fetch_add(1, Relaxed),
+            Err(_) => self.metrics.failures.add(1),
         }
         let written = written.map_err(|error| {
             self.failures.add(&error, group.len(), bytes);

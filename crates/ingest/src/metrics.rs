@@ -1,10 +1,9 @@
 //! Counters of the receivers and of the log.
 
 use crate::rejection::RejectReason;
-use curtail_metrics::{CounterVec, Gauge};
+use curtail_metrics::{Counter, CounterVec, Gauge};
 use curtail_otlp::Signal;
 use curtail_sketch::AtomicHistogram;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Counters of the receivers since the start.
@@ -19,9 +18,9 @@ pub struct IngestMetrics {
     /// Rejected requests, by reason.
     pub rejected: CounterVec<RejectReason>,
     /// Rows that were left out of accepted batches.
-    pub rows_rejected: AtomicU64,
+    pub rows_rejected: Counter,
     /// Duplicates of batches of the last ten minutes, which are acknowledged but not stored.
-    pub duplicates: AtomicU64,
+    pub duplicates: Counter,
     /// Times from the head of a request to the acknowledgement of its batch.
     pub acknowledged: AtomicHistogram,
     /// Batches that wait for the log.
@@ -40,12 +39,12 @@ impl IngestMetrics {
     /// Counts an acknowledged request, and the rows that were left out of its batch.
     pub(crate) fn acknowledged(&self, took: Duration, rows_rejected: u64) {
         self.acknowledged.record(took.into());
-        self.rows_rejected.fetch_add(rows_rejected, Relaxed);
+        self.rows_rejected.add(rows_rejected);
     }
 
     /// Returns the number of durable batches, and of duplicates.
     pub fn batch_counts(&self) -> (u64, u64) {
-        (self.batches.sum(), self.duplicates.load(Relaxed))
+        (self.batches.sum(), self.duplicates.get())
     }
 }
 
@@ -53,9 +52,9 @@ impl IngestMetrics {
 #[derive(Debug, Default)]
 pub struct LogMetrics {
     /// Bytes of durable batches.
-    pub bytes: AtomicU64,
+    pub bytes: Counter,
     /// Groups of batches that could not be written.
-    pub failures: AtomicU64,
+    pub failures: Counter,
     /// Times to write and sync one group of batches.
     pub writes: AtomicHistogram,
 }

@@ -21,7 +21,6 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use tokio::sync::Semaphore;
 
@@ -164,7 +163,7 @@ impl Receiver {
         let committed = self.committer.commit(batch, (id, reservation), self.limits.full_for).await;
         match committed.map_err(rejection)? {
             Outcome::Written => self.metrics.stored(request.signal, count, bytes),
-            Outcome::Duplicate => _ = self.metrics.duplicates.fetch_add(1, Relaxed),
+            Outcome::Duplicate => self.metrics.duplicates.add(1),
         }
         Ok(refused)
     }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The values of a label and their counts.
 pub type Counts = Vec<(&'static str, u64)>;
 
-/// A counter that a scrape copies.
-pub trait Counter {
+/// A counter or histogram that a scrape copies.
+pub trait Instrument {
     /// The copy.
     type Value: Clone + std::fmt::Debug;
 
@@ -19,26 +19,32 @@ pub trait Counter {
     fn read(&self) -> Self::Value;
 }
 
-/// A count. Counting is one addition.
+/// A counter. Counting is one addition.
 #[derive(Debug, Default)]
-pub struct Count(AtomicU64);
+pub struct Counter(AtomicU64);
 
-impl Count {
+impl Counter {
     /// Adds to the count.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }
-}
 
-impl Counter for Count {
-    type Value = u64;
-
-    fn read(&self) -> u64 {
+    /// Returns the count.
+    #[must_use]
+    pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-impl Counter for AtomicHistogram {
+impl Instrument for Counter {
+    type Value = u64;
+
+    fn read(&self) -> u64 {
+        self.get()
+    }
+}
+
+impl Instrument for AtomicHistogram {
     type Value = Histogram;
 
     fn read(&self) -> Histogram {
@@ -46,14 +52,16 @@ impl Counter for AtomicHistogram {
     }
 }
 
-/// Declares a struct of counters with their first values, and the struct of their values in a scrape. The values are
-/// read in the order of the fields.
+/// Declares a struct of counters, and the struct of their values in a scrape. A counter without a first value begins as
+/// its default. The values are read in the order of the fields.
 #[macro_export]
 macro_rules! counters {
+    (@first $kind:ty) => { <$kind as Default>::default() };
+    (@first $kind:ty, $new:expr) => { $new };
     (
         $(#[$doc:meta])*
         $vis:vis $counters:ident, $counts:ident {
-            $($(#[$field_doc:meta])* $field:ident: $kind:ty = $new:expr,)+
+            $($(#[$field_doc:meta])* $field:ident: $kind:ty $(= $new:expr)?,)+
         }
     ) => {
         $(#[$doc])*
@@ -65,19 +73,19 @@ macro_rules! counters {
         #[doc = concat!("The values of [`", stringify!($counters), "`].")]
         #[derive(Clone, Debug, PartialEq)]
         $vis struct $counts {
-            $($(#[$field_doc])* $vis $field: <$kind as $crate::Counter>::Value,)+
+            $($(#[$field_doc])* $vis $field: <$kind as $crate::Instrument>::Value,)+
         }
 
         impl Default for $counters {
             fn default() -> Self {
-                Self { $($field: $new,)+ }
+                Self { $($field: $crate::counters!(@first $kind $(, $new)?),)+ }
             }
         }
 
         impl $counters {
             /// The values now.
             $vis fn read(&self) -> $counts {
-                $counts { $($field: $crate::Counter::read(&self.$field),)+ }
+                $counts { $($field: $crate::Instrument::read(&self.$field),)+ }
             }
         }
     };
@@ -120,7 +128,7 @@ impl<L: Label> Default for CounterVec<L> {
     }
 }
 
-impl<L: Label> Counter for CounterVec<L> {
+impl<L: Label> Instrument for CounterVec<L> {
     type Value = Counts;
 
     fn read(&self) -> Counts {
@@ -201,7 +209,7 @@ impl<'a> FamilyCollector<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counter as _, CounterVec, Gauge};
+    use super::{CounterVec, Gauge, Instrument as _};
 
     #[expect(dead_code, reason = "the name of a value that is never counted")]
     enum Word {

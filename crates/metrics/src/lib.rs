@@ -16,7 +16,7 @@ pub mod process;
 mod text;
 
 pub use counters::{
-    CONFIG_RELOADS, Count, Counter, CounterVec, Counts, Gauge, GaugeGuard, ReloadResult,
+    CONFIG_RELOADS, Counter, CounterVec, Counts, Gauge, GaugeGuard, Instrument, ReloadResult,
 };
 pub use families::{Family, FamilyCollector, Label, MetricsSnapshot, Series, SeriesValue};
 pub use metric::{Metric, counter, gauge, histogram_seconds, reference_table, with_unit};

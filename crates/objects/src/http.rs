@@ -16,6 +16,7 @@ use bytes::Bytes;
 use curtail_http::client::{Client, ClientError, ClientLimits, StreamedBody};
 use curtail_http::connect::{ConnectConfig, Connector, Protocol};
 use curtail_http::origin::ServerOrigin;
+use curtail_http::runtime_thread::RuntimeThread;
 use curtail_http::tls::TlsError;
 use curtail_units::Duration;
 use http::Uri;
@@ -31,8 +32,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
-use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
@@ -101,14 +101,13 @@ pub(crate) struct StoreClient {
     thread: Arc<IoThread>,
 }
 
-/// The thread `objects`, which ends when this is dropped.
+/// The thread `objects`, and what its tasks share.
 #[derive(Debug)]
 struct IoThread {
     timeouts: Timeouts,
     connect: ConnectConfig,
     clients: Mutex<HashMap<ServerOrigin, Arc<Client<HttpRequestBody>>>>,
-    runtime: Handle,
-    _ends: oneshot::Sender<()>,
+    thread: RuntimeThread,
 }
 
 /// Why there is no response.
@@ -138,8 +137,6 @@ impl StoreClient {
         timeouts: Timeouts,
         ca_file: Option<PathBuf>,
     ) -> std::io::Result<Self> {
-        let own = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (ends, ended) = oneshot::channel();
         let connect = ConnectConfig {
             protocol: Protocol::Http1,
             timeout: timeouts.connect,
@@ -147,10 +144,8 @@ impl StoreClient {
             ca_file,
             ..ConnectConfig::default()
         };
-        let (runtime, clients) = (own.handle().clone(), Mutex::default());
-        let thread = Arc::new(IoThread { timeouts, connect, clients, runtime, _ends: ends });
-        let run = move || drop(own.block_on(ended));
-        std::thread::Builder::new().name("objects".to_owned()).spawn(run)?;
+        let thread = RuntimeThread::start("objects")?;
+        let thread = Arc::new(IoThread { timeouts, connect, clients: Mutex::default(), thread });
         let free = Arc::new(Semaphore::new(REQUESTS_MAX));
         Ok(Self { allows_http, free, thread })
     }
@@ -223,7 +218,7 @@ impl HttpService for StoreClient {
         // Dropped with this future, so a request whose caller has gone is cancelled.
         let mut sending = JoinSet::new();
         let send = Arc::clone(&self.thread).send(request, server, permit);
-        sending.spawn_on(send, &self.thread.runtime);
+        sending.spawn_on(send, self.thread.thread.runtime());
         let response = sending.join_next().await.ok_or_else(ended)?.map_err(|_| ended())?;
         let status = response.as_ref().map_or(0, |response| response.status().as_u16());
         let us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);

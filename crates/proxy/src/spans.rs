@@ -15,7 +15,7 @@ pub(crate) mod receiver;
 use crate::trail::Trail;
 use bytes::Bytes;
 use curtail_http::clock::Clock;
-use curtail_metrics::Count;
+use curtail_metrics::Counter;
 use encode::Encoder;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -71,17 +71,17 @@ curtail_metrics::counters! {
     /// The number of spans so far, by outcome.
     pub(crate) SpanCounters, SpanCounts {
         /// Written to a buffer.
-        recorded: Count = Count::default(),
+        recorded: Counter,
         /// Accepted by the receiver.
-        sent: Count = Count::default(),
+        sent: Counter,
         /// Never written, because the buffers were full.
-        dropped: Count = Count::default(),
+        dropped: Counter,
         /// Given up after retries, or at the end of the process.
-        undelivered: Count = Count::default(),
+        undelivered: Counter,
         /// Rejected by the receiver.
-        rejected: Count = Count::default(),
+        rejected: Counter,
         /// Failed exports, including retries.
-        exports_failed: Count = Count::default(),
+        exports_failed: Counter,
     }
 }
 

@@ -9,14 +9,13 @@ use curtail_api::{MetricsPage, QueryMetrics};
 use curtail_ingest::{IngestMetrics, LogMetrics};
 use curtail_metrics::process::{self, Usage};
 use curtail_metrics::{
-    Counter as _, CounterVec, Counts, Family, FamilyCollector, MetricsForm, MetricsSnapshot,
-    ReloadResult, render,
+    Counter, CounterVec, Counts, Family, FamilyCollector, Instrument as _, MetricsForm,
+    MetricsSnapshot, ReloadResult, render,
 };
 use curtail_sketch::AtomicHistogram;
 use curtail_store::Store;
 use curtail_units::Duration;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The reference page of all metrics, in Markdown.
 #[must_use]
@@ -123,7 +122,7 @@ impl MetricsSnapshot for Snapshot {
 impl Snapshot {
     fn ingest(&self, out: &mut FamilyCollector<'_>) {
         let ServerCounters { ingest, log, .. } = &self.counters;
-        let one = |count: &AtomicU64| [([], count.load(Relaxed))];
+        let one = |counter: &Counter| [([], counter.get())];
         out.add(&table::INGEST_BATCHES, by("signal", ingest.batches.read()));
         out.add(&table::INGEST_ROWS, by("signal", ingest.rows.read()));
         out.add(&table::INGEST_BYTES, by("signal", ingest.bytes.read()));

@@ -218,7 +218,7 @@ impl Store {
     /// The tree of a table.
     ///
     /// # Panics
-    /// When the table is none of [`schema::tables`].
+    /// When [`schema::tables`] has no such table.
     #[must_use]
     pub fn tree(&self, table: &'static Table) -> &Arc<Tree> {
         let mut trees = self.trees.iter();

@@ -7,7 +7,7 @@
 
 use super::ask::PlainClient;
 use super::config::{LoadConfig, Source};
-use super::group::Spawner;
+use super::group::{Problems, Spawner};
 use super::problem::SuiteEnd;
 use curtail_generator::Stop;
 use curtail_units::Duration;
@@ -65,7 +65,8 @@ pub(super) fn load(
     let lines = loading.run(input, progress, || generator = None)?;
     if let (Some(mut group), Source::Command(command)) = (generator, &config.source) {
         let failed = format!("it failed after {lines} lines");
-        let problems = (&*failed, "it has closed its output and not ended");
+        let late = "it has closed its output and not ended";
+        let problems = Problems { failed: &failed, late };
         spawner.finish(command, &mut group, stop, problems)?;
     }
     Ok(lines)

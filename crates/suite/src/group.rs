@@ -47,6 +47,13 @@ pub(super) struct Program<'a> {
     pub(super) env: &'a [(String, String)],
 }
 
+/// What [`Spawner::finish`] says of a command that failed, and of one that did not end in time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Problems<'a> {
+    pub(super) failed: &'a str,
+    pub(super) late: &'a str,
+}
+
 #[derive(Debug)]
 pub(super) struct Group {
     child: Child,
@@ -94,16 +101,17 @@ impl Spawner {
     pub(super) fn run(&self, command: &CommandConfig, stop: &Stop) -> Result<(), SuiteEnd> {
         let late = format!("it has not ended: expected its end within {}", command.within);
         let mut group = self.start(command.program(), false)?;
-        self.finish(command, &mut group, stop, ("it failed", &late))
+        let problems = Problems { failed: "it failed", late: &late };
+        self.finish(command, &mut group, stop, problems)
     }
 
-    /// Waits for the end of a command; the texts are the problem if it fails, and if it does not end in time.
+    /// Waits for the end of a command.
     pub(super) fn finish(
         &self,
         CommandConfig { name, within, .. }: &CommandConfig,
         group: &mut Group,
         stop: &Stop,
-        (failed, late): (&str, &str),
+        Problems { failed, late }: Problems<'_>,
     ) -> Result<(), SuiteEnd> {
         let problem = match group.wait(*within, stop) {
             Ok(status) if status.success() => return Ok(()),

@@ -1,6 +1,6 @@
 //! The counters of a route that fans out.
 
-use curtail_metrics::{Count, CounterVec};
+use curtail_metrics::{Counter, CounterVec};
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_units::Duration;
 
@@ -29,10 +29,10 @@ curtail_units::labels!(FanOutResult {
 
 curtail_metrics::counters! {
     pub(crate) FanOutMetrics, FanOutCounts {
-        requests: CounterVec<FanOutResult> = CounterVec::default(),
-        rest_finished: Count = Count::default(),
-        rest_cancelled: Count = Count::default(),
-        missing: Count = Count::default(),
+        requests: CounterVec<FanOutResult>,
+        rest_finished: Counter,
+        rest_cancelled: Counter,
+        missing: Counter,
         latency: AtomicHistogram = AtomicHistogram::new(Precision::FINE),
     }
 }

@@ -2,7 +2,7 @@
 
 use curtail_metrics::CounterVec;
 use curtail_policy::{Decided, LeafEffect, LeafReason};
-use curtail_sketch::{AtomicHistogram, Precision};
+use curtail_sketch::AtomicHistogram;
 use curtail_units::Duration;
 
 curtail_metrics::counters! {
@@ -11,7 +11,7 @@ curtail_metrics::counters! {
         dropped: CounterVec<LeafReason> = CounterVec::usually(&["twin_started", "twin_started_before", "twin_is_here"]),
         refused: CounterVec<LeafReason> = CounterVec::usually(&["queue_full", "pushed_out"]),
         twin_cancels: CounterVec<LeafReason> = CounterVec::usually(&["tie_started"]),
-        waited: AtomicHistogram = AtomicHistogram::new(Precision::COARSE),
+        waited: AtomicHistogram,
     }
 }
 

@@ -1,25 +1,25 @@
 //! Counters of the whole process and of its listeners.
 
 use super::labels::ClientTimeout;
-use curtail_metrics::{Count, CounterVec, ReloadResult};
+use curtail_metrics::{Counter, CounterVec, ReloadResult};
 
 curtail_metrics::counters! {
     pub(crate) ProcessMetrics, ProcessCounts {
-        reloads: CounterVec<ReloadResult> = CounterVec::default(),
-        invariants_broken: Count = Count::default(),
+        reloads: CounterVec<ReloadResult>,
+        invariants_broken: Counter,
     }
 }
 
 curtail_metrics::counters! {
     pub(crate) ListenerMetrics, ListenerCounts {
         // Read first, so that a scrape never counts more connections closed than accepted.
-        closed: Count = Count::default(),
-        accepted: Count = Count::default(),
+        closed: Counter,
+        accepted: Counter,
         /// Clients that had to wait, because `connections_max` clients were connected.
-        waited: Count = Count::default(),
-        unrouted: Count = Count::default(),
+        waited: Counter,
+        unrouted: Counter,
         /// Requests that are malformed, or did not arrive in time.
-        malformed: Count = Count::default(),
-        timed_out: CounterVec<ClientTimeout> = CounterVec::default(),
+        malformed: Counter,
+        timed_out: CounterVec<ClientTimeout>,
     }
 }

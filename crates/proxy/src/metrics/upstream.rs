@@ -14,7 +14,7 @@ curtail_metrics::counters! {
         requests: CounterVec<ResponseClass> = CounterVec::usually(&["none", "2xx", "3xx", "4xx", "5xx", "incomplete"]),
         latency: AtomicHistogram = AtomicHistogram::new(Precision::FINE),
         /// Ages of requests without a complete response.
-        cut_short: AtomicHistogram = AtomicHistogram::new(Precision::COARSE),
+        cut_short: AtomicHistogram,
         sent: CounterVec<Reason> = CounterVec::usually(&[
             "first",
             "slower_than_quantile",
@@ -42,7 +42,7 @@ curtail_metrics::counters! {
             "attempts_spent",
         ]),
         probes: CounterVec<Reason> = CounterVec::usually(&["probe_for_request", "probe_when_idle"]),
-        attempts_responded: CounterVec<Outcome> = CounterVec::default(),
+        attempts_responded: CounterVec<Outcome>,
         // The other failures follow from responses, which are counted by outcome.
         attempts_failed: CounterVec<Failure> = CounterVec::usually(&["not_sent", "broken"]),
     }

@@ -2,8 +2,8 @@
 //!
 //! A line is dotted where fewer than ten requests are longer, and ends in a cross where the failures begin.
 
-use super::svg::{Frame, LogScale, Picture, Svg, color, nine_ticks};
-use crate::figures::ArmFigures;
+use super::svg::{Frame, LogScale, Picture, Svg, color};
+use crate::figures::{ArmFigures, nine_ticks};
 use curtail_load::compare::INDICATIVE_MIN;
 use curtail_load::{Latencies, LatencyKind};
 use curtail_units::Duration;

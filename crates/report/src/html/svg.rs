@@ -20,20 +20,6 @@ pub fn escaped(text: &str) -> String {
         .replace('\'', "&#39;")
 }
 
-/// The percentiles that an axis of nines names, up to `nines_max`: the number of nines (two for p99), and the name.
-pub fn nine_ticks(nines_max: f64) -> impl Iterator<Item = (f64, &'static str)> {
-    let names = [
-        (std::f64::consts::LOG10_2, "p50"),
-        (1.0, "p90"),
-        (2.0, "p99"),
-        (3.0, "p99.9"),
-        (4.0, "p99.99"),
-        (5.0, "p99.999"),
-        (6.0, "p99.9999"),
-    ];
-    names.into_iter().filter(move |(nines, _)| *nines <= nines_max + 1e-9)
-}
-
 /// The part of a text that is placed at a given point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Anchor {

@@ -137,8 +137,8 @@ impl Dictionary {
         self.len()
     }
 
-    /// Appends values of another dictionary of this form by their codes, none of which is zero. The first bytes of
-    /// several values are read before the values are copied, so that their cache misses overlap.
+    /// Appends values of another dictionary of this form by their codes; no code may be zero. The first bytes of several
+    /// values are read before the values are copied, so that their cache misses overlap.
     pub(crate) fn append_from(&mut self, other: &Self, codes: &[u32]) {
         const AT_ONCE: usize = 16;
         for codes in codes.chunks(AT_ONCE) {

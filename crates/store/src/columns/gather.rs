@@ -6,7 +6,7 @@ use crate::schema::{Field, Schema};
 use crate::sort::RowPosition;
 use std::ops::Range;
 
-/// The values of each source, all of which have this variant.
+/// The values of each source; every source has this variant.
 macro_rules! each {
     ($sources:expr, $variant:path) => {
         $sources.iter().map(|source| match source {

@@ -6,7 +6,7 @@
 
 use super::filter::Filter;
 use super::measure::weight;
-use super::scan::{Enough, Projection};
+use super::scan::{Projection, StopScan};
 use crate::columns::Columns;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{PARENT_ID, SPAN_ID, TRACE_ID, WEIGHT};
@@ -66,7 +66,7 @@ impl Tree {
                 *pairs.entry(pair).or_default() += count;
             }
             last = partial;
-            if pairs.len() > PAIRS_MAX { Err(Enough) } else { Ok(()) }
+            if pairs.len() > PAIRS_MAX { Err(StopScan) } else { Ok(()) }
         });
         let (unread, ended) = scanned.await;
         ServiceCalls { pairs, is_cut: ended.is_err(), unread }

@@ -7,7 +7,7 @@
 //! for each page.
 
 use super::PAGE_ROWS;
-use crate::columns::Columns;
+use crate::columns::{Columns, short};
 use crate::schema::MaxIndex;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ impl NewMaxima {
         if let Some(number) = self.numbers.get(text) {
             return *number;
         }
-        let number = u32::try_from(self.maxima.texts.len()).expect("fewer than rows");
+        let number = short(self.maxima.texts.len());
         self.numbers.insert(text.to_owned(), number);
         self.maxima.texts.push(text.to_owned());
         number

@@ -1,6 +1,6 @@
 //! The report as JSON: `curtail.buckets/1`.
 
-use super::report::{Enough, Figure, Report, Row, SAMPLES};
+use super::report::{CoarsestLayouts, Figure, Report, Row, SAMPLES};
 use curtail_load::buckets::{Coarsest, Layout};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
         "quantiles": quantiles,
         "exact": report.exact.iter().map(figure).collect::<Vec<_>>(),
         "layouts": report.rows.iter().map(row).collect::<Vec<_>>(),
-        "coarsest": enough(&report.enough, wanted.error_at.get(), wanted.error_max),
+        "coarsest": coarsest(&report.coarsest, wanted.error_at.get(), wanted.error_max),
     })
     .to_string()
 }
@@ -45,7 +45,7 @@ fn row(row: &Row) -> Value {
     })
 }
 
-fn enough(enough: &Enough, quantile: f64, error_max: f64) -> Value {
+fn coarsest(layouts: &CoarsestLayouts, quantile: f64, error_max: f64) -> Value {
     let found = |found: &Option<Coarsest>| {
         found.as_ref().map(|Coarsest { layout, worst }| {
             json!({ "name": layout.name(), "worst_error_ratio": worst })
@@ -55,7 +55,7 @@ fn enough(enough: &Enough, quantile: f64, error_max: f64) -> Value {
     json!({
         "quantile": quantile,
         "error_max_ratio": error_max,
-        "these_data": { "growth": found(&enough.growth), "otel": found(&enough.scale) },
-        "any_data": { "growth": name(&enough.growth_always), "otel": name(&enough.scale_always) },
+        "these_data": { "growth": found(&layouts.growth), "otel": found(&layouts.scale) },
+        "any_data": { "growth": name(&layouts.growth_always), "otel": name(&layouts.scale_always) },
     })
 }

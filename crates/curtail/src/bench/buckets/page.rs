@@ -2,8 +2,9 @@
 
 use super::report::{Report, Row, SHOWN_MAX};
 use super::table;
+use curtail_report::figures::nine_ticks;
 use curtail_report::html;
-use curtail_report::html::svg::{Frame, Picture, Svg, color, escaped, nine_ticks};
+use curtail_report::html::svg::{Frame, Picture, Svg, color, escaped};
 use curtail_text::numbers::signed_percent;
 
 const TITLE: &str = "How wrong is a bucketed percentile?";

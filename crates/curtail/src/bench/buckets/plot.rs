@@ -4,7 +4,7 @@
 //! at the edge.
 
 use super::report::{Report, Row, SHOWN_MAX};
-use curtail_report::html::svg::nine_ticks;
+use curtail_report::figures::nine_ticks;
 use curtail_text::Page;
 use curtail_text::numbers::signed_percent;
 

@@ -65,7 +65,7 @@ pub(super) struct Row {
 }
 
 /// The coarsest layouts that keep the error within the maximum.
-pub(super) struct Enough {
+pub(super) struct CoarsestLayouts {
     /// For these values.
     pub(super) growth: Option<Coarsest>,
     pub(super) scale: Option<Coarsest>,
@@ -80,7 +80,7 @@ pub(super) struct Report<'r> {
     pub(super) wanted: &'r Wanted<'r>,
     pub(super) exact: Vec<Figure>,
     pub(super) rows: Vec<Row>,
-    pub(super) enough: Enough,
+    pub(super) coarsest: CoarsestLayouts,
 }
 
 impl<'r> Report<'r> {
@@ -113,7 +113,7 @@ impl<'r> Report<'r> {
             wanted,
             exact: exact.iter().map(figure).collect(),
             rows: rows.collect(),
-            enough: enough(&data.values, wanted),
+            coarsest: coarsest_layouts(&data.values, wanted),
         }
     }
 
@@ -156,12 +156,12 @@ fn curve(values: &Values, layout: &Layout) -> Vec<(f64, f64)> {
     (0..=CURVE_PLACES).filter_map(error).collect()
 }
 
-fn enough(values: &Values, wanted: &Wanted<'_>) -> Enough {
+fn coarsest_layouts(values: &Values, wanted: &Wanted<'_>) -> CoarsestLayouts {
     let Wanted { error_at, error_max, unit, .. } = *wanted;
     let always = |layouts: &mut dyn Iterator<Item = Layout>| {
         layouts.take_while(|layout| layout.error_max().is_some_and(|most| most <= error_max)).last()
     };
-    Enough {
+    CoarsestLayouts {
         growth: coarsest(Layout::growths(unit), (values, error_at), error_max),
         scale: coarsest(Layout::otel_scales(), (values, error_at), error_max),
         growth_always: always(&mut Layout::growths(unit)),

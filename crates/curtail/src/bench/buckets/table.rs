@@ -63,7 +63,7 @@ fn table(report: &Report<'_>, first: usize, quantiles: &[Quantile], page: &mut P
 }
 
 fn notes(report: &Report<'_>) -> Vec<String> {
-    let enough = &report.enough;
+    let coarsest = &report.coarsest;
     let at = percentile_name(report.wanted.error_at);
     let mut notes = vec![format!(
         "The coarsest that keep {at} within {}, wherever their bounds fall:",
@@ -75,11 +75,11 @@ fn notes(report: &Report<'_>) -> Vec<String> {
         })
     };
     let always = |layout: &Option<Layout>| layout.as_ref().map_or(NOTHING, Layout::name).to_owned();
-    notes.push(format!("  these data  {}, {}", found(&enough.growth), found(&enough.scale)));
+    notes.push(format!("  these data  {}, {}", found(&coarsest.growth), found(&coarsest.scale)));
     notes.push(format!(
         "  any data    {}, {}",
-        always(&enough.growth_always),
-        always(&enough.scale_always)
+        always(&coarsest.growth_always),
+        always(&coarsest.scale_always)
     ));
     let thin: Vec<String> = report.thin().into_iter().map(percentile_name).collect();
     if !thin.is_empty() {

@@ -47,7 +47,7 @@ pub(super) fn pages(file: &[u8]) -> &[u8] {
     &rest[..rest.len().saturating_sub(u32::from_le_bytes(*length) as usize)]
 }
 
-/// The columns of a file that are read: those that are also in our schema.
+/// The schema of a file, without the columns that our schema lacks.
 fn known(there: &Type, ours: &Type) -> Result<Type, CheckpointError> {
     let mut groups = Vec::new();
     for group in there.get_fields().iter().filter(|group| group.is_group()) {
