@@ -1,10 +1,10 @@
-"""Sends with real clients, asks for everything back, and says what was compared.
+"""Sends data with real clients, reads all of it back, and compares.
 
     cd bench && .venv/bin/python -m clients --program PATH
 
-Traces are asked for by their IDs over HTTP, in protobuf and in JSON; log records and points are read from the Delta
-tables with `deltalake` and Arrow, once the server has ended and so written all of it. Whatever differs is printed, and
-the exit code is 1.
+It reads traces over HTTP, by ID, as protobuf and as JSON. After the server has stopped and flushed its memtables, it
+reads log records and points from the Delta tables with `deltalake` and Arrow. It prints some of the rows that differ.
+Exit code: 1 if a row differs or the server logs a warning.
 """
 
 import argparse
@@ -21,134 +21,135 @@ from google.protobuf.json_format import ParseDict
 from clients import rows, sdk, tee, telemetrygen
 from harness.store_server import Server
 
-SHOWN = 3
+PRINTED_ROWS_MAX = 3
 
 
-class Compared:
-    """What was held against each other, and what differed."""
+class Comparison:
+    """The table of compared rows, and the number of comparisons that failed."""
 
     def __init__(self):
-        self.lines = [("client", "of", "rows", "fields", "")]
-        self.differ = 0
+        self.lines = [("client", "data", "rows", "fields", "verdict")]
+        self.failure_count = 0
 
-    def add(self, client, of, sent, came):
-        """Two lists of rows as text, in any order."""
-        missing, more = Counter(sent) - Counter(came), Counter(came) - Counter(sent)
-        fields = sum(leaves(json.loads(row)) for row in sent)
-        verdict = "equal" if sent and not missing and not more else "DIFFER"
-        self.lines.append((client, of, f"{len(sent):,}", f"{fields:,}", verdict))
+    def add(self, client, data, sent, received):
+        """Compares two lists of rows as text, in any order."""
+        missing, unexpected = Counter(sent) - Counter(received), Counter(received) - Counter(sent)
+        fields = sum(count_values(json.loads(row)) for row in sent)
+        verdict = "equal" if sent and not missing and not unexpected else "DIFFER"
+        self.lines.append((client, data, f"{len(sent):,}", f"{fields:,}", verdict))
         if verdict == "equal":
             return
-        self.differ += 1
-        print(f"{client}, {of}: {len(sent)} sent, {missing.total()} of them not there, {more.total()} others there")
-        for title, wrong in (("sent", missing), ("came", more)):
-            for row in sorted(wrong)[:SHOWN]:
+        self.failure_count += 1
+        print(f"{client}, {data}: {len(sent)} sent, {missing.total()} missing, {unexpected.total()} unexpected")
+        for title, differing in (("missing", missing), ("unexpected", unexpected)):
+            for row in sorted(differing)[:PRINTED_ROWS_MAX]:
                 print(f"  {title}: {row}")
 
-    def print(self):
+    def print_table(self):
         widths = [max(map(len, column)) for column in zip(*self.lines)]
         for line in self.lines:
             print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
 
 
-def leaves(value):
-    """How many values lie in a value."""
+def count_values(value):
+    """The number of scalar values in a JSON value."""
     if isinstance(value, dict):
-        return sum(map(leaves, value.values()))
+        return sum(map(count_values, value.values()))
     if isinstance(value, list):
-        return sum(map(leaves, value))
+        return sum(map(count_values, value))
     return 1
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", type=Path, required=True, help="the curtail command")
-    given = parser.parse_args()
-    compared = Compared()
+    parser.add_argument("--program", type=Path, required=True, help="path of curtail")
+    options = parser.parse_args()
+    comparison = Comparison()
     with tempfile.TemporaryDirectory(prefix="curtail-clients-") as scratch:
         data = Path(scratch) / "data"
-        with Server(given.program, data, Path(scratch) / "server.log", 16) as server:
+        with Server(options.program, data, Path(scratch) / "server.log", 16) as server:
             sent = send(server)
-            for client, kept in sent.items():
-                compare_traces(compared, client, parsed(kept, "traces"), server.api)
-            complaints = server.complaints()
-        for of, table in (("logs", "logs"), ("metrics", "points")):
-            compare_rows(compared, sent, of, data / "tables" / table)
-    compared.print()
-    for complaint in complaints:
-        print(f"the server complained: {complaint['fields']}")
-    return int(bool(compared.differ or complaints))
+            for client, requests in sent.items():
+                compare_traces(comparison, client, merge_requests(requests, "traces"), server.api)
+            warnings = server.warnings()
+        for signal, table in (("logs", "logs"), ("metrics", "points")):
+            compare_rows(comparison, sent, signal, data / "tables" / table)
+    comparison.print_table()
+    for warning in warnings:
+        print(f"the server logged a warning: {warning['fields']}")
+    return int(bool(comparison.failure_count or warnings))
 
 
 def send(server):
-    """Send with every client in every way; return what each sent, by signal, as requests in protobuf."""
+    """Sends with every client, protocol and coding; returns the requests of each by signal, as protobuf."""
     sent = {}
     for protocol in ("grpc", "http"):
-        for is_packed in (False, True):
-            name = f"Python SDK, {protocol}{', gzip' if is_packed else ''}"
-            sent[name] = sdk.send(name, protocol, server.otlp, is_packed)
-    program = telemetrygen.path()
+        for is_compressed in (False, True):
+            name = f"Python SDK, {protocol}{', gzip' if is_compressed else ''}"
+            sent[name] = sdk.send(name, protocol, server.otlp, is_compressed)
+    program = telemetrygen.find_program()
     if program is None:
         raise SystemExit(f"telemetrygen is not installed: go install {telemetrygen.PACKAGE}@latest")
     for protocol in ("grpc", "http"):
-        with tee.Tee(server.otlp) as between:
-            telemetrygen.send(program, protocol, getattr(between, protocol))
-            sent[f"telemetrygen, {protocol}"] = between.kept
+        with tee.Tee(server.otlp) as proxy:
+            telemetrygen.send(program, protocol, getattr(proxy, protocol))
+            sent[f"telemetrygen, {protocol}"] = proxy.requests
     return sent
 
 
-def parsed(kept, signal):
-    """Requests as one message: their first fields are the same."""
-    return rows.MESSAGES[signal].FromString(b"".join(kept[signal]))
+def merge_requests(requests, signal):
+    """Parses the requests of a signal as one message; concatenation merges their repeated first field."""
+    return rows.MESSAGES[signal].FromString(b"".join(requests[signal]))
 
 
-def compare_traces(compared, client, message, api):
-    """Every trace that was sent, asked for in both forms."""
+def compare_traces(comparison, client, message, api):
+    """Queries every trace that was sent, in both formats, and compares its spans."""
     sent = list(rows.spans(message))
     ids = sorted({span.trace_id.hex() for e in message.resource_spans for s in e.scope_spans for span in s.spans})
     connection = http.client.HTTPConnection(api, timeout=30)
-    for form, read in (("application/protobuf", of_protobuf), ("application/json", of_json)):
-        came = []
+    for media_type, parse in (("application/protobuf", parse_protobuf), ("application/json", parse_json)):
+        received = []
         for trace_id in ids:
-            connection.request("GET", f"/api/v2/traces/{trace_id}", headers={"accept": form})
+            connection.request("GET", f"/api/v2/traces/{trace_id}", headers={"accept": media_type})
             response = connection.getresponse()
             body = response.read()
             if response.status == 200:
-                came += rows.spans(read(body))
-        compared.add(client, f"spans, {form}", sent, came)
+                received += rows.spans(parse(body))
+        comparison.add(client, f"spans, {media_type}", sent, received)
     connection.close()
 
 
-def of_protobuf(body):
-    """A `TraceByIDResponse`: its first field is the trace, which has the field of a `TracesData`."""
-    at, length, shift = 1, 0, 0
+def parse_protobuf(body):
+    """Parses a `TraceByIDResponse`: field 1 is the trace, with the field of a `TracesData`."""
+    offset, length, shift = 1, 0, 0
     if body[0] != 0x0A:
         raise ValueError(f"expected field 1, found {body[:1]}")
     while True:
-        byte = body[at]
+        byte = body[offset]
         length |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        offset, shift = offset + 1, shift + 7
         if byte < 0x80:
-            return rows.TracesData.FromString(body[at : at + length])
+            return rows.TracesData.FromString(body[offset : offset + length])
 
 
-def of_json(body):
-    """The same in protobuf's JSON."""
+def parse_json(body):
+    """Parses a `TraceByIDResponse` in protobuf's JSON."""
     return ParseDict(json.loads(body)["trace"], rows.TracesData())
 
 
-def compare_rows(compared, sent, of, table):
-    """All log records, or all points, as they were sent and as they stand in a table."""
-    read = rows.logs if of == "logs" else rows.points
-    by_client = {client: list(read(parsed(kept, of))) for client, kept in sent.items()}
-    found = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
-    names = set(found[0]) - {name for rows_of in by_client.values() for row in rows_of for name in row}
-    own = rows.columns_of([row for rows_of in by_client.values() for row in rows_of], names - rows.OTHER_COLUMNS)
-    came = [rows.stored(row, own) for row in found]
-    for client, rows_of in by_client.items():
-        services = {row["resource"].get("service.name") for row in rows_of}
-        its_own = [row for row in came if row["resource"].get("service.name") in services]
-        compared.add(client, of, list(map(rows.said, rows_of)), list(map(rows.said, its_own)))
+def compare_rows(comparison, sent, signal, table):
+    """Compares all log records, or all points, with the rows of a table."""
+    make_rows = rows.logs if signal == "logs" else rows.points
+    sent_rows = {client: list(make_rows(merge_requests(requests, signal))) for client, requests in sent.items()}
+    all_sent = [row for client_rows in sent_rows.values() for row in client_rows]
+    table_rows = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+    names = set(table_rows[0]) - {name for row in all_sent for name in row}
+    columns = rows.attribute_columns(all_sent, names - rows.OTHER_COLUMNS)
+    received = [rows.restore(row, columns) for row in table_rows]
+    for client, client_rows in sent_rows.items():
+        services = {row["resource"].get("service.name") for row in client_rows}
+        received_rows = [row for row in received if row["resource"].get("service.name") in services]
+        comparison.add(client, signal, list(map(rows.to_json, client_rows)), list(map(rows.to_json, received_rows)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""OpenTelemetry's SDK for Python: everything that it can say, sent by its own exporters.
+"""Sends every kind of data that OpenTelemetry's SDK for Python has, with its own exporters.
 
-What it sent is known from the same process: each exporter is wrapped in one that keeps what it exports, as protobuf.
+A wrapper of each exporter records the exported requests, as protobuf.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 import grpc
 
 TRACES = 25
-EVERY_KIND = {
+ATTRIBUTES = {
     "text": "größer “quoted” \\ \n",
     "empty": "",
     "whole": -(2**63),
@@ -46,66 +46,69 @@ EVERY_KIND = {
     "bools": [True, False],
     "http.request.method": "GET",
     "http.response.status_code": 200,
-    # Of another kind than the column of that name.
+    # A string, but the column of that name has integers.
     "server.port": "8080",
 }
 
 
-class Recording:
-    """An exporter that keeps what it exports."""
+class RecordingExporter:
+    """Records the requests that the inner exporter sends."""
 
-    def __init__(self, inner, encode, kept):
-        self._inner, self._encode, self._kept = inner, encode, kept
+    def __init__(self, inner, encode, requests):
+        self._inner, self._encode, self._requests = inner, encode, requests
 
     def export(self, batch, *args, **kwargs):
-        self._kept.append(self._encode(batch).SerializeToString())
+        self._requests.append(self._encode(batch).SerializeToString())
         return self._inner.export(batch, *args, **kwargs)
 
     def __getattr__(self, name):
         return getattr(self._inner, name)
 
 
-def exporters(protocol, address, is_packed):
-    """Exporters of spans, logs and metrics; histograms and counters as deltas over gRPC, cumulative over HTTP."""
+def make_exporters(protocol, address, is_compressed):
+    """Exporters of spans, logs and metrics; histograms and counters are deltas over gRPC, cumulative over HTTP."""
     if protocol == "grpc":
-        packing = grpc.Compression.Gzip if is_packed else grpc.Compression.NoCompression
-        settings = {"endpoint": f"http://{address}", "insecure": True, "compression": packing}
+        compression = grpc.Compression.Gzip if is_compressed else grpc.Compression.NoCompression
+        settings = {"endpoint": f"http://{address}", "insecure": True, "compression": compression}
         deltas = dict.fromkeys((Counter, Histogram), AggregationTemporality.DELTA)
         return GrpcSpans(**settings), GrpcLogs(**settings), GrpcMetrics(**settings, preferred_temporality=deltas)
-    packing = Compression.Gzip if is_packed else Compression.NoCompression
+    compression = Compression.Gzip if is_compressed else Compression.NoCompression
     paths = zip((HttpSpans, HttpLogs, HttpMetrics), ("traces", "logs", "metrics"))
-    return [made(endpoint=f"http://{address}/v1/{path}", compression=packing) for made, path in paths]
+    return [exporter(endpoint=f"http://{address}/v1/{path}", compression=compression) for exporter, path in paths]
 
 
-def send(name, protocol, address, is_packed):
-    """Send everything; return what was sent, by signal, as lists of requests in protobuf."""
-    kept = {"traces": [], "logs": [], "metrics": []}
-    spans, logs, metrics = exporters(protocol, address, is_packed)
+def send(name, protocol, address, is_compressed):
+    """Sends traces, logs and metrics; returns the requests by signal, as protobuf."""
+    requests = {"traces": [], "logs": [], "metrics": []}
+    spans, logs, metrics = make_exporters(protocol, address, is_compressed)
     resource = Resource(
         {"service.name": name, "service.version": "1.2", "host.name": "node-1", "process.pid": 17, "tags": ["a", "b"]},
         "https://opentelemetry.io/schemas/1.38.0",
     )
+    spans = RecordingExporter(spans, encode_spans, requests["traces"])
+    logs = RecordingExporter(logs, encode_logs, requests["logs"])
+    metrics = RecordingExporter(metrics, encode_metrics, requests["metrics"])
     tracers = TracerProvider(resource=resource)
-    tracers.add_span_processor(BatchSpanProcessor(Recording(spans, encode_spans, kept["traces"])))
+    tracers.add_span_processor(BatchSpanProcessor(spans))
     loggers = LoggerProvider(resource=resource)
-    loggers.add_log_record_processor(BatchLogRecordProcessor(Recording(logs, encode_logs, kept["logs"])))
-    reader = PeriodicExportingMetricReader(Recording(metrics, encode_metrics, kept["metrics"]), 3_600_000)
+    loggers.add_log_record_processor(BatchLogRecordProcessor(logs))
+    reader = PeriodicExportingMetricReader(metrics, 3_600_000)
     exponential = View(instrument_name="exponential", aggregation=ExponentialBucketHistogramAggregation())
     meters = MeterProvider([reader], resource, views=[exponential])
     meter = meters.get_meter("meters", "2.0", "https://opentelemetry.io/schemas/1.37.0", {"scope": 1})
     instruments = Instruments(meter)
     for nth in range(TRACES):
-        one_trace(tracers, loggers, instruments, nth)
-    with contextlib.ExitStack() as ending:
+        send_trace(tracers, loggers, instruments, nth)
+    with contextlib.ExitStack() as stack:
         for provider in (meters, loggers, tracers):
-            ending.callback(provider.shutdown)
+            stack.callback(provider.shutdown)
             if not provider.force_flush():
-                raise SystemExit(f"{name}: not everything was taken")
-    return kept
+                raise SystemExit(f"{name}: the server did not acknowledge all data")
+    return requests
 
 
 class Instruments:
-    """One of each kind."""
+    """One instrument of each kind."""
 
     def __init__(self, meter):
         self.counter = meter.create_counter("counter", "1", "what it counts")
@@ -114,26 +117,27 @@ class Instruments:
         self.histogram = meter.create_histogram("histogram", "ms", "with bounds")
         self.exponential = meter.create_histogram("exponential", "ms")
         self.gauge = meter.create_gauge("gauge")
-        meter.create_observable_gauge("observed", [lambda _: [Observation(-0.5, {"of": "a"}), Observation(7, {"of": "b"})]])
+        observations = [Observation(-0.5, {"of": "a"}), Observation(7, {"of": "b"})]
+        meter.create_observable_gauge("observed", [lambda _: observations])
 
     def record(self, nth):
-        """Measurements within a span, so that some become exemplars."""
+        """Records measurements; the caller has an active span, so some become exemplars."""
         self.counter.add(nth, {"of": f"{nth % 3}"})
         self.up_down.add(-nth)
-        self.doubles.add(nth / 7, EVERY_KIND)
+        self.doubles.add(nth / 7, ATTRIBUTES)
         self.histogram.record(1.7**nth, {"http.route": "/"})
         self.exponential.record(1.3 ** (nth - 10))
         self.exponential.record(0)
         self.gauge.set(nth, {"of": nth})
 
 
-def one_trace(tracers, loggers, instruments, nth):
-    """Nested spans of two libraries, of all kinds, with events, links, and logs within."""
+def send_trace(tracers, loggers, instruments, nth):
+    """Makes nested spans of two libraries, of all kinds, with events, links, log records and measurements."""
     outer = tracers.get_tracer("outer", "1.0", "https://opentelemetry.io/schemas/1.36.0", {"library": "outer"})
     inner = tracers.get_tracer("inner")
     logger = loggers.get_logger("logger", "3.0", attributes={"scope": "of logs"})
     links = []
-    with outer.start_as_current_span(f"GET /{nth}", kind=SpanKind.SERVER, attributes=EVERY_KIND) as root:
+    with outer.start_as_current_span(f"GET /{nth}", kind=SpanKind.SERVER, attributes=ATTRIBUTES) as root:
         root.add_event("begun", {"nth": nth, "texts": ["a", "b"]}, 1_750_000_000_000_000_000 + nth)
         for depth, kind in enumerate((SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.PRODUCER, SpanKind.CONSUMER)):
             with inner.start_as_current_span("", kind=kind, links=links, attributes={"depth": depth}) as span:
@@ -153,12 +157,13 @@ def one_trace(tracers, loggers, instruments, nth):
 
 
 def log_records(nth, depth):
-    """Bodies of every kind, with and without the rest."""
-    at = 1_750_000_000_000_000_000 + 1_000 * nth + depth
+    """Log records with bodies of every type, with and without other fields."""
+    time_ns = 1_750_000_000_000_000_000 + 1_000 * nth + depth
     bodies = ["text: größer", "", 17, -0.5, True, [1, "a", None], {"a": {"b": [1.5]}}, b"\x00\xff"]
     for number, body in enumerate(bodies):
         yield LogRecord(
-            timestamp=at, observed_timestamp=at + number, severity_number=SeverityNumber(1 + number),
-            severity_text=f"S{number}", body=body, attributes=EVERY_KIND | {"nth": number}, event_name=f"event.{number}",
+            timestamp=time_ns, observed_timestamp=time_ns + number, severity_number=SeverityNumber(1 + number),
+            severity_text=f"S{number}", event_name=f"event.{number}", body=body,
+            attributes=ATTRIBUTES | {"nth": number},
         )  # fmt: skip
-    yield LogRecord(observed_timestamp=at, body="nothing else")
+    yield LogRecord(observed_timestamp=time_ns, body="nothing else")

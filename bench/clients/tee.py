@@ -1,4 +1,4 @@
-"""Between a client and the server: passes on what comes, byte for byte, over gRPC and HTTP, and keeps it."""
+"""A recording proxy between a client and the server: forwards requests unchanged, over gRPC and HTTP."""
 
 import gzip
 import http.client
@@ -20,22 +20,22 @@ DEADLINE_S = 30
 
 
 class Tee:
-    """Listens while it is entered; `kept` has what was passed on and taken, by signal."""
+    """A context manager that listens; `requests` has the acknowledged requests, by signal."""
 
     def __init__(self, server):
         self._server = server
         self._lock = threading.Lock()
-        self.kept = {"traces": [], "logs": [], "metrics": []}
+        self.requests = {"traces": [], "logs": [], "metrics": []}
 
-    def keep(self, path, body):
+    def record(self, path, body):
         with self._lock:
-            self.kept[SIGNALS[path]].append(body)
+            self.requests[SIGNALS[path]].append(body)
 
     def __enter__(self):
         self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
         self._channel = grpc.insecure_channel(self._server)
-        self._grpc = grpc.server(futures.ThreadPoolExecutor(4), handlers=[Pass(self._channel, self.keep)])
+        self._grpc = grpc.server(futures.ThreadPoolExecutor(4), handlers=[GrpcForwarder(self._channel, self.record)])
         self.http = f"127.0.0.1:{self._http.server_address[1]}"
         self.grpc = f"127.0.0.1:{self._grpc.add_insecure_port('127.0.0.1:0')}"
         self._grpc.start()
@@ -48,27 +48,28 @@ class Tee:
         self._http.server_close()
 
     def _handler(self):
-        server, keep = self._server, self.keep
+        server, record = self._server, self.record
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            """Passes on one request."""
+            """Forwards one request."""
 
             protocol_version = "HTTP/1.1"
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["content-length"]))
-                onward = http.client.HTTPConnection(server, timeout=DEADLINE_S)
-                onward.request("POST", self.path, body, dict(self.headers))
-                response = onward.getresponse()
-                said = response.read()
-                onward.close()
+                connection = http.client.HTTPConnection(server, timeout=DEADLINE_S)
+                connection.request("POST", self.path, body, dict(self.headers))
+                response = connection.getresponse()
+                response_body = response.read()
+                connection.close()
                 if response.status == 200:
-                    keep(self.path, gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body)
+                    is_gzip = self.headers["content-encoding"] == "gzip"
+                    record(self.path, gzip.decompress(body) if is_gzip else body)
                 self.send_response(response.status)
                 self.send_header("content-type", response.headers["content-type"])
-                self.send_header("content-length", str(len(said)))
+                self.send_header("content-length", str(len(response_body)))
                 self.end_headers()
-                self.wfile.write(said)
+                self.wfile.write(response_body)
 
             def log_message(self, *_):
                 pass
@@ -76,21 +77,21 @@ class Tee:
         return Handler
 
 
-class Pass(grpc.GenericRpcHandler):
-    """Passes on messages of any service as they are."""
+class GrpcForwarder(grpc.GenericRpcHandler):
+    """Forwards messages of any service unchanged."""
 
-    def __init__(self, channel, keep):
-        self._channel, self._keep = channel, keep
+    def __init__(self, channel, record):
+        self._channel, self._record = channel, record
 
     def service(self, call):
-        onward = self._channel.unary_unary(call.method)
+        forward = self._channel.unary_unary(call.method)
 
         def handle(message, context):
             try:
-                response = onward(message, timeout=DEADLINE_S)
+                response = forward(message, timeout=DEADLINE_S)
             except grpc.RpcError as error:
                 context.abort(error.code(), error.details())
-            self._keep(call.method, message)
+            self._record(call.method, message)
             return response
 
         return grpc.unary_unary_rpc_method_handler(handle)

@@ -1,1 +1,1 @@
-"""The benchmark harness behind `bench/run`: standard library only, Linux only."""
+"""The harness of `bench/run` and `bench/conformance`: standard library only, Linux only."""

@@ -1,38 +1,38 @@
-"""The latency that Curtail adds, against HAProxy: `curtail bench compare`, in interleaved blocks, with an interval.
+"""Measures the latency that Curtail adds relative to HAProxy: `curtail bench compare`, in interleaved blocks.
 
-Both proxies run at once and share core 0; only one has load at a time. Replicas and generator have core 1. The two
-blocks of a pair send the same requests at the same instants, so a disturbance longer than a block affects both. A
-percentile without an interval is not printed.
+Both proxies run at once and share core 0; only one has load at a time. Replicas and generator run on core 1. The two
+blocks of a pair send the same requests at the same times after their start, so a disturbance longer than a block
+affects both. Each printed percentile has a confidence interval.
 """
 
 import subprocess
 
 from harness import load, peers, processes
 from harness.passthrough import LOAD_CORE, PROXY_CORE
-from harness.processes import Running
+from harness.processes import ServerProcess
 from harness.store import build_server
 
 BASE = "haproxy"
-# Ours has other ports, because both run at the same time.
+# Ports of Curtail; HAProxy has its usual ports, because both run at the same time.
 PORTS = {load.HTTP1: 21013, load.HTTP2: 21014}
 GRACE_S = 120
 
 
-def measure(plan, scratch, no_build, say):
+def measure(plan, scratch, no_build, print_line):
     """Returns the output and the command of `curtail bench compare` for each protocol. The replicas must be running."""
-    program = peers.target() / "release" / "curtail" if no_build else build_server()
-    ours, base = peers.curtail(scratch), peers.haproxy(scratch)
-    sets = [f"listeners[{nth}].address=127.0.0.1:{port}" for nth, port in enumerate(PORTS.values())]
-    command = [*ours.command, *(part for each in sets for part in ("--set", each))]
-    found = {}
+    program = peers.target_folder() / "release" / "curtail" if no_build else build_server()
+    curtail, base = peers.curtail(scratch), peers.haproxy(scratch)
+    settings = [f"listeners[{nth}].address=127.0.0.1:{port}" for nth, port in enumerate(PORTS.values())]
+    command = [*curtail.command, *(part for setting in settings for part in ("--set", setting))]
+    results = {}
     with (
-        Running(BASE, base.command, PROXY_CORE, peers.PROXY_PORTS.values(), scratch / "haproxy-compared.log"),
-        Running(ours.name, command, PROXY_CORE, PORTS.values(), scratch / "curtail-compared.log"),
+        ServerProcess(BASE, base.command, PROXY_CORE, peers.PROXY_PORTS.values(), scratch / "haproxy-compared.log"),
+        ServerProcess(curtail.name, command, PROXY_CORE, PORTS.values(), scratch / "curtail-compared.log"),
     ):
         for protocol in load.PROTOCOLS:
-            say(f"added latency, {protocol}: {2 * plan.compared_blocks} blocks of {plan.compared_s} s")
-            found[protocol] = compare(plan, program, protocol)
-    return found
+            print_line(f"added latency, {protocol}: {2 * plan.compared_blocks} blocks of {plan.compared_s} s")
+            results[protocol] = compare(plan, program, protocol)
+    return results
 
 
 def compare(plan, program, protocol):
@@ -42,14 +42,14 @@ def compare(plan, program, protocol):
     command += ["--blocks", plan.compared_blocks, "--for", f"{plan.compared_s}s", "--warm-up", "2s", "--threads", 1]
     generator = processes.spawn(command, LOAD_CORE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        printed, said = generator.communicate(timeout=2 * plan.compared_blocks * plan.compared_s + GRACE_S)
+        output, errors = generator.communicate(timeout=2 * plan.compared_blocks * plan.compared_s + GRACE_S)
     except subprocess.TimeoutExpired:
         raise load.LoadError(f"curtail bench compare did not end within {GRACE_S} s after its blocks") from None
     finally:
         if generator.poll() is None:
             generator.kill()
             generator.wait()
-    # Exit code 1 means a void run, which the output says too.
+    # Exit code 1 means a void run; the output says so too.
     if generator.returncode not in (0, 1):
-        raise load.LoadError(f"curtail bench compare failed with exit code {generator.returncode}:\n{said[-1000:]}")
-    return {"command": " ".join(map(str, command)), "printed": printed.strip()}
+        raise load.LoadError(f"curtail bench compare failed with exit code {generator.returncode}:\n{errors[-1000:]}")
+    return {"command": " ".join(map(str, command)), "printed": output.strip()}

@@ -1,4 +1,4 @@
-"""Our own benchmarks, in release builds: `cargo bench` of one crate each, its output shown and kept."""
+"""Runs the benchmarks of Curtail's crates (`cargo bench`) in release builds, and returns their output."""
 
 import json
 import subprocess
@@ -12,42 +12,42 @@ CRATES = {
     "policy": "curtail-policy",
     "otlp": "curtail-otlp",
 }
-# A benchmark that takes longer is broken; compiling is not counted.
+# Time limit of a benchmark, without its build.
 LIMIT_S = 600
 
 
 class CargoError(Exception):
-    """A benchmark did not build, failed, or went on for too long."""
+    """A benchmark failed to build, failed, or exceeded its time limit."""
 
 
 def has_benches(crate):
-    """Does the crate have benchmarks? `cargo bench` of a crate without any succeeds and prints nothing of use."""
+    """Whether the crate has benchmarks. Without any, `cargo bench` succeeds and prints no figure."""
     return any((BENCH.parent / "crates" / crate.removeprefix("curtail-") / "benches").glob("*.rs"))
 
 
-def measure(crate, name="*", words=()):
-    """Build benchmarks of `crate`, run them, and return what they printed."""
-    # `--bench *`: the benchmarks alone; `--benches` would list the library's tests as well.
+def run_benches(crate, name="*", arguments=()):
+    """Builds and runs benchmarks of `crate`; returns their output."""
+    # `--bench *` selects only benchmarks; `--benches` lists the tests of the library too.
     cargo = ["cargo", "bench", "--quiet", "--package", crate, "--bench", name]
-    built = subprocess.run([*cargo, "--no-run"], cwd=BENCH.parent, check=False)
-    if built.returncode != 0:
-        raise CargoError(f"the benchmarks of {crate} do not build")
-    run = [*cargo, "--", *words]
+    build = subprocess.run([*cargo, "--no-run"], cwd=BENCH.parent, check=False)
+    if build.returncode != 0:
+        raise CargoError(f"the benchmarks of {crate} failed to build")
+    command = [*cargo, "--", *arguments]
     try:
-        done = subprocess.run(run, cwd=BENCH.parent, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
+        run = subprocess.run(command, cwd=BENCH.parent, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
         raise CargoError(f"the benchmarks of {crate} did not end within {LIMIT_S} s") from None
-    if done.returncode != 0:
-        raise CargoError(f"the benchmarks of {crate} ended with {done.returncode}:\n{done.stdout}")
-    return done.stdout
+    if run.returncode != 0:
+        raise CargoError(f"the benchmarks of {crate} failed with exit code {run.returncode}:\n{run.stdout}")
+    return run.stdout
 
 
-def program(crate, name):
-    """Build one benchmark of `crate`; return its program, for those who run it themselves."""
+def build_bench(crate, name):
+    """Builds one benchmark of `crate`; returns the path of its program, which the caller runs."""
     cargo = ["cargo", "bench", "--quiet", "--package", crate, "--bench", name, "--no-run", "--message-format", "json"]
-    built = subprocess.run(cargo, cwd=BENCH.parent, stdout=subprocess.PIPE, text=True, check=False)
-    if built.returncode != 0:
-        raise CargoError(f"the benchmark {name} of {crate} does not build")
-    messages = [json.loads(line) for line in built.stdout.splitlines()]
-    made = [m for m in messages if m["reason"] == "compiler-artifact" and m["target"]["name"] == name]
-    return Path(made[-1]["executable"])
+    build = subprocess.run(cargo, cwd=BENCH.parent, stdout=subprocess.PIPE, text=True, check=False)
+    if build.returncode != 0:
+        raise CargoError(f"the benchmark {name} of {crate} failed to build")
+    messages = [json.loads(line) for line in build.stdout.splitlines()]
+    artifacts = [m for m in messages if m["reason"] == "compiler-artifact" and m["target"]["name"] == name]
+    return Path(artifacts[-1]["executable"])

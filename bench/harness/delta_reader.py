@@ -1,8 +1,8 @@
-"""Makes buckets, and reads a Delta table with other people's libraries (deltalake, pyarrow) from a folder or an object store.
+"""Makes buckets, and reads Delta tables in a folder or an object store with independent libraries (deltalake, pyarrow).
 
-It runs in a Python that has them, that of bench/.objects or of bench/.venv: `python -m harness.delta_reader make BUCKET`,
-`… count TABLE COLUMN`. Where a store is it learns from the environment, as `curtail server` does. What it found it prints
-as JSON.
+It runs in the Python of bench/.objects or bench/.venv, which have these libraries:
+`python -m harness.delta_reader make BUCKET`, `… count TABLE COLUMN`. It takes address and keys of the object store
+from the environment, as `curtail server` does, and prints its result as JSON.
 """
 
 import json
@@ -12,12 +12,12 @@ import sys
 from pyarrow import fs
 
 
-def make(bucket):
-    """A bucket, or a container of Azure."""
-    files().create_dir(bucket)
+def make_bucket(bucket):
+    """Makes a bucket, or a container of Azure."""
+    open_file_system().create_dir(bucket)
 
 
-def files():
+def open_file_system():
     if "AZURITE_BLOB_STORAGE_URL" in os.environ:
         return fs.AzureFileSystem(
             account_name=os.environ["AZURE_STORAGE_ACCOUNT_NAME"],
@@ -34,28 +34,28 @@ def files():
     )
 
 
-def count(table, column):
-    """How often each value of a column is in a table, bytes as hexadecimal digits; which operations its log has."""
+def count_values(table, column):
+    """Counts the rows of each value of a column (bytes as hexadecimal digits), commits by operation, and files."""
     from deltalake import DeltaTable
 
-    # It reads the same variables.
+    # deltalake reads the same environment variables.
     delta = DeltaTable(table)
-    found = {}
+    row_counts = {}
     for batch in delta.to_pyarrow_dataset().to_batches(columns=[column]):
-        for each in batch.column(column).value_counts():
-            value, rows = each["values"].as_py(), each["counts"].as_py()
+        for entry in batch.column(column).value_counts():
+            value, rows = entry["values"].as_py(), entry["counts"].as_py()
             text = value.hex() if isinstance(value, bytes) else str(value)
-            found[text] = found.get(text, 0) + rows
+            row_counts[text] = row_counts.get(text, 0) + rows
     operations = {}
     for commit in delta.history():
         name = commit.get("operation", "")
         operations[name] = operations.get(name, 0) + 1
-    return {"rows": found, "operations": operations, "files": len(delta.file_uris())}
+    return {"rows": row_counts, "operations": operations, "files": len(delta.file_uris())}
 
 
 if __name__ == "__main__":
-    command, *words = sys.argv[1:]
-    print(json.dumps({"make": make, "count": count}[command](*words)), flush=True)
-    # The threads of these libraries abort the process now and then when it ends in order ("terminate called without an
-    # active exception"); there is nothing left to put in order.
+    command, *arguments = sys.argv[1:]
+    print(json.dumps({"make": make_bucket, "count": count_values}[command](*arguments)), flush=True)
+    # A normal exit sometimes aborts the process: threads of these libraries then still run ("terminate called without
+    # an active exception").
     os._exit(0)

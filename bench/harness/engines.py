@@ -1,8 +1,8 @@
-"""Asks four engines the same of Delta tables in a folder, each by its own reader: ClickHouse in process (chdb), deltalake
-with pyarrow, polars, and curtail-sql.
+"""Runs the same queries on Delta tables in a folder with four engines, each with its own reader: ClickHouse in process
+(chdb), deltalake with pyarrow, polars, and curtail-sql.
 
-It runs in the Python of bench/.venv, which has them: `python -m harness.engines PLACE CURTAIL_SQL`, where PLACE/tables are
-the tables. What each says it prints as JSON, all numbers whole.
+It runs in the Python of bench/.venv, which has these engines: `python -m harness.engines FOLDER CURTAIL_SQL`. It reads
+FOLDER/tables, and prints the result and version of each engine as JSON; all numbers are integers.
 """
 
 import csv
@@ -16,105 +16,109 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The columns of a table that are asked about."""
+class QueryColumns:
+    """The columns of a table that the queries use."""
 
     id: str
-    summed: str
+    value: str
     time: str
     service: str = "service"
 
 
 TABLES = {
-    "spans": Asked("trace_id", "duration_ns", "start_ns"),
-    "logs": Asked("trace_id", "severity", "time_ns"),
-    "points": Asked("time_ns", "value_int", "time_ns"),
-    "traces": Asked("trace_id", "span_count", "start_ns", "root_service"),
+    "spans": QueryColumns("trace_id", "duration_ns", "start_ns"),
+    "logs": QueryColumns("trace_id", "severity", "time_ns"),
+    "points": QueryColumns("time_ns", "value_int", "time_ns"),
+    "traces": QueryColumns("trace_id", "span_count", "start_ns", "root_service"),
 }
 
 
-def sql(asked, table):
-    """Two questions: one row of five numbers, then a row for each service. The words mean the same to both engines."""
-    numbers = f"count(*), count(DISTINCT {asked.id}), sum({asked.summed}), min({asked.time}), max({asked.time})"
-    return f"SELECT {numbers} FROM {table}", f"SELECT {asked.service}, count(*) FROM {table} GROUP BY 1 ORDER BY 1"
+def sql_queries(columns, table):
+    """Two queries: five totals in one row, then one row for each service. ClickHouse and curtail-sql accept both."""
+    totals = f"count(*), count(DISTINCT {columns.id}), sum({columns.value}), min({columns.time}), max({columns.time})"
+    return f"SELECT {totals} FROM {table}", f"SELECT {columns.service}, count(*) FROM {table} GROUP BY 1 ORDER BY 1"
 
 
-def said(numbers, services):
-    """What every engine says of a table."""
+def make_result(totals, services):
+    """The result of a table, in the same form for every engine."""
     names = ("rows", "batches", "sum", "first", "last")
     by_service = {str(service or ""): int(rows) for service, rows in services}
-    return {**dict(zip(names, map(int, numbers))), "by service": dict(sorted(by_service.items()))}
+    return {**dict(zip(names, map(int, totals))), "by service": dict(sorted(by_service.items()))}
 
 
-def clickhouse(folder, _program):
+def query_clickhouse(folder, _program):
     from chdb.session import Session
 
     session = Session()
-    found = {}
-    for table, asked in TABLES.items():
-        responses = [session.query(text, "CSV").bytes() for text in sql(asked, f"deltaLakeLocal('{folder}/tables/{table}')")]
-        (numbers,), services = (list(csv.reader(io.StringIO(response.decode()))) for response in responses)
-        # It writes what is not there as \N.
-        found[table] = said(numbers, ((service.replace("\\N", ""), rows) for service, rows in services))
-    return found, session.query("SELECT version()", "TSV").bytes().decode().strip()
+    results = {}
+    for table, columns in TABLES.items():
+        queries = sql_queries(columns, f"deltaLakeLocal('{folder}/tables/{table}')")
+        outputs = [session.query(query, "CSV").bytes().decode() for query in queries]
+        (totals,), services = (list(csv.reader(io.StringIO(output))) for output in outputs)
+        # ClickHouse writes null as \N.
+        results[table] = make_result(totals, ((service.replace("\\N", ""), rows) for service, rows in services))
+    return results, session.query("SELECT version()", "TSV").bytes().decode().strip()
 
 
-def pyarrow(folder, _program):
+def query_pyarrow(folder, _program):
     import deltalake
     import pyarrow.compute as pc
 
-    found = {}
-    for table, asked in TABLES.items():
-        columns = sorted({asked.id, asked.summed, asked.time, asked.service})
-        rows = deltalake.DeltaTable(f"{folder}/tables/{table}").to_pyarrow_dataset().to_table(columns=columns)
-        times = pc.min_max(rows[asked.time])
-        numbers = (rows.num_rows, pc.count_distinct(rows[asked.id]), pc.sum(rows[asked.summed]), times["min"], times["max"])
-        of_each = rows.group_by(asked.service).aggregate([([], "count_all")])
-        services = zip(of_each[asked.service].to_pylist(), of_each["count_all"].to_pylist())
-        found[table] = said([getattr(number, "as_py", lambda number=number: number)() for number in numbers], services)
-    return found, f"{deltalake.__version__}, pyarrow {sys.modules['pyarrow'].__version__}"
+    results = {}
+    for table, columns in TABLES.items():
+        names = sorted({columns.id, columns.value, columns.time, columns.service})
+        rows = deltalake.DeltaTable(f"{folder}/tables/{table}").to_pyarrow_dataset().to_table(columns=names)
+        times = pc.min_max(rows[columns.time])
+        ids, values = rows[columns.id], rows[columns.value]
+        totals = (rows.num_rows, pc.count_distinct(ids), pc.sum(values), times["min"], times["max"])
+        totals = [getattr(total, "as_py", lambda total=total: total)() for total in totals]
+        groups = rows.group_by(columns.service).aggregate([([], "count_all")])
+        results[table] = make_result(totals, zip(groups[columns.service].to_pylist(), groups["count_all"].to_pylist()))
+    return results, f"{deltalake.__version__}, pyarrow {sys.modules['pyarrow'].__version__}"
 
 
-def polars(folder, _program):
+def query_polars(folder, _program):
     import polars as pl
 
-    found = {}
-    for table, asked in TABLES.items():
+    results = {}
+    for table, columns in TABLES.items():
         rows = pl.scan_delta(f"{folder}/tables/{table}")
-        time = pl.col(asked.time)
-        numbers = rows.select(
+        time = pl.col(columns.time)
+        totals = rows.select(
             pl.len().alias("rows"),
-            pl.col(asked.id).n_unique().alias("batches"),
-            pl.col(asked.summed).sum().cast(pl.Int64).alias("sum"),
+            pl.col(columns.id).n_unique().alias("batches"),
+            pl.col(columns.value).sum().cast(pl.Int64).alias("sum"),
             time.min().alias("first"),
             time.max().alias("last"),
         )
-        services = rows.group_by(asked.service).len().collect().rows()
-        found[table] = said(numbers.collect().row(0), services)
-    return found, pl.__version__
+        services = rows.group_by(columns.service).len().collect().rows()
+        results[table] = make_result(totals.collect().row(0), services)
+    return results, pl.__version__
 
 
-def curtail_sql(folder, program):
-    def ask(text):
-        done = subprocess.run(
-            [program, "--data", folder, "--format", "csv", text], stdout=subprocess.PIPE, text=True, timeout=120, check=True
-        )
+def query_curtail_sql(folder, program):
+    def run_query(query):
+        command = [program, "--data", folder, "--format", "csv", query]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
         return list(csv.reader(io.StringIO(done.stdout)))[1:]
 
-    found = {}
-    for table, asked in TABLES.items():
-        (numbers,), services = map(ask, sql(asked, table))
-        found[table] = said(numbers, services)
+    results = {}
+    for table, columns in TABLES.items():
+        (totals,), services = map(run_query, sql_queries(columns, table))
+        results[table] = make_result(totals, services)
     version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    return found, version.split()[-1]
+    return results, version.split()[-1]
 
 
-ENGINES = {"ClickHouse (chdb)": clickhouse, "deltalake": pyarrow, "polars": polars, "curtail-sql": curtail_sql}
+ENGINES = {
+    "ClickHouse (chdb)": query_clickhouse, "deltalake": query_pyarrow,
+    "polars": query_polars, "curtail-sql": query_curtail_sql,
+}  # fmt: skip
 
 
 def main(folder, program):
     print(json.dumps({name: engine(folder, program) for name, engine in ENGINES.items()}), flush=True)
-    # As harness/delta_reader.py ends, and why.
+    # A normal exit may abort: see harness/delta_reader.py.
     os._exit(0)
 
 

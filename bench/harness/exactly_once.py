@@ -1,53 +1,52 @@
-"""What was sent, what of it was acknowledged, and whether that is there once."""
+"""Checks exactly-once storage: every acknowledged batch must be stored once, every other batch once or not at all."""
 
 from dataclasses import dataclass, field
 
-from harness.otlp import ROWS_OF_A_BATCH
+from harness.otlp import BATCH_ROWS
 
 
-class Wrong(Exception):
-    """Something is lost, doubled, or not said."""
+class CheckError(Exception):
+    """A check failed: data is lost or duplicated, or the server does not report a failure."""
 
 
 @dataclass
-class Found:
-    """What came of one part, and of what was sent meanwhile."""
+class DeliveryReport:
+    """The lines that one part of a run has printed, and the batches that its senders have sent."""
 
     name: str
     seed: int
     lines: list = field(default_factory=list)
-    # IDs.
-    acknowledged: set = field(default_factory=set)
-    # Batches by their IDs.
-    sent: dict = field(default_factory=dict)
+    acknowledged_ids: set = field(default_factory=set)
+    # By ID.
+    sent_batches: dict = field(default_factory=dict)
 
-    def say(self, text):
+    def add_line(self, text):
         self.lines.append(text)
         print(f"{self.name}: {text}", flush=True)
 
-    def of(self, table):
-        """The IDs of what was acknowledged for a table, and of all that was sent to it."""
-        sent = {id for id, batch in self.sent.items() if batch.table == table}
-        return self.acknowledged & sent, sent
+    def table_ids(self, table):
+        """The IDs of a table's acknowledged batches, and of all batches that were sent to it."""
+        sent_ids = {id for id, batch in self.sent_batches.items() if batch.table == table}
+        return self.acknowledged_ids & sent_ids, sent_ids
 
 
-def compare(found, acknowledged, counted, by):
-    """What was acknowledged is there once; the rest once or not at all. `counted`: rows by the ID of their batch."""
-    lost = [id for id in acknowledged if not counted.get(id)]
-    torn = [id for id, rows in counted.items() if rows not in (0, ROWS_OF_A_BATCH)]
-    if lost or torn:
-        odd = [(id, counted[id]) for id in torn[:3]]
-        raise Wrong(
-            f"by {by} {len(lost)} batches are lost ({lost[:3]}), {len(torn)} are not there once ({odd}); seed {found.seed}"
+def check_batches(report, acknowledged_ids, row_counts, reader):
+    """Checks that acknowledged batches are stored once, others once or not at all. `row_counts`: rows by batch ID."""
+    lost = [id for id in acknowledged_ids if not row_counts.get(id)]
+    wrong = [(id, rows) for id, rows in row_counts.items() if rows not in (0, BATCH_ROWS)]
+    if lost or wrong:
+        raise CheckError(
+            f"read by {reader}: {len(lost)} batches are lost ({lost[:3]}), {len(wrong)} batches have other than "
+            f"{BATCH_ROWS} rows ({wrong[:3]}); seed {report.seed}"
         )
 
 
-def compare_table(found, table, counted, by):
-    """The same of a whole table, in which there is nothing that nobody has sent. Returns how many of its batches were
-    acknowledged, and how many others are there."""
-    acknowledged, sent = found.of(table)
-    compare(found, acknowledged, counted, by)
-    unknown = set(counted) - sent
+def check_table(report, table, row_counts, reader):
+    """Checks the batches of a whole table, which must contain no other batches. Returns the number of acknowledged
+    batches, and of stored batches that were not acknowledged."""
+    acknowledged_ids, sent_ids = report.table_ids(table)
+    check_batches(report, acknowledged_ids, row_counts, reader)
+    unknown = set(row_counts) - sent_ids
     if unknown:
-        raise Wrong(f"by {by} {table} has {len(unknown)} batches that nobody has sent ({sorted(unknown)[:3]})")
-    return len(acknowledged), len(set(counted) - acknowledged)
+        raise CheckError(f"read by {reader}: {table} has {len(unknown)} batches never sent ({sorted(unknown)[:3]})")
+    return len(acknowledged_ids), len(set(row_counts) - acknowledged_ids)

@@ -1,8 +1,8 @@
-"""`curtail server` on a local disk while all kinds of things fail: nothing that was acknowledged is lost or there twice.
+"""Injects faults into `curtail server` on a local disk, and checks that no acknowledged batch is lost or duplicated.
 
-- **kills**: it is killed (SIGKILL) at random moments, every second time while it merges runs;
-- **torn log** (harness/torn_log.py): the end of its log is cut off, or written over, after a kill;
-- **full disk** (harness/full_disk.py): what the log, the tables or both lie on is full for a while;
+- **kills**: the server is killed (SIGKILL) at random times, every second time during a merge of runs;
+- **torn log** (harness/torn_log.py): after a kill, the end of the log is cut off or overwritten;
+- **full disk** (harness/full_disk.py): the disk with the log, the tables or both is full for a while;
 - **damaged runs** (harness/damaged_runs.py): single bytes of files of spans are changed.
 """
 
@@ -11,69 +11,70 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import damaged_runs, full_disk, torn_log
-from harness.exactly_once import Found, Wrong
-from harness.kills import Moments, kills
-from harness.live_server import Place, Server
-from harness.table_counts import check
+from harness.exactly_once import CheckError, DeliveryReport
+from harness.kills import KillDelays, kill_repeatedly
+from harness.live_server import Server, ServerConfig
+from harness.table_counts import check_tables
 
-SENT = ("spans", "spans", "logs", "points")
+SENDER_TABLES = ("spans", "spans", "logs", "points")
 # Merges are short on a local disk.
-MOMENTS = Moments(earliest_s=0.0, latest_s=3.0, of_merge_s=0.01)
+DELAYS = KillDelays(min_s=0.0, max_s=3.0, merge_max_s=0.01)
 
 
 @dataclass(frozen=True)
 class Plan:
     kills: int = 100
     cuts: int = 20
-    full_s: float = 10.0
+    disk_full_s: float = 10.0
     flips: int = 200
-    end_flips: int = 100
+    footer_flips: int = 100
 
 
-QUICK = Plan(kills=6, cuts=4, full_s=4.0, flips=20, end_flips=4)
+QUICK = Plan(kills=6, cuts=4, disk_full_s=4.0, flips=20, footer_flips=4)
 
 
 def measure(plan, program, scratch, seed):
-    """All of it, also what follows a failure. Returns what was found, each with a title; and what failed or was left out."""
+    """Runs every part, also after a failure. Returns titles with reports, and lines about failed or skipped parts."""
+    # The titles are part of the random seeds.
     parts = [
-        (f"{plan.kills} kills", killed),
+        (f"{plan.kills} kills", kill_server),
         ("A torn log", torn_log.measure),
         ("A full disk", full_disk.measure),
         ("Damaged runs", damaged_runs.measure),
     ]
     sections, failures = [], []
     for title, part in parts:
-        found, rng = Found("faults", seed), random.Random(f"{seed} {title}")
+        report, rng = DeliveryReport("faults", seed), random.Random(f"{seed} {title}")
         folder = Path(scratch) / part.__module__.rpartition(".")[2]
         folder.mkdir()
         try:
-            part(plan, found, rng, Place(program, folder, f"file://{folder}/data/tables"))
-        except (full_disk.SkippedError, Wrong) as why:
-            is_skipped = isinstance(why, full_disk.SkippedError)
-            failures.append(f"{title}: {'left out' if is_skipped else 'FAILED'}: {why}")
-            found.say(failures[-1])
-        sections.append((title, found))
+            part(plan, report, rng, ServerConfig(program, folder, f"file://{folder}/data/tables"))
+        except (full_disk.SkippedError, CheckError) as error:
+            is_skipped = isinstance(error, full_disk.SkippedError)
+            failures.append(f"{title}: {'skipped' if is_skipped else 'FAILED'}: {error}")
+            report.add_line(failures[-1])
+        sections.append((title, report))
     return sections, failures
 
 
-def killed(plan, found, rng, place):
-    tables = place.data / "tables"
+def kill_server(plan, report, rng, config):
+    tables = config.data / "tables"
 
-    def merging(_server):
-        """Parts of a merged run are in a file that gets its name when all of them are there."""
-        before = set(staged(tables))
-        return lambda: bool(set(staged(tables)) - before)
+    def watch_merges(_server):
+        """A merge writes to a temporary file until the merged run is complete."""
+        earlier_files = set(find_partial_merges(tables))
+        return lambda: bool(set(find_partial_merges(tables)) - earlier_files)
 
-    of_merging = kills(plan.kills, found, rng, place, merging, SENT, MOMENTS)
-    found.say(f"killed {plan.kills} times, {of_merging} of them while it merged")
-    server = Server(place).ready()
-    complaints = server.complaints()
+    merge_kill_count = kill_repeatedly(plan.kills, report, rng, config, watch_merges, SENDER_TABLES, DELAYS)
+    report.add_line(f"killed {plan.kills} times, {merge_kill_count} times during a merge")
+    server = Server(config).wait_until_ready()
+    warnings = server.warnings()
     server.stop()
-    found.say(f"started once more and stopped; it complained of {complaints or 'nothing'}")
-    check(found, tables)
-    left = [file.stat().st_size for file in tables.glob("*/day=*/*#*")]
-    found.say(f"{len(left)} files of {sum(left)} bytes are left of runs that were being written")
+    report.add_line(f"started again and stopped; warnings at the start: {warnings or 'none'}")
+    check_tables(report, tables)
+    sizes = [file.stat().st_size for file in tables.glob("*/day=*/*#*")]
+    report.add_line(f"{len(sizes)} files of {sum(sizes)} bytes remain of runs that were not completed")
 
 
-def staged(tables):
+def find_partial_merges(tables):
     return tables.glob("*/day=*/merged-*#*")

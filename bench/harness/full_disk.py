@@ -1,8 +1,8 @@
-"""A disk that is really full: a small file system in memory, filled up while senders send, and freed again.
+"""Fills a small file system in memory while senders send, frees it, and checks that `curtail server` recovers.
 
-Three times: with the log on it, with the tables on it while the log is elsewhere, and with both. While it is full senders
-must learn of it, the log of the server must name it, and queries must succeed; once there is room the server must go
-on by itself, and in the end everything acknowledged is there exactly once. Mounting needs root.
+The file system contains the log in the first run, the tables in the second, both in the third. While it is full, the
+server must reject batches with a reason, log the error, and serve queries. Once space is free, the server must recover
+without a restart. At the end, every acknowledged batch must be stored exactly once. Mounting needs root.
 """
 
 import collections
@@ -14,30 +14,30 @@ import threading
 import time
 from dataclasses import replace
 
-from harness.exactly_once import Found, Wrong
-from harness.live_server import Server, spans_of
+from harness.exactly_once import CheckError, DeliveryReport
+from harness.live_server import Server, count_spans
 from harness.sending import Senders
-from harness.table_counts import check
+from harness.table_counts import check_tables
 
+# The senders, which never pause between batches, fill some MiB/s.
 DISK_MIB = 96
-# With senders that never wait for anything else, some MiB/s.
-SENT = ("spans", "spans", "logs", "points")
-BEFORE_S = 2.0
-# The server tries again after 30 s at most.
-AGAIN_LIMIT_S = 60.0
-QUESTIONS = (
+SENDER_TABLES = ("spans", "spans", "logs", "points")
+WARMUP_S = 2.0
+# The server retries after 30 s at most.
+RECOVERY_LIMIT_S = 60.0
+QUERIES = (
     "/api/search?limit=20&q=%7B+resource.service.name+%3D+%22cart%22+%7D",
     "/api/metrics/query?q=%7B+%7D+%7C+count_over_time%28%29+by+%28resource.service.name%29&start=0&end=9000000000",
 )
-NAMED = "No space left on device"
+DISK_FULL_ERROR = "No space left on device"
 
 
 class SkippedError(Exception):
-    """It cannot be done here; the message says why."""
+    """The test cannot run on this machine; the message says why."""
 
 
 class SmallDisk:
-    """A file system of some MiB, mounted for as long as this is entered."""
+    """A tmpfs of `DISK_MIB`, mounted while the context is active."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -45,7 +45,7 @@ class SmallDisk:
 
     def __enter__(self):
         if os.geteuid() != 0:
-            raise SkippedError("a small file system is mounted for it, which needs root")
+            raise SkippedError("the test mounts a small file system, which needs root")
         self.folder.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "curtail-bench", self.folder]
         done = subprocess.run(mount, stderr=subprocess.PIPE, text=True, check=False)
@@ -54,11 +54,10 @@ class SmallDisk:
         return self
 
     def __exit__(self, *_):
-        # It goes when nobody uses it any more.
         subprocess.run(["umount", "--lazy", self.folder], check=True)
 
     def fill(self):
-        """Takes all room that there is."""
+        """Takes all free space."""
         with self.ballast.open("ab", buffering=0) as ballast:
             for size in (1 << 20, 1 << 12):
                 try:
@@ -72,8 +71,8 @@ class SmallDisk:
         self.ballast.unlink()
 
 
-class Filling(threading.Thread):
-    """Keeps a disk full: what the server gives back is taken at once."""
+class DiskFiller(threading.Thread):
+    """Keeps a disk full: takes the space that the server frees."""
 
     def __init__(self, disk):
         super().__init__(daemon=True)
@@ -90,96 +89,97 @@ class Filling(threading.Thread):
         self.disk.free()
 
 
-def measure(plan, found, rng, place):
-    untold = []
-    for what in ("log", "tables", "both"):
-        folder = place.folder / what
+def measure(plan, report, rng, config):
+    unexplained = []
+    for content in ("log", "tables", "both"):
+        folder = config.folder / content
         folder.mkdir()
         with SmallDisk(folder / "disk") as disk:
-            own = disk.folder if what != "tables" else folder
-            tables = (disk.folder if what != "log" else folder) / "tables"
-            here = replace(place, folder=own, tables=f"file://{tables}")
-            # The tables of each time are others.
-            of_this = Found(found.name, found.seed, found.lines)
-            untold += full(plan, of_this, rng, (here, disk, what, tables))
-    if untold:
-        raise Wrong(f"no sender learned that the disk is full, but {untold}; seed {found.seed}")
+            server_folder = disk.folder if content != "tables" else folder
+            tables = (disk.folder if content != "log" else folder) / "tables"
+            run_config = replace(config, folder=server_folder, tables_url=f"file://{tables}")
+            # Each run has its own tables, and so its own batches.
+            run_report = DeliveryReport(report.name, report.seed, report.lines)
+            unexplained += run_on_full_disk(plan, run_report, rng, (run_config, disk, content, tables))
+    if unexplained:
+        raise CheckError(f"no rejection says that the disk is full: {unexplained}; seed {report.seed}")
 
 
-def full(plan, found, rng, where):
-    """Once; returns the rejections if none names the full disk."""
-    place, disk, what, tables = where
-    title = {"log": "the log", "tables": "the tables", "both": "the log and the tables"}[what]
-    # The server's own log is no part of what is tried.
-    server = Server(place, log=disk.folder.parent / "curtail.log").ready()
+def run_on_full_disk(plan, report, rng, context):
+    """One run; returns its rejections if none of them names the full disk."""
+    config, disk, content, tables = context
+    title = {"log": "the log", "tables": "the tables", "both": "the log and the tables"}[content]
+    # The server's own log is outside, so that it can name the full disk.
+    server = Server(config, log=disk.folder.parent / "curtail.log").wait_until_ready()
     try:
-        senders = Senders(found, server.otlp, rng, SENT)
-        time.sleep(BEFORE_S)
-        since = server.log.stat().st_size
-        filling = Filling(disk)
-        query_count = ask(plan.full_s, found, senders, server)
-        refused, complaints = senders.refused(), server.complaints(since)
-        until = time.monotonic()
-        since = server.log.stat().st_size
-        filling.stop()
-        taken_s = again(until, lambda: senders.took_ms(until), "takes no batch", server)
-        written_s = again(until, lambda: "flushed" in messages(server, since), "writes no run", server)
+        senders = Senders(report, server.otlp, rng, SENDER_TABLES)
+        time.sleep(WARMUP_S)
+        offset = server.log.stat().st_size
+        filler = DiskFiller(disk)
+        query_count = query_repeatedly(plan.disk_full_s, report, senders, server)
+        rejections, warnings = senders.rejections(), server.warnings(offset)
+        freed = time.monotonic()
+        offset = server.log.stat().st_size
+        filler.stop()
+        accept_s = wait_for_recovery(freed, lambda: senders.latencies_ms(freed), "accept a batch", server)
+        flush_s = wait_for_recovery(freed, lambda: "flushed" in log_messages(server, offset), "flush a run", server)
         time.sleep(1.0)
         senders.stop()
-        logged = collections.Counter(said["message"] for said in complaints)
-        found.say(f"{title} on a disk that was full for {plan.full_s:.0f} s: senders received {say(refused)}")
-        found.say(f"  the server logged {dict(logged)}, for example {named(found, complaints)}")
-        found.say(f"  {query_count} queries succeeded meanwhile")
-        found.say(f"  with room again a batch was taken after {taken_s:.1f} s, a run written after {written_s:.1f} s")
+        message_counts = collections.Counter(fields["message"] for fields in warnings)
+        rejection_list = format_rejections(rejections)
+        report.add_line(f"{title} on a full disk for {plan.disk_full_s:.0f} s: senders received {rejection_list}")
+        report.add_line(f"  warnings: {dict(message_counts)}, for example {find_disk_full_warning(report, warnings)}")
+        report.add_line(f"  {query_count} queries succeeded on the full disk")
+        report.add_line(f"  once freed: batch accepted after {accept_s:.1f} s, run flushed after {flush_s:.1f} s")
         code = server.stop()
         if code != 0:
-            raise Wrong(f"the server ended with {code}:\n{server.said()[-2000:]}")
+            raise CheckError(f"the server exited with {code}:\n{server.read_log()[-2000:]}")
     finally:
-        server.end()
-    check(found, tables)
-    return [] if any("disk is full" in message for _, message in refused) else [f"{title}: {say(refused)}"]
+        server.kill_if_alive()
+    check_tables(report, tables)
+    return [] if any("disk is full" in message for _, message in rejections) else [f"{title}: {rejection_list}"]
 
 
-def ask(seconds, found, senders, server):
-    """Asks again and again for so long; every query must succeed, and traces be whole. Returns how many were."""
+def query_repeatedly(seconds, report, senders, server):
+    """Runs queries for some seconds; every query must succeed with a complete result. Returns the number of queries."""
     connection = http.client.HTTPConnection(server.api, timeout=60)
     limit, query_count = time.monotonic() + seconds, 0
     while time.monotonic() < limit:
-        for path in QUESTIONS:
+        for path in QUERIES:
             connection.request("GET", path)
             response = connection.getresponse()
             body = response.read()
             if response.status != 200 or response.getheader("curtail-incomplete"):
-                raise Wrong(f"{path}: {response.status}, {body[:300]}; seed {found.seed}")
-        trace_id = senders.all[0].acknowledged[-1]
-        spans, _ = spans_of(trace_id, connection)
-        if not spans:
-            raise Wrong(f"trace {trace_id}, just acknowledged, is not there; seed {found.seed}")
-        query_count += len(QUESTIONS) + 1
+                raise CheckError(f"{path}: {response.status}, {body[:300]}; seed {report.seed}")
+        trace_id = senders.threads[0].acknowledged_ids[-1]
+        if not count_spans(trace_id, connection):
+            raise CheckError(f"trace {trace_id} was acknowledged, but a query does not find it; seed {report.seed}")
+        query_count += len(QUERIES) + 1
         time.sleep(0.1)
     return query_count
 
 
-def again(since, is_so, what, server):
-    """How many seconds after there was room something is so."""
-    while not is_so():
-        if time.monotonic() > since + AGAIN_LIMIT_S or not server.is_alive():
-            raise Wrong(f"with room again the server {what} within {AGAIN_LIMIT_S:.0f} s:\n{server.said()[-2000:]}")
+def wait_for_recovery(freed, is_recovered, action, server):
+    """Returns the seconds from the time `freed` until the server has recovered."""
+    while not is_recovered():
+        if time.monotonic() > freed + RECOVERY_LIMIT_S or not server.is_alive():
+            log = server.read_log()[-2000:]
+            raise CheckError(f"with free space, the server did not {action} within {RECOVERY_LIMIT_S:.0f} s:\n{log}")
         time.sleep(0.02)
-    return time.monotonic() - since
+    return time.monotonic() - freed
 
 
-def messages(server, since):
-    return [event["fields"].get("message") for event in server.events(since)]
+def log_messages(server, offset):
+    return [event["fields"].get("message") for event in server.log_events(offset)]
 
 
-def say(refused):
-    return ", ".join(f'{status} "{message}" ({count} times)' for (status, message), count in refused.items()) or "nothing"
+def format_rejections(rejections):
+    lines = [f'{status} "{message}" ({count} times)' for (status, message), count in rejections.items()]
+    return ", ".join(lines) or "no rejections"
 
 
-def named(found, complaints):
-    """The first complaint that names what is full."""
-    for said in complaints:
-        if NAMED in str(said.get("error")):
-            return said
-    raise Wrong(f"the server does not log {NAMED!r}: {complaints[:5]}; seed {found.seed}")
+def find_disk_full_warning(report, warnings):
+    for fields in warnings:
+        if DISK_FULL_ERROR in str(fields.get("error")):
+            return fields
+    raise CheckError(f"the server does not log {DISK_FULL_ERROR!r}: {warnings[:5]}; seed {report.seed}")

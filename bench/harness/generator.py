@@ -1,17 +1,19 @@
-"""The load generator beside wrk and h2load: what a pause looks like to each, what a request costs it, how late it is.
+"""Compares Curtail's load generator with wrk and h2load: accuracy across a pause of the server, cost, and lag.
 
-A pause. An nginx that responds from memory is stopped for a second (SIGSTOP) in the middle of a run at a fixed rate. Of a
-request that was to be sent t seconds into the pause, a user waits what is left of it; so percentiles follow from
-arithmetic: with n requests and r a second, the k-th longest waits the pause less k / r. wrk 4.1 sends again only when it
-has a response, so each of its connections meets the pause once. At the end of a run it adds the requests that the mean
-interval between two requests of a connection leaves room for, and its p99 is of both.
+Pause. The harness stops an nginx that responds from memory for a second (SIGSTOP), in the middle of a run at a fixed
+rate. A request planned t seconds into the pause waits for the rest of the pause. Percentiles therefore follow from
+arithmetic: at r requests a second, the k-th longest wait is the pause minus k / r. wrk 4.1 sends the next request of a
+connection only after a response, so each connection meets the pause once. At the end of a run, wrk adds corrected
+samples at the mean interval between two requests of a connection, and its p99 counts both.
 
-The cost. One generator after the other, alone on its core, against the same server on another core, as fast as the
-server responds, with the same number of connections; processor time of the generator's process, start and end included.
-Ours has no such mode: its plan is set above the capacity of the server, so that requests always wait for a connection.
+Cost. Each generator in turn runs alone on its core, against the same server on another core. All have the same number
+of connections, and send as fast as the server responds. The figure is the processor time of the generator's process,
+with its start and end. Curtail has no such mode: its rate is above the capacity of the server, so requests always wait
+for a connection.
 
-Lateness. Ours at fixed rates below saturation: the time from when a request was to be sent to when it was; the median of
-the rounds, for a virtual machine is taken off its processor for milliseconds now and then.
+Lag. Curtail sends at fixed rates below saturation. The lag is the time from the planned to the actual start of a
+request. The figure is the median of the rounds, because a hypervisor sometimes suspends a virtual machine for
+milliseconds.
 """
 
 import json
@@ -28,14 +30,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import load, peers, processes
-from harness.report import markdown_table, text_table
+from harness.report import machine_table, markdown_table, text_table
 
 SERVER_CORE, GENERATOR_CORE = 0, 1
 PORT = 21001
 CURTAIL, WRK, H2LOAD = "curtail", "wrk", "h2load"
-# No generator may cost more than these, as multiples of ours beside theirs.
-LIMITS = {H2LOAD: 1.0, WRK: 2.0}
-LATE_US_MAX = 100
+# Maximum of Curtail's CPU time per request, as a multiple of that of the other generator.
+CPU_RATIO_MAX = {H2LOAD: 1.0, WRK: 2.0}
+LAG_US_MAX = 100
 ERROR_MAX = 0.02
 
 
@@ -53,25 +55,25 @@ class Plan:
 QUICK = Plan(rounds=1, flat_out_s=2, rates=(1_000,), pause_run_s=20)
 
 
-def measure(plan, program, say):
-    """Plain values, and the commands that they came from."""
+def measure(plan, program, print_line):
+    """Runs the plan; returns plain values and the commands."""
     scratch = Path(tempfile.mkdtemp(prefix="curtail-bench-"))
     try:
         command = peers.nginx_command("servers.conf", scratch)
-        server = processes.Running("servers", command, SERVER_CORE, [PORT], scratch / "servers.log")
+        server = processes.ServerProcess("servers", command, SERVER_CORE, [PORT], scratch / "servers.log")
         try:
-            found = {"commands": []}
-            found["pause"] = pause(plan, program, server, found["commands"], say)
-            found["cost"] = [cost(plan, program, found["commands"] if nth == 0 else [], say) for nth in range(plan.rounds)]
-            found["late"] = {rate: [lateness(plan, program, rate, say) for _ in range(plan.rounds)] for rate in plan.rates}
-            return found
+            commands, rounds = [], range(plan.rounds)
+            results = {"commands": commands, "pause": measure_pause(plan, program, server, commands, print_line)}
+            results["cost"] = [measure_cost(plan, program, [] if nth else commands, print_line) for nth in rounds]
+            results["lag"] = {r: [measure_lag(plan, program, r, print_line) for _ in rounds] for r in plan.rates}
+            return results
         finally:
             server.stop()
     finally:
         shutil.rmtree(scratch)
 
 
-def command_of(name, program, seconds, connections, rate):
+def generator_command(name, program, seconds, connections, rate):
     url = load.url(load.HTTP1, PORT)
     if name == WRK:
         return ["wrk", "-t1", "-c", connections, "-d", f"{seconds}s", "--latency", url]
@@ -83,166 +85,169 @@ def command_of(name, program, seconds, connections, rate):
     ]  # fmt: skip
 
 
-def run(command, seconds):
-    """What it printed, and the processor time that it took, in seconds."""
+def run_generator(command, seconds):
+    """Runs a generator; returns its output and its processor time in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     generator = processes.spawn(command, GENERATOR_CORE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        printed, said = generator.communicate(timeout=2 * seconds + load.GRACE_S + 40)
+        output, errors = generator.communicate(timeout=2 * seconds + load.GRACE_S + 40)
     except subprocess.TimeoutExpired:
-        raise load.LoadError(f"{command[0]} does not end") from None
+        raise load.LoadError(f"{command[0]} exceeds its time limit") from None
     finally:
         if generator.poll() is None:
             generator.kill()
             generator.wait()
-    # 1 is ours for a run that is void; what it printed says so.
+    # Curtail exits with 1 after a void run; its output says so.
     if generator.returncode not in (0, 1):
-        raise load.LoadError(f"{command[0]} ended with {generator.returncode}: {said[-1000:]}")
+        raise load.LoadError(f"{command[0]} failed with exit code {generator.returncode}: {errors[-1000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return printed, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return output, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def pause(plan, program, server, commands, say):
-    """Percentiles of ours and of wrk, in ms, with what arithmetic says, for a server that is stopped for a while."""
-    found = {}
+def measure_pause(plan, program, server, commands, print_line):
+    """Stops the server during a run of Curtail and of wrk; returns their percentiles and the expected ones, in ms."""
+    results = {}
     for name in (CURTAIL, WRK):
-        command = command_of(name, program, plan.pause_run_s, 10 if name == WRK else 1_024, plan.pause_rate)
+        command = generator_command(name, program, plan.pause_run_s, 10 if name == WRK else 1_024, plan.pause_rate)
         commands.append(" ".join(map(str, command)))
-        stopped = []
-        halfway = threading.Timer(plan.pause_run_s / 2, lambda: stopped.append(stop_for(server, plan.pause_s)))
-        halfway.start()
+        pauses_s = []
+        timer = threading.Timer(plan.pause_run_s / 2, lambda: pauses_s.append(pause_server(server, plan.pause_s)))
+        timer.start()
         try:
-            printed, _cpu = run(command, plan.pause_run_s)
+            output, _cpu_s = run_generator(command, plan.pause_run_s)
         finally:
-            halfway.join()
+            timer.join()
         if name == CURTAIL:
-            figures = json.loads(printed)["figures"][0]
-            found[name] = {"p99": figures["response"]["p99_ns"] / 1e6, "p99.9": figures["response"]["p99_9_ns"] / 1e6}
-            found["requests"], found["pause_ms"] = figures["requests"], stopped[0] * 1e3
+            figures = json.loads(output)["figures"][0]
+            results[name] = {"p99": figures["response"]["p99_ns"] / 1e6, "p99.9": figures["response"]["p99_9_ns"] / 1e6}
+            results["requests"], results["pause_ms"] = figures["requests"], pauses_s[0] * 1e3
         else:
-            found[name] = {"p99": to_ms(load.find(r"\n +99% +(\S+)", printed))}
+            results[name] = {"p99": parse_ms(load.search_output(r"\n +99% +(\S+)", output))}
     for quantile, share in (("p99", 0.01), ("p99.9", 0.001)):
-        found.setdefault("expected", {})[quantile] = found["pause_ms"] - share * found["requests"] / plan.pause_rate * 1e3
-    say(f"generator: pause: {found}")
-    return found
+        longer_ms = share * results["requests"] / plan.pause_rate * 1e3
+        results.setdefault("expected", {})[quantile] = results["pause_ms"] - longer_ms
+    print_line(f"generator: pause: {results}")
+    return results
 
 
-def stop_for(server, seconds):
-    """Stops the server's whole tree for a while; how long it was, in seconds."""
-    pids = processes.tree(server.process.pid)
+def pause_server(server, seconds):
+    """Stops every process of the server for a while; returns the actual duration in seconds."""
+    pids = processes.list_process_tree(server.process.pid)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    began = time.monotonic()
+    start = time.monotonic()
     time.sleep(seconds)
-    ended = time.monotonic()
+    end = time.monotonic()
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
-    return ended - began
+    return end - start
 
 
-def to_ms(text):
-    """A time as wrk prints it."""
+def parse_ms(text):
+    """Parses a duration in the format of wrk; returns milliseconds."""
     for unit, factor in (("us", 1e-3), ("ms", 1.0), ("s", 1e3)):
         if text.endswith(unit):
             return float(text.removesuffix(unit)) * factor
-    raise load.LoadError(f"expected a time from wrk, not {text!r}")
+    raise load.LoadError(f"expected a duration from wrk, found {text!r}")
 
 
-def cost(plan, program, commands, say):
-    """Processor time a request in µs, and requests a second, of each generator as fast as the server responds."""
-    found = {}
+def measure_cost(plan, program, commands, print_line):
+    """Runs each generator flat out; returns its processor time per request in µs, and its requests a second."""
+    results = {}
     for name in (WRK, H2LOAD, CURTAIL):
-        rate = 1.5 * max((each["rate"] for each in found.values()), default=0)
-        command = command_of(name, program, plan.flat_out_s, plan.connections, round(rate))
+        rate = 1.5 * max((result["rate"] for result in results.values()), default=0)
+        command = generator_command(name, program, plan.flat_out_s, plan.connections, round(rate))
         if name == CURTAIL:
-            # Those that still wait at the end are ended soon.
+            # Ends the requests that still wait at the end of the run.
             command += ["--timeout", "2s"]
-        printed, cpu = run(command, plan.flat_out_s)
+        output, cpu_s = run_generator(command, plan.flat_out_s)
         commands.append(" ".join(map(str, command)))
         if name == CURTAIL:
-            document = json.loads(printed)
+            document = json.loads(output)
             figures = document["figures"][0]
             requests = figures["requests"] - figures["failed"]
             seconds = document["blocks"][0]["lasted_ns"] / 1e9
         else:
-            requests, seconds = load.parse_wrk(printed) if name == WRK else load.parse_h2load(printed), plan.flat_out_s
-        found[name] = {"cpu_us": 1e6 * cpu / requests, "rate": requests / seconds}
-    say(f"generator: flat out: {found}")
-    return found
+            requests, seconds = load.parse_wrk(output) if name == WRK else load.parse_h2load(output), plan.flat_out_s
+        results[name] = {"cpu_us": 1e6 * cpu_s / requests, "rate": requests / seconds}
+    print_line(f"generator: flat out: {results}")
+    return results
 
 
-def lateness(plan, program, rate, say):
-    """How late ours sends at this rate, in µs, and the processor time a request."""
-    printed, cpu = run(command_of(CURTAIL, program, plan.flat_out_s, 128, rate), plan.flat_out_s)
-    document = json.loads(printed)
-    figures = document["figures"][0]
-    found = {"p99_us": figures["lag_p99_ns"] / 1e3, "p99_9_us": (figures["lag_p99_9_ns"] or 0) / 1e3}
-    found |= {"cpu_us": 1e6 * cpu / figures["requests"], "failed": figures["failed"]}
-    say(f"generator: {rate} a second: {found}")
-    return found
+def measure_lag(plan, program, rate, print_line):
+    """Runs Curtail at this rate; returns its lag and its processor time per request, in µs."""
+    command = generator_command(CURTAIL, program, plan.flat_out_s, 128, rate)
+    output, cpu_s = run_generator(command, plan.flat_out_s)
+    figures = json.loads(output)["figures"][0]
+    result = {"p99_us": figures["lag_p99_ns"] / 1e3, "p99_9_us": (figures["lag_p99_9_ns"] or 0) / 1e3}
+    result |= {"cpu_us": 1e6 * cpu_s / figures["requests"], "failed": figures["failed"]}
+    print_line(f"generator: {rate} requests/s: {result}")
+    return result
 
 
-def pause_rows(found):
-    rows = [("ms", "p99", "p99.9")]
-    rows.append(("arithmetic", *(f"{found['expected'][q]:.1f}" for q in ("p99", "p99.9"))))
-    rows.append((CURTAIL, *(f"{found[CURTAIL][q]:.1f}" for q in ("p99", "p99.9"))))
-    rows.append((WRK, f"{found[WRK]['p99']:.1f}", "-"))
+def pause_rows(results):
+    rows = [("pause, ms", "p99", "p99.9")]
+    rows.append(("arithmetic", *(f"{results['expected'][q]:.1f}" for q in ("p99", "p99.9"))))
+    rows.append((CURTAIL, *(f"{results[CURTAIL][q]:.1f}" for q in ("p99", "p99.9"))))
+    rows.append((WRK, f"{results[WRK]['p99']:.1f}", "-"))
     return rows
 
 
 def cost_rows(rounds):
-    rows = [("flat out", "CPU µs", "range", "requests/s", "ours, ratio of medians")]
-    ours = statistics.median(each[CURTAIL]["cpu_us"] for each in rounds)
+    rows = [("flat out", "CPU µs", "range", "requests/s", "curtail / generator (CPU)")]
+    curtail_us = statistics.median(results[CURTAIL]["cpu_us"] for results in rounds)
     for name in (CURTAIL, H2LOAD, WRK):
-        costs = sorted(each[name]["cpu_us"] for each in rounds)
-        rate = statistics.median(each[name]["rate"] for each in rounds)
-        middle = statistics.median(costs)
-        rows.append((name, f"{middle:.2f}", f"{costs[0]:.2f}-{costs[-1]:.2f}", f"{rate:,.0f}", f"{ours / middle:.2f}"))
+        costs = sorted(results[name]["cpu_us"] for results in rounds)
+        rate = statistics.median(results[name]["rate"] for results in rounds)
+        median = statistics.median(costs)
+        ratio = curtail_us / median
+        rows.append((name, f"{median:.2f}", f"{costs[0]:.2f}-{costs[-1]:.2f}", f"{rate:,.0f}", f"{ratio:.2f}"))
     return rows
 
 
-def late_rows(found):
-    rows = [("requests/s", "late p99 µs", "range", "late p99.9 µs", "range", "CPU µs", "failed")]
-    for rate, rounds in found.items():
+def lag_rows(results):
+    rows = [("requests/s", "lag p99 µs", "range", "lag p99.9 µs", "range", "CPU µs", "failed")]
+    for rate, rounds in results.items():
         row = [f"{rate:,}"]
-        for what in ("p99_us", "p99_9_us"):
-            values = sorted(each[what] for each in rounds)
+        for key in ("p99_us", "p99_9_us"):
+            values = sorted(result[key] for result in rounds)
             row += [f"{statistics.median(values):.0f}", f"{values[0]:.0f}-{values[-1]:.0f}"]
-        row.append(f"{statistics.median(each['cpu_us'] for each in rounds):.1f}")
-        rows.append((*row, str(sum(each["failed"] for each in rounds))))
+        row.append(f"{statistics.median(result['cpu_us'] for result in rounds):.1f}")
+        rows.append((*row, str(sum(result["failed"] for result in rounds))))
     return rows
 
 
-def targets(found):
-    """Each target, and whether it is met."""
-    said = []
-    for quantile, expected in found["pause"]["expected"].items():
-        error = found["pause"][CURTAIL][quantile] / expected - 1
-        said.append((f"pause: {quantile} within {ERROR_MAX:.0%} of arithmetic", f"{error:+.2%}", abs(error) <= ERROR_MAX))
-    ours = statistics.median(each[CURTAIL]["cpu_us"] for each in found["cost"])
-    for name, limit in LIMITS.items():
-        ratio = ours / statistics.median(each[name]["cpu_us"] for each in found["cost"])
-        said.append((f"CPU a request: at most {limit:.1f} x {name}", f"{ratio:.2f}", ratio <= limit))
-    for rate, rounds in found["late"].items():
-        late = statistics.median(each["p99_us"] for each in rounds)
-        said.append((f"{rate:,}/s sent within {LATE_US_MAX} µs at p99", f"{late:.0f}", late <= LATE_US_MAX))
-    rate = statistics.median(each[CURTAIL]["rate"] for each in found["cost"])
-    said.append(("60,000 requests/s from one core", f"{rate:,.0f}", rate >= 60_000))
-    return [("target", "measured", "met")] + [(what, value, "yes" if met else "NO") for what, value, met in said]
+def target_rows(results):
+    """One row per target: the measured value, and whether the target is met."""
+    targets = []
+    for quantile, expected in results["pause"]["expected"].items():
+        error = results["pause"][CURTAIL][quantile] / expected - 1
+        name = f"pause: {quantile} within {ERROR_MAX:.0%} of arithmetic"
+        targets.append((name, f"{error:+.2%}", abs(error) <= ERROR_MAX))
+    curtail_us = statistics.median(round[CURTAIL]["cpu_us"] for round in results["cost"])
+    for name, limit in CPU_RATIO_MAX.items():
+        ratio = curtail_us / statistics.median(round[name]["cpu_us"] for round in results["cost"])
+        targets.append((f"CPU per request: at most {limit:.1f} x {name}", f"{ratio:.2f}", ratio <= limit))
+    for rate, rounds in results["lag"].items():
+        lag_us = statistics.median(result["p99_us"] for result in rounds)
+        targets.append((f"{rate:,} requests/s: lag p99 at most {LAG_US_MAX} µs", f"{lag_us:.0f}", lag_us <= LAG_US_MAX))
+    rate = statistics.median(round[CURTAIL]["rate"] for round in results["cost"])
+    targets.append(("at least 60,000 requests/s from one core", f"{rate:,.0f}", rate >= 60_000))
+    return [("target", "measured", "met")] + [(*target, "yes" if is_met else "NO") for *target, is_met in targets]
 
 
-def terminal(found):
-    tables = (pause_rows(found["pause"]), cost_rows(found["cost"]), late_rows(found["late"]), targets(found))
+def terminal(results):
+    tables = (pause_rows(results["pause"]), cost_rows(results["cost"]), lag_rows(results["lag"]), target_rows(results))
     return "\n\n".join(map(text_table, tables))
 
 
-def page(found, plan, date, described):
-    machine = markdown_table([("machine", "")] + [(name, str(value)) for name, value in described.items()])
-    said = "\n\n".join(" ".join(part.split()) for part in __doc__.split("\n\n")[1:])
-    tables = (targets(found), pause_rows(found["pause"]), cost_rows(found["cost"]), late_rows(found["late"]))
-    commands = "\n".join(found["commands"])
+def page(results, plan, date, machine_description):
+    method = "\n\n".join(" ".join(part.split()) for part in __doc__.split("\n\n")[1:])
+    tables = (target_rows(results), pause_rows(results["pause"]), cost_rows(results["cost"]), lag_rows(results["lag"]))
+    commands = "\n".join(results["commands"])
     return (
-        f"# Load generators, {date}\n\n`bench/run --only generator`, {plan.rounds} rounds\n\n{said}\n\n{machine}\n\n"
+        f"# Load generators, {date}\n\n`bench/run --only generator`, {plan.rounds} rounds\n\n{method}\n\n"
+        f"{machine_table(machine_description)}\n\n"
         + "\n\n".join(map(markdown_table, tables))
         + f"\n\n```\n{commands}\n```\n"
     )

@@ -1,15 +1,14 @@
-"""`curtail server` as a process that is killed, and started again where it was."""
+"""Starts `curtail server` as a process that a test can kill and start again on the same folder."""
 
 import json
 import os
 import re
 import select
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.exactly_once import Wrong
+from harness.exactly_once import CheckError
 from harness.processes import StartError
 
 START_LIMIT_S = 60
@@ -17,12 +16,12 @@ END_LIMIT_S = 120
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a server lives: its own folder, and where its tables are."""
+class ServerConfig:
+    """The program, folder, tables and arguments of a server."""
 
     program: Path
     folder: Path
-    tables: str
+    tables_url: str
     environment: dict = field(default_factory=dict)
     arguments: tuple = ("--set", "memtable=1MiB", "--set", "flush_every=1s")
 
@@ -32,41 +31,42 @@ class Place:
 
 
 class Server:
-    """A server on ports that the system chose."""
+    """A server on ports that the system chooses."""
 
-    def __init__(self, place, settings=None, log=None):
-        """Its log goes to the folder, unless `log` says where to; `settings` are added to its environment."""
-        self.log = log or Path(place.folder) / "curtail.log"
-        self.begins = self.log.stat().st_size if self.log.exists() else 0
-        command = [place.program, "server", "--data", place.data, "--tables", place.tables]
-        command += ["--otlp", "127.0.0.1:0", "--api", "127.0.0.1:0", *place.arguments]
+    def __init__(self, config, environment=None, log=None):
+        """`environment` is added to that of the process; `log` replaces the log file in the folder of the server."""
+        self.log = log or Path(config.folder) / "curtail.log"
+        self.log_begin = self.log.stat().st_size if self.log.exists() else 0
+        command = [config.program, "server", "--data", config.data, "--tables", config.tables_url]
+        command += ["--otlp", "127.0.0.1:0", "--api", "127.0.0.1:0", *config.arguments]
         with self.log.open("ab") as err:
             self.process = subprocess.Popen(
                 [str(part) for part in command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=err,
-                env=os.environ | place.environment | (settings or {}),
+                env=os.environ | config.environment | (environment or {}),
                 bufsize=0,
                 start_new_session=True,
             )
 
-    def ready(self):
-        """Waits until it listens."""
-        self.otlp = self._address("otlp http://")
-        self.api = self._address("api  http://")
-        self.listens = self.log.stat().st_size
+    def wait_until_ready(self):
+        """Waits until the server listens."""
+        self.otlp = self._read_address("otlp http://")
+        self.api = self._read_address("api  http://")
+        self.log_size_when_ready = self.log.stat().st_size
         return self
 
-    def _address(self, prefix):
-        line = self._line()
+    def _read_address(self, prefix):
+        line = self._read_line()
         if not line.startswith(prefix):
             self.kill()
-            raise StartError(f"curtail server: expected a line {prefix!r}, found {line!r}. Its log:\n{self.said()[-2000:]}")
+            log = self.read_log()[-2000:]
+            raise StartError(f"curtail server: expected a line with prefix {prefix!r}, got {line!r}. Its log:\n{log}")
         return line.removeprefix(prefix).split()[0]
 
-    def _line(self):
-        """Byte by byte, so that nothing lies in a buffer where select would not see it."""
+    def _read_line(self):
+        """Reads single bytes, because select does not see bytes in a buffer."""
         line = b""
         while not line.endswith(b"\n") and select.select([self.process.stdout], [], [], START_LIMIT_S)[0]:
             byte = self.process.stdout.read(1)
@@ -75,23 +75,23 @@ class Server:
             line += byte
         return line.decode()
 
-    def said(self, since=None):
-        """What it has logged since it was started, or since its log was so long."""
+    def read_log(self, offset=None):
+        """The log from a byte offset, by default from the start of this process."""
         with self.log.open("rb") as log:
-            log.seek(self.begins if since is None else since)
+            log.seek(self.log_begin if offset is None else offset)
             return log.read().decode(errors="replace")
 
-    def events(self, since=None):
-        """Its log line by line; the last one may be in the writing."""
-        for line in self.said(since).splitlines():
+    def log_events(self, offset=None):
+        """The events of the log, without an incomplete last line."""
+        for line in self.read_log(offset).splitlines():
             try:
                 yield json.loads(line)
             except json.JSONDecodeError:
                 continue
 
-    def complaints(self, since=None):
-        """What it has warned of: fields of the events."""
-        return [event["fields"] for event in self.events(since) if event.get("level") in ("ERROR", "WARN")]
+    def warnings(self, offset=None):
+        """The fields of warnings and errors."""
+        return [event["fields"] for event in self.log_events(offset) if event.get("level") in ("ERROR", "WARN")]
 
     def is_alive(self):
         return self.process.poll() is None
@@ -101,25 +101,24 @@ class Server:
         self.process.wait()
 
     def stop(self):
-        """Has it write what it has; returns its exit code."""
+        """Stops the server, which then flushes its memtables; returns its exit code."""
         self.process.terminate()
         return self.process.wait(END_LIMIT_S)
 
-    def end(self):
-        """After an early exit: stops everything that was started."""
+    def kill_if_alive(self):
+        """Cleans up after an exception."""
         if self.is_alive():
             self.kill()
 
 
-def spans_of(trace_id, connection):
-    """How many spans of a trace there are, and how long that took in ms."""
-    begun = time.monotonic()
+def count_spans(trace_id, connection):
+    """The number of spans of a trace, by the API; 0 if there is no such trace."""
     connection.request("GET", f"/api/traces/{trace_id}")
     response = connection.getresponse()
     body = response.read()
-    took_ms = (time.monotonic() - begun) * 1e3
     if response.status == 404:
-        return 0, took_ms
+        return 0
     if response.status != 200 or response.getheader("curtail-incomplete"):
-        raise Wrong(f"trace {trace_id}: {response.status}, unread runs {response.getheader('curtail-incomplete')}")
-    return len(re.findall(rb'"spanId"', body)), took_ms
+        missing = response.getheader("curtail-incomplete")
+        raise CheckError(f"trace {trace_id}: status {response.status}, curtail-incomplete: {missing}")
+    return len(re.findall(rb'"spanId"', body))

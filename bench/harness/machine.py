@@ -1,30 +1,29 @@
-"""What the figures were measured on: without it a figure means nothing elsewhere."""
+"""Describes the machine and the revision of a measurement, for the report."""
 
 import os
 import platform
 from pathlib import Path
 
-from harness.peers import BENCH, output_of, program
+from harness.peers import BENCH, command_output, find_program
 
 
-def describe(built):
-    """The machine, the kernel, the generators and the revision measured, as names and values for a report.
-
-    `built` says whether what is measured was built by this run; otherwise its revision is not known."""
+def describe(is_built):
+    """The machine, kernel, generators and revision, by name. Without `is_built`, this run did not build the program, so
+    its revision is unknown."""
     return {
-        "processor": processor(Path("/proc/cpuinfo").read_text()),
+        "processor": processor_name(Path("/proc/cpuinfo").read_text()),
         "cores": os.cpu_count(),
         "kernel": platform.release(),
         "load_average_at_start": [round(load, 2) for load in os.getloadavg()],
-        "revision": revision() if built else "not known, built before",
+        "revision": revision() if is_built else "unknown: built before this run",
         "python": platform.python_version(),
-        "h2load": output_of(program("h2load", "nghttp2-client"), "--version").rpartition("/")[2],
-        "wrk": output_of(program("wrk", "wrk"), "-v").split()[1].partition("/")[2],
+        "h2load": command_output(find_program("h2load", "nghttp2-client"), "--version").rpartition("/")[2],
+        "wrk": command_output(find_program("wrk", "wrk"), "-v").split()[1].partition("/")[2],
     }
 
 
-def processor(cpuinfo):
-    """The model name, or what there is."""
+def processor_name(cpuinfo):
+    """The model name in /proc/cpuinfo, or the architecture."""
     for line in cpuinfo.splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -32,8 +31,8 @@ def processor(cpuinfo):
 
 
 def revision():
-    """The commit measured; `+` says that the code measured has changes beside it."""
-    commit = output_of("git", "-C", BENCH, "rev-parse", "--short=12", "HEAD")
+    """The measured commit; `+` marks uncommitted changes of the code."""
+    commit = command_output("git", "-C", BENCH, "rev-parse", "--short=12", "HEAD")
     code = ("../crates", "../Cargo.toml", "../Cargo.lock")
-    changed = output_of("git", "-C", BENCH, "status", "--porcelain", "--", *code)
-    return commit + ("+" if changed else "")
+    changes = command_output("git", "-C", BENCH, "status", "--porcelain", "--", *code)
+    return commit + ("+" if changes else "")

@@ -1,7 +1,7 @@
-"""Queries of tables in an object store: their latency, and the number of requests of each.
+"""Measures queries of tables in an object store: their latency, and their number of requests to the store.
 
-Each is asked of a server that was just started, where nothing but the ends of runs is in memory, and then again and
-again. Before the first it has merged what there was to merge, so that no request is of that.
+A new server runs each query: once cold, when only the footers of runs are in memory, then repeatedly. Before the first
+query, the server has finished its merges, so no request belongs to a merge.
 """
 
 import http.client
@@ -9,59 +9,59 @@ import time
 import urllib.parse
 
 from harness import questions
-from harness.exactly_once import Wrong
+from harness.exactly_once import CheckError
 from harness.live_server import Server
-from harness.object_requests import tally
+from harness.object_requests import count_log_events
 from harness.otlp import NS_PER_S
 from harness.sending import quantile
-from harness.store_server import MERGED_ALL
+from harness.store_server import ALL_COMPACTED
 
-MERGED_LIMIT_S = 120
-VALUES = {
+MERGE_LIMIT_S = 120
+VALUE_PATHS = {
     "values of an attribute": "/api/v2/search/tag/span.enduser.id/values",
     "values of service.name": "/api/v2/search/tag/resource.service.name/values",
 }
 
 
-def ask(plan, found, rng, place):
-    """Asks everything `plan.asked` times, searches and the like a fifth as often."""
-    begun = [found.sent[id].at_ns for id in found.acknowledged]
-    of_all = {"start": min(begun) // NS_PER_S, "end": max(begun) // NS_PER_S + 1}
-    ids = rng.choices(sorted(found.acknowledged), k=plan.asked + 1)
-    paths = {questions.TRACE: [f"/api/traces/{id}" for id in ids]}
-    for question in questions.QUESTIONS:
-        if question.path:
-            asked = question.asked | (of_all if "start" in question.asked else {})
-            path = f"{question.path}?{urllib.parse.urlencode(asked)}"
-            paths[question.name] = [path] * (plan.asked // 5 + 1)
-    for name, path in VALUES.items():
-        paths[name] = [f"{path}?{urllib.parse.urlencode(of_all)}"] * (plan.asked // 5 + 1)
-    for name, asked in paths.items():
-        found.say(line(name, asked, place))
+def measure_queries(plan, report, rng, config):
+    """Runs `plan.queries` queries of traces by ID, and a fifth of that of each other kind."""
+    times_ns = [report.sent_batches[id].time_ns for id in report.acknowledged_ids]
+    time_range = {"start": min(times_ns) // NS_PER_S, "end": max(times_ns) // NS_PER_S + 1}
+    ids = rng.choices(sorted(report.acknowledged_ids), k=plan.queries + 1)
+    paths_by_name = {questions.TRACE: [f"/api/traces/{id}" for id in ids]}
+    for query in questions.QUERIES:
+        if query.path:
+            parameters = query.parameters | (time_range if "start" in query.parameters else {})
+            path = f"{query.path}?{urllib.parse.urlencode(parameters)}"
+            paths_by_name[query.name] = [path] * (plan.queries // 5 + 1)
+    for name, path in VALUE_PATHS.items():
+        paths_by_name[name] = [f"{path}?{urllib.parse.urlencode(time_range)}"] * (plan.queries // 5 + 1)
+    for name, paths in paths_by_name.items():
+        report.add_line(measure_query(name, paths, config))
 
 
-def line(name, paths, place):
-    """Asks the first of a server that has just begun, then the others."""
-    server = Server(place).ready()
+def measure_query(name, paths, config):
+    """Runs the first path on a cold server, then the others; returns a line of figures."""
+    server = Server(config).wait_until_ready()
     try:
-        limit = time.monotonic() + MERGED_LIMIT_S
-        while not any(event["fields"].get("message") == MERGED_ALL for event in server.events()):
+        limit = time.monotonic() + MERGE_LIMIT_S
+        while not any(event["fields"].get("message") == ALL_COMPACTED for event in server.log_events()):
             if time.monotonic() > limit:
-                raise Wrong(f"runs are not merged after {MERGED_LIMIT_S} s")
+                raise CheckError(f"the server has not merged all runs after {MERGE_LIMIT_S} s")
             time.sleep(0.1)
         connection = http.client.HTTPConnection(server.api, timeout=60)
-        before = requests(server)
-        cold_ms = questions.ask(connection, paths[0])
-        cold = requests(server) - before
-        took = [questions.ask(connection, path) for path in paths[1:]]
-        each = (requests(server) - before - cold) / len(took)
+        initial_count = count_requests(server)
+        cold_ms = questions.time_query(connection, paths[0])
+        cold_count = count_requests(server) - initial_count
+        warm_ms = [questions.time_query(connection, path) for path in paths[1:]]
+        mean_count = (count_requests(server) - initial_count - cold_count) / len(warm_ms)
     finally:
         server.stop()
     return (
-        f"{name}: at first {cold_ms:.1f} ms, {cold} requests; then {len(took)} times: p50 {quantile(took, 0.5):.1f} ms, "
-        f"p99 {quantile(took, 0.99):.1f} ms, {each:.1f} requests each"
+        f"{name}: cold {cold_ms:.1f} ms, {cold_count} requests; then {len(warm_ms)} queries: "
+        f"p50 {quantile(warm_ms, 0.5):.1f} ms, p99 {quantile(warm_ms, 0.99):.1f} ms, mean {mean_count:.1f} requests"
     )
 
 
-def requests(server):
-    return sum(tally(server.events())[2].values())
+def count_requests(server):
+    return sum(count_log_events(server.log_events())[2].values())

@@ -1,35 +1,34 @@
-"""Which requests a server has sent to its object store, as its log tells."""
+"""Counts the requests of a server to its object store, from the log of the server."""
 
 import collections
 
-# Statuses of HTTP.
-TARGET = "curtail_objects::http"
+LOG_TARGET = "curtail_objects::http"
 
 
-def tally(events):
-    """How many runs were written, how often runs were merged, and how often the store was asked what."""
-    runs = merged = 0
+def count_log_events(events):
+    """Returns the number of flushed runs, the number of merges, and the number of requests of each kind."""
+    runs = merges = 0
     requests = collections.Counter()
     for event in events:
-        said = event.get("fields", {})
-        runs += said.get("message") == "flushed"
-        merged += said.get("message") == "compacted"
-        if event.get("target") == TARGET:
-            requests[kind(said["method"], said["path"])] += 1
-    return runs, merged, requests
+        fields = event.get("fields", {})
+        runs += fields.get("message") == "flushed"
+        merges += fields.get("message") == "compacted"
+        if event.get("target") == LOG_TARGET:
+            requests[classify_request(fields["method"], fields["path"])] += 1
+    return runs, merges, requests
 
 
-def kind(method, path):
-    """What a request is for."""
+def classify_request(method, path):
+    """The kind of a request: its method and the kind of its object."""
     path, _, query = path.partition("?")
     if "restype=container" in query or "list-type=" in query:
-        what = "list"
+        kind = "list"
     elif "_delta_log" in path:
-        what = "log of a table"
+        kind = "log of a table"
     elif "comp=block" in query or "upload" in query:
-        what = "parts of a merged run"
+        kind = "parts of a merged run"
     elif "day%3D" in path or "day=" in path:
-        what = "run"
+        kind = "run"
     else:
-        what = "other"
-    return f"{method} {what}"
+        kind = "other"
+    return f"{method} {kind}"

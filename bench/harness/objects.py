@@ -1,14 +1,14 @@
-"""`curtail server` with its tables in an object store that is really asked over HTTP, and what becomes of it there.
+"""Tests `curtail server` with its tables in an object store on loopback: performance, failed starts, kills, outages.
 
-In this order, all on one table:
+All parts use the same tables, in this order:
 
-- **figures**: senders for a while; how long acknowledgements take, which requests that costs, then traces by ID, searches,
-  percentiles and values;
-- **starts**: a server whose store does not respond, whose bucket is not there, whose key is wrong;
-- **kills**: the server is killed (SIGKILL) at random moments, every second time while it merges runs;
-- **outages**: the store is frozen for a while, then it is gone for a while where it can be; senders go on;
-- **check**, after both: every acknowledged batch is there exactly once, what was not acknowledged once or not at all, by
-  our API and by another reader of Delta tables.
+- **failed starts**: the store does not respond, the bucket does not exist, the key is wrong;
+- **load**: senders for a while; latency of acknowledgements and number of requests to the store; then queries: traces
+  by ID, searches, percentiles and values;
+- **kills**: the server is killed (SIGKILL) at random times, every second time during a merge of runs;
+- **outages**: the store is frozen for a while, then stopped for a while (not moto); the senders continue;
+- **check**, after kills and after outages: every acknowledged batch must be stored exactly once, every other batch once
+  or not at all, according to Curtail's API and to an independent reader of Delta tables.
 """
 
 import collections
@@ -21,173 +21,174 @@ from dataclasses import dataclass
 from functools import partial
 
 from harness import object_questions
-from harness.exactly_once import Found, Wrong, compare, compare_table
-from harness.kills import kills
-from harness.live_server import START_LIMIT_S, Place, Server, spans_of
-from harness.object_requests import TARGET, kind, tally
-from harness.object_servers import BUCKET, PYTHON, url
-from harness.otlp import ROWS_OF_A_BATCH
+from harness.exactly_once import CheckError, DeliveryReport, check_batches, check_table
+from harness.kills import kill_repeatedly
+from harness.live_server import START_LIMIT_S, Server, ServerConfig, count_spans
+from harness.object_requests import LOG_TARGET, classify_request, count_log_events
+from harness.object_servers import BUCKET, PYTHON, tables_url
+from harness.otlp import BATCH_ROWS
 from harness.sending import Senders, quantile
-from harness.table_counts import reader
+from harness.table_counts import run_delta_reader
 
-# What a server says when it cannot start goes on with what the store has said.
+# The error of a failed start ends with the message of the store, which is long.
 SHOWN_MAX = 320
 
 
 @dataclass(frozen=True)
 class Plan:
-    figures_s: float = 30.0
+    load_s: float = 30.0
     kills: int = 12
     frozen_s: float = 20.0
-    gone_s: float = 20.0
-    asked: int = 300
+    stopped_s: float = 20.0
+    queries: int = 300
 
 
-QUICK = Plan(figures_s=5.0, kills=3, frozen_s=5.0, gone_s=5.0, asked=50)
+QUICK = Plan(load_s=5.0, kills=3, frozen_s=5.0, stopped_s=5.0, queries=50)
 
 
 def measure(plan, program, store, scratch, seed):
-    """All of it, on one store."""
-    found, rng = Found(store.name, seed), random.Random(seed)
+    """Runs all parts on one store."""
+    report, rng = DeliveryReport(store.name, seed), random.Random(seed)
     logs_requests = {"CURTAIL_LOG": "info,curtail_objects=debug"}
-    place = Place(program, scratch, url(store, f"seed-{seed}"), store.settings | logs_requests)
+    config = ServerConfig(program, scratch, tables_url(store, f"seed-{seed}"), store.environment | logs_requests)
     store.start()
     try:
-        reader(PYTHON, store.settings, "make", BUCKET)
-        starts(found, store, place)
-        figures(plan, found, rng, place)
-        killed(plan, found, rng, place)
-        check(plan, found, rng, place)
-        outages(plan, found, rng, (place, store))
-        check(plan, found, rng, place)
+        run_delta_reader(PYTHON, store.environment, "make", BUCKET)
+        check_failed_starts(report, store, config)
+        measure_load(plan, report, rng, config)
+        kill_server(plan, report, rng, config)
+        check_delivery(plan, report, rng, config)
+        run_outages(plan, report, rng, (config, store))
+        check_delivery(plan, report, rng, config)
     finally:
-        store.stop()
-    return found
+        store.kill_if_alive()
+    return report
 
 
-def figures(plan, found, rng, place):
-    server = Server(place).ready()
-    senders = Senders(found, server.otlp, rng)
-    time.sleep(plan.figures_s)
+def measure_load(plan, report, rng, config):
+    server = Server(config).wait_until_ready()
+    senders = Senders(report, server.otlp, rng)
+    time.sleep(plan.load_s)
     senders.stop()
-    took = senders.took_ms()
-    spans = len(took) * ROWS_OF_A_BATCH
-    found.say(
-        f"acknowledged {len(took)} batches of {ROWS_OF_A_BATCH} spans in {plan.figures_s:.0f} s by {len(senders.all)} senders "
-        f"({spans / plan.figures_s:.0f} spans/s): p50 {quantile(took, 0.5):.1f} ms, p99 {quantile(took, 0.99):.1f} ms"
+    latencies_ms = senders.latencies_ms()
+    spans = len(latencies_ms) * BATCH_ROWS
+    p50, p99 = quantile(latencies_ms, 0.5), quantile(latencies_ms, 0.99)
+    report.add_line(
+        f"{len(senders.threads)} senders, {plan.load_s:.0f} s: {len(latencies_ms)} batches of {BATCH_ROWS} spans "
+        f"acknowledged ({spans / plan.load_s:.0f} spans/s): p50 {p50:.1f} ms, p99 {p99:.1f} ms"
     )
     server.stop()
-    runs, merged, requests = tally(server.events())
-    found.say(f"written {runs} runs, merged {merged} times, with these requests:")
-    for what, count in sorted(requests.items()):
-        found.say(f"  {what}: {count}")
-    object_questions.ask(plan, found, rng, place)
+    runs, merges, requests = count_log_events(server.log_events())
+    report.add_line(f"{runs} runs flushed, {merges} merges, requests to the store:")
+    for kind, count in sorted(requests.items()):
+        report.add_line(f"  {kind}: {count}")
+    object_questions.measure_queries(plan, report, rng, config)
 
 
-def killed(plan, found, rng, place):
-    """Kills the server again and again, each time while senders send."""
-    merging = kills(plan.kills, found, rng, place, lambda server: partial(is_merging, server))
-    found.say(f"killed {plan.kills} times, {merging} of them while it merged; {len(found.acknowledged)} batches so far")
+def kill_server(plan, report, rng, config):
+    count = kill_repeatedly(plan.kills, report, rng, config, lambda server: partial(is_merging, server))
+    batches = len(report.acknowledged_ids)
+    report.add_line(f"killed {plan.kills} times, {count} times during a merge; {batches} acknowledged batches so far")
 
 
 def is_merging(server):
-    """Whether a server that nobody asks for traces has read runs, or sent parts of one, and not said that they are
-    merged. Before it listens it reads the ends of all."""
+    """Whether a server has read runs or sent parts of a merged run, and has not logged the end of the merge. Without
+    queries, a server that is ready reads runs only to merge them."""
     merging = False
-    for event in server.events(server.listens):
-        said = event.get("fields", {})
-        if said.get("message") == "compacted":
+    for event in server.log_events(server.log_size_when_ready):
+        fields = event.get("fields", {})
+        if fields.get("message") == "compacted":
             merging = False
-        elif event.get("target") == TARGET:
-            merging |= kind(said["method"], said["path"]) in ("GET run", "PUT parts of a merged run")
+        elif event.get("target") == LOG_TARGET:
+            merging |= classify_request(fields["method"], fields["path"]) in ("GET run", "PUT parts of a merged run")
     return merging
 
 
-def outages(plan, found, rng, where):
-    """The store does not respond for a while; then, if what it has is on disk, it is gone for a while."""
-    place, store = where
-    server = Server(place).ready()
-    senders = Senders(found, server.otlp, rng)
+def run_outages(plan, report, rng, context):
+    """Freezes the store for a while; then stops it for a while, unless it keeps its data only in memory."""
+    config, store = context
+    server = Server(config).wait_until_ready()
+    senders = Senders(report, server.otlp, rng)
     time.sleep(2.0)
-    outage(found, senders, plan.frozen_s, "frozen", (store.freeze, store.thaw))
-    # moto keeps all in memory, Azurite the latest writes.
+    run_outage(report, senders, plan.frozen_s, "frozen", (store.freeze, store.thaw))
     if store.name != "moto":
         time.sleep(5.0)
-        begins = store.end if store.name == "azurite" else store.kill
-        outage(found, senders, plan.gone_s, "gone", (begins, store.start))
+        # Azurite keeps the latest writes in memory; a kill loses them.
+        stop_store = store.terminate if store.name == "azurite" else store.kill
+        run_outage(report, senders, plan.stopped_s, "stopped", (stop_store, store.start))
     time.sleep(5.0)
     store.freeze()
     time.sleep(3.0)
     senders.stop()
-    errors = collections.Counter(said["message"] for said in server.complaints())
-    found.say(f"  what it logged meanwhile: {dict(errors)}; refused: {dict(senders.refused())}")
-    begun = time.monotonic()
+    message_counts = collections.Counter(fields["message"] for fields in server.warnings())
+    report.add_line(f"  warnings during the outages: {dict(message_counts)}; rejections: {dict(senders.rejections())}")
+    begin = time.monotonic()
     code = server.stop()
-    found.say(f"stopped while the store is frozen: ends with {code} after {time.monotonic() - begun:.0f} s")
+    report.add_line(f"server stopped with a frozen store: exits with {code} after {time.monotonic() - begin:.0f} s")
     store.thaw()
 
 
-def outage(found, senders, seconds, what, ways):
-    begins, ends = ways
+def run_outage(report, senders, seconds, state, actions):
+    begin_outage, end_outage = actions
     since = time.monotonic()
-    begins()
+    begin_outage()
     time.sleep(seconds)
-    ends()
+    end_outage()
     until = time.monotonic()
     time.sleep(3.0)
-    took = senders.took_ms(since, until)
-    found.say(
-        f"the store was {what} for {until - since:.0f} s: {len(took)} batches were acknowledged that came meanwhile, "
-        f"after {quantile(took, 0.5):.1f} ms (p50), {max(took, default=0.0):.0f} ms (most)"
+    latencies_ms = senders.latencies_ms(since, until)
+    report.add_line(
+        f"store {state} for {until - since:.0f} s: {len(latencies_ms)} batches sent in this time were acknowledged, "
+        f"p50 {quantile(latencies_ms, 0.5):.1f} ms, maximum {max(latencies_ms, default=0.0):.0f} ms"
     )
 
 
-def starts(found, store, place):
-    """A server that cannot use its tables says why, and ends."""
-    wrong = {"AWS_SECRET_ACCESS_KEY": "wrong", "AZURE_STORAGE_ACCOUNT_KEY": "d3Jvbmc="}
-    nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AZURITE_BLOB_STORAGE_URL": "http://127.0.0.1:9"}
-    no_bucket = dataclasses.replace(place, tables=place.tables.replace(BUCKET, "nowhere"))
-    tried = [("no bucket", no_bucket, {}), ("nobody listens", place, nowhere)]
+def check_failed_starts(report, store, config):
+    """Checks that a server that cannot use its tables exits with an error that names them."""
+    wrong_key = {"AWS_SECRET_ACCESS_KEY": "wrong", "AZURE_STORAGE_ACCOUNT_KEY": "d3Jvbmc="}
+    closed_port = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AZURITE_BLOB_STORAGE_URL": "http://127.0.0.1:9"}
+    no_bucket = dataclasses.replace(config, tables_url=config.tables_url.replace(BUCKET, "nowhere"))
+    cases = [("a bucket that does not exist", no_bucket, {}), ("a port without a listener", config, closed_port)]
     if store.name != "moto":
-        tried.append(("a wrong key", place, wrong))
-    for what, at, settings in tried:
-        refused(found, what, Server(at, settings), at.tables)
+        cases.append(("a wrong key", config, wrong_key))
+    for case, case_config, environment in cases:
+        check_failed_start(report, case, Server(case_config, environment), case_config.tables_url)
     store.freeze()
     try:
-        refused(found, "a store that does not respond", Server(place), place.tables)
+        check_failed_start(report, "a store that does not respond", Server(config), config.tables_url)
     finally:
         store.thaw()
 
 
-def refused(found, what, server, tables):
-    begun = time.monotonic()
+def check_failed_start(report, case, server, url):
+    begin = time.monotonic()
     try:
         code = server.process.wait(START_LIMIT_S)
     except subprocess.TimeoutExpired:
         server.kill()
-        raise Wrong(f"{what}: curtail server does not end") from None
-    said = [line for line in server.said().splitlines() if not line.startswith("{")]
-    if code not in (2, 3) or not any(tables in line for line in said):
-        raise Wrong(f"{what}: ended with {code} and said {said}")
-    said = " ".join(said)
-    shown = said if len(said) <= SHOWN_MAX else f"{said[:SHOWN_MAX]} …"
-    found.say(f"started with {what}: ends with {code} after {time.monotonic() - begun:.1f} s: {shown}")
+        raise CheckError(f"{case}: curtail server does not exit") from None
+    lines = [line for line in server.read_log().splitlines() if not line.startswith("{")]
+    if code not in (2, 3) or not any(url in line for line in lines):
+        raise CheckError(f"{case}: curtail server exited with {code} and printed {lines}")
+    message = " ".join(lines)
+    shown = message if len(message) <= SHOWN_MAX else f"{message[:SHOWN_MAX]} …"
+    report.add_line(f"start with {case}: exits with {code} after {time.monotonic() - begin:.1f} s: {shown}")
 
 
-def check(plan, found, rng, place):
-    """Counts what is there: by the API some of what was acknowledged and all that was not, by another reader all."""
-    server = Server(place).ready()
+def check_delivery(plan, report, rng, config):
+    """Checks all batches with deltalake; and with the API the unacknowledged batches and a sample of the others."""
+    server = Server(config).wait_until_ready()
     connection = http.client.HTTPConnection(server.api, timeout=60)
-    some = set(rng.sample(sorted(found.acknowledged), min(plan.asked, len(found.acknowledged))))
-    doubtful = set(found.sent) - found.acknowledged
-    by_api = {trace_id: spans_of(trace_id, connection)[0] for trace_id in sorted(some | doubtful)}
+    sample = set(rng.sample(sorted(report.acknowledged_ids), min(plan.queries, len(report.acknowledged_ids))))
+    unacknowledged = set(report.sent_batches) - report.acknowledged_ids
+    span_counts = {trace_id: count_spans(trace_id, connection) for trace_id in sorted(sample | unacknowledged)}
     server.stop()
-    compare(found, some, by_api, "the API")
-    counted = reader(PYTHON, place.environment, "count", f"{place.tables}/spans", "trace_id")
-    compare_table(found, "spans", counted["rows"], "deltalake")
-    operations, files = counted["operations"], counted["files"]
-    found.say(
-        f"{len(found.acknowledged)} acknowledged batches of {len(found.sent)} are there exactly once by deltalake, "
-        f"{len(some)} of them and {len(doubtful)} that were not acknowledged asked by the API; commits {operations}, "
-        f"files {files}"
+    check_batches(report, sample, span_counts, "the API")
+    result = run_delta_reader(PYTHON, config.environment, "count", f"{config.tables_url}/spans", "trace_id")
+    check_table(report, "spans", result["rows"], "deltalake")
+    acknowledged, sent = len(report.acknowledged_ids), len(report.sent_batches)
+    report.add_line(
+        f"{acknowledged} acknowledged batches of {sent} are stored exactly once, read by deltalake; "
+        f"by the API also {len(sample)} of them, and {len(unacknowledged)} unacknowledged batches at most once; "
+        f"commits {result['operations']}, files {result['files']}"
     )

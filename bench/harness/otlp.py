@@ -1,19 +1,19 @@
-"""Batches of spans, log records and points in OTLP's protobuf, and what of them must be found again.
+"""Encodes batches of spans, log records and points as OTLP protobuf, and keeps what a reader must find in the tables.
 
-All rows of a batch have one ID: so how often rows with it are there says how often the batch was taken. Of spans and log
-records that is the trace, of points their time, which no two batches share.
+All rows of a batch have one ID, so the number of rows with this ID shows how often the server stored the batch. For
+spans and log records, the ID is the trace ID; for points, it is their time, which is unique to the batch.
 """
 
 import itertools
 import time
 from dataclasses import dataclass
 
-ROWS_OF_A_BATCH = 64
+BATCH_ROWS = 64
 SERVICES = ("cart", "order", "stock")
-# As bench/harness/questions.py asks for one of them.
+# bench/harness/questions.py queries one of them.
 USERS = 1_000
 NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
-_turns = itertools.count()
+_batch_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -23,74 +23,74 @@ class Batch:
     table: str
     id: str
     service: str
-    at_ns: int
-    # Of what the rows measure: durations, severities, values.
-    summed: int
+    time_ns: int
+    # Of durations, severities or values.
+    value_sum: int
 
 
-def spans(rng, rows=ROWS_OF_A_BATCH):
-    """A batch of one trace, and its bytes: an ExportTraceServiceRequest."""
-    trace_id, at_ns, summed, encoded = rng.randbytes(16), moment_ns(), 0, []
+def make_span_batch(rng, rows=BATCH_ROWS):
+    """Makes spans of one trace; returns the batch and its bytes, an ExportTraceServiceRequest."""
+    trace_id, time_ns, value_sum, encoded = rng.randbytes(16), unique_time_ns(), 0, []
     for _ in range(rows):
-        lasts_ns = rng.randrange(1, 50_000_000)
-        summed += lasts_ns
+        duration_ns = rng.randrange(1, 50_000_000)
+        value_sum += duration_ns
         encoded.append(
             field(1, trace_id)
             + field(2, rng.randbytes(8))
             + field(5, rng.choice(("GET /cart", "POST /order", "SELECT items")).encode())
-            + number(6, 2)
-            + fixed64(7, at_ns)
-            + fixed64(8, at_ns + lasts_ns)
+            + varint_field(6, 2)
+            + fixed64(7, time_ns)
+            + fixed64(8, time_ns + duration_ns)
             + field(9, attribute("url.path", f"/cart/{rng.randrange(10_000)}"))
             + field(9, attribute("enduser.id", f"user-{rng.randrange(USERS)}"))
         )
     service = rng.choice(SERVICES)
-    return Batch("spans", trace_id.hex(), service, at_ns, summed), request(service, encoded)
+    return Batch("spans", trace_id.hex(), service, time_ns, value_sum), encode_request(service, encoded)
 
 
-def logs(rng):
-    """Log records of one trace: an ExportLogsServiceRequest."""
-    trace_id, at_ns, summed, encoded = rng.randbytes(16), moment_ns(), 0, []
-    for _ in range(ROWS_OF_A_BATCH):
+def make_log_batch(rng):
+    """Makes log records of one trace; returns the batch and its bytes, an ExportLogsServiceRequest."""
+    trace_id, time_ns, value_sum, encoded = rng.randbytes(16), unique_time_ns(), 0, []
+    for _ in range(BATCH_ROWS):
         severity = rng.randrange(1, 25)
-        summed += severity
+        value_sum += severity
         encoded.append(
-            fixed64(1, at_ns)
-            + number(2, severity)
+            fixed64(1, time_ns)
+            + varint_field(2, severity)
             + field(5, field(1, f"basket {rng.randrange(100_000)} was looked at".encode()))
             + field(6, attribute("url.path", f"/cart/{rng.randrange(10_000)}"))
             + field(9, trace_id)
-            + fixed64(11, at_ns)
+            + fixed64(11, time_ns)
         )
     service = rng.choice(SERVICES)
-    return Batch("logs", trace_id.hex(), service, at_ns, summed), request(service, encoded)
+    return Batch("logs", trace_id.hex(), service, time_ns, value_sum), encode_request(service, encoded)
 
 
-def points(rng):
-    """Points of one gauge at one time: an ExportMetricsServiceRequest."""
-    at_ns, summed, encoded = moment_ns(), 0, []
-    for shelf in range(ROWS_OF_A_BATCH):
+def make_point_batch(rng):
+    """Makes points of one gauge at one time; returns the batch and its bytes, an ExportMetricsServiceRequest."""
+    time_ns, value_sum, encoded = unique_time_ns(), 0, []
+    for shelf in range(BATCH_ROWS):
         value = rng.randrange(1_000_000)
-        summed += value
-        encoded.append(fixed64(3, at_ns) + fixed64(6, value) + field(7, attribute("shelf", f"{shelf}")))
+        value_sum += value
+        encoded.append(fixed64(3, time_ns) + fixed64(6, value) + field(7, attribute("shelf", f"{shelf}")))
     gauge = field(1, b"items") + field(3, b"1") + field(5, b"".join(field(1, point) for point in encoded))
     service = rng.choice(SERVICES)
-    return Batch("points", str(at_ns), service, at_ns, summed), request(service, [gauge])
+    return Batch("points", str(time_ns), service, time_ns, value_sum), encode_request(service, [gauge])
 
 
-MAKERS = {"spans": spans, "logs": logs, "points": points}
+BATCH_MAKERS = {"spans": make_span_batch, "logs": make_log_batch, "points": make_point_batch}
 PATHS = {"spans": "/v1/traces", "logs": "/v1/logs", "points": "/v1/metrics"}
-# The column of each table that has the ID of the batch.
-IDS = {"spans": "trace_id", "logs": "trace_id", "points": "time_ns"}
+# The column of each table that has the batch ID.
+ID_COLUMNS = {"spans": "trace_id", "logs": "trace_id", "points": "time_ns"}
 
 
-def moment_ns():
-    """Now, to the millisecond; below that, a number that nobody else gets within it."""
-    return time.time_ns() // NS_PER_MS * NS_PER_MS + next(_turns) % NS_PER_MS
+def unique_time_ns():
+    """The current time in milliseconds, plus nanoseconds that no other batch of this millisecond has."""
+    return time.time_ns() // NS_PER_MS * NS_PER_MS + next(_batch_numbers) % NS_PER_MS
 
 
-def request(service, encoded):
-    """What all three have around their rows."""
+def encode_request(service, encoded):
+    """Encodes resource and scope around the rows, in the same way for all three signals."""
     resource = field(1, attribute("service.name", service))
     scope = b"".join(field(2, row) for row in encoded)
     return field(1, field(1, resource) + field(2, scope))
@@ -105,24 +105,24 @@ def varint(value):
     return bytes(out)
 
 
-def number(of, value):
-    return varint(of << 3) + varint(value)
+def varint_field(number, value):
+    return varint(number << 3) + varint(value)
 
 
-def field(of, payload):
-    """A field that has a length."""
-    return varint(of << 3 | 2) + varint(len(payload)) + payload
+def field(number, payload):
+    """A length-delimited field."""
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
-def fixed64(of, value):
-    return varint(of << 3 | 1) + value.to_bytes(8, "little")
+def fixed64(number, value):
+    return varint(number << 3 | 1) + value.to_bytes(8, "little")
 
 
 def attribute(key, value):
     return field(1, key.encode()) + field(2, field(1, value.encode()))
 
 
-def message(status):
+def parse_status_message(status):
     """The message of a google.rpc.Status: field 2, after the code."""
     at = status.find(b"\x12")
     return status[at + 2 : at + 2 + status[at + 1]].decode(errors="replace") if 0 <= at < len(status) - 1 else ""

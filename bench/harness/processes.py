@@ -1,16 +1,15 @@
-"""Starts a process on chosen cores, says what it has cost so far, and stops it.
+"""Starts a process tree on chosen cores, reads its cost from /proc, and stops it.
 
-A process here means a whole tree: nginx is a master and a worker, Envoy is many threads. Cost is read from
-/proc, for every thread of every process of the tree:
+nginx runs a master and a worker; Envoy runs many threads. The cost is the sum over all threads of all processes:
 
-- processor time: /proc/PID/task/TID/schedstat, nanoseconds (user and system together); the split comes from
-  /proc/PID/stat, which counts in ticks of 10 ms;
-- time spent ready but kept waiting for a core: the second field of schedstat. It is the disturbance from
-  whatever else the machine did, and the report prints it beside the figure that it disturbs;
-- peak memory: VmHWM of each process, added up. Pages that a master shares with its worker count twice.
+- processor time: /proc/PID/task/TID/schedstat, in nanoseconds, user and system together. /proc/PID/stat has the
+  split, in ticks of 10 ms.
+- waited: the time in which a thread was ready but another process had the core, the second field of schedstat. It
+  shows disturbance by other load on the machine, so the report prints it next to the processor time.
+- peak memory: the sum of VmHWM of each process. Pages that a master shares with its worker count twice.
 
-Loopback work of the kernel (the softirq that hands a packet to the receiver) runs in the sender's time, so it is
-part of these figures, for every proxy in the same way.
+The kernel's loopback work (the softirq that hands a packet to the receiver) runs in the sender's time. These figures
+therefore include it, for every proxy in the same way.
 """
 
 import os
@@ -24,17 +23,17 @@ from pathlib import Path
 START_LIMIT_S = 15.0
 STOP_LIMIT_S = 5.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Above other work on the machine, where the user may ask for that.
-NICE_WANTED = -15
+# Raises the priority above other load on the machine.
+NICE_AS_ROOT = -15
 
 
 class StartError(Exception):
-    """A process did not come up; the message says which, and what it printed last."""
+    """A process did not start or stop; the message names it and has the end of its output."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process tree has used since it started; subtract two to get the cost of what lies between."""
+    """Cost of a process tree since its start; the difference of two is the cost of the interval between them."""
 
     cpu_ns: int
     user_s: float
@@ -50,64 +49,64 @@ class Cost:
         )
 
 
-def priority():
-    """The nice value that every measured process gets: a negative one needs root, 0 otherwise."""
-    return NICE_WANTED if os.geteuid() == 0 else 0
+def nice_value():
+    """The nice value of every measured process; a negative value needs root."""
+    return NICE_AS_ROOT if os.geteuid() == 0 else 0
 
 
 def spawn(command, core, **popen):
-    """Start `command` pinned to `core`, in a session of its own, so that Ctrl-C reaches only us."""
-    pinned = ["taskset", "--cpu-list", str(core), "nice", "-n", str(priority()), *map(str, command)]
+    """Starts `command` pinned to `core`, in a session of its own, so that Ctrl-C reaches only the harness."""
+    pinned = ["taskset", "--cpu-list", str(core), "nice", "-n", str(nice_value()), *map(str, command)]
     process = subprocess.Popen(pinned, stdin=subprocess.DEVNULL, start_new_session=True, **popen)
-    # Where the kernel groups sessions (autogroup), nice counts only inside a session; the group has a nice of its own.
+    # With autogroup, the nice value counts only within a session; the group of the session has its own nice value.
     group = Path(f"/proc/{process.pid}/autogroup")
-    if priority() and group.exists():
-        group.write_text(str(priority()))
+    if nice_value() and group.exists():
+        group.write_text(str(nice_value()))
     return process
 
 
-class Running:
-    """A server or proxy on loopback that is up when the constructor returns, and gone after `stop`."""
+class ServerProcess:
+    """A server or proxy on loopback; it listens when the constructor returns, and has ended when `stop` returns."""
 
     def __init__(self, name, command, core, ports, log):
-        taken = [port for port in ports if is_listening(port)]
-        if taken:
-            raise StartError(f"{name}: something already listens on 127.0.0.1:{taken[0]}; stop it first")
+        used_ports = [port for port in ports if is_listening(port)]
+        if used_ports:
+            raise StartError(f"{name}: 127.0.0.1:{used_ports[0]} is already in use; stop its listener")
         self.name = name
         self.log = Path(log)
-        with self.log.open("wb") as out:
-            self.process = spawn(command, core, stdout=out, stderr=subprocess.STDOUT)
+        with self.log.open("wb") as log_file:
+            self.process = spawn(command, core, stdout=log_file, stderr=subprocess.STDOUT)
         try:
-            self._wait_for(ports)
+            self._wait_for_ports(ports)
         except BaseException:
             self.stop()
             raise
 
-    def _wait_for(self, ports):
+    def _wait_for_ports(self, ports):
         limit = time.monotonic() + START_LIMIT_S
         for port in ports:
             while not is_listening(port):
                 if self.process.poll() is not None or time.monotonic() > limit:
-                    last = self.log.read_text(errors="replace")[-2000:]
-                    raise StartError(f"{self.name}: not listening on 127.0.0.1:{port}. It printed:\n{last}")
+                    output = self.log.read_text(errors="replace")[-2000:]
+                    raise StartError(f"{self.name}: not listening on 127.0.0.1:{port}. Its output:\n{output}")
                 time.sleep(0.02)
 
     def pin(self, core):
-        """Move every thread of the tree to another core."""
-        for pid in tree(self.process.pid):
+        """Moves every thread of the process tree to another core."""
+        for pid in list_process_tree(self.process.pid):
             for task in Path(f"/proc/{pid}/task").iterdir():
                 os.sched_setaffinity(int(task.name), {core})
 
     def cost(self):
-        """What the whole tree has used since it started."""
-        return sum_costs(cost_of_process(pid) for pid in tree(self.process.pid))
+        """The cost of the process tree since its start."""
+        return sum_costs(read_cost(pid) for pid in list_process_tree(self.process.pid))
 
     def peak_memory_bytes(self):
-        """VmHWM of the tree, added up."""
-        return sum(peak_memory_bytes_of_process(pid) for pid in tree(self.process.pid))
+        """The sum of VmHWM of the process tree."""
+        return sum(read_peak_memory_bytes(pid) for pid in list_process_tree(self.process.pid))
 
     def stop(self):
-        """Ask it to end, then make what is left of its process group end; only what this class started."""
+        """Sends SIGTERM to the process, waits, then sends SIGKILL to the rest of its process group."""
         if self.process.returncode is not None:
             return
         self.process.terminate()
@@ -118,7 +117,7 @@ class Running:
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # All of the group ended by itself.
+            pass  # The whole group has already ended.
         self.process.wait()
 
     def __enter__(self):
@@ -129,25 +128,25 @@ class Running:
 
 
 def is_listening(port):
-    """Does something listen on this loopback port?"""
+    """Whether a process listens on this loopback port."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def tree(pid):
-    """A process and all its descendants, the process first."""
-    found = [pid]
-    for parent in found:
+def list_process_tree(pid):
+    """The PIDs of a process and all its descendants, the process first."""
+    pids = [pid]
+    for parent in pids:
         for task in Path(f"/proc/{parent}/task").glob("*/children"):
             try:
-                found.extend(int(child) for child in task.read_text().split())
+                pids.extend(int(child) for child in task.read_text().split())
             except (FileNotFoundError, ProcessLookupError):
                 continue
-    return found
+    return pids
 
 
-def cost_of_process(pid):
+def read_cost(pid):
     """The cost of one process with all its threads."""
     user_s, system_s = parse_stat(Path(f"/proc/{pid}/stat").read_text())
     cpu_ns = waited_ns = 0
@@ -159,13 +158,13 @@ def cost_of_process(pid):
 
 
 def parse_stat(text):
-    """User and system seconds from a line of /proc/PID/stat. The command name may hold spaces and brackets."""
+    """User and system seconds from a line of /proc/PID/stat. The command name may contain spaces and brackets."""
     fields = text.rpartition(")")[2].split()
-    # The first field after the name is the third of the line, so user time (14) is at 11.
+    # fields[0] is field 3 of proc(5), so user time (field 14) is fields[11].
     return int(fields[11]) / TICKS_PER_S, int(fields[12]) / TICKS_PER_S
 
 
-def peak_memory_bytes_of_process(pid):
+def read_peak_memory_bytes(pid):
     """VmHWM of one process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
@@ -174,7 +173,7 @@ def peak_memory_bytes_of_process(pid):
 
 
 def sum_costs(costs):
-    """Add up the costs of the processes of a tree."""
+    """Adds the costs of several processes."""
     total = Cost(0, 0.0, 0.0, 0)
     for cost in costs:
         total = Cost(

@@ -1,4 +1,4 @@
-"""Senders of batches, and the responses to them."""
+"""Threads that send OTLP batches and record the responses."""
 
 import collections
 import http.client
@@ -10,10 +10,9 @@ from harness import otlp
 
 
 class Sender(threading.Thread):
-    """Sends batches of one table, one after the other, until it is stopped; each batch once, whatever the response."""
+    """Sends batches of one table in sequence until it is stopped. It sends each batch once, whatever the response."""
 
-    # The timeout of a response.
-    LIMIT_S = 120
+    RESPONSE_LIMIT_S = 120
 
     def __init__(self, address, seed, table="spans"):
         super().__init__(daemon=True)
@@ -21,33 +20,34 @@ class Sender(threading.Thread):
         self.table = table
         self.rng = random.Random(seed)
         self.stopping = threading.Event()
-        self.acknowledged = []
-        self.sent = []
-        # How often it was refused, by status and message.
-        self.refused = collections.Counter()
-        # When each acknowledged batch was sent, and how long it waited.
-        self.took_ms = []
+        self.acknowledged_ids = []
+        self.sent_batches = []
+        # By status and message.
+        self.rejections = collections.Counter()
+        # Of acknowledged batches: the time of sending, and the milliseconds until the response.
+        self.latencies = []
 
     def run(self):
         connection = None
         while not self.stopping.is_set():
-            batch, body = otlp.MAKERS[self.table](self.rng)
-            self.sent.append(batch)
-            begun = time.monotonic()
+            batch, request_body = otlp.BATCH_MAKERS[self.table](self.rng)
+            self.sent_batches.append(batch)
+            begin = time.monotonic()
             try:
-                connection = connection or http.client.HTTPConnection(self.address, timeout=self.LIMIT_S)
-                connection.request("POST", otlp.PATHS[self.table], body, {"content-type": "application/x-protobuf"})
+                connection = connection or http.client.HTTPConnection(self.address, timeout=self.RESPONSE_LIMIT_S)
+                headers = {"content-type": "application/x-protobuf"}
+                connection.request("POST", otlp.PATHS[self.table], request_body, headers)
                 response = connection.getresponse()
-                said = response.read()
+                response_body = response.read()
             except (OSError, http.client.HTTPException):
                 connection = None
                 self.stopping.wait(0.02)
                 continue
             if response.status == 200:
-                self.acknowledged.append(batch.id)
-                self.took_ms.append((begun, (time.monotonic() - begun) * 1e3))
+                self.acknowledged_ids.append(batch.id)
+                self.latencies.append((begin, (time.monotonic() - begin) * 1e3))
             else:
-                self.refused[response.status, otlp.message(said)] += 1
+                self.rejections[response.status, otlp.parse_status_message(response_body)] += 1
                 self.stopping.wait(0.05)
 
     def stop(self):
@@ -55,31 +55,32 @@ class Sender(threading.Thread):
 
 
 class Senders:
-    """Concurrent senders; the responses go to `found` when they stop."""
+    """Concurrent senders; `stop` adds their batches to `report`."""
 
-    def __init__(self, found, address, rng, tables=("spans",) * 4):
-        self.found = found
-        self.all = [Sender(address, rng.randrange(1 << 32), table) for table in tables]
-        for sender in self.all:
+    def __init__(self, report, address, rng, tables=("spans",) * 4):
+        self.report = report
+        self.threads = [Sender(address, rng.randrange(1 << 32), table) for table in tables]
+        for sender in self.threads:
             sender.start()
 
     def stop(self):
-        for sender in self.all:
+        for sender in self.threads:
             sender.stop()
-        for sender in self.all:
-            sender.join(Sender.LIMIT_S)
-        for sender in self.all:
-            self.found.acknowledged.update(sender.acknowledged)
-            self.found.sent.update((batch.id, batch) for batch in sender.sent)
+        for sender in self.threads:
+            sender.join(Sender.RESPONSE_LIMIT_S)
+        for sender in self.threads:
+            self.report.acknowledged_ids.update(sender.acknowledged_ids)
+            self.report.sent_batches.update((batch.id, batch) for batch in sender.sent_batches)
 
-    def took_ms(self, since=0.0, until=float("inf")):
-        return [ms for sender in self.all for begun, ms in list(sender.took_ms) if since <= begun < until]
+    def latencies_ms(self, since=0.0, until=float("inf")):
+        """Of the acknowledged batches that were sent in this period."""
+        return [ms for sender in self.threads for begin, ms in list(sender.latencies) if since <= begin < until]
 
-    def refused(self):
-        return sum((collections.Counter(sender.refused) for sender in self.all), collections.Counter())
+    def rejections(self):
+        return sum((collections.Counter(sender.rejections) for sender in self.threads), collections.Counter())
 
 
 def quantile(values, q):
-    """By rank, as everywhere here."""
+    """The value at rank `q`, without interpolation."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else float("nan")

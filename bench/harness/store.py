@@ -1,16 +1,15 @@
-"""What the trace store costs: spans in, durable and merged; and the cost of queries.
+"""Measures the trace store: the cost of a durable, compacted span, the wait for an acknowledgement, and queries.
 
-Two servers on fresh folders take the same spans, one over HTTP and one over gRPC, as fast as they acknowledge them.
-When all is acknowledged the server is stopped, which writes what is in memory; it is started again, and says when
-nothing is left to compact. The processor time of both lives, start and end included, is what the spans have cost:
-nothing of it can be put off beyond the measurement.
+Two servers with new folders receive the same spans, one over HTTP and one over gRPC, as fast as they acknowledge them.
+The harness then stops the server, which flushes its memtables, starts it again, and waits until it logs that nothing is
+left to compact. The cost of the spans is the processor time before and after the restart, so it includes deferred work.
 
-A third takes spans at a fixed rate. How long a batch waited for its acknowledgement is counted from when it was due,
-and apart for batches that waited while runs were being merged, which the server's log tells. Its memtables are small,
-so that runs are merged often.
+A third server receives spans at a fixed rate. The wait of a batch counts from its planned time to its acknowledgement.
+Batches that waited during a compaction have a separate figure; the server's log has the times of compactions. Small
+memtables make compactions frequent.
 
-Then questions are asked: to the server over HTTP, to the library (`cargo bench`), and to ClickHouse in process, which
-reads the same Delta table.
+The queries run in the server (over HTTP), in the library (`cargo bench`), and in ClickHouse, in process, on the same
+Delta table.
 """
 
 import http.client
@@ -23,26 +22,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import cargo_benches, delta_log, load, processes, questions, store_server
-from harness.peers import BENCH, target
+from harness.peers import BENCH, target_folder
 from harness.store_server import Server
 
 SEED = 1
-SPANS_A_TRACE = 8
-# A sender that hangs is ended.
+SPANS_PER_TRACE = 8
+# Unmeasured queries before those that count.
+WARM_UP_LOOKUPS = 20
 SEND_LIMIT_S = 900
 PROTOCOLS = ("http", "grpc")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured; rates in spans a second."""
+    """The size of a run; rates are in spans a second."""
 
     spans: int = 10_000_000
     senders: int = 16
     memory_mib: int = 128
     paced_rate: int = 100_000
-    paced_different: int = 2_000_000
-    paced_times: int = 5
+    paced_distinct: int = 2_000_000
+    paced_repeats: int = 5
     paced_memory_mib: int = 32
     lookups: int = 1_000
     rounds: int = 21
@@ -51,210 +51,216 @@ class Plan:
 
 
 QUICK = Plan(
-    spans=1_000_000, memory_mib=16, paced_different=500_000, paced_times=2, paced_memory_mib=8, lookups=200, rounds=5,
+    spans=1_000_000, memory_mib=16, paced_distinct=500_000, paced_repeats=2, paced_memory_mib=8, lookups=200, rounds=5,
     clickhouse_lookups=5, library_millions=1,
 )  # fmt: skip
 
 
 @dataclass
 class Bench:
-    """What the steps need."""
+    """The inputs of each step, and the commands that the steps ran."""
 
     plan: Plan
     program: Path
     sender: Path
     scratch: Path
-    say: object
+    print_line: object
     commands: list
 
 
 def build_server():
-    """Build the server as it is shipped; return its path."""
+    """Builds the server in the release profile; returns its path."""
     cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--package", "curtail"]
     if subprocess.run(cargo, cwd=BENCH.parent, check=False).returncode != 0:
-        raise cargo_benches.CargoError("curtail does not build")
-    return target() / "release" / "curtail"
+        raise cargo_benches.CargoError("curtail failed to build")
+    return target_folder() / "release" / "curtail"
 
 
-def build(say):
-    """Build the server and the sender as they are shipped; return their paths."""
-    say("store: building curtail and the sender")
-    return build_server(), cargo_benches.program("curtail-ingest", "load")
+def build(print_line):
+    """Builds the server and the sender in the release profile; returns their paths."""
+    print_line("store: building curtail and the sender")
+    return build_server(), cargo_benches.build_bench("curtail-ingest", "load")
 
 
-def measure(plan, programs, say):
-    """Run the whole plan; return plain values ready for JSON."""
+def measure(plan, programs, print_line):
+    """Runs the whole plan; returns plain values."""
     scratch = Path(tempfile.mkdtemp(prefix="curtail-bench-"))
-    bench = Bench(plan, *programs, scratch, say, [])
+    bench = Bench(plan, *programs, scratch, print_line, [])
     try:
         measured = {"ingest": {}}
         for protocol in PROTOCOLS:
-            with merged(bench, protocol, measured["ingest"]) as server:
+            with ingest(bench, protocol, measured["ingest"]) as server:
                 if protocol == PROTOCOLS[-1]:
-                    measured["questions"] = ask(bench, protocol, server)
+                    measured["queries"] = measure_queries(bench, protocol, server)
             shutil.rmtree(scratch / protocol)
-        measured["paced"] = paced(bench)
+        measured["paced"] = measure_paced(bench)
         return measured | {"commands": bench.commands}
     finally:
         shutil.rmtree(scratch)
 
 
-def send(bench, server, log, **words):
-    """Run the sender to its end; its lines go to `log`. Returns the seconds that sending took."""
-    words = {"to": server.otlp, "senders": bench.plan.senders, "seed": SEED, **words}
-    command = [bench.sender, *(f"{name}={value}" for name, value in words.items())]
+def send_spans(bench, server, log, **options):
+    """Runs the sender; its output goes to `log`. Returns the duration in seconds."""
+    options = {"to": server.otlp, "senders": bench.plan.senders, "seed": SEED, **options}
+    command = [bench.sender, *(f"{name}={value}" for name, value in options.items())]
     bench.commands.append(" ".join(map(str, command)))
     rows = run_sender(command, log, SEND_LIMIT_S)
-    return (max(due + took for due, took in rows) - min(due for due, _took in rows)) / 1e6
+    return (max(planned + wait for planned, wait in rows) - min(planned for planned, _wait in rows)) / 1e6
 
 
 def run_sender(command, log, limit_s):
-    """Run the sender to its end, with the priority of the server; returns its rows, which `log` keeps.
+    """Runs the sender, whose output goes to `log`; returns its rows.
 
-    At a lower priority a busy server would take its processor time, and the wait for a core would count as a wait for
-    the acknowledgement.
+    The sender has the priority of the server. At a lower priority, a wait for a core would count as a wait for the
+    acknowledgement.
     """
     with log.open("wb") as out:
         sender = processes.spawn(command, store_server.ALL_CORES, stdout=out, stderr=subprocess.PIPE, text=True)
     try:
-        _, said = sender.communicate(timeout=limit_s)
+        _, errors = sender.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        raise load.LoadError(f"the sender still ran after {limit_s} s") from None
+        raise load.LoadError(f"the sender exceeds its time limit of {limit_s} s") from None
     finally:
         if sender.poll() is None:
             sender.kill()
             sender.wait()
     if sender.returncode != 0:
-        raise load.LoadError(f"the sender ended with {sender.returncode}: {said}")
-    return parse(log.read_text())
+        raise load.LoadError(f"the sender failed with exit code {sender.returncode}: {errors}")
+    return parse_rows(log.read_text())
 
 
-def parse(text):
-    """When each batch was due, in microseconds since 1970, and the microseconds until it was acknowledged."""
+def parse_rows(text):
+    """The planned time of each batch, in us since 1970, and its wait for the acknowledgement, in us."""
     rows = [tuple(map(int, line.split("\t"))) for line in text.splitlines()]
-    return [(due, took) for due, _status, took in rows]
+    return [(planned, wait) for planned, _status, wait in rows]
 
 
-def merged(bench, protocol, into):
-    """Send all spans as fast as they are taken, and have all of them merged; return the server that has them."""
+def ingest(bench, protocol, measured):
+    """Sends all spans, restarts the server, waits for compaction; adds figures to `measured`. Returns the server."""
     plan, scratch = bench.plan, bench.scratch
     data, log = scratch / protocol, scratch / f"{protocol}.log"
     with Server(bench.program, data, log, plan.memory_mib) as server:
         bench.commands.append(" ".join(map(str, server.command)))
         ids = scratch / f"{protocol}.ids"
-        sent_s = send(bench, server, scratch / f"{protocol}.tsv", protocol=protocol, spans=plan.spans, ids=ids)
+        sent_s = send_spans(bench, server, scratch / f"{protocol}.tsv", protocol=protocol, spans=plan.spans, ids=ids)
         peak_bytes = server.peak_memory_bytes()
-        merges = server.merges()
-        stopping = time.monotonic()
+        compactions = server.compactions()
+        stop_start = time.monotonic()
         cpu_s = server.stop()
-        complaints = server.complaints()
+        warnings = server.warnings()
     server = Server(bench.program, data, scratch / f"{protocol}-again.log", plan.memory_mib)
     try:
-        server.wait_until_merged()
-        rest_s = time.monotonic() - stopping
+        server.wait_until_compacted()
+        rest_s = time.monotonic() - stop_start
         cpu_s += server.cost().cpu_ns / 1e9
-        at_rest = delta_log.live(data / "tables" / "spans")
+        at_rest = delta_log.sum_live_files(data / "tables" / "spans")
         if at_rest.rows != plan.spans:
             raise load.LoadError(f"{plan.spans} spans were acknowledged over {protocol}, the table has {at_rest.rows}")
     except BaseException:
         server.stop()
         raise
-    merges += server.merges()
-    into[protocol] = {
-        "spans": plan.spans, "cpu_us_per_span": cpu_s * 1e6 / plan.spans, "spans_per_second_per_core": plan.spans / cpu_s,
-        "sent_s": sent_s, "spans_per_second": plan.spans / sent_s, "rest_s": rest_s, "merges": len(merges),
-        "merging_s": sum(merge.end_s - merge.begin_s for merge in merges), "peak_memory_bytes": peak_bytes,
+    compactions += server.compactions()
+    cpu_us = cpu_s * 1e6 / plan.spans
+    measured[protocol] = {
+        "spans": plan.spans, "cpu_us_per_span": cpu_us, "spans_per_second_per_core": plan.spans / cpu_s,
+        "sent_s": sent_s, "spans_per_second": plan.spans / sent_s, "rest_s": rest_s,
+        "compactions": len(compactions), "compaction_s": total_s(compactions), "peak_memory_bytes": peak_bytes,
         "bytes_per_span": at_rest.size_bytes / at_rest.rows, "files": at_rest.files, "rows": at_rest.rows,
-        "complaints": [event["fields"] for event in complaints],
+        "warnings": [event["fields"] for event in warnings],
     }  # fmt: skip
-    bench.say(f"store: {protocol}, {plan.spans:,} spans in {sent_s:.1f} s, {cpu_s * 1e6 / plan.spans:.2f} us each")
+    bench.print_line(f"store: {protocol}, {plan.spans:,} spans in {sent_s:.1f} s, {cpu_us:.2f} us of CPU per span")
     return server
 
 
-def paced(bench):
-    """Send at a rate; return how long acknowledgements took, while runs were being merged and while none were."""
+def measure_paced(bench):
+    """Sends at a fixed rate; returns the waits for acknowledgements, with and without a concurrent compaction."""
     plan, scratch = bench.plan, bench.scratch
-    words = {"protocol": "http", "spans": plan.paced_different, "times": plan.paced_times, "rate": plan.paced_rate}
+    options = {"protocol": "http", "spans": plan.paced_distinct, "times": plan.paced_repeats, "rate": plan.paced_rate}
     with Server(bench.program, scratch / "paced", scratch / "paced.log", plan.paced_memory_mib) as server:
         bench.commands.append(" ".join(map(str, server.command)))
         log = scratch / "paced.tsv"
-        took_s = send(bench, server, log, senders=64, **words)
-        merges = server.merges()
-    rows = parse(log.read_text())
-    spans = plan.paced_different * plan.paced_times
-    bench.say(f"store: paced, {spans:,} spans in {took_s:.1f} s, {len(merges)} merges")
-    during, apart = split(rows, merges)
+        duration_s = send_spans(bench, server, log, senders=64, **options)
+        compactions = server.compactions()
+    rows = parse_rows(log.read_text())
+    spans = plan.paced_distinct * plan.paced_repeats
+    bench.print_line(f"store: paced, {spans:,} spans in {duration_s:.1f} s, {len(compactions)} compactions")
+    during, outside = split_waits(rows, compactions)
     return {
-        "rate": spans / took_s, "merges": len(merges), "merging_s": sum(m.end_s - m.begin_s for m in merges),
-        "all": waits(took for _due, took in rows), "during": waits(during), "apart": waits(apart),
+        "rate": spans / duration_s, "compactions": len(compactions), "compaction_s": total_s(compactions),
+        "all": summarize_waits(wait for _planned, wait in rows), "outside": summarize_waits(outside),
+        "during": summarize_waits(during),
     }  # fmt: skip
 
 
-def split(rows, merges):
-    """The waits of batches that waited while runs were being merged, and of the others."""
-    during, apart = [], []
-    for due, took in rows:
-        begin_s, end_s = due / 1e6, (due + took) / 1e6
-        is_during = any(begin_s < merge.end_s and merge.begin_s < end_s for merge in merges)
-        (during if is_during else apart).append(took)
-    return during, apart
+def total_s(compactions):
+    return sum(compaction.end_s - compaction.begin_s for compaction in compactions)
 
 
-def waits(took):
-    """Quantiles of waits, in milliseconds, and how many there were."""
-    ordered = sorted(took)
+def split_waits(rows, compactions):
+    """The waits that overlap a compaction, and the others."""
+    during, outside = [], []
+    for planned, wait in rows:
+        begin_s, end_s = planned / 1e6, (planned + wait) / 1e6
+        is_during = any(begin_s < compaction.end_s and compaction.begin_s < end_s for compaction in compactions)
+        (during if is_during else outside).append(wait)
+    return during, outside
+
+
+def summarize_waits(waits_us):
+    """The count of waits, and their quantiles in milliseconds."""
+    ordered = sorted(waits_us)
     shares = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
     return {"count": len(ordered)} | {name: quantile(ordered, share) / 1e3 for name, share in shares.items()}
 
 
 def quantile(ordered, share):
-    """The value of rank ceil(share * n), as the rest of Curtail has it; nan of nothing."""
+    """The value of rank ceil(share * n), as in the rest of Curtail; NaN without values."""
     if not ordered:
         return float("nan")
     rank = max(1, -int(-share * len(ordered) // 1))
     return ordered[rank - 1]
 
 
-def ask(bench, protocol, server):
-    """Ask every question of everybody; return the milliseconds of each."""
+def measure_queries(bench, protocol, server):
+    """Runs every query in the server, the library and ClickHouse; returns the durations of each in milliseconds."""
     plan = bench.plan
     ids = (bench.scratch / f"{protocol}.ids").read_text().split()
-    drawn = random.Random(SEED).sample(ids, min(len(ids), plan.lookups))
-    responses = {"curtail, HTTP": over_http(server.api, drawn, plan.rounds)}
-    bench.say("store: asking the library")
-    printed = cargo_benches.measure("curtail-store", "query", [str(plan.library_millions)])
-    responses["curtail, library"] = questions.parse_library(printed)
-    bench.say("store: asking ClickHouse")
+    sample = random.Random(SEED).sample(ids, min(len(ids), plan.lookups))
+    durations = {"curtail, HTTP": query_over_http(server.api, sample, plan.rounds)}
+    bench.print_line("store: queries in the library")
+    output = cargo_benches.run_benches("curtail-store", "query", [str(plan.library_millions)])
+    durations["curtail, library"] = questions.parse_library_output(output)
+    bench.print_line("store: queries in ClickHouse")
     table = bench.scratch / protocol / "tables" / "spans"
-    responses["clickhouse"], counted = questions.clickhouse(table, drawn[: plan.clickhouse_lookups], plan.rounds)
-    if counted != plan.spans:
-        raise load.LoadError(f"ClickHouse counts {counted} spans, {plan.spans} were acknowledged")
-    return {"by": responses}
+    sample = sample[: plan.clickhouse_lookups]
+    durations["clickhouse"], row_count = questions.query_clickhouse(table, sample, plan.rounds)
+    if row_count != plan.spans:
+        raise load.LoadError(f"ClickHouse counts {row_count} spans, {plan.spans} were acknowledged")
+    return durations
 
 
-def over_http(address, ids, rounds):
-    """Questions as clients ask them, over one connection."""
+def query_over_http(address, ids, rounds):
+    """Runs the queries over HTTP, on one connection."""
     connection = http.client.HTTPConnection(address, timeout=60)
-    took = {questions.TRACE: []}
-    for trace_id in [*ids[:20], *ids]:
-        began = time.perf_counter()
+    durations = {questions.TRACE: []}
+    for trace_id in [*ids[:WARM_UP_LOOKUPS], *ids]:
+        start = time.perf_counter()
         connection.request("GET", f"/api/v2/traces/{trace_id}", headers={"accept": "application/json"})
         response = connection.getresponse()
         body = response.read()
-        took[questions.TRACE].append((time.perf_counter() - began) * 1e3)
+        durations[questions.TRACE].append((time.perf_counter() - start) * 1e3)
         spans = body.count(b'"spanId"') if response.status == 200 else 0
-        if spans != SPANS_A_TRACE:
-            raise load.LoadError(f"trace {trace_id}: {response.status}, {spans} spans, expected {SPANS_A_TRACE}")
-    # The first ones were to warm up.
-    del took[questions.TRACE][:20]
-    for question in questions.QUESTIONS:
-        if question.path:
-            took[question.name] = [questions.ask(connection, question.target()) for _ in range(rounds + 1)][1:]
+        if spans != SPANS_PER_TRACE:
+            raise load.LoadError(f"trace {trace_id}: {response.status}, {spans} spans, expected {SPANS_PER_TRACE}")
+    del durations[questions.TRACE][:WARM_UP_LOOKUPS]
+    for query in questions.QUERIES:
+        if query.path:
+            durations[query.name] = [questions.time_query(connection, query.target()) for _ in range(rounds + 1)][1:]
     connection.close()
-    return {name: summary(all_of_them) for name, all_of_them in took.items()}
+    return {name: summarize_durations(values) for name, values in durations.items()}
 
 
-def summary(took):
-    """Median and p99 of milliseconds."""
-    ordered = sorted(took)
+def summarize_durations(durations_ms):
+    """The count, median and p99 of durations."""
+    ordered = sorted(durations_ms)
     return {"p50": quantile(ordered, 0.5), "p99": quantile(ordered, 0.99), "count": len(ordered)}

@@ -1,8 +1,7 @@
-"""From blocks to figures: medians and ranges over rounds, ratios inside a round, and whether targets are met.
+"""Computes figures from blocks: medians and ranges over rounds, ratios within a round, and verdicts on targets.
 
-A ratio divides two proxies' figures
-of the same round; rounds are never mixed, so what slows a whole round cancels. A target is met when the median of
-its ratios is within the bound; the range stands beside it, and with a handful of rounds it is no error bar.
+A ratio divides the figures of two proxies in the same round, so a slowdown of the whole round cancels out. A target is
+met if the median of its ratios is within the bound. The range of a few rounds is not an error bar.
 """
 
 from dataclasses import dataclass
@@ -11,21 +10,21 @@ from typing import Optional
 
 from harness.load import HTTP1, HTTP2
 
-OURS = "curtail"
+CURTAIL = "curtail"
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure over rounds."""
+    """The distribution of a figure over rounds."""
 
     median: float
-    least: float
-    most: float
+    minimum: float
+    maximum: float
 
 
 @dataclass(frozen=True)
 class Target:
-    """What must hold: our figure is at most `bound` times that of `peer`. Without a bound: worth knowing."""
+    """A target: Curtail's figure is at most `bound` times that of `peer`. Without a bound, it has no verdict."""
 
     metric: str
     protocol: str
@@ -51,12 +50,12 @@ TARGETS = (
 
 
 def spread(values):
-    """The median, the least and the most of some rounds."""
+    """The median, minimum and maximum of the values of several rounds."""
     return Spread(median(values), min(values), max(values))
 
 
 class Figures:
-    """The measured blocks and visits, asked by target, protocol and kind."""
+    """The measured blocks and visits, by target, protocol and kind."""
 
     def __init__(self, measured):
         self.blocks = measured["blocks"]
@@ -64,33 +63,33 @@ class Figures:
         self.added_latency = measured.get("added_latency", {})
 
     def targets(self):
-        """The names of what was measured, in the order of the first round."""
+        """The names of the targets, in the order of the first round."""
         return list(dict.fromkeys(block["target"] for block in self.blocks))
 
     def by_round(self, target, metric, protocol="", kind=""):
-        """One figure of one target for each round. Without a protocol it is a figure of the whole visit."""
+        """A figure of a target, by round. Without a protocol, it is a figure of the whole visit."""
         if not protocol:
             return {visit["round"]: visit[metric] for visit in self.visits if visit["target"] == target}
-        wanted = (target, protocol, kind)
+        key = (target, protocol, kind)
         return {
             block["round"]: block[metric]
             for block in self.blocks
-            if (block["target"], block["protocol"], block["kind"]) == wanted
+            if (block["target"], block["protocol"], block["kind"]) == key
         }
 
     def spread(self, target, metric, protocol="", kind=""):
-        """One figure of one target over all rounds."""
+        """The spread of a figure of a target over all rounds."""
         return spread(self.by_round(target, metric, protocol, kind).values())
 
     def ratios(self, target):
-        """Our figure over the peer's for every round, or nothing when one of them was not measured."""
-        ours = self.by_round(OURS, target.metric, target.protocol, target.kind)
-        theirs = self.by_round(target.peer, target.metric, target.protocol, target.kind)
-        return {number: ours[number] / theirs[number] for number in ours if number in theirs}
+        """Curtail's figure divided by the peer's, for each round that has both."""
+        curtail = self.by_round(CURTAIL, target.metric, target.protocol, target.kind)
+        peer = self.by_round(target.peer, target.metric, target.protocol, target.kind)
+        return {number: curtail[number] / peer[number] for number in curtail if number in peer}
 
 
 def verdict(target, ratios):
-    """One word on a target: its median ratio within the bound is met, above is missed."""
+    """The verdict on a target: met if its median ratio is at most the bound."""
     if not ratios:
         return "not measured"
     if target.bound is None:

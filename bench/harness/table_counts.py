@@ -1,24 +1,24 @@
-"""What another reader of Delta tables counts in one, asked in a process of its own."""
+"""Counts the rows of Delta tables with an independent reader, harness/delta_reader.py, in a process of its own."""
 
 import json
 import os
 import subprocess
 
 from harness import otlp
-from harness.exactly_once import Wrong, compare_table
+from harness.exactly_once import CheckError, check_table
 from harness.peers import BENCH, MissingError
 
 LIMIT_S = 600
-# Made by bench/setup.
+# bench/setup makes it.
 PYTHON = BENCH / ".venv" / "bin" / "python"
 
 
-def reader(python, environment, *words):
-    """Runs harness/delta_reader.py; returns what it has found."""
+def run_delta_reader(python, environment, *arguments):
+    """Returns the result of the command, parsed."""
     if not python.exists():
-        raise MissingError(f"{python.relative_to(BENCH.parent)} is not there: run bench/setup, or bench/setup-objects")
+        raise MissingError(f"{python.relative_to(BENCH.parent)} is missing: run bench/setup or bench/setup-objects")
     done = subprocess.run(
-        [python, "-m", "harness.delta_reader", *map(str, words)],
+        [python, "-m", "harness.delta_reader", *map(str, arguments)],
         cwd=BENCH,
         env=os.environ | environment,
         stdout=subprocess.PIPE,
@@ -27,25 +27,25 @@ def reader(python, environment, *words):
         check=False,
     )
     if done.returncode != 0:
-        raise Wrong(f"{' '.join(map(str, words))}: the other reader ended with {done.returncode}")
+        raise CheckError(f"harness.delta_reader {' '.join(map(str, arguments))} exits with {done.returncode}")
     return json.loads(done.stdout)
 
 
-def counted(tables, table):
-    """How many rows each batch has in a table of a folder; and what its log has."""
-    said = reader(PYTHON, {}, "count", tables / table, otlp.IDS[table])
-    return said["rows"], said
+def count_batch_rows(tables, table):
+    """Counts the rows of each batch in a table of a folder; returns them, and the whole result of the reader."""
+    result = run_delta_reader(PYTHON, {}, "count", tables / table, otlp.ID_COLUMNS[table])
+    return result["rows"], result
 
 
-def check(found, tables):
-    """Whether all that was acknowledged is there once, in a folder with tables; returns the IDs that are, by table."""
-    there = {}
-    for table in otlp.IDS:
-        rows, said = counted(tables, table)
-        acknowledged, others = compare_table(found, table, rows, "deltalake")
-        there[table] = set(rows)
-        found.say(
-            f"{table}: {acknowledged} acknowledged batches of {otlp.ROWS_OF_A_BATCH} are there exactly once, and {others} that "
-            f"were not acknowledged; commits {said['operations']}, files {said['files']}"
+def check_tables(report, tables):
+    """Checks all tables of a folder for exactly-once storage; returns the IDs of the stored batches by table."""
+    stored_ids = {}
+    for table in otlp.ID_COLUMNS:
+        row_counts, result = count_batch_rows(tables, table)
+        acknowledged, unacknowledged = check_table(report, table, row_counts, "deltalake")
+        stored_ids[table] = set(row_counts)
+        report.add_line(
+            f"{table}: {acknowledged} acknowledged batches of {otlp.BATCH_ROWS} rows are stored exactly once, as are "
+            f"{unacknowledged} unacknowledged batches; commits {result['operations']}, files {result['files']}"
         )
-    return there
+    return stored_ids

@@ -1,7 +1,7 @@
-"""The last segment of a log ends too early, or with something else, as it may after a power cut.
+"""Tears the last segment of a server's log, as a power failure may: cuts it off, or replaces its end with random bytes.
 
-What is before that was acknowledged and must be there exactly once; the server must say from where on the rest is no
-record. The reader in this file finds that position in the format that crates/store/src/log/segment.rs describes.
+After a restart, the acknowledged batches before the cut must be stored exactly once. The server must log where damage
+begins and its length. This file parses the segment independently, in the format of crates/store/src/log/segment.rs.
 """
 
 import struct
@@ -10,124 +10,125 @@ import zlib
 from dataclasses import replace
 
 from harness import otlp
-from harness.exactly_once import Wrong
+from harness.exactly_once import CheckError
 from harness.live_server import Server
 from harness.sending import Senders
-from harness.table_counts import counted
+from harness.table_counts import count_batch_rows
 
 MAGIC = b"curtail log 2\r\n\n"
 BLOCK_BYTES = 4096
-# Salt, number, length of the body, signal, length of the tenant's name, padding, time of arrival, checksum of the body
-# and checksum of all before it.
+# Salt, number, length of the body, signal, length of the tenant's name, padding, time of arrival, checksum of the body,
+# checksum of the header up to here.
 HEADER = struct.Struct("<QQIBBHQII")
-SENT = ("spans", "logs", "points")
-SAID = (
+TABLES = ("spans", "logs", "points")
+DAMAGE_MESSAGES = (
     "the log ends with an unfinished record",
     "a segment of the log is damaged; its other records were replayed, and the file is kept",
 )
 
 
-def measure(plan, found, rng, place):
-    lost = reported = 0
+def measure(plan, report, rng, config):
+    total_lost = total_reported = 0
     for nth in range(plan.cuts):
-        folder = place.folder / f"{nth}"
+        folder = config.folder / f"{nth}"
         folder.mkdir()
-        # All of it stays in the log.
+        # All batches stay in the log.
         arguments = ("--set", "memtable=256MiB", "--set", "flush_every=1h")
-        here = replace(place, folder=folder, tables=f"file://{folder}/data/tables", arguments=arguments)
-        cut_off, is_reported = torn(found, rng, here, is_garbled=nth % 2 == 1)
-        lost, reported = lost + cut_off, reported + is_reported
-    found.say(
-        f"{plan.cuts} times the last segment was cut at a random byte, every second time with random bytes after it: "
-        f"{lost} acknowledged batches were cut off, all others are there exactly once"
+        run_config = replace(config, folder=folder, tables_url=f"file://{folder}/data/tables", arguments=arguments)
+        lost, is_reported = tear_log(report, rng, run_config, is_garbled=nth % 2 == 1)
+        total_lost, total_reported = total_lost + lost, total_reported + is_reported
+    report.add_line(
+        f"cut the last segment at a random byte {plan.cuts} times, every second time with random bytes after the cut: "
+        f"{total_lost} acknowledged batches were cut off, all others are stored exactly once"
     )
-    found.say(f"{reported} times the rest ended within a record, and the server said at which byte; otherwise it said nothing")
+    report.add_line(f"{total_reported} cuts were within a record: the server logged the byte; it logged no other cut")
 
 
-def torn(found, rng, place, is_garbled):
-    """Once. Returns how many acknowledged batches were cut off, and whether something was to be said of it."""
-    known = set(found.sent)
-    server = Server(place).ready()
-    senders = Senders(found, server.otlp, rng, SENT)
+def tear_log(report, rng, config, is_garbled):
+    """Returns the number of acknowledged batches that the cut removed, and whether the server logged damage."""
+    earlier_ids = set(report.sent_batches)
+    server = Server(config).wait_until_ready()
+    senders = Senders(report, server.otlp, rng, TABLES)
     time.sleep(rng.uniform(0.2, 1.0))
     server.kill()
     senders.stop()
-    segment = max((place.data / "log").glob("log-*"))
-    before = segment.read_bytes()
-    at = rng.randrange(BLOCK_BYTES, len(before))
-    left = before[:at] + (rng.randbytes(rng.randrange(1, 3 * BLOCK_BYTES)) if is_garbled else b"")
-    segment.write_bytes(left)
-    whole, damage = read(left)
-    said = restart(place)
+    segment = max((config.data / "log").glob("log-*"))
+    original = segment.read_bytes()
+    cut = rng.randrange(BLOCK_BYTES, len(original))
+    torn = original[:cut] + (rng.randbytes(rng.randrange(1, 3 * BLOCK_BYTES)) if is_garbled else b"")
+    segment.write_bytes(torn)
+    records_end, damage = parse_segment(torn)
+    logged = restart_server(config)
     expected = damage and {"at": damage[0], "bytes": damage[1]}
-    if said != expected:
-        raise Wrong(f"{segment}, cut at {at}: the server said {said}, expected {expected}; seed {found.seed}")
-    if expected and not found.lines:
-        found.say(f"logged, for example: {SAID[0]}: {said}")
-    return lost(found, place, known, (before, whole)), damage is not None
+    if logged != expected:
+        raise CheckError(f"{segment}, cut at {cut}: server logged {logged}, expected {expected}; seed {report.seed}")
+    if expected and not report.lines:
+        report.add_line(f"example of the log: {DAMAGE_MESSAGES[0]}: {logged}")
+    return count_lost_batches(report, config, earlier_ids, (original, records_end)), damage is not None
 
 
-def restart(place):
-    """Starts it, and has it write what it finds; returns what it says of damage."""
-    server = Server(place).ready()
+def restart_server(config):
+    """Starts the server and stops it, so that it replays and flushes the log; returns the damage that it logs."""
+    server = Server(config).wait_until_ready()
     code = server.stop()
     if code != 0:
-        raise Wrong(f"a server with a torn log ends with {code}")
-    said = [said for said in server.complaints() if said["message"] in SAID]
-    if len(said) > 1 or len(server.complaints()) > len(said):
-        raise Wrong(f"expected no more than one complaint, of the log: {server.complaints()}")
-    return {name: said[0][name] for name in ("at", "bytes")} if said else None
+        raise CheckError(f"a server with a torn log exits with {code}")
+    warnings = server.warnings()
+    if len(warnings) > 1 or any(fields["message"] not in DAMAGE_MESSAGES for fields in warnings):
+        raise CheckError(f"expected at most one warning, about the log: {warnings}")
+    return {name: warnings[0][name] for name in ("at", "bytes")} if warnings else None
 
 
-def read(segment):
-    """Where whole records end, and where what is no record begins, with its length; None if there is none."""
-    at = whole = BLOCK_BYTES
+def parse_segment(segment):
+    """Returns the end of the valid records, and the position and length of damage, or None."""
+    at = records_end = BLOCK_BYTES
     if not segment.startswith(MAGIC):
         return 0, (0, len(segment)) if segment else None
     while at < len(segment):
-        end = record_end(segment, at)
+        end = find_record_end(segment, at)
         if end:
-            at = whole = end
+            at = records_end = end
             continue
-        filled = min(-(-at // BLOCK_BYTES) * BLOCK_BYTES, len(segment))
-        if filled == at or any(segment[at:filled]):
+        block_end = min(-(-at // BLOCK_BYTES) * BLOCK_BYTES, len(segment))
+        if block_end == at or any(segment[at:block_end]):
             break
-        at = filled
-    return whole, (at, len(segment) - at) if at < len(segment) else None
+        at = block_end
+    return records_end, (at, len(segment) - at) if at < len(segment) else None
 
 
-def record_end(segment, at):
-    """Where the record ends that begins there, if it is whole."""
+def find_record_end(segment, at):
+    """The end of the record that begins at a position, or None if no valid record begins there."""
     if at + HEADER.size > len(segment):
         return None
-    salt, _, length, signal, named, _, _, of_body, of_header = HEADER.unpack_from(segment, at)
+    salt, _, length, signal, tenant_length, _, _, body_checksum, header_checksum = HEADER.unpack_from(segment, at)
     end = at + HEADER.size + length
-    if end > len(segment) or length < named or signal not in (1, 2, 3):
+    if end > len(segment) or length < tenant_length or signal not in (1, 2, 3):
         return None
-    is_of_segment = salt.to_bytes(8, "little") == segment[len(MAGIC) : len(MAGIC) + 8]
-    is_header = zlib.crc32(segment[at : at + HEADER.size - 4]) == of_header
-    is_whole = is_of_segment and is_header and zlib.crc32(segment[at + HEADER.size : end]) == of_body
-    return end if is_whole else None
+    has_salt = salt.to_bytes(8, "little") == segment[len(MAGIC) : len(MAGIC) + 8]
+    is_header_valid = zlib.crc32(segment[at : at + HEADER.size - 4]) == header_checksum
+    is_valid = has_salt and is_header_valid and zlib.crc32(segment[at + HEADER.size : end]) == body_checksum
+    return end if is_valid else None
 
 
-def lost(found, place, known, log):
-    """How many acknowledged batches were cut off; each that was not must be there once."""
-    segment, whole = log
-    cut_off = 0
-    there = {}
-    for table in SENT:
-        rows, _ = counted(place.data / "tables", table)
-        there |= rows
-    for id in set(found.sent) - known:
-        batch = found.sent[id]
-        bytes_of_id = batch.at_ns.to_bytes(8, "little") if batch.table == "points" else bytes.fromhex(id)
-        at = segment.find(bytes_of_id)
-        rows = there.pop(id, 0)
-        # What is in no segment that is left was in one before, of which all is in runs; or it never came.
-        is_there = at < whole if at >= 0 else id in found.acknowledged
-        if rows != (otlp.ROWS_OF_A_BATCH if is_there else 0):
-            raise Wrong(f"{batch}: {rows} rows, at {at} of the log, which is whole to {whole}; seed {found.seed}")
-        cut_off += id in found.acknowledged and not is_there
-    if there:
-        raise Wrong(f"{len(there)} batches that nobody has sent; seed {found.seed}")
-    return cut_off
+def count_lost_batches(report, config, earlier_ids, log):
+    """Returns the number of acknowledged batches that the cut removed; checks that all others are stored once."""
+    segment, records_end = log
+    lost = 0
+    row_counts = {}
+    for table in TABLES:
+        row_counts |= count_batch_rows(config.data / "tables", table)[0]
+    for id in set(report.sent_batches) - earlier_ids:
+        batch = report.sent_batches[id]
+        id_bytes = batch.time_ns.to_bytes(8, "little") if batch.table == "points" else bytes.fromhex(id)
+        at = segment.find(id_bytes)
+        rows = row_counts.pop(id, 0)
+        # A batch that is not in this segment was in an earlier one, which is flushed to runs, or never arrived.
+        is_stored = at < records_end if at >= 0 else id in report.acknowledged_ids
+        if rows != (otlp.BATCH_ROWS if is_stored else 0):
+            raise CheckError(
+                f"{batch} has {rows} rows, is at {at} of the log; records end at {records_end}; seed {report.seed}"
+            )
+        lost += id in report.acknowledged_ids and not is_stored
+    if row_counts:
+        raise CheckError(f"{len(row_counts)} batches are stored that were never sent; seed {report.seed}")
+    return lost

@@ -1,1 +1,1 @@
-"""Tests of the harness's arithmetic and parsing: `cd bench && python3 -m unittest`."""
+"""Tests the arithmetic and the parsers of the harness: `cd bench && python3 -m unittest`."""

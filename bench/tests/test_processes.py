@@ -1,4 +1,4 @@
-"""What a process cost, read from /proc, and the life of a process."""
+"""Tests the cost of a process, read from /proc, and the start and stop of processes."""
 
 import os
 import select
@@ -26,7 +26,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-class ReadingProc(unittest.TestCase):
+class ProcTest(unittest.TestCase):
     def test_a_command_name_with_spaces_and_brackets_does_not_shift_the_fields(self):
         ticks = processes.TICKS_PER_S
         line = f"7 (a) b) c) S 1 7 7 0 -1 0 1 0 2 0 {3 * ticks} {ticks // 2} 0 0 20 0 1 0 99"
@@ -43,56 +43,56 @@ class ReadingProc(unittest.TestCase):
         child = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             self.assertEqual(child.stdout.readline(), b"done\n")
-            cost = processes.cost_of_process(child.pid)
+            cost = processes.read_cost(child.pid)
         finally:
             child.communicate()
         self.assertGreaterEqual(cost.cpu_ns, 290_000_000)
-        # One tick of rounding for user, one for system.
+        # User time and system time each round by one tick.
         self.assertAlmostEqual(cost.cpu_ns / 1e9, cost.user_s + cost.system_s, delta=0.021)
 
     def test_peak_memory_is_in_bytes(self):
         page = os.sysconf("SC_PAGE_SIZE")
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * page
-        # VmHWM is the peak, statm the present; the kernel counts both per thread in batches of 64 pages.
-        self.assertGreater(processes.peak_memory_bytes_of_process(os.getpid()), resident - 256 * page)
+        # VmHWM is the peak, statm the current value; the kernel counts both per thread in batches of 64 pages.
+        self.assertGreater(processes.read_peak_memory_bytes(os.getpid()), resident - 256 * page)
 
 
-class Life(unittest.TestCase):
+class ServerProcessTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.log = Path(folder.name) / "log"
 
     def start(self, script, port):
-        return processes.Running("thing", [sys.executable, "-c", script, port], 0, [port], self.log)
+        return processes.ServerProcess("server", [sys.executable, "-c", script, port], 0, [port], self.log)
 
-    def test_a_stopped_tree_is_gone_children_included(self):
-        with self.start(SERVE, free_port()) as running:
-            ended = select.poll()
-            pids = processes.tree(running.process.pid)
+    def test_stop_ends_every_process_of_the_tree(self):
+        with self.start(SERVE, free_port()) as server:
+            end_events = select.poll()
+            pids = processes.list_process_tree(server.process.pid)
             for pid in pids:
                 # A pidfd becomes readable when its process ends.
                 pidfd = os.pidfd_open(pid)
                 self.addCleanup(os.close, pidfd)
-                ended.register(pidfd, select.POLLIN)
+                end_events.register(pidfd, select.POLLIN)
             self.assertEqual(len(pids), 2, "the server and its child")
-            self.assertEqual(ended.poll(0), [], "both run")
-            running.stop()
-            while len(gone := ended.poll(5000)) < 2:
-                self.assertTrue(gone, "a process outlived its stop")
+            self.assertEqual(end_events.poll(0), [], "both run")
+            server.stop()
+            while len(events := end_events.poll(5000)) < 2:
+                self.assertTrue(events, "a process still runs after stop()")
 
-    def test_pinning_reaches_every_process_of_the_tree(self):
-        with self.start(SERVE, free_port()) as running:
+    def test_pin_moves_every_process_of_the_tree(self):
+        with self.start(SERVE, free_port()) as server:
             core = max(os.sched_getaffinity(0))
-            running.pin(core)
-            for pid in processes.tree(running.process.pid):
+            server.pin(core)
+            for pid in processes.list_process_tree(server.process.pid):
                 self.assertEqual(os.sched_getaffinity(pid), {core})
 
-    def test_a_process_that_ends_at_once_is_reported_with_what_it_said(self):
+    def test_the_error_of_a_failed_start_shows_the_output(self):
         with self.assertRaisesRegex(processes.StartError, "no such luck"):
             self.start("import sys; sys.exit('no such luck')", free_port())
 
-    def test_a_port_in_use_is_named(self):
+    def test_the_error_names_a_port_in_use(self):
         port = free_port()
         with self.start(SERVE, port), self.assertRaisesRegex(processes.StartError, f"127.0.0.1:{port}"):
             self.start(SERVE, port)

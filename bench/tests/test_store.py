@@ -1,4 +1,4 @@
-"""Reading what the store's benchmark reads: Delta's log, the sender's lines, the benchmark of questions."""
+"""Tests the parsers of the store benchmark: Delta's log, the sender's rows, the output of the query benchmark."""
 
 import json
 import math
@@ -7,15 +7,15 @@ import unittest
 from pathlib import Path
 
 from harness import delta_log, questions, store
-from harness.store_server import Merge
+from harness.store_server import Compaction
 
 
 def add(path, size, rows):
     return {"add": {"path": path, "size": size, "stats": json.dumps({"numRecords": rows})}}
 
 
-class DeltaLog(unittest.TestCase):
-    def test_files_are_live_that_were_added_and_not_removed(self):
+class DeltaLogTest(unittest.TestCase):
+    def test_live_files_were_added_and_not_removed(self):
         commits = [
             [{"protocol": {}}, {"metaData": {}}],
             [add("a", 10, 1), add("b", 20, 2)],
@@ -27,39 +27,40 @@ class DeltaLog(unittest.TestCase):
             log.mkdir()
             for number, actions in enumerate(commits):
                 (log / f"{number:020}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
-            self.assertEqual(delta_log.live(Path(folder)), delta_log.Live(files=2, size_bytes=30, rows=4))
+            expected = delta_log.LiveFiles(files=2, size_bytes=30, rows=4)
+            self.assertEqual(delta_log.sum_live_files(Path(folder)), expected)
             (log / f"{0:020}.json").unlink()
             with self.assertRaises(delta_log.DeltaError):
-                delta_log.live(Path(folder))
+                delta_log.sum_live_files(Path(folder))
 
 
-class Waits(unittest.TestCase):
+class WaitTest(unittest.TestCase):
     def test_a_quantile_is_the_value_of_its_rank(self):
         ordered = list(range(1, 1001))
         self.assertEqual([store.quantile(ordered, q) for q in (0.5, 0.99, 0.999)], [500, 990, 999])
         self.assertEqual(store.quantile([7], 0.999), 7)
         self.assertTrue(math.isnan(store.quantile([], 0.5)))
 
-    def test_a_batch_waited_during_a_merge_if_any_of_its_wait_was(self):
+    def test_a_wait_that_overlaps_a_compaction_counts_as_during(self):
         rows = [(1_000_000, 500_000), (1_600_000, 500_000), (2_500_000, 100), (2_900_000, 200_000), (3_500_000, 1)]
-        during, apart = store.split(rows, [Merge(2.0, 3.0)])
-        self.assertEqual((during, apart), ([500_000, 100, 200_000], [500_000, 1]))
+        during, outside = store.split_waits(rows, [Compaction(2.0, 3.0)])
+        self.assertEqual((during, outside), ([500_000, 100, 200_000], [500_000, 1]))
 
-    def test_lines_of_the_sender_are_when_and_how_long(self):
-        self.assertEqual(store.parse("17\t200\t4\n18\t200\t5\n"), [(17, 4), (18, 5)])
+    def test_a_row_of_the_sender_has_the_planned_time_and_the_wait(self):
+        self.assertEqual(store.parse_rows("17\t200\t4\n18\t200\t5\n"), [(17, 4), (18, 5)])
 
 
-class Questions(unittest.TestCase):
-    def test_the_library_prints_every_question(self):
-        printed = "1 million spans\n     ms   p50    p99    CPU\n" + "".join(
-            f"{question.name:>24} {number + 0.5:>9.2f} {number + 1.25:>9.2f} {number + 2:>9.2f}\n"
-            for number, question in enumerate(questions.QUESTIONS)
+class QueryTest(unittest.TestCase):
+    def test_the_output_of_the_library_has_every_query(self):
+        output = "1 million spans\n     ms   p50    p99    CPU\n" + "".join(
+            f"{query.name:>24} {number + 0.5:>9.2f} {number + 1.25:>9.2f} {number + 2:>9.2f}\n"
+            for number, query in enumerate(questions.QUERIES)
         )
-        found = questions.parse_library(printed)
-        self.assertEqual(found[questions.TRACE], {"p50": 0.5, "p99": 1.25})
-        self.assertEqual(len(found), len(questions.QUESTIONS))
+        durations = questions.parse_library_output(output)
+        self.assertEqual(durations[questions.TRACE], {"p50": 0.5, "p99": 1.25})
+        self.assertEqual(len(durations), len(questions.QUERIES))
         with self.assertRaises(ValueError):
-            questions.parse_library(printed.replace("trace by ID", "trace"))
+            questions.parse_library_output(output.replace("trace by ID", "trace"))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ PRICE_SIGMA = 1.1
 FIRST_OFFER = datetime(2023, 1, 1, tzinfo=timezone.utc)
 OFFERS_LAST = timedelta(days=730)
 # Number of queries of each kind.
-QUESTIONS = 2_000
+QUERIES = 2_000
 # Queries use a word only if the smallest tenant is expected to have this many documents with it. With fewer, it could
 # have none by chance, and the suite treats an empty result as an error. Here that chance is e to the power of -30.
 DOCUMENTS_WITH_WORD_MIN = 30
@@ -113,23 +113,23 @@ class Corpus:
             raise ValueError(f"{self.documents} documents are too few: the smallest tenant has {smallest} of them")
         return self.words[: min(ranks, VOCABULARY)]
 
-    def questions(self):
+    def queries(self):
         """Rows of values, by the name of the CSV file; each row is for one request."""
         rng = random.Random(f"{self.seed}/questions")
         words = self.known_words()
         # Users search for rare words more often than texts use them.
-        terms = [{"word": rng.choice(words)} for _ in range(QUESTIONS)]
+        terms = [{"word": rng.choice(words)} for _ in range(QUERIES)]
         ranges = []
-        for _ in range(QUESTIONS):
+        for _ in range(QUERIES):
             # From a third to three times the median, wide and narrow: each has at least some 5 % of the documents.
             least = round(PRICE_MEDIAN * math.exp(rng.uniform(-1.1, 0.5)))
             ranges.append({"least": least, "most": round(least * math.exp(rng.uniform(0.3, 1.5)))})
         return {"words.csv": terms, "prices.csv": ranges}
 
-    def write_questions(self, folder):
+    def write_queries(self, folder):
         """Writes the CSV files."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, rows in self.questions().items():
+        for name, rows in self.queries().items():
             with (folder / name).open("w", newline="") as out:
                 writer = csv.DictWriter(out, rows[0].keys(), lineterminator="\n")
                 writer.writeheader()

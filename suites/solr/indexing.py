@@ -27,7 +27,7 @@ CONFIGSET = "goods"
 # One on each node: either can serve a query, so a second attempt has another node to go to.
 REPLICAS = 2
 # Limit for any response, even while a node with a full heap indexes.
-ANSWER_LIMIT_S = 120.0
+RESPONSE_LIMIT_S = 120.0
 # A commit waits until all documents are searchable, possibly millions.
 COMMIT_LIMIT_S = 600.0
 PROGRESS_EVERY_S = 5.0
@@ -46,7 +46,7 @@ class Node:
         self.address = address
         self._connection = None
 
-    def ask(self, path, parameters=(), body=None, content_type="application/json", limit_s=ANSWER_LIMIT_S):
+    def ask(self, path, parameters=(), body=None, content_type="application/json", limit_s=RESPONSE_LIMIT_S):
         """Sends a request, as a POST if it has a body, and returns the response as JSON."""
         url = f"/solr/{path}?" + urllib.parse.urlencode(parameters)
         if self._connection is None:
@@ -184,7 +184,7 @@ def arguments():
     add("--documents", type=int, default=200_000, help="number of documents of all tenants together (%(default)s)")
     add("--seed", type=int, default=1, help="seed of documents and queries (%(default)s)")
     add("--processes", type=int, default=2, help="number of processes that make and send documents (%(default)s)")
-    add("--questions", type=Path, metavar="FOLDER", help="only write the CSV files of the queries to this folder")
+    add("--queries", type=Path, metavar="FOLDER", help="only write the CSV files of the queries to this folder")
     add("--check", action="store_true", help="only check that each node has all documents")
     given = parser.parse_args()
     if given.documents < 100 or given.documents % 100:
@@ -199,8 +199,8 @@ def main():
     corpus = Corpus(given.seed, given.documents)
     say = functools.partial(print, flush=True)
     try:
-        if given.questions:
-            corpus.write_questions(given.questions)
+        if given.queries:
+            corpus.write_queries(given.queries)
             return
         if not given.check:
             node = Node(given.node[0])

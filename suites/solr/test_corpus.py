@@ -24,7 +24,7 @@ class Documents(unittest.TestCase):
         forwards, backwards = Corpus(SEED, DOCUMENTS), Corpus(SEED, DOCUMENTS)
         made = [forwards.batch(*batch) for batch in batches[:4]]
         self.assertEqual(made, [backwards.batch(*batch) for batch in reversed(batches[:4])][::-1])
-        self.assertEqual(forwards.questions(), backwards.questions())
+        self.assertEqual(forwards.queries(), backwards.queries())
         self.assertNotEqual(made[0], Corpus(SEED + 1, DOCUMENTS).batch(*batches[0]))
 
     def test_batches_hold_each_document_once(self):
@@ -49,23 +49,23 @@ class Documents(unittest.TestCase):
         self.assertEqual(len(words), len(set(words)))
 
 
-class Questions(unittest.TestCase):
-    def test_each_has_an_answer_from_each_tenant(self):
+class Queries(unittest.TestCase):
+    def test_each_tenant_has_a_match(self):
         corpus = Corpus(SEED, DOCUMENTS)
-        questions = corpus.questions()
-        asked = {row["word"] for row in questions["words.csv"]}
+        queries = corpus.queries()
+        words = {row["word"] for row in queries["words.csv"]}
         for tenant in TENANTS[-5:]:
             documents = list(documents_of(corpus, tenant))
-            held = set().union(*(document["body"].split() for document in documents))
-            self.assertLessEqual(asked, held, f"{tenant.name}, seed {SEED}")
+            words_of_tenant = set().union(*(document["body"].split() for document in documents))
+            self.assertLessEqual(words, words_of_tenant, f"{tenant.name}, seed {SEED}")
             prices = sorted(document["price"] for document in documents)
-            for row in questions["prices.csv"]:
+            for row in queries["prices.csv"]:
                 found = sum(row["least"] <= price <= row["most"] for price in prices)
                 self.assertGreater(found, 0, f"{tenant.name}, {row}, seed {SEED}")
 
     def test_too_few_documents_are_named(self):
         with self.assertRaisesRegex(ValueError, "100 documents are too few: the smallest tenant has 1"):
-            Corpus(SEED, 100).questions()
+            Corpus(SEED, 100).queries()
 
 
 class Suite(unittest.TestCase):

@@ -41,7 +41,7 @@ fn main() {
 
 async fn questions(thousands: u64) {
     let store = filled(thousands * 1_000).await;
-    let sql = Sql::new(SqlProgram::beside(Path::new("curtail")), None);
+    let sql = Sql::new(SqlProgram::in_folder_of(Path::new("curtail")), None);
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let (limits, metrics, page) = (Arc::default(), Arc::default(), Arc::new(NoMetrics));
     let (access, query_threads) = (Arc::default(), None);

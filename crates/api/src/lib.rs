@@ -14,15 +14,16 @@
 //! | `GET /jaeger/api/…` | services, operations and traces, for Jaeger's UI and Grafana's data source for Jaeger |
 //!
 //! `HEAD` gets the response to `GET` without its body. `X-Scope-OrgID` names the tenant, as in Tempo. IDs need no
-//! leading zeros. If a run cannot be read, the response has the rows of all other runs, and `curtail-incomplete` has
-//! the number of unreadable runs. Unsupported TraceQL gets a 501 that names the unsupported part, and invalid TraceQL a
-//! 400 with the position. Errors are text; below `/jaeger`, they are JSON in Jaeger's format, and below `/api/v1`, JSON
-//! in Curtail's own format.
+//! leading zeros. If a sorted run (a file of rows) cannot be read, the response has the rows of all other sorted runs,
+//! and `curtail-incomplete` has the number of unreadable ones. Unsupported TraceQL gets a 501 that names the
+//! unsupported part, and invalid TraceQL a 400 with the position. Errors are text; below `/jaeger`, they are JSON in
+//! Jaeger's format, and below `/api/v1`, JSON in Curtail's own format.
 //!
 //! The header `curtail-quantile-error` has the maximum relative error of quantiles.
 //!
 //! **Limits**: a request may take a minute, from its head to the last byte of its response; then the connection is
-//! closed. Traces are read and streamed in chunks, up to the maxima in [`Limits`]. Other results are bounded.
+//! closed. Traces are read and streamed in chunks, up to the maxima in [`Limits`]. Other results have fixed maxima,
+//! such as 11,000 steps of a metric.
 //!
 //! **Source**: Grafana Tempo's documentation of its HTTP API 3.0; Jaeger 2.20's API.
 

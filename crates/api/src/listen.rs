@@ -1,8 +1,8 @@
 //! The listener of the query API, and its connections.
 //!
-//! **Limits**: [`CONNECTIONS_MAX`] connections; [`HEADER_TIMEOUT`] for a TLS handshake, for the first request and for a
-//! head. A connection is closed if the client has not read the response within the time limit of its last request, so a
-//! client that does not read occupies no connection for long.
+//! **Limits**: [`CONNECTIONS_MAX`] connections; [`HEADER_TIMEOUT`] for a TLS handshake, for the first request of a
+//! connection, and for the head of each HTTP/1.1 request. A connection is closed if the client has not read the
+//! response within the time limit of its last request, so a client that does not read occupies no connection for long.
 
 use crate::metrics::{MetricsPage, QueryMetrics};
 use crate::query_service::{PATIENCE, QueryService};

@@ -1,7 +1,8 @@
 //! Runs queries in SQL with the program `curtail-sql`: one process for each query.
 //!
 //! The body of a `POST /api/v1/sql` is the query, whatever its content type. The response is a JSON array with an
-//! object for each row. If the client accepts CSV or `application/x-ndjson` (an object a line), the response is that.
+//! object for each row. A client that accepts CSV or `application/x-ndjson` (an object a line) gets that format
+//! instead.
 //!
 //! | exit of the program | response |
 //! |---|---|
@@ -146,10 +147,14 @@ async fn run_query(child: &mut Child, query: &[u8], output: Vec<u8>) -> Result<V
         let printed = read(stdout, output, RESULT_BYTES_MAX).await?;
         if printed.len() > RESULT_BYTES_MAX { Err(large()) } else { Ok(printed) }
     };
-    let said = read(stderr, Vec::new(), ERROR_BYTES_MAX);
-    let ((), printed, said) = tokio::try_join!(written, printed, said)?;
+    let errors = read(stderr, Vec::new(), ERROR_BYTES_MAX);
+    let ((), printed, errors) = tokio::try_join!(written, printed, errors)?;
     let status = child.wait().await.map_err(failed)?;
-    if status.success() { Ok(printed) } else { Err(ended(status, &String::from_utf8_lossy(&said))) }
+    if status.success() {
+        Ok(printed)
+    } else {
+        Err(ended(status, &String::from_utf8_lossy(&errors)))
+    }
 }
 
 /// Reads up to `max` bytes and one more byte, to detect a longer output.
@@ -245,14 +250,14 @@ fn failed(error: io::Error) -> ApiError {
     ApiError::failed()
 }
 
-fn ended(status: ExitStatus, said: &str) -> ApiError {
-    let said = said.trim_end();
+fn ended(status: ExitStatus, errors: &str) -> ApiError {
+    let message = errors.trim_end();
     if status.code() == Some(INVALID_QUERY) {
-        return ApiError::wrong(said);
+        return ApiError::wrong(message);
     }
-    tracing::error!(%status, said, "curtail-sql has failed");
+    tracing::error!(%status, stderr = message, "curtail-sql has failed");
     let message = match (status.code(), status.signal()) {
-        (Some(ENVIRONMENT), _) => format!("the tables cannot be read: {said}"),
+        (Some(ENVIRONMENT), _) => format!("the tables cannot be read: {message}"),
         (_, Some(SIGKILL)) => {
             "curtail-sql was killed, usually because the machine ran out of memory: query a smaller range"
                 .to_owned()

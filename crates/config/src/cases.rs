@@ -1,6 +1,7 @@
-//! A key whose word selects the other keys of its section: `policy: prequal` and the keys of prequal.
+//! A key whose value selects the other keys of its section: `policy: prequal` and the keys of prequal.
 //!
-//! The section may be written as the word alone if every other key of the case has a default.
+//! A case is one such value with its keys. The value alone may replace the section if every other key of the case has a
+//! default: `balance: random`.
 
 use crate::key::{Key, Presence};
 use crate::kind::Kind;

@@ -70,7 +70,7 @@ impl<'w, T: 'w> Kind<'w, T> {
             (None, None) => self.detail,
         };
         for (name, limit) in [("minimum", &low), ("maximum", &high)] {
-            // Limits of quantities with a unit cannot be said in a JSON Schema.
+            // A JSON Schema has no limits for quantities with a unit.
             let limit = limit.as_ref().map(&self.write).and_then(|text| text.parse().ok());
             if let Some(Json::Number(limit)) = limit {
                 self.schema[name] = Json::Number(limit);

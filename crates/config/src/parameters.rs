@@ -2,8 +2,8 @@
 //!
 //! `${name}` is replaced by the value of `name` in the file's section of parameters, or by a predefined value. This
 //! happens before keys are read, so `--set parameters.docs=7` has effect everywhere. A parameter may use parameters
-//! above it. The result has the type of its key, with or without quotes. `$${` is a literal `${`, and a `$` alone is a
-//! `$`. Keys are not changed.
+//! above it. After the replacement, a value is read as the type of its key, even if the value is in quotes. `$${` is a
+//! literal `${`, and a `$` alone is a `$`. Keys are not changed.
 //! **Limits**: a text has at most [`FILLED_BYTES_MAX`] bytes after the replacement.
 
 use crate::config_error::ConfigErrors;

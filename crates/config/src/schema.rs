@@ -1,7 +1,7 @@
 //! The JSON Schema (draft 2020-12) of a configuration, for editors that complete and check while typing.
 //!
-//! The schema accepts everything that the reader accepts, and more: it has neither the limits of quantities with a unit,
-//! nor the keys of each case, nor contradictions between keys.
+//! The schema accepts everything that the reader accepts, and more. It does not check the limits of quantities with a
+//! unit, whether a key belongs to the selected case (such as `policy: prequal`), or whether keys contradict each other.
 
 use crate::key::{Key, Presence};
 use serde_json::{Value as Json, json};

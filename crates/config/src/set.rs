@@ -1,8 +1,9 @@
 //! `--set section.key=value`: values from the command line, put into the tree before it is read.
 //!
-//! A path has keys joined by dots, with optional indexes into lists: `upstreams.search.replicas[0].weight`. The value is
-//! YAML, so `--set balance={policy: random}` replaces a whole section. Missing sections of the path are created and marked
-//! as implied; missing list items are errors. Later arguments override earlier arguments, and all override the file.
+//! A path has keys joined by dots, with optional indexes into lists: `upstreams.search.replicas[0].weight`. The value
+//! is YAML, so `--set balance={policy: random}` replaces a whole section. Missing sections of the path are created. If
+//! a created section is an entry of a map, such as an upstream, and is invalid, the error says that it is not defined.
+//! Missing list items are errors. Later arguments override earlier arguments, and all override the file.
 //! **Limits**: the path cannot name a key that has a dot, a bracket or an equals sign.
 
 use crate::config_error::{ConfigErrors, SourcePosition};

@@ -333,7 +333,7 @@ fn the_traps_of_yaml_1_1_are_read_as_in_1_2_or_refused() {
     assert_eq!(one::<String>("12:30:45"), Ok("12:30:45".to_owned()));
     assert_eq!(one::<u32>("0o14"), Ok(12));
     assert_eq!(one::<f64>("1e3"), Ok(1_000.0));
-    let refused = [
+    let results = [
         one::<bool>("no").map(|_| ()),
         one::<bool>("\"true\"").map(|_| ()),
         one::<u32>("1e3").map(|_| ()),
@@ -360,7 +360,7 @@ fn the_traps_of_yaml_1_1_are_read_as_in_1_2_or_refused() {
         one::<SocketAddr>("[::1]:80").map(|_| ()),
         one::<PathBuf>("''").map(|_| ()),
     ];
-    let messages: Vec<String> = refused.into_iter().filter_map(Result::err).collect();
+    let messages: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     expect![[r#"
         f:1:6: key: no is text: expected true or false
         f:1:6: key: "true" is text: expected true or false

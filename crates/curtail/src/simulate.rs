@@ -2,7 +2,7 @@
 //!
 //! | command | does |
 //! |---|---|
-//! | `simulate SCENARIO` | simulates each model with each policy, and prints latencies; or distributes shards |
+//! | `simulate SCENARIO` | simulates each model with each policy, and prints latencies; with the key `sharding`, prints how evenly shards lie on servers, and the latency |
 //! | `simulate --replay JOURNAL` | replays the events of a journal to new policies, and compares their decisions |
 //! | `simulate --keys` | prints every key of a scenario, in Markdown |
 
@@ -96,13 +96,13 @@ fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<ExitCode> {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut shown = terminal::ProgressLine::on_stderr(None);
     let report = curtail_sim::run(scenario, args.seed, |progress| {
         shown.show(|| progress_line(&progress));
     });
     shown.clear();
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = start.elapsed().as_secs_f64();
     match args.format {
         Format::Json => print(&format!("{}\n", report.json(seconds)))?,
         Format::Table => {

@@ -45,5 +45,5 @@ pub(crate) fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
 
 /// The program, which may be in the folder of this program.
 pub(crate) fn program() -> std::io::Result<SqlProgram> {
-    Ok(SqlProgram::beside(&std::env::current_exe()?))
+    Ok(SqlProgram::in_folder_of(&std::env::current_exe()?))
 }

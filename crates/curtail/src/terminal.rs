@@ -1,7 +1,8 @@
 //! The terminal: its width, and the progress of a command.
 //!
-//! On a terminal, new progress overwrites the old; elsewhere, progress is a line at intervals, or no line. It goes to
-//! standard error, or to standard output if the result replaces it. A closed stream is no error.
+//! On a terminal, new progress overwrites the old. Elsewhere, a command prints a progress line at its interval, or none
+//! if it has no interval. Progress goes to standard error; that of `curtail demo` goes to standard output, where the
+//! result replaces it. A closed stream is no error.
 
 use curtail_text::{WIDTH, cut};
 use std::io::{self, IsTerminal, Write};

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     /// The next request to send.
-    given: Cell<Option<DueRequest>>,
+    assigned: Cell<Option<DueRequest>>,
     waker: RefCell<Option<Waker>>,
     is_idle: Cell<bool>,
     /// The start of the connection attempt; [`None`] once the connection is open.
@@ -27,8 +27,8 @@ pub(super) struct Connections {
     /// Idle connections, the one that was used last at the end.
     idle: Vec<Rc<Connection>>,
     opening: usize,
-    /// The number of connections with a given request that they have not taken yet.
-    given: usize,
+    /// The number of connections with an assigned request that they have not taken yet.
+    assigned: usize,
     draining: usize,
 }
 
@@ -84,29 +84,29 @@ impl Connections {
     }
 
     /// Gives `due` to the idle connection that was used last, if any.
-    pub(super) fn give(&mut self, due: DueRequest) -> Result<(), DueRequest> {
+    pub(super) fn assign(&mut self, due: DueRequest) -> Result<(), DueRequest> {
         let Some(connection) = self.idle.pop() else { return Err(due) };
         connection.is_idle.set(false);
-        connection.given.set(Some(due));
-        self.given += 1;
+        connection.assigned.set(Some(due));
+        self.assigned += 1;
         if let Some(waker) = connection.waker.borrow_mut().take() {
             waker.wake();
         }
         Ok(())
     }
 
-    pub(super) fn take_given(&mut self, connection: &Connection) -> Option<DueRequest> {
-        let due = connection.given.take()?;
-        self.given -= 1;
+    pub(super) fn take_assigned(&mut self, connection: &Connection) -> Option<DueRequest> {
+        let due = connection.assigned.take()?;
+        self.assigned -= 1;
         Some(due)
     }
 
-    /// The number of connections with a given request that they have not taken yet.
-    pub(super) const fn given(&self) -> usize {
-        self.given
+    /// The number of connections with an assigned request that they have not taken yet.
+    pub(super) const fn assigned(&self) -> usize {
+        self.assigned
     }
 
-    /// Marks a connection as idle; a given request wakes it.
+    /// Marks a connection as idle; an assigned request wakes it.
     pub(super) fn mark_idle(&mut self, connection: &Rc<Connection>, cx: &Context<'_>) {
         *connection.waker.borrow_mut() = Some(cx.waker().clone());
         if !connection.is_idle.replace(true) {

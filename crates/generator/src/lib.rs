@@ -3,8 +3,8 @@
 //! **Open loop**: the plan alone decides the send times. A request that finds all connections in use waits, and the
 //! wait is part of its response time.
 //! **Threads** share nothing while they run: each has its own part of the plan, connections and recordings.
-//! **Limits**: [`Load::connections_max`] connections, 2^20 waiting requests of a thread (further ones count as lag),
-//! responses of the size that [`Expect`](crate::expect::Expect) allows.
+//! **Limits**: [`Load::connections_max`] connections, 2^20 waiting requests of a thread (the wait of further requests
+//! counts as lag), responses of the size that [`Expect`](crate::expect::Expect) allows.
 //! **Invariant**: every request of the plan counts once; one without a response at the end of the run has failed.
 //! **Hurts when** the machine is short of CPU time: the generator is then late, and the recorded lag shows how late
 //! ([`curtail_load::lag`]).

@@ -118,7 +118,7 @@ fn shares_of_a_plan_make_up_the_whole() {
 
 #[test]
 fn a_server_that_is_not_there_fails_each_request() {
-    // Bound, so that nobody else gets the port, and not listening.
+    // Bound, so that no other process gets the port, and not listening.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
     let address = socket.local_addr().expect("bound").as_socket().expect("of IP");

@@ -105,14 +105,14 @@ impl Worker {
 
     fn is_done(&self) -> bool {
         let State { flights, connections, .. } = &*self.state.borrow();
-        flights.flying() == 0 && flights.waiting() == 0 && connections.given() == 0
+        flights.flying() == 0 && flights.waiting() == 0 && connections.assigned() == 0
     }
 
     /// Gives due requests to idle connections, queues the remaining requests, and opens connections.
     fn hand_out(self: &Rc<Self>, now: Instant) {
         let State { flights, connections, .. } = &mut *self.state.borrow_mut();
         let waiting = flights.waiting();
-        flights.hand_out(now, |due| connections.give(due));
+        flights.hand_out(now, |due| connections.assign(due));
         if connections.len() >= self.connections_max {
             let more = flights.waiting() - waiting;
             flights.seen().wait(more as u64, now);
@@ -126,7 +126,7 @@ impl Worker {
             Protocol::Http1 => 1,
             Protocol::Http2 | Protocol::Grpc => http2::STREAMS_MAX,
         };
-        let wanted = flights.flying() + connections.given() + flights.waiting();
+        let wanted = flights.flying() + connections.assigned() + flights.waiting();
         let room =
             |connections: &Connections| (connections.len() - connections.draining()) * at_once;
         while room(connections) < wanted && connections.len() < self.connections_max {
@@ -143,8 +143,8 @@ impl Worker {
         let State { flights, connections, is_over } = state;
         let now = self.clock.now();
         if let Some(due) = due.map(|due| due.waiting_since(now)) {
-            let given = if *is_over { Err(due) } else { connections.give(due) };
-            given.unwrap_or_else(|due| flights.give_back(due));
+            let assigned = if *is_over { Err(due) } else { connections.assign(due) };
+            assigned.unwrap_or_else(|due| flights.give_back(due));
         }
         if !*is_over {
             self.connect(flights, connections, now);
@@ -176,8 +176,8 @@ impl Drop for ConnectionTask {
     fn drop(&mut self) {
         let state = &mut *self.worker.state.borrow_mut();
         state.connections.closed(&self.connection);
-        let given = state.connections.take_given(&self.connection);
-        self.worker.hand_back(state, given);
+        let assigned = state.connections.take_assigned(&self.connection);
+        self.worker.hand_back(state, assigned);
     }
 }
 
@@ -211,7 +211,7 @@ impl ConnectionTask {
     pub(super) fn poll_due(&self, cx: &Context<'_>) -> Poll<Option<DueRequest>> {
         let worker = &self.worker;
         let State { flights, connections, is_over } = &mut *worker.state.borrow_mut();
-        if let Some(due) = connections.take_given(&self.connection) {
+        if let Some(due) = connections.take_assigned(&self.connection) {
             return Poll::Ready(Some(due));
         }
         if *is_over {
@@ -229,8 +229,8 @@ impl ConnectionTask {
     pub(super) fn drain(&self) {
         let state = &mut *self.worker.state.borrow_mut();
         state.connections.drain(&self.connection);
-        let given = state.connections.take_given(&self.connection);
-        self.worker.hand_back(state, given);
+        let assigned = state.connections.take_assigned(&self.connection);
+        self.worker.hand_back(state, assigned);
     }
 
     pub(super) fn with_flights<T>(&self, act: impl FnOnce(&mut Flights, Instant) -> T) -> T {

@@ -1,7 +1,7 @@
 //! The workload: requests by weight, in journeys, for tenants.
 //!
-//! The seed and the number of an arrival in the plan decide its request, its tenant and its row of data. Every arm and
-//! every generator of a run therefore sends the same request 4711.
+//! The seed and the number of an arrival in the plan decide its request, its tenant and its row of data. The n-th
+//! request is therefore the same for every arm and every generator of a run.
 //! **Limits**: [`REQUESTS_MAX`] requests and [`TENANTS_MAX`] tenants, which bound the recordings.
 
 mod config;

@@ -91,13 +91,13 @@ impl Tokens {
 
     fn check<'a>(&'a self, headers: &'a HeaderMap) -> Result<Option<&'a str>, AccessError> {
         let token = if self.0.is_empty() { None } else { Some(self.token_of(headers)?) };
-        let asked = headers.get(TENANT).map(tenant_of).transpose()?;
-        match (token.and_then(|token| token.tenant.as_deref()), asked) {
-            (Some(bound), Some(asked)) if bound != asked => {
+        let requested = headers.get(TENANT).map(tenant_of).transpose()?;
+        match (token.and_then(|token| token.tenant.as_deref()), requested) {
+            (Some(bound), Some(requested)) if bound != requested => {
                 Err(AccessError::OtherTenant(bound.to_owned()))
             }
             (Some(bound), _) => Ok(Some(bound)),
-            (None, asked) => Ok(asked),
+            (None, requested) => Ok(requested),
         }
     }
 

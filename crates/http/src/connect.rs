@@ -197,13 +197,13 @@ impl Connector {
     ) -> Result<OpenedConnection, ConnectError> {
         let mut phase = "name lookup";
         let connecting = async {
-            let begun = clock.now();
+            let start = clock.now();
             let addresses = self.look_up().await.map_err(|source| ConnectError::Lookup {
                 server: self.origin.to_string(),
                 host: self.origin.host.clone(),
                 source,
             })?;
-            let lookup = clock.now().since(begun);
+            let lookup = clock.now().since(start);
             let mut connected =
                 self.connect_by_phases(&addresses, clock, offer, &mut phase).await?;
             connected.phases.lookup = lookup;
@@ -239,7 +239,7 @@ impl Connector {
         phase: &mut &'static str,
     ) -> Result<OpenedConnection, ConnectError> {
         let server = || self.origin.to_string();
-        let begun = clock.now();
+        let start = clock.now();
         *phase = "the TCP handshake";
         let tcp = connect_to_any(addresses)
             .await
@@ -270,7 +270,7 @@ impl Connector {
         };
         let phases = ConnectPhases {
             lookup: Duration::ZERO,
-            tcp: connected.since(begun),
+            tcp: connected.since(start),
             tls: if self.tls.is_some() { clock.now().since(connected) } else { Duration::ZERO },
         };
         Ok(OpenedConnection { stream, phases, is_http2 })

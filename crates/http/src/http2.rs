@@ -3,8 +3,9 @@
 //! **Flow control**: h2 returns the credit of a stream and of its connection together, when the body is read. The
 //! connection window is the sum of all stream windows, so no stream waits for a stalled stream. This sum bounds the
 //! memory.
-//! **Cancelling**: dropping the response of an exchange resets its stream. h2 treats many resets as an attack by
-//! default, but hedging often resets streams, so both limits are higher here ([`RESETS_REMEMBERED`]).
+//! **Cancelling**: dropping the response of an exchange resets its stream. By default, h2 remembers few reset streams,
+//! and closes a connection after many late frames of forgotten streams. Hedging often resets streams, so here h2
+//! remembers [`RESETS_REMEMBERED`] streams, and does not close the connection for such frames.
 //!
 //! The connections use h2 directly, because hyper's client does not report interim responses.
 

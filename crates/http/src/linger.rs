@@ -64,14 +64,14 @@ impl Linger {
 pub struct Lingering<S> {
     stream: S,
     /// First bytes of the connection that have already been read.
-    begun: BytesMut,
+    prefix: BytesMut,
     linger: Linger,
 }
 
 impl<S> Lingering<S> {
-    /// Creates a connection whose first bytes, `begun`, have already been read.
-    pub fn new(stream: S, begun: BytesMut) -> Self {
-        Self { stream, begun, linger: Linger::default() }
+    /// Creates a connection whose first bytes, `prefix`, have already been read.
+    pub fn new(stream: S, prefix: BytesMut) -> Self {
+        Self { stream, prefix, linger: Linger::default() }
     }
 }
 
@@ -81,12 +81,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.begun.is_empty() {
+        if self.prefix.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buf);
         }
-        let len = self.begun.len().min(buf.remaining());
-        buf.put_slice(&self.begun[..len]);
-        self.begun.advance(len);
+        let len = self.prefix.len().min(buf.remaining());
+        buf.put_slice(&self.prefix[..len]);
+        self.prefix.advance(len);
         Poll::Ready(Ok(()))
     }
 }

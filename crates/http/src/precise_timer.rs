@@ -1,7 +1,8 @@
 //! A timer that is exact to some tens of microseconds: a timer of the kernel that the runtime polls like a socket.
 //!
 //! The runtime's own timer counts in whole milliseconds, so a wait of 1 ms would take 2 ms.
-//! **Limits**: each timer is an open file. No wait ends early; it ends late by the time that a processor takes to wake.
+//! **Limits**: each timer is an open file. No wait ends early. A wait ends late by the time that a processor takes to
+//! wake.
 
 use curtail_units::Duration;
 use rustix::io::Errno;

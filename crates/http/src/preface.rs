@@ -1,7 +1,8 @@
 //! Detects the version of HTTP that a client uses in clear text.
 //!
 //! HTTP/2 with prior knowledge begins with a preface (RFC 9113, section 3.4), whose first three bytes no HTTP/1.1
-//! request has. Usually a peek returns all three bytes. Bytes that had to be read are kept for the protocol.
+//! request has. Usually a peek returns all three bytes. If only the start of the preface has arrived, the bytes are
+//! read, because another peek would not wait for more, and are kept for the protocol.
 
 use bytes::BytesMut;
 use std::io;
@@ -25,8 +26,8 @@ pub async fn begin(stream: &mut TcpStream) -> io::Result<(BytesMut, bool)> {
     }
     while read.len() < PREFACE.len() && seen_len < PREFACE.len() {
         let left = PREFACE.len() - read.len();
-        let came = stream.read_buf(&mut bytes::BufMut::limit(&mut read, left)).await?;
-        if came == 0 || *read != PREFACE[..read.len()] {
+        let count = stream.read_buf(&mut bytes::BufMut::limit(&mut read, left)).await?;
+        if count == 0 || *read != PREFACE[..read.len()] {
             return Ok((read, false));
         }
     }

@@ -78,11 +78,11 @@ mod tests {
         tokio::spawn(async move { running.run(clock).await });
         let timer = |ms| ProgressTimer::new(&timers, clock, Duration::from_ms(ms));
         let (mut half, mut whole) = (timer(20), timer(40));
-        let begun = clock.now();
+        let start = clock.now();
         assert!(poll_fn(|cx| Poll::Ready(whole.poll(cx, 0))).await.is_pending());
         poll_fn(|cx| half.poll(cx, 0)).await;
         poll_fn(|cx| whole.poll(cx, 1)).await;
-        assert!(clock.now().since(begun) >= Duration::from_ms(60), "it moved after half the time");
+        assert!(clock.now().since(start) >= Duration::from_ms(60), "it moved after half the time");
         whole.rest();
         assert!(whole.poll(&mut Context::from_waker(Waker::noop()), 1).is_pending());
         let mut hour = timer(3_600_000);

@@ -1,7 +1,7 @@
 //! A request body for several attempts, which is read once from the client and sent as often as needed.
 //!
-//! **Limits**: the replay buffer has a maximum size. Beyond this size, only the attempt that reads the body continues.
-//! Until the response begins, the client may pause for at most the body timeout.
+//! **Limits**: the replay buffer has a maximum size. Only the attempt that first reads beyond this size can continue;
+//! all others fail there. Until the response begins, the client may pause for at most the body timeout.
 
 use crate::http1::RequestBody;
 use crate::trailers;

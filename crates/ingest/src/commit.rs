@@ -7,7 +7,8 @@
 //! batch is still queued, all its senders get the same outcome.
 //!
 //! **Limits**: a group has [`GROUP_BYTES_MAX`], and [`MemoryLimit`](crate::memory_limit::MemoryLimit) bounds the queue.
-//! While the sink accepts no batches, no batch is written. A batch whose senders have all given up is not written.
+//! While the [`Sink`], the consumer of durable batches, accepts none, queued batches wait and are not written. A batch
+//! whose senders have all given up is not written.
 
 use crate::memory_limit::MemoryReservation;
 use crate::metrics::LogMetrics;

@@ -1,7 +1,7 @@
 //! Limits the memory of batches from arrival to commit: one limit for all batches, and a lower limit for each tenant.
 //!
-//! A tenant gets at most three quarters of the memory, which one batch of the maximum size needs while it is decoded.
-//! The last quarter stays free for other tenants.
+//! A tenant gets at most three quarters of the memory. One batch of the maximum size needs that much while it is
+//! decoded. The last quarter stays free for other tenants.
 
 use crate::rejection::{RejectReason, Rejection};
 use std::collections::HashMap;

@@ -6,8 +6,8 @@
 //!
 //! **The ratio of a percentile.** Each arm's percentile is that of its merged histograms. A block contributes the
 //! difference between its share of requests beyond the percentile and the arm's share. The paired differences of the
-//! contributions have a standard error `s`. Let `x` be the latency that a share 1 − q of all requests of both arms
-//! together exceeds. The shares of the two arms beyond `x` differ by `D`. Student's distribution tests `D / s`, with as
+//! contributions have a standard error `s`. Let `x` be the quantile q of the requests of both arms together. The shares
+//! of the two arms beyond `x` differ by `D`. Student's distribution tests `D / s`, with as
 //! many degrees of freedom as pairs, minus 1. The interval of B/A inverts the same test (Woodruff): from `QB(q − h/2) /
 //! QA(q + h/2)` to `QB(q + h/2) / QA(q − h/2)`, with `h = t · s` and the arms' quantiles `QA` and `QB`. Test and
 //! interval therefore agree.
@@ -15,7 +15,7 @@
 //! **Several percentiles**: Holm's procedure limits the false alarms. Half of the significance level is for the primary
 //! percentile.
 //! **Verdict**: better or worse when the test finds a difference; equivalent when the whole interval lies within the
-//! margin; otherwise undecided, with an estimate of the missing blocks.
+//! margin; otherwise undecided, with an estimate of the further blocks that a verdict needs.
 //!
 //! **Why** the test uses shares, and not the logarithms of the blocks' percentiles: percentiles are noisy in short
 //! blocks. In 100 simulated comparisons with a difference of 10 % in p99, the test of shares finds 74 differences, and a

@@ -7,7 +7,8 @@
 //!
 //! The variance of the share beyond p99 is about 20 times that of independent requests; beyond p50, it is about 60
 //! times (`curtail bench calibrate` prints both).
-//! **Limits**: a model without data. Blocks are independent of each other, and the two arms share no noise.
+//! **Limits**: the model is not fitted to recorded latencies. Blocks are independent of each other, and the two arms
+//! share no noise.
 
 use crate::Latencies;
 use crate::compare::student::two_sided_normal;

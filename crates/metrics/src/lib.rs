@@ -1,8 +1,8 @@
 //! Metrics: counters, families of series, and the pages that Prometheus scrapes.
 //!
-//! A driver counts with atomics ([`CounterVec`], [`Gauge`], [`curtail_sketch::AtomicHistogram`]), one relaxed instruction
-//! an event. A scrape copies the counts into a [`MetricsSnapshot`], and [`render`] writes the [families](Family) of the
-//! snapshot as text or protobuf, whichever the scraper [accepts](form_for).
+//! The proxy and the server count each event with one relaxed atomic instruction ([`CounterVec`], [`Gauge`],
+//! [`curtail_sketch::AtomicHistogram`]). A scrape copies the counts into a [`MetricsSnapshot`], and [`render`] writes
+//! the [families](Family) of the snapshot as text or protobuf, whichever the scraper [accepts](form_for).
 //!
 //! **Error**: a quantile that Prometheus computes is off by at most 4.9 % with native histograms (protobuf,
 //! [`native`]), and by less than a fifth with classic ones ([`text`]: 80 buckets, 13 a decade from 100 µs to 100 s).

@@ -1,7 +1,7 @@
 //! Selects the format of the metrics for a scraper.
 //!
-//! **Decides** for protobuf if the scraper names exactly our form of protobuf and does not prefer text. Otherwise for
-//! text, even if the scraper accepts neither form.
+//! **Decides** for protobuf if the scraper accepts exactly `io.prometheus.client.MetricFamily` with the encoding
+//! `delimited`, and does not prefer text. Otherwise, the scraper gets text, even if it accepts neither form.
 //! **Source**: RFC 9110, section 12.5.1; Prometheus's documentation, "Content negotiation".
 
 /// A form of the metrics.

@@ -2,7 +2,8 @@
 //!
 //! All executions progress at the same *pace*: 1 on a healthy server, 0 on a stopped one, less than 1 when the server
 //! is slow or has more executions than cores. One sum (`progress`) therefore describes all executions: one that started
-//! at progress p and needs s ends at p + s. A service time is the duration with a core of a healthy server to itself.
+//! at progress p and needs s ends at p + s. A service time is the duration of an execution that has a core of a healthy
+//! server to itself.
 //! **Source**: processor sharing by virtual time, as in Parekh & Gallager, "A generalized processor sharing approach to
 //! flow control in integrated services networks: the single-node case", 1993.
 

@@ -203,7 +203,7 @@ impl IoThread {
 #[async_trait::async_trait]
 impl HttpService for StoreClient {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let begun = Instant::now();
+        let start = Instant::now();
         let unknown = |error| HttpError::new(HttpErrorKind::Unknown, error);
         let ended = || unknown(StoreClientError::Ended);
         let server = ServerOrigin::of_uri(request.uri(), None)
@@ -221,7 +221,7 @@ impl HttpService for StoreClient {
         sending.spawn_on(send, self.thread.thread.runtime());
         let response = sending.join_next().await.ok_or_else(ended)?.map_err(|_| ended())?;
         let status = response.as_ref().map_or(0, |response| response.status().as_u16());
-        let us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
         tracing::debug!(%method, %path, sent_bytes, status, us, "request to the store");
         response
     }

@@ -3,7 +3,7 @@
 //! again, with an attribute in a column each.
 //!
 //! A batch is what an SDK sends: 1,000 spans of one service with 11 attributes each, as they come from a
-//! server of HTTP. Copying it is measured beside, as what the machine's memory costs.
+//! server of HTTP. The cost of copying it is measured as well, to compare with the memory bandwidth.
 //!
 //! ```sh
 //! cargo bench -p curtail-otlp
@@ -26,8 +26,8 @@ fn main() {
     let json = batch();
     let limits = Limits::default();
     let batch = json::to_protobuf(json.as_bytes(), Signal::Traces, &limits).expect("a good batch");
-    let (spans, refused) = Spans::decode(&batch, &limits).expect("a good batch");
-    assert_eq!((spans.spans.len(), refused.count), (SPANS as usize, 0));
+    let (spans, rejected) = Spans::decode(&batch, &limits).expect("a good batch");
+    assert_eq!((spans.spans.len(), rejected.count), (SPANS as usize, 0));
     let attributes = spans.attributes.len() / spans.spans.len();
     let bytes = batch.len() / spans.spans.len();
     println!("{SPANS} spans, {attributes} attributes and {bytes} bytes each, seed {SEED}");

@@ -30,8 +30,8 @@ impl NotOtlp {
     #[must_use]
     pub fn what(&self) -> String {
         let place = format!(" at line {} column {}", self.0.line(), self.0.column());
-        let said = self.0.to_string();
-        said.strip_suffix(&place).unwrap_or(&said).to_owned()
+        let message = self.0.to_string();
+        message.strip_suffix(&place).unwrap_or(&message).to_owned()
     }
 }
 

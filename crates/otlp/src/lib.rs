@@ -1,8 +1,8 @@
 //! OTLP: decodes batches to rows in one pass, and encodes rows to batches.
 //!
 //! A decoded batch of protobuf keeps its bytes. A row has the numbers of a span, a log record or a metric point, and
-//! the positions of its texts in the batch ([`Slice`]). An attribute needs only an entry in one list ([`Attribute`]). A
-//! batch in JSON is first converted to protobuf ([`json`]).
+//! the positions of its texts in the batch ([`Slice`]). Attributes are entries of lists that the whole batch shares
+//! ([`Attribute`]), so none needs an allocation of its own. A batch in JSON is first converted to protobuf ([`json`]).
 //!
 //! | signal | decoder | rows | encoder |
 //! |---|---|---|---|
@@ -11,12 +11,12 @@
 //! | metrics | [`Points::decode`] | [`Point`], [`Metric`], [`Details`] | |
 //! | any | [`Decoded::of`] | [`Decoded`] | |
 //!
-//! An encoder reads the texts of a table. Attributes without a column are [`plain`] JSON, which is converted back to
-//! protobuf without loss.
+//! An encoder takes the rows of a table. Their attributes without a column are [`plain`] JSON, which it converts back
+//! to protobuf without loss.
 //!
-//! **Errors**: bytes that are no OTLP message make the whole batch [`Malformed`], with the byte and the message. A row
-//! that cannot be stored (no trace ID, invalid UTF-8, beyond the [`Limits`]) is rejected and counted; [`Refused`] has
-//! the number of these rows, and the first of them with the reason.
+//! **Errors**: bytes that are no OTLP message make the whole batch [`Malformed`], with the position of the fault and
+//! the name of the message that has it. A row that cannot be stored (no trace ID, invalid UTF-8, beyond the [`Limits`])
+//! is rejected and counted; [`Refused`] has the number of these rows, and the first of them with the reason.
 //!
 //! **Source**: opentelemetry-proto 1.x; the OTLP specification for JSON; protobuf's encoding guide.
 

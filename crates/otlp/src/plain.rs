@@ -16,13 +16,15 @@
 //! | map | `{"a":1}` |
 //! | map whose first key begins with `@` | `{"@map":{"@a":1}}` |
 //!
-//! The attributes of a row are one object without a mark, so keys may begin with `@`. Order and duplicates are kept.
+//! The attributes of a row are always one object without a mark, even if its first key begins with `@`. Order and
+//! duplicates are kept.
 //!
 //! **Invariant**: a value that is converted back is equal bit by bit. Exceptions are the payload of a NaN, unknown
 //! fields in a list or map, and the difference between no value and an empty value.
 //!
-//! **Limits**: values are as deep as in the decoder ([`crate::Limits::depth`]). The reader accepts 128 nested objects
-//! and lists, so a value deeper than 62 can be written, but may not be read. An integer above 2^64 is read as a double.
+//! **Limits**: values are as deep as in the decoder ([`crate::Limits::depth`]). The reader accepts 127 nested objects
+//! and lists. A map with a mark counts as two, so a value deeper than 62 can be written, but may not be read. An
+//! integer above 2^64 is read as a double.
 //!
 //! **When it hurts**: engines that read all numbers as doubles round integers above 2^53, and most read only one of two equal
 //! keys.

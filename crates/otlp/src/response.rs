@@ -120,12 +120,12 @@ mod tests {
         for (number, fault) in [(3, RowFault::SpanId), (7, RowFault::Time)] {
             refused.add(RefusedRow { number, trace_id: 0, span_id: 0xab, fault });
         }
-        let said = "2 rejected; the first is number 3 of the batch, span 00000000000000ab: its span ID is not 8 \
+        let message = "2 rejected; the first is number 3 of the batch, span 00000000000000ab: its span ID is not 8 \
                     bytes, or zero";
-        let inner = [&[8, 2, 0x12, said.len().to_le_bytes()[0]], said.as_bytes()].concat();
+        let inner = [&[8, 2, 0x12, message.len().to_le_bytes()[0]], message.as_bytes()].concat();
         let whole = [&[0x0A, inner.len().to_le_bytes()[0]], &*inner].concat();
         assert_eq!(response(refused), whole);
-        assert_eq!(left_out(&whole).expect("a message"), (2, said.to_owned()));
+        assert_eq!(left_out(&whole).expect("a message"), (2, message.to_owned()));
         assert_eq!(left_out(b"").expect("a message"), (0, String::new()));
         // Fields that are not known are passed over, and what is cut off is none.
         let unknown = [&[0x15, 1, 2, 3, 4], &*whole].concat();
@@ -144,7 +144,7 @@ mod tests {
         assert!(left_out(&whole[..whole.len() - 1]).is_err());
         assert_eq!(
             json_response(Signal::Traces, refused),
-            format!(r#"{{"partialSuccess":{{"errorMessage":"{said}","rejectedSpans":"2"}}}}"#)
+            format!(r#"{{"partialSuccess":{{"errorMessage":"{message}","rejectedSpans":"2"}}}}"#)
         );
     }
 }

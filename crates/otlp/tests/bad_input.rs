@@ -146,10 +146,10 @@ fn a_row_with_a_value_nested_too_deep_is_left_out_and_others_are_kept() {
             let batch = format!(r#"{{"{resources}":[{{"{scopes}":[{{"{list}":[{rows}]}}]}}]}}"#);
             let limits = Limits::default();
             let batch = json::to_protobuf(batch.as_bytes(), signal, &limits).expect("JSON");
-            let (kept, refused) = Decoded::of(signal, &batch, &limits).expect("a batch");
+            let (kept, rejected) = Decoded::of(signal, &batch, &limits).expect("a batch");
             assert_eq!(kept.len(), 2, "{begin} {depth}");
             assert_eq!(
-                refused.to_string(),
+                rejected.to_string(),
                 format!(
                     "1 rejected; the first is number 2 of the batch{names}: a value with lists or maps nested more \
                      than 16 deep"

@@ -1,4 +1,4 @@
-//! Rows that are written as a batch say there what they said in the one that they came from.
+//! Rows written as a new batch are equal to the rows of the batch they were read from.
 
 #[path = "support/metrics_writer.rs"]
 mod metrics_writer;
@@ -110,8 +110,8 @@ fn link_row<'a>(batch: &'a [u8], link: &Link, attributes: &'a str) -> LinkRow<'a
 
 /// The spans of a batch, as a table would have them, as a batch.
 fn rewritten_traces(batch: &[u8]) -> Vec<u8> {
-    let (read, refused) = Spans::decode(batch, &Limits::default()).expect("a good batch");
-    assert_eq!(refused.count, 0);
+    let (read, rejected) = Spans::decode(batch, &Limits::default()).expect("a good batch");
+    assert_eq!(rejected.count, 0);
     let mut writer = BatchWriter::new();
     for span in &read.spans {
         let around = around(batch, &read.envelope, span.scope);
@@ -120,10 +120,16 @@ fn rewritten_traces(batch: &[u8]) -> Vec<u8> {
         let jsons = jsons(batch, own.iter().map(|each| each.value));
         let inner = |range: Slice| object(batch, range.of(&read.inner_attributes));
         let (events, links) = (span.events.of(&read.events), span.links.of(&read.links));
-        let of_events: Vec<_> = events.iter().map(|event| inner(event.attributes)).collect();
-        let of_links: Vec<_> = links.iter().map(|link| inner(link.attributes)).collect();
-        let events = events.iter().zip(&of_events).map(|(e, of)| event_row(batch, e, of));
-        let links = links.iter().zip(&of_links).map(|(l, of)| link_row(batch, l, of));
+        let event_attributes: Vec<_> = events.iter().map(|event| inner(event.attributes)).collect();
+        let link_attributes: Vec<_> = links.iter().map(|link| inner(link.attributes)).collect();
+        let events = events
+            .iter()
+            .zip(&event_attributes)
+            .map(|(e, attributes)| event_row(batch, e, attributes));
+        let links = links
+            .iter()
+            .zip(&link_attributes)
+            .map(|(l, attributes)| link_row(batch, l, attributes));
         let row = SpanRow {
             trace_id: span.trace_id,
             span_id: span.span_id,
@@ -150,8 +156,8 @@ fn rewritten_traces(batch: &[u8]) -> Vec<u8> {
 
 /// The same for log records.
 fn rewritten_logs(batch: &[u8]) -> Vec<u8> {
-    let (read, refused) = Logs::decode(batch, &Limits::default()).expect("a good batch");
-    assert_eq!(refused.count, 0);
+    let (read, rejected) = Logs::decode(batch, &Limits::default()).expect("a good batch");
+    assert_eq!(rejected.count, 0);
     let mut writer = BatchWriter::new();
     for record in &read.records {
         let around = around(batch, &read.envelope, record.scope);
@@ -179,20 +185,22 @@ fn rewritten_logs(batch: &[u8]) -> Vec<u8> {
 
 /// The same for points.
 fn rewritten_metrics(batch: &[u8]) -> Vec<u8> {
-    let (read, refused) = Points::decode(batch, &Limits::default()).expect("a good batch");
-    assert_eq!(refused.count, 0);
+    let (read, rejected) = Points::decode(batch, &Limits::default()).expect("a good batch");
+    assert_eq!(rejected.count, 0);
     let mut writer = MetricsWriter::new();
     for point in &read.points {
         let metric = &read.metrics[point.metric as usize];
         let around = around(batch, &read.envelope, metric.scope);
         let (resource, scope) = texts(batch, &read.envelope, metric.scope, &around);
         let own = point.attributes.of(&read.attributes);
-        let of_own = jsons(batch, own.iter().map(|each| each.value));
+        let own_values = jsons(batch, own.iter().map(|each| each.value));
         let details = read.details(point, batch);
         let inner = |range: Slice| object(batch, range.of(&details.attributes));
         let exemplars = &details.exemplars;
-        let of_exemplars: Vec<_> = exemplars.iter().map(|each| inner(each.attributes)).collect();
-        let exemplars = exemplars.iter().zip(&of_exemplars).map(|(e, of)| (*e, &**of));
+        let exemplar_attributes: Vec<_> =
+            exemplars.iter().map(|each| inner(each.attributes)).collect();
+        let exemplars =
+            exemplars.iter().zip(&exemplar_attributes).map(|(e, attributes)| (*e, &**attributes));
         let text_of_metric = MetricText {
             name: text(batch, metric.name),
             description: text(batch, metric.description),
@@ -208,7 +216,7 @@ fn rewritten_metrics(batch: &[u8]) -> Vec<u8> {
             measured: point.measured,
             distribution: details.distribution.clone(),
             exemplars: &exemplars.collect::<Vec<_>>(),
-            attributes: &columns(batch, own, &of_own),
+            attributes: &columns(batch, own, &own_values),
             flags: point.flags,
         };
         writer.point(&resource, &scope, &text_of_metric, &row).expect("plain JSON");
@@ -320,8 +328,8 @@ fn every_number_and_text_comes_back_from_where_it_was_put() {
         let mut writer = BatchWriter::new();
         writer.span(&ResourceText::default(), &ScopeText::default(), &row).expect("no JSON");
         let batch = writer.finish();
-        let (read, refused) = Spans::decode(&batch, &Limits::default()).expect("a batch");
-        assert_eq!((read.spans.len(), refused.count), (1, 0), "{row:?}");
+        let (read, rejected) = Spans::decode(&batch, &Limits::default()).expect("a batch");
+        assert_eq!((read.spans.len(), rejected.count), (1, 0), "{row:?}");
         let span = &read.spans[0];
         let of_events = span.events.of(&read.events);
         let again = SpanRow {
@@ -381,8 +389,8 @@ fn rows_stand_with_those_whose_texts_are_all_the_same_in_the_order_in_which_they
     let batch = writer.finish();
     let ends = 20 * (resources.len() + resources.len() * scopes.len());
     assert!((bytes..bytes + ends).contains(&batch.len()), "{} of {bytes}", batch.len());
-    let (read, refused) = Logs::decode(&batch, &Limits::default()).expect("a batch");
-    assert_eq!((read.envelope.resources.len(), refused.count), (resources.len(), 0));
+    let (read, rejected) = Logs::decode(&batch, &Limits::default()).expect("a batch");
+    assert_eq!((read.envelope.resources.len(), rejected.count), (resources.len(), 0));
     let mut found: Groups = Vec::new();
     for record in &read.records {
         let around = around(&batch, &read.envelope, record.scope);
@@ -407,14 +415,14 @@ fn entry<T: Default>(all: &mut Vec<(usize, T)>, key: usize) -> &mut T {
 }
 
 #[test]
-fn what_is_not_plain_json_is_said_with_the_part_that_it_is_and_leaves_nothing() {
+fn an_error_in_plain_json_names_its_part_and_leaves_nothing() {
     let bad = |attributes| EventRow { attributes, ..EventRow::default() };
     let bad_link = LinkRow { attributes: "[", ..LinkRow::default() };
     let (resource, scope, span) =
         (ResourceText::default(), ScopeText::default(), SpanRow::default());
     let json = |json| [("fine", PlainValue::Int(1)), ("list", PlainValue::Json(json))];
     let mut writer = BatchWriter::new();
-    for (resource, scope, span, said) in [
+    for (resource, scope, span, message) in [
         (
             ResourceText { attributes: "{", ..resource },
             scope,
@@ -447,7 +455,7 @@ fn what_is_not_plain_json_is_said_with_the_part_that_it_is_and_leaves_nothing() 
         ),
     ] {
         let error = writer.span(&resource, &scope, &span).expect_err("no JSON");
-        assert_eq!(error.to_string(), said);
+        assert_eq!(error.to_string(), message);
         assert_eq!(writer.bytes(), 0);
     }
     assert!(writer.finish().is_empty());

@@ -38,8 +38,8 @@ fn shown(batch: &[u8], attributes: &[Attribute]) -> Vec<String> {
         .collect()
 }
 
-fn expected(of: &str) -> Vec<String> {
-    let mut all = vec![format!("of={of}")];
+fn expected(owner: &str) -> Vec<String> {
+    let mut all = vec![format!("of={owner}")];
     let rest = [
         "text=größer “quoted” \\ \n \u{1}",
         "true=Bool(true)",
@@ -58,14 +58,14 @@ fn expected(of: &str) -> Vec<String> {
     all
 }
 
-fn check(batch: &[u8], all: &[Attribute], range: Slice, of: &str) {
-    assert_eq!(shown(batch, range.of(all)), expected(of), "{of}");
+fn check(batch: &[u8], all: &[Attribute], range: Slice, owner: &str) {
+    assert_eq!(shown(batch, range.of(all)), expected(owner), "{owner}");
 }
 
 #[test]
 fn every_field_of_a_span_is_read() {
-    let (read, refused) = Spans::decode(TRACES, &Limits::default()).expect("a good batch");
-    assert_eq!((read.spans.len(), refused.count), (2, 0));
+    let (read, rejected) = Spans::decode(TRACES, &Limits::default()).expect("a good batch");
+    assert_eq!((read.spans.len(), rejected.count), (2, 0));
     let span = &read.spans[0];
     assert_eq!(span.trace_id.to_be_bytes(), id(1));
     assert_eq!(span.span_id.to_be_bytes(), id(17));
@@ -112,9 +112,9 @@ fn what_stands_around_rows_is_read() {
 
 #[test]
 fn every_field_of_a_log_record_is_read() {
-    let (read, refused) = Logs::decode(LOGS, &Limits::default()).expect("a good batch");
+    let (read, rejected) = Logs::decode(LOGS, &Limits::default()).expect("a good batch");
     let values = expected("body");
-    assert_eq!((read.records.len(), refused.count), (1 + values.len(), 0));
+    assert_eq!((read.records.len(), rejected.count), (1 + values.len(), 0));
     let record = &read.records[0];
     assert_eq!((record.time_ns, record.observed_ns), (START_NS, START_NS + 5));
     assert_eq!((record.severity, record.flags, record.dropped_attributes), (17, 1, 1));
@@ -134,9 +134,9 @@ fn every_field_of_a_log_record_is_read() {
 
 #[test]
 fn every_point_of_a_metric_is_read() {
-    let (read, refused) = Points::decode(METRICS, &Limits::default()).expect("a good batch");
-    assert_eq!(refused.count, 0);
-    let of = |nth: usize| &read.metrics[nth];
+    let (read, rejected) = Points::decode(METRICS, &Limits::default()).expect("a good batch");
+    assert_eq!(rejected.count, 0);
+    let nth_metric = |nth: usize| &read.metrics[nth];
     let forms = [
         ("gauge", Form::Gauge, 0, false),
         ("sum", Form::Sum, 2, true),
@@ -147,12 +147,12 @@ fn every_point_of_a_metric_is_read() {
     ];
     assert_eq!(read.metrics.len(), forms.len());
     for (nth, (name, form, temporality, is_monotonic)) in forms.into_iter().enumerate() {
-        let metric = of(nth);
+        let metric = nth_metric(nth);
         assert_eq!(text(METRICS, metric.name), name);
         assert_eq!(text(METRICS, metric.description), format!("what {name} is"));
         assert_eq!(text(METRICS, metric.unit), "ms");
-        let said = (metric.form, metric.temporality, metric.is_monotonic);
-        assert_eq!(said, (form, temporality, is_monotonic), "{name}");
+        let kind = (metric.form, metric.temporality, metric.is_monotonic);
+        assert_eq!(kind, (form, temporality, is_monotonic), "{name}");
         check(METRICS, &read.attributes, metric.metadata, "metric");
     }
     let points: Vec<_> = read.points.iter().map(|p| (p.metric, p.measured)).collect();

@@ -2,7 +2,7 @@
 //!
 //! A root has 64 requests in flight over 100 replicas, one more every 10 µs; each goes through `Arrived`,
 //! `Responded` and `Ended`, its effects are drained and its timer is polled, as a driver does. Where hedges
-//! are on, one request in fifty is woken and hedged. Where probes are asked for, they get results, and
+//! are on, one request in fifty is woken and hedged. Where the policy sends probes, they get results, and
 //! these are part of the figure. A leaf is at its concurrency limit and has requests waiting.
 //!
 //! ```sh

@@ -4,8 +4,8 @@
 //! **Inputs**: a quantile of the upstream's recent latencies. A latency is the time from sending an attempt to its
 //! response: to the headers, or to the end of a response that the driver buffers (`limits.response_buffer` in the
 //! proxy). The age of a cancelled attempt counts as a censored latency; without these ages the delay would drift down.
-//! **Limits**: a delay within [`QuantileDelay::min`] and [`QuantileDelay::max`]; [`HedgeConfig::hedges_max`]
-//! hedges a request, each on another replica and paid from the [`crate::budget`].
+//! **Limits**: a delay within [`QuantileDelay::min`] and [`QuantileDelay::max`]; at most [`HedgeConfig::hedges_max`]
+//! hedges for one request, each on another replica and paid from the [`crate::budget`].
 //! **Invariants** `hedge-other-replica`, `hedge-within-budget`.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 77. The cap follows Cassandra's
 //! `MIN(99PERCENTILE, 35MS)` (CASSANDRA-14293: one bad replica drags a bare percentile up).

@@ -3,9 +3,9 @@
 //! The driver writes one [`Entry`] for each machine that it creates, and one with the effects for each event. A replay
 //! into a new machine must give the same effects, byte for byte: the proxy then decides as the simulator does.
 //!
-//! An entry is one line of JSON. `F` is the type of the effects: a list in a writer, the raw bytes in a reader. Each
-//! line begins with a [`Checksum`] of all entries up to and including its own, so a reader finds the first line that
-//! was changed or removed.
+//! An entry is one line of JSON. The type parameter of [`Entry`] is the type of the effects: a list in a writer; a
+//! reader compares them as text. Each line begins with a [`Checksum`] of all entries up to and including its own, so a
+//! reader finds the first line that was changed or removed.
 
 use crate::{
     Event, GatherConfig, GatherEvent, GroupConfig, LeafConfig, LeafEvent, ReplicaId, Request,

@@ -7,10 +7,12 @@
 //! **Limits**: [`LeafConfig::concurrency`] requests in service, [`LeafConfig::queue_len_max`] waiting,
 //! [`started::TIES_MAX`] ties. Each event costs O(log(concurrency + queue)).
 //! **Invariants**
-//! - `leaf-concurrency-bounded`, `leaf-queue-bounded`: no request waits while the server has room.
+//! - `leaf-concurrency-bounded`, `leaf-queue-bounded`: service and queue never exceed their limits, and no request
+//!   waits while the server has room.
 //! - `started-once-dropped-or-refused`: each request gets exactly one of `Start`, `Drop` and `Refuse`, or none if its
 //!   root goes away while it waits.
-//! - `class-order`, see [`queue`]: a full queue refuses its youngest least urgent request for a more urgent one.
+//! - `class-order`, see [`queue`]: to accept a more urgent request, a full queue refuses the youngest request of its
+//!   least urgent class.
 //! - `tie-at-most-one-duplicate`: a copy never starts after the start of its twin is known.
 //!
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 76–78.
@@ -132,7 +134,7 @@ impl Leaf {
             LeafEvent::Arrived { request, class, tie } => self.arrived(now, request, class, tie),
             LeafEvent::TwinStarted { tie } => self.twin_started(now, tie),
             LeafEvent::Finished { request } => self.finished(now, request),
-            LeafEvent::Gone { request } => self.gone(now, request),
+            LeafEvent::Gone { request } => self.request_gone(now, request),
         }
     }
 
@@ -225,7 +227,7 @@ impl Leaf {
         }
     }
 
-    fn gone(&mut self, now: Instant, request: LeafRequestId) {
+    fn request_gone(&mut self, now: Instant, request: LeafRequestId) {
         let Some(place) = self.place(request) else { return };
         let Present { arrived, in_flight_on_arrival, .. } = self.leave(request);
         self.load.observe_cancelled(now, in_flight_on_arrival, now.since(arrived));

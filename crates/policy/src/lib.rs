@@ -7,7 +7,8 @@
 //!
 //! - `handle(now, event)` hands an event to the machine.
 //! - `poll_effect()` returns the next action. [`Decided`] pairs each action with its reason and the compared numbers.
-//! - `poll_timeout()` returns when to send `Woke`, unless another event comes first. A [`Leaf`] is never woken.
+//! - `poll_timeout()` returns the instant at which the driver sends `Woke`, unless another event comes first. A
+//!   [`Leaf`] is never woken.
 //!
 //! The driver never lets `now` go back, drains the effects before the next `handle`, and sends `Woke` at or after the
 //! polled instant. The drivers are the proxy and the simulator; servers of the testbed drive a [`Leaf`]. The proxy

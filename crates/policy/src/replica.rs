@@ -2,8 +2,10 @@
 //!
 //! After [`EJECTION_FAILURES`] failures in a row, a replica gets no attempts for [`EJECTION`] or longer. Otherwise a
 //! replica that refuses every connection would look idle and attract all requests (sinkholing). For the same reason a
-//! replica is *suspect* after a later attempt overtook one of its attempts, until a response begins or [`SUSPECT_AGES`]
-//! pass. Rules that compare two replicas choose a suspect one only if it costs less than both.
+//! replica is *suspect* after a later attempt at another replica overtook one of its attempts. The suspicion ends when
+//! one of its responses begins, or after [`SUSPECT_AGES`] × the age of the overtaken attempt, doubled for each time in
+//! a row. Rules that compare two replicas avoid suspect ones: a third, suspect replica is chosen only if it costs less
+//! than both.
 
 mod candidates;
 

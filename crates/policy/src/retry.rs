@@ -3,11 +3,11 @@
 //! **Decides** when an attempt is overdue, whether a further attempt follows a failed or overdue one, and after which
 //! backoff.
 //! **Inputs**: failures of attempts; a quantile of the upstream's recent latencies.
-//! **Limits**: [`RetryConfig::retries_max`] retries a request, paid from the [`crate::budget`]. Only the retry of an
-//! attempt that provably was not executed ([`crate::Failure::NotSent`]) is free. A retry goes to an untried replica
-//! without a backoff, and to any replica after a backoff when all were tried.
+//! **Limits**: at most [`RetryConfig::retries_max`] retries for one request, paid from the [`crate::budget`]. Only the
+//! retry of an attempt that provably was not executed ([`crate::Failure::NotSent`]) is free. A retry goes to an untried
+//! replica without a backoff, and to any replica after a backoff when all were tried.
 //! **Invariants** `repeat-only-if-safe`: a request that a server may have executed is sent again only if it is
-//! repeatable. Otherwise its client gets no refusal, which would state that nothing was executed.
+//! repeatable. If it is not repeatable, its client gets no refusal, because a refusal states that nothing was executed.
 //! `slow-is-not-cancelled`: an overdue attempt stays in the race with the next one.
 //! **Source**: Envoy's `hedge_on_per_try_timeout`, for overdue attempts; Google Cloud, "Identifying causes of app
 //! latency"; full jitter: Brooker, "Exponential backoff and jitter", AWS Architecture Blog, 2015.

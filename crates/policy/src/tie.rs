@@ -3,8 +3,9 @@
 //! **Decides** at the root when the second copy follows the first. [`crate::Leaf`] cancels the twin of a copy that
 //! starts.
 //! **Inputs**: one-way message delays between root and leaf.
-//! **Limits**: two copies, on two replicas. The root sends the second copy [`TieConfig::delay`] after the first, or
-//! [`MESSAGES`] mean message delays. A first copy that starts at once can then cancel the second before it arrives.
+//! **Limits**: two copies, on two replicas. The root sends the second copy after [`TieConfig::delay`], or, if this is
+//! not set, after [`MESSAGES`] × the mean message delay. A first copy that starts at once can then cancel the second
+//! before it arrives.
 //! **Invariant** `tie-at-most-one-duplicate`: a crash or a lost message costs at most one redundant execution. It never
 //! costs the response, because a dropped copy whose twin fails is sent again.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, pages 77–78 and table 2.

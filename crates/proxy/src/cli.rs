@@ -1,4 +1,4 @@
-//! The command line of the proxy: `curtail proxy`, and the lean `curtail-proxy`.
+//! The command line of the proxy: `curtail proxy`, and `curtail-proxy`, a smaller program with only this command.
 //!
 //! Exit codes: 0 done; 2 usage or configuration; 3 environment (an address in use, a file that cannot be read).
 

@@ -139,7 +139,7 @@ impl Upstream {
             journal.write(&Entry::UpstreamEvent { machine: *machine, now, event, effects });
         }
         if handled.is_none() {
-            self.begin_anew(root, group);
+            self.restart(root, group);
         }
     }
 
@@ -149,7 +149,7 @@ impl Upstream {
         let mut root = self.lock();
         self.guard.report(self.clock.now(), Step::Effects, message);
         if root.generation == generation {
-            root.begin_anew(self);
+            root.restart(self);
         }
     }
 
@@ -158,7 +158,7 @@ impl Upstream {
         let now = self.clock.now();
         let ask = |machine: &Machine| self.guard.run(now, Step::Read, || machine.poll_timeout());
         ask(&root.machine).or_else(|| {
-            root.begin_anew(self);
+            root.restart(self);
             ask(&root.machine)
         })?
     }
@@ -176,11 +176,11 @@ impl Upstream {
                 self.guard.run(now, Step::Read, || look(machine, now))
             })
         };
-        let asked = ask(&mut root).or_else(|| {
-            root.begin_anew(self);
+        let value = ask(&mut root).or_else(|| {
+            root.restart(self);
             ask(&mut root)
         });
-        asked.unwrap_or_default()
+        value.unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, Root> {
@@ -189,8 +189,8 @@ impl Upstream {
     }
 
     /// Replaces a machine that panicked, and that of its group: either may be the broken one.
-    fn begin_anew(&self, root: &mut Root, group: &mut Option<MutexGuard<'_, GroupMachine>>) {
-        root.begin_anew(self);
+    fn restart(&self, root: &mut Root, group: &mut Option<MutexGuard<'_, GroupMachine>>) {
+        root.restart(self);
         if let Some(group) = group {
             **group = GroupMachine::new((&self.policy).into());
         }
@@ -209,7 +209,7 @@ fn drain(machine: &mut Machine, effects: &mut Effects) {
 impl Root {
     /// Replaces a machine that panicked. The journal lists the fresh one as another machine: a replay of the old
     /// one ends with the event at which it panicked.
-    fn begin_anew(&mut self, upstream: &Upstream) {
+    fn restart(&mut self, upstream: &Upstream) {
         self.generation += 1;
         self.rng = self.rng.split("anew");
         let ids: Vec<ReplicaId> = upstream.replicas.load().ids().collect();
@@ -333,7 +333,7 @@ impl Driver {
             });
         }
         if self.is_broken {
-            self.upstream.begin_anew(&mut root, &mut group);
+            self.upstream.restart(&mut root, &mut group);
         }
         now
     }

@@ -1,9 +1,9 @@
 //! Routes that fan out: one request to every shard or to every replica of an upstream, whose responses become one.
 //!
 //! [`Gather`] decides which calls start, which are abandoned, and when the request is done. Each call is a task with a
-//! request of its own at its upstream ([`call`]), so every remedy applies to it. A call to a replica is pinned to that
-//! replica. A client that leaves before the request is done aborts the tasks. After the request is done, a task of the
-//! worker may own the open calls (`fan_out.rest`).
+//! request of its own at its upstream ([`call`]), so the hedges, ties and retries of that upstream apply to it. A call
+//! to a replica is pinned to that replica. A client that leaves before the request is done aborts the tasks. After the
+//! request is done, its open calls are cancelled, or continue in a task on the worker (`fan_out.rest`).
 //! **Limits**: `fan_out.response_max` bytes of bodies for one request;
 //! [`REST_CALLS_MAX`](crate::worker::REST_CALLS_MAX) calls whose request is done.
 

@@ -182,7 +182,7 @@ impl Leaf {
         let ask = |machine: &Machine| self.guard.run(now, Step::Read, || look(machine));
         let asked = ask(&gate.machine).or_else(|| {
             // Dropped messages leave twins uncancelled, each of which costs one redundant execution.
-            drop(self.begin_anew(&mut gate));
+            drop(self.restart(&mut gate));
             ask(&gate.machine)
         });
         asked.unwrap_or_default()
@@ -195,7 +195,7 @@ impl Leaf {
             if let LeafEvent::Arrived { request, .. } = event {
                 gate.pass_straight(request);
             }
-            messages.extend(self.begin_anew(gate));
+            messages.extend(self.restart(gate));
         }
         messages
     }
@@ -266,7 +266,7 @@ impl Leaf {
 
     /// Replaces a machine that panicked and lets all requests arrive at the fresh one. If that panics as well, the
     /// queued requests pass straight through.
-    fn begin_anew(&self, gate: &mut Gate) -> Vec<TwinMessage> {
+    fn restart(&self, gate: &mut Gate) -> Vec<TwinMessage> {
         gate.replace_machine(&self.config);
         let mut present: Vec<_> =
             gate.present.iter().map(|(id, p)| (p.arrival(*id), *id)).collect();

@@ -1,8 +1,8 @@
 //! The log of a command: lines on standard error, with the levels that `CURTAIL_LOG` sets.
 //!
 //! Levels are words separated by commas, such as `warn,curtail_proxy=debug`. A level without a target applies to all
-//! targets that are not named. By default this is the level of the command, so a level for one target hides no errors of
-//! others.
+//! targets that the variable does not name. Without such a level, the level of the command applies to them, so naming one
+//! target hides no errors of others.
 
 use std::io::{IsTerminal as _, stderr};
 use tracing_subscriber::filter::{Directive, LevelFilter};

@@ -122,9 +122,9 @@ pub(crate) async fn exchange(
     .await;
     let exchange = exchange.0.take().expect("nobody else takes it");
     match ended {
-        Ok((attempt, held)) => {
+        Ok((attempt, response)) => {
             let Exchange { driver, trail, .. } = exchange;
-            Ok(WinningResponse::new(driver, trail, attempt, held, &worker.shared))
+            Ok(WinningResponse::new(driver, trail, attempt, response, &worker.shared))
         }
         Err(no_response) => Err((no_response, exchange.trail)),
     }
@@ -168,10 +168,10 @@ impl Exchange {
             };
             if let Some(fault) = self.outgoing.body.as_ref().and_then(|body| body.fault()) {
                 // The client still waits for a response, but there is no complete request to send.
-                self.tell(Event::Abandoned);
+                self.handle(Event::Abandoned);
                 return Poll::Ready(Err(NoResponse::Client(fault)));
             }
-            if let Some(ended) = self.tell(event) {
+            if let Some(ended) = self.handle(event) {
                 return Poll::Ready(ended);
             }
         }
@@ -180,7 +180,7 @@ impl Exchange {
     /// Ends the request of a client that disconnected before a response. The request is counted and traced, because the
     /// clients that leave are often those that have waited longest.
     fn abandoned(mut self) {
-        self.tell(Event::Abandoned);
+        self.handle(Event::Abandoned);
         let upstream = &self.driver.upstream;
         let (now, reason) = (upstream.clock.now(), Reason::ClientGone);
         let (status, error) = (None, Some(reason.name()));
@@ -190,7 +190,7 @@ impl Exchange {
     }
 
     /// Hands an event to the machine and carries out the effects.
-    fn tell(&mut self, event: Event) -> Option<Ended> {
+    fn handle(&mut self, event: Event) -> Option<Ended> {
         let mut effects = std::mem::take(&mut self.effects);
         let now = self.driver.handle(event, &mut effects);
         self.now = now;
@@ -221,10 +221,10 @@ impl Exchange {
             self.trail.connected(attempt, phases);
         }
         match result.response {
-            Ok(held) => {
-                self.trail.responded(attempt, now, held.head.status);
-                let outcome = held.outcome();
-                self.attempts[index] = Attempt::Buffered(Box::new(held));
+            Ok(response) => {
+                self.trail.responded(attempt, now, response.head.status);
+                let outcome = response.outcome();
+                self.attempts[index] = Attempt::Buffered(Box::new(response));
                 Event::Responded { attempt, outcome }
             }
             Err(error) => {
@@ -277,9 +277,10 @@ impl Exchange {
                 self.trail.attempt_ended(attempt, now, AttemptEnd::Cancelled(reason));
             }
             Effect::Respond { attempt } => {
-                let held = self.take_held(attempt).ok_or("an attempt won without a response")?;
-                self.note_end(now, Some(held.head.status), None, reason);
-                *ended = Some(Ok((attempt, held)));
+                let response =
+                    self.take_buffered(attempt).ok_or("an attempt won without a response")?;
+                self.note_end(now, Some(response.head.status), None, reason);
+                *ended = Some(Ok((attempt, response)));
             }
             Effect::Fail { why } => {
                 self.note_end(now, None, Some(name(why)), reason);
@@ -294,12 +295,14 @@ impl Exchange {
     }
 
     /// Takes the response of the winning attempt, if it has one.
-    fn take_held(&mut self, attempt: AttemptId) -> Option<Box<BufferedResponse>> {
+    fn take_buffered(&mut self, attempt: AttemptId) -> Option<Box<BufferedResponse>> {
         let slot = self.attempts.get_mut(attempt.index())?;
         let slot = Some(slot).filter(|slot| matches!(slot, Attempt::Buffered(_)))?;
-        let Attempt::Buffered(held) = std::mem::replace(slot, Attempt::Gone) else { return None };
+        let Attempt::Buffered(response) = std::mem::replace(slot, Attempt::Gone) else {
+            return None;
+        };
         self.trail.won(attempt);
-        Some(held)
+        Some(response)
     }
 
     fn note_end(

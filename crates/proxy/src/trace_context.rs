@@ -1,8 +1,8 @@
 //! The trace that a request belongs to, and the headers that pass it to the replicas.
 //!
 //! The proxy continues a client's valid `traceparent`, with the span of the attempt as parent, and keeps `tracestate`.
-//! Other requests begin a sampled trace without a `tracestate`. The proxy always writes version 00. Without configured
-//! spans both headers pass unchanged: a sampled trace would make the replicas record every request.
+//! Other requests begin a sampled trace without a `tracestate`. The proxy always writes version 00. If no spans are
+//! configured, both headers pass unchanged, because a new sampled trace would make the replicas record every request.
 //! **Source**: W3C Recommendation "Trace Context" (2021), sections 3.2 and 4.3; level 2, section 3.2.2.5.2, for the
 //! random flag.
 

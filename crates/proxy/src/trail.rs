@@ -1,7 +1,7 @@
 //! The trail of one request: its attempts with their times and reasons, from which [`crate::spans`] are written.
 //!
-//! **Limits**: [`curtail_policy::ATTEMPTS_MAX`] attempts and [`SKIPPED_MAX`] skipped attempts. A trail costs one
-//! allocation for the attempts, and one more when an attempt was skipped.
+//! **Limits**: [`curtail_policy::ATTEMPTS_MAX`] attempts and [`SKIPPED_MAX`] extra attempts that were due and skipped.
+//! A trail costs one allocation for the attempts, and one more when an extra attempt was skipped.
 
 use crate::spans::prepared::{PreparedReplica, PreparedRoute};
 use crate::trace_context::{SpanId, TraceContext};

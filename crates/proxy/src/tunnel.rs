@@ -31,11 +31,11 @@ impl Tunnel {
         Self { replica, completion, permit }
     }
 
-    /// Carries bytes both ways until both sides have closed or the tunnel is idle for too long. `begun` are bytes
+    /// Carries bytes both ways until both sides have closed or the tunnel is idle for too long. `prefix` are bytes
     /// already read from the client.
     pub(crate) async fn carry(
         mut self,
-        (mut client, begun): (WriteTimeoutStream<impl Fn() + Unpin>, Bytes),
+        (mut client, prefix): (WriteTimeoutStream<impl Fn() + Unpin>, Bytes),
         mut idle: Option<ProgressTimer>,
         metrics: &ListenerMetrics,
     ) {
@@ -46,7 +46,7 @@ impl Tunnel {
         });
         let carried = async {
             let mut replica = TokioIo::new(self.replica.await.map_err(std::io::Error::other)?);
-            replica.write_all(&begun).await?;
+            replica.write_all(&prefix).await?;
             tokio::io::copy_bidirectional(&mut client, &mut replica).await
         };
         tokio::select! {

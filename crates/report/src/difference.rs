@@ -2,7 +2,8 @@
 //!
 //! The statistics are [`curtail_load::compare`]'s. The first block of one arm forms a pair with the first of the other,
 //! and so on; an incomplete pair of an interrupted run is left out.
-//! **Many at once**: all queries share the level of one comparison, and so do all tenants and all sizes.
+//! **Many comparisons**: the significance level of one comparison is divided among all queries, and likewise among all
+//! tenants and all sizes.
 
 use super::parts::{self, PartKind};
 use crate::Results;

@@ -1,10 +1,11 @@
 //! The figures of a report: the percentiles of each arm, and how far each can be trusted.
 //!
-//! A percentile with at least 100 requests above it is a value. With 10 to 99 it is indicative: another run may give
-//! another value. With fewer requests it is not given. The mark is no comparison of two runs, because one stall slows
-//! many requests: `curtail bench compare` uses blocks for that.
-//! **Inputs**: recordings on both clocks. A failed request is longer than every response, so a percentile among the
-//! failures is "failed".
+//! A percentile with at least 100 requests above it is shown without a mark. With 10 to 99 it is indicative (`~`):
+//! another run may give another value. With fewer requests it is not given (`n/a`). Marks do not say whether two runs
+//! differ, because one stall slows many requests: `curtail bench compare` compares blocks instead.
+//! **Inputs**: recordings on both clocks: response times (from the time when a request was to be sent) and service
+//! times (from when it was sent). A failed request is longer than every response, so a percentile among the failures is
+//! "failed".
 
 use crate::Results;
 pub use curtail_load::compare::PERCENTILES;

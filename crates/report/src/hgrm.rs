@@ -36,7 +36,7 @@ pub(crate) fn render(latencies: &Latencies, clock: LatencyKind, about: &str) -> 
             "{:>12.6} {share:>2.12} {no_longer:>10} {rarity:>14.2}",
             latency.as_ms_f64()
         ));
-        // Nothing new is said by what is rarer than one in all requests.
+        // A quantile beyond the last request adds nothing.
         if no_longer == count || rarity > count as f64 {
             break;
         }

@@ -10,8 +10,8 @@
 //! | export to Prometheus | `prometheus` |
 //! | write the requested files | [`Outputs`], [`write()`] |
 //!
-//! All reports come from [`Results`] and, with two arms, from [`Comparison`]s. [`figures`] alone decides the
-//! percentiles.
+//! All reports come from [`Results`] and, with two arms, from [`Comparison`]s. [`figures`] alone
+//! computes the percentiles, and decides which are shown.
 
 pub mod difference;
 pub mod figures;

@@ -1,11 +1,13 @@
 //! Merges the results of several generators of one run.
 //!
 //! **Requires** one plan (name, load, seed, arms, series, blocks), of which each generator sent another share at the
-//! same time. Merging adds histograms by block and series, so ten generators give the buckets of one. Rates add up,
-//! because blocks run at the same time. Two runs of the same command are rejected.
-//! **Limits**: each generator counts time from its own start, and all count as started together. The clocks of machines
-//! may differ by the duration of the run. A measure that several generators recorded counts once, and so does the CPU
-//! time of servers (the largest). An interrupted generator may have fewer blocks; the merged run is then partial.
+//! same time. Merging adds histograms by block and series, so the result has the buckets of one generator that recorded
+//! all requests. Rates add up, because blocks run at the same time. Results are rejected as those of different runs if
+//! a share occurs twice, or if the starts are further apart than a run lasts.
+//! **Limits**: each generator counts time from its own start, and all count as started together. The starts are read
+//! from the machines' clocks, so these must agree within the duration of the run. If several generators recorded the
+//! same measure of a server, the first counts; of the servers' CPU time, the largest. An interrupted generator may have
+//! fewer blocks; the merged run is then partial.
 
 use crate::Results;
 use crate::results::{Block, Event, Machine, Measure, State};

@@ -1,8 +1,8 @@
 //! Results for tests, from a model with a seed.
 //!
 //! **Model**: Poisson arrivals, lognormal service times, garbage collections, and one pause of a server for a second. A
-//! request that arrives in a pause ends its own service time after the pause. The service clock misses a part of that
-//! wait, because the connections bound the requests in flight.
+//! request that arrives in a collection or in the pause is served after it. A request that waits longer than 200 ms
+//! counts as sent at the end of the wait, as if all connections were in use, so the service clock misses the wait.
 
 use crate::Results;
 use crate::results::{

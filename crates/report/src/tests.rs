@@ -1,7 +1,7 @@
 use super::{Outputs, file, sample, write};
 
 #[test]
-fn every_file_that_is_asked_for_is_written_and_no_other() {
+fn every_requested_file_is_written_and_no_other() {
     let folder = std::env::temp_dir().join(format!("curtail-outputs-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let at = |name: &str| Some(folder.join(name));
@@ -15,7 +15,7 @@ fn every_file_that_is_asked_for_is_written_and_no_other() {
         hlog: at("run.hlog"),
         prometheus: at("run.prom"),
     };
-    write(&run, &[], &Outputs::default()).expect("nothing is asked for");
+    write(&run, &[], &Outputs::default()).expect("no output is requested");
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0);
     write(&run, &[], &outputs).expect("they can be written");
     let names = std::fs::read_dir(&folder).expect("a folder");

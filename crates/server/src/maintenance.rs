@@ -6,8 +6,8 @@
 //!
 //! **Decides** the order of the compactor's steps, one at a time: refresh and checkpoint, cleaning, expiry, tail
 //! retention, compaction, summaries. The first four run at intervals, so they never wait until all runs are compacted.
-//! A step that fails runs again after its interval, so it does not hold up compaction. After a failure a task waits
-//! 1 s; each further failure doubles the wait, up to 30 s.
+//! If one of them fails, it runs again only after its interval, so it does not hold up compaction. After any failure,
+//! the whole task (flusher or compactor) first waits 1 s; each further failure in a row doubles the wait, up to 30 s.
 
 use crate::Config;
 use crate::backpressure::FlushBacklog;

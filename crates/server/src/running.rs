@@ -252,7 +252,7 @@ async fn listen(
     let receivers = start_receivers(&config, otlp, &storage.committer)?;
     let program = PathBuf::from("/proc/self/exe");
     let program = std::env::current_exe()
-        .map(|program| SqlProgram::beside(&program))
+        .map(|program| SqlProgram::in_folder_of(&program))
         .map_err(|source| StartError::File { path: program, source })?;
     let sql = Sql::new(program, storage.tables_folder.clone());
     let address = config.api.address;

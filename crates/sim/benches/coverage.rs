@@ -121,12 +121,12 @@ fn invert(tail: &impl Fn(f64) -> f64, share: f64) -> f64 {
     low
 }
 
-/// The intervals of one statistic: printed, right, open.
+/// The number of intervals of one statistic: printed, open above, and covering the truth.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     printed: u64,
     open: u64,
-    held: u64,
+    covered: u64,
 }
 
 impl Count {
@@ -135,15 +135,15 @@ impl Count {
         let Some((_, high)) = estimate.interval else { return };
         self.printed += 1;
         self.open += u64::from(high.is_infinite());
-        self.held += u64::from(estimate.contains(truth_ms * 1e6));
+        self.covered += u64::from(estimate.contains(truth_ms * 1e6));
     }
 
     fn cell(&self) -> String {
-        let Self { printed, open, held } = *self;
+        let Self { printed, open, covered } = *self;
         if printed == 0 {
             return "–".to_owned();
         }
-        let percent = held as f64 / printed as f64 * 100.0;
+        let percent = covered as f64 / printed as f64 * 100.0;
         format!("{percent:.1} % of {printed} ({open})")
     }
 }

@@ -1,7 +1,7 @@
 //! How many simulated events a second of processor time takes: the median of several runs.
 //!
 //! An event is an entry of the event queue that something came of; entries that turn out to be stale are
-//! not counted, although they take time. Processor time is asked of the system (Linux alone tells it this
+//! not counted, although they take time. The processor time comes from the system (only Linux reports it this
 //! way), so that a busy machine disturbs less.
 //!
 //! ```sh

@@ -1,7 +1,7 @@
 //! Batch means: the confidence interval of a mean, a quantile or a share of one long run.
 //!
 //! Latencies of successive requests depend on each other, so an error that ignores this is far too small. The run is
-//! cut into at least [`BATCHES_MIN`] batches of successive requests. Beyond [`HELD_MAX`], adjacent batches are merged,
+//! cut into at least [`BATCHES_MIN`] batches of successive requests. Beyond [`BATCHES_MAX`], adjacent batches are merged,
 //! so batches grow with the run and become independent. Requests are numbered in order of arrival, so the batches of
 //! two arms hold the same requests and can be compared ([`difference`]).
 //! **Quantiles**: the interval is that of the share beyond the estimate, converted back into durations. If the interval
@@ -30,7 +30,7 @@ mod tests;
 const BATCHES_MIN: usize = 48;
 
 /// Maximum number of batches; beyond it, pairs are merged. The first and the last batch may be partial.
-const HELD_MAX: usize = 2 * (BATCHES_MIN + 2);
+const BATCHES_MAX: usize = 2 * (BATCHES_MIN + 2);
 
 /// The number of requests of each of the first batches.
 const LEN_FIRST: u64 = 16;
@@ -140,17 +140,17 @@ impl Estimate {
 #[derive(Clone, Debug)]
 pub(crate) struct Batches {
     thresholds: Vec<Duration>,
-    /// The number of the first batch held; batches are numbered from the first arrival on.
+    /// The number of the first batch; batches are numbered from the first arrival on.
     base: u64,
-    held: Vec<Batch>,
+    batches: Vec<Batch>,
     batch_len: u64,
 }
 
 impl Batches {
     /// No batches yet, with `thresholds` for [`Self::above`]. The first counted request has the number `first`.
     pub(crate) fn new(thresholds: &[Duration], first: u64) -> Self {
-        let (base, held) = (first / LEN_FIRST, Vec::new());
-        Self { thresholds: thresholds.to_vec(), base, held, batch_len: LEN_FIRST }
+        let (base, batches) = (first / LEN_FIRST, Vec::new());
+        Self { thresholds: thresholds.to_vec(), base, batches, batch_len: LEN_FIRST }
     }
 
     /// Empty batches with the same thresholds.
@@ -166,14 +166,14 @@ impl Batches {
         let nth = loop {
             let nth = (number / self.batch_len).checked_sub(self.base).expect("a counted request");
             let nth = usize::try_from(nth).unwrap_or(usize::MAX);
-            if nth < HELD_MAX {
+            if nth < BATCHES_MAX {
                 break nth;
             }
             self.merge_adjacent();
         };
         let empty = || Batch::new(self.thresholds.len());
-        self.held.resize_with(self.held.len().max(nth + 1), empty);
-        let batch = &mut self.held[nth];
+        self.batches.resize_with(self.batches.len().max(nth + 1), empty);
+        let batch = &mut self.batches[nth];
         if let Some(latency) = latency {
             batch.succeeded.record(latency);
         } else {
@@ -187,12 +187,12 @@ impl Batches {
 
     /// The number of recorded requests.
     pub(crate) fn len(&self) -> u64 {
-        self.held.iter().map(Batch::len).sum()
+        self.batches.iter().map(Batch::len).sum()
     }
 
     /// The number of recorded requests that failed.
     pub(crate) fn failed(&self) -> u64 {
-        self.held.iter().map(|batch| batch.failed).sum()
+        self.batches.iter().map(|batch| batch.failed).sum()
     }
 
     /// The mean of the requests that succeeded, in nanoseconds.
@@ -247,7 +247,7 @@ impl Batches {
 
     fn total(&self) -> Batch {
         let mut total = Batch::new(self.thresholds.len());
-        for batch in &self.held {
+        for batch in &self.batches {
             total.absorb(batch);
         }
         total
@@ -255,20 +255,20 @@ impl Batches {
 
     /// The batches whose requests have all ended and count.
     fn full(&self) -> Vec<&Batch> {
-        self.held.iter().filter(|batch| batch.len() == self.batch_len).collect()
+        self.batches.iter().filter(|batch| batch.len() == self.batch_len).collect()
     }
 
     /// Merges batches in pairs. The first of a pair has an even number, so pairs are the same in every arm.
     fn merge_adjacent(&mut self) {
         let base = self.base / 2;
-        let mut merged: Vec<Batch> = Vec::with_capacity(HELD_MAX / 2 + 1);
-        for (number, batch) in (self.base..).zip(std::mem::take(&mut self.held)) {
+        let mut merged: Vec<Batch> = Vec::with_capacity(BATCHES_MAX / 2 + 1);
+        for (number, batch) in (self.base..).zip(std::mem::take(&mut self.batches)) {
             match merged.last_mut() {
                 Some(last) if number % 2 == 1 => last.absorb(&batch),
                 _ => merged.push(batch),
             }
         }
-        (self.base, self.held) = (base, merged);
+        (self.base, self.batches) = (base, merged);
         self.batch_len *= 2;
     }
 }

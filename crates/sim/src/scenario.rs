@@ -4,9 +4,9 @@
 //! the proxy's own file, so simulated policies can be copied there. A file with the key `sharding` describes a
 //! [`Sharding`] instead of a scenario, and has no other key.
 //!
-//! **Limits**: [`RUNS_MAX`] models × arms, [`MACHINES_MAX`] machines in a model, [`CALLS_MAX`](curtail_policy::CALLS_MAX)
-//! calls of one request, [`REPLICA_VIEWS_MAX`] replicas as their roots see them, [`FAULT_PLACES_MAX`] faults of servers,
-//! [`REQUESTS_MAX`] requests and [`YEARS_MAX`] simulated years of a run.
+//! **Limits**: [`RUNS_MAX`] models × arms, [`MACHINES_MAX`] machines in a model,
+//! [`CALLS_MAX`](curtail_policy::CALLS_MAX) calls of one request, [`REPLICA_VIEWS_MAX`] clients × shards × replicas,
+//! [`FAULT_PLACES_MAX`] faults × servers, [`REQUESTS_MAX`] requests and [`YEARS_MAX`] simulated years of a run.
 
 mod model;
 mod sharding;

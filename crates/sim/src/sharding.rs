@@ -3,10 +3,11 @@
 //! A request reads all of the data and ends with the slowest server. All shards are equally large. The fullest of
 //! `servers` servers has ⌈shards / servers⌉ shards, so a number of shards that can only double wastes servers: 16
 //! shards are as slow on 12 servers as on 8.
-//! **Inputs**: the time of one server for the whole data, a [`Distribution`] from which each server draws for each
-//! request; the additional time of each shard and of each response at the root.
+//! **Inputs**: the [`Distribution`] of the time that one server takes for the whole data, from which each server draws
+//! for each request; the additional time of each shard at its server, and of each response at the root.
 //! **Limits**: [`SERVERS_MAX`], [`SHARDS_MAX`], [`DRAWS_MAX`].
-//! **Invariant**: all rules and all numbers of servers get the same draws, so a difference comes from the rule.
+//! **Invariant**: all rules for the number of shards, and all numbers of servers, get the same draws, so a difference
+//! comes from the rule.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 78, for micro-partitions. Yap, "Fighting the
 //! long tail", Fullstory, 2020, for a cluster that had to double.
 //! **Hurts when** requests queue: this is the latency of a request alone, and a fuller server is also busier.
@@ -174,12 +175,12 @@ impl Sharding {
         let mut slowest_ns = 0.0_f64;
         let mut responses = 0_u32;
         for server in 0..placement.servers {
-            let held = placement.fullest() - u32::from(server >= full);
-            if held == 0 {
+            let shards = placement.fullest() - u32::from(server >= full);
+            if shards == 0 {
                 break;
             }
-            let share = f64::from(held) / f64::from(placement.shards);
-            let own_ns = f64::from(held) * self.per_shard.as_ns_f64();
+            let share = f64::from(shards) / f64::from(placement.shards);
+            let own_ns = f64::from(shards) * self.per_shard.as_ns_f64();
             slowest_ns = slowest_ns.max(share * self.whole.draw_ns(rng) + own_ns);
             responses += 1;
         }

@@ -1,7 +1,7 @@
 //! A slab: values in reused entries, so that a long run does not allocate.
 //!
-//! Messages about a request can be in flight when the request is over, so a [`Key`] has the generation of its place: a
-//! key of an earlier use finds nothing.
+//! Messages about a request can be in flight when the request is over, so a [`Key`] has the generation of its entry. A
+//! key from before the entry was reused finds nothing.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {

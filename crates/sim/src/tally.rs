@@ -3,8 +3,8 @@
 //! A request counts if it arrives between the warm-up and the end of counting. Counting ends after
 //! [`Stop::requests_max`] arrivals, or when the interval of the chosen statistic is narrow enough. The run ends when
 //! all counted requests have ended, because the last ones in flight are slow and would be missing.
-//! **Hurts when** the interval is checked often: a run that stops the first time that it looks good has a slightly too
-//! narrow interval. A run checks once a batch, a few dozen times while its length doubles.
+//! **Hurts when** the interval is checked often: a run that stops as soon as its interval is narrow enough reports a
+//! slightly too narrow interval. A run checks once a batch, a few dozen times while its length doubles.
 
 use crate::batches::Batches;
 use crate::warm_up::{WarmUp, Warmth};

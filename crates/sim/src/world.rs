@@ -1,11 +1,14 @@
 //! The simulated world, which drives the policy machines in simulated time, as the proxy drives them in real time.
 //!
-//! The world has the machines, the servers, the messages in flight and the event queue. [`request`] is the side of the
-//! roots, [`leaf`] is the side of the leaves and their servers, and [`fault`] runs the faults.
+//! The world has the machines, the servers, the messages in flight and the event queue. [`request`] simulates the
+//! roots, which send attempts to replicas. [`leaf`] simulates the leaves, which are queues in front of the servers, and
+//! these servers. [`fault`] runs the faults.
 //! **Inputs**: a [`Model`], the policies of one arm, a seed. Arrivals, service times of first attempts, and faults have
 //! generators that no policy influences. Two arms therefore see the same ones (common random numbers).
-//! **Limits**: [`LIMITS`]: a run with more in flight, or more events in a row without an end of a request, is stopped.
-//! **Invariants**: `same-seed-same-log`: everything follows from the inputs, and [`World::log`] is a hash of it.
+//! **Limits**: [`LIMITS`] bounds the calls, attempts, probes and messages in flight plus the queued events, and the
+//! successive events in which no request ends. A run that exceeds a limit is stopped.
+//! **Invariants**: `same-seed-same-log`: the inputs determine every event, and [`World::log`] is a hash of all events
+//! in order.
 //! `attempts-end`: the world keeps each attempt until the last message about it could matter, and no longer.
 
 mod fault;

@@ -130,9 +130,9 @@ fn a_server_without_a_queue_refuses_as_many_as_erlang_says() {
     model.arrivals.rate = Rate::PerSecond(offered * 1_000.0);
     let blocked = (1..=concurrency).fold(1.0, |b, i| offered * b / (f64::from(i) + offered * b));
     let reports = simulate(&model, plain());
-    let refused: u64 = reports.iter().map(|report| report.errors).sum();
+    let error_count: u64 = reports.iter().map(|report| report.errors).sum();
     let requests: u64 = reports.iter().map(|report| report.requests).sum();
-    let share = refused as f64 / requests as f64;
+    let share = error_count as f64 / requests as f64;
     println!("refused {share:.5} of {requests}, expected {blocked:.5}");
     // Refusals come in bunches of a few: four standard errors of independent ones are 1 % of the share.
     assert!((share / blocked - 1.0).abs() < 0.01, "{share}, expected {blocked}");

@@ -1,7 +1,7 @@
 //! The scenarios against the figures of the papers that they are made after, in runs of modest length.
 //!
-//! What each was calibrated on is said in the scenario itself; the tests look at both sides, what was
-//! calibrated and what follows from it. Lengths are set so that the figures lie well inside their bounds.
+//! Each scenario names the figures that it was calibrated on; the tests check these figures and the figures that
+//! follow from them. Lengths are set so that the figures lie well inside their bounds.
 
 use curtail_sim::{ArmReport, Described, Report, Scenario, run};
 use curtail_units::Quantile;

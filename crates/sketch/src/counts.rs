@@ -1,7 +1,8 @@
 //! The counts of buckets, for [`Histogram`](crate::Histogram) and [`Window`](crate::Window).
 //!
-//! **Holds** one `u64` for each bucket of the octaves seen, in one array. Latencies of one upstream span a dozen of
-//! some 35 octaves, so the array has a third of its full size. It grows by octaves and never shrinks.
+//! **Holds** an array with one `u64` for each bucket of the octaves (powers of two) from the shortest to the longest
+//! value. Latencies of one upstream span a dozen of some 35 octaves, so the array has a third of its full size. It
+//! grows by octaves and never shrinks.
 //!
 //! **Why `u64`**: at 100,000 responses a second, a `u32` overflows within 12 hours if most responses are in one bucket.
 //!

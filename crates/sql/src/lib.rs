@@ -11,8 +11,8 @@
 //! **Invariant**: a query for one tenant learns nothing about the rows of other tenants ([`tenant`]).
 //! **Invariant**: a query has a bounded length and bounded memory. Nothing is spilled to disk.
 //!
-//! **When it hurts**: rows that are only in the server's memory are missing. The query API is faster for its queries (a
-//! trace by its ID, the slowest traces, quantiles).
+//! **When it hurts**: rows that are only in the server's memory are missing. For a trace by its ID, the slowest traces
+//! and quantiles, the server's query API is faster.
 
 mod columns;
 pub mod command;

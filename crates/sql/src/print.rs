@@ -2,7 +2,7 @@
 //!
 //! | format | output |
 //! |---|---|
-//! | [`Format::Table`] | aligned columns, for people; buffered until the end for their widths |
+//! | [`Format::Table`] | aligned columns, for people; buffered until the end, because the widths of columns depend on all rows |
 //! | [`Format::Json`] | an object a line, with all columns; maps are objects |
 //! | [`Format::Csv`] | RFC 4180, with a header; nested values are JSON |
 //!

@@ -8,7 +8,8 @@
 //! down to the files ([`is_sure`]). To DataFusion, a filtered scan has no inputs ([`RowsOf`]), so no optimizer rule
 //! moves another expression below the filter, and no plan shows the files.
 //!
-//! **When it hurts**: dynamic bounds (of a sort with a limit, of a join) skip pages only in queries for all tenants.
+//! **When it hurts**: DataFusion's dynamic filters (of a sort with a limit, of a join) skip pages only in queries for
+//! all tenants.
 
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;

@@ -6,7 +6,8 @@
 //!
 //! **Conflicts**: a writer that loses the race for a number reads the other commit and checks its own again: the files
 //! to remove must still exist, and the rows must begin at the committed position of their source. So two compactions of
-//! the same files never both succeed, and no row of a log is committed twice, even by two processes with the same log.
+//! the same files never both succeed, and no row of a source is committed twice, even by two processes that read the
+//! same source.
 //!
 //! **Reading** begins with the newest checkpoint and follows the commits after it. A missing or damaged file is an error that
 //! names it, unless the other files have the same content; an older table is never returned. Our commits have a checksum. Only
@@ -20,8 +21,8 @@
 //! files. Cleaning lists the whole log: at one commit a second, 2.6 million commits in Delta's 30 days.
 //!
 //! **Limits**: tables of protocol version 1 (readers) and 2 (writers), without deletion vectors, column mapping and
-//! checkpoints of version 2. Other tables are refused. A checkpoint keeps only the fields of our actions. Paths are
-//! relative to the table's root. A table with files elsewhere is read, but not vacuumed.
+//! checkpoints of version 2. Other tables are refused. A checkpoint drops actions and fields that this crate does not
+//! know. Paths are relative to the table's root. A table with files elsewhere is read, but not vacuumed.
 //!
 //! **Source**: the Delta transaction log protocol, PROTOCOL.md of delta-io/delta.
 

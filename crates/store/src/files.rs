@@ -1,4 +1,4 @@
-//! The files of the log: a [`Directory`] on disk, or files in memory for tests, which fail as planned.
+//! The files of the log: a [`Directory`] on disk, or in tests files in memory, whose operations can be made to fail.
 //!
 //! Writes bypass the page cache where the file system allows it (`O_DIRECT`). The log is read only after a restart, and
 //! copying the data into the cache costs more than receiving it.
@@ -18,7 +18,7 @@ pub const BLOCK_BYTES: usize = 4_096;
 const WRITE_BYTES: usize = 256 * BLOCK_BYTES;
 
 /// A flat folder of files. Errors are those of the system.
-#[expect(clippy::missing_errors_doc, reason = "said once for all functions")]
+#[expect(clippy::missing_errors_doc, reason = "documented once for all functions")]
 pub trait Files: std::fmt::Debug + Send + Sync {
     /// Creates a new file, whose name is durable.
     fn create(&self, name: &str) -> io::Result<Box<dyn GrowingFile>>;
@@ -37,7 +37,7 @@ pub trait Files: std::fmt::Debug + Send + Sync {
 }
 
 /// A file that is written from its beginning to its end. Errors are those of the system.
-#[expect(clippy::missing_errors_doc, reason = "said once for all functions")]
+#[expect(clippy::missing_errors_doc, reason = "documented once for all functions")]
 pub trait GrowingFile: std::fmt::Debug + Send {
     /// Writes all parts, one after the other. Their total length is a multiple of [`BLOCK_BYTES`]. After an error, some
     /// of their bytes may have been written.

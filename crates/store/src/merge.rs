@@ -1,8 +1,8 @@
 //! Merges sorted runs, a row group at a time from each.
 //!
 //! The rows of a trace are mostly in one run, so rows are taken from one run as long as its next row precedes the next
-//! rows of all others. If all fields are merged, [copies](crate::copies) of a row are dropped. Copies in two row groups
-//! of the new run remain until a later merge.
+//! rows of all others. [Copies](crate::copies) of a row are dropped only if the merge reads all fields, because copies
+//! are equal in all fields. Copies in two row groups of the new run remain until a later merge.
 //!
 //! **Limits**: memory holds a row group of each run, and the row group that is being made.
 

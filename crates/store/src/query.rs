@@ -3,7 +3,7 @@
 //! | query | result |
 //! |---|---|
 //! | [`Tree::top`](crate::tree::Tree::top) | the slowest or the newest spans, or their traces |
-//! | [`Tree::measure`](crate::tree::Tree::measure) | counts, quantiles, extremes and buckets of a number, by time and by values: exact, or for very many numbers with a known error |
+//! | [`Tree::measure`](crate::tree::Tree::measure) | span counts, and quantiles, extremes and buckets of a numeric field, by time and by values: exact, or for very many numbers with a known error |
 //! | [`Tree::values`](crate::tree::Tree::values) | the values of a field, with their counts |
 //! | [`Tree::calls`](crate::tree::Tree::calls) | the calls between services, with their counts |
 //! | [`Tree::keys`](crate::tree::Tree::keys) | the keys of attributes |

@@ -9,7 +9,7 @@
 //! are written to a [flush record](crate::store).
 //!
 //! **Limits**: [`BATCHES_MAX`] batches, about 50 MiB. Beyond that, the oldest is evicted early and
-//! [counted](RecentBatches::forgotten_early). Times are arrivals by this machine's clock.
+//! [counted](RecentBatches::forgotten_early). The ten minutes begin when the batch arrives, by this machine's clock.
 //!
 //! **Source**: `HighwayHash`, Alakuijala, Cox and Wassenberg, "Fast keyed hash/pseudo-random function using SIMD
 //! multiply and permute", 2016. It takes 0.1 to 0.2 ns a byte where `SipHash` takes 0.8 and keyed BLAKE3 0.3 to 0.5.

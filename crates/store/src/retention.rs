@@ -1,12 +1,13 @@
 //! Selects the runs that expire, by age and by size.
 //!
 //! **By age**, all runs of a day of arrival expire together. **By size**, the oldest runs expire until the runs of all
-//! tables fit. Within a day, ranges of IDs are the oldest, and larger runs are older, because merging makes runs grow.
+//! tables fit. Within a day, the size tells the age: merging makes runs grow, and the last merge of a day splits its rows
+//! into ranges of IDs. So these ranges expire first, and then the larger runs.
 //!
 //! An expired run leaves its table. Its file remains for current readers and is removed a day later.
 //!
-//! **When it hurts**: the maximum size is that of the tables. The log, and the runs that were replaced within the last
-//! day, need more space. A run whose day cannot be parsed is kept.
+//! **When it hurts**: the maximum size applies to the tables. The log, and the runs that were replaced within the last
+//! day, need space besides. A run whose day cannot be parsed is kept.
 
 use crate::delta::Add;
 use crate::tree::{FAN_IN, RANGE};

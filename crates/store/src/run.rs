@@ -4,8 +4,8 @@
 //! maxima of the [zone columns](crate::schema::Table::zones), so a query for a trace reads only its pages. The file's
 //! metadata has the [indexes](crate::schema::Table::indexes). A column with a single value, or none, is one page.
 //!
-//! Pages take the codes of dictionaries as they are. So this crate makes the pages, and the parquet crate only the file
-//! around them. Every page has a checksum.
+//! This crate encodes the pages, because it writes the dictionaries of the [`Columns`] and their codes, instead of
+//! building new ones. The parquet crate writes only the file around the pages. Every page has a checksum.
 //!
 //! | values | encoding |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! Sorts the rows of a memtable by the [order](crate::schema::Table::order) of its table: spans by trace ID and start.
 //!
-//! The standard library sorts keys that are never equal. Sorted rows take one comparison a row, a million random IDs 49
-//! ns a row. Buckets by the first bits took 60 ns a row.
+//! The keys include the position of the row, so no two are equal, and the standard library's unstable sort suffices.
+//! Sorted rows take one comparison a row, a million random IDs 49 ns a row. A sort that first distributed the rows into
+//! buckets by the first bits of their IDs took 60 ns a row.
 
 /// The sort key of a row, and its position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,8 +2,8 @@
 //!
 //! **Input**: lines of the JVM's unified logging (JEP 158, JEP 271), such as
 //! `[2026-11-22T10:00:01.250+0000][12.250s][info][gc] GC(7) Pause Young (Normal) (G1 Evacuation Pause) 24M->4M(256M)
-//! 3.456ms`. A line with `Pause` that ends in milliseconds is a pause. The pause ended at the wall-clock time of the
-//! line, or without a wall-clock time at its uptime.
+//! 3.456ms`. A line with `Pause` that ends in milliseconds is a pause. The end of the pause is the wall-clock time of
+//! the line, or the JVM's uptime if the line has no wall-clock time.
 
 use chrono::DateTime;
 use curtail_units::Duration;

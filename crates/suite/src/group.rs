@@ -1,7 +1,8 @@
 //! A program of a suite in its own process group, so that signals reach all processes that it starts.
 //!
-//! **Invariant**: no process of a group outlives its [`Group`]. It gets SIGTERM, and SIGKILL after a limited time or
-//! when dropped; a paused process continues first. Processes that leave the group (`setsid`, daemons) are not followed.
+//! **Invariant**: no process of a group outlives its [`Group`]. A stop continues paused processes and sends SIGTERM to
+//! the group, then SIGKILL after a limited time. Dropping a [`Group`] sends SIGKILL at once. Processes that leave the
+//! group (`setsid`, daemons) are not followed.
 
 use super::config::CommandConfig;
 use super::problem::SuiteEnd;

@@ -3,8 +3,8 @@
 //! Bytes pass in pieces, in order and in both directions, each delayed by the `by` of [`Links::slow`]. A request and
 //! its response take twice `by` longer, and a new connection as much again. Delays of several faults add up.
 //! **Limits**: [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait in a direction; a faster sender waits, as with a full
-//! window. [`CONNECTIONS_MAX`] connections a link. Delays are exact to a millisecond. The CPU time counts as the
-//! generator's.
+//! window. [`CONNECTIONS_MAX`] connections a link. Delays are exact to a millisecond. The CPU time of the links counts
+//! as the load generator's, because both run in this process.
 
 use super::config::LinkConfig;
 use super::problem::SuiteEnd;

@@ -3,7 +3,7 @@
 //! Each process has `cpu_ratio` (CPUs in use by its group since the last sample) and `resident_bytes`. JVMs have
 //! `gc_pause_ns`, from their logs, and servers have numbers in JSON responses.
 //! **Limits**: [`POINTS_MAX`] points of a measure, and [`LOG_LINE_BYTES_MAX`] of a line of a log. The rest is left out,
-//! and an event says so. A server that does not respond in time has no point.
+//! and an event says so. If a server does not respond in time, its measures have no point for that sample.
 
 use super::ask::PlainClient;
 use super::cluster::Cluster;

@@ -1,7 +1,7 @@
 //! Testbed: real HTTP servers with a tail of known cause.
 //!
-//! A [`TestbedConfig`] describes hundreds of servers and their faults, and a seed decides the instants. Distributions
-//! and faults are those of the simulator (`curtail-model`).
+//! A [`TestbedConfig`] describes hundreds of servers and their faults, and a seed decides the times of the faults and
+//! the service times. Distributions and faults are those of the simulator (`curtail-model`).
 //!
 //! | module | content |
 //! |---|---|

@@ -6,8 +6,8 @@
 //!
 //! | a child | is |
 //! |---|---|
-//! | that ends up to 1 % of the parent's duration after the start of the next child on the path | cut there: clocks differ |
-//! | that ends later | not waited for: both children ran at once |
+//! | that overlaps the next child on the path by at most 1 % of the parent's duration | cut at the start of the next child: clocks differ |
+//! | that overlaps it by more | not waited for: both children ran at once |
 //! | that begins before its parent, or ends after its parent | cut to the parent: clocks differ |
 //! | that is longer than its parent by more than 1 % | not waited for: the parent continued without it |
 //! | outside of its parent | not waited for |

@@ -1,7 +1,7 @@
 //! Checks that no file uses a word that the glossary rejects.
 //!
-//! The column "not" of the tables in [`GLOSSARY`] lists these words. The check covers Rust files (identifiers, comments
-//! and texts) and Markdown, and ignores case and plural. `TwoWords` and `two_words` are two words.
+//! The column "not" of the tables in [`GLOSSARY`] lists these words. The check covers Rust and Python files
+//! (identifiers, comments and texts), YAML and Markdown, and ignores case and plural. `TwoWords` and `two_words` are two words.
 
 use super::Problem;
 use super::tree::Tree;
@@ -24,11 +24,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Whether a file is checked: Rust and Markdown, except the glossary, results and the history of changes.
+/// Whether a file is checked: every kind of file that is mostly our text, except [`GLOSSARY`], this check with its tests,
+/// results and the history of changes.
 fn is_checked(path: &str) -> bool {
-    let is_rust = path.starts_with("crates/") && path.ends_with(".rs");
-    let is_result = path.starts_with("bench/results/") || path == "CHANGELOG.md";
-    is_rust || path.ends_with(".md") && path != GLOSSARY && !is_result
+    let is_kind = [".rs", ".py", ".yaml", ".md"].iter().any(|kind| path.ends_with(kind));
+    let is_exempt = [GLOSSARY, "xtask/src/tidy/words.rs", "CHANGELOG.md"].contains(&path);
+    is_kind && !is_exempt && !path.starts_with("bench/results/")
 }
 
 /// Returns the rejected words of the glossary, each with the word to use.
@@ -89,6 +90,8 @@ mod tests {
             ("crates/a/src/b.rs", "struct SlowBackend;"),
             ("crates/a/src/b.rs", "fn slow_upstream_host() {}"),
             ("crates/a/tests/b.rs", "help = \"the backend to use\""),
+            ("bench/a.py", "def start_backend():"),
+            ("suites/a.yaml", "# one backend"),
             ("docs/a.md", "the upstream hosts"),
             ("README.md", "a `backend`"),
         ] {

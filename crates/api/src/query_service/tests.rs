@@ -52,33 +52,33 @@ fn all() -> Vec<Sent> {
     (0..TRACES).map(|nth| sent(nth, &mut rng)).collect()
 }
 
-fn batch(of: &Sent) -> Vec<u8> {
+fn batch(sent: &Sent) -> Vec<u8> {
     let mut writer = BatchWriter::new();
     let scope = ScopeText { name: "shop", ..ScopeText::default() };
-    let code = if of.is_error { 503 } else { 200 };
+    let code = if sent.is_error { 503 } else { 200 };
     let root = SpanRow {
-        trace_id: of.trace_id,
+        trace_id: sent.trace_id,
         span_id: 1,
         name: "GET /cart",
         kind: 2,
-        start_ns: of.start_ns.cast_unsigned(),
-        end_ns: (of.start_ns + of.root_ns).cast_unsigned(),
-        status: if of.is_error { 2 } else { 0 },
+        start_ns: sent.start_ns.cast_unsigned(),
+        end_ns: (sent.start_ns + sent.root_ns).cast_unsigned(),
+        status: if sent.is_error { 2 } else { 0 },
         attributes: &[("http.response.status_code", PlainValue::Int(code))],
         events: &[EventRow {
             name: "asked",
-            time_ns: of.start_ns.cast_unsigned(),
+            time_ns: sent.start_ns.cast_unsigned(),
             ..EventRow::default()
         }],
         ..SpanRow::default()
     };
-    let price = of.price.map(|price| ("shop.price", PlainValue::Double(price)));
+    let price = sent.price.map(|price| ("shop.price", PlainValue::Double(price)));
     let call = SpanRow {
         span_id: 2,
         parent_id: 1,
         name: "lookup",
         kind: 3,
-        end_ns: (of.start_ns + of.call_ns).cast_unsigned(),
+        end_ns: (sent.start_ns + sent.call_ns).cast_unsigned(),
         status: 0,
         attributes: &price.into_iter().collect::<Vec<_>>(),
         events: &[],
@@ -93,12 +93,12 @@ fn batch(of: &Sent) -> Vec<u8> {
 }
 
 /// A log record that names a trace.
-fn log(of: &Sent) -> Vec<u8> {
+fn log(sent: &Sent) -> Vec<u8> {
     let mut writer = BatchWriter::new();
     let record = LogRow {
-        trace_id: of.trace_id,
+        trace_id: sent.trace_id,
         span_id: 1,
-        time_ns: of.start_ns.cast_unsigned(),
+        time_ns: sent.start_ns.cast_unsigned(),
         body: Some(PlainValue::Text("asked")),
         ..LogRow::default()
     };
@@ -121,7 +121,7 @@ impl MetricsPage for Page {
 struct TestService(QueryService);
 
 impl TestService {
-    fn of(all: &[Sent]) -> Self {
+    fn with_traces(all: &[Sent]) -> Self {
         let both = |sent| [(Signal::Traces, batch(sent)), (Signal::Logs, log(sent))];
         Self::with(&all.iter().flat_map(both).collect::<Vec<_>>())
     }
@@ -198,7 +198,7 @@ impl TestService {
 /// A shell in the place of `curtail-sql`: it executes the query.
 fn by_stand_in(tables: Option<PathBuf>) -> Sql {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand-in");
-    Sql::new(SqlProgram::beside(&folder.join("curtail")), tables)
+    Sql::new(SqlProgram::in_folder_of(&folder.join("curtail")), tables)
 }
 
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -213,7 +213,7 @@ fn encoded(text: &str) -> String {
 
 #[test]
 fn health_checks_respond_and_unknown_paths_do_not() {
-    let service = TestService::of(&all()[..2]);
+    let service = TestService::with_traces(&all()[..2]);
     for (path, body) in [
         ("/healthz", "ok\n"),
         ("/readyz", "ready\n"),
@@ -224,7 +224,7 @@ fn health_checks_respond_and_unknown_paths_do_not() {
     }
     assert_eq!(service.get("/api/echo"), (StatusCode::OK, "echo".to_owned()));
     assert_eq!(service.json("/api/status/buildinfo")["version"], env!("CARGO_PKG_VERSION"));
-    for (target, status, said) in [
+    for (target, status, message) in [
         ("/", 404, "nothing of this name"),
         ("/api/traces/xyz", 400, "hexadecimal"),
         ("/api/v2/traces/77", 404, "no such trace"),
@@ -246,7 +246,7 @@ fn health_checks_respond_and_unknown_paths_do_not() {
     ] {
         let (got, body) = service.get(target);
         assert_eq!(got.as_u16(), status, "{target}: {body}");
-        assert!(body.contains(said), "{target}: {body}");
+        assert!(body.contains(message), "{target}: {body}");
     }
     for (target, method, allowed) in
         [("/api/search", "POST", "GET, HEAD"), ("/api/v1/sql", "GET", "POST")]
@@ -260,7 +260,7 @@ fn health_checks_respond_and_unknown_paths_do_not() {
 
 #[test]
 fn the_response_to_head_is_that_to_get_without_its_body() {
-    let service = TestService::of(&all()[..2]);
+    let service = TestService::with_traces(&all()[..2]);
     for target in ["/readyz", "/api/echo", "/api/search", "/api/traces/77"] {
         let send = |method| {
             let request = Request::get(target).method(method).body(String::new());
@@ -276,7 +276,7 @@ fn the_response_to_head_is_that_to_get_without_its_body() {
 
 #[test]
 fn a_draining_server_is_healthy_and_not_ready_and_serves_queries() {
-    let service = TestService::of(&all()[..2]);
+    let service = TestService::with_traces(&all()[..2]);
     service.0.api.access.replace(Tokens::parse("secret").expect("a token"));
     service.0.draining.begin();
     for path in ["/readyz", "/ready"] {
@@ -289,7 +289,7 @@ fn a_draining_server_is_healthy_and_not_ready_and_serves_queries() {
 
 #[test]
 fn with_tokens_every_request_but_health_checks_needs_one_and_errors_have_the_form_of_their_api() {
-    let service = TestService::of(&all()[..2]);
+    let service = TestService::with_traces(&all()[..2]);
     let tokens = Tokens::parse("all\nbound other").expect("two tokens");
     service.0.api.access.replace(tokens);
     assert_eq!(service.get("/healthz").0, StatusCode::OK);
@@ -325,8 +325,8 @@ fn with_tokens_every_request_but_health_checks_needs_one_and_errors_have_the_for
 }
 
 #[test]
-fn nobody_sees_the_spans_of_others() {
-    let service = TestService::of(&all()[..10]);
+fn a_tenant_sees_only_its_own_spans() {
+    let service = TestService::with_traces(&all()[..10]);
     let as_other = |target: &str| {
         service.send_empty(Request::get(target).header("x-scope-orgid", "other"), "GET")
     };

@@ -10,7 +10,7 @@ const NAME: &str = "curtail-sql";
 /// The paths where the program may be.
 #[derive(Clone, Debug)]
 pub struct SqlProgram {
-    beside: PathBuf,
+    sibling: PathBuf,
 }
 
 /// Why the program is not started.
@@ -32,8 +32,8 @@ pub enum NotStarted {
 impl SqlProgram {
     /// The program in the folder of another program, or on the `PATH`.
     #[must_use]
-    pub fn beside(other: &Path) -> Self {
-        Self { beside: other.with_file_name(NAME) }
+    pub fn in_folder_of(other: &Path) -> Self {
+        Self { sibling: other.with_file_name(NAME) }
     }
 
     /// Calls `start` with one path after the other, until one path has the program.
@@ -41,13 +41,13 @@ impl SqlProgram {
     /// # Errors
     /// When the program is not found, or cannot be run.
     pub fn start<T>(&self, mut start: impl FnMut(&Path) -> io::Result<T>) -> Result<T, NotStarted> {
-        for program in [&*self.beside, Path::new(NAME)] {
+        for program in [&*self.sibling, Path::new(NAME)] {
             match start(program) {
                 Ok(started) => return Ok(started),
                 Err(source) if source.kind() == ErrorKind::NotFound => {}
                 Err(source) => return Err(NotStarted::Failed { program: program.into(), source }),
             }
         }
-        Err(NotStarted::Missing(self.beside.clone()))
+        Err(NotStarted::Missing(self.sibling.clone()))
     }
 }

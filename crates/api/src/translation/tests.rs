@@ -81,7 +81,7 @@ fn durations_that_all_must_have_are_bounds() {
 
 #[test]
 fn unsupported_queries_differ_from_wrong_ones() {
-    for (text, status, said) in [
+    for (text, status, message) in [
         ("{", StatusCode::BAD_REQUEST, "byte 1"),
         ("{ rootName = \"a\" }", StatusCode::NOT_IMPLEMENTED, "rootName"),
         ("{ traceDuration > 1s }", StatusCode::NOT_IMPLEMENTED, "traceDuration"),
@@ -107,7 +107,7 @@ fn unsupported_queries_differ_from_wrong_ones() {
     ] {
         let error = filter_of(text).expect_err(text);
         assert_eq!(error.status, status, "{text}: {}", error.message);
-        assert!(error.message.contains(said), "{text}: {}", error.message);
+        assert!(error.message.contains(message), "{text}: {}", error.message);
     }
 }
 

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | [`mod@values`] | the reader of values: a number a line, or a column of a CSV file |
-//! | [`report`] | the quantiles that each layout reads, and the coarsest layouts within the error |
+//! | [`report`] | the quantiles that are estimated from each layout of buckets, and the coarsest layouts within `--error-max` |
 //! | [`table`], [`plot`], [`json`], [`page`] | the report in each of its forms |
 
 mod json;
@@ -27,12 +27,13 @@ use std::process::ExitCode;
 
 /// Measure the error of percentiles that are read from buckets
 ///
-/// The command counts the values in the buckets of each layout. It then estimates
-/// quantiles from the counts, as Prometheus and others do, and compares them with
-/// the exact quantiles of the values. It also finds the largest growth factor
-/// (1.001 to 10) and the smallest OpenTelemetry scale whose error at the quantile
-/// --error-at is at most --error-max. It prints them twice: with the error for
-/// these values, and with the largest error for any values.
+/// A layout is a choice of buckets. The command counts values (--data) in the
+/// buckets of each layout. It then estimates quantiles from the counts, as
+/// Prometheus and others do, and compares them with the exact quantiles of the
+/// values. It also finds the coarsest layouts whose error at the quantile
+/// --error-at is at most --error-max: the largest growth factor (1.001 to 10) and
+/// the smallest OpenTelemetry scale. It finds them once for these values, and once
+/// for the values with the largest error.
 ///
 /// Without --data, the command draws 200 samples from the distribution of Google's
 /// tail latency lab, Beta(2, 5) × 70 ms. A sample has 100,000 values. Each quantile

@@ -17,8 +17,9 @@ use std::process::ExitCode;
 /// blocks of a pair send the same requests with the same spacing. Each percentile
 /// gets a verdict on B: better, worse, equivalent, undecided, not enough (too few
 /// requests to decide) or failed (in A and in B, the percentile is a failed
-/// request). Undecided and not enough state how many further blocks a new run
-/// needs. Choose the number of blocks in advance, and do not stop early.
+/// request). The verdicts `undecided` and `not enough` also say how many blocks
+/// more a new run should have. Choose the number of blocks in advance, and do not
+/// stop early.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,

@@ -2,7 +2,8 @@
 //!
 //! A line that begins with `# ` is prose; `#key: value` is a key that is absent by default. A key without a default has
 //! an example ([`example`]), so the file is valid, and works if a user replaces the addresses.
-//! **Limits**: the file has one listener, one route, one upstream, and one leaf that is commented out.
+//! **Limits**: the file has one listener, one route and one upstream. It has one leaf (the queue in front of a server),
+//! which is commented out.
 
 use super::ConfigKind;
 use curtail_config::{Key, Presence};

@@ -1,7 +1,7 @@
 //! A summary of a correct configuration: listeners, routes, policies, and the maximum number of attempts for a request.
 //!
 //! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive if the
-//! deployment does not match them (a tie without leaves).
+//! deployment does not match them (a tie, which is executed twice unless each replica is a leaf).
 
 use curtail_policy::{QuantileDelay, RestMode, SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};

@@ -3,8 +3,8 @@
 //! The arms are interleaved in rounds of [`ROUND`], so that all arms meet the same stalls and the same noise:
 //!
 //! - For [`SHARED`], direct and hedged reads arrive at random (Poisson), independent of each other.
-//! - Then one tied and one prequal read follow, [`ALONE`] apart. Both reads go through leaves, which keeps two cores
-//!   busy for some 40 ms and would slow down every read at the same time.
+//! - Then one tied and one prequal read follow, [`ALONE`] apart. Both go through leaves. Such a read keeps two cores
+//!   busy for some 40 ms and would slow down all concurrent reads, so it runs alone.
 
 use super::arm::Arm;
 use curtail_generator::Load;

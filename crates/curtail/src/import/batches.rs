@@ -1,7 +1,7 @@
 //! Merges the records of files into batches.
 //!
-//! The key of a line names its signal. The line is converted to protobuf, and checked as the server would check it. In
-//! protobuf, the concatenation of two batches is a valid batch.
+//! A line is a JSON object, whose key names its signal (`resourceSpans`). The line is converted to protobuf, and
+//! checked as the server would check it. In protobuf, the concatenation of two batches is a valid batch.
 
 use super::records::Records;
 use crate::input;

@@ -75,9 +75,9 @@ fn every_request_of_the_plan_is_in_the_results() {
 
 #[test]
 fn a_run_without_a_successful_request_has_exit_code_1() {
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/", nobody.local_addr().expect("an address"));
-    drop(nobody);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    drop(listener);
     let ended = curtail(&["bench", "load", &url, "--rate", "20", "--for", "1s"]);
     assert_eq!(ended.code, Some(1), "{}", ended.stdout);
     assert!(ended.stdout.contains("(100.0 %): connect"), "{}", ended.stdout);
@@ -133,10 +133,10 @@ fn the_blocks_of_a_run_are_compared_with_each_other() {
     let found = results(&arguments);
     assert_eq!((&found["arm"], &found["blocks"]), (&Value::from("B"), &Value::from(6)));
     assert_eq!(found["alarms_mann_whitney"]["of"], 200);
-    let refused = curtail(&["bench", "calibrate", "same.json", "--arm", "C"]);
-    assert_eq!(refused.code, Some(2));
+    let rejected = curtail(&["bench", "calibrate", "same.json", "--arm", "C"]);
+    assert_eq!(rejected.code, Some(2));
     let says = "same.json: there is no arm \"C\": expected one of A, B";
-    assert!(refused.stderr.contains(says), "{}", refused.stderr);
+    assert!(rejected.stderr.contains(says), "{}", rejected.stderr);
 }
 
 #[test]

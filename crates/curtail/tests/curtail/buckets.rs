@@ -13,7 +13,7 @@ fn json(arguments: &[&str]) -> Value {
 /// A read of a layout: its value in ms, two standard deviations, the error.
 fn read(response: &Value, layout: &str, quantile: usize) -> (f64, f64, f64) {
     let layouts = response["layouts"].as_array().expect("a list");
-    let layout = layouts.iter().find(|found| found["name"] == layout).expect("it was asked for");
+    let layout = layouts.iter().find(|found| found["name"] == layout).expect("it was requested");
     let read = &layout["read"][quantile];
     let number = |key: &str| read[key].as_f64().expect("a number");
     (number("value_ns") / 1e6, number("spread_ns") / 1e6, number("error_ratio"))

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Starts a server whose API port is in use, so that it always ends; returns its output.
-fn refused(data: &Path, otlp: &str, tokens: Option<&str>) -> String {
+fn start_error(data: &Path, otlp: &str, tokens: Option<&str>) -> String {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let api = taken.local_addr().expect("it is bound").to_string();
     let data = data.to_str().expect("text");
@@ -37,17 +37,17 @@ fn newest(folder: &Path, begin: &str, end: &str) -> PathBuf {
 fn a_second_server_on_the_same_port_is_refused() {
     let server = Server::start(&folder("port-first"));
     let port = server.otlp.port();
-    let said = refused(&folder("port-second"), &server.otlp.to_string(), None);
+    let error = start_error(&folder("port-second"), &server.otlp.to_string(), None);
     assert!(
-        said.contains(&format!(
+        error.contains(&format!(
             "port {port} is already in use; choose another address with otlp.addresses (--otlp)"
         )),
-        "{said}"
+        "{error}"
     );
-    let said = refused(&folder("port-third"), "127.0.0.1:0", None);
+    let error = start_error(&folder("port-third"), "127.0.0.1:0", None);
     assert!(
-        said.contains("is already in use; choose another address with api.address (--api)"),
-        "{said}"
+        error.contains("is already in use; choose another address with api.address (--api)"),
+        "{error}"
     );
     server.ended("TERM");
 }
@@ -57,8 +57,8 @@ fn a_second_server_on_the_same_folder_is_refused_with_the_process_id_of_the_firs
     let data = folder("folder-taken");
     for signal in ["KILL", "TERM"] {
         let server = Server::start(&data);
-        let said = refused(&data, "127.0.0.1:0", None);
-        assert!(said.contains(&format!("process {} uses it", server.process())), "{said}");
+        let error = start_error(&data, "127.0.0.1:0", None);
+        assert!(error.contains(&format!("process {} uses it", server.process())), "{error}");
         server.ended(signal);
     }
 }
@@ -76,8 +76,8 @@ fn comments_in_a_file_of_tokens_are_ignored() {
     server.ended("TERM");
     let only = written("only-comments", "# one\n#two\n");
     let only = format!("{}/{only}", env!("CARGO_TARGET_TMPDIR"));
-    let said = refused(&folder("only-comments-data"), "127.0.0.1:0", Some(&only));
-    assert!(said.contains("expected at least one token"), "{said}");
+    let error = start_error(&folder("only-comments-data"), "127.0.0.1:0", Some(&only));
+    assert!(error.contains("expected at least one token"), "{error}");
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn a_missing_or_damaged_newest_commit_is_an_error() {
             None => fs::remove_file(&commit).expect("removed"),
             Some(left) => fs::write(&commit, left).expect("written"),
         }
-        let said = refused(&data, "127.0.0.1:0", None);
-        assert!(said.contains(&name), "{:?} bytes are left: {said}", left.map(<[u8]>::len));
+        let error = start_error(&data, "127.0.0.1:0", None);
+        assert!(error.contains(&name), "{:?} bytes are left: {error}", left.map(<[u8]>::len));
     }
     fs::write(&commit, &whole).expect("written");
     let server = Server::start(&data);

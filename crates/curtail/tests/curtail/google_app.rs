@@ -1,8 +1,8 @@
-//! `suites/google-app.yaml`: each cause, switched on alone, shows in the results where docs/concepts/google-app.md
-//! says that it does; without any, none of it does.
+//! `suites/google-app.yaml`: each cause, switched on alone, has the effect on the results that
+//! docs/concepts/google-app.md describes. Without a cause, the results show none of the effects.
 //!
-//! What is asserted follows from what the app cannot but do (a request that is refused waits for half of 500 ms at
-//! least) or is a ratio within one run, so a machine that is busy with something else fails nothing.
+//! Each assertion is a ratio within one run or follows from the design of the app (a refused request waits for at
+//! least half of 500 ms), so a busy machine fails no test.
 
 use crate::command::curtail;
 use curtail_load::{Failure, Latencies, LatencyKind};
@@ -21,7 +21,7 @@ struct Run {
 
 impl Run {
     /// Runs the suite; `nth` tells the runs of this process apart.
-    fn of(nth: u32, cause: &[&str]) -> Self {
+    fn start(nth: u32, cause: &[&str]) -> Self {
         let name = format!("google-app-{nth}");
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         if dir.exists() {
@@ -61,19 +61,19 @@ impl Run {
         all
     }
 
-    /// What a process said of itself last, or used in all.
-    fn measure(&self, of: &str, name: &str) -> &[(curtail_units::Instant, f64)] {
+    /// The points of one measure of a process.
+    fn measure(&self, process: &str, name: &str) -> &[(curtail_units::Instant, f64)] {
         let mut measures = self.results.measures.iter();
-        let measure = measures.find(|measure| measure.of == of && measure.name == name);
-        &measure.unwrap_or_else(|| panic!("{name} of {of}")).points
+        let measure = measures.find(|measure| measure.of == process && measure.name == name);
+        &measure.unwrap_or_else(|| panic!("{name} of {process}")).points
     }
 
     fn last(&self, name: &str) -> f64 {
         self.measure("client", name).last().expect("it was looked at").1
     }
 
-    fn cpu(&self, of: &str) -> f64 {
-        self.measure(of, "cpu_ratio").iter().map(|(_, ratio)| ratio).sum()
+    fn cpu(&self, process: &str) -> f64 {
+        self.measure(process, "cpu_ratio").iter().map(|(_, ratio)| ratio).sum()
     }
 }
 
@@ -89,8 +89,8 @@ const LARGE: Duration = Duration::from_ms(83);
 const BACKOFF: Duration = Duration::from_ms(250);
 
 #[test]
-fn without_a_cause_nothing_fails_or_is_sent_again_and_both_queries_are_alike() {
-    let run = Run::of(0, &[]);
+fn without_a_cause_nothing_fails_or_is_retried_and_both_queries_take_similar_times() {
+    let run = Run::start(0, &[]);
     let (small, large) = (run.query("small"), run.query("large"));
     assert_eq!(run.all().failures.total(), 0);
     assert_eq!((run.last("server_retries"), run.last("server_timeouts")), (0.0, 0.0));
@@ -102,7 +102,7 @@ fn without_a_cause_nothing_fails_or_is_sent_again_and_both_queries_are_alike() {
 
 #[test]
 fn large_payloads_are_the_query_large_and_the_tail_of_all_is_its_middle() {
-    let run = Run::of(1, &["parameters.large_payloads=true"]);
+    let run = Run::start(1, &["parameters.large_payloads=true"]);
     let (small, large, all) = (run.query("small"), run.query("large"), run.all());
     assert_eq!(all.failures.total(), 0);
     assert!(at(&large, 0.01) >= LARGE, "{:?}", at(&large, 0.01));
@@ -113,10 +113,10 @@ fn large_payloads_are_the_query_large_and_the_tail_of_all_is_its_middle() {
 
 #[test]
 fn short_timeouts_are_failures_by_status_and_nothing_is_sent_again() {
-    let run = Run::of(2, &["parameters.short_timeouts=true"]);
+    let run = Run::start(2, &["parameters.short_timeouts=true"]);
     let all = run.all();
     let failed = all.failures.of(Failure::Status);
-    // 4 in 100 take longer than 20 ms beside the work.
+    // 4 in 100 take longer than 20 ms in addition to the work.
     assert!(failed >= 3, "{failed} of {}", all.count());
     assert_eq!(failed, all.failures.total());
     assert!(run.last("server_timeouts") >= 1.0);
@@ -126,20 +126,20 @@ fn short_timeouts_are_failures_by_status_and_nothing_is_sent_again() {
 
 #[test]
 fn retries_are_a_second_group_of_requests_one_backoff_later() {
-    let run = Run::of(3, &["parameters.retries=true"]);
+    let run = Run::start(3, &["parameters.retries=true"]);
     let all = run.all();
     assert_eq!(all.failures.total(), 0);
     let retried = run.last("server_retries");
     assert!(retried >= 3.0, "{retried} of {}", all.count());
     let later = all.responses(LatencyKind::Response).count_above(BACKOFF);
-    // 5 in 100 are refused: those, and few more, are later by a backoff.
+    // 5 in 100 are refused: these, and few others, are later by a backoff.
     assert!(later >= 3, "{later} of {}", all.count());
     assert!(at(&all, 0.99) >= BACKOFF && at(&all, 0.5) < BACKOFF, "{:?}", at(&all, 0.99));
 }
 
 #[test]
 fn cpu_load_is_the_client_s_processor_time_and_both_queries_are_slow_throughout() {
-    let run = Run::of(4, &["parameters.cpu_load=client"]);
+    let run = Run::start(4, &["parameters.cpu_load=client"]);
     assert_eq!(run.all().failures.total(), 0);
     let (client, others) = (run.cpu("client"), run.cpu("storage") + run.cpu("server"));
     assert!(client > 4.0 * others, "client {client}, the others {others}");

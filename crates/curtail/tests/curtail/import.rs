@@ -46,8 +46,8 @@ fn files_of_every_form_come_to_the_server() {
     ];
     let ended = import(server.otlp, &files.each_ref().map(|file| &**file));
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
-    let said = "6 lines, 0 malformed; 4 spans, 42 logs and 6 points accepted, 0 rejected\n";
-    assert_eq!(ended.stdout, said);
+    let summary = "6 lines, 0 malformed; 4 spans, 42 logs and 6 points accepted, 0 rejected\n";
+    assert_eq!(ended.stdout, summary);
     let file = written("import-traces.binpb", framed(TRACES_PB).repeat(2));
     let ended = import(server.otlp, &["--of", "traces", &file]);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{}", ended.stdout);
@@ -83,16 +83,16 @@ fn a_bad_line_is_named_and_the_others_go_on() {
     let file = written("import-bad.jsonl", format!("{LOGS}\n{cut}\n{zero}{TRACES}no JSON\n"));
     let ended = import(server.otlp, &[&file]);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    let said = "5 lines, 2 malformed; 2 spans, 14 logs and 0 points accepted, 2 rejected\n";
-    assert_eq!(ended.stdout, said, "{}", ended.stderr);
+    let summary = "5 lines, 2 malformed; 2 spans, 14 logs and 0 points accepted, 2 rejected\n";
+    assert_eq!(ended.stdout, summary, "{}", ended.stderr);
     let lines: Vec<_> = ended.stderr.lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert!(lines[0].starts_with("import-bad.jsonl:3: byte 100: EOF while parsing"), "{lines:?}");
     let what = "expected an object with resourceSpans, resourceLogs or resourceMetrics";
     assert_eq!(lines[1], format!("import-bad.jsonl:6: byte 1: {what}"));
-    let refused = "2 rejected; the first is number 1 of the batch, span 1112131415161718: its trace ID is not 16 bytes, \
+    let message = "2 rejected; the first is number 1 of the batch, span 1112131415161718: its trace ID is not 16 bytes, \
                    or zero";
-    assert_eq!(lines[2], format!("import-bad.jsonl:4-5: {refused}"));
+    assert_eq!(lines[2], format!("import-bad.jsonl:4-5: {message}"));
     assert!(server.trace().contains("\"name\":\"GET /\""));
     server.ended("TERM");
 }

@@ -8,14 +8,14 @@ fn queries_print_tables_and_json() {
     let server = Server::start(&folder("query-tables"));
     assert!(server.sends(BATCH));
     let url = format!("http://{}", server.api);
-    let asked = |arguments: &[&str]| {
+    let run_query = |arguments: &[&str]| {
         let ended = curtail(&[&["query"], arguments, &["--server", &url]].concat());
         assert_eq!(ended.code, Some(0), "{arguments:?}: {}", ended.stderr);
         let is_narrow = ended.stdout.lines().all(|line| line.chars().count() <= 80);
         assert!(is_narrow || arguments.contains(&"json"), "{}", ended.stdout);
         ended.stdout
     };
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (&["slowest"][..], TRACE),
         (&["newest", "{ status = error }"], "GET /"),
         (&["slowest", "{ name = \"none\" }"], "none"),
@@ -30,8 +30,8 @@ fn queries_print_tables_and_json() {
         (&["count", "--format", "json"], "\"series\""),
         (&["slowest", "--tenant", "nobody"], "none"),
     ] {
-        let response = asked(arguments);
-        assert!(response.contains(said), "{arguments:?}: {response}");
+        let response = run_query(arguments);
+        assert!(response.contains(expected), "{arguments:?}: {response}");
     }
     server.ended("TERM");
 }
@@ -67,10 +67,10 @@ fn a_quantile_of_few_values_is_marked() {
 }
 
 #[test]
-fn the_exit_code_says_who_can_mend_it() {
+fn the_exit_code_distinguishes_the_kinds_of_errors() {
     let server = Server::start(&folder("query-codes"));
     let url = format!("http://{}", server.api);
-    for (arguments, code, said) in [
+    for (arguments, code, message) in [
         (&["trace", "77"][..], 1, "no such trace"),
         (&["slowest", "{ x"], 2, "byte 2"),
         (&["slowest", "{ rootName = \"a\" }"], 2, "not supported"),
@@ -79,7 +79,7 @@ fn the_exit_code_says_who_can_mend_it() {
     ] {
         let ended = curtail(&[&["query"], arguments, &["--server", &url]].concat());
         assert_eq!(ended.code, Some(code), "{arguments:?}: {}", ended.stderr);
-        assert!(ended.stderr.contains(said), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(message), "{arguments:?}: {}", ended.stderr);
     }
     for url in [
         "here",

@@ -53,7 +53,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended, or the test has failed and there is nobody left to end it.
+        // The process has ended, or the test has failed and nothing else will end the process.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }

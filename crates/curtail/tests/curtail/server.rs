@@ -72,12 +72,12 @@ impl Server {
              content-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
             batch.len()
         );
-        asked(self.otlp, &[head.as_bytes(), batch].concat())
+        send_request(self.otlp, &[head.as_bytes(), batch].concat())
     }
 
     /// Sends a request to the receiver; returns the response.
     pub(crate) fn asks_otlp(&self, request: &str) -> String {
-        asked(self.otlp, request.as_bytes()).expect("it responds")
+        send_request(self.otlp, request.as_bytes()).expect("it responds")
     }
 
     /// The server's process ID.
@@ -101,7 +101,7 @@ impl Server {
 
     fn get(&self, path: &str) -> String {
         let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
-        asked(self.api, head.as_bytes()).expect("it responds")
+        send_request(self.api, head.as_bytes()).expect("it responds")
     }
 
     /// Asks in SQL; the stream is that of the response.
@@ -135,7 +135,7 @@ impl Server {
     }
 }
 
-fn asked(address: SocketAddr, request: &[u8]) -> std::io::Result<String> {
+fn send_request(address: SocketAddr, request: &[u8]) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(request)?;
     let mut response = Vec::new();
@@ -197,10 +197,13 @@ fn what_is_acknowledged_survives_being_killed_at_any_moment() {
     let (mut acknowledged, mut sent, mut all) = (0, 0, 0);
     for round in 0..100 {
         let server = Server::start(&data);
-        let there = server.trace_count();
+        let stored_count = server.trace_count();
         // Batches in flight may be there without an acknowledgement.
-        assert!((acknowledged..=sent).contains(&there), "{acknowledged}, {there}, {sent}");
-        (acknowledged, sent) = (there, there);
+        assert!(
+            (acknowledged..=sent).contains(&stored_count),
+            "{acknowledged}, {stored_count}, {sent}"
+        );
+        (acknowledged, sent) = (stored_count, stored_count);
         let last = round % 5;
         for nth in 0..=last {
             if nth == last {
@@ -217,7 +220,7 @@ fn what_is_acknowledged_survives_being_killed_at_any_moment() {
 }
 
 #[test]
-fn a_file_without_tokens_lets_nobody_in() {
+fn a_file_without_tokens_is_an_error() {
     let folder = env!("CARGO_TARGET_TMPDIR");
     let tokens = format!("otlp.tokens_file={folder}/{}", written("no-tokens", "\n  \n"));
     let data = self::folder("server-tokens");

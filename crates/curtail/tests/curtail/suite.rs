@@ -87,7 +87,7 @@ blocks: 2
     )
 }
 
-/// So few requests that no percentile is held against how late the generator was: a busy machine makes no run void.
+/// Too few requests for any percentile to be compared with the lag of the generator: a busy machine makes no run void.
 const SHORT: &str = "schedule: {spacing: even, phases: [{rate: 12, lasts: 600ms}]}\n";
 const LONG: &str = "schedule: {phases: [{rate: 50, lasts: 1h}]}\n";
 
@@ -186,11 +186,11 @@ teardown: [{{run: [sh, -c, "echo down > ${{dir}}/down"]}}]
 #[test]
 fn links_can_be_slow_and_processes_are_started_anew() {
     let server = Server::start();
-    // Bound, so that nobody else gets the port, and not listening, so that the link can.
-    let held = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    held.set_reuse_address(true).expect("an option of every socket");
-    held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
-    let link = held.local_addr().expect("bound").as_socket().expect("of IP").port();
+    // Bound, so that no other process gets the port, and not listening, so that the link can.
+    let bound = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    bound.set_reuse_address(true).expect("an option of every socket");
+    bound.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+    let link = bound.local_addr().expect("bound").as_socket().expect("of IP").port();
     let text = suite(
         server.port,
         &format!(
@@ -270,7 +270,7 @@ restarts: {processes: [node]}
 }
 
 #[test]
-fn a_process_that_is_never_ready_is_named_with_what_it_said() {
+fn a_process_that_is_never_ready_is_named_with_its_output() {
     let more = r#"processes:
   node: {run: [sh, -c, "sleep 1000 & echo $$ $! >> ${dir}/pids; echo no luck; wait"], ready: {line: up, within: 300ms}}
 teardown: [{run: [sh, -c, "echo down > ${dir}/down"]}]

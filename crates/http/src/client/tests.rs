@@ -163,7 +163,7 @@ async fn a_server_that_says_nothing_is_given_up_with_its_connection() {
     let client = client(address);
     let serving = async {
         let mut stream = listener.accept().await.expect("a client").0;
-        // Until the client has given up.
+        // Until the client gives up.
         while stream.read(&mut [0; 256]).await.is_ok_and(|bytes| bytes > 0) {}
     };
     let (sent, ()) = tokio::join!(client.send(post("1"), Duration::from_ms(50)), serving);

@@ -82,7 +82,7 @@ impl ClientConnection {
         let interim = request.interim.take();
         self.sending.begin(request);
         self.head = ResponseHeadReader::default();
-        // Until the response has said so itself.
+        // Until the response itself decides.
         self.is_kept = false;
         std::future::poll_fn(|cx| self.poll_head(cx, is_head, interim.as_ref())).await
     }
@@ -103,7 +103,7 @@ impl ClientConnection {
             if self.sending.is_unwritten()
                 && let Some(failure) = self.sending.take_failure()
             {
-                // Whatever the server has said meanwhile, it is no response to this.
+                // What the server has sent meanwhile is no response to this request.
                 return Poll::Ready(Err(Error::Unwritten(failure)));
             }
             if let Some((version, mut head)) = self.head.take(&mut self.inbound.read, pass_on)? {

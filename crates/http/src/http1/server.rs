@@ -119,16 +119,16 @@ enum SendOutcome {
 }
 
 impl Server {
-    /// Creates a connection whose first bytes, `begun`, have already been read.
+    /// Creates a connection whose first bytes, `prefix`, have already been read.
     #[must_use]
     pub fn new(
-        (stream, begun): (Stream, BytesMut),
+        (stream, prefix): (Stream, BytesMut),
         limits: ServerLimits,
         drain: Drain,
         (timers, clock): (&Arc<Timers>, Clock),
     ) -> Self {
         Self {
-            shared: Arc::new(Mutex::new(SharedConnection::new(Inbound::new(stream, begun)))),
+            shared: Arc::new(Mutex::new(SharedConnection::new(Inbound::new(stream, prefix)))),
             heads: RequestHeadReader::default(),
             limits,
             outbound: Outbound::default(),

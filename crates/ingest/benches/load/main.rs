@@ -1,11 +1,11 @@
 //! A sender of spans that measures servers: as fast as they respond, or at a rate.
 //!
-//! It sends batches as services do (see `batches`): 512 spans of 11 attributes, no two alike. Every response must accept
-//! the whole batch; any other ends the program with an error.
+//! It sends batches as services do (see `batches`): 512 spans of 11 attributes, all different. Every response must
+//! accept the whole batch; any other ends the program with an error.
 //!
-//! The program prints a line for each batch, like h2load's log: the due time in microseconds since 1970, the status, and
-//! the microseconds until the response. At a rate, the due times follow from the schedule alone: a slow server cannot
-//! hide by holding senders back.
+//! The program prints a line for each batch, like h2load's log: the due time in microseconds since 1970, the status,
+//! and the microseconds until the response. At a rate, the due times follow from the schedule alone: a slow server
+//! cannot hide by holding senders back.
 //!
 //! ```sh
 //! cargo bench -p curtail-ingest --bench load -- to=127.0.0.1:4318 protocol=http spans=10000000
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let sent =
-        LoadOptions::of(&words).and_then(|options| send(&options)).and_then(|(began, sent)| {
+        LoadOptions::parse(&words).and_then(|options| send(&options)).and_then(|(began, sent)| {
             print(began, &sent).map_err(|error| format!("standard output: {error}"))
         });
     if let Err(why) = sent {
@@ -77,22 +77,25 @@ fn main() -> ExitCode {
 }
 
 impl LoadOptions {
-    fn of(words: &[String]) -> Result<Self, String> {
-        let mut said = words
+    fn parse(words: &[String]) -> Result<Self, String> {
+        let mut arguments = words
             .iter()
             .map(|word| word.split_once('=').ok_or(format!("{word}: expected name=value\n{USAGE}")))
             .collect::<Result<BTreeMap<_, _>, _>>()?;
         let options = Self {
-            to: take(&mut said, "to", None)?,
-            protocol: take(&mut said, "protocol", Some(Protocol::Http))?,
-            spans: take(&mut said, "spans", Some(1_000_000))?,
-            times: take(&mut said, "times", Some(1))?,
-            rate: said.contains_key("rate").then(|| take(&mut said, "rate", None)).transpose()?,
-            senders: take(&mut said, "senders", Some(16))?,
-            seed: take(&mut said, "seed", Some(1))?,
-            ids: said.remove("ids").map(PathBuf::from),
+            to: take(&mut arguments, "to", None)?,
+            protocol: take(&mut arguments, "protocol", Some(Protocol::Http))?,
+            spans: take(&mut arguments, "spans", Some(1_000_000))?,
+            times: take(&mut arguments, "times", Some(1))?,
+            rate: arguments
+                .contains_key("rate")
+                .then(|| take(&mut arguments, "rate", None))
+                .transpose()?,
+            senders: take(&mut arguments, "senders", Some(16))?,
+            seed: take(&mut arguments, "seed", Some(1))?,
+            ids: arguments.remove("ids").map(PathBuf::from),
         };
-        match said.keys().next() {
+        match arguments.keys().next() {
             Some(unknown) => Err(format!("{unknown}: not known\n{USAGE}")),
             None => Ok(options),
         }
@@ -100,11 +103,11 @@ impl LoadOptions {
 }
 
 fn take<T: FromStr>(
-    said: &mut BTreeMap<&str, &str>,
+    arguments: &mut BTreeMap<&str, &str>,
     name: &str,
     default: Option<T>,
 ) -> Result<T, String> {
-    match said.remove(name) {
+    match arguments.remove(name) {
         Some(value) => {
             value.parse().map_err(|_| format!("{name}={value}: not understood\n{USAGE}"))
         }
@@ -129,7 +132,7 @@ fn send(options: &LoadOptions) -> Result<((SystemTime, Instant), Vec<DurableBatc
             .into_iter()
             .map(|connection| tokio::spawn(sender(connection, Arc::clone(&receiver))))
             .collect();
-        // Where all senders have failed, nobody waits for a job.
+        // If all senders have failed, none of them waits for a job.
         drop(receiver);
         let mut taken = Vec::new();
         for sender in senders {

@@ -28,7 +28,7 @@ pub(crate) struct Due {
     pub(crate) batch: Bytes,
 }
 
-/// Starts to supply senders. It ends when all is supplied, or nobody takes any more.
+/// Starts a task that supplies the senders. It ends when all is supplied, or when no sender is left.
 pub(crate) fn start(
     options: &LoadOptions,
     jobs: mpsc::Sender<Due>,

@@ -13,11 +13,13 @@ fn post(path: &str) -> request::Builder {
 
 #[test]
 fn signal_format_encoding_and_tenant_are_read() {
-    let of = |head| read(head, Tokens::default()).expect("it is one");
-    let logs = of(Request::post("/v1/logs")
-        .header("content-type", "Application/JSON; charset=utf-8")
-        .header("content-encoding", "gzip")
-        .header("x-scope-orgid", "shop"));
+    let read_head = |head| read(head, Tokens::default()).expect("it is one");
+    let logs = read_head(
+        Request::post("/v1/logs")
+            .header("content-type", "Application/JSON; charset=utf-8")
+            .header("content-encoding", "gzip")
+            .header("x-scope-orgid", "shop"),
+    );
     let want = ExportRequest {
         signal: Signal::Logs,
         form: WireFormat::Json,
@@ -26,10 +28,12 @@ fn signal_format_encoding_and_tenant_are_read() {
     };
     assert_eq!(logs, want);
     let service = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
-    let metrics = of(Request::post(service)
-        .header("content-type", "application/grpc+proto")
-        .header("content-encoding", "ignored")
-        .header("grpc-encoding", "zstd"));
+    let metrics = read_head(
+        Request::post(service)
+            .header("content-type", "application/grpc+proto")
+            .header("content-encoding", "ignored")
+            .header("grpc-encoding", "zstd"),
+    );
     let want = ExportRequest {
         signal: Signal::Metrics,
         form: WireFormat::Grpc,
@@ -42,7 +46,7 @@ fn signal_format_encoding_and_tenant_are_read() {
 #[test]
 fn unknown_requests_are_rejected_with_the_expected_input() {
     let grpc = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-    for (head, reason, said) in [
+    for (head, reason, message) in [
         (post("/v1/profiles"), RejectReason::NotFound, "/v1/traces, /v1/logs or /v1/metrics"),
         (Request::get("/v1/traces"), RejectReason::Method, "expected POST"),
         (Request::post("/v1/traces"), RejectReason::Unsupported, "content-type is none"),
@@ -64,9 +68,9 @@ fn unknown_requests_are_rejected_with_the_expected_input() {
             "1 to 255",
         ),
     ] {
-        let rejection = read(head, Tokens::default()).expect_err(said);
+        let rejection = read(head, Tokens::default()).expect_err(message);
         assert_eq!(rejection.reason, reason, "{rejection:?}");
-        assert!(rejection.message.contains(said), "{rejection:?}");
+        assert!(rejection.message.contains(message), "{rejection:?}");
     }
 }
 

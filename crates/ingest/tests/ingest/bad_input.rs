@@ -33,7 +33,7 @@ fn what_is_no_batch_is_refused_in_the_form_in_which_it_came() {
         let bomb = compressed("zstd", &vec![0; 50 << 20]);
         assert!(bomb.len() < 100_000);
         let protobuf = || post(TRACES, "application/x-protobuf");
-        for (head, body, status, said) in [
+        for (head, body, status, expected) in [
             (protobuf(), cut_off, 400, "a length of"),
             (post(TRACES, "application/json"), b"{\"resourceSpans\":7}", 400, "expected a list"),
             (protobuf().header("content-encoding", "gzip"), BATCH, 400, "cannot be decompressed"),
@@ -52,15 +52,15 @@ fn what_is_no_batch_is_refused_in_the_form_in_which_it_came() {
             let response = sent(&receiver, head, body).await;
             assert_eq!(response.status.as_u16(), status, "{response:?}");
             let text = String::from_utf8_lossy(&response.body);
-            assert!(text.contains(said), "{status}: {text:?}");
+            assert!(text.contains(expected), "{status}: {text:?}");
             assert_eq!(response.get("retry-after"), None, "it would be as bad again");
             is_good(&receiver).await;
         }
         assert_eq!(receiver.metrics.rejected.sum(), 9);
         let head = post(TRACES, "application/json");
         let response = sent(&receiver, head, b"[]").await;
-        let said: serde_json::Value = serde_json::from_slice(&response.body).expect("JSON");
-        assert_eq!(said["code"], 3, "{said}");
+        let status: serde_json::Value = serde_json::from_slice(&response.body).expect("JSON");
+        assert_eq!(status["code"], 3, "{status}");
     });
 }
 
@@ -69,7 +69,7 @@ fn what_is_no_message_of_grpc_is_refused_in_its_words() {
     run(async {
         let receiver = Receiver::start(|config| config.limits.batch.batch_bytes = 100_000);
         let grpc = || post(GRPC_TRACES, "application/grpc");
-        for (head, body, status, said) in [
+        for (head, body, status, expected) in [
             (grpc(), framed(&BATCH[..100], false), "3", "a length of"),
             (grpc(), BATCH[..3].to_vec(), "3", "ends within the 5 bytes"),
             (grpc(), framed(BATCH, false)[..100].to_vec(), "3", "expected one message"),
@@ -92,14 +92,14 @@ fn what_is_no_message_of_grpc_is_refused_in_its_words() {
             assert_eq!(response.status, StatusCode::OK, "gRPC's own status counts");
             assert_eq!(response.get("grpc-status"), Some(status), "{response:?}");
             let message = response.get("grpc-message").expect("it says why");
-            assert!(message.contains(said), "{message:?}");
+            assert!(message.contains(expected), "{message:?}");
             is_good(&receiver).await;
         }
     });
 }
 
 #[test]
-fn who_shows_no_token_is_not_listened_to() {
+fn requests_without_a_token_are_rejected() {
     run(async {
         let receiver = Receiver::start(|config| {
             let tokens = Tokens::parse("secret").expect("a token");
@@ -187,11 +187,11 @@ fn a_tenant_that_sends_too_much_leaves_room_for_others() {
         // What has come of a body counts: one tenant has more than three quarters of the room.
         let response = sent(&receiver, much(), &vec![0; bytes / 4 * 3 + 1]).await;
         assert_eq!(response.status, StatusCode::TOO_MANY_REQUESTS, "{response:?}");
-        let said = String::from_utf8_lossy(&response.body);
-        assert!(said.contains("of one tenant"), "{said:?}");
+        let message = String::from_utf8_lossy(&response.body);
+        assert!(message.contains("of one tenant"), "{message:?}");
         // Four of its batches wait for the disk, and take three times their bytes each with their rows.
         receiver.disk.hold();
-        let held: Vec<_> = (0..4)
+        let waiting: Vec<_> = (0..4)
             .map(|number| send(receiver.address(), Version::HTTP_11, much(), batch(number)))
             .map(tokio::spawn)
             .collect();
@@ -207,8 +207,8 @@ fn a_tenant_that_sends_too_much_leaves_room_for_others() {
         }
         receiver.disk.let_go();
         assert_eq!(other.await.expect("no panic").status, StatusCode::OK);
-        for held in held {
-            assert_eq!(held.await.expect("no panic").status, StatusCode::OK);
+        for waiting in waiting {
+            assert_eq!(waiting.await.expect("no panic").status, StatusCode::OK);
         }
     });
 }
@@ -223,13 +223,13 @@ fn when_too_much_is_being_received_senders_retry_later() {
         // One that is not yet durable takes three times its bytes, with its rows.
         receiver.disk.hold();
         let head = post(TRACES, "application/x-protobuf");
-        let held = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, BATCH));
+        let waiting = tokio::spawn(send(receiver.address(), Version::HTTP_11, head, BATCH));
         while receiver.disk.syncs() == 0 {
             tokio::task::yield_now().await;
         }
-        let refused = sent(&receiver, post(TRACES, "application/x-protobuf"), BATCH).await;
-        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{refused:?}");
-        assert_eq!(refused.get("retry-after"), Some("1"));
+        let rejected = sent(&receiver, post(TRACES, "application/x-protobuf"), BATCH).await;
+        assert_eq!(rejected.status, StatusCode::TOO_MANY_REQUESTS, "{rejected:?}");
+        assert_eq!(rejected.get("retry-after"), Some("1"));
         let grpc = post(GRPC_TRACES, "application/grpc");
         let response = send(receiver.address(), Version::HTTP_2, grpc, framed(BATCH, false)).await;
         assert_eq!(response.get("grpc-status"), Some("8"), "{response:?}");
@@ -237,7 +237,7 @@ fn when_too_much_is_being_received_senders_retry_later() {
         let details = STANDARD_NO_PAD.decode(details).expect("base64");
         assert!(String::from_utf8_lossy(&details).contains("google.rpc.RetryInfo"), "{details:?}");
         receiver.disk.let_go();
-        assert_eq!(held.await.expect("no panic").status, StatusCode::OK);
+        assert_eq!(waiting.await.expect("no panic").status, StatusCode::OK);
         is_good(&receiver).await;
         // What has come of a body counts before the rest does.
         let mut slow = begun(&receiver, 2 * bytes).await;

@@ -47,7 +47,7 @@ impl Disk {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().expect("nobody has panicked here")
+        self.0.state.lock().expect("no panic")
     }
 }
 
@@ -93,7 +93,7 @@ impl GrowingFile for Growing {
         let mut state = self.0.lock();
         state.syncs += 1;
         let waited = self.0.0.changed.wait_while(state, |state| state.is_held);
-        drop(waited.expect("nobody has panicked here"));
+        drop(waited.expect("no panic"));
         Ok(())
     }
 

@@ -48,7 +48,7 @@ fn no_batch_is_acknowledged_before_its_sync_and_waiting_batches_share_one() {
 fn while_nothing_is_accepted_senders_retry_and_abandoned_batches_are_not_kept() {
     run(async {
         let receiver = Receiver::start(|config| config.limits.full_for = Duration::ZERO);
-        for (nth, why, said) in [
+        for (nth, why, expected) in [
             (1, StallReason::Slow, "to the tables"),
             (2, StallReason::DiskFull, "the disk is full"),
         ] {
@@ -67,7 +67,7 @@ fn while_nothing_is_accepted_senders_retry_and_abandoned_batches_are_not_kept() 
                 send(receiver.address(), Version::HTTP_2, head, framed(&batch(nth), false)).await;
             assert_eq!(response.get("grpc-status"), Some("8"), "{response:?}");
             let message = response.get("grpc-message").expect("it says why");
-            assert!(message.ends_with(said), "{message}");
+            assert!(message.ends_with(expected), "{message}");
             let first = first.await.expect("no panic");
             assert_eq!(first.status, StatusCode::TOO_MANY_REQUESTS);
             receiver.room.fill(None);
@@ -89,7 +89,7 @@ fn while_nothing_is_accepted_senders_retry_and_abandoned_batches_are_not_kept() 
 fn a_full_disk_is_reported_and_senders_retry() {
     run(async {
         let receiver = Receiver::start(|_| {});
-        for (nth, kind, said) in [
+        for (nth, kind, message) in [
             (1, io::ErrorKind::StorageFull, "the disk is full"),
             (2, io::ErrorKind::Other, "the log cannot be written"),
         ] {
@@ -102,7 +102,7 @@ fn a_full_disk_is_reported_and_senders_retry() {
             let response =
                 send(receiver.address(), Version::HTTP_2, head, framed(&batch(nth), false)).await;
             assert_eq!(response.get("grpc-status"), Some("14"), "{response:?}");
-            assert_eq!(response.get("grpc-message"), Some(said));
+            assert_eq!(response.get("grpc-message"), Some(message));
             receiver.disk.fail(None);
             let head = post(TRACES, "application/x-protobuf");
             let response = send(receiver.address(), Version::HTTP_11, head, batch(nth)).await;
@@ -114,7 +114,7 @@ fn a_full_disk_is_reported_and_senders_retry() {
 }
 
 #[test]
-fn who_stops_it_waits_for_what_was_begun() {
+fn a_stop_waits_for_requests_in_progress() {
     run(async {
         // No other test listens on this address, so the port stays closed.
         let own = SocketAddr::from(([127, 0, 0, 2], 0));

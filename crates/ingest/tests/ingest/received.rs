@@ -33,7 +33,7 @@ const GOLDEN: [(Signal, &str, &str, &[u8], &str); 3] = [
 /// The compressions of the Collector's exporters, over HTTP and gRPC.
 const COMPRESSIONS: [&str; 7] = ["identity", "gzip", "zstd", "deflate", "zlib", "snappy", "lz4"];
 
-/// Whether rows are those that a batch has.
+/// Whether the rows are those of the batch.
 fn are_of(rows: &Decoded, signal: Signal, batch: &[u8]) -> bool {
     let (read, _) = Decoded::of(signal, batch, &Limits::default()).expect("a good batch");
     // One of the values is no number, which is not equal to itself.
@@ -64,25 +64,30 @@ fn every_signal_arrives_in_every_form_and_packing() {
                         let tenant = format!("tenant-{sent}");
                         let head = head.header("x-scope-orgid", &tenant);
                         let response = send(receiver.address(), version, head, body).await;
-                        let said = format!("{signal:?}, {content_type}, {encoding}: {response:?}");
-                        assert_eq!(response.status, StatusCode::OK, "{said}");
+                        let context =
+                            format!("{signal:?}, {content_type}, {encoding}: {response:?}");
+                        assert_eq!(response.status, StatusCode::OK, "{context}");
                         assert_eq!(response.get("content-type"), Some(content_type));
                         let whole: &[u8] = match content_type {
                             "application/json" => b"{}",
                             "application/grpc" => &[0; 5],
                             _ => b"",
                         };
-                        assert_eq!(response.body, whole, "{said}");
-                        assert_eq!(response.get("grpc-status"), is_grpc.then_some("0"), "{said}");
+                        assert_eq!(response.body, whole, "{context}");
+                        assert_eq!(
+                            response.get("grpc-status"),
+                            is_grpc.then_some("0"),
+                            "{context}"
+                        );
                         let taken = receiver.taken();
-                        let [taken] = &*taken else { panic!("{said}") };
+                        let [taken] = &*taken else { panic!("{context}") };
                         assert_eq!(
                             (taken.record.signal, &*taken.record.tenant),
                             (signal, &*tenant)
                         );
-                        assert!(are_of(&taken.rows, signal, &taken.record.batch), "{said}");
+                        assert!(are_of(&taken.rows, signal, &taken.record.batch), "{context}");
                         if content_type != "application/json" {
-                            assert_eq!(taken.record.batch, batch, "{said}");
+                            assert_eq!(taken.record.batch, batch, "{context}");
                         }
                         sent += 1;
                         let logged = receiver.logged();
@@ -140,10 +145,10 @@ fn rows_that_cannot_be_kept_are_counted_in_the_response_and_others_kept() {
         let head = post(TRACES, "application/json");
         let response = send(receiver.address(), Version::HTTP_11, head, json).await;
         assert_eq!(response.status, StatusCode::OK);
-        let said = "1 rejected; the first is number 2 of the batch, span 0000000000000002: its trace ID is not 16 bytes, \
+        let message = "1 rejected; the first is number 2 of the batch, span 0000000000000002: its trace ID is not 16 bytes, \
                     or zero";
         let want =
-            format!(r#"{{"partialSuccess":{{"errorMessage":"{said}","rejectedSpans":"1"}}}}"#);
+            format!(r#"{{"partialSuccess":{{"errorMessage":"{message}","rejectedSpans":"1"}}}}"#);
         assert_eq!(response.body, want);
         assert_eq!(receiver.taken()[0].rows.len(), 2);
         let metrics = &receiver.metrics;

@@ -1,7 +1,8 @@
 //! The coarsest layout that keeps a quantile within an error.
 //!
-//! A quantile just below a bound is read well from any bucket. A layout is therefore good enough only if its error
-//! stays within the maximum at every position of the bounds, and all finer layouts are good enough too.
+//! Interpolation reads a quantile just below a bound well, however wide its bucket is. A layout is therefore good
+//! enough only if its error stays within the maximum at every position of the bounds, and all finer layouts are good
+//! enough too.
 
 use super::{Layout, Values};
 use curtail_sketch::exponential::Scale;

@@ -32,7 +32,9 @@ fn the_same_seed_gives_the_same_figures() {
     assert_eq!(progress, [1, 2, 3]);
     assert_eq!(first, on_model(&Stalls::new(), &plan, |_| {}));
     let other = on_model(&Stalls::new(), &Plan { seed: 6, ..plan }, |_| {});
-    let effects = |of: &Calibration| of.rows.iter().map(|row| row.design_effect).sum::<f64>();
+    let effects = |calibration: &Calibration| {
+        calibration.rows.iter().map(|row| row.design_effect).sum::<f64>()
+    };
     assert_ne!(effects(&first), effects(&other));
 }
 
@@ -43,10 +45,10 @@ fn recorded_blocks_of_one_arm_are_compared_with_each_other() {
     let calibration = on_recorded(&recorded, LatencyKind::Service, &plan, |_| {});
     assert_eq!(calibration.plan.blocks, 20);
     let alarms: u32 = calibration.rows.iter().map(|row| row.alarms.hits).sum();
-    let of: u32 = calibration.rows.iter().map(|row| row.alarms.of).sum();
+    let comparison_count: u32 = calibration.rows.iter().map(|row| row.alarms.of).sum();
     // p99.99 has too few requests.
-    assert_eq!(of, 5 * 60);
-    assert!(alarms <= 15, "{alarms} of {of}");
+    assert_eq!(comparison_count, 5 * 60);
+    assert!(alarms <= 15, "{alarms} of {comparison_count}");
     assert!(calibration.alarms_mann_whitney.hits > 20, "{calibration:?}");
     let none = on_recorded(&[], LatencyKind::Service, &plan, |_| {});
     assert!(none.rows.iter().all(|row| row.alarms.of == 0 && row.alarms.ratio().is_none()));
@@ -65,8 +67,8 @@ fn a_planted_shift_moves_every_quantile_by_as_much() {
     let (plain, shifted) = (merged(1.0), merged(1.1));
     for q in [0.5, 0.9, 0.99, 0.999, 0.9999] {
         let quantile = Quantile::new(q).expect("a quantile");
-        let at = |of: &Latencies| {
-            of.quantile(LatencyKind::Response, quantile).expect("no failures").as_ns_f64()
+        let at = |latencies: &Latencies| {
+            latencies.quantile(LatencyKind::Response, quantile).expect("no failures").as_ns_f64()
         };
         let ratio = at(&shifted) / at(&plain);
         assert!((ratio - 1.1).abs() < 0.0012, "{q}: {ratio}");

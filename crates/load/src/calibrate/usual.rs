@@ -1,4 +1,4 @@
-//! Common tests that take requests as independent. The command measures them; no verdict uses them.
+//! Common tests that take requests as independent. The calibration measures their false alarms; no verdict uses them.
 //!
 //! **Bootstrap of all requests**: the quantile of a resample of `n` requests lies at a share that is distributed as
 //! Beta(k, n + 1 − k), where `k` is the rank of the quantile. One draw of that share is therefore one resample.

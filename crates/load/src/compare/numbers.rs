@@ -40,14 +40,14 @@ pub struct Number {
     pub verdict: Verdict,
 }
 
-/// Compares numbers block by block; all of `asked` are one family of tests.
-pub fn numbers(asked: &[Numbers<'_>], rule: &Rule) -> Vec<Number> {
-    let tests: Vec<Option<Test>> = asked.iter().map(test).collect();
+/// Compares numbers block by block; all of `family` are one family of tests.
+pub fn numbers(family: &[Numbers<'_>], rule: &Rule) -> Vec<Number> {
+    let tests: Vec<Option<Test>> = family.iter().map(test).collect();
     let p_values: Vec<f64> = tests.iter().flatten().map(Test::p_value).collect();
     let mut levels = holm::levels(&p_values, &vec![1.0; p_values.len()], rule.level).into_iter();
-    let verdicts = asked.iter().zip(&tests).map(|(numbers, test)| {
+    let verdicts = family.iter().zip(&tests).map(|(numbers, test)| {
         let tested = test.as_ref().zip(test.and_then(|_| levels.next()));
-        tell(numbers, tested, rule)
+        number(numbers, tested, rule)
     });
     verdicts.collect()
 }
@@ -66,12 +66,12 @@ fn test(numbers: &Numbers<'_>) -> Option<Test> {
     })
 }
 
-fn tell(numbers: &Numbers<'_>, tested: Option<(&Test, f64)>, rule: &Rule) -> Number {
+fn number(numbers: &Numbers<'_>, tested: Option<(&Test, f64)>, rule: &Rule) -> Number {
     let difference = tested.map(|(test, level)| differ(numbers, test, level));
     let pairs = numbers.a.len() as u64;
     let verdict = match (tested, &difference) {
         (Some((test, level)), Some(difference)) if pairs >= BLOCKS_MIN => {
-            turned(test.verdict(difference, level, rule.margin), numbers.goal)
+            for_goal(test.verdict(difference, level, rule.margin), numbers.goal)
         }
         _ => Verdict::NotEnough { blocks: BLOCKS_MIN.saturating_sub(pairs) },
     };
@@ -79,7 +79,7 @@ fn tell(numbers: &Numbers<'_>, tested: Option<(&Test, f64)>, rule: &Rule) -> Num
 }
 
 /// Swaps better and worse when more is better.
-const fn turned(verdict: Verdict, goal: Goal) -> Verdict {
+const fn for_goal(verdict: Verdict, goal: Goal) -> Verdict {
     match (goal, verdict) {
         (Goal::More, Verdict::Better) => Verdict::Worse,
         (Goal::More, Verdict::Worse) => Verdict::Better,

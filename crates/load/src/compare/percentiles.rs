@@ -75,7 +75,7 @@ pub(crate) fn percentiles_of(arms: (&Arm<'_>, &Arm<'_>), rule: &Rule) -> Vec<Per
     let mut levels = levels(&seen, rule).into_iter();
     let verdicts = seen.iter().map(|seen| {
         let level = if seen.is_enough() { levels.next() } else { None };
-        tell(arms, seen, level, rule)
+        percentile(arms, seen, level, rule)
     });
     verdicts.collect()
 }
@@ -142,7 +142,12 @@ fn place_of_both(a: &Arm<'_>, b: &Arm<'_>, beyond: f64) -> f64 {
     high
 }
 
-fn tell(arms: (&Arm<'_>, &Arm<'_>), seen: &Seen, level: Option<f64>, rule: &Rule) -> Percentile {
+fn percentile(
+    arms: (&Arm<'_>, &Arm<'_>),
+    seen: &Seen,
+    level: Option<f64>,
+    rule: &Rule,
+) -> Percentile {
     let (a, b) = arms;
     let is_shown = seen.exceedances >= INDICATIVE_MIN;
     let test = seen.test.as_ref().filter(|_| is_shown);

@@ -13,8 +13,8 @@ fn compared(a: &[Latencies], b: &[Latencies]) -> Vec<Percentile> {
     percentiles(a, b, LatencyKind::Response, &Rule::default())
 }
 
-fn at<'a>(of: &'a [Percentile], name: &str) -> &'a Percentile {
-    of.iter().find(|percentile| percentile.name == name).expect("one of the list")
+fn at<'a>(percentiles: &'a [Percentile], name: &str) -> &'a Percentile {
+    percentiles.iter().find(|percentile| percentile.name == name).expect("one of the list")
 }
 
 /// `count` blocks of `requests` latencies each, exponentially distributed around 5 ms times `factor`.
@@ -30,7 +30,7 @@ fn independent(rng: &mut Rng, count: usize, requests: usize, factor: f64) -> Vec
 }
 
 #[test]
-fn arms_that_are_alike_are_equivalent() {
+fn equal_arms_are_equivalent() {
     let blocks = Stalls::new().blocks(&mut Rng::new(SEED), 20);
     let found = compared(&blocks, &blocks);
     assert_eq!(found.len(), 6);
@@ -43,7 +43,7 @@ fn arms_that_are_alike_are_equivalent() {
 }
 
 #[test]
-fn who_is_called_a_does_not_matter() {
+fn the_order_of_the_arms_does_not_matter() {
     let (model, mut rng) = (Stalls::new(), Rng::new(SEED));
     let (a, b) = (model.blocks(&mut rng, 20), model.blocks(&mut rng, 20));
     for (forth, back) in compared(&a, &b).iter().zip(&compared(&b, &a)) {
@@ -296,10 +296,10 @@ fn errors_may_be_none_at_all() {
 }
 
 #[test]
-fn numbers_asked_together_share_the_level() {
+fn numbers_compared_together_share_the_level() {
     let (a, b) = pairs(&mut Rng::new(SEED), 20, (1_000.0, 1_000.0));
-    let asked = [Numbers { a: &a, b: &b, goal: Goal::Less }; 4];
-    let found = numbers(&asked, &Rule::default());
+    let inputs = [Numbers { a: &a, b: &b, goal: Goal::Less }; 4];
+    let found = numbers(&inputs, &Rule::default());
     for number in found {
         assert_eq!(number.difference.map(|d| d.confidence), Some(1.0 - 0.05 / 4.0));
     }

@@ -19,7 +19,7 @@ fn counts_below_a_bound_are_never_more_than_there_are() {
     let mut rng = Rng::new(SEED);
     let mut histogram = Histogram::new(Precision::FINE);
     let near = Precision::FINE.error() * 2.0;
-    // Half of them lie on or right beside a bound, where a bucket straddles it.
+    // Half of the durations lie on or next to a bound, where a bucket straddles it.
     let durations: Vec<_> = (0..20_000)
         .map(|index| match index % 2 {
             0 => Duration::from_ns_f64(rng.exponential() * 1e7),

@@ -123,10 +123,10 @@ fn the_demands_of_antagonists_add_up_and_leave_a_minimum() {
         let faults = Faults::new(faults, 1, cores, &Rng::new(SEED));
         FaultTimeline::new(&faults, 0).pace()
     };
-    let of = |cores| Pace { speed: 1.0, cores };
-    assert_eq!(cores(&[antagonist(3.0, 2.0)]), of(7.0));
-    assert_eq!(cores(&[antagonist(3.0, 2.0), antagonist(4.0, 2.0)]), of(3.0));
-    assert_eq!(cores(&[antagonist(3.0, 2.0), antagonist(20.0, 1.5)]), of(1.5));
+    let pace_with = |cores| Pace { speed: 1.0, cores };
+    assert_eq!(cores(&[antagonist(3.0, 2.0)]), pace_with(7.0));
+    assert_eq!(cores(&[antagonist(3.0, 2.0), antagonist(4.0, 2.0)]), pace_with(3.0));
+    assert_eq!(cores(&[antagonist(3.0, 2.0), antagonist(20.0, 1.5)]), pace_with(1.5));
 }
 
 #[test]

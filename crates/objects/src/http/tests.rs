@@ -100,14 +100,14 @@ fn a_request_without_a_response_is_reported_as_sent() {
 #[test]
 fn silence_is_an_error_after_a_time() {
     let part = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi";
-    let (address, _asked, server) = start(vec![ServerAction::Wait, ServerAction::Respond(part)]);
+    let (address, _requests, server) = start(vec![ServerAction::Wait, ServerAction::Respond(part)]);
     run(async {
         let client = client(Timeouts { response: SOON, read: SOON, ..PATIENT });
-        let error = body_of(&client, address).await.expect_err("nothing is said");
+        let error = body_of(&client, address).await.expect_err("no response");
         assert_eq!(error.kind(), HttpErrorKind::Timeout);
         assert!(error.to_string().contains("no complete response within"), "{error}");
         let client = self::client(Timeouts { read: SOON, ..PATIENT });
-        let error = body_of(&client, address).await.expect_err("not all is said");
+        let error = body_of(&client, address).await.expect_err("a partial response");
         assert_eq!(error.kind(), HttpErrorKind::Timeout);
         assert!(error.to_string().contains("the rest of the response paused"), "{error}");
     });

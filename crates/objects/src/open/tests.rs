@@ -28,7 +28,7 @@ fn a_path_is_a_folder() {
 fn unknown_urls_are_errors() {
     for url in ["s4://bucket", "s3://", "http://bucket/x", "://", "memory:///x"] {
         let error = open(url).expect_err("it means nothing");
-        assert!(matches!(&error, OpenError::Url(said) if said == url), "{error}");
+        assert!(matches!(&error, OpenError::Url(text) if text == url), "{error}");
         assert!(error.to_string().contains("expected a folder or a URL"), "{error}");
     }
 }
@@ -79,21 +79,21 @@ const BUSY: &str = "HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\n\r\n";
 
 #[test]
 fn conditional_writes_are_tested() {
-    let (said, requests) = checked(vec![
+    let (result, requests) = checked(vec![
         ServerAction::Respond(PUT),
         ServerAction::Respond(BUSY),
         ServerAction::Respond(THERE),
     ]);
-    said.expect("it does");
+    result.expect("it does");
     assert_eq!(requests.len(), 3);
     for requests in requests {
         assert!(requests.starts_with("put /b/p/put-if-absent http/1.1\r\n"), "{requests}");
         assert!(requests.contains("\r\nif-none-match: *\r\n"), "{requests}");
     }
-    let (said, _) = checked(vec![ServerAction::Respond(THERE)]);
-    said.expect("it was there");
-    let (said, _) = checked(vec![ServerAction::Respond(PUT), ServerAction::Respond(PUT)]);
-    let error = said.expect_err("it does not");
+    let (result, _) = checked(vec![ServerAction::Respond(THERE)]);
+    result.expect("it was there");
+    let (result, _) = checked(vec![ServerAction::Respond(PUT), ServerAction::Respond(PUT)]);
+    let error = result.expect_err("it does not");
     assert!(error.to_string().contains("commits could be lost"), "{error}");
 }
 
@@ -104,8 +104,8 @@ fn errors_name_the_url_and_what_was_expected() {
     for (response, expected) in
         [(GONE, "no bucket or container \"b\""), (REFUSED, "AWS_ACCESS_KEY_ID")]
     {
-        let (said, _) = checked(vec![ServerAction::Respond(response)]);
-        let error = said.expect_err("it cannot be used").to_string();
+        let (result, _) = checked(vec![ServerAction::Respond(response)]);
+        let error = result.expect_err("it cannot be used").to_string();
         assert!(error.starts_with("s3://b/p: ") && error.contains(expected), "{error}");
     }
 }

@@ -7,7 +7,7 @@ fn traces(json: &str) -> Result<Vec<u8>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// A batch with one span, of which these are the fields.
+/// A batch with one span that has these fields.
 fn with_span(fields: &str) -> String {
     format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{{fields}}}]}}]}}]}}"#)
 }
@@ -34,8 +34,8 @@ fn what_may_be_written_in_two_ways_is_read_in_both() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place_and_what_was_expected() {
-    for (fields, said) in [
+fn errors_name_their_place_and_what_was_expected() {
+    for (fields, message) in [
         (
             r#""traceId":"xy""#,
             r#"invalid value: string "xy", expected text: hexadecimal digits for traceId"#,
@@ -76,7 +76,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_expected() {
     ] {
         let json = with_span(fields);
         let error = traces(&json).expect_err("it is wrong");
-        assert!(error.starts_with(said), "{fields}:\n{error}");
+        assert!(error.starts_with(message), "{fields}:\n{error}");
         assert!(error.contains(" at line 1 column "), "{error}");
     }
     for json in ["", "[]", "{", "{} {}", "nonsense", r#"{"resourceSpans":[}"#, "\u{feff}{}"] {

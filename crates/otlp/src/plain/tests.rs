@@ -85,8 +85,8 @@ fn batch(record: &[u8]) -> Vec<u8> {
 fn plain_of(record: &[u8], depth: u32) -> String {
     let batch = batch(record);
     let limits = Limits { depth, ..Limits::default() };
-    let (logs, refused) = Logs::decode(&batch, &limits).expect("a batch");
-    assert_eq!((logs.records.len(), refused.count), (1, 0), "{refused}");
+    let (logs, rejected) = Logs::decode(&batch, &limits).expect("a batch");
+    assert_eq!((logs.records.len(), rejected.count), (1, 0), "{rejected}");
     let mut out = Vec::new();
     attributes(&mut out, logs.records[0].attributes.of(&logs.attributes), &batch);
     String::from_utf8(out).expect("JSON is UTF-8")
@@ -215,7 +215,7 @@ fn whatever_is_made_up_comes_back_byte_by_byte() {
 }
 
 #[test]
-fn values_come_back_from_as_deep_as_is_said() {
+fn values_are_read_back_down_to_the_maximum_depth() {
     let nested = |depth| {
         let leaf = Any::Double(f64::NAN);
         let value = (0..depth).fold(leaf, |inner, _| Any::Map(vec![member("@", inner)]));
@@ -249,8 +249,8 @@ fn of_a_value_that_was_set_twice_the_last_counts_as_it_does_for_the_decoder() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place_and_leaves_nothing() {
-    for (plain, said) in [
+fn errors_name_their_place_and_leave_nothing() {
+    for (plain, message) in [
         ("", "EOF while parsing a value at line 1 column 0"),
         (
             "[]",
@@ -294,7 +294,7 @@ fn what_is_wrong_is_said_with_its_place_and_leaves_nothing() {
         ),
         (r#"{"a":"\ud800"}"#, "unexpected end of hex escape at line 1 column 13"),
     ] {
-        assert_eq!(record_of(plain), Err(format!("not plain JSON: {said}")), "{plain}");
+        assert_eq!(record_of(plain), Err(format!("not plain JSON: {message}")), "{plain}");
         let mut out = b"before".to_vec();
         write_attributes(&mut out, 6, plain.as_bytes()).expect_err("not plain JSON");
         assert_eq!(out, b"before");
@@ -334,6 +334,6 @@ fn noise_is_refused_or_is_plain_json() {
 fn a_value_that_nests_deeper_than_allowed_never_comes_here() {
     let nested = (0..17).fold(Any::Empty, |inner, _| Any::List(vec![inner]));
     let batch = batch(&record(&[member("deep", nested)]));
-    let (logs, refused) = Logs::decode(&batch, &Limits::default()).expect("a batch");
-    assert_eq!((logs.records.len(), logs.attributes.len(), refused.count), (0, 0, 1));
+    let (logs, rejected) = Logs::decode(&batch, &Limits::default()).expect("a batch");
+    assert_eq!((logs.records.len(), logs.attributes.len(), rejected.count), (0, 0, 1));
 }

@@ -94,9 +94,9 @@ fn a_span_that_cannot_be_kept_is_left_out_with_the_reason_and_all_that_it_had() 
             });
             span(out, "after", good);
         });
-        let (read, refused) = Spans::decode(&batch, &few).expect("it is a batch");
+        let (read, rejected) = Spans::decode(&batch, &few).expect("it is a batch");
         assert_eq!(
-            (refused.count, refused.first.map(|row| (row.number, row.fault))),
+            (rejected.count, rejected.first.map(|row| (row.number, row.fault))),
             (1, Some((2, fault)))
         );
         assert_eq!(names(&read, &batch), ["before", "after"], "{fault}");
@@ -117,9 +117,9 @@ fn as_much_as_is_allowed_is_kept() {
             }
         });
     });
-    let (read, refused) = Spans::decode(&batch, &limits).expect("it is a batch");
+    let (read, rejected) = Spans::decode(&batch, &limits).expect("it is a batch");
     let span = &read.spans[0];
-    assert_eq!((refused.count, span.attributes.len, span.events.len), (0, 3, 3));
+    assert_eq!((rejected.count, span.attributes.len, span.events.len), (0, 3, 3));
 }
 
 #[test]
@@ -179,11 +179,11 @@ fn spans_of_a_resource_that_cannot_be_kept_are_left_out_and_others_not() {
             message(out, 1, |out| attribute(out, 1, b"service.name", service));
         });
     }
-    let (read, refused) = decode(&batch);
+    let (read, rejected) = decode(&batch);
     assert_eq!(names(&read, &batch), ["kept", "kept", "kept too", "kept too"]);
     let (trace_id, span_id) = (u128::from_be_bytes([1; 16]), u64::from_be_bytes([2; 8]));
     let first = RefusedRow { number: 3, trace_id, span_id, fault: RowFault::Envelope };
-    assert_eq!(refused, Refused { count: 2, first: Some(first) });
+    assert_eq!(rejected, Refused { count: 2, first: Some(first) });
 }
 
 #[test]
@@ -194,8 +194,8 @@ fn times_before_and_after_each_other_are_kept_as_they_came() {
             fixed64(out, 8, 0);
         });
     });
-    let (read, refused) = decode(&batch);
-    assert_eq!(refused.count, 0);
+    let (read, rejected) = decode(&batch);
+    assert_eq!(rejected.count, 0);
     assert_eq!((read.spans[0].start_ns, read.spans[0].end_ns), (u64::MAX >> 1, 0));
 }
 
@@ -214,8 +214,8 @@ fn nested(out: &mut Vec<u8>, field: u32, lists: u32) {
 #[test]
 fn values_lie_in_each_other_as_deep_as_is_allowed() {
     let batch = batch(&|out| span(out, "deep", &|out| nested(out, 9, Limits::default().depth)));
-    let (read, refused) = decode(&batch);
-    assert_eq!((read.spans.len(), refused.count), (1, 0));
+    let (read, rejected) = decode(&batch);
+    assert_eq!((read.spans.len(), rejected.count), (1, 0));
 }
 
 /// The encoder of the attributes of a resource recurses once for each nested list.
@@ -229,8 +229,8 @@ fn of_a_resource_that_is_nested_too_deep_only_that_value_is_lost() {
             attribute(out, 1, b"service.name", b"shop");
         });
     });
-    let (read, refused) = decode(&batch);
-    assert_eq!(refused.first.map(|row| row.fault), Some(RowFault::Envelope));
+    let (read, rejected) = decode(&batch);
+    assert_eq!(rejected.first.map(|row| row.fault), Some(RowFault::Envelope));
     let values: Vec<_> = read.envelope.attributes.iter().map(|each| each.value).collect();
     assert!(matches!(values[..], [Value::Empty, Value::Text(_)]), "{values:?}");
 }
@@ -246,8 +246,8 @@ fn text_in_a_list_is_looked_at() {
             });
         });
     });
-    let refused = decode(&batch).1;
-    assert_eq!(refused.first.map(|row| row.fault), Some(RowFault::NotUtf8));
+    let rejected = decode(&batch).1;
+    assert_eq!(rejected.first.map(|row| row.fault), Some(RowFault::NotUtf8));
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_batch_is_as_long_as_it_may_be() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_byte_and_its_message() {
+fn errors_name_their_byte_and_their_message() {
     let batch = batch(&|out| {
         span(out, "one", &|out| {
             // An attribute whose value says that it is longer than it is.
@@ -274,9 +274,9 @@ fn what_is_wrong_is_said_with_its_byte_and_its_message() {
         });
     });
     let malformed = Spans::decode(&batch, &Limits::default()).expect_err("malformed");
-    let said = format!(
+    let message = format!(
         "byte {}, in KeyValue: a length of 9 bytes where the message has 1 more",
         batch.len() - 1
     );
-    assert_eq!(malformed.to_string(), said);
+    assert_eq!(malformed.to_string(), message);
 }

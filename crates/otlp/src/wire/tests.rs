@@ -46,7 +46,7 @@ fn signs_in_the_last_bit_are_read() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_name_their_place() {
     for (bytes, at, fault) in [
         (&[0x80][..], 0, Fault::CutOff),
         (&[0x30], 1, Fault::CutOff),

@@ -220,25 +220,25 @@ fn write_measured(out: &mut Vec<u8>, field: u32, measured: Measured) {
     }
 }
 
-fn write_histogram(out: &mut Vec<u8>, of: &Distribution) {
-    fixed(out, 4, of.count);
-    optional(out, 5, of.sum);
-    packed(out, 6, of.bucket_counts.iter().copied());
-    packed(out, 7, of.bounds.iter().map(|bound| bound.to_bits()));
-    optional(out, 11, of.min);
-    optional(out, 12, of.max);
+fn write_histogram(out: &mut Vec<u8>, distribution: &Distribution) {
+    fixed(out, 4, distribution.count);
+    optional(out, 5, distribution.sum);
+    packed(out, 6, distribution.bucket_counts.iter().copied());
+    packed(out, 7, distribution.bounds.iter().map(|bound| bound.to_bits()));
+    optional(out, 11, distribution.min);
+    optional(out, 12, distribution.max);
 }
 
-fn write_exponential(out: &mut Vec<u8>, of: &Distribution) {
-    fixed(out, 4, of.count);
-    optional(out, 5, of.sum);
-    number(out, 6, protobuf::zigzag(of.scale.into()));
-    fixed(out, 7, of.zero_count);
-    write_buckets(out, 8, of.positive.as_ref());
-    write_buckets(out, 9, of.negative.as_ref());
-    optional(out, 12, of.min);
-    optional(out, 13, of.max);
-    fixed(out, 14, of.zero_threshold.to_bits());
+fn write_exponential(out: &mut Vec<u8>, distribution: &Distribution) {
+    fixed(out, 4, distribution.count);
+    optional(out, 5, distribution.sum);
+    number(out, 6, protobuf::zigzag(distribution.scale.into()));
+    fixed(out, 7, distribution.zero_count);
+    write_buckets(out, 8, distribution.positive.as_ref());
+    write_buckets(out, 9, distribution.negative.as_ref());
+    optional(out, 12, distribution.min);
+    optional(out, 13, distribution.max);
+    fixed(out, 14, distribution.zero_threshold.to_bits());
 }
 
 fn write_buckets(out: &mut Vec<u8>, field: u32, buckets: Option<&Buckets>) {
@@ -253,10 +253,10 @@ fn write_buckets(out: &mut Vec<u8>, field: u32, buckets: Option<&Buckets>) {
     });
 }
 
-fn write_summary(out: &mut Vec<u8>, of: &Distribution) {
-    fixed(out, 4, of.count);
-    optional(out, 5, of.sum);
-    for at in &of.quantiles {
+fn write_summary(out: &mut Vec<u8>, distribution: &Distribution) {
+    fixed(out, 4, distribution.count);
+    optional(out, 5, distribution.sum);
+    for at in &distribution.quantiles {
         protobuf::long_message_field(out, 6, |out| {
             fixed(out, 1, at.quantile.to_bits());
             fixed(out, 2, at.value.to_bits());

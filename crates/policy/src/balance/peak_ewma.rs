@@ -3,7 +3,7 @@
 //! **Decides** the cost of a replica: latency × (attempts in flight + 1). A replica without a known latency costs
 //! nothing while idle, and [`UNSEEN`] for each attempt in flight.
 //! **Inputs**: latencies of attempts; the age of a cancelled attempt only if it exceeds the mean.
-//! **Source**: the `PeakEwma` balancer of Finagle, after its description.
+//! **Source**: the description of Finagle's `PeakEwma` balancer.
 //! **Hurts when** one odd request makes a good replica look bad for a while.
 
 use super::{Choice, Rule, lower_of_two};

@@ -8,8 +8,8 @@
 //! **Limits**: a pool of [`PrequalConfig::pool_len_max`] results. A result leaves the pool when its replica has a newer
 //! one, when the pool is full, at [`PrequalConfig::age_max`], at the end of its reuse budget, or by removal.
 //! **Invariants** `removal-leaves-two`: removal never makes the pool too small to choose from; `rates-are-exact`: n
-//! requests get n × the rate of probes and removals, rounded down; `one-entry-a-replica`; `never-probed-alone`: a
-//! single replica is not probed.
+//! requests cause n × the probe rate in probes and n × the removal rate in removals, each rounded down;
+//! `one-entry-a-replica`; `never-probed-alone`: a single replica is not probed.
 //! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024, section 4.
 //! Ours: unlimited reuse where the paper's formula is undefined, removal that leaves two, and replicas without leaves.
 //! **Hurts when** many roots have few requests each: probes then outnumber requests. Also when only some replicas have

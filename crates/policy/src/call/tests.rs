@@ -344,7 +344,7 @@ fn a_replica_whose_attempt_was_overtaken_is_suspect_if_replicas_are_compared() {
     assert_eq!(requests_each(BalanceConfig::LeastRequest, hang), [1, 19]);
 }
 
-/// What comes of a request to the first replica when that hangs.
+/// Plays a first replica that hangs.
 fn hang(call: &mut RecordedCall) {
     call.wakes();
     call.responded(1, Outcome::Good);
@@ -355,12 +355,12 @@ fn hang(call: &mut RecordedCall) {
 /// each replica got first.
 fn requests_each(balance: BalanceConfig, first: impl Fn(&mut RecordedCall)) -> [u32; 2] {
     let mut call = RecordedCall::new(UpstreamConfig { balance, ..retried() }, 2, READ);
-    let mut asked = [0; 2];
+    let mut first_requests = [0; 2];
     for _ in 0..20 {
         call.call = Call::new(READ);
         call.after(1, Event::Arrived);
         let is_first = call.upstream.in_flight(ReplicaId(0)) > 0;
-        asked[usize::from(!is_first)] += 1;
+        first_requests[usize::from(!is_first)] += 1;
         if is_first {
             first(&mut call);
         } else {
@@ -368,7 +368,7 @@ fn requests_each(balance: BalanceConfig, first: impl Fn(&mut RecordedCall)) -> [
             call.ended(0);
         }
     }
-    asked
+    first_requests
 }
 
 #[test]
@@ -532,7 +532,7 @@ fn a_body_that_cannot_be_kept_ends_what_was_planned() {
 }
 
 #[test]
-fn at_the_timeout_a_held_response_is_sent() {
+fn at_the_timeout_a_buffered_response_is_sent() {
     let config = UpstreamConfig { timeout: Duration::from_ms(995), ..hedged() };
     let mut call = RecordedCall::new(config, 3, READ);
     call.handle(Event::Arrived);

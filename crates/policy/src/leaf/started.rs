@@ -1,4 +1,5 @@
-//! Ties whose twin started at another leaf before its copy arrived here. That copy is dropped on arrival.
+//! Ties whose copy at another leaf has started while their copy for this leaf has not arrived yet. The late copy is
+//! dropped on arrival.
 //!
 //! **Limits**: [`TIES_MAX`] ties, each for [`AGE_MAX`]; the oldest is forgotten first. A forgotten tie costs a
 //! redundant execution, never a response.

@@ -40,7 +40,7 @@ impl RecordedLeaf {
         self.handle(event, format_args!("{number} finishes"));
     }
 
-    fn goes(&mut self, number: u64) {
+    fn client_leaves(&mut self, number: u64) {
         let event = LeafEvent::Gone { request: LeafRequestId(number) };
         self.handle(event, format_args!("{number} is gone"));
     }
@@ -156,11 +156,11 @@ fn a_root_that_goes_away_frees_its_place_in_the_queue_or_in_service() {
     leaf.arrives(1, Interactive, None);
     leaf.arrives(2, Interactive, None);
     leaf.arrives(3, Interactive, Some(300));
-    leaf.goes(2);
-    leaf.goes(1);
+    leaf.client_leaves(2);
+    leaf.client_leaves(1);
     leaf.finishes(1);
-    leaf.goes(3);
-    leaf.goes(3);
+    leaf.client_leaves(3);
+    leaf.client_leaves(3);
     leaf.check(&expect![[r#"
         1 arrives, interactive
             Start { request: LeafRequestId(1) }: below_limit (the server has room: 1 of 1 in service)

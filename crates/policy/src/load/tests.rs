@@ -8,8 +8,8 @@ fn at(ms: u64) -> Instant {
 
 fn tracker(in_flight: u32) -> LoadTracker {
     let mut tracker = LoadTracker::default();
-    for met in 0..in_flight {
-        assert_eq!(tracker.arrived(), met);
+    for in_flight_on_arrival in 0..in_flight {
+        assert_eq!(tracker.arrived(), in_flight_on_arrival);
     }
     tracker
 }
@@ -102,12 +102,12 @@ fn it_agrees_with_a_list_of_all_that_was_recorded() {
             assert_eq!(tracker.arrived(), in_flight);
             in_flight += 1;
         } else if in_flight > 0 {
-            let met = u32::try_from(rng.below(60)).expect("below 60");
+            let in_flight_on_arrival = u32::try_from(rng.below(60)).expect("below 60");
             let latency = Duration::from_us(rng.below(1_000) as u64);
-            tracker.observe(now, met, latency);
+            tracker.observe(now, in_flight_on_arrival, latency);
             tracker.ended();
             in_flight -= 1;
-            all.push((now, level(met), latency));
+            all.push((now, level(in_flight_on_arrival), latency));
         }
         let load = tracker.load(now);
         let expected = searched(&all, now, level(in_flight)).unwrap_or(Duration::ZERO);

@@ -111,7 +111,7 @@ fn a_replica_without_a_leaf_is_judged_by_what_its_calls_see() {
     let (mut now, mut chosen) = (at(2), [0, 0]);
     for _ in 0..100 {
         let (mut call, replica, choice, probed) = arrive(&mut upstream, now);
-        assert_eq!(probed, [], "nobody is asked");
+        assert_eq!(probed, [], "no replica is probed");
         assert!(!matches!(choice, Choice::PoolTooSmall { .. }), "by the pool: {choice:?}");
         chosen[replica.index()] += 1;
         now = now + Duration::from_ms(if replica == slow { 20 } else { 1 });
@@ -199,8 +199,8 @@ fn replicas_join_and_leave_and_the_others_keep_what_was_learned() {
         // Its attempt ends like any other, and news of it changes nothing.
         let attempt = AttemptId(0);
         call.handle(&mut upstream, at(2), Event::Responded { attempt, outcome: Outcome::Good });
-        let given = (Effect::Respond { attempt }, Reason::FirstGood);
-        assert_eq!(drain(&mut upstream), [given], "{rule:?}");
+        let expected = (Effect::Respond { attempt }, Reason::FirstGood);
+        assert_eq!(drain(&mut upstream), [expected], "{rule:?}");
         call.handle(&mut upstream, at(3), Event::Ended { attempt, whole: true });
         assert!(call.is_over());
         let load = Load { in_flight: 0, latency: Duration::ZERO };

@@ -78,7 +78,7 @@ pub(super) async fn run(
     (buffer, merge): (Arc<ResponseBuffer>, Merge),
 ) -> Result<ShardResponse, CallError> {
     let upstream = shard.upstream;
-    let WinningResponse { response: held, completion: mut ending } =
+    let WinningResponse { response, completion: mut ending } =
         match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
             Ok(response) => response,
             Err((why, trail)) => {
@@ -87,7 +87,7 @@ pub(super) async fn run(
                 return Err(CallError::new(status, name));
             }
         };
-    let body = match held.body {
+    let body = match response.body {
         BufferedBody::Whole(body, _) => {
             ending.end(true);
             buffer.take(body.len())?;
@@ -103,7 +103,7 @@ pub(super) async fn run(
         }
     };
     let merge = if buffer.take(0)? { merge } else { Merge::Concatenate };
-    check(ShardResponse { head: held.head, body }, merge)
+    check(ShardResponse { head: response.head, body }, merge)
 }
 
 async fn read(

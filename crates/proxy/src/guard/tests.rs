@@ -538,7 +538,7 @@ async fn a_journal_across_a_panic_at_a_question_of_a_member_of_a_group_replays_e
     }
     plant("member", READ);
     admin(&proxy, "/state").await;
-    // The group still has the 150 latencies: there is a hedge delay, and the second server is asked after it.
+    // The group still has the 150 latencies: there is a hedge delay, and the second server gets a hedge after it.
     let waiting = tokio::spawn(async move { ask(address, "GET", "/").await });
     for server in &servers {
         server.until_in_service(1).await;

@@ -100,7 +100,7 @@ fn leaf() -> LeafSnapshot {
     }
 }
 
-/// A proxy of which every part is there, so that every metric has something to show.
+/// A proxy with every optional part, so that every metric has a value.
 fn snapshot() -> Snapshot {
     let listener = ListenerMetrics::default();
     listener.accepted.add(2);
@@ -284,12 +284,11 @@ fn every_metric_carries_the_labels_that_the_table_says() {
         let series: Vec<_> = text.lines().filter_map(|line| labels_of(line, &name)).collect();
         assert!(!series.is_empty(), "{name} is not shown");
         for labels in series {
-            let said = metric
-                .labels
-                .iter()
-                .zip(&labels)
-                .all(|(said, shown)| said.split(" or ").any(|said| said == *shown));
-            assert!(said && labels.len() == metric.labels.len(), "{name}: {labels:?}");
+            let all_match =
+                metric.labels.iter().zip(&labels).all(|(expected, shown)| {
+                    expected.split(" or ").any(|expected| expected == *shown)
+                });
+            assert!(all_match && labels.len() == metric.labels.len(), "{name}: {labels:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Serves a request whose state machine panicked or made an impossible decision, without a policy.
+//! Serves a request without a policy, after its state machine panicked or made an impossible decision.
 //!
 //! The open attempts of the request continue. The client gets the first good response, or a bad one when no other can
 //! come. A request that no server can have executed is sent to the next replica, round robin. So is a repeatable
@@ -70,9 +70,9 @@ impl Exchange {
         is_wanted: impl Fn(Outcome) -> bool,
         reason: Reason,
     ) -> Option<Ended> {
-        let is_wanted = |attempt: &Attempt| matches!(attempt, Attempt::Buffered(held) if is_wanted(held.outcome()));
+        let is_wanted = |attempt: &Attempt| matches!(attempt, Attempt::Buffered(response) if is_wanted(response.outcome()));
         let id = super::attempt_id(self.attempts.iter().rposition(is_wanted)?);
-        let response = self.take_held(id)?;
+        let response = self.take_buffered(id)?;
         let now = self.driver.upstream.clock.now();
         self.note_end(now, Some(response.head.status), None, reason);
         Some(Ok((id, response)))

@@ -75,9 +75,9 @@ fn a_full_buffer_drops_and_counts_and_stays_within_its_bound() {
     assert_eq!(spans.len() as u64, counts.recorded);
     // This thread alone fills its own buffer and all that may wait.
     let usual = usual_bytes();
-    let held = spans.len() / 2 * usual;
-    assert!(held <= BUFFERED_BYTES_MAX - 15 * CHUNK_BYTES + usual, "{held} bytes");
-    assert!(held >= BUFFERED_BYTES_MAX - 17 * CHUNK_BYTES, "{held} bytes");
+    let buffered = spans.len() / 2 * usual;
+    assert!(buffered <= BUFFERED_BYTES_MAX - 15 * CHUNK_BYTES + usual, "{buffered} bytes");
+    assert!(buffered >= BUFFERED_BYTES_MAX - 17 * CHUNK_BYTES, "{buffered} bytes");
     sink.record(&trail, &clock);
     assert_eq!(sink.counts().dropped, 4);
     assert_eq!(take_all(&sink).len(), 2);

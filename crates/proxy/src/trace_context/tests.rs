@@ -21,7 +21,7 @@ fn is_continued(context: &TraceContext) -> bool {
     (context.trace_id, context.parent) == (trace_id, Some(parent))
 }
 
-/// The cases of the validation suite that the W3C publishes beside the recommendation.
+/// The cases of the validation suite that the W3C publishes with the recommendation.
 #[test]
 fn traceparents_that_are_valid_are_continued() {
     for (value, sampled, random) in [

@@ -1,4 +1,4 @@
-//! What is refused, how, and that it costs nobody else anything: a steady client asks beside each bad one.
+//! What the proxy rejects, how, and that other clients do not notice: steady clients send requests meanwhile.
 
 mod certificates;
 mod http2;
@@ -11,8 +11,8 @@ use crate::proxy::Proxy;
 use crate::steady::Steady;
 use http::Version;
 
-/// Two clients that ask good things of a proxy, over each version of HTTP, while others misbehave.
-async fn beside(proxy: &Proxy, misbehave: impl Future<Output = ()>) {
+/// Runs `misbehave` while two clients, one for each version of HTTP, send good requests that must all succeed.
+async fn with_steady_clients(proxy: &Proxy, misbehave: impl Future<Output = ()>) {
     let steady =
         [Steady::start(proxy, Version::HTTP_11).await, Steady::start(proxy, Version::HTTP_2).await];
     misbehave.await;

@@ -1,4 +1,4 @@
-//! Bodies that tests send: whole, piece by piece as the test says, or long ones that are never held.
+//! Bodies that tests send: whole, piece by piece as the test says, or long bodies that are never buffered as a whole.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -23,7 +23,7 @@ pub(crate) fn whole(data: impl Into<Bytes>) -> Body {
     Full::new(data.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// The sending end of a body that goes on as long as the test says.
+/// The sending end of a body that the test continues and ends.
 pub(crate) struct Sender(mpsc::Sender<io::Result<Frame<Bytes>>>);
 
 /// A body without a known length, and the end that feeds it; dropping that end ends the body well.
@@ -33,7 +33,7 @@ pub(crate) fn channel() -> (Sender, Body) {
 }
 
 impl Sender {
-    /// Waits until there is room; false when nobody reads any more.
+    /// Waits until there is room; false when the reader has gone.
     pub(crate) async fn data(&self, data: impl Into<Bytes>) -> bool {
         self.0.send(Ok(Frame::data(data.into()))).await.is_ok()
     }
@@ -104,7 +104,7 @@ impl Progress {
     }
 }
 
-/// `bytes` bytes, made as they are asked for; `handed` counts them.
+/// `bytes` bytes, generated as the reader polls them; `handed` counts them.
 pub(crate) fn long(bytes: u64, handed: &Arc<Progress>) -> Body {
     Long { bytes, handed: Arc::clone(handed) }.boxed_unsync()
 }

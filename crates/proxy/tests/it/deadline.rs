@@ -1,4 +1,4 @@
-//! The time that a test is given.
+//! The time limit of a test.
 
 use std::future::Future;
 use std::time::Duration;

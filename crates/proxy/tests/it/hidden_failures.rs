@@ -15,7 +15,7 @@ const CLIENTS: usize = 4;
 const REQUESTS_EACH: usize = 30;
 
 /// Sends many reads; every one of them must succeed.
-async fn nobody_notices(proxy: &Proxy) {
+async fn assert_clients_do_not_notice(proxy: &Proxy) {
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..CLIENTS {
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
@@ -38,7 +38,7 @@ async fn one_of_three(bad: SocketAddr) {
     let proxy = Setup::before(&[one.address(), bad, two.address()])
         .upstream("retry: {overdue: {delay_min: 20ms, delay_max: 100ms}}")
         .start();
-    nobody_notices(&proxy).await;
+    assert_clients_do_not_notice(&proxy).await;
     let metrics = proxy.metrics().await;
     let further = metrics.attempts("retry") + metrics.attempts("overdue");
     assert!(further > 0, "the bad replica got no request: {metrics}");
@@ -94,7 +94,7 @@ fn a_replica_that_accepts_and_resets() {
 }
 
 #[test]
-fn a_replica_that_resets_when_it_has_been_asked() {
+fn a_replica_that_resets_after_the_request() {
     run(async {
         let bad = RawReplica::start(|mut wire, record, _| async move {
             record.read(&mut wire).await;
@@ -201,7 +201,7 @@ fn replicas_that_close_every_connection_after_its_first_response() {
         };
         let (one, two) = (RawReplica::start(close).await, RawReplica::start(close).await);
         let proxy = Setup::before(&[one.address(), two.address()]).start();
-        nobody_notices(&proxy).await;
+        assert_clients_do_not_notice(&proxy).await;
     });
 }
 
@@ -213,8 +213,8 @@ fn a_replica_over_http_2_that_resets_its_streams() {
         let proxy = Setup::before(&[good.address(), bad.address()])
             .upstream("connect: {protocol: http2}")
             .start();
-        nobody_notices(&proxy).await;
-        assert!(bad.record().count() > 0, "the bad one was never asked");
+        assert_clients_do_not_notice(&proxy).await;
+        assert!(bad.record().count() > 0, "the bad replica got no request");
     });
 }
 
@@ -230,8 +230,8 @@ fn a_replica_over_http_2_that_speaks_http_1() {
         let proxy = Setup::before(&[good.address(), bad.address()])
             .upstream("connect: {protocol: http2}")
             .start();
-        nobody_notices(&proxy).await;
-        assert!(bad.record().connections() > 0, "the bad one was never asked");
+        assert_clients_do_not_notice(&proxy).await;
+        assert!(bad.record().connections() > 0, "the bad replica got no request");
     });
 }
 
@@ -344,8 +344,8 @@ fn a_client_of_http_1_0_that_waits_for_the_end_is_not_given_a_false_one() {
                 Setup::before(&[replica.address()]).upstream("retry: false\nhedge: false").start();
             let mut wire = Wire::connect(proxy.address()).await;
             wire.send("GET / HTTP/1.0\r\n\r\n").await;
-            let given = wire.read_message().await;
-            assert_eq!(given.is_ok(), is_whole, "{given:?}");
+            let message = wire.read_message().await;
+            assert_eq!(message.is_ok(), is_whole, "{message:?}");
         }
     });
 }

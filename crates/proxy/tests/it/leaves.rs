@@ -84,7 +84,7 @@ async fn ask(
     tokio::spawn(async move { client.send(request).await })
 }
 
-/// The ids of the requests that a server was given, in their order.
+/// The IDs of the requests that a server received, in their order.
 fn order(server: &Replica) -> Vec<String> {
     let seen = server.record().seen();
     seen.iter().map(|seen| seen.get("x-request-id").expect("an id").to_owned()).collect()

@@ -12,7 +12,7 @@ const LINES_MAX: usize = 20_000;
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static INSTALLED: Once = Once::new();
 
-/// Begins to keep lines of level `info` and above: those that an operator sees.
+/// Begins to keep lines of level `info` and above, which an operator sees.
 pub(crate) fn keep() {
     INSTALLED.call_once(|| {
         tracing_subscriber::fmt()

@@ -1,11 +1,11 @@
 //! The proxy over real sockets: real clients before it, scripted replicas and leaves behind it.
 //!
-//! One module for each promise: [`pass_through`] (what goes in comes out), [`repetition`] (what may be sent
+//! One module for each promise: [`pass_through`] (messages pass unchanged), [`repetition`] (what may be sent
 //! twice, and what never), [`hidden_failures`] and [`cancelled_hedges`] (what clients do not notice),
 //! [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
-//! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little and
-//! delay nobody), [`groups`] (shared budget and latencies), [`probes`] (which outlive their requests) and [`operation`] (drain, reload, journal). The other
-//! modules are helpers.
+//! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little
+//! memory and delay no other client), [`groups`] (shared budget and latencies), [`probes`] (which outlive their
+//! requests) and [`operation`] (drain, reload, journal). The other modules are helpers.
 //!
 //! Nothing sleeps: a test waits for an event, a counter or a connection, and has a [`deadline`]. Where time
 //! itself is tested (a client that is too slow), it is the proxy that waits.

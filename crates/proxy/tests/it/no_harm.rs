@@ -74,20 +74,22 @@ fn a_write_on_a_reused_connection_is_executed_once() {
 
 /// Two replicas: the first one to get the request responds once the second has it; the second never responds.
 async fn slow_and_silent() -> [RawReplica; 2] {
-    let (asked, other_asked) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
+    let (request_count, second_arrived) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
     let replica = || {
-        let (asked, other_asked) = (Arc::clone(&asked), Arc::clone(&other_asked));
+        let (request_count, second_arrived) =
+            (Arc::clone(&request_count), Arc::clone(&second_arrived));
         RawReplica::start(move |mut wire, record, _| {
-            let (asked, other_asked) = (Arc::clone(&asked), Arc::clone(&other_asked));
+            let (request_count, second_arrived) =
+                (Arc::clone(&request_count), Arc::clone(&second_arrived));
             async move {
                 if record.read(&mut wire).await.is_none() {
                     return;
                 }
-                if asked.fetch_add(1, Ordering::SeqCst) == 0 {
-                    other_asked.notified().await;
+                if request_count.fetch_add(1, Ordering::SeqCst) == 0 {
+                    second_arrived.notified().await;
                     wire.write(response("slow")).await.ok();
                 } else {
-                    other_asked.notify_one();
+                    second_arrived.notify_one();
                 }
                 wire.read_to_close().await;
             }
@@ -104,8 +106,8 @@ fn a_slow_read_is_raced_and_not_restarted() {
             .upstream("timeout: 5s\nretry: {overdue: {delay_min: 10ms, delay_max: 50ms}}")
             .start();
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
-        let given = send(&mut client, "GET", "slow", "").await;
-        assert_eq!((given.status, &*given.body), (StatusCode::OK, &b"slow"[..]));
+        let response = send(&mut client, "GET", "slow", "").await;
+        assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"slow"[..]));
         assert_eq!(executions(&[&replicas[0], &replicas[1]], "slow"), 2);
         let metrics = proxy.until(|metrics| metrics.in_flight() == 0).await;
         assert_eq!((metrics.attempts("overdue"), metrics.attempts("retry")), (1, 0), "{metrics}");

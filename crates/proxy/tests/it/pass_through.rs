@@ -1,4 +1,4 @@
-//! What goes in comes out: the proxy changes what concerns one connection, and nothing else.
+//! Messages pass unchanged: the proxy changes only what concerns one connection.
 
 mod bodies;
 mod cookies;

@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The seed of every proxy that does not say otherwise.
+/// The default seed of a proxy.
 const SEED: u64 = 0x5eed;
 
-/// What a proxy is started with; what is not said has the proxy's own defaults.
+/// The configuration of a proxy; unset keys have the proxy's own defaults.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     workers: usize,
@@ -205,7 +205,7 @@ fn config(yaml: &str) -> Config {
     Config::from_yaml("test.yaml", yaml).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"))
 }
 
-/// Asks the admin port; [`None`] when nobody listens there.
+/// Sends a request to the admin port; [`None`] when nothing listens there.
 pub(crate) async fn ask_admin(admin: SocketAddr, path: &str) -> Option<Message> {
     let mut wire = Wire::new(tokio::net::TcpStream::connect(admin).await.ok()?);
     let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");

@@ -44,7 +44,7 @@ async fn respond(
     Response::new(body::whole(format!("{nth}{};", String::from_utf8_lossy(&sent.to_bytes()))))
 }
 
-/// Three replicas, of which the last one waits at a gate.
+/// Three replicas; the last one waits at a gate.
 struct Members {
     replicas: Vec<Replica>,
     gate: Arc<Semaphore>,

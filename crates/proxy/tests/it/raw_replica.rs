@@ -138,7 +138,7 @@ pub(crate) fn response(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// An address where nobody listens: connections to it are refused at once.
+/// An address where nothing listens: connections to it are refused at once.
 ///
 /// The port stays taken as long as this lives, so that no server of another test is given it.
 #[derive(Debug)]

@@ -60,7 +60,7 @@ pub(crate) struct Replica {
 pub(crate) struct Record {
     seen: Mutex<Vec<Seen>>,
     connections: AtomicUsize,
-    /// Requests whose response was not given to the end, because the proxy reset them.
+    /// Requests whose response was not sent to the end, because the proxy reset them.
     reset: AtomicUsize,
     failed: AtomicBool,
     changed: Notify,
@@ -219,7 +219,7 @@ pub(crate) fn abort() -> Response<Body> {
     response
 }
 
-/// Marks a response that is not to be given.
+/// Marks a response that must not be sent.
 #[derive(Clone, Copy)]
 struct Abort;
 
@@ -293,7 +293,7 @@ where
     }
 }
 
-/// The response to HEAD: the length is said, and nothing follows.
+/// The response to HEAD: it has a length, and no body.
 fn without_body(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     if let Some(len) = http_body::Body::size_hint(&body).exact() {
@@ -302,7 +302,7 @@ fn without_body(response: Response<Body>) -> Response<Body> {
     Response::from_parts(head, body::empty())
 }
 
-/// The path that was asked, as the response's body.
+/// The path of the request, as the response's body.
 pub(crate) fn echo_path(request: &Request<Incoming>) -> Response<Body> {
     Response::new(body::whole(request.uri().path().to_owned()))
 }

@@ -1,5 +1,5 @@
 //! Clients and replicas that stop reading or sending: what they hold is bounded in size and time, and they delay
-//! nobody else.
+//! no other client.
 
 mod shared_connections;
 mod silent_streams;

@@ -1,4 +1,4 @@
-//! A steady stream of good requests beside the bad ones: whatever those do, these must not notice.
+//! A steady stream of good requests during bad ones: none of the good requests may fail.
 
 use crate::client::Client;
 use crate::proxy::Proxy;
@@ -32,6 +32,6 @@ impl Steady {
     pub(crate) async fn stop(self) {
         self.stop.send(()).expect("no request has failed so far");
         let responded = self.running.await.expect("no request has failed");
-        assert!(responded > 0, "nothing was asked meanwhile");
+        assert!(responded > 0, "no request was sent meanwhile");
     }
 }

@@ -17,15 +17,15 @@ fn write(results: &Results, file: &Path) -> std::io::Result<()> {
     replace(file, to_json(results).as_bytes())
 }
 
-fn said(text: &str) -> String {
+fn read_error(text: &str) -> String {
     from_json(Path::new("a.json"), text.as_bytes()).expect_err("damaged").to_string()
 }
 
-/// What is said of a small file after a change.
-fn said_after(change: impl FnOnce(&mut Value)) -> String {
+/// The error of reading a small file after a change.
+fn error_after(change: impl FnOnce(&mut Value)) -> String {
     let mut json: Value = serde_json::from_str(&to_json(&sample::single(1))).expect("JSON");
     change(&mut json);
-    said(&json.to_string())
+    read_error(&json.to_string())
 }
 
 #[test]
@@ -43,7 +43,11 @@ fn what_is_written_is_read_back_equal() {
         write(&run, &file).expect("it can be written");
         assert!(read(&file).expect("it can be read") == run);
     }
-    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 1, "nothing is left beside");
+    assert_eq!(
+        std::fs::read_dir(&folder).expect("a folder").count(),
+        1,
+        "no temporary file is left"
+    );
     std::fs::remove_dir_all(folder).expect("it can be removed");
 }
 
@@ -76,9 +80,9 @@ fn programs_find_the_figures_without_a_reader_of_histograms() {
 fn a_file_that_was_cut_off_anywhere_says_so() {
     let text = to_json(&sample::single(1));
     for len in (0..text.len() - 2).step_by(97) {
-        let said = said(&text[..len]);
-        assert!(said.starts_with("a.json: line "), "{said}");
-        assert!(said.ends_with(": expected more: the file was cut off"), "after {len}: {said}");
+        let error = read_error(&text[..len]);
+        assert!(error.starts_with("a.json: line "), "{error}");
+        assert!(error.ends_with(": expected more: the file was cut off"), "after {len}: {error}");
     }
 }
 
@@ -86,61 +90,64 @@ fn a_file_that_was_cut_off_anywhere_says_so() {
 fn what_is_wrong_is_named_with_its_place() {
     let expectations = [
         (
-            said("7"),
+            read_error("7"),
             "a.json: line 1, column 1: expected a results file (invalid type: integer `7`, expected an object with a `schema` at line 1 column 1)",
         ),
         (
-            said("{}"),
+            read_error("{}"),
             "a.json: schema: expected \"curtail.bench/1\", which `curtail bench` writes; it is not there",
         ),
         (
-            said(r#"{"schema":"curtail.simulate/1"}"#),
+            read_error(r#"{"schema":"curtail.simulate/1"}"#),
             "a.json: schema: expected \"curtail.bench/1\", which `curtail bench` writes; it is \"curtail.simulate/1\"",
         ),
         (
-            said_after(|json| json["blocks"][1]["arm"] = json!(7)),
+            error_after(|json| json["blocks"][1]["arm"] = json!(7)),
             "a.json: blocks[1].arm: expected the place of one of 1 arms",
         ),
         (
-            said_after(|json| json["series"] = json!([])),
+            error_after(|json| json["series"] = json!([])),
             "a.json: blocks[0].latencies: expected one for each of 0 series",
         ),
     ];
-    for (said, expected) in expectations {
-        assert_eq!(said, expected);
+    for (error, expected) in expectations {
+        assert_eq!(error, expected);
     }
     let within_a_block = [
         (
-            said_after(|json| {
+            error_after(|json| {
                 json["blocks"][1]["latencies"][2]["service"]["hdr_v2"] = json!("AAAA")
             }),
             "latencies[2].service.hdr_v2: expected a cookie of 4 bytes",
         ),
         (
-            said_after(|json| json["blocks"][0]["latencies"][0]["response"]["count"] = json!(1)),
+            error_after(|json| json["blocks"][0]["latencies"][0]["response"]["count"] = json!(1)),
             "latencies[0].response.count: expected 1634, the sum of the counts in hdr_v2",
         ),
         (
-            said_after(|json| {
+            error_after(|json| {
                 json["blocks"][0]["latencies"][0]["failures"] = json!({ "tired": 1 })
             }),
             "latencies[0].failures.tired: expected one of connect, closed, timeout, malformed, too_long, status, check, ended",
         ),
         (
-            said_after(|json| json["blocks"][0]["timeline"]["slot_count"] = json!(5_000)),
+            error_after(|json| json["blocks"][0]["timeline"]["slot_count"] = json!(5_000)),
             "timeline.slot_count: expected at most 1024",
         ),
         (
-            said_after(|json| json["blocks"][0]["timeline"]["slots"][3]["nth"] = json!(99)),
+            error_after(|json| json["blocks"][0]["timeline"]["slots"][3]["nth"] = json!(99)),
             "timeline.slots[3].nth: expected less than 20",
         ),
     ];
-    for (said, expected) in within_a_block {
-        assert!(said.starts_with("a.json: line 1, column "), "{said}");
-        assert!(said.contains(&format!("expected a results file ({expected} at line 1")), "{said}");
+    for (error, expected) in within_a_block {
+        assert!(error.starts_with("a.json: line 1, column "), "{error}");
+        assert!(
+            error.contains(&format!("expected a results file ({expected} at line 1")),
+            "{error}"
+        );
     }
-    let said = said_after(|json| json["seed"] = json!(-1));
-    assert!(said.contains("expected a results file (invalid value: integer `-1`"), "{said}");
+    let error = error_after(|json| json["seed"] = json!(-1));
+    assert!(error.contains("expected a results file (invalid value: integer `-1`"), "{error}");
 }
 
 #[test]

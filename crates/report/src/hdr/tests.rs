@@ -55,7 +55,7 @@ fn every_bucket_is_one_of_hdr_histogram() {
 }
 
 #[test]
-fn what_another_implementation_has_written_is_read_and_written_alike() {
+fn the_output_of_another_implementation_is_read_and_written_unchanged() {
     for (layout, text) in Layout::ALL.into_iter().zip(FOREIGN) {
         let mut expected = Histogram::new(layout.precision);
         foreign_values(|value, n| expected.record_n(Duration::from_ns(value), n));
@@ -103,8 +103,8 @@ fn damage_is_found_and_never_worse_than_that() {
     assert_eq!(expected("AAAAAA=="), "the cookie of a compressed HdrHistogram of version 2");
     assert_eq!(expected(&"A".repeat(2 << 20)), "a histogram of less than a mebibyte");
     let other = Exact { max: exact.max + Duration::from_secs(1), ..exact };
-    let said = Damaged { expected: "a maximum in the last bucket that holds a value" };
-    assert_eq!(decode(&text, other), Err(said));
+    let error = Damaged { expected: "a maximum in the last bucket that holds a value" };
+    assert_eq!(decode(&text, other), Err(error));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Time as columns: the merged slots of an arm's blocks.
+//! The time columns of plots: a column merges the time slots of an arm's blocks that fall into it.
 //!
 //! **Limits**: at most [`COLUMNS_MAX`] columns. A request counts at its intended time.
 

@@ -97,7 +97,7 @@ fn share(nth: usize, run: &Results) -> Results {
     Results { shares: Share { nth, of: 3 }.into(), ..run.clone() }
 }
 
-fn refused(change: impl FnOnce(&mut Results)) -> String {
+fn merge_error(change: impl FnOnce(&mut Results)) -> String {
     let run = sample::single(1);
     let mut other = share(2, &run);
     change(&mut other);
@@ -129,39 +129,39 @@ fn two_runs_are_not_merged_like_two_generators_of_one() {
 #[test]
 fn what_differs_is_named() {
     let errors = [
-        (refused(|run| run.seed = 2), "the seed is 1 in the first of them and 2 in number 3"),
+        (merge_error(|run| run.seed = 2), "the seed is 1 in the first of them and 2 in number 3"),
         (
-            refused(|run| run.shares.of = 4),
+            merge_error(|run| run.shares.of = 4),
             "the number of shares is 3 in the first of them and 4 in number 3",
         ),
         (
-            refused(|run| run.arms[0].name = "B".to_owned()),
+            merge_error(|run| run.arms[0].name = "B".to_owned()),
             "arm 1 is \"direct\" in the first of them and \"B\" in number 3",
         ),
         (
-            refused(|run| run.arms[0].rate = None),
+            merge_error(|run| run.arms[0].rate = None),
             "the rate of arm 1 is 1000 a second in the first of them and none in number 3",
         ),
         (
-            refused(|run| run.series[4].tenant_size = 7),
+            merge_error(|run| run.series[4].tenant_size = 7),
             "series 5 is \"facet\" of \"medium\" with size 50000 in the first of them and \
              \"facet\" of \"medium\" with size 7 in number 3",
         ),
         (
-            refused(|run| run.blocks.truncate(1)),
+            merge_error(|run| run.blocks.truncate(1)),
             "the number of blocks is 2 in the first of them and 1 in number 3",
         ),
         (
-            refused(|run| run.blocks[0].is_warm_up = false),
+            merge_error(|run| run.blocks[0].is_warm_up = false),
             "the purpose of block 1 is to warm up in the first of them and to measure in number 3",
         ),
         (
-            refused(|run| run.blocks[1].timeline = Timeline::new(Duration::from_ms(750))),
+            merge_error(|run| run.blocks[1].timeline = Timeline::new(Duration::from_ms(750))),
             "the width of slots in block 2 is 500 ms in the first of them and 750 ms in number 3",
         ),
     ];
-    for (said, expected) in errors {
-        assert_eq!(said, format!("the results are not of one run: {expected}"));
+    for (error, expected) in errors {
+        assert_eq!(error, format!("the results are not of one run: {expected}"));
     }
 }
 

@@ -3,8 +3,9 @@
 //! Arms see the same requests, so batch `i` of one arm is compared with batch `i` of the other, and their common noise
 //! cancels out.
 //! **A mean's ratio**: the residuals are paired, and the interval is that of a mean.
-//! **A quantile's ratio**: the paired differences of shares have an error `h`; the interval goes from `QB(q − h/2) /
-//! QA(q + h/2)` to `QB(q + h/2) / QA(q − h/2)`, as in `curtail_load::compare`.
+//! **A quantile's ratio**: the paired differences of the shares beyond the quantile `q` have an error `h`. With the
+//! arms' quantile functions `QA` and `QB`, the interval goes from `QB(q − h/2) / QA(q + h/2)` to
+//! `QB(q + h/2) / QA(q − h/2)`, as in `curtail_load::compare`.
 //! **Limits**: only batches that are full in both arms count, and the minima of [`super`] apply to them.
 
 use super::residuals::Residuals;
@@ -33,10 +34,10 @@ impl Difference {
         let base = a.base.max(b.base);
         let from = |batches: &mut Batches| {
             let skipped = usize::try_from(base - batches.base).unwrap_or(usize::MAX);
-            std::mem::take(&mut batches.held).into_iter().skip(skipped)
+            std::mem::take(&mut batches.batches).into_iter().skip(skipped)
         };
         let is_full = |(a, b): &(Batch, Batch)| a.len() == len && b.len() == len;
-        (a.held, b.held) = from(&mut a).zip(from(&mut b)).filter(is_full).unzip();
+        (a.batches, b.batches) = from(&mut a).zip(from(&mut b)).filter(is_full).unzip();
         let totals = (a.total(), b.total());
         Self { a, b, totals }
     }

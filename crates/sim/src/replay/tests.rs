@@ -278,7 +278,7 @@ fn fresh_machines_decide_what_a_journal_says_byte_for_byte() {
 }
 
 #[test]
-fn the_first_difference_is_said_with_its_line_its_event_and_both_effects() {
+fn the_first_difference_names_its_line_its_event_and_both_effects() {
     let [config, ..] = configs();
     let journal = journal(1, config);
     let lines: Vec<&str> = journal.lines().collect();
@@ -376,61 +376,67 @@ fn a_time_that_goes_back_is_an_error_of_its_line() {
 }
 
 #[test]
-fn what_is_no_journal_is_said_with_its_line() {
+fn errors_in_a_journal_name_their_line() {
     let [config, ..] = configs();
     let journal = journal(1, config);
     let lines: Vec<&str> = journal.lines().collect();
-    let said = |entries: &str| unreadable(&sealed(entries));
-    assert_eq!(said(""), "line 1 is not of a journal: the journal is empty");
-    assert_eq!(said(lines[1]), "line 1 is not of a journal: expected the schema first");
+    let replay_error = |entries: &str| unreadable(&sealed(entries));
+    assert_eq!(replay_error(""), "line 1 is not of a journal: the journal is empty");
+    assert_eq!(replay_error(lines[1]), "line 1 is not of a journal: expected the schema first");
     let newer = lines[0].replace("/4", "/5");
     let expected =
         "line 1 is not of a journal: schema is curtail.journal/5: expected curtail.journal/4";
-    assert_eq!(said(&newer), expected);
+    assert_eq!(replay_error(&newer), expected);
     let older = format!("{}\n", lines[0].replace("/4", "/2"));
     assert_eq!(unreadable(&older), expected.replace("journal/5", "journal/2"), "without checksums");
     let short = [lines[0], "{\"entry\":\"end\",\"entries\":7}"].join("\n");
-    assert_eq!(said(&short), "line 2 is not of a journal: expected 7 entries before this line");
+    assert_eq!(
+        replay_error(&short),
+        "line 2 is not of a journal: expected 7 entries before this line"
+    );
     let twice = [lines[0], lines[1], lines[1]].join("\n");
-    assert_eq!(said(&twice), "line 3 is not of a journal: machine 0 is here a second time");
+    assert_eq!(replay_error(&twice), "line 3 is not of a journal: machine 0 is here a second time");
     let orphan = [
         lines[0],
         "{\"entry\":\"request\",\"machine\":9,\"call\":1,\"request\":{\"class\":\"batch\",\"repeatable\":true}}",
     ];
     let unsorted = "{\"entry\":\"request\",\"machine\":0,\"call\":1,\"request\":{\"class\":\"batch\",\"repeatable\":true},\"eligible\":[2,1]}";
     assert_eq!(
-        said(&[lines[0], lines[1], unsorted].join("\n")),
+        replay_error(&[lines[0], lines[1], unsorted].join("\n")),
         "line 3 is not of a journal: expected at most 4096 replicas in ascending order"
     );
     assert_eq!(
-        said(&orphan.join("\n")),
+        replay_error(&orphan.join("\n")),
         "line 2 is not of a journal: unknown upstream 9: expected its entry first"
     );
     let probe = "{\"entry\":\"upstream_event\",\"machine\":0,\"now\":1,\"event\":{\"probe_unsupported\":{\"replica\":5}},\"effects\":[]}";
     assert_eq!(
-        said(&[lines[0], lines[1], probe].join("\n")),
+        replay_error(&[lines[0], lines[1], probe].join("\n")),
         "line 3 is not of a journal: unknown replica 5: expected its entry first"
     );
     assert!(
-        said(&[lines[0], "{\"entry\":"].join("\n")).starts_with("line 2 is not of a journal: ")
+        replay_error(&[lines[0], "{\"entry\":"].join("\n"))
+            .starts_with("line 2 is not of a journal: ")
     );
     let gather = lines.iter().find(|line| line.contains("\"gather\"")).expect("there is one");
-    let twice = said(&[lines[0], gather, gather].join("\n"));
+    let twice = replay_error(&[lines[0], gather, gather].join("\n"));
     assert!(twice.starts_with("line 3 is not of a journal: gather "), "{twice}");
     assert!(twice.ends_with(" is here a second time"), "{twice}");
     let orphan =
         "{\"entry\":\"gather_event\",\"gather\":7,\"now\":1,\"event\":\"arrived\",\"effects\":[]}";
     assert_eq!(
-        said(&[lines[0], orphan].join("\n")),
+        replay_error(&[lines[0], orphan].join("\n")),
         "line 2 is not of a journal: unknown gather 7: expected its entry first"
     );
     let large = "{\"entry\":\"gather\",\"gather\":0,\"name\":\"/\",\"config\":{\"calls\":100000,\"needed\":1,\"canaries\":0,\"deadline\":null,\"rest\":\"cancel\"}}";
     let large = (0..700).map(|n| large.replace("\"gather\":0", &format!("\"gather\":{n}")));
     let large: Vec<String> = std::iter::once(lines[0].to_owned()).chain(large).collect();
-    assert!(said(&large.join("\n")).ends_with("expected at most 1000000 requests at a time"));
+    assert!(
+        replay_error(&large.join("\n")).ends_with("expected at most 1000000 requests at a time")
+    );
     let long = format!("{{{}", "x".repeat(16 << 20));
     assert_eq!(
-        said(&[lines[0], &long].join("\n")),
+        replay_error(&[lines[0], &long].join("\n")),
         "line 2 is not of a journal: expected at most 16777216 bytes"
     );
 }

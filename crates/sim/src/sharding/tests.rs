@@ -14,7 +14,7 @@ fn sharding(servers: &[u32], whole: Distribution, rule: Rule) -> Sharding {
 }
 
 fn p99_ns(report: &ShardingReport, servers: u32) -> f64 {
-    let placed = report.placed(servers, "it").expect("it was asked for");
+    let placed = report.placed(servers, "it").expect("it was requested");
     placed.p99_ns.expect("there are enough requests").value
 }
 
@@ -90,7 +90,7 @@ fn the_slowest_of_servers_alike_has_its_closed_form() {
         let n = f64::from(servers);
         // P(all are done by t) = (1 − e^(−t·n/mean))^n.
         let expected = -mean.as_ns_f64() / n * (1.0 - 0.99_f64.powf(1.0 / n)).ln();
-        let placed = report.placed(servers, "it").expect("it was asked for");
+        let placed = report.placed(servers, "it").expect("it was requested");
         let estimate = placed.p99_ns.expect("there are enough requests");
         let margin = 2.0 * estimate.relative_error();
         assert!((estimate.value / expected - 1.0).abs() < margin, "{estimate:?}, {expected}");

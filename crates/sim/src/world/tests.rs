@@ -45,7 +45,7 @@ fn run(model: &Model, policy: &UpstreamConfig, requests_max: u64) -> ArmReport {
     ArmReport::new(("", ""), model, &mut world)
 }
 
-/// Servers with room for everything, so that nobody waits for others; each request takes 10 ms.
+/// Servers with room for everything, so that no request waits; each request takes 10 ms.
 fn roomy(servers: u32) -> Model {
     let mut model = Model::queue(servers, 0.5, constant(10));
     model.leaf.concurrency = u32::MAX;
@@ -181,13 +181,13 @@ fn attempts_end_and_their_places_are_used_again() {
 fn arms_see_the_same_arrivals_and_the_same_service_times() {
     let mut model = roomy(10);
     model.service = Distribution::Exponential { mean: ms(10) };
-    let of = |balance| {
+    let times_with = |balance| {
         let report = run(&model, &UpstreamConfig::plain(balance), 20_000);
         (report.mean_ns, report.quantiles_ns)
     };
-    let random = of(BalanceConfig::Random);
-    assert_eq!(random, of(BalanceConfig::RoundRobin));
-    assert_eq!(random, of(BalanceConfig::Prequal(PrequalConfig::default())));
+    let random = times_with(BalanceConfig::Random);
+    assert_eq!(random, times_with(BalanceConfig::RoundRobin));
+    assert_eq!(random, times_with(BalanceConfig::Prequal(PrequalConfig::default())));
 }
 
 #[test]
@@ -206,11 +206,11 @@ fn constant_arrivals_come_at_equal_intervals() {
     model.arrivals = Arrivals { spacing: Spacing::Even, ..model.arrivals };
     let report = run(&model, &plain(), 5_000);
     let p999 = report.quantile_ns(Quantile::P999).expect("latencies").value;
-    assert!((p999 / 10e6 - 1.0).abs() < 0.001, "nobody waits: {p999}");
+    assert!((p999 / 10e6 - 1.0).abs() < 0.001, "no request waits: {p999}");
 }
 
 #[test]
-fn a_stall_delays_those_who_come_during_it() {
+fn a_stall_delays_requests_that_arrive_during_it() {
     let mut model = roomy(50);
     model.arrivals.rate = Rate::PerSecond(1_000.0);
     model.faults = vec![fault(Recipe::Stall { every: constant(900), lasts: constant(100) })];
@@ -326,15 +326,15 @@ fn equal_copies_on_two_servers_run_in_lock_step_when_messages_have_a_delay() {
         tie: Some(TieConfig { delay: Some(ms(1)), ..TieConfig::default() }),
         ..plain()
     };
-    let report = |alike: Ratio| {
+    let report = |copies_alike: Ratio| {
         let mut model = in_step(Distribution::Constant { value: Duration::from_us(100) });
-        model.copies_alike = alike;
+        model.copies_alike = copies_alike;
         run(&model, &tied, 60_000)
     };
     // Two copies of equal length that start within a message delay of each other also end within it. Both servers then
     // start the same next request.
-    let (alike, independent) = (report(Ratio::ONE), report(Ratio::ZERO));
-    let twice = (alike.extra_work_ratio, independent.extra_work_ratio);
+    let (identical, independent) = (report(Ratio::ONE), report(Ratio::ZERO));
+    let twice = (identical.extra_work_ratio, independent.extra_work_ratio);
     println!("seed {SEED}: executed twice: equal {}, independent {}", twice.0, twice.1);
     assert!(twice.0 > 3.0 * twice.1, "{twice:?}");
 }
@@ -427,14 +427,14 @@ fn clients_that_give_up_fail_and_their_work_stops() {
 }
 
 #[test]
-fn copies_that_are_alike_take_the_gain_from_a_hedge() {
-    let p99 = |alike: f64| {
+fn equal_copies_take_the_gain_from_a_hedge() {
+    let p99 = |copies_alike: f64| {
         let mut model = roomy(2);
         model.service = Distribution::Mixture(vec![
             Part { weight: 0.95, distribution: constant(10) },
             Part { weight: 0.05, distribution: constant(500) },
         ]);
-        model.copies_alike = Ratio::new(alike).expect("a ratio");
+        model.copies_alike = Ratio::new(copies_alike).expect("a ratio");
         let delay = ms(20);
         let hedge = hedge_after(delay);
         let budget = BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() };

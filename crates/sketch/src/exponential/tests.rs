@@ -26,10 +26,14 @@ fn error(scale: Scale) -> f64 {
 }
 
 /// The value of a quantile, as a reader of the exponential histogram finds it.
-fn quantile(exponential: &Exponential, of: &Histogram, quantile: Quantile) -> Option<Duration> {
-    let rank = rank(quantile, of.count());
-    if rank == 1 || rank == of.count() {
-        return if rank == 1 { of.min() } else { of.max() };
+fn quantile(
+    exponential: &Exponential,
+    histogram: &Histogram,
+    quantile: Quantile,
+) -> Option<Duration> {
+    let rank = rank(quantile, histogram.count());
+    if rank == 1 || rank == histogram.count() {
+        return if rank == 1 { histogram.min() } else { histogram.max() };
     }
     let mut seen = exponential.zero_count();
     if rank <= seen {
@@ -42,7 +46,7 @@ fn quantile(exponential: &Exponential, of: &Histogram, quantile: Quantile) -> Op
             let bound = |index| libm::exp2(f64::from(index) * octaves);
             // The harmonic mean; at the coarsest scales one bound is 0 or infinite.
             let middle = 2.0 * bound(index) / (1.0 + bound(index) / bound(index + 1));
-            return Some(Duration::from_secs_f64(middle).clamp(of.min()?, of.max()?));
+            return Some(Duration::from_secs_f64(middle).clamp(histogram.min()?, histogram.max()?));
         }
     }
     None

@@ -1,4 +1,4 @@
-//! A histogram as counts and exact figures, for files.
+//! A histogram for files: its counts, and its exact figures (sum, minimum, maximum, number of overflowed values).
 //!
 //! **Invariant**: a histogram that is rebuilt from both equals the original in every bucket and every exact figure.
 //!

@@ -18,12 +18,12 @@ impl Oracle {
         self.values.push((now.as_ns() / self.slot_ns, duration));
     }
 
-    fn held(&mut self, now: Instant) -> Vec<Duration> {
+    fn sorted_values(&mut self, now: Instant) -> Vec<Duration> {
         let slot = now.as_ns() / self.slot_ns;
-        self.values.retain(|&(of, _)| slot - of < self.slots);
-        let mut held: Vec<_> = self.values.iter().map(|&(_, duration)| duration).collect();
-        held.sort_unstable();
-        held
+        self.values.retain(|&(value_slot, _)| slot - value_slot < self.slots);
+        let mut sorted_values: Vec<_> = self.values.iter().map(|&(_, duration)| duration).collect();
+        sorted_values.sort_unstable();
+        sorted_values
     }
 }
 
@@ -53,22 +53,22 @@ fn a_window_agrees_with_every_value_kept_under_random_steps_of_time() {
             for duration in shape.sample(seed, 3_000) {
                 now = now + step(&mut rng, slot_ns);
                 if rng.chance(0.1) {
-                    compare(&mut window, &oracle.held(now), now);
+                    compare(&mut window, &oracle.sorted_values(now), now);
                 }
                 window.record(now, duration);
                 oracle.record(now, duration);
             }
-            compare(&mut window, &oracle.held(now), now);
+            compare(&mut window, &oracle.sorted_values(now), now);
         }
     }
 }
 
-fn compare(window: &mut Window, held: &[Duration], now: Instant) {
+fn compare(window: &mut Window, sorted_values: &[Duration], now: Instant) {
     let mut expected = Histogram::new(Precision::COARSE);
-    for &duration in held {
+    for &duration in sorted_values {
         expected.record(duration);
     }
-    assert_eq!(window.count(now), held.len() as u64);
+    assert_eq!(window.count(now), sorted_values.len() as u64);
     let mut merged = Histogram::new(Precision::COARSE);
     window.slots.iter().for_each(|slot| merged.merge(slot));
     assert_eq!(merged, expected);

@@ -11,7 +11,7 @@ fn memory_time_rows_and_depth_are_bounded() {
     too_much_memory_is_refused(&data);
     too_much_in_one_value_is_refused(&data);
     what_takes_too_long_is_given_up(&data);
-    rows_are_cut_and_it_is_said(&data);
+    rows_are_cut_with_a_message(&data);
     deeply_nested_queries_succeed_or_are_rejected(&data);
 }
 
@@ -47,14 +47,14 @@ fn too_much_memory_is_refused(data: &Path) {
 
 /// What one function makes is not counted; there the system sets the bound.
 fn too_much_in_one_value_is_refused(data: &Path) {
-    for (query, said) in [
+    for (query, message) in [
         ("SELECT repeat(name, 1000000000) FROM spans", "string size overflow"),
         ("SELECT range(0, 100000000000)", "Range too large"),
         ("SELECT lpad(name, 1000000, 'x') FROM spans", "memory allocation of"),
     ] {
         let ended = run_query(data, &[], query);
         assert_ne!(ended.code, Some(0), "{query}");
-        assert!(ended.stderr.contains(said), "{query}: {ended:?}");
+        assert!(ended.stderr.contains(message), "{query}: {ended:?}");
     }
 }
 
@@ -67,7 +67,7 @@ fn what_takes_too_long_is_given_up(data: &Path) {
     assert!(ended.stderr.starts_with("no result within 1 s"), "{ended:?}");
 }
 
-fn rows_are_cut_and_it_is_said(data: &Path) {
+fn rows_are_cut_with_a_message(data: &Path) {
     let query = "SELECT start_ns FROM spans ORDER BY start_ns";
     for (format, lines) in [("table", 4), ("csv", 4), ("json", 3)] {
         let ended = run_query(data, &["--rows", "3", "--format", format], query);

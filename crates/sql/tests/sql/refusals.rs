@@ -4,7 +4,7 @@ use crate::program::{Ended, run_query};
 use crate::written::{Writer, run, shop};
 use std::path::Path;
 
-fn refused(data: &Path, query: &str) -> String {
+fn query_error(data: &Path, query: &str) -> String {
     let ended = run_query(data, &[], query);
     assert_eq!(ended.code, Some(2), "{query}: {ended:?}");
     assert!(ended.stdout.is_empty(), "{query}: {ended:?}");
@@ -40,8 +40,8 @@ fn nothing_is_changed() {
         "SELECT 1 AS a INTO t",
     ];
     for statement in statements {
-        let said = refused(&data, statement);
-        assert!(said.contains("is refused: only reading is supported"), "{statement}: {said}");
+        let error = query_error(&data, statement);
+        assert!(error.contains("is refused: only reading is supported"), "{statement}: {error}");
     }
     assert!(!Path::new(&out).exists());
 }
@@ -64,21 +64,24 @@ fn no_file_is_read_but_those_of_the_tables() {
         format!("DESCRIBE '{own}'"),
         format!("WITH a AS (SELECT * FROM '{own}') SELECT * FROM a"),
     ] {
-        let said = refused(&data, &query);
-        assert!(!said.contains("found"), "{query}: {said}");
+        let error = query_error(&data, &query);
+        assert!(!error.contains("found"), "{query}: {error}");
     }
 }
 
 #[test]
 fn errors_are_named_with_what_there_is() {
     let data = run(async { Writer::new("sql-errors").await.data });
-    let said = refused(&data, "SELECT * FROM spanz");
-    assert_eq!(said, "there is no table spanz: there are logs, points, spans, traces\n");
-    let said = refused(&data, "SELECT servis FROM spans");
-    assert!(said.starts_with("there is no column servis: there are trace_id, span_id, "), "{said}");
-    assert!(said.contains(", service, ") && said.ends_with(", day\n"), "{said}");
-    let said = refused(&data, "SELECT l.servis FROM logs l");
-    assert!(said.starts_with("there is no column l.servis: there are trace_id, "), "{said}");
+    let error = query_error(&data, "SELECT * FROM spanz");
+    assert_eq!(error, "there is no table spanz: there are logs, points, spans, traces\n");
+    let error = query_error(&data, "SELECT servis FROM spans");
+    assert!(
+        error.starts_with("there is no column servis: there are trace_id, span_id, "),
+        "{error}"
+    );
+    assert!(error.contains(", service, ") && error.ends_with(", day\n"), "{error}");
+    let error = query_error(&data, "SELECT l.servis FROM logs l");
+    assert!(error.starts_with("there is no column l.servis: there are trace_id, "), "{error}");
     for (query, expected) in [
         ("SELEKT 1", "SELEKT"),
         ("", "No SQL statements"),
@@ -88,8 +91,8 @@ fn errors_are_named_with_what_there_is() {
         ("SELECT name + 1 FROM spans", "Utf8View + Int64"),
         ("SELECT * FROM spans WHERE duration_ns = 'x'", "'x'"),
     ] {
-        let said = refused(&data, query);
-        assert!(said.contains(expected), "{query}: {said}");
+        let error = query_error(&data, query);
+        assert!(error.contains(expected), "{query}: {error}");
     }
     let json = run_query(&data, &["--format", "json"], "SELECT 1 AS a, 2 AS a");
     assert_eq!(json.code, Some(2), "{json:?}");

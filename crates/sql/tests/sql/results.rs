@@ -40,11 +40,12 @@ fn quantiles_by_service(data: &Path, all: &[Sent]) {
     let result = rows(data, query);
     assert_eq!(result.len(), 3);
     for (row, service) in result.iter().zip(SERVICES) {
-        let of: Vec<_> = all.iter().filter(|span| span.service == service).collect();
+        let spans_of_service: Vec<_> = all.iter().filter(|span| span.service == service).collect();
         assert_eq!(row["service"], service);
-        assert_eq!(row["spans"], of.len());
+        assert_eq!(row["spans"], spans_of_service.len());
         let near = |value: &Value, at: f64, ratio: f64| {
-            let (value, exact) = (value.as_f64().expect("a number"), quantile(&of, at) as f64);
+            let (value, exact) =
+                (value.as_f64().expect("a number"), quantile(&spans_of_service, at) as f64);
             assert!((value / exact - 1.0).abs() < ratio, "{service} {at}: {value}, {exact}");
         };
         near(&row["p50"], 0.5, 0.001);
@@ -53,8 +54,8 @@ fn quantiles_by_service(data: &Path, all: &[Sent]) {
 }
 
 fn attributes_are_columns_or_in_maps(data: &Path, all: &[Sent]) {
-    let of = |span: &&Sent| span.basket == "b7" && span.route == "/pay";
-    let chosen: Vec<_> = all.iter().filter(of).collect();
+    let is_chosen = |span: &&Sent| span.basket == "b7" && span.route == "/pay";
+    let chosen: Vec<_> = all.iter().filter(is_chosen).collect();
     let items: i64 = chosen.iter().map(|span| span.items).sum();
     let query = "SELECT count(*) AS spans, sum(attributes_int['shop.items']) AS items FROM spans \
                     WHERE http_route = '/pay' AND attributes_text['shop.basket'] = 'b7'";

@@ -55,7 +55,7 @@ fn rows_of(data: &Path, tenant: &str, query: &str) -> Vec<Value> {
 }
 
 #[test]
-fn nobody_sees_the_rows_of_others() {
+fn a_tenant_sees_only_its_own_rows() {
     let data = two_tenants("sql-tenants");
     let all = rows(&data, "SELECT count(*) AS n, count(DISTINCT tenant) AS t FROM spans");
     assert_eq!(all, [json!({ "n": 2 * SPANS, "t": 2 })]);

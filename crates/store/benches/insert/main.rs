@@ -1,4 +1,4 @@
-//! How long inserting a batch of 512 spans takes, in microseconds: alone, and beside a thread that queries without a
+//! How long inserting a batch of 512 spans takes, in microseconds: alone, and next to a thread that queries without a
 //! pause. Half of the spans are in a sealed memtable, half in the active one; there are no runs.
 //!
 //! ```sh
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// The time of each insert, and the number of queries beside them.
+/// The time of each insert, and the number of queries during the inserts.
 fn insert(is_queried: bool) -> (Vec<f64>, u64) {
     let (_keeper, store) = open();
     let mut records =
@@ -92,13 +92,13 @@ fn insert(is_queried: bool) -> (Vec<f64>, u64) {
 /// Quantiles by service, the keys of attributes (which reads the largest columns), and a trace by its ID.
 async fn query(store: &Store) {
     let filter = Filter::of("shop");
-    let of = AggregateQuery {
+    let aggregate = AggregateQuery {
         filter: filter.clone(),
         what: Aggregate::Quantiles(SpanField::Column(DURATION), vec![Quantile::P99]),
         by: vec![SpanField::Column(SERVICE)],
         step_ns: None,
     };
-    assert!(!store.spans().measure(&of).await.expect("few groups").groups.is_empty());
+    assert!(!store.spans().measure(&aggregate).await.expect("few groups").groups.is_empty());
     assert!(!store.spans().keys(&filter).await.spans.is_empty());
     assert!(store.spans().rows_with_id("shop", 1, usize::MAX).await.is_empty());
 }

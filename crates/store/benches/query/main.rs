@@ -91,10 +91,10 @@ async fn queries(millions: u64) {
     let of_user = Filter { conditions: vec![user], ..filter };
     let of_user =
         AggregateQuery { filter: of_user, by: Vec::new(), step_ns: None, ..by_minute.clone() };
-    for (name, of) in [("p99 by service, minute", by_minute), ("p99 of an attribute", of_user)] {
+    for (name, query) in [("p99 by service, minute", by_minute), ("p99 of an attribute", of_user)] {
         let mut times = Times::new(name);
         for _ in 0..ROUNDS {
-            let result = spans.measure(&of);
+            let result = spans.measure(&query);
             times
                 .push(async { assert!(!result.await.expect("few groups").groups.is_empty()) })
                 .await;

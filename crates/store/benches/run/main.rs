@@ -131,7 +131,7 @@ fn merge(parts: &[Bytes]) -> Vec<u8> {
     }
 }
 
-/// What a merge does beside: summarizes the traces of the row groups that it has made, and writes that.
+/// Summarizes the traces of the merged row groups and writes the summaries, as a merge does.
 fn summarize(groups: &[Columns]) -> Vec<u8> {
     let mut summaries = Summaries::default();
     let mut writer = RunWriter::new(&TRACES);

@@ -51,12 +51,12 @@ impl Failing {
     /// The files after a power cut: the synced bytes, and any part of the rest.
     pub(crate) fn after_power_cut(&self, rng: &mut Rng) -> Self {
         let mut files = self.lock().files.clone();
-        for held in files.values_mut() {
-            held.bytes.truncate(held.synced + rng.below(held.bytes.len() - held.synced + 1));
+        for file in files.values_mut() {
+            file.bytes.truncate(file.synced + rng.below(file.bytes.len() - file.synced + 1));
             // Blocks need not reach the disk in their order.
-            if rng.chance(0.5) && held.bytes.len() > held.synced {
-                let at = held.synced + rng.below(held.bytes.len() - held.synced);
-                held.bytes[at] = 0;
+            if rng.chance(0.5) && file.bytes.len() > file.synced {
+                let at = file.synced + rng.below(file.bytes.len() - file.synced);
+                file.bytes[at] = 0;
             }
         }
         Self(Arc::new(Mutex::new(State { files, ..State::default() })))
@@ -92,7 +92,7 @@ impl Files for Failing {
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let (state, outcome) = self.begin();
         outcome?;
-        state.files.get(name).map(|held| held.bytes.clone()).ok_or(io::ErrorKind::NotFound.into())
+        state.files.get(name).map(|file| file.bytes.clone()).ok_or(io::ErrorKind::NotFound.into())
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -103,16 +103,16 @@ impl Files for Failing {
     fn remove(&self, name: &str) -> io::Result<()> {
         let (mut state, outcome) = self.begin();
         outcome?;
-        let held = state.files.remove(name).ok_or(io::Error::from(io::ErrorKind::NotFound))?;
-        state.is_full &= held.bytes.is_empty();
+        let file = state.files.remove(name).ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+        state.is_full &= file.bytes.is_empty();
         Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let (mut state, outcome) = self.begin();
         outcome?;
-        let held = state.files.remove(from).ok_or(io::Error::from(io::ErrorKind::NotFound))?;
-        state.files.insert(to.to_owned(), held);
+        let file = state.files.remove(from).ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+        state.files.insert(to.to_owned(), file);
         Ok(())
     }
 }
@@ -127,16 +127,16 @@ impl GrowingFile for Growing {
         // A write that fails has written a part.
         let len = if outcome.is_ok() { bytes.len() } else { bytes.len() / 2 };
         // The file of a segment that was removed can still be written.
-        if let Some(held) = state.files.get_mut(&self.name) {
-            held.bytes.extend_from_slice(&bytes[..len]);
+        if let Some(file) = state.files.get_mut(&self.name) {
+            file.bytes.extend_from_slice(&bytes[..len]);
         }
         outcome
     }
 
     fn sync(&mut self) -> io::Result<()> {
         let (mut state, outcome) = self.all.begin();
-        if let Some(held) = state.files.get_mut(&self.name).filter(|_| outcome.is_ok()) {
-            held.synced = held.bytes.len();
+        if let Some(file) = state.files.get_mut(&self.name).filter(|_| outcome.is_ok()) {
+            file.synced = file.bytes.len();
         }
         outcome
     }
@@ -144,9 +144,9 @@ impl GrowingFile for Growing {
     fn cut(&mut self, len: u64) -> io::Result<()> {
         let (mut state, outcome) = self.all.begin();
         let len = usize::try_from(len).expect("short");
-        if let Some(held) = state.files.get_mut(&self.name).filter(|_| outcome.is_ok()) {
-            held.bytes.truncate(len);
-            held.synced = held.synced.min(len);
+        if let Some(file) = state.files.get_mut(&self.name).filter(|_| outcome.is_ok()) {
+            file.bytes.truncate(len);
+            file.synced = file.synced.min(len);
         }
         outcome
     }

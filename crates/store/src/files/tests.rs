@@ -61,8 +61,8 @@ fn a_folder_is_used_by_one_at_a_time() {
     let first = Directory::open(&folder.0).expect("a folder");
     let second = Directory::open(&folder.0).expect_err("the first has it");
     assert_eq!(second.kind(), io::ErrorKind::ResourceBusy);
-    let said = format!("process {} uses it", std::process::id());
-    assert!(second.to_string().contains(&said), "{second}");
+    let message = format!("process {} uses it", std::process::id());
+    assert!(second.to_string().contains(&message), "{second}");
     drop(first);
     Directory::open(&folder.0).expect("it is free again");
 }

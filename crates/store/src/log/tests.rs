@@ -34,7 +34,9 @@ fn write(files: &Failing) -> Vec<Record> {
     let log = log.as_mut().expect("one operation fails, and no two");
     let mut acknowledged = Vec::new();
     for nth in 0..GROUPS {
-        let group: Vec<_> = (0..=nth % 3).map(|of| record(3 * nth + of, 100 * of)).collect();
+        let group: Vec<_> = (0..=nth % 3)
+            .map(|nth_of_group| record(3 * nth + nth_of_group, 100 * nth_of_group))
+            .collect();
         if log.append(&group).is_ok() || log.append(&group).is_ok() {
             acknowledged.extend(group);
         }
@@ -103,7 +105,7 @@ fn nothing_acknowledged_is_lost_whichever_operation_fails_and_when_the_power_goe
 }
 
 #[test]
-fn a_record_that_was_being_written_is_left_out_and_said() {
+fn a_record_that_was_being_written_is_left_out_and_reported() {
     let files = Failing::default();
     let mut log = log(&files);
     log.append(&[record(1, 10), record(2, 50)]).expect("written");

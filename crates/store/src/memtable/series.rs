@@ -4,8 +4,9 @@
 //! the name, unit, kind, temporality and monotonicity of the metric, and the attributes of the point. Descriptions,
 //! schema URLs, dropped counts and the order of attributes do not matter, so new releases of a library keep the series.
 //!
-//! The ID is a hash of 128 bits, the same in every process and version, because files keep it. A word takes a
-//! multiplication and a shift for each half, with different factors. A set of attributes has the sum of their hashes.
+//! The ID is a hash of 128 bits, the same in every process and version, because files keep it. Each 64-bit word of the
+//! input changes both halves of the hash: each half takes a multiplication, with its own factor, and a shift. The
+//! hashes of attributes are added up, so that their order does not matter.
 //!
 //! **Limits**: a tenant can construct two series with one ID. That harms no other tenant: each row has all its fields.
 

@@ -2,7 +2,7 @@
 //!
 //! The next insert, query or flush that gets the lock adds the queued batches. A sealed memtable is shared, not copied.
 //!
-//! **Limits**: [`QUEUE_BYTES_MAX`] of batches in the queue. Beyond it, an insert waits for copying queries.
+//! **Limits**: [`QUEUE_BYTES_MAX`] of batches in the queue. Beyond it, an insert waits until no query is copying.
 
 use super::Memtable;
 use crate::columns::{Columns, short};

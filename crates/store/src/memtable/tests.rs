@@ -30,10 +30,10 @@ fn what_it_takes_is_known_and_what_repeats_takes_little() {
 
 #[test]
 fn a_name_that_is_not_known_is_its_number() {
-    let named = |of| {
+    let named = |kind| {
         let mut named = String::new();
-        with_name(&KINDS, of, |name| name.clone_into(&mut named));
-        assert_eq!(number(&KINDS, &named), of);
+        with_name(&KINDS, kind, |name| name.clone_into(&mut named));
+        assert_eq!(number(&KINDS, &named), kind);
         named
     };
     assert_eq!([0, 2, 5, 6, -1].map(named), ["unspecified", "server", "consumer", "6", "-1"]);

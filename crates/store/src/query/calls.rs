@@ -1,8 +1,10 @@
 //! The calls between services: spans whose parent is a span of another service.
 //!
-//! Spans of a trace are adjacent in a run, so the parent of a call is searched in its part and in the parts beside it.
+//! A query reads a run in parts. Spans of a trace are adjacent in a run, so the parent of a call is looked up only in
+//! the part with the call, the part before and the part after.
 //!
-//! **Limits**: a call whose two spans are in different runs is not counted until a merge; [`PAIRS_MAX`] pairs.
+//! **Limits**: a call whose two spans are in different runs is not counted until a merge; the query ends early at more
+//! than [`PAIRS_MAX`] pairs of services.
 
 use super::filter::Filter;
 use super::measure::weight;

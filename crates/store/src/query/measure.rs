@@ -1,8 +1,8 @@
-//! Aggregates of spans: counts, quantiles, extremes, sums and buckets of a number, by time and by values.
+//! Aggregates of spans: counts, and quantiles, extremes, sums and buckets of a numeric field, by time and by values.
 //!
 //! A span counts as often as its weight says.
 //!
-//! **Limits**: [`GROUPS_MAX`] groups; exact quantiles of at most [`EXACT_MAX`] numbers that are not durations.
+//! **Limits**: [`GROUPS_MAX`] groups; quantiles of a field other than the duration fail beyond [`EXACT_MAX`] numbers.
 
 use super::filter::Filter;
 use super::grouping::Grouping;

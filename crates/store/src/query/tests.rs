@@ -39,8 +39,8 @@ struct Sent {
     event: Option<&'static str>,
 }
 
-fn any<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.below(of.len())]
+fn any<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
+    choices[rng.below(choices.len())]
 }
 
 fn sent(rng: &mut Rng, span_id: u64) -> Sent {
@@ -60,24 +60,25 @@ fn sent(rng: &mut Rng, span_id: u64) -> Sent {
     }
 }
 
-fn record(of: &Sent) -> Record {
+fn record(sent: &Sent) -> Record {
     let mut attributes = Vec::new();
     // One has a column of its own, the other is in a map.
-    attributes.extend(of.code.map(|code| ("http.response.status_code", PlainValue::Int(code))));
-    attributes.extend(of.price.map(|price| ("shop.price", PlainValue::Double(price))));
+    attributes.extend(sent.code.map(|code| ("http.response.status_code", PlainValue::Int(code))));
+    attributes.extend(sent.price.map(|price| ("shop.price", PlainValue::Double(price))));
     let other = ("service.name", PlainValue::Text("other"));
-    attributes.extend((of.region == Some("eu")).then_some(other));
-    let region = of.region.map_or(String::new(), |region| format!(r#","cloud.region":"{region}""#));
-    let resource = format!(r#"{{"service.name":"{}"{region}}}"#, of.service);
+    attributes.extend((sent.region == Some("eu")).then_some(other));
+    let region =
+        sent.region.map_or(String::new(), |region| format!(r#","cloud.region":"{region}""#));
+    let resource = format!(r#"{{"service.name":"{}"{region}}}"#, sent.service);
     let row = SpanRow {
-        trace_id: u128::from(of.span_id / 4 + 1),
-        span_id: of.span_id,
-        name: of.name,
-        start_ns: of.start_ns.cast_unsigned(),
-        end_ns: (of.start_ns + of.duration_ns).cast_unsigned(),
-        status: of.status,
+        trace_id: u128::from(sent.span_id / 4 + 1),
+        span_id: sent.span_id,
+        name: sent.name,
+        start_ns: sent.start_ns.cast_unsigned(),
+        end_ns: (sent.start_ns + sent.duration_ns).cast_unsigned(),
+        status: sent.status,
         attributes: &attributes,
-        events: &of
+        events: &sent
             .event
             .map(|name| EventRow {
                 name,
@@ -86,9 +87,9 @@ fn record(of: &Sent) -> Record {
             })
             .into_iter()
             .collect::<Vec<_>>(),
-        links: &of
+        links: &sent
             .region
-            .map(|_| LinkRow { trace_id: 77, span_id: of.span_id, ..LinkRow::default() })
+            .map(|_| LinkRow { trace_id: 77, span_id: sent.span_id, ..LinkRow::default() })
             .into_iter()
             .collect::<Vec<_>>(),
         ..SpanRow::default()
@@ -101,7 +102,7 @@ fn record(of: &Sent) -> Record {
         ..ScopeText::default()
     };
     writer.span(&resource, &scope, &row).expect("plain JSON");
-    let (batch, tenant) = (writer.finish().into(), of.tenant.into());
+    let (batch, tenant) = (writer.finish().into(), sent.tenant.into());
     Record { signal: Signal::Traces, tenant, received_ns: 0, batch }
 }
 
@@ -131,7 +132,7 @@ async fn filled(all: &[Sent]) -> Arc<Tree> {
     tree
 }
 
-/// The same in `parts` parts, of which two are memtables.
+/// The same in `parts` parts; two of them are memtables.
 async fn filled_in(all: &[Sent], parts: u64) -> Arc<Tree> {
     let (mut roles, store) = empty().await;
     let len = all.len().div_ceil(usize::try_from(parts).expect("small"));
@@ -155,8 +156,8 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(test)
 }
 
-fn condition(of: SpanField, test: Test) -> Condition {
-    Condition::Is(of, test)
+fn condition(field: SpanField, test: Test) -> Condition {
+    Condition::Is(field, test)
 }
 
 fn text(text: &str) -> Value<'static> {
@@ -167,17 +168,17 @@ fn matches(pattern: &str) -> Pattern {
     Pattern::new(pattern).expect("a pattern")
 }
 
-type Said = fn(&Sent) -> bool;
+type SpanPredicate = fn(&Sent) -> bool;
 
-/// Filters, and the same said of what was sent.
-fn filters() -> Vec<(Filter, Said)> {
+/// Filters, each with the equivalent predicate on the sent spans.
+fn filters() -> Vec<(Filter, SpanPredicate)> {
     let all = Filter::of("shop");
     let code = || SpanField::Attribute("http.response.status_code".to_owned());
     let price = || SpanField::Attribute("shop.price".to_owned());
     let region = || SpanField::Resource("cloud.region".to_owned());
     let with = |conditions: Vec<Condition>| Filter { conditions, ..all.clone() };
     let from = 1_750_000_100_000_000_000;
-    let mut all: Vec<(Filter, Said)> = vec![
+    let mut all: Vec<(Filter, SpanPredicate)> = vec![
         (all.clone(), |_| true),
         (Filter { starts: from..from + 7_000_000_000, ..all.clone() }, |sent| {
             (100..107).contains(&((sent.start_ns - 1_750_000_000_000_000_000) / 1_000_000_000))
@@ -225,13 +226,13 @@ fn filters() -> Vec<(Filter, Said)> {
 }
 
 /// Conditions of conditions, and of what is in lists.
-fn combined() -> Vec<(Filter, Said)> {
+fn combined() -> Vec<(Filter, SpanPredicate)> {
     let code = |test| condition(SpanField::Attribute("http.response.status_code".to_owned()), test);
     let price = |test| condition(SpanField::Attribute("shop.price".to_owned()), test);
     let service = |test| condition(SpanField::Column(SERVICE), test);
     let event = |entry, test| condition(SpanField::Entry(entry), test);
     let key = |key: &str| key.to_owned();
-    let all: Vec<(Condition, Said)> = vec![
+    let all: Vec<(Condition, SpanPredicate)> = vec![
         (
             Condition::Any(vec![
                 code(Test::Is(Value::Int(503))),
@@ -289,8 +290,9 @@ fn combined() -> Vec<(Filter, Said)> {
             sent.duration_ns <= 1_500_000
         }),
     ];
-    let with =
-        |(condition, said)| (Filter { conditions: vec![condition], ..Filter::of("shop") }, said);
+    let with = |(condition, is_match)| {
+        (Filter { conditions: vec![condition], ..Filter::of("shop") }, is_match)
+    };
     all.into_iter().map(with).collect()
 }
 
@@ -317,7 +319,7 @@ fn the_slowest_and_the_newest_are_those_of_all() {
                     .collect();
                 want.sort_by(|a, b| b.cmp(a));
                 want.truncate(count);
-                // Which ones of those that are equal come is not said.
+                // Which of several equal spans are returned is not defined.
                 let got: Vec<_> =
                     top.hits.iter().map(|hit| by(hit.duration_ns, hit.start_ns)).collect();
                 assert_eq!(got, want, "{order:?} {filter:?}");
@@ -361,7 +363,7 @@ fn traces_come_in_the_order_of_their_first_spans() {
 }
 
 #[test]
-fn values_and_keys_are_those_of_the_spans_that_are_asked_for() {
+fn values_and_keys_are_those_of_the_matching_spans() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let all: Vec<_> = (1..=5_000).map(|span_id| sent(&mut rng, span_id)).collect();

@@ -48,20 +48,20 @@ fn the_oldest_runs_go_until_the_rest_fits() {
     let bytes = |bytes| Retention { days: None, bytes: Some(bytes) };
     assert!(due(&bytes(6_022), &adds).is_empty());
     assert_eq!(due(&bytes(6_021), &adds), [6]);
-    // Of a day the largest first, for it was merged longest; of one size that which was written first.
+    // The largest run of a day first, as it took longest to merge; among equal sizes, the oldest.
     assert_eq!(due(&bytes(6_020), &adds), [6, 3]);
     assert_eq!(due(&bytes(1_020), &adds), [6, 3, 1]);
     assert_eq!(due(&bytes(1_000), &adds), [6, 3, 1, 2]);
     assert_eq!(due(&bytes(0), &adds), [6, 3, 1, 2, 7]);
-    // What goes by its age makes room.
+    // Runs deleted for their age make room.
     assert_eq!(due(&Retention { days: Some(1), bytes: Some(6_021) }, &adds), [6]);
 }
 
 #[test]
 fn of_a_day_ranges_go_before_what_is_as_large_and_was_not_cut() {
-    let of = |bytes, nth| add("2026-11-21", bytes, nth);
+    let add_with = |bytes, nth| add("2026-11-21", bytes, nth);
     let tags = Some(BTreeMap::from([(RANGE.to_owned(), Some("true".to_owned()))]));
-    let adds = [of(5_000, 1), Add { tags, ..of(1_000, 2) }, add("2026-11-20", 1, 3)];
+    let adds = [add_with(5_000, 1), Add { tags, ..add_with(1_000, 2) }, add("2026-11-20", 1, 3)];
     assert_eq!(due(&Retention { days: None, bytes: Some(0) }, &adds), [3, 2, 1]);
 }
 

@@ -1,7 +1,7 @@
 //! The maximum of a number for each value of a text, in each page of a run: for example the slowest span of each service.
 //!
 //! The page index has only the extremes of all rows of a page. With this [index](MaxIndex), JSON in the file's
-//! metadata, a query for the greatest numbers of a text reads only their pages. Other readers ignore the index.
+//! metadata, a query for the slowest spans of a service reads only their pages. Other readers ignore the index.
 //!
 //! **Limits**: pages with more than [`TEXTS_MAX`] distinct texts have no entry. An open run holds at most a kilobyte
 //! for each page.

@@ -1,8 +1,8 @@
 //! The table of spans: one row for each span.
 //!
 //! Common attributes of OpenTelemetry's semantic conventions have a column each, and so do their former names. All
-//! other attributes are in maps, one for each kind of value. Lists, maps and bytes are JSON in `attributes_json`. A
-//! value that is not of the kind of its attribute's column is in the map of the value's kind.
+//! other attributes are in maps, one for each kind of value. Lists, maps and bytes are JSON in `attributes_json`. If an
+//! attribute has a column, but the value is of another kind than the column, the value is in the map for its kind.
 //!
 //! `weight` is the number of spans that a row stands for (see [`tail`](crate::tail)); null means one.
 //!

@@ -3,7 +3,8 @@
 //! The root is the span without a parent that starts first. If the run does not have it, its fields are null.
 //!
 //! `is_whole` is true if the run has one span without a parent, and the parent of every other span. It is false for
-//! most traces that are split between runs, but not for those whose spans in other runs have no children in this run.
+//! most traces that are split between runs. It is true for a split trace if the run has the root, and no span whose
+//! parent is in another run.
 //!
 //! `weight` is the number of traces that a row stands for: one, unless the day was reduced to its [tail](crate::tail).
 

@@ -125,16 +125,21 @@ async fn row_group(run: &StoredRun, objects: &dyn ObjectStore, group: usize) -> 
     run.rows(objects, group, &all, rows).await.expect("it is good")
 }
 
-/// The facts of the rows with an ID.
-async fn said(tree: &Tree, id: u128, say: impl Fn(&Columns, usize) -> String) -> Vec<String> {
+/// The rows with an ID, each as text, sorted.
+async fn row_texts(
+    tree: &Tree,
+    id: u128,
+    row_text: impl Fn(&Columns, usize) -> String,
+) -> Vec<String> {
     let found = with_id(tree, "shop", id).await;
     assert!(found.unread.is_empty(), "{:?}", found.unread);
-    let mut said: Vec<_> = (0..found.rows.len()).map(|row| say(&found.rows, row)).collect();
-    said.sort();
-    said
+    let mut row_texts: Vec<_> =
+        (0..found.rows.len()).map(|row| row_text(&found.rows, row)).collect();
+    row_texts.sort();
+    row_texts
 }
 
-/// The same of all that there is of a trace: spans, log records, points.
+/// The rows of a trace, as text, in each table: spans, log records, points.
 async fn tables(store: &Store, trace_id: u128) -> [Vec<String>; 3] {
     let text = |field| move |rows: &Columns, row| rows.coded(field).text(row).to_owned();
     let double = |rows: &Columns, row| {
@@ -142,13 +147,13 @@ async fn tables(store: &Store, trace_id: u128) -> [Vec<String>; 3] {
         f64::from_bits(bits.cast_unsigned()).to_string()
     };
     [
-        said(store.spans(), trace_id, text(spans::NAME)).await,
-        said(store.logs(), trace_id, text(logs::BODY)).await,
-        said(store.tree(&POINTS), series_id(trace_id), double).await,
+        row_texts(store.spans(), trace_id, text(spans::NAME)).await,
+        row_texts(store.logs(), trace_id, text(logs::BODY)).await,
+        row_texts(store.tree(&POINTS), series_id(trace_id), double).await,
     ]
 }
 
-/// What each of the tables says.
+/// The names in the rows of a trace, which are the same in each table.
 async fn names(store: &Store, trace_id: u128) -> Vec<String> {
     let [spans, logs, points] = tables(store, trace_id).await;
     assert_eq!(spans, logs);
@@ -255,8 +260,8 @@ fn a_run_that_is_damaged_stays_and_the_others_become_one() {
         runs(&mut parts, 1..=8).await;
         let path = Path::from("data/spans/day=2024-10-04/one-000000000003-000000000003.parquet");
         objects.damage(&path, 60).await;
-        let refused = parts.compactor.compact(NOW_MS, "a").await.expect_err("it cannot be read");
-        assert!(refused.to_string().contains("one-000000000003-000000000003"), "{refused}");
+        let error = parts.compactor.compact(NOW_MS, "a").await.expect_err("it cannot be read");
+        assert!(error.to_string().contains("one-000000000003-000000000003"), "{error}");
         assert!(!parts.compactor.compact(NOW_MS, "b").await.expect("the others are too few"));
         runs(&mut parts, 9..=9).await;
         assert!(parts.compactor.compact(NOW_MS, "c").await.expect("the others are good"));
@@ -286,12 +291,12 @@ fn two_writers_and_two_compactors_lose_and_double_nothing() {
             .rewrite(here, "one", |_, rows| rows, async |_, _| {})
             .await
             .expect("they are still there");
-        let refused = one.compactor.tables[0]
+        let error = one.compactor.tables[0]
             .writer
             .replace(merged, NOW_MS)
             .await
             .expect_err("they have been replaced");
-        assert!(matches!(refused, CommitError::Refused(_)), "{refused}");
+        assert!(matches!(error, CommitError::Refused(_)), "{error}");
         runs(&mut one, 11..=12).await;
         two.compactor.refresh().await.expect("a table");
         for parts in [&one, &two] {
@@ -317,11 +322,9 @@ fn a_process_that_was_replaced_commits_nothing_over_its_successor() {
         }
         old.store.seal(4);
         for _ in 0..2 {
-            let refused = old.flusher.flush(NOW_MS).await.expect_err("others have committed these");
-            let FlushError::Commit(CommitError::Refused(refused)) = refused else {
-                panic!("{refused}")
-            };
-            assert!(matches!(refused, Refused::Overtaken { committed: 3, .. }), "{refused}");
+            let error = old.flusher.flush(NOW_MS).await.expect_err("others have committed these");
+            let FlushError::Commit(CommitError::Refused(error)) = error else { panic!("{error}") };
+            assert!(matches!(error, Refused::Overtaken { committed: 3, .. }), "{error}");
         }
         runs(&mut new, 4..=5).await;
         let (again, _) = open(&files, &objects).await.expect("a table");
@@ -530,18 +533,18 @@ fn arm(fault: Fault, nth: usize, files: &Failing, objects: &Faulty) {
 }
 
 async fn holds(store: &Store, acknowledged: &[u64], what: impl std::fmt::Debug) {
-    for there in tables(store, 7).await {
-        let mut once = there.clone();
+    for rows in tables(store, 7).await {
+        let mut once = rows.clone();
         once.dedup();
-        assert_eq!(there, once, "{what:?}: nothing is there twice");
+        assert_eq!(rows, once, "{what:?}: nothing is there twice");
         for name in names_of(acknowledged) {
-            assert!(there.contains(&name), "{what:?}: {name} is lost of {acknowledged:?}");
+            assert!(rows.contains(&name), "{what:?}: {name} is lost of {acknowledged:?}");
         }
     }
 }
 
 #[test]
-fn a_damaged_segment_is_said_and_kept_and_the_rest_of_it_is_there() {
+fn a_damaged_segment_is_reported_and_kept_and_its_other_records_are_read() {
     run(async {
         let (files, objects) = (Failing::default(), Arc::new(Faulty::default()));
         let mut log = Log::open(Arc::new(files.clone()), 0, Rng::new(SEED)).expect("an empty disk");
@@ -674,8 +677,8 @@ fn a_log_that_was_lost_does_not_begin_with_numbers_that_are_written() {
         insert(&parts.store, 1, &records(2, 7));
         parts.store.seal(1);
         for _ in 0..2 {
-            let refused = parts.flusher.flush(NOW_MS).await.expect_err("it is an old number");
-            assert!(matches!(refused, FlushError::Commit(_)), "{refused}");
+            let error = parts.flusher.flush(NOW_MS).await.expect_err("it is an old number");
+            assert!(matches!(error, FlushError::Commit(_)), "{error}");
         }
         assert_eq!(names(&parts.store, 7).await, names_of(&[1, 2]));
     });

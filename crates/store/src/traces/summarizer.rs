@@ -53,7 +53,7 @@ impl Summarizer {
         now_ms: i64,
     ) -> Result<bool, CompactorError> {
         let missing = self.missing(spans, now_ms);
-        if missing.is_none() && self.gone(spans).next().is_none() {
+        if missing.is_none() && self.orphans(spans).next().is_none() {
             return Ok(false);
         }
         let new = match missing {
@@ -108,7 +108,7 @@ impl Summarizer {
         let is_new = |add: &&Add| runs.contains(&*add.path) && !known.contains(&*add.path);
         let new = new.iter().flat_map(|Summarized(all)| all).map(StoredRun::add).filter(is_new);
         let add: Vec<_> = new.map(|add| Add { modification_time: now_ms, ..add.clone() }).collect();
-        let remove: Vec<_> = self.gone(spans).map(|add| Remove::of(add, now_ms, true)).collect();
+        let remove: Vec<_> = self.orphans(spans).map(|add| Remove::of(add, now_ms, true)).collect();
         let mut committed = Ok(());
         if !add.is_empty() || !remove.is_empty() {
             let id = format!("{}-summarizes-{now_ms}", self.writer.source);
@@ -124,7 +124,7 @@ impl Summarizer {
     }
 
     /// The summaries of removed runs.
-    fn gone<'a>(&'a self, spans: &'a TableWriter) -> impl Iterator<Item = &'a Add> {
+    fn orphans<'a>(&'a self, spans: &'a TableWriter) -> impl Iterator<Item = &'a Add> {
         let there = paths(spans);
         self.writer.files().filter(move |add| !there.contains(&*add.path))
     }

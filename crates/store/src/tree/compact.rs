@@ -4,7 +4,7 @@
 //! |---|---|
 //! | eight of similar size | one, so a row is rewritten each time its run grows by a factor of eight |
 //! | eight with more than [`FINAL_ROWS`] | at most eight with about equal numbers of rows, [cut](super::cut) where the ID changes |
-//! | eight with ranges of IDs | unchanged: each has all rows of the replaced runs for its IDs |
+//! | runs from such a cut | unchanged: each already has all rows of the replaced runs for its range of IDs |
 //!
 //! So a query for an ID reads one of eight large runs. The footers of the other runs, in memory, exclude the ID.
 //!

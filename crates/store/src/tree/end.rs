@@ -1,7 +1,8 @@
 //! The checksum of the end of a run, which is the page indexes and the footer.
 //!
-//! Parquet has a checksum for each page, but none for the end. A changed byte there may hide rows from a query. So a
-//! tag in the table has the length and the CRC-32 of the end. Runs of other writers have no tag and are not checked.
+//! Parquet has a checksum for each page, but none for the end. A changed byte there may hide rows from a query. So the
+//! run's entry in the Delta log has a tag with the length and the CRC-32 of the end. Runs of other writers have no tag
+//! and are not checked.
 
 use crate::delta::Add;
 use crate::run::Run;

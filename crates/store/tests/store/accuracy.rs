@@ -1,8 +1,8 @@
 //! Quantiles are those of what was sent, on the shapes on which buckets of powers of two go wrong by tens of
 //! percent.
 //!
-//! Samples are sent as spans, of which half are in runs and half in memory, and asked back. What is said of each
-//! is held to the sample itself, sorted; and the sample to what its distribution says, so that it is the one meant.
+//! Samples are sent as spans, half of them in runs and half in memory. The quantiles that a query returns are compared
+//! with those of the sorted sample, and the sample with its distribution, so that it is the intended one.
 
 use curtail_otlp::{BatchWriter, Decoded, Limits, ResourceText, ScopeText, Signal, SpanRow};
 use curtail_sketch::rank;
@@ -144,7 +144,7 @@ fn quantiles_of_five_samples_are_within_half_a_percent() {
         let ns = |ms: f64| Duration::from_ns_f64(ms * 1e6).as_ns();
         (service, (0..count).map(|_| ns(draw_ms(&mut rng))).collect::<Vec<_>>())
     });
-    let of = AggregateQuery {
+    let query = AggregateQuery {
         filter: Filter::of(TENANT),
         what: Aggregate::Quantiles(SpanField::Column(DURATION), QUANTILES.to_vec()),
         by: vec![SpanField::Column(SERVICE)],
@@ -155,7 +155,7 @@ fn quantiles_of_five_samples_are_within_half_a_percent() {
         let store = filled(&drawn).await;
         let (in_memory, runs) = store.spans().size();
         assert!(in_memory >= 400_000 && runs == 1, "{in_memory} {runs}");
-        store.spans().measure(&of).await.expect("five groups")
+        store.spans().measure(&query).await.expect("five groups")
     });
     assert_eq!(result.groups.len(), SAMPLES.len());
     for (sample, (service, mut all)) in SAMPLES.iter().zip(drawn) {

@@ -31,8 +31,8 @@ const RESOURCES: [&str; 4] = [
     "",
 ];
 
-fn any<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.below(of.len())]
+fn any<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
+    choices[rng.below(choices.len())]
 }
 
 fn value(rng: &mut Rng) -> PlainValue<'static> {
@@ -72,7 +72,7 @@ fn scope(rng: &mut Rng) -> ScopeText<'static> {
     }
 }
 
-/// Spans of a few traces, some of which end before they begin.
+/// Spans of a few traces; some spans end before they begin.
 pub(crate) fn batch(rng: &mut Rng, spans: usize, traces: usize) -> Vec<u8> {
     let mut writer = BatchWriter::new();
     for _ in 0..spans {
@@ -144,8 +144,8 @@ fn links(rng: &mut Rng) -> Vec<LinkRow<'static>> {
 
 /// All that a batch says of each span, in an order that does not depend on that of the batch.
 pub(crate) fn facts(batch: &[u8]) -> Vec<String> {
-    let (rows, refused) = Spans::decode(batch, &Limits::default()).expect("a batch");
-    assert_eq!(refused.count, 0);
+    let (rows, rejected) = Spans::decode(batch, &Limits::default()).expect("a batch");
+    assert_eq!(rejected.count, 0);
     let mut facts: Vec<_> = rows.spans.iter().map(|span| facts_of(batch, &rows, span)).collect();
     facts.sort();
     facts

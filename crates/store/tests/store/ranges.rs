@@ -20,7 +20,7 @@ const SEED: u64 = 20_803;
 /// One batch of each signal in each.
 const RUNS: usize = 8;
 
-/// What the rows of a table say, in no order of theirs.
+/// The values of the rows of a batch, independent of their order.
 type Facts = fn(&[u8]) -> Vec<String>;
 
 /// The rows of each run in a table's folder that is a range.
@@ -41,9 +41,9 @@ async fn ranges(table: &'static Table, objects: &InMemory) -> Vec<Vec<Columns>> 
     ranges
 }
 
-/// What is said by ID.
+/// The facts of the rows of each ID.
 async fn by_id(
-    of: BatchRows,
+    table_rows: BatchRows,
     tree: &Tree,
     ids: &BTreeSet<u128>,
     facts: Facts,
@@ -55,7 +55,7 @@ async fn by_id(
         let window = found.window(&fields, 0..found.len()).await;
         assert!(found.unread().is_empty() && window.unread.is_empty(), "{id:x}");
         assert!(!window.rows.is_empty(), "{id:x}");
-        all.insert(*id, facts(&(of.batch)(&[window.rows])));
+        all.insert(*id, facts(&(table_rows.batch)(&[window.rows])));
     }
     all
 }
@@ -65,14 +65,19 @@ fn ids(table: &Table, rows: &[Columns]) -> BTreeSet<u128> {
     rows.iter().flat_map(|rows| rows.wide(table.order.0)).copied().collect()
 }
 
-/// The ranges of a table have what came; no ID is in two, and by each comes what there was before.
-async fn have(of: BatchRows, tree: &Tree, objects: &InMemory, (came, facts): (&[Vec<u8>], Facts)) {
+/// The ranges of a table have all rows of the batches; each ID is in one range, and a lookup by ID finds its rows.
+async fn have(
+    table_rows: BatchRows,
+    tree: &Tree,
+    objects: &InMemory,
+    (batches, facts): (&[Vec<u8>], Facts),
+) {
     let table = tree.table();
     let ranges = ranges(table, objects).await;
-    let mut said: Vec<_> = came.iter().flat_map(|batch| facts(batch)).collect();
-    said.sort();
+    let mut expected: Vec<_> = batches.iter().flat_map(|batch| facts(batch)).collect();
+    expected.sort();
     let rows = ranges.concat();
-    assert!(facts(&(of.batch)(&rows)) == said, "{}", table.name);
+    assert!(facts(&(table_rows.batch)(&rows)) == expected, "{}", table.name);
     assert!(ranges.len() > 4, "{} has {}", table.name, ranges.len());
     let of_all = ids(table, &rows);
     let of_each = ranges.iter().map(|range| ids(table, range).len());
@@ -80,21 +85,22 @@ async fn have(of: BatchRows, tree: &Tree, objects: &InMemory, (came, facts): (&[
     assert_eq!(tree.size(), (0, ranges.len()));
     // Zero is no ID.
     let of_all: BTreeSet<_> = of_all.into_iter().filter(|id| *id != 0).collect();
-    let there = by_id(of, tree, &of_all, facts).await;
-    let of_rows: usize = there.values().map(Vec::len).sum();
+    let found_by_id = by_id(table_rows, tree, &of_all, facts).await;
+    let of_rows: usize = found_by_id.values().map(Vec::len).sum();
     let with_id = rows.iter().flat_map(|rows| rows.wide(table.order.0)).filter(|id| **id != 0);
     assert_eq!(of_rows, with_id.count());
-    assert!(there.values().flatten().all(|row| said.binary_search(row).is_ok()));
+    assert!(found_by_id.values().flatten().all(|row| expected.binary_search(row).is_ok()));
 }
 
 #[test]
 fn every_field_of_every_row_is_in_a_range() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
-    let mut of = |batch: fn(&mut Rng, usize, usize) -> Vec<u8>| -> Vec<_> {
+    let mut batches = |batch: fn(&mut Rng, usize, usize) -> Vec<u8>| -> Vec<_> {
         (0..RUNS).map(|_| batch(&mut rng, 200, 60)).collect()
     };
-    let (spans, of_logs, of_points) = (of(batch), of(logs::batch), of(points::batch));
+    let (spans, of_logs, of_points) =
+        (batches(batch), batches(logs::batch), batches(points::batch));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("ranges");

@@ -1,4 +1,4 @@
-//! What came is what is read: nothing of a row is lost on its way into a run and back.
+//! Rows that are read are equal to the rows that were written: nothing is lost on the way into a run and back.
 
 use crate::batch_rows::{BatchRows, LOG_ROWS, POINT_ROWS, SPAN_ROWS};
 use crate::random::{batch, facts, logs, points, trace_id};
@@ -54,20 +54,20 @@ fn again(writer: &mut BatchWriter, rows: &Columns) {
 }
 
 /// Puts batches into a memtable, and that into a run; the rows of both have the same facts.
-fn come_back(of: BatchRows, batches: &[Vec<u8>], facts: fn(&[u8]) -> Vec<String>) {
-    let table = (of.table)();
-    let mut came: Vec<_> = batches.iter().flat_map(|batch| facts(batch)).collect();
-    came.sort();
-    let memtable = of.memtable(batches);
-    assert_eq!(memtable.len(), came.len());
-    let in_memory = (of.batch)(&[memtable.columns().clone()]);
-    assert_eq!(facts(&in_memory), came, "{} {} in memory", came.len(), table.name);
+fn come_back(table_rows: BatchRows, batches: &[Vec<u8>], facts: fn(&[u8]) -> Vec<String>) {
+    let table = (table_rows.table)();
+    let mut expected: Vec<_> = batches.iter().flat_map(|batch| facts(batch)).collect();
+    expected.sort();
+    let memtable = table_rows.memtable(batches);
+    assert_eq!(memtable.len(), expected.len());
+    let in_memory = (table_rows.batch)(&[memtable.columns().clone()]);
+    assert_eq!(facts(&in_memory), expected, "{} {} in memory", expected.len(), table.name);
     let file = file(table, &memtable);
     let run = open(table, &file);
     let groups = (0..run.groups()).map(|group| read(&run, &file, group, 0..run.rows(group)));
     let groups: Vec<_> = groups.map(|rows| rows.expect("a good run")).collect();
-    let in_file = (of.batch)(&groups);
-    assert_eq!(facts(&in_file), came, "{} {} in a run", came.len(), table.name);
+    let in_file = (table_rows.batch)(&groups);
+    assert_eq!(facts(&in_file), expected, "{} {} in a run", expected.len(), table.name);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn spans_with_long_texts_come_in_small_row_groups() {
 }
 
 #[test]
-fn damage_is_said_and_never_read() {
+fn damage_is_an_error_and_never_read() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let batches = [batch(&mut rng, 400, 50)];
@@ -219,13 +219,13 @@ fn damage_is_said_and_never_read() {
             Err(RunError::Damaged { group: 0, .. }) => wrong += 1,
             Err(other) => panic!("byte {at}: {other}"),
             Ok(rows) => {
-                // What was hit is not read: the end of the file, or a column of which all rows have nothing.
+                // The damaged byte is not read: the end of the file, or a column in which all rows are null.
                 let mut read = BatchWriter::new();
                 again(&mut read, &rows);
                 assert_eq!(facts(&read.finish()), facts(&batches[0]), "byte {at}");
             }
         }
-        // The end is read as well, or refused: it has no checksum.
+        // Reading the end succeeds or fails: it has no checksum.
         drop(Run::open(&SPANS, &damaged, damaged.len() as u64));
     }
     assert!(wrong > 300, "{wrong} of 1,000");

@@ -6,14 +6,14 @@ use curtail_generator::session::WarmUp;
 use curtail_units::Duration;
 
 fn read(text: &str, sets: &[&str]) -> Result<SuiteConfig, String> {
-    let given = BuiltinParameters {
+    let parameters = BuiltinParameters {
         curtail: "/bin/curtail".to_owned(),
         dir: "/run".to_owned(),
         suite: "/suites".to_owned(),
         seed: 7,
     };
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-    SuiteConfig::from_yaml("s.yaml", text, &sets, &given).map_err(|errors| errors.to_string())
+    SuiteConfig::from_yaml("s.yaml", text, &sets, &parameters).map_err(|errors| errors.to_string())
 }
 
 const FULL: &str = r#"
@@ -118,7 +118,7 @@ pause: 1
 }
 
 #[test]
-fn names_of_processes_and_times_of_faults_are_held_against_each_other() {
+fn names_of_processes_and_times_of_faults_are_checked_against_each_other() {
     let sets = [
         "faults[0].pause=node2",
         "faults[1].at=20s",

@@ -19,7 +19,7 @@ pub(crate) const QUANTILES: [(&str, Quantile); 4] = [
 /// The server of all rows: of at most 6 requests, 2.2 are in service on average.
 const SERVER: &str = "concurrency: 6, service: {shape: lognormal, median: 20ms, sigma: 0.4}";
 
-/// Name, keys of the server beside [`SERVER`], and fault.
+/// Name, keys of the server in addition to [`SERVER`], and fault.
 pub(crate) const ROWS: [(&str, &str, &str); 9] = [
     ("no fault", "", ""),
     (

@@ -1,6 +1,7 @@
 //! A client of storage or of the server, with counts of its attempts.
 //!
-//! **Limits**: [`LIMITS`]. An attempt that times out closes its connection.
+//! **Limits**: the size of a response body, and the number of idle connections ([`LIMITS`]). An attempt that times out
+//! closes its connection.
 
 use super::BODY_BYTES_MAX;
 use bytes::Bytes;

@@ -187,7 +187,7 @@ fn a_slow_replica_is_slower_by_its_factor_and_the_others_are_not() {
 }
 
 #[test]
-fn a_machine_that_is_asked_seldom_does_the_same_as_one_that_is_asked_often() {
+fn a_machine_polled_seldom_behaves_like_one_polled_often() {
     let keys = "concurrency: 2, cores: {allocated: 1}, service: {shape: exponential, mean: 8ms}";
     let faults = "
         {recipe: stall, every: {shape: exponential, mean: 100ms}, lasts: {shape: constant, value: 20ms}},

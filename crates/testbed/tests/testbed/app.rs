@@ -119,7 +119,7 @@ fn with_no_cause_both_payloads_are_small_and_nothing_is_sent_again() {
 }
 
 #[test]
-fn a_large_payload_takes_as_long_as_its_bytes_and_is_1_in_20_of_those_that_nobody_chose() {
+fn a_large_payload_takes_as_long_as_its_bytes_and_is_1_in_20_by_default() {
     let app = App::start("large_payloads: true\n");
     let response = app.work("?payload=large");
     assert_eq!(response.json()["numbers"], 100_000, "{response:?}");
@@ -166,8 +166,8 @@ fn what_is_only_read_is_sent_again_after_a_timeout() {
 #[test]
 fn what_was_refused_is_sent_again_after_a_backoff() {
     let client = "client: {backoff: 2ms, attempts_max: 3}\n";
-    let server = |refused| {
-        format!("server: {{refused: {refused}, service: {{shape: constant, value: 1ms}}}}\n")
+    let server = |refused_ratio| {
+        format!("server: {{refused: {refused_ratio}, service: {{shape: constant, value: 1ms}}}}\n")
     };
     let app = App::start(&format!("retries: true\n{client}{}", server("1.0")));
     let response = app.work("");
@@ -249,7 +249,7 @@ fn what_it_does_not_take_is_refused_with_what_was_expected() {
     assert_eq!(response.status, 400);
     assert!(response.body.starts_with("expected an array of numbers in JSON: "), "{response:?}");
     assert!(response.body.ends_with("at line 1 column 6\n"), "{response:?}");
-    // Said in advance, so that nobody sends 5 MB into a connection that is about to be closed.
+    // Announced in advance, so that the client does not send 5 MB into a connection that is about to be closed.
     let mut stream = TcpStream::connect(server).expect("it listens");
     let head =
         "POST /test HTTP/1.1\r\nhost: app\r\nconnection: close\r\ncontent-length: 5000000\r\n\r\n";

@@ -27,7 +27,7 @@ pub(crate) struct Client {
     sender: Sender,
 }
 
-/// What came back.
+/// A response with its whole body.
 pub(crate) struct FullResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: String,

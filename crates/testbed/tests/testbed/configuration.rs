@@ -1,4 +1,4 @@
-//! What the file may say, and what is said about its errors.
+//! What the configuration file may contain, and the messages about its errors.
 
 use curtail_model::Recipe;
 use curtail_testbed::{File, TestbedConfig};

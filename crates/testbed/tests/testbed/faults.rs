@@ -38,7 +38,7 @@ async fn read_until(testbed: &Arc<Running>, replica: usize, until: Instant) -> V
     }
 }
 
-/// The part of `stay` that lies in none of `spells`.
+/// The part of `stay` that lies outside all `spells`.
 fn outside(stay: Stay, spells: &[Spell]) -> Duration {
     let within = spells.iter().fold(Duration::ZERO, |sum, spell| {
         sum + spell.to.min(stay.responded).since(spell.from.max(stay.sent))

@@ -56,7 +56,7 @@ server: {concurrency: 1, queue_len_max: 5, service: {shape: constant, value: 1h}
 }
 
 #[tokio::test]
-async fn who_goes_away_while_waiting_is_not_executed() {
+async fn a_request_whose_client_leaves_while_waiting_is_not_executed() {
     let yaml = "
 name: left
 replicas: 1

@@ -61,7 +61,7 @@ async fn what_is_not_a_read_of_this_shard_is_refused_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn health_and_executions_can_be_asked_for() {
+async fn health_and_executions_have_endpoints() {
     let testbed = start(TWO_SHARDS, 1);
     let mut client = Client::connect(testbed.address(0, 1), Version::Http2).await;
     assert_eq!(client.get("/healthz").await.body, "ok\n");

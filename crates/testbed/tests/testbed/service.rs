@@ -46,7 +46,7 @@ server: {concurrency: 40, service: {shape: lognormal, median: 20ms, sigma: 0.98}
         assert!((share - expected).abs() < BAND, "{share} within {limit}, seed {seed}");
     }
     for (latency, service) in reads {
-        // What is said is rounded to the microsecond.
+        // The reported service time is rounded to the microsecond.
         assert!(latency + Duration::from_us(1) > service, "{latency} for {service} of work");
     }
 }

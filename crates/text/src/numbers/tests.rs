@@ -7,16 +7,16 @@ use curtail_units::{Duration, Quantile};
 
 #[test]
 fn latencies_have_four_digits() {
-    let said = |us| ms(Duration::from_us(us));
-    assert_eq!(said(0), "0.000");
-    assert_eq!(said(1), "0.001");
-    assert_eq!(said(9_999), "9.999");
+    let ms_of_us = |us| ms(Duration::from_us(us));
+    assert_eq!(ms_of_us(0), "0.000");
+    assert_eq!(ms_of_us(1), "0.001");
+    assert_eq!(ms_of_us(9_999), "9.999");
     assert_eq!(ms(Duration::from_ns(9_999_600)), "10.00");
-    assert_eq!(said(99_990), "99.99");
-    assert_eq!(said(999_900), "999.9");
-    assert_eq!(said(1_000_000), "1000");
-    assert_eq!(said(99_999_000), "99999");
-    assert_eq!(said(100_000_000), "100 s");
+    assert_eq!(ms_of_us(99_990), "99.99");
+    assert_eq!(ms_of_us(999_900), "999.9");
+    assert_eq!(ms_of_us(1_000_000), "1000");
+    assert_eq!(ms_of_us(99_999_000), "99999");
+    assert_eq!(ms_of_us(100_000_000), "100 s");
     assert_eq!(ms(Duration::MAX), "18446744074 s");
     let with_unit = [Duration::from_ms(2), Duration::from_secs(4_000)].map(latency);
     assert_eq!(with_unit, ["2.000 ms", "4000 s"]);

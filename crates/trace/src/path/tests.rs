@@ -106,9 +106,9 @@ fn whatever_spans_say_sections_go_from_the_start_to_the_end_without_a_gap() {
                     .collect();
                 spans.push(span(id, parent_id, i64::MIN, i64::MAX));
                 assembly.assemble(&spans);
-                for (nth, of) in spans.iter().enumerate() {
+                for (nth, span) in spans.iter().enumerate() {
                     let sections = path.of(&spans, &assembly, nth);
-                    let mut at_ns = of.start_ns;
+                    let mut at_ns = span.start_ns;
                     for section in sections {
                         assert!(section.from_ns == at_ns && section.to_ns > at_ns, "{spans:?}");
                         at_ns = section.to_ns;
@@ -118,7 +118,7 @@ fn whatever_spans_say_sections_go_from_the_start_to_the_end_without_a_gap() {
                         }
                         assert_eq!(above, Some(nth), "it is the span, or below it");
                     }
-                    assert_eq!(at_ns, of.start_ns.max(of.end_ns), "{spans:?}");
+                    assert_eq!(at_ns, span.start_ns.max(span.end_ns), "{spans:?}");
                 }
             }
         }

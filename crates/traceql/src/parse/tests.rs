@@ -159,7 +159,7 @@ fn functions_are_read() {
 #[test]
 fn a_negation_applies_to_the_condition_after_it() {
     let is = |key: &str| Expression::Is(span(key), Comparison::Equal, Literal::Int(1));
-    let not = |of| Expression::Not(Box::new(of));
+    let not = |negated| Expression::Not(Box::new(negated));
     for (text, want) in [
         ("{ !(span.a = 1) && span.b = 1 }", Expression::All(vec![not(is("a")), is("b")])),
         ("{ !!(span.a = 1) }", not(not(is("a")))),

@@ -66,7 +66,7 @@ fn the_code_map_names_each_crate_once() {
 }
 
 #[test]
-fn a_scenario_that_nobody_names_is_refused() {
+fn a_scenario_that_no_page_names_is_rejected() {
     let files = [
         MAP,
         UNITS,

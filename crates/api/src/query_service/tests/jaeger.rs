@@ -4,23 +4,24 @@ use super::*;
 
 #[test]
 fn services_and_what_they_do_are_named() {
-    let service = TestService::of(&all());
+    let service = TestService::with_traces(&all());
     let both = r#"["cart","front"]"#;
     assert_eq!(service.json("/jaeger/api/v3/services")["services"].to_string(), both);
     assert_eq!(service.json("/jaeger/api/services")["data"].to_string(), both);
-    let of = service.json("/jaeger/api/v3/operations?service=front")["operations"].to_string();
-    assert_eq!(of, r#"[{"name":"GET /cart","spanKind":"server"}]"#);
-    let of = service.json("/jaeger/api/services/cart/operations")["data"].to_string();
-    assert_eq!(of, r#"["lookup"]"#);
-    let of =
+    let operations =
+        service.json("/jaeger/api/v3/operations?service=front")["operations"].to_string();
+    assert_eq!(operations, r#"[{"name":"GET /cart","spanKind":"server"}]"#);
+    let operations = service.json("/jaeger/api/services/cart/operations")["data"].to_string();
+    assert_eq!(operations, r#"["lookup"]"#);
+    let operations =
         service.json("/jaeger/api/operations?service=cart&spanKind=server")["data"].to_string();
-    assert_eq!(of, "[]");
+    assert_eq!(operations, "[]");
 }
 
 #[test]
 fn summaries_are_those_of_whole_traces() {
     let all = all();
-    let service = TestService::of(&all);
+    let service = TestService::with_traces(&all);
     let target = "/jaeger/api/v3/trace-summaries?query.serviceName=cart&query.operationName=lookup\
                   &query.startTimeMin=2025-06-15T15:06:50Z&query.durationMin=1us&query.searchDepth=2";
     let found = service.json(target);
@@ -43,7 +44,7 @@ fn summaries_are_those_of_whole_traces() {
         ],
     });
     assert_eq!(summaries[0], want);
-    let of = |attributes: &str| {
+    let match_count = |attributes: &str| {
         let attributes = encoded(attributes);
         let target = format!(
             "/jaeger/api/v3/trace-summaries?query.searchDepth=1000&query.attributes={attributes}"
@@ -51,14 +52,14 @@ fn summaries_are_those_of_whole_traces() {
         service.json(&target)["summaries"].as_array().map_or(0, Vec::len)
     };
     let wrong = all.iter().filter(|sent| sent.is_error).count();
-    assert_eq!(of(r#"{"http.response.status_code":"503"}"#), wrong);
-    assert_eq!(of(r#"{"error":"true"}"#), wrong);
+    assert_eq!(match_count(r#"{"http.response.status_code":"503"}"#), wrong);
+    assert_eq!(match_count(r#"{"error":"true"}"#), wrong);
 }
 
 #[test]
 fn a_trace_is_as_its_page_has_it() {
     let all = all();
-    let service = TestService::of(&all);
+    let service = TestService::with_traces(&all);
     let sent = all.iter().find(|sent| !sent.is_error).expect("most are none");
     let trace = service.json(&format!("/jaeger/api/traces/{:x}", sent.trace_id))["data"][0].clone();
     assert_eq!(trace["traceID"], format!("{:032x}", sent.trace_id));
@@ -87,7 +88,7 @@ fn a_trace_is_as_its_page_has_it() {
 #[test]
 fn traces_are_searched_as_grafana_does() {
     let all = all();
-    let service = TestService::of(&all);
+    let service = TestService::with_traces(&all);
     let (start, end) = (BASE_NS / 1_000, BASE_NS / 1_000 + 20_000_000);
     let tags = encoded(r#"{"shop.price":"12.5"}"#);
     let found = service.json(&format!(
@@ -107,28 +108,32 @@ fn traces_are_searched_as_grafana_does() {
 #[test]
 fn who_calls_whom_is_counted_in_files_and_in_memory() {
     let all = all();
-    let service = TestService::of(&all);
+    let service = TestService::with_traces(&all);
     let calls = |target: &str| service.json(target)["data"].to_string();
-    let of = |count: usize| format!(r#"[{{"callCount":{count},"child":"cart","parent":"front"}}]"#);
-    assert_eq!(calls("/jaeger/api/dependencies"), of(all.len()));
+    let dependency =
+        |count: usize| format!(r#"[{{"callCount":{count},"child":"cart","parent":"front"}}]"#);
+    assert_eq!(calls("/jaeger/api/dependencies"), dependency(all.len()));
     // Both spans of a trace begin at once: before the end, and not before the time looked back.
     let end_ms = all[TRACES / 2].start_ns / 1_000_000 + 1;
-    let among = |since_ms: i64| {
+    let trace_count = |since_ms: i64| {
         let is_among =
             |sent: &&Sent| (since_ms * 1_000_000..end_ms * 1_000_000).contains(&sent.start_ns);
         all.iter().filter(is_among).count()
     };
-    assert!((1..all.len()).contains(&among(0)));
-    assert_eq!(calls(&format!("/jaeger/api/dependencies?endTs={end_ms}")), of(among(0)));
+    assert!((1..all.len()).contains(&trace_count(0)));
+    assert_eq!(
+        calls(&format!("/jaeger/api/dependencies?endTs={end_ms}")),
+        dependency(trace_count(0))
+    );
     let lookback = (end_ms - all[0].start_ns / 1_000_000) / 2;
     let target = format!("/jaeger/api/dependencies?endTs={end_ms}&lookback={lookback}");
-    assert_eq!(calls(&target), of(among(end_ms - lookback)));
+    assert_eq!(calls(&target), dependency(trace_count(end_ms - lookback)));
 }
 
 #[test]
 fn errors_have_the_form_that_jaegers_page_reads() {
-    let service = TestService::of(&all()[..1]);
-    let said = |request: Request<String>| {
+    let service = TestService::with_traces(&all()[..1]);
+    let respond = |request: Request<String>| {
         run(async {
             let (head, body) = service.0.respond(request).await.into_parts();
             assert_eq!(head.headers[CONTENT_TYPE], "application/json");
@@ -160,11 +165,11 @@ fn errors_have_the_form_that_jaegers_page_reads() {
             }
             let request =
                 Request::builder().method(&method).uri(format!("/jaeger/api/{version}{path}"));
-            let got = said(request.body(String::new()).expect("a request"));
+            let got = respond(request.body(String::new()).expect("a request"));
             assert_eq!(got, (code, want), "{path}");
         }
     }
     // Elsewhere they are text.
-    let (status, said) = service.get("/api/traces/77");
-    assert_eq!((status.as_u16(), &*said), (404, "there is no such trace\n"));
+    let (status, body) = service.get("/api/traces/77");
+    assert_eq!((status.as_u16(), &*body), (404, "there is no such trace\n"));
 }

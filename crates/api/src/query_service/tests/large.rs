@@ -64,16 +64,16 @@ const FORMS: [(&str, bool); 4] = [
 fn a_trace_with_too_many_spans_is_cut_and_marked_partial() {
     let service = service(50, 10, Limits { trace_spans: 20, ..Limits::default() });
     for (target, says_it) in FORMS {
-        let (status, said) = service.get(target);
+        let (status, body) = service.get(target);
         if says_it {
-            assert_eq!((status, span_count(&said)), (StatusCode::OK, 20), "{target}: {said}");
-            assert!(said.contains("Trace has 50 spans, the first 20 are returned"), "{said}");
+            assert_eq!((status, span_count(&body)), (StatusCode::OK, 20), "{target}: {body}");
+            assert!(body.contains("Trace has 50 spans, the first 20 are returned"), "{body}");
             let ids = |nth: u64| [format!("{nth:016x}"), STANDARD.encode(nth.to_be_bytes())];
-            let of_first = |nth| ids(nth).iter().any(|id| said.contains(&format!("\"{id}\"")));
-            assert!(of_first(1) && of_first(20) && !of_first(21), "{said}");
+            let of_first = |nth| ids(nth).iter().any(|id| body.contains(&format!("\"{id}\"")));
+            assert!(of_first(1) && of_first(20) && !of_first(21), "{body}");
         } else {
-            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{target}: {said}");
-            assert!(said.contains("/api/v2/traces"), "{said}");
+            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{target}: {body}");
+            assert!(body.contains("/api/v2/traces"), "{body}");
         }
     }
     let second = service.json("/api/v2/traces/77");
@@ -91,35 +91,35 @@ fn a_response_has_a_maximum_size() {
     let response_bytes = 3 << 20;
     let service = service(500, 20_000, Limits { response_bytes, ..Limits::default() });
     for (target, says_it) in FORMS {
-        let (status, said) = service.get(target);
+        let (status, body) = service.get(target);
         if says_it {
             assert_eq!(status, StatusCode::OK, "{target}");
-            assert!(said.contains("a partial trace is returned"), "{target}");
+            assert!(body.contains("a partial trace is returned"), "{target}");
             // ResponseChunks are never cut.
             assert!(
-                (response_bytes / 2..response_bytes + (2 << 20)).contains(&said.len()),
+                (response_bytes / 2..response_bytes + (2 << 20)).contains(&body.len()),
                 "{}",
-                said.len()
+                body.len()
             );
-            serde_json::from_str::<Value>(&said).expect("the partial response is JSON");
+            serde_json::from_str::<Value>(&body).expect("the partial response is JSON");
         } else {
-            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{target}: {said:.100}");
+            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{target}: {body:.100}");
         }
     }
     let q = encoded("{ } | select(span.shop.text)");
-    let (status, said) = service.get(&format!("/api/search?q={q}&spss=0"));
-    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{said:.100}");
-    assert!(said.contains("spss"), "{said:.100}");
+    let (status, body) = service.get(&format!("/api/search?q={q}&spss=0"));
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{body:.100}");
+    assert!(body.contains("spss"), "{body:.100}");
 }
 
 #[test]
 fn a_streamed_response_has_the_whole_trace_in_every_form() {
     let service = service(20_000, 500, Limits::default());
     for (target, _) in FORMS {
-        let (status, said) = service.get(target);
-        assert_eq!((status, span_count(&said)), (StatusCode::OK, 20_000), "{target}");
-        assert!(said.len() > 2 * WHOLE_BYTES, "{target}: {}", said.len());
-        serde_json::from_str::<Value>(&said).expect(target);
+        let (status, body) = service.get(target);
+        assert_eq!((status, span_count(&body)), (StatusCode::OK, 20_000), "{target}");
+        assert!(body.len() > 2 * WHOLE_BYTES, "{target}: {}", body.len());
+        serde_json::from_str::<Value>(&body).expect(target);
     }
     for (target, inner) in [("/api/traces/77", false), ("/api/v2/traces/77", true)] {
         let bytes = protobuf(&service, target);
@@ -175,7 +175,7 @@ fn one_large_response_too_many_is_refused() {
 
 #[test]
 fn every_query_ends_at_its_deadline() {
-    let mut service = TestService::of(&all()[..4]);
+    let mut service = TestService::with_traces(&all()[..4]);
     service.0.patience = Duration::ZERO;
     let rate = encoded("{ } | rate()");
     for target in [
@@ -193,7 +193,7 @@ fn every_query_ends_at_its_deadline() {
         "/jaeger/api/v3/trace-summaries",
         "/jaeger/api/dependencies",
     ] {
-        let (status, said) = service.get(target);
-        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{target}: {said}");
+        let (status, body) = service.get(target);
+        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{target}: {body}");
     }
 }

@@ -49,7 +49,7 @@ fn impossible_times_are_kept_and_returned() {
     assert_eq!(trace.matches("\"spanId\"").count(), 5);
     for (start_ns, end_ns) in times {
         for (name, ns) in [("startTimeUnixNano", start_ns), ("endTimeUnixNano", end_ns)] {
-            // Zero is what is not said.
+            // A time of zero is omitted.
             assert!(ns == 0 || trace.contains(&format!("\"{name}\":\"{ns}\"")), "{trace}");
         }
     }
@@ -69,8 +69,8 @@ fn impossible_relations_are_kept_and_returned() {
         let responses = ask_all(&service, trace_id);
         assert_eq!(responses[0].to_string().matches("\"spanId\"").count(), spans);
         let summaries = responses[6]["summaries"].as_array().expect("summaries");
-        let of = |summary: &&Value| summary["traceId"] == format!("{trace_id:032x}");
-        let summary = summaries.iter().find(of).expect("it is found");
+        let is_of_trace = |summary: &&Value| summary["traceId"] == format!("{trace_id:032x}");
+        let summary = summaries.iter().find(is_of_trace).expect("it is found");
         assert_eq!(
             (&summary["spanCount"], &summary["orphanSpanCount"]),
             (&spans.into(), &orphans.into())

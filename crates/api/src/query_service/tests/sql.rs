@@ -4,7 +4,7 @@ use super::*;
 use http::header::ACCEPT;
 
 fn service() -> TestService {
-    TestService::of(&all()[..2])
+    TestService::with_traces(&all()[..2])
 }
 
 fn post(query: &str) -> Request<String> {
@@ -51,20 +51,23 @@ fn the_program_gets_the_tenant_and_the_tables() {
         serde_json::from_str::<Vec<String>>(&body).expect("an array")
     };
     let expected = ["--tables", "the tables", "--tenant=anonymous", "--format", "json"];
-    let nobody = tenant_argument(None);
-    assert_eq!(nobody[..5], expected);
-    assert_eq!(nobody.last().map(String::as_str), Some("-"));
+    let default_arguments = tenant_argument(None);
+    assert_eq!(default_arguments[..5], expected);
+    assert_eq!(default_arguments.last().map(String::as_str), Some("-"));
     // One argument, whatever it looks like.
     for tenant in ["shop", "shop --tenant=other", "--tables=/", "$(echo x)"] {
         let arguments = tenant_argument(Some(tenant));
-        assert_eq!((arguments.len(), &arguments[2]), (nobody.len(), &format!("--tenant={tenant}")));
+        assert_eq!(
+            (arguments.len(), &arguments[2]),
+            (default_arguments.len(), &format!("--tenant={tenant}"))
+        );
     }
 }
 
 #[test]
 fn an_error_says_whose_fault_it_is() {
     let service = service();
-    for (query, status, said) in [
+    for (query, status, message) in [
         (
             "echo there is no column a >&2; exit 2",
             400,
@@ -82,7 +85,7 @@ fn an_error_says_whose_fault_it_is() {
     ] {
         let (got, body) = run(service.send(post(query)));
         assert_eq!(got.as_u16(), status, "{query}: {body:.200}");
-        assert!(body.contains(said), "{query}: {body:.200}");
+        assert!(body.contains(message), "{query}: {body:.200}");
         assert!(body.len() < 20_000, "{query}");
     }
     // The way in which it ended is only in the log.
@@ -93,9 +96,9 @@ fn an_error_says_whose_fault_it_is() {
         assert!(!body.contains("unwind") && !body.contains("x.rs"), "{end}: {body}");
         assert_eq!(body.lines().count(), 1, "{end}: {body}");
     }
-    let (status, said) = service.get("/api/v1/sql");
+    let (status, body) = service.get("/api/v1/sql");
     assert_eq!(
-        (status, &*said),
+        (status, &*body),
         (
             StatusCode::METHOD_NOT_ALLOWED,
             "{\"error\":{\"message\":\"expected POST\",\"status\":405}}"
@@ -109,9 +112,9 @@ fn a_query_is_as_long_as_the_program_takes_and_no_longer() {
     let query = |len: usize| post(&format!(":{}", " ".repeat(len - 1)));
     let longest = run(service.send(query(curtail_store::SQL_BYTES_MAX)));
     assert_eq!(longest, (StatusCode::OK, "[]\n".to_owned()));
-    let (status, said) = run(service.send(query(curtail_store::SQL_BYTES_MAX + 1)));
+    let (status, body) = run(service.send(query(curtail_store::SQL_BYTES_MAX + 1)));
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
-    assert!(said.contains("the query is longer than 16 KiB (16384 bytes), the maximum"), "{said}");
+    assert!(body.contains("the query is longer than 16 KiB (16384 bytes), the maximum"), "{body}");
 }
 
 #[test]
@@ -120,8 +123,8 @@ fn what_takes_too_long_is_given_up() {
     service.0.patience = Duration::ZERO;
     for _ in 0..3 {
         // Each gives its turn back.
-        let (status, said) = run(service.send(post(ENDLESS)));
-        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{said}");
+        let (status, body) = run(service.send(post(ENDLESS)));
+        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{body}");
     }
 }
 
@@ -129,23 +132,23 @@ fn what_takes_too_long_is_given_up() {
 fn two_run_at_once_and_no_more() {
     let service = service();
     run(async {
-        let (status, said) = tokio::select! {
+        let (status, body) = tokio::select! {
             biased;
             _ = service.send(post(ENDLESS)) => unreachable!("it does not end"),
             _ = service.send(post(ENDLESS)) => unreachable!("it does not end"),
             third = service.send(post(":")) => third,
         };
-        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{said}");
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{body}");
         // Nobody waits for those any more.
         assert_eq!(service.send(post(":")).await.0, StatusCode::OK);
     });
 }
 
 #[test]
-fn tables_that_the_program_cannot_read_are_not_asked() {
+fn tables_that_the_program_cannot_read_are_not_queried() {
     let mut service = service();
     service.0.sql = SqlRunner::new(by_stand_in(None));
-    let (status, said) = run(service.send(post(":")));
+    let (status, body) = run(service.send(post(":")));
     assert_eq!(status, StatusCode::NOT_IMPLEMENTED);
-    assert!(said.contains("object store"), "{said}");
+    assert!(body.contains("object store"), "{body}");
 }

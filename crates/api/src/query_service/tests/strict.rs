@@ -65,7 +65,7 @@ fn ask_all(service: &TestService, trace_id: u128) {
 #[test]
 fn every_response_is_a_message_that_tempos_clients_accept() {
     let all = all();
-    ask_all(&TestService::of(&all[..20]), all[0].trace_id);
+    ask_all(&TestService::with_traces(&all[..20]), all[0].trace_id);
 }
 
 /// Empty messages that every SDK sends are in the response too; otherwise a comparison by field fails.
@@ -104,7 +104,7 @@ fn infinities_and_nan_are_text_in_json() {
 
 #[test]
 fn the_error_of_quantiles_is_a_header() {
-    let service = TestService::of(&all()[..20]);
+    let service = TestService::with_traces(&all()[..20]);
     let error = |q: &str| {
         let q = encoded(q);
         ["query", "query_range"].map(|path| {

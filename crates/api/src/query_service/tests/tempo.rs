@@ -31,7 +31,7 @@ const FRONT: &str = "{ resource.service.name = \"front\" }";
 #[test]
 fn a_trace_is_returned_in_both_forms() {
     let all = all();
-    let service = TestService::of(&all);
+    let service = TestService::with_traces(&all);
     for sent in [&all[0], &all[TRACES - 1]] {
         let first = service.json(&format!("/api/traces/{:x}", sent.trace_id));
         let second = service.json(&format!("/api/v2/traces/{}", id(sent)));
@@ -52,7 +52,7 @@ fn a_trace_is_returned_in_both_forms() {
 #[test]
 fn the_logs_of_a_trace_are_returned() {
     let all = all();
-    let service = TestService::of(&all);
+    let service = TestService::with_traces(&all);
     for sent in [&all[0], &all[TRACES - 1]] {
         let logs = service.json(&format!("/api/v1/traces/{:x}/logs", sent.trace_id));
         let record = &logs["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
@@ -69,7 +69,7 @@ fn the_logs_of_a_trace_are_returned() {
 #[test]
 fn the_slowest_traces_are_found_with_what_they_are() {
     let all = all();
-    let service = TestService::of(&all);
+    let service = TestService::with_traces(&all);
     let query = encoded("{ resource.service.name = \"cart\" && span.shop.price > 10 }");
     let found = service.json(&format!("/api/search?q={query}&order=slowest&limit=5"));
     let priced = slowest_first(all).into_iter().filter(|sent| sent.price.is_some());
@@ -95,7 +95,7 @@ fn the_slowest_traces_are_found_with_what_they_are() {
 #[test]
 fn the_newest_come_first_and_within_the_times_that_are_asked_for() {
     let all = all();
-    let service = TestService::of(&all);
+    let service = TestService::with_traces(&all);
     let newest: Vec<_> = all.iter().rev().take(20).map(id).collect();
     assert_eq!(ids(&service.json("/api/search")), newest);
     let (start, end) = (BASE_NS / SECOND_NS + 10, BASE_NS / SECOND_NS + 13);
@@ -109,7 +109,7 @@ fn the_newest_come_first_and_within_the_times_that_are_asked_for() {
 #[test]
 fn quantiles_and_extremes_are_those_of_all_spans() {
     let all = all();
-    let service = TestService::of(&all);
+    let service = TestService::with_traces(&all);
     let query = encoded(&format!("{FRONT} | quantile_over_time(duration, .5, .99)"));
     let quantiles =
         service.json(&format!("/api/metrics/query_range?q={query}&{}&step=1h", times()));
@@ -132,7 +132,7 @@ fn quantiles_and_extremes_are_those_of_all_spans() {
 
 #[test]
 fn rates_and_heatmaps_count_all_spans() {
-    let service = TestService::of(&all());
+    let service = TestService::with_traces(&all());
     let query = encoded("{ } | rate() by (resource.service.name)");
     let rate = service.json(&format!("/api/metrics/query_range?q={query}&{}&step=60s", times()));
     assert_eq!(rate["series"].as_array().map(Vec::len), Some(2));
@@ -153,7 +153,7 @@ fn rates_and_heatmaps_count_all_spans() {
 #[test]
 fn exemplars_are_the_slowest() {
     let all = all();
-    let service = TestService::of(&all);
+    let service = TestService::with_traces(&all);
     let query = encoded("{ } | rate()");
     let found =
         service.json(&format!("/api/metrics/query_range?q={query}&{}&exemplars=3", times()));
@@ -168,16 +168,19 @@ fn exemplars_are_the_slowest() {
 
 #[test]
 fn tags_are_offered_by_their_scopes() {
-    let service = TestService::of(&all());
+    let service = TestService::with_traces(&all());
     let scopes = service.json("/api/v2/search/tags")["scopes"].clone();
-    let of = |scope: &str| {
+    let tags_of_scope = |scope: &str| {
         let scopes = scopes.as_array().expect("scopes");
         scopes.iter().find(|each| each["name"] == scope).map(|each| each["tags"].to_string())
     };
-    assert_eq!(of("span").as_deref(), Some("[\"http.response.status_code\",\"shop.price\"]"));
-    assert_eq!(of("resource").as_deref(), Some("[\"cloud.region\",\"service.name\"]"));
-    assert!(of("intrinsic").is_some_and(|tags| tags.contains("\"duration\"")));
-    assert_eq!(of("event"), None);
+    assert_eq!(
+        tags_of_scope("span").as_deref(),
+        Some("[\"http.response.status_code\",\"shop.price\"]")
+    );
+    assert_eq!(tags_of_scope("resource").as_deref(), Some("[\"cloud.region\",\"service.name\"]"));
+    assert!(tags_of_scope("intrinsic").is_some_and(|tags| tags.contains("\"duration\"")));
+    assert_eq!(tags_of_scope("event"), None);
     let only = service.json("/api/v2/search/tags?scope=resource");
     assert_eq!(only["scopes"].as_array().map(Vec::len), Some(1));
     let names = service.json("/api/search/tags")["tagNames"].to_string();
@@ -186,7 +189,7 @@ fn tags_are_offered_by_their_scopes() {
 
 #[test]
 fn values_of_tags_are_offered() {
-    let service = TestService::of(&all());
+    let service = TestService::with_traces(&all());
     let values =
         |rest: &str| service.json(&format!("/api/v2/search/tag/{rest}"))["tagValues"].to_string();
     assert_eq!(

@@ -50,8 +50,9 @@ fn measured(service: &TestService, q: &str) -> Value {
 #[test]
 fn integers_that_doubles_cannot_hold_are_compared_exactly() {
     let big = 9_007_199_254_740_993_i64;
-    let of = |number| [("shop.id", PlainValue::Int(number))];
-    let (one, other, most) = (of(big), of(big - 1), of(i64::MAX));
+    let attributes_with = |number| [("shop.id", PlainValue::Int(number))];
+    let (one, other, most) =
+        (attributes_with(big), attributes_with(big - 1), attributes_with(i64::MAX));
     let spans = [span(1, &one), span(2, &other), span(3, &most)];
     let service = TestService::with(&[batch("", &spans[..1]), batch("", &spans[1..])]);
     assert_found(
@@ -94,11 +95,15 @@ fn an_empty_name_is_a_name() {
 
 #[test]
 fn a_missing_service_differs_from_nil_and_from_an_empty_name() {
-    let of = |service: &str, trace_id| {
+    let batch_of_service = |service: &str, trace_id| {
         let resource = format!(r#"{{"service.name":"{service}"}}"#);
         batch(&resource, &[span(trace_id, &[])])
     };
-    let service = TestService::with(&[of("nil", 1), of("", 2), batch("", &[span(3, &[])])]);
+    let service = TestService::with(&[
+        batch_of_service("nil", 1),
+        batch_of_service("", 2),
+        batch("", &[span(3, &[])]),
+    ]);
     assert_found(
         &service,
         &[
@@ -119,8 +124,9 @@ fn a_missing_service_differs_from_nil_and_from_an_empty_name() {
 
 #[test]
 fn heatmaps_have_buckets_for_extreme_values() {
-    let of = |number| [("shop.price", PlainValue::Double(number))];
-    let (huge, large, small) = (of(1e300), of(3e19), of(0.3));
+    let attributes_with = |number| [("shop.price", PlainValue::Double(number))];
+    let (huge, large, small) =
+        (attributes_with(1e300), attributes_with(3e19), attributes_with(0.3));
     let spans = [span(1, &huge), span(2, &large), span(3, &small)];
     let service = TestService::with(&[batch("", &spans)]);
     let series = measured(&service, "{ } | histogram_over_time(span.shop.price)");
@@ -205,11 +211,11 @@ fn select_returns_the_named_fields() {
     let shown = |q: &str| {
         let found = service.json(&format!("/api/search?q={}", encoded(q)));
         let attributes = &found["traces"][0]["spanSets"][0]["spans"][0]["attributes"];
-        let of = |each: &Value| {
+        let key_and_value = |each: &Value| {
             let key = each["key"].as_str().expect("a key");
             format!("{key}={}", each["value"]["stringValue"].as_str().expect("a text"))
         };
-        attributes.as_array().expect("attributes").iter().map(of).collect::<Vec<_>>()
+        attributes.as_array().expect("attributes").iter().map(key_and_value).collect::<Vec<_>>()
     };
     let q = "{ trace:id = \"1\" } | select(event.exception.type, event:name, status, kind, name)";
     let want = ["exception.type=Timeout", "exception.type=Refused", "event:name=exception"];
@@ -220,10 +226,10 @@ fn select_returns_the_named_fields() {
     // Fields of a condition are returned as well.
     assert_eq!(shown("{ trace:id = \"1\" && status = error }"), ["status=error"]);
     for unknown in ["nestedSetLeft", "childCount", "event:timeSinceStart"] {
-        let (status, said) = service
+        let (status, body) = service
             .get(&format!("/api/search?q={}", encoded(&format!("{{}} | select({unknown})"))));
-        assert_eq!(status, StatusCode::NOT_IMPLEMENTED, "{said}");
-        assert!(said.contains(unknown), "{said}");
+        assert_eq!(status, StatusCode::NOT_IMPLEMENTED, "{body}");
+        assert!(body.contains(unknown), "{body}");
     }
 }
 
@@ -255,26 +261,26 @@ fn a_negation_applies_to_the_condition_after_it() {
             ("{ !!(status = error) }", &[1, 2]),
         ],
     );
-    let (status, said) = service.get(&format!("/api/search?q={}", encoded("{ !( ) }")));
+    let (status, body) = service.get(&format!("/api/search?q={}", encoded("{ !( ) }")));
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(
-        said.contains("byte 5: expected a condition") && said.contains("found \")\""),
-        "{said}"
+        body.contains("byte 5: expected a condition") && body.contains("found \")\""),
+        "{body}"
     );
 }
 
 #[test]
 fn limits_of_zero_behave_as_in_tempo_and_jaeger() {
     let all = all();
-    let service = TestService::of(&all[..30]);
+    let service = TestService::with_traces(&all[..30]);
     let found = service.json("/api/search?q=%7B%7D&spss=0&limit=5");
     let set = &found["traces"][0]["spanSets"][0];
     assert_eq!(
         set["spans"].as_array().map(|spans| spans.len().into()),
         Some(set["matched"].clone())
     );
-    let (status, said) = service.get("/api/search?limit=0");
-    assert_eq!((status, said.contains("limit")), (StatusCode::BAD_REQUEST, true), "{said}");
+    let (status, body) = service.get("/api/search?limit=0");
+    assert_eq!((status, body.contains("limit")), (StatusCode::BAD_REQUEST, true), "{body}");
     for (target, has) in [
         ("/api/v2/search/tag/name/values?limit=0", "lookup"),
         ("/api/search/tag/name/values?limit=0", "lookup"),

@@ -24,8 +24,8 @@ fn measured(reads: &[(Duration, Option<Failure>)], lag: Duration, extra: f64) ->
     ArmMeasurement { latencies, blocks, extra_requests_ratio: Some(extra) }
 }
 
-/// Direct reads, of which every eleventh is slow; `hedged` ones, a failed tied one, and no prequal one.
-fn report(lag: Duration, hedged: impl Fn(u64) -> Duration, of: Circumstances) -> Report {
+/// Direct reads, every eleventh slow; `hedged` reads, one failed tied read, and no prequal read.
+fn report(lag: Duration, hedged: impl Fn(u64) -> Duration, circumstances: Circumstances) -> Report {
     let direct = |nth: u64| Duration::from_ms(if nth.is_multiple_of(11) { 600 + nth } else { 14 });
     let direct: Vec<_> = (0..1_200).map(|nth| (direct(nth), None)).collect();
     let hedged: Vec<_> = (0..1_200).map(|nth| (hedged(nth), None)).collect();
@@ -36,7 +36,7 @@ fn report(lag: Duration, hedged: impl Fn(u64) -> Duration, of: Circumstances) ->
         measured(&tied, lag, 0.0),
         measured(&[], lag, 0.0),
     ];
-    Report::new(&arms, of)
+    Report::new(&arms, circumstances)
 }
 
 /// The usual case: hedged reads take 14 to 26 ms.

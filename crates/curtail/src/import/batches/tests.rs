@@ -38,13 +38,13 @@ fn an_error_names_the_byte_and_the_expected_input() {
     }
     let cut = &SPANS[..60];
     for end in ["", "\n", "\r\n"] {
-        let said = "byte 60: EOF while parsing a string".to_owned();
-        assert_eq!(line(&format!("{cut}{end}")), Err(said));
+        let error = "byte 60: EOF while parsing a string".to_owned();
+        assert_eq!(line(&format!("{cut}{end}")), Err(error));
     }
     let kind = SPANS.replacen("\"0300000000000004\"", "true", 1);
-    let said = line(&kind).expect_err("no ID");
+    let error = line(&kind).expect_err("no ID");
     assert_eq!(
-        said,
+        error,
         "byte 102: invalid type: boolean `true`, expected text: hexadecimal digits for spanId"
     );
 }

@@ -8,7 +8,7 @@ const SEED: u64 = 7_112;
 
 const BAD_SIZE: &str = "a chunk has no valid size";
 
-/// What came of a body.
+/// The result of decoding a body.
 #[derive(Debug, Default, PartialEq)]
 struct Decoded {
     data: Vec<u8>,

@@ -98,7 +98,7 @@ fn write_head(buffer: &mut Vec<u8>, request: &OutboundRequest, length: Length) {
     }
     let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
     write_fields(buffer, request.fields(), framing);
-    // RFC 9110, section 8.6: where a body is usual, that there is none is said.
+    // RFC 9110, section 8.6: methods that usually have a body announce an empty one.
     let is_body_usual = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
     match length {
         Length::Chunked => write_field(buffer, b"transfer-encoding", b"chunked"),

@@ -80,7 +80,7 @@ async fn exchange(
     in_time(async { tokio::join!(connection.send(get()), responding) }).await.0
 }
 
-/// The body to its end, and whether trailers came.
+/// The body to its end, and whether it had trailers.
 async fn body(connection: &mut ClientConnection) -> (Vec<u8>, bool, Option<Error>) {
     let (mut data, mut has_trailers) = (Vec::new(), false);
     loop {
@@ -108,7 +108,7 @@ async fn a_connection_is_usable_until_the_replica_closes_or_speaks_unasked() {
     replica.write_all(b"H").await.expect("written");
     notice(&connection).await;
     assert!(!connection.is_usable());
-    assert!(!connection.is_usable(), "what was said is not forgotten");
+    assert!(!connection.is_usable(), "unexpected bytes are not forgotten");
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn a_connection_is_free_after_an_response_that_leaves_it_so() {
         ("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok", true),
         ("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok", false),
         ("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok", false),
-        // More than was asked for: it is for nobody.
+        // More bytes than the response has: they belong to no request.
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok\n", false),
         ("HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", false),
         ("HTTP/1.1 304 Not Modified\r\ncontent-length: 2\r\n\r\nok", false),
@@ -271,15 +271,17 @@ async fn failures_of_an_exchange_are_distinguished() {
 }
 
 #[tokio::test]
-async fn what_was_said_before_the_request_was_taken_is_no_response_to_it() {
-    for said in ["", "HTTP/1.1 4", "HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n"] {
+async fn bytes_before_the_request_was_sent_are_no_response_to_it() {
+    for early_response in
+        ["", "HTTP/1.1 4", "HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n"]
+    {
         let (mut connection, mut replica) = connected().await;
-        replica.write_all(said.as_bytes()).await.expect("written");
+        replica.write_all(early_response.as_bytes()).await.expect("written");
         Then::Resets.do_with(replica);
         notice(&connection).await;
         let received = in_time(connection.send(get())).await;
-        assert!(matches!(received, Err(Error::Unwritten(_))), "{said:?}: {received:?}");
-        assert!(!connection.is_reusable(), "{said:?}");
+        assert!(matches!(received, Err(Error::Unwritten(_))), "{early_response:?}: {received:?}");
+        assert!(!connection.is_reusable(), "{early_response:?}");
     }
 }
 
@@ -344,7 +346,7 @@ async fn a_body_that_breaks_off_is_an_error_and_never_an_end() {
 }
 
 #[tokio::test]
-async fn a_long_body_is_never_held() {
+async fn a_long_body_is_never_buffered() {
     const BYTES: usize = 4 << 20;
     let (mut connection, mut replica) = connected().await;
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {BYTES}\r\n\r\n");
@@ -353,15 +355,15 @@ async fn a_long_body_is_never_held() {
         replica.write_all(&vec![7; BYTES]).await.expect("written");
         replica
     });
-    let (mut left, mut held) = (BYTES, 0);
+    let (mut left, mut most_bytes) = (BYTES, 0);
     while left > 0 {
         assert_eq!(connection.size_hint().exact(), Some(left as u64));
         let frame = in_time(std::future::poll_fn(|cx| connection.poll_frame(cx))).await;
         let data = frame.expect("more").expect("data").into_data().expect("data");
         left -= data.len();
-        held = held.max(connection.inbound.read.capacity() + data.len());
+        most_bytes = most_bytes.max(connection.inbound.read.capacity() + data.len());
     }
-    assert!(held <= 2 * READ_BYTES_MAX, "{held} bytes were held");
+    assert!(most_bytes <= 2 * READ_BYTES_MAX, "{most_bytes} bytes were buffered");
     let _replica = sending.await.expect("all was taken");
     assert!(connection.is_usable());
 }

@@ -21,8 +21,8 @@ fn a_body_takes_what_is_its_own_and_leaves_the_rest() {
     ] {
         let begun = framing;
         let mut read = BytesMut::new();
-        for (came, want) in steps {
-            read.put_slice(came.as_bytes());
+        for (piece, want) in steps {
+            read.put_slice(piece.as_bytes());
             assert_eq!(&framing.take(&mut read).expect("it is well framed"), want, "{begun:?}");
         }
         assert_eq!(read, left, "{begun:?}");

@@ -16,7 +16,7 @@ struct Pieces(VecDeque<Option<Frame<Bytes>>>);
 
 impl Pieces {
     /// Pieces of these lengths, all of other bytes.
-    fn of(lengths: &[usize]) -> Self {
+    fn with_lengths(lengths: &[usize]) -> Self {
         let byte = |at: usize| b'a' + u8::try_from(at % 23).expect("small");
         let piece = |(nth, len): (usize, &usize)| {
             Some(Frame::data((0..*len).map(|at| byte(at + nth)).collect()))
@@ -141,10 +141,10 @@ fn a_message_arrives_whole_however_little_is_taken_at_once() {
         &[20_000, 20_000, 1, 20_000],
     ] {
         for at_once in [1, 2, 3, 7, 4_096, 4_099, 5_000, usize::MAX] {
-            let body = Pieces::of(lengths).bytes();
+            let body = Pieces::with_lengths(lengths).bytes();
             let of_body = |length| {
                 let mut narrow = Narrow::new(at_once);
-                let mut pieces = Pieces::of(lengths);
+                let mut pieces = Pieces::with_lengths(lengths);
                 send(&mut outbound, &mut narrow, length, &mut pieces).expect("sent");
                 narrow.taken.strip_prefix(b"head|").expect("its head").to_vec()
             };
@@ -161,7 +161,8 @@ fn a_small_message_is_one_write_and_a_large_piece_is_not_copied() {
     let mut outbound = Outbound::default();
     for (lengths, writes) in [(&[10, 10, 10][..], 1), (&[5_000], 2), (&[10, 5_000, 10], 2)] {
         let mut narrow = Narrow::new(usize::MAX);
-        send(&mut outbound, &mut narrow, Length::Chunked, &mut Pieces::of(lengths)).expect("sent");
+        send(&mut outbound, &mut narrow, Length::Chunked, &mut Pieces::with_lengths(lengths))
+            .expect("sent");
         assert_eq!(narrow.writes, writes, "{lengths:?}");
         assert!(outbound.buffer.capacity() <= 2 * COPIED_BYTES_MAX);
     }
@@ -171,7 +172,7 @@ fn a_small_message_is_one_write_and_a_large_piece_is_not_copied() {
 fn what_there_is_leaves_while_the_body_pauses() {
     let mut outbound = Outbound::default();
     let mut narrow = Narrow::new(usize::MAX);
-    let mut body = Pieces::of(&[3, 3]);
+    let mut body = Pieces::with_lengths(&[3, 3]);
     body.0.insert(1, None);
     let mut cx = Context::from_waker(Waker::noop());
     outbound.begin(Length::Known(6), false).extend_from_slice(b"head|");
@@ -196,7 +197,7 @@ fn trailers_follow_chunks_when_they_are_understood() {
         [(true, Length::Chunked, Some(kept)), (false, Length::Chunked, None)]
     {
         let mut outbound = Outbound::default();
-        let mut body = Pieces::of(&[3]);
+        let mut body = Pieces::with_lengths(&[3]);
         body.0.push_back(Some(Frame::trailers(trailers.clone())));
         let mut cx = Context::from_waker(Waker::noop());
         outbound.begin(length, understood);
@@ -211,7 +212,7 @@ fn a_body_that_is_not_as_long_as_announced_is_an_error() {
     for (announced, len) in [(3, 2), (3, 4), (0, 1), (3, 0)] {
         let mut narrow = Narrow::new(usize::MAX);
         let length = Length::Known(announced);
-        let sent = send(&mut outbound, &mut narrow, length, &mut Pieces::of(&[len]));
+        let sent = send(&mut outbound, &mut narrow, length, &mut Pieces::with_lengths(&[len]));
         assert!(matches!(sent, Err(Error::BodyLength)), "{announced}, {len}: {sent:?}");
         assert!(narrow.taken.len() <= "head|".len() + 3, "more than was announced");
     }

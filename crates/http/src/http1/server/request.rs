@@ -69,12 +69,12 @@ impl RequestHeadReader {
         }
         self.searched = if end.is_some() { 0 } else { read.len() };
         let Some(end) = end else { return Ok(None) };
-        let asked = parse(&read[..end]).or_else(|fault| match as_version_1_1(&read[..end]) {
+        let request = parse(&read[..end]).or_else(|fault| match as_version_1_1(&read[..end]) {
             Some(bytes) => parse(&bytes),
             None => Err(fault),
         })?;
         read.advance(end);
-        Ok(Some(asked))
+        Ok(Some(request))
     }
 }
 

@@ -37,7 +37,7 @@ fn numbers_count_whether_they_come_as_one_field_or_as_several() {
         bounds.iter().map(|bound| bound.to_bits()).collect::<Vec<_>>(),
         [0.5_f64.to_bits(), (-0.0_f64).to_bits()]
     );
-    assert_eq!((sum, min), (Some(0.0), None), "what is said to be zero is not what is not said");
+    assert_eq!((sum, min), (Some(0.0), None), "an explicit zero differs from a missing value");
 }
 
 #[test]

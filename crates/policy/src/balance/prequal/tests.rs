@@ -260,14 +260,14 @@ fn removal_takes_the_oldest_and_the_worst_in_turn_and_leaves_two() {
     {
         world.report_load(replica, in_flight, latency_ms);
     }
-    let held = |world: &World| -> Vec<usize> {
+    let ids_in_pool = |world: &World| -> Vec<usize> {
         let all = (0..6).filter(|&id| world.prequal.pool.holds(ReplicaId::at(id)));
         all.collect()
     };
     let mut steps = Vec::new();
     for _ in 0..6 {
         world.request_sent();
-        steps.push(held(&world));
+        steps.push(ids_in_pool(&world));
     }
     // θ is 99 throughout: 84 % of six reports, rounded up, is all six.
     let expected: [&[usize]; 6] =
@@ -288,18 +288,18 @@ fn one_entry_a_replica_and_the_oldest_leaves_a_full_pool() {
 }
 
 #[test]
-fn a_replica_without_a_leaf_is_judged_from_the_root_and_asked_again_later() {
+fn a_replica_without_a_leaf_is_judged_from_the_root_and_probed_again_later() {
     let config = PrequalConfig { probes_per_request: 2.0, ..hot_from(0.84) };
     let mut world = World::new(config, 2, 1);
     let (with, without) = (ReplicaId(0), ReplicaId(1));
-    assert_eq!(world.request_sent().len(), 2, "both are asked");
+    assert_eq!(world.request_sent().len(), 2, "both are probed");
     let begin = world.now;
     world.prequal.probe_unsupported(&world.replicas, without, begin);
     assert!(world.prequal.is_without_leaf(without) && !world.prequal.is_without_leaf(with));
 
     let load = &mut world.replicas.known(without).load;
-    let met = load.arrived();
-    load.observe(begin, met, Duration::from_ms(7));
+    let in_flight_on_arrival = load.arrived();
+    load.observe(begin, in_flight_on_arrival, Duration::from_ms(7));
     assert_eq!(world.request_sent(), [with], "the other's entry is made here");
     world.report_load(with.0, 5, 10);
     let (latency, in_flight, threshold) = (Duration::from_ms(7), 1, Some(5));
@@ -307,7 +307,7 @@ fn a_replica_without_a_leaf_is_judged_from_the_root_and_asked_again_later() {
     assert_eq!(world.choose(&[]), (without.0, expected), "one in flight, 7 ms, as the root sees");
 
     world.now = begin + LEAF_ASKED_AGAIN_AFTER;
-    assert_eq!(world.request_sent().len(), 2, "asked again");
+    assert_eq!(world.request_sent().len(), 2, "probed again");
     world.report_load(without.0, 0, 1);
     assert!(!world.prequal.is_without_leaf(without), "now it has one");
 }

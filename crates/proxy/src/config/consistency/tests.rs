@@ -35,9 +35,9 @@ routes:
 #[test]
 fn an_impossible_host_or_path_is_an_error() {
     let hosts = ["a:80", "http://a", "*.a", "", "a b", "[::1]", "::1", "127.0.0.1", "a"];
-    let refused = |yaml: String| Config::from_yaml("f", &yaml).is_err();
+    let is_rejected = |yaml: String| Config::from_yaml("f", &yaml).is_err();
     let refused_hosts = hosts.map(|host| {
-        refused(format!(
+        is_rejected(format!(
             "listeners: [{{address: \"127.0.0.1:0\"}}]\nupstreams: {{s: {{replicas: [\"http://a\"]}}}}\n\
              routes: [{{upstream: s, host: {host:?}}}]\n"
         ))
@@ -45,7 +45,7 @@ fn an_impossible_host_or_path_is_an_error() {
     assert_eq!(refused_hosts, [true, true, true, true, true, false, true, false, false]);
     let paths = ["a", "/a?b", "/a#b", "/a b", "/é", "/a%20b", "/a/"];
     let refused_paths = paths.map(|path| {
-        refused(format!(
+        is_rejected(format!(
             "listeners: [{{address: \"127.0.0.1:0\"}}]\nupstreams: {{s: {{replicas: [\"http://a\"]}}}}\n\
              routes: [{{upstream: s, path_prefix: {path:?}}}]\n"
         ))

@@ -103,10 +103,10 @@ fn a_hedge_tells_why_it_was_sent_and_the_loser_is_marked_but_no_error() {
     let clock = Clock::start();
     let [request, first, hedge] = &encode_by(&hedged(), &clock)[..] else { panic!("three spans") };
     assert_eq!(request.int("curtail.attempts"), Some(2));
-    let [held] = &request.events[..] else { panic!("one event") };
-    assert_eq!((&*held.name, held.unix_ns), ("curtail.skipped", clock.unix_ns(ms(30))));
+    let [event] = &request.events[..] else { panic!("one event") };
+    assert_eq!((&*event.name, event.unix_ns), ("curtail.skipped", clock.unix_ns(ms(30))));
     assert_eq!(
-        decoded::lines(&held.attributes),
+        decoded::lines(&event.attributes),
         "curtail.reason: budget_spent\n\
          curtail.reason.detail: budget spent: 2 extra of 99 requests, allowed 0.02\n"
     );
@@ -289,7 +289,7 @@ fn an_attempt_that_goes_on_ends_with_its_request_and_none_ends_before_it_began()
 }
 
 #[test]
-fn a_response_that_was_held_and_thrown_away_ended_when_it_was_there() {
+fn a_response_that_was_buffered_and_discarded_ended_when_it_was_complete() {
     let clock = Clock::start();
     let mut trail = trail(get("/api"));
     trail.sent(attempt(1, 0, ms(12), Reason::First));

@@ -277,7 +277,7 @@ async fn a_connection_that_the_receiver_closes_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_silent_is_asked_again_on_a_new_connection() {
+async fn a_silent_receiver_gets_a_retry_on_a_new_connection() {
     for protocol in BOTH {
         let mut collector = Collector::new(protocol, [ScriptedResponse::Silence]);
         let (sink, exporter) = export(&collector, Pace { timeout: Duration::from_ms(50), ..EAGER });

@@ -1,6 +1,6 @@
 //! Certificates that must not be trusted, on either side, and names that lead nowhere.
 
-use super::beside;
+use super::with_steady_clients;
 use crate::certificates::{Authority, Issued};
 use crate::client::Client;
 use crate::deadline::run;
@@ -12,8 +12,8 @@ use crate::wire::Wire;
 use http::{StatusCode, Version};
 use std::path::Path;
 
-/// Asks a proxy whose only replica is at `url`; returns what the log says of it.
-async fn refused(url: String, ca_file: &Path) -> String {
+/// Sends requests through a proxy whose only replica is at `url`; returns the log line about the failed connection.
+async fn connect_failure_line(url: String, ca_file: &Path) -> String {
     let proxy = Setup::before_urls([url.clone()])
         .upstream(&format!("retry: {{backoff: 1ms}}\nconnect: {{ca_file: {}}}", ca_file.display()))
         .start();
@@ -42,7 +42,7 @@ fn a_replica_whose_certificate_is_bad_is_not_spoken_to() {
             (authority.issue("other.test"), "not valid for name"),
         ] {
             let replica = replica_with(&issued).await;
-            let line = refused(replica.tls_url(), &ca_file).await;
+            let line = connect_failure_line(replica.tls_url(), &ca_file).await;
             assert!(line.contains("TLS failed"), "{line}");
             assert!(line.contains(why), "expected {why:?} in {line}");
             assert_eq!(replica.record().count(), 0, "it was spoken to");
@@ -60,16 +60,18 @@ fn a_replica_that_speaks_no_tls_is_not_spoken_to() {
         })
         .await;
         let url = format!("https://localhost:{}", replica.address().port());
-        let line = refused(url, &authority.file()).await;
+        let line = connect_failure_line(url, &authority.file()).await;
         assert!(line.contains("TLS failed"), "{line}");
     });
 }
 
 #[test]
-fn a_name_that_is_not_resolved_is_said_to_be_so() {
+fn the_log_names_a_host_that_is_not_resolved() {
     run(async {
         let authority = Authority::new();
-        let line = refused("http://no-such-host.invalid:80".to_owned(), &authority.file()).await;
+        let line =
+            connect_failure_line("http://no-such-host.invalid:80".to_owned(), &authority.file())
+                .await;
         assert!(line.contains("was not resolved"), "{line}");
         assert!(line.contains("no-such-host.invalid"), "{line}");
     });
@@ -100,7 +102,7 @@ fn one_bad_certificate_among_three_is_not_noticed() {
 }
 
 #[test]
-fn clients_that_do_not_complete_a_handshake_harm_nobody() {
+fn clients_that_do_not_complete_a_handshake_harm_no_other_client() {
     run(async {
         let (authority, stranger) = (Authority::new(), Authority::new());
         let replica = RawReplica::responding("good").await;
@@ -120,8 +122,8 @@ fn clients_that_do_not_complete_a_handshake_harm_nobody() {
             );
             let mut clear = Wire::connect(proxy.address()).await;
             clear.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
-            let said = clear.read_to_close().await;
-            assert!(!said.starts_with(b"HTTP"), "{said:?}");
+            let received = clear.read_to_close().await;
+            assert!(!received.starts_with(b"HTTP"), "{received:?}");
             let mut silent = Wire::connect(proxy.address()).await;
             assert_eq!(silent.read_to_close().await, "");
             assert_eq!(good.get("/").await.status, StatusCode::OK);
@@ -215,7 +217,7 @@ fn bad_certificates_cost_requests_to_others_nothing() {
             good.address()
         );
         let proxy = Proxy::start(&yaml, &curtail_proxy::Options::default());
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
             for _ in 0..20 {
                 assert_eq!(client.get("/bad").await.error(), Some("not_sent"));

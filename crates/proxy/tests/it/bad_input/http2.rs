@@ -1,6 +1,6 @@
 //! Abuse of HTTP/2: streams opened and reset, more of them than allowed, heads without end.
 
-use super::beside;
+use super::with_steady_clients;
 use crate::deadline::run;
 use crate::frames::{
     CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, REFUSED_STREAM,
@@ -34,7 +34,7 @@ const WHOLE: u8 = END_HEADERS | END_STREAM;
 fn streams_that_are_opened_and_reset_at_once_end_their_connection_alone() {
     run(async {
         let (replica, proxy) = hanging().await;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             let mut frames = Frames::connect(proxy.address()).await;
             let head = request("GET", "/hang");
             let cancel = CANCEL.to_be_bytes();
@@ -53,9 +53,9 @@ fn streams_that_are_opened_and_reset_at_once_end_their_connection_alone() {
         })
         .await;
         let metrics = proxy.until(|metrics| metrics.in_flight() == 0).await;
-        let asked =
+        let attempts =
             replica.record().seen().iter().filter(|seen| seen.uri.path() == "/hang").count();
-        assert!(asked < 10_000, "every one of them was passed on: {metrics}");
+        assert!(attempts < 10_000, "every one of them was passed on: {metrics}");
     });
 }
 
@@ -63,7 +63,7 @@ fn streams_that_are_opened_and_reset_at_once_end_their_connection_alone() {
 fn streams_beyond_the_bound_are_refused_and_those_within_go_on() {
     run(async {
         let (replica, proxy) = hanging().await;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             let mut frames = Frames::connect(proxy.address()).await;
             let (hang, good) = (request("GET", "/hang"), request("GET", "/good"));
             for nth in 0..1_000 {
@@ -102,7 +102,7 @@ fn streams_beyond_the_bound_are_refused_and_those_within_go_on() {
 fn a_head_that_goes_on_without_end_ends_its_connection_alone() {
     run(async {
         let (replica, proxy) = hanging().await;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             let mut frames = Frames::connect(proxy.address()).await;
             frames.send(HEADERS, END_STREAM, 1, &request("GET", "/hang")).await;
             let more = fields(&[("x-more", &"y".repeat(10_000))]);
@@ -115,8 +115,8 @@ fn a_head_that_goes_on_without_end_ends_its_connection_alone() {
             while frames.read().await.is_some() {}
         })
         .await;
-        let asked = replica.record().seen();
-        assert!(asked.iter().all(|seen| seen.uri.path() == "/steady"), "it was passed on");
+        let requests = replica.record().seen();
+        assert!(requests.iter().all(|seen| seen.uri.path() == "/steady"), "it was passed on");
     });
 }
 
@@ -124,12 +124,12 @@ fn a_head_that_goes_on_without_end_ends_its_connection_alone() {
 fn heads_that_are_no_requests_are_reset_and_go_nowhere() {
     run(async {
         let (replica, proxy) = hanging().await;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             let scheme = (":scheme", "http");
             let path = (":path", "/bad");
             let authority = (":authority", "service.test");
             for bad in [
-                // No method, no path, a path twice, a pseudo-field after a field, one that is none.
+                // No method, no path, a path twice, a pseudo-header after a header, an unknown pseudo-header.
                 &[scheme, authority, path][..],
                 &[(":method", "GET"), scheme, authority],
                 &[(":method", "GET"), scheme, authority, path, path],
@@ -147,8 +147,8 @@ fn heads_that_are_no_requests_are_reset_and_go_nowhere() {
             }
         })
         .await;
-        let asked = replica.record().seen();
-        assert!(asked.iter().all(|seen| seen.uri.path() == "/steady"), "one was passed on");
+        let requests = replica.record().seen();
+        assert!(requests.iter().all(|seen| seen.uri.path() == "/steady"), "one was passed on");
     });
 }
 
@@ -156,7 +156,7 @@ fn heads_that_are_no_requests_are_reset_and_go_nowhere() {
 fn a_body_that_is_not_as_long_as_announced_is_reset() {
     run(async {
         let (_replica, proxy) = hanging().await;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             let head = fields(&[
                 (":method", "POST"),
                 (":scheme", "http"),

@@ -1,6 +1,6 @@
 //! Clients that want too much or are too slow: each bound ends in an error of its own.
 
-use super::beside;
+use super::with_steady_clients;
 use crate::body;
 use crate::client::{Client, FullResponse};
 use crate::deadline::run;
@@ -21,15 +21,15 @@ async fn hasty() -> (RawReplica, Proxy) {
 fn a_head_that_is_too_long_is_rejected_with_431_and_a_target_with_414() {
     run(async {
         let (replica, proxy) = hasty().await;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             let long = format!("x: {}\r\n", "y".repeat(20_000));
             let many: String = (0..200).map(|nth| format!("x-{nth}: y\r\n")).collect();
             for fields in [long, many] {
                 let mut wire = Wire::connect(proxy.address()).await;
                 wire.send(format!("GET / HTTP/1.1\r\nhost: h\r\n{fields}\r\n")).await;
                 let response = wire.response().await.head;
-                let said = (response.status(), response.get("curtail-error"));
-                assert_eq!(said, (431, Some("head_too_long")));
+                let rejection = (response.status(), response.get("curtail-error"));
+                assert_eq!(rejection, (431, Some("head_too_long")));
             }
             let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
             let mut request = client.request("GET", "/");
@@ -45,8 +45,8 @@ fn a_head_that_is_too_long_is_rejected_with_431_and_a_target_with_414() {
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send(format!("GET /{} HTTP/1.1\r\nhost: h\r\n\r\n", "y".repeat(70_000))).await;
         let response = wire.response().await.head;
-        let said = (response.status(), response.get("curtail-error"));
-        assert_eq!(said, (414, Some("target_too_long")));
+        let rejection = (response.status(), response.get("curtail-error"));
+        assert_eq!(rejection, (414, Some("target_too_long")));
         let targets = replica.record().requests();
         assert!(targets.iter().all(|request| request.head.request().1 == "/steady"));
     });
@@ -56,12 +56,12 @@ fn a_head_that_is_too_long_is_rejected_with_431_and_a_target_with_414() {
 fn a_client_that_is_too_slow_to_ask_is_sent_away() {
     run(async {
         let (_replica, proxy) = hasty().await;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             for begun in ["", "PRI", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
                 let mut wire = Wire::connect(proxy.address()).await;
                 wire.send(begun).await;
-                let said = wire.read_to_close().await;
-                assert!(!said.starts_with(b"HTTP/1.1"), "{begun:?}: {said:?}");
+                let received = wire.read_to_close().await;
+                assert!(!received.starts_with(b"HTTP/1.1"), "{begun:?}: {received:?}");
             }
             let after_another = "GET / HTTP/1.1\r\nhost: h\r\n\r\nGET /";
             for (begun, is_kept) in
@@ -73,8 +73,8 @@ fn a_client_that_is_too_slow_to_ask_is_sent_away() {
                     assert_eq!(wire.response().await.head.status(), 200);
                 }
                 let response = wire.response().await.head;
-                let said = (response.status(), response.get("curtail-error"));
-                assert_eq!(said, (408, Some("client_slow")), "{begun:?}");
+                let rejection = (response.status(), response.get("curtail-error"));
+                assert_eq!(rejection, (408, Some("client_slow")), "{begun:?}");
                 assert_eq!(response.get("connection"), Some("close"));
                 assert_eq!(wire.read_to_close().await, "");
             }
@@ -115,7 +115,7 @@ fn a_client_may_pause_between_requests_for_longer_than_within_one() {
 fn a_client_that_sends_its_head_drop_by_drop_is_sent_away() {
     run(async {
         let (replica, proxy) = hasty().await;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             let mut wire = Wire::connect(proxy.address()).await;
             wire.send("GET / HTTP/1.1\r\nhost: h\r\n").await;
             // As fast as it may drip, the time is that of the whole head.
@@ -173,7 +173,7 @@ fn a_body_that_pauses_for_too_long_is_rejected_with_408() {
                 .upstream(behind)
                 .top("limits: {body_timeout: 200ms}")
                 .start();
-            beside(&proxy, async {
+            with_steady_clients(&proxy, async {
                 for version in [Version::HTTP_11, Version::HTTP_2] {
                     let mut client = Client::connect(proxy.address(), version).await;
                     let (sender, body) = body::channel();
@@ -200,18 +200,21 @@ fn a_client_beyond_connections_max_waits_until_another_leaves() {
         let mut first = Wire::connect(proxy.address()).await;
         first.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
         assert_eq!(first.response().await.head.status(), 200);
-        // The two steady ones fill it up.
-        beside(&proxy, async {
+        // The two steady clients take the other two connections.
+        with_steady_clients(&proxy, async {
             let mut waiting = Wire::connect(proxy.address()).await;
             waiting.send("GET /waited HTTP/1.1\r\nhost: h\r\n\r\n").await;
             proxy.until(|m| m.sum("curtail_client_connections_waited_total", &[]) > 0).await;
-            let asked = |path: &str| {
+            let has_reached_replica = |path: &str| {
                 replica.record().requests().iter().any(|request| request.head.request().1 == path)
             };
-            assert!(!asked("/waited"), "four clients where three may be");
+            assert!(
+                !has_reached_replica("/waited"),
+                "a fourth client is served although connections_max is 3"
+            );
             drop(first);
             assert_eq!(waiting.response().await.head.status(), 200);
-            assert!(asked("/waited"));
+            assert!(has_reached_replica("/waited"));
         })
         .await;
     });

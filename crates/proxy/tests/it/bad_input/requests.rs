@@ -1,6 +1,6 @@
-//! Requests that are not what HTTP/1.1 says, above all those that a server behind could read differently.
+//! Requests that violate HTTP/1.1, above all requests that a server behind the proxy could read differently.
 
-use super::beside;
+use super::with_steady_clients;
 use crate::client::Client;
 use crate::deadline::run;
 use crate::proxy::{Proxy, Setup};
@@ -34,7 +34,7 @@ fn what_is_no_request_is_rejected_with_400_and_goes_nowhere() {
     run(async {
         let (replica, proxy) = before_a_good_replica().await;
         let mut malformed = 0;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             for bad in [
                 "GARBAGE\r\n\r\n",
                 "GET\r\n\r\n",
@@ -93,8 +93,8 @@ fn codings_that_are_not_understood_are_not_passed_on_under_another_name() {
                 "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n"
             );
             let response = response_to(&proxy, &bad).await.head;
-            let said = (response.status(), response.get("curtail-error"));
-            assert_eq!(said, (501, Some("bad_transfer_encoding")), "{coding:?}");
+            let rejection = (response.status(), response.get("curtail-error"));
+            assert_eq!(rejection, (501, Some("bad_transfer_encoding")), "{coding:?}");
         }
         assert_eq!(reached(&replica).len(), 0, "{:?}", reached(&replica));
     });
@@ -163,8 +163,8 @@ fn a_connection_header_that_names_a_framing_field_is_rejected() {
             ] {
                 let bad = format!("POST / HTTP/1.1\r\nhost: h\r\nconnection: {named}\r\n{body}");
                 let response = response_to(&proxy, &bad).await;
-                let said = (response.head.status(), response.head.get("curtail-error"));
-                assert_eq!(said, (400, Some("bad_request")), "{named:?}: {response:?}");
+                let rejection = (response.head.status(), response.head.get("curtail-error"));
+                assert_eq!(rejection, (400, Some("bad_request")), "{named:?}: {response:?}");
             }
             assert_eq!(replica.record().connections(), 0, "a bad request was forwarded");
         }
@@ -172,7 +172,7 @@ fn a_connection_header_that_names_a_framing_field_is_rejected() {
 }
 
 #[test]
-fn the_same_length_twice_is_said_once() {
+fn the_same_length_twice_is_forwarded_once() {
     run(async {
         for lengths in ["3\r\ncontent-length: 3", "3, 3", "3 ,\t3\r\ncontent-length: 3"] {
             let (replica, proxy) = before_a_good_replica().await;
@@ -190,7 +190,7 @@ fn the_same_length_twice_is_said_once() {
 fn a_body_that_is_no_body_is_the_clients_fault() {
     run(async {
         let (replica, proxy) = before_a_good_replica().await;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             for chunks in [
                 "zz\r\nabc\r\n",
                 "ffffffffffffffffff\r\nabc",
@@ -203,8 +203,8 @@ fn a_body_that_is_no_body_is_the_clients_fault() {
                 let mut wire = Wire::connect(proxy.address()).await;
                 wire.send(bad).await;
                 let response = wire.response().await.head;
-                let said = (response.status(), response.get("curtail-error"));
-                assert_eq!(said, (400, Some("client_broken")), "{chunks:?}");
+                let rejection = (response.status(), response.get("curtail-error"));
+                assert_eq!(rejection, (400, Some("client_broken")), "{chunks:?}");
             }
         })
         .await;
@@ -216,7 +216,7 @@ fn a_body_that_is_no_body_is_the_clients_fault() {
 fn a_client_that_closes_in_the_middle_is_forgotten() {
     run(async {
         let (replica, proxy) = before_a_good_replica().await;
-        beside(&proxy, async {
+        with_steady_clients(&proxy, async {
             for begun in [
                 "",
                 "G",

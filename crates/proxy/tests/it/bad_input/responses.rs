@@ -11,15 +11,15 @@ use crate::wire::Wire;
 use http::{HeaderName, HeaderValue, Response, StatusCode, Version};
 
 /// What clients of each version get from a replica that responds with these bytes, and then closes.
-async fn given(bytes: &'static str) -> [Option<(StatusCode, String)>; 2] {
+async fn responses_to_clients(bytes: &'static str) -> [Option<(StatusCode, String)>; 2] {
     let replica = RawReplica::start(move |mut wire, record, _| async move {
         record.read(&mut wire).await;
         wire.send(bytes).await;
     })
     .await;
     let proxy = Setup::before(&[replica.address()]).upstream("retry: false\nhedge: false").start();
-    let mut given = [None, None];
-    for (given, version) in given.iter_mut().zip([Version::HTTP_11, Version::HTTP_2]) {
+    let mut responses = [None, None];
+    for (received, version) in responses.iter_mut().zip([Version::HTTP_11, Version::HTTP_2]) {
         let mut client = Client::connect(proxy.address(), version).await;
         let request = client.request("GET", "/");
         let response = client.try_send(request).await.expect("a response");
@@ -27,20 +27,20 @@ async fn given(bytes: &'static str) -> [Option<(StatusCode, String)>; 2] {
         assert!(lengths <= 1, "{bytes:?}: {response:?}");
         let Ok(response) = crate::client::FullResponse::read(response).await else { continue };
         let text = String::from_utf8(response.body.to_vec()).expect("text");
-        *given = Some((response.status, text));
+        *received = Some((response.status, text));
     }
-    given
+    responses
 }
 
 #[test]
-fn chunks_count_and_a_length_beside_them_goes() {
+fn chunks_count_and_a_content_length_with_them_is_removed() {
     run(async {
         for bytes in [
             "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n9\r\nall of it\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n9\r\nall of it\r\n0\r\n\r\n",
         ] {
             let want = Some((StatusCode::OK, "all of it".to_owned()));
-            assert_eq!(given(bytes).await, [want.clone(), want], "{bytes:?}");
+            assert_eq!(responses_to_clients(bytes).await, [want.clone(), want], "{bytes:?}");
         }
     });
 }
@@ -54,7 +54,7 @@ fn a_connection_header_cannot_remove_the_framing_of_a_response() {
             "HTTP/1.1 200 OK\r\nconnection: content-length\r\ncontent-length: 9\r\n\r\nall of it",
         ] {
             let want = Some((StatusCode::OK, "all of it".to_owned()));
-            assert_eq!(given(bytes).await, [want.clone(), want], "{bytes:?}");
+            assert_eq!(responses_to_clients(bytes).await, [want.clone(), want], "{bytes:?}");
         }
     });
 }
@@ -65,7 +65,11 @@ fn the_same_length_twice_is_one() {
         for lengths in ["9\r\ncontent-length: 9", "9, 9", "9,9\r\ncontent-length: 09"] {
             let bytes = format!("HTTP/1.1 200 OK\r\ncontent-length: {lengths}\r\n\r\nall of it");
             let want = Some((StatusCode::OK, "all of it".to_owned()));
-            assert_eq!(given(bytes.leak()).await, [want.clone(), want], "{lengths:?}");
+            assert_eq!(
+                responses_to_clients(bytes.leak()).await,
+                [want.clone(), want],
+                "{lengths:?}"
+            );
         }
     });
 }
@@ -82,7 +86,7 @@ fn lengths_that_contradict_each_other_are_an_error() {
             "HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\nall of it",
         ] {
             let want = Some((StatusCode::BAD_GATEWAY, "curtail: broken\n".to_owned()));
-            assert_eq!(given(bytes).await, [want.clone(), want], "{bytes:?}");
+            assert_eq!(responses_to_clients(bytes).await, [want.clone(), want], "{bytes:?}");
         }
     });
 }
@@ -92,7 +96,11 @@ fn a_response_that_ends_with_its_connection_is_whole() {
     run(async {
         let want = Some((StatusCode::OK, "all of it".to_owned()));
         for bytes in ["HTTP/1.1 200 OK\r\n\r\nall of it", "HTTP/1.0 200 OK\r\n\r\nall of it"] {
-            assert_eq!(given(bytes).await, [want.clone(), want.clone()], "{bytes:?}");
+            assert_eq!(
+                responses_to_clients(bytes).await,
+                [want.clone(), want.clone()],
+                "{bytes:?}"
+            );
         }
     });
 }

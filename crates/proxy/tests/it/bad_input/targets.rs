@@ -134,14 +134,14 @@ fn each_target_and_host_reaches_the_server_or_is_rejected() {
         let mut wrong = Vec::new();
         for &(line, fields, want) in HTTP1 {
             let request = format!("{line} HTTP/1.1\r\n{fields}\r\n\r\n");
-            let (refused, sent) = fate(&proxy, &replica, &request).await;
+            let (got_error, sent) = fate(&proxy, &replica, &request).await;
             let is_as_wanted = match want {
-                Sent(target, host) => refused.is_none() && sent == [target, host],
-                Refused(error) => refused.as_deref() == Some(error),
+                Sent(target, host) => got_error.is_none() && sent == [target, host],
+                Refused(error) => got_error.as_deref() == Some(error),
             };
             if !is_as_wanted {
                 wrong.push(format!(
-                    "{line:?}, {fields:?}: wanted {want:?}, got {refused:?} {sent:?}"
+                    "{line:?}, {fields:?}: wanted {want:?}, got {got_error:?} {sent:?}"
                 ));
             }
         }
@@ -185,12 +185,12 @@ fn an_http_1_0_request_may_omit_the_host_but_not_name_a_bad_one() {
             ("GET /p HTTP/1.0\r\nhost:\r\n\r\n", Err("bad_host")),
             ("GET /p HTTP/1.0\r\nhost: a\r\nhost: a\r\n\r\n", Err("bad_host")),
         ] {
-            let (refused, sent) = fate(&proxy, &replica, request).await;
+            let (got_error, sent) = fate(&proxy, &replica, request).await;
             match want {
                 Ok(want) => {
-                    assert_eq!((refused, sent), (None, want.map(str::to_owned)), "{request:?}")
+                    assert_eq!((got_error, sent), (None, want.map(str::to_owned)), "{request:?}")
                 }
-                Err(error) => assert_eq!(refused.as_deref(), Some(error), "{request:?}"),
+                Err(error) => assert_eq!(got_error.as_deref(), Some(error), "{request:?}"),
             }
         }
     });
@@ -247,42 +247,42 @@ fn the_same_rules_hold_over_http_2() {
         let proxy = Setup::before(&[replica.address()]).start();
         let (get, options) = ((":method", "GET"), (":method", "OPTIONS"));
         let (scheme, root) = ((":scheme", "http"), (":path", "/"));
-        let asked = |authority| (":authority", authority);
+        let authority = |authority| (":authority", authority);
         let host = |host| ("host", host);
         let mut wrong = Vec::new();
         for (head, want) in [
-            (vec![get, scheme, asked("h:81"), (":path", "/p?q")], Sent("/p?q", "h:81")),
+            (vec![get, scheme, authority("h:81"), (":path", "/p?q")], Sent("/p?q", "h:81")),
             (vec![get, scheme, (":path", "/p"), host("h")], Sent("/p", "h")),
-            (vec![get, scheme, asked("h"), root, host("h")], Sent("/", "h")),
-            (vec![get, scheme, asked("h"), root, host("H")], Sent("/", "h")),
-            (vec![get, scheme, asked("h"), root, host("h:80")], Sent("/", "h")),
-            (vec![options, scheme, asked("h"), (":path", "*")], Sent("*", "h")),
+            (vec![get, scheme, authority("h"), root, host("h")], Sent("/", "h")),
+            (vec![get, scheme, authority("h"), root, host("H")], Sent("/", "h")),
+            (vec![get, scheme, authority("h"), root, host("h:80")], Sent("/", "h")),
+            (vec![options, scheme, authority("h"), (":path", "*")], Sent("*", "h")),
             // Two hosts, none, or two different ones.
             (vec![get, scheme, root, host("a"), host("b")], BAD_HOST),
             (vec![get, scheme, root, host("a"), host("a")], BAD_HOST),
-            (vec![get, scheme, asked("a"), root, host("a"), host("a")], BAD_HOST),
+            (vec![get, scheme, authority("a"), root, host("a"), host("a")], BAD_HOST),
             (vec![get, scheme, root], BAD_HOST),
-            (vec![get, scheme, asked("a"), root, host("b")], BAD_HOST),
-            (vec![get, scheme, asked("a"), root, host("a:81")], BAD_HOST),
+            (vec![get, scheme, authority("a"), root, host("b")], BAD_HOST),
+            (vec![get, scheme, authority("a"), root, host("a:81")], BAD_HOST),
             (vec![get, scheme, root, host("")], BAD_HOST),
             (vec![get, scheme, root, host("a b")], BAD_HOST),
             (vec![get, scheme, root, host("a, b")], BAD_HOST),
             (vec![get, scheme, root, host("a/b")], BAD_HOST),
-            (vec![get, scheme, asked("u@h"), root], BAD_HOST),
-            (vec![get, scheme, asked("a,b"), root], BAD_HOST),
-            (vec![get, scheme, asked("h"), (":path", "*")], BAD_REQUEST),
-            (vec![get, scheme, asked("h"), (":path", "?x")], BAD_REQUEST),
+            (vec![get, scheme, authority("u@h"), root], BAD_HOST),
+            (vec![get, scheme, authority("a,b"), root], BAD_HOST),
+            (vec![get, scheme, authority("h"), (":path", "*")], BAD_REQUEST),
+            (vec![get, scheme, authority("h"), (":path", "?x")], BAD_REQUEST),
             // Only servers of http and https URLs are behind the proxy.
-            (vec![get, (":scheme", "https"), asked("h"), root], Sent("/", "h")),
-            (vec![get, (":scheme", "ftp"), asked("h"), root], BAD_REQUEST),
-            (vec![options, (":scheme", "coap"), asked("h"), (":path", "*")], BAD_REQUEST),
+            (vec![get, (":scheme", "https"), authority("h"), root], Sent("/", "h")),
+            (vec![get, (":scheme", "ftp"), authority("h"), root], BAD_REQUEST),
+            (vec![options, (":scheme", "coap"), authority("h"), (":path", "*")], BAD_REQUEST),
             // h2 removes a fragment before the proxy sees the path.
-            (vec![get, scheme, asked("h"), (":path", "/a#b")], Sent("/a", "h")),
+            (vec![get, scheme, authority("h"), (":path", "/a#b")], Sent("/a", "h")),
             // RFC 9113, section 8.2.1: whitespace around a value.
-            (vec![get, scheme, asked("h"), root, ("x", "a b")], Sent("/", "h")),
-            (vec![get, scheme, asked("h"), root, ("x", " a")], BAD_REQUEST),
-            (vec![get, scheme, asked("h"), root, ("x", "a\t")], BAD_REQUEST),
-            (vec![get, scheme, asked("h"), root, ("x", " ")], BAD_REQUEST),
+            (vec![get, scheme, authority("h"), root, ("x", "a b")], Sent("/", "h")),
+            (vec![get, scheme, authority("h"), root, ("x", " a")], BAD_REQUEST),
+            (vec![get, scheme, authority("h"), root, ("x", "a\t")], BAD_REQUEST),
+            (vec![get, scheme, authority("h"), root, ("x", " ")], BAD_REQUEST),
         ] {
             let before = replica.record().requests().len();
             let (status, text) = fate_over_http2(&proxy, &head).await;

@@ -38,7 +38,7 @@ fn a_probe_is_rejected_with_the_load() {
 fn classes_are_served_in_their_order_and_first_come_first_served_within() {
     run(async {
         let gated = Gated::start("a", "").await;
-        let mut asking = vec![gated.keep_busy().await];
+        let mut pending_requests = vec![gated.keep_busy().await];
         let queued = [
             ("background 1", "background"),
             ("batch 1", "batch"),
@@ -48,14 +48,14 @@ fn classes_are_served_in_their_order_and_first_come_first_served_within() {
             ("background 2", "background"),
         ];
         for ((id, class), len) in queued.into_iter().zip(1..) {
-            asking.push(ask(gated.address(), id, &[("curtail-class", class)]).await);
+            pending_requests.push(ask(gated.address(), id, &[("curtail-class", class)]).await);
             gated.until_queued(len).await;
         }
-        for _ in &asking {
+        for _ in &pending_requests {
             gated.respond_once();
         }
-        for asked in asking {
-            assert_eq!(asked.await.expect("no panic").status, StatusCode::OK);
+        for pending in pending_requests {
+            assert_eq!(pending.await.expect("no panic").status, StatusCode::OK);
         }
         let want = [
             "blocker",
@@ -77,19 +77,19 @@ fn a_full_queue_refuses_and_says_so() {
         let busy = gated.keep_busy().await;
         let waiting = ask(gated.address(), "waiting", &[("curtail-class", "batch")]).await;
         gated.until_queued(1).await;
-        let refused = ask(gated.address(), "refused", &[("curtail-class", "batch")]).await;
-        let refused = refused.await.expect("no panic");
-        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(refused.error(), Some("queue_full"));
-        assert_eq!(refused.get("curtail-leaf"), Some("refused"));
-        // Who is more urgent takes the place of who waits.
+        let rejected = ask(gated.address(), "refused", &[("curtail-class", "batch")]).await;
+        let rejected = rejected.await.expect("no panic");
+        assert_eq!(rejected.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(rejected.error(), Some("queue_full"));
+        assert_eq!(rejected.get("curtail-leaf"), Some("refused"));
+        // A more urgent request takes the place of one that waits.
         let urgent = ask(gated.address(), "urgent", &[]).await;
         let pushed_out = waiting.await.expect("no panic");
         assert_eq!(pushed_out.error(), Some("queue_full"));
         gated.respond_once();
         gated.respond_once();
-        for asked in [busy, urgent] {
-            assert_eq!(asked.await.expect("no panic").status, StatusCode::OK);
+        for pending in [busy, urgent] {
+            assert_eq!(pending.await.expect("no panic").status, StatusCode::OK);
         }
         assert_eq!(order(&gated.server), ["blocker", "urgent"]);
         let metrics = gated.until(|m| m.sum("curtail_leaf_in_service", &[]) == 0).await;
@@ -124,8 +124,9 @@ fn what_one_leaf_refuses_another_takes() {
         }
         assert_eq!(order(&full.server), ["blocker"]);
         let metrics = root.metrics().await;
-        let refused = metrics.sum("curtail_attempts_responded_total", &[("outcome", "refused")]);
-        assert!(refused > 0, "the full one was never asked: {metrics}");
+        let rejected_count =
+            metrics.sum("curtail_attempts_responded_total", &[("outcome", "refused")]);
+        assert!(rejected_count > 0, "the full leaf got no request: {metrics}");
     });
 }
 

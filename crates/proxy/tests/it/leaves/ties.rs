@@ -40,7 +40,7 @@ fn one_copy_is_executed_and_the_other_dropped_whichever_starts_first() {
         let mut rng = Rng::new(seed);
         for nth in 0..30 {
             let id = format!("tied {nth}");
-            let asked = ask(root.address(), &id, &[]).await;
+            let pending = ask(root.address(), &id, &[]).await;
             both[0].until_queued(1).await;
             both[1].until_queued(1).await;
             let (first, other) = if rng.chance(0.5) { (0, 1) } else { (1, 0) };
@@ -49,7 +49,7 @@ fn one_copy_is_executed_and_the_other_dropped_whichever_starts_first() {
             both[first].server.record().until(|record| record.executions(&id) == 1).await;
             both[other].until_queued(0).await;
             both[first].respond_once();
-            let response = asked.await.expect("no panic");
+            let response = pending.await.expect("no panic");
             assert_eq!(response.status, StatusCode::OK, "{response:?}");
             assert_eq!(response.body, if first == 0 { "a" } else { "b" });
             assert_eq!(executions(&both, &id), 1, "{id}");
@@ -106,7 +106,7 @@ fn a_leaf_that_crashes_after_its_twin_was_dropped_costs_no_response() {
     run(async {
         let [a, b] = both_busy().await;
         let root = tying([a.address(), b.address()]);
-        let asked = ask(root.address(), "tied", &[]).await;
+        let pending = ask(root.address(), "tied", &[]).await;
         a.until_queued(1).await;
         b.until_queued(1).await;
         a.respond_once();
@@ -117,7 +117,7 @@ fn a_leaf_that_crashes_after_its_twin_was_dropped_costs_no_response() {
         b.respond_once();
         b.server.record().until(|record| record.executions("tied") == 1).await;
         b.respond_once();
-        let response = asked.await.expect("no panic");
+        let response = pending.await.expect("no panic");
         assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"b"[..]), "{response:?}");
         assert_eq!(root.metrics().await.attempts("tie_started_lost"), 1);
     });
@@ -128,7 +128,7 @@ fn a_server_that_fails_after_the_twin_was_dropped_costs_no_response() {
     run(async {
         let [a, b] = both_busy().await;
         let root = tying([a.address(), b.address()]);
-        let asked = ask(root.address(), "tied", &[]).await;
+        let pending = ask(root.address(), "tied", &[]).await;
         a.until_queued(1).await;
         b.until_queued(1).await;
         a.respond_once();
@@ -137,7 +137,7 @@ fn a_server_that_fails_after_the_twin_was_dropped_costs_no_response() {
         drop(a.server);
         b.respond_once();
         b.respond_once();
-        let response = asked.await.expect("no panic");
+        let response = pending.await.expect("no panic");
         assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"b"[..]), "{response:?}");
     });
 }
@@ -172,7 +172,7 @@ fn a_lost_message_costs_at_most_one_execution_and_no_response() {
         let relays =
             [losing_messages(both[0].address()).await, losing_messages(both[1].address()).await];
         let root = tying(relays);
-        let asked = ask(root.address(), "tied", &[]).await;
+        let pending = ask(root.address(), "tied", &[]).await;
         both[0].until_queued(1).await;
         both[1].until_queued(1).await;
         // Both servers become free, and neither leaf hears of the other's start.
@@ -181,7 +181,7 @@ fn a_lost_message_costs_at_most_one_execution_and_no_response() {
             gated.server.record().until(|record| record.executions("tied") == 1).await;
         }
         both[1].respond_once();
-        let response = asked.await.expect("no panic");
+        let response = pending.await.expect("no panic");
         assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"b"[..]), "{response:?}");
         assert_eq!(executions(&both, "tied"), 2);
         // The other execution is stopped, and its slot is free again.

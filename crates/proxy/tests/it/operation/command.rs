@@ -74,7 +74,7 @@ impl Program {
     async fn address(&self) -> SocketAddr {
         let line = self.says(0, &["\"listening\"", "\"in\""]).await;
         let line: serde_json::Value =
-            serde_json::from_str(&line).expect("JSON, for nobody watches");
+            serde_json::from_str(&line).expect("JSON, as the output is no terminal");
         let address = line["fields"]["address"].as_str().expect("an address");
         address.parse().expect("an address")
     }
@@ -120,8 +120,11 @@ fn it_serves_reloads_on_a_hangup_keeps_the_old_when_the_new_is_broken_and_stops_
         let from = program.lines().len();
         directory.write("proxy.yaml", &yaml(&new).replace("upstream: s", "upstream: other"));
         program.signal("-HUP");
-        let refused = program.says(from, &["ERROR", "the old one stays in effect"]).await;
-        assert!(refused.contains("other") && refused.contains("is not defined"), "{refused}");
+        let error_line = program.says(from, &["ERROR", "the old one stays in effect"]).await;
+        assert!(
+            error_line.contains("other") && error_line.contains("is not defined"),
+            "{error_line}"
+        );
         assert_eq!(ask(address).await, "old");
         let from = program.lines().len();
         directory.write("proxy.yaml", &yaml(&new));
@@ -139,8 +142,9 @@ fn sets_override_the_arguments_and_an_error_in_one_prevents_the_start() {
     run(async {
         let replica = RawReplica::responding("good").await;
         let upstream = format!("http://{}", replica.address());
-        let given = ["--upstream", &upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        let with = |more: &[&str]| Program::start(&[&given, more].concat());
+        let arguments =
+            ["--upstream", &upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let with = |more: &[&str]| Program::start(&[&arguments, more].concat());
         let program = with(&["--set", "upstreams.service.hedge=false"]);
         assert_eq!(ask(program.address().await).await, "good");
         for (more, says) in [

@@ -31,9 +31,9 @@ fn requests_in_progress_end_and_nothing_new_begins() {
         gated.gate.add_permits(1);
         assert_eq!(kept.get("/").await.status, StatusCode::OK);
         // Enough that both workers have some.
-        let mut asking = Vec::new();
+        let mut pending_requests = Vec::new();
         for version in [Version::HTTP_11, Version::HTTP_2, Version::HTTP_11, Version::HTTP_2] {
-            asking.push(gated.ask(address, version).await);
+            pending_requests.push(gated.ask(address, version).await);
         }
         let mut idle = Wire::connect(address).await;
         idle.send("GET /").await;
@@ -44,10 +44,10 @@ fn requests_in_progress_end_and_nothing_new_begins() {
         // A kept connection is closed, for nothing more may come on it.
         let request = kept.request("GET", "/");
         assert!(kept.try_send(request).await.is_err(), "a new request was taken");
-        for asked in asking {
-            assert_eq!(ready().await, Some(503), "it says so to the end");
+        for pending in pending_requests {
+            assert_eq!(ready().await, Some(503), "it is not ready until the end");
             gated.gate.add_permits(1);
-            let response = asked.await.expect("no panic");
+            let response = pending.await.expect("no panic");
             assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"responded"[..]));
         }
         drop(idle);
@@ -57,7 +57,7 @@ fn requests_in_progress_end_and_nothing_new_begins() {
 }
 
 #[test]
-fn who_has_asked_nothing_does_not_hold_it_up() {
+fn connections_without_a_request_do_not_delay_the_drain() {
     run(async {
         let replica = RawReplica::responding("good").await;
         let proxy = Setup::before(&[replica.address()]).top("limits: {header_timeout: 1h}").start();
@@ -86,7 +86,7 @@ fn a_client_whose_connection_the_drain_closes_is_not_counted_as_slow() {
             .top("limits: {header_timeout: 1h}")
             .start();
         let admin = proxy.admin_address();
-        let asked = gated.ask(proxy.address(), Version::HTTP_11).await;
+        let pending = gated.ask(proxy.address(), Version::HTTP_11).await;
         let mut silent = Wire::connect(proxy.address()).await;
         proxy.until(|m| m.sum("curtail_client_connections_open", &[]) == 2).await;
         let stopping = proxy.stop(GRACE);
@@ -95,7 +95,7 @@ fn a_client_whose_connection_the_drain_closes_is_not_counted_as_slow() {
         let metrics = Metrics::new(String::from_utf8_lossy(&page.body).into_owned());
         assert_eq!(metrics.sum("curtail_client_timeouts_total", &[]), 0, "{metrics}");
         gated.gate.add_permits(1);
-        assert_eq!(asked.await.expect("no panic").status, StatusCode::OK);
+        assert_eq!(pending.await.expect("no panic").status, StatusCode::OK);
         stopping.await.expect("it stops");
     });
 }
@@ -178,8 +178,8 @@ fn a_leaf_lets_what_is_queued_be_served() {
         leaf.until(|metrics| metrics.sum("curtail_leaf_queue_len", &[]) == 1).await;
         let stopping = leaf.stop(GRACE);
         gated.gate.add_permits(2);
-        for asked in [first, second] {
-            assert_eq!(asked.await.expect("no panic").body, "served");
+        for pending in [first, second] {
+            assert_eq!(pending.await.expect("no panic").body, "served");
         }
         stopping.await.expect("it stops");
     });

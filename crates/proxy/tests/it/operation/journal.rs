@@ -275,7 +275,7 @@ fn tampered(directory: &Directory, file: &Path) {
     let shorter = directory.write("shorter.journal", &sealed(&shorter));
     let found = replay(std::io::BufReader::new(std::fs::File::open(shorter).expect("a file")));
     let unnoticed = found.is_ok_and(|replayed| replayed.end == End::Unfinished);
-    assert!(!unnoticed, "an event was missing, and nobody noticed");
+    assert!(!unnoticed, "the replay did not notice a missing event");
 }
 
 /// A journal with these entries and valid checksums.

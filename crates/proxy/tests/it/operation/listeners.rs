@@ -74,15 +74,15 @@ fn requests_on_a_closed_listener_end_and_its_connections_close() {
         let mut kept = Client::connect(old, Version::HTTP_11).await;
         gated.gate.add_permits(1);
         assert_eq!(kept.get("/").await.status, StatusCode::OK);
-        let asking =
+        let pending_requests =
             [gated.ask(old, Version::HTTP_11).await, gated.ask(old, Version::HTTP_2).await];
         proxy.reload_yaml(&with(&["name: in"])).expect("the reload succeeds");
         while TcpStream::connect(old).await.is_ok() {}
         let request = kept.request("GET", "/");
         assert!(kept.try_send(request).await.is_err(), "an idle connection is closed");
         gated.gate.add_permits(2);
-        for asked in asking {
-            assert_eq!(asked.await.expect("no panic").body, "responded");
+        for pending in pending_requests {
+            assert_eq!(pending.await.expect("no panic").body, "responded");
         }
     });
 }
@@ -192,20 +192,20 @@ fn a_leaf_changes_its_limit_and_its_requests_end() {
         };
         let proxy = start(&with("concurrency: 1"));
         let address = proxy.listener("leaf");
-        let mut asking = vec![gated.ask(address, Version::HTTP_11).await];
+        let mut pending_requests = vec![gated.ask(address, Version::HTTP_11).await];
         proxy.reload_yaml(&with("concurrency: 2, queue_len_max: 1")).expect("the reload succeeds");
         assert_eq!(proxy.listener("leaf"), address, "its socket is kept");
         for _ in 0..2 {
-            asking.push(gated.ask(address, Version::HTTP_11).await);
+            pending_requests.push(gated.ask(address, Version::HTTP_11).await);
         }
         let mut queued = Client::connect(address, Version::HTTP_11).await;
-        asking.push(tokio::spawn(async move { queued.get("/").await }));
+        pending_requests.push(tokio::spawn(async move { queued.get("/").await }));
         proxy.until(|metrics| metrics.sum("curtail_leaf_queue_len", &[]) == 1).await;
         assert_eq!(gated.replica.record().count(), 3, "one of before, two since");
         assert_eq!(status(address, Version::HTTP_11).await, StatusCode::SERVICE_UNAVAILABLE);
         gated.gate.add_permits(4);
-        for asked in asking {
-            assert_eq!(asked.await.expect("no panic").body, "responded");
+        for pending in pending_requests {
+            assert_eq!(pending.await.expect("no panic").body, "responded");
         }
     });
 }

@@ -20,7 +20,7 @@ const LONG_BYTES: u64 = 200 << 20;
 const BETWEEN_BYTES_MAX: u64 = 64 << 20;
 
 #[test]
-fn two_hundred_megabytes_each_way_are_streamed_and_never_held() {
+fn two_hundred_megabytes_each_way_are_streamed_and_never_buffered() {
     run(async {
         for pair in [PAIRS[0], PAIRS[3]] {
             let (up, down) = (Arc::new(Progress::default()), Arc::new(Progress::default()));
@@ -30,7 +30,10 @@ fn two_hundred_megabytes_each_way_are_streamed_and_never_held() {
                 async move {
                     // Nothing is read until nothing moves any more: all that was handed is somewhere between.
                     let between = handed.until_still().await;
-                    assert!(between < BETWEEN_BYTES_MAX, "{between} bytes are held on the way up");
+                    assert!(
+                        between < BETWEEN_BYTES_MAX,
+                        "{between} bytes are buffered on the way up"
+                    );
                     let read = body::check_long(request.into_body()).await;
                     assert_eq!(read.expect("a whole body"), LONG_BYTES);
                     Response::new(body::long(LONG_BYTES, &responses))
@@ -41,7 +44,7 @@ fn two_hundred_megabytes_each_way_are_streamed_and_never_held() {
             let response = chain.client.try_send(request).await.expect("a response");
             assert_eq!(response.status(), StatusCode::OK);
             let between = down.until_still().await;
-            assert!(between < BETWEEN_BYTES_MAX, "{between} bytes are held on the way down");
+            assert!(between < BETWEEN_BYTES_MAX, "{between} bytes are buffered on the way down");
             let read = body::check_long(response.into_body()).await;
             assert_eq!(read.expect("a whole body"), LONG_BYTES);
         }
@@ -53,8 +56,8 @@ fn bodies_of_unknown_length_and_trailers_pass_both_ways() {
     run(async {
         for pair in PAIRS {
             let mut chain = Chain::start(pair, |request| async move {
-                let asked = request.into_body().collect().await.expect("a whole body");
-                let sum = asked.trailers().and_then(|t| t.get("x-sum")).cloned();
+                let collected = request.into_body().collect().await.expect("a whole body");
+                let sum = collected.trailers().and_then(|t| t.get("x-sum")).cloned();
                 let (sender, body) = body::channel();
                 tokio::spawn(async move {
                     for piece in ["a", "bc", "def"] {
@@ -67,7 +70,7 @@ fn bodies_of_unknown_length_and_trailers_pass_both_ways() {
                 });
                 let mut response = Response::new(body);
                 response.headers_mut().insert("trailer", HeaderValue::from_static("x-seen"));
-                let body = String::from_utf8(asked.to_bytes().to_vec()).expect("text");
+                let body = String::from_utf8(collected.to_bytes().to_vec()).expect("text");
                 response.headers_mut().insert("x-body", body.parse().expect("text"));
                 response
             })
@@ -124,8 +127,8 @@ fn forbidden_trailers_are_removed_and_others_forwarded_over_any_version() {
     run(async {
         for behind in [Version::HTTP_11, Version::HTTP_2] {
             let chain = Chain::start((Version::HTTP_11, behind), |request| async move {
-                let asked = request.into_body().collect().await.expect("a whole body");
-                let trailers = asked.trailers().expect("trailers");
+                let collected = request.into_body().collect().await.expect("a whole body");
+                let trailers = collected.trailers().expect("trailers");
                 let names: Vec<_> = trailers.keys().map(http::HeaderName::as_str).collect();
                 assert_eq!(names, ["x-sum"]);
                 ok("taken")
@@ -172,7 +175,7 @@ fn a_body_of_known_length_keeps_it() {
                 let response = chain.client.send(request).await;
                 assert_eq!(response.body, text);
                 assert_eq!(response.headers.get("content-length"), Some(&len));
-                let seen = chain.replica.record().seen().pop().expect("it was asked");
+                let seen = chain.replica.record().seen().pop().expect("a request");
                 assert_eq!(seen.headers.get("content-length"), Some(&len), "{seen:?}");
                 assert_eq!(seen.get("transfer-encoding"), None, "{seen:?}");
             }
@@ -189,7 +192,7 @@ fn pieces_are_passed_on_as_they_come_in_both_directions() {
             let (respond_with, responses) = oneshot::channel::<body::Body>();
             let responses = Mutex::new(Some(responses));
             let mut chain = Chain::start(pair, move |request| {
-                let responses = responses.lock().expect("no panic").take().expect("asked once");
+                let responses = responses.lock().expect("no panic").take().expect("one request");
                 let got = got.clone();
                 async move {
                     let mut body = request.into_body();
@@ -271,7 +274,7 @@ fn a_response_that_comes_before_the_body_was_read_is_the_response() {
 }
 
 #[test]
-fn who_has_responded_early_may_finish_its_upload_before_it_reads_the_response() {
+fn a_client_may_finish_its_upload_before_it_reads_an_early_response() {
     run(async {
         let refusing = Refusing::new();
         let proxy = Setup::before(&[refusing.address()]).start();

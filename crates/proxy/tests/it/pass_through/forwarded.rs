@@ -31,16 +31,17 @@ async fn seen(replica: &RawReplica, proxy: &Proxy, fields: &[(&str, &str)]) -> H
         fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     wire.send(format!("GET / HTTP/1.1\r\nhost: h\r\n{fields}x-end: 1\r\n\r\n")).await;
     assert_eq!(wire.response().await.head.status(), 200);
-    replica.record().requests().pop().expect("it was asked").head
+    replica.record().requests().pop().expect("a request").head
 }
 
 /// The headers that name the client of a forwarded request.
 fn forwarded(head: &Head) -> Vec<(&str, &str)> {
-    let is_one = |name: &str| name.contains("forwarded") || name == "x-real-ip";
-    let of = head.fields.iter().filter(|(name, _)| is_one(&name.to_ascii_lowercase()));
-    let mut of: Vec<_> = of.map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    of.sort_unstable();
-    of
+    let names_client = |name: &str| name.contains("forwarded") || name == "x-real-ip";
+    let headers = head.fields.iter().filter(|(name, _)| names_client(&name.to_ascii_lowercase()));
+    let mut headers: Vec<_> =
+        headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    headers.sort_unstable();
+    headers
 }
 
 #[test]

@@ -14,7 +14,7 @@ const METHODS: [&str; 9] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PURGE"];
 
 #[test]
-fn every_method_path_and_query_arrives_as_it_was_asked() {
+fn every_method_path_and_query_arrives_unchanged() {
     run(async {
         for pair in PAIRS {
             let mut chain = Chain::start(pair, |_| std::future::ready(ok("here"))).await;
@@ -42,7 +42,7 @@ fn every_method_path_and_query_arrives_as_it_was_asked() {
 }
 
 #[test]
-fn the_host_that_was_asked_arrives_in_the_form_of_each_version() {
+fn the_requested_host_arrives_in_the_form_of_each_version() {
     run(async {
         for pair in PAIRS {
             let mut chain = Chain::start(pair, |_| std::future::ready(ok(""))).await;

@@ -30,8 +30,8 @@ async fn echo(request: Request<Incoming>) -> Response<body::Body> {
     assert_eq!(request.headers()["te"], "trailers");
     let (sender, body) = body::channel();
     tokio::spawn(async move {
-        let mut asked = request.into_body();
-        while let Some(Ok(frame)) = asked.frame().await {
+        let mut request_body = request.into_body();
+        while let Some(Ok(frame)) = request_body.frame().await {
             if let Ok(data) = frame.into_data()
                 && !sender.data(data).await
             {
@@ -83,7 +83,7 @@ fn an_outcome_without_a_body_comes_in_the_head() {
     });
 }
 
-/// A replica that streams until nobody reads, and the other end of what it streams.
+/// A replica that streams until the client stops reading, and the reading end of its stream.
 async fn streaming(pair: (Version, Version)) -> (Chain, tokio::sync::mpsc::Receiver<()>) {
     let (unread, heard) = tokio::sync::mpsc::channel(1);
     let chain = Chain::start(pair, move |_| {

@@ -47,7 +47,7 @@ fn each_side_speaks_what_it_negotiates() {
                     (response.status, &*response.body),
                     (StatusCode::OK, &b"there and back"[..])
                 );
-                let seen = replica.record().seen().pop().expect("it was asked");
+                let seen = replica.record().seen().pop().expect("a request");
                 assert_eq!(seen.version, behind_version);
                 assert_eq!(seen.get("x-forwarded-proto"), Some("https"));
                 if behind_version == Version::HTTP_2 {

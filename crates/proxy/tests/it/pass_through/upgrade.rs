@@ -45,9 +45,12 @@ fn bytes_pass_both_ways_and_each_side_ends_by_itself() {
         assert_eq!(agreed.get("sec-websocket-accept"), Some("a"));
         wire.send("and late").await;
         assert_eq!(wire.read_exact(14).await.expect("an echo"), "early and late");
-        let asked = replica.record().requests()[0].head.clone();
-        assert_eq!(asked.get("upgrade"), Some("websocket"));
-        assert_eq!(asked.get("connection").map(str::to_lowercase).as_deref(), Some("upgrade"));
+        let request_head = replica.record().requests()[0].head.clone();
+        assert_eq!(request_head.get("upgrade"), Some("websocket"));
+        assert_eq!(
+            request_head.get("connection").map(str::to_lowercase).as_deref(),
+            Some("upgrade")
+        );
         wire.close_write().await;
         assert_eq!(wire.read_to_close().await, "the last word");
         proxy.until(|metrics| metrics.in_flight() == 0).await;
@@ -117,7 +120,7 @@ fn a_replica_may_decline_and_the_connection_goes_on_as_it_was() {
 }
 
 #[test]
-fn nobody_changes_the_protocol_unasked() {
+fn no_upgrade_without_a_request_for_it() {
     run(async {
         let replica = RawReplica::start(|mut wire, record, _| async move {
             while record.read(&mut wire).await.is_some() {
@@ -155,7 +158,7 @@ fn http_2_in_clear_text_is_not_negotiated_past_the_proxy() {
 }
 
 #[test]
-fn over_http_2_no_change_is_asked_for() {
+fn over_http_2_no_upgrade_is_requested() {
     run(async {
         let replica = Replica::responding(Speaks::Http2, "as it was").await;
         let proxy =
@@ -176,8 +179,8 @@ fn under_tls_http_1_1_is_negotiated_for_a_change() {
         let issued = authority.issue("localhost");
         let speaks = Speaks::Tls(issued.server(&["h2", "http/1.1"]));
         let replica = Replica::start(speaks, |mut request| async move {
-            let asked = request.headers().contains_key("upgrade");
-            if !asked {
+            let wants_upgrade = request.headers().contains_key("upgrade");
+            if !wants_upgrade {
                 return ok("over HTTP/2");
             }
             let upgrade = hyper::upgrade::on(&mut request);

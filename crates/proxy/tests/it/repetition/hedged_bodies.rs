@@ -97,7 +97,7 @@ async fn upload(behind: Version, first: Then, second: Then) {
     assert_eq!(a_received.recv().await.expect("a piece"), "one ");
     assert_eq!(b_received.recv().await.expect("a piece"), "one ");
     if matches!(second, Then::Reset) || matches!(first, Then::Reset) {
-        // Whichever of the two was asked first.
+        // Whichever of the two got the first attempt.
         a_reset.notify_one();
         b_reset.notify_one();
         proxy.until(|metrics| metrics.in_flight() == 1).await;
@@ -182,6 +182,6 @@ fn an_attempt_whose_window_is_full_does_not_hold_up_the_other() {
                 (StatusCode::OK, BYTES.to_string().as_bytes())
             );
         }
-        assert!(stuck.record().count() > 0, "the stuck one was never asked");
+        assert!(stuck.record().count() > 0, "the stuck replica got no request");
     });
 }

@@ -1,4 +1,4 @@
-//! Methods that change something are executed at most once; those that read may be repeated.
+//! Methods that change something are executed at most once; reads may be repeated.
 
 use super::{executions, send};
 use crate::client::Client;
@@ -77,7 +77,7 @@ const EAGER: &str = "timeout: 400ms\nbalance: round_robin\nbudget: {ratio: 1.0}\
                      hedge: {delay_min: 1ms, delay_max: 1ms, hedges_max: 3}\n\
                      retry: {retries_max: 4, backoff: 1ms, overdue: {delay_max: 100ms}}";
 
-/// Two replicas that fail alike after `good` responses on each connection are asked by `methods`; each request
+/// Sends requests with `methods` to two replicas that both fail after `good` responses on each connection; each request
 /// must be executed once.
 async fn fails_once(then: Then, good: usize, methods: &[&str]) {
     println!("{then:?} after {good} good responses");
@@ -135,7 +135,7 @@ fn a_read_is_repeated_however_it_fails() {
                 assert_eq!(response.status, StatusCode::OK, "{method}: {response:?}");
             }
             let executed: usize = bad.record().requests().len();
-            assert!(executed > 0, "the bad one was never asked");
+            assert!(executed > 0, "the bad replica got no request");
         }
     });
 }
@@ -183,8 +183,9 @@ fn a_post_goes_elsewhere_when_a_leaf_refused_it() {
             assert_eq!(executions(&[&good], &id), 1);
         }
         let metrics = proxy.metrics().await;
-        let refused = metrics.sum("curtail_attempts_responded_total", &[("outcome", "refused")]);
-        assert!(refused > 0, "nothing was refused: {metrics}");
+        let rejected_count =
+            metrics.sum("curtail_attempts_responded_total", &[("outcome", "refused")]);
+        assert!(rejected_count > 0, "nothing was refused: {metrics}");
     });
 }
 

@@ -32,7 +32,7 @@ async fn with_long_responses() -> (Replica, Arc<Mutex<Vec<Arc<Progress>>>>) {
     (replica, handed)
 }
 
-/// Waits until none of them makes progress.
+/// Waits until no download makes progress.
 async fn until_all_are_still(all: &[Arc<Progress>]) {
     let mut waiting = tokio::task::JoinSet::new();
     for progress in all {
@@ -45,7 +45,7 @@ async fn until_all_are_still(all: &[Arc<Progress>]) {
 }
 
 /// Checks that a replica's one connection with this many unread downloads still serves other requests.
-async fn downloads_starve_nobody(unread: u32) {
+async fn assert_downloads_starve_no_other(unread: u32) {
     let (replica, handed) = with_long_responses().await;
     let proxy = Setup::before(&[replica.address()])
         .upstream(
@@ -76,13 +76,13 @@ async fn downloads_starve_nobody(unread: u32) {
 }
 
 #[test]
-fn nine_unread_downloads_on_a_connection_to_a_replica_starve_nobody() {
-    run(downloads_starve_nobody(9));
+fn nine_unread_downloads_on_a_connection_to_a_replica_starve_no_other() {
+    run(assert_downloads_starve_no_other(9));
 }
 
 #[test]
-fn unread_downloads_that_fill_a_connection_but_for_one_stream_starve_nobody() {
-    run(downloads_starve_nobody(63));
+fn unread_downloads_that_fill_a_connection_but_for_one_stream_starve_no_other() {
+    run(assert_downloads_starve_no_other(63));
 }
 
 #[test]
@@ -174,8 +174,8 @@ fn a_request_that_finds_all_connections_full_is_not_sent() {
         }
         replica.record().until(|record| record.count() == 6).await;
         let mut client = client.share();
-        let refused = client.get("/").await;
-        assert_eq!((refused.status.as_u16(), refused.error()), (503, Some("not_sent")));
+        let response = client.get("/").await;
+        assert_eq!((response.status.as_u16(), response.error()), (503, Some("not_sent")));
         gate.add_permits(7);
         while let Some(status) = asking.join_next().await {
             assert_eq!(status.expect("no panic"), StatusCode::OK);

@@ -18,8 +18,8 @@ async fn echoing(speaks: Speaks) -> Replica {
     Replica::start(speaks, |request| async move {
         let (sender, body) = body::channel();
         tokio::spawn(async move {
-            let mut asked = request.into_body();
-            while let Some(Ok(frame)) = asked.frame().await {
+            let mut request_body = request.into_body();
+            while let Some(Ok(frame)) = request_body.frame().await {
                 let Ok(data) = frame.into_data() else { continue };
                 if !sender.data(data).await {
                     return;
@@ -35,8 +35,8 @@ async fn echoing(speaks: Speaks) -> Replica {
 async fn body_timeout_passes(proxy: &Proxy) {
     let mut wire = Wire::connect(proxy.address()).await;
     wire.send("POST /slow HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nb").await;
-    let refused = wire.response().await.head;
-    assert_eq!((refused.status(), refused.get("curtail-error")), (408, Some("client_slow")));
+    let rejection = wire.response().await.head;
+    assert_eq!((rejection.status(), rejection.get("curtail-error")), (408, Some("client_slow")));
 }
 
 #[test]

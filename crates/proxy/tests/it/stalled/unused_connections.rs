@@ -32,7 +32,7 @@ async fn closing(close: &Arc<Notify>) -> (RawReplica, mpsc::Receiver<()>) {
             wire.send(response).await;
             close.notified().await;
             wire.close_write().await;
-            assert!(record.read(&mut wire).await.is_none(), "it is asked again");
+            assert!(record.read(&mut wire).await.is_none(), "it got another request");
             closed.send(()).await.expect("the test listens");
         }
     })

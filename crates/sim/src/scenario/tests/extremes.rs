@@ -54,7 +54,7 @@ fn lengths_of_a_run_that_contradict_each_other_are_errors() {
 
 #[test]
 fn more_memory_than_a_machine_has_is_an_error() {
-    for (line, said) in [
+    for (line, message) in [
         (
             "clients: 1000\n  shards: 100\n  replicas: 1000\n  servers: 1000",
             "clients × shards × replicas",
@@ -65,7 +65,7 @@ fn more_memory_than_a_machine_has_is_an_error() {
         ),
     ] {
         let text = errors(&with_model_line(line));
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(message), "{text}");
     }
 }
 
@@ -167,13 +167,13 @@ fn every_extreme_number_is_rejected_or_the_run_ends() {
         .iter()
         .flat_map(|key| durations.map(|value| (key, value)))
         .chain(NUMBERS.iter().flat_map(|key| numbers.map(|value| (key, value))));
-    let (mut refused, mut ended, mut stopped) = (0, 0, 0);
+    let (mut rejected, mut ended, mut stopped) = (0, 0, 0);
     for (key, value) in table {
         let scenario = match with_value(key, value) {
             Ok(scenario) => scenario,
             Err(text) => {
                 assert!(text.contains("expected"), "{key} = {value}: {text}");
-                refused += 1;
+                rejected += 1;
                 continue;
             }
         };
@@ -185,6 +185,6 @@ fn every_extreme_number_is_rejected_or_the_run_ends() {
         println!("{key} = {value}: {} events, {:?}", world.events(), world.stopped());
         if world.stopped().is_some() { stopped += 1 } else { ended += 1 }
     }
-    println!("{refused} refused, {ended} ended, {stopped} stopped");
-    assert!(refused > 50 && ended > 50 && stopped > 5, "the table has all three outcomes");
+    println!("{rejected} refused, {ended} ended, {stopped} stopped");
+    assert!(rejected > 50 && ended > 50 && stopped > 5, "the table has all three outcomes");
 }

@@ -22,9 +22,10 @@ pub(crate) fn decode(bytes: Bytes) -> Result<Vec<Action>, CheckpointError> {
 
 fn rows(bytes: Bytes) -> Result<Vec<Action>, CheckpointError> {
     let reader = SerializedFileReader::new(bytes.clone())?;
-    let said = reader.metadata().file_metadata().key_value_metadata().into_iter().flatten();
-    let said = said.filter(|said| said.key == super::CHECKSUM).find_map(|said| said.value.as_ref());
-    if said.is_some_and(|said| *said != super::checksum(pages(&bytes))) {
+    let entries = reader.metadata().file_metadata().key_value_metadata().into_iter().flatten();
+    let sum =
+        entries.filter(|entry| entry.key == super::CHECKSUM).find_map(|entry| entry.value.as_ref());
+    if sum.is_some_and(|sum| *sum != super::checksum(pages(&bytes))) {
         return Err(CheckpointError::Damaged);
     }
     let there = reader.metadata().file_metadata().schema();

@@ -110,7 +110,7 @@ fn a_page_that_is_damaged_anywhere_is_found() {
 }
 
 #[test]
-fn a_file_without_a_checksum_that_is_damaged_stops_nobody() {
+fn a_damaged_file_without_a_checksum_causes_no_panic() {
     let whole = encode(&some()[..6]).expect("a file");
     let key = whole.windows(CHECKSUM.len()).position(|bytes| bytes == CHECKSUM.as_bytes());
     let mut of_others = whole.to_vec();
@@ -187,7 +187,7 @@ fn columns_that_are_not_known_are_passed_over() {
 }
 
 #[test]
-fn what_a_row_lacks_or_has_too_much_of_is_said() {
+fn missing_and_unexpected_fields_of_a_row_are_named() {
     let error =
         foreign(&[json!({ "add": { "path": "a", "size": -3 } })]).expect_err("a size is needed");
     assert!(matches!(error, CheckpointError::Row(_)), "{error}");

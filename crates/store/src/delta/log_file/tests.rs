@@ -60,8 +60,8 @@ fn a_checkpoint_is_there_when_all_its_files_are() {
         LogFile::Whole(2),
         LogFile::Later(12),
     ];
-    let there: Vec<_> = Checkpoint::among(files.into_iter()).into_iter().collect();
-    assert_eq!(there, [whole(2), whole(9), three(9)]);
+    let checkpoints: Vec<_> = Checkpoint::among(files.into_iter()).into_iter().collect();
+    assert_eq!(checkpoints, [whole(2), whole(9), three(9)]);
     assert_eq!(Checkpoint::new(7, Some(u32::MAX)), None);
     assert_eq!(Checkpoint::new(u64::MAX, None), None);
 }

@@ -15,7 +15,7 @@ fn having(key: &str, text: &str) -> Metadata {
 }
 
 #[test]
-fn what_is_not_said_is_as_delta_has_it_but_checkpoints_are_rarer() {
+fn defaults_are_those_of_delta_but_checkpoints_are_rarer() {
     let silent = having("delta.appendOnly", "true");
     assert_eq!(silent.checkpoint_interval(), Ok(100));
     assert_eq!(silent.log_retention_ms(), Ok(30 * DAY_MS));
@@ -46,8 +46,8 @@ fn what_says_nothing_is_refused_with_the_key_and_the_text() {
         let error =
             having(DELETED_FILE_RETENTION, text).deleted_file_retention_ms().expect_err(text);
         assert_eq!((error.key, &*error.text), (DELETED_FILE_RETENTION, text));
-        let said = error.to_string();
-        assert!(said.contains(&format!("{DELETED_FILE_RETENTION} is {text:?}")), "{said}");
+        let message = error.to_string();
+        assert!(message.contains(&format!("{DELETED_FILE_RETENTION} is {text:?}")), "{message}");
     }
     for text in ["0", "-3", "often"] {
         let error = having(CHECKPOINT_INTERVAL, text).checkpoint_interval().expect_err(text);

@@ -1,11 +1,11 @@
 //! Reads the log of a table: the newest checkpoint, and the commits after it.
 //!
 //! `_last_checkpoint` is a hint. If it is missing or unusable, the log is listed for the newest readable checkpoint, or read
-//! from the first commit. The result is compared with the list, so a damaged checkpoint or a missing commit is an error that
-//! names it, and never an older table.
+//! from the first commit. The result must reach the newest version in a listing of the log. So a damaged checkpoint or
+//! a missing commit is an error that names it, and never an older table.
 //!
-//! **Cost**: one request each for the hint, the list, each file of the checkpoint, each commit after it, and the end of the log.
-//! With 20 ms a request and a checkpoint every 100 commits, that is at most two seconds.
+//! **Cost**: one request each for the hint, the listing, each file of the checkpoint and each commit after it, and one
+//! that finds no further commit. With 20 ms a request and a checkpoint every 100 commits, that is at most two seconds.
 
 use super::super::action::{Action, CommitInfo, Protocol};
 use super::super::checkpoint::{self, CheckpointError, Last};
@@ -224,8 +224,8 @@ impl Log {
 
     /// Writes `_last_checkpoint`, unless it has this or a later version.
     pub(super) async fn point_to(&self, last: &Last) -> Result<(), StoreError> {
-        let said = self.last_checkpoint().await?;
-        if said.is_some_and(|said| said.version >= last.version) {
+        let current = self.last_checkpoint().await?;
+        if current.is_some_and(|current| current.version >= last.version) {
             return Ok(());
         }
         let bytes = serde_json::to_vec(last).expect("it is plain data");

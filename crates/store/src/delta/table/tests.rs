@@ -36,7 +36,7 @@ fn range(source: &str, from: u64, to: u64) -> SourceRange {
     SourceRange { source: source.to_owned(), from, to }
 }
 
-/// If one of several sources is not where it should be, none of them advances.
+/// If one of several sources has an unexpected position, no source advances.
 #[tokio::test]
 async fn several_sources_advance_together_or_not_at_all() {
     let mut table = created(&Arc::new(InMemory::new())).await;
@@ -44,8 +44,8 @@ async fn several_sources_advance_together_or_not_at_all() {
     let change = Change { sources, ..adding("a") };
     table.commit(&change, NOW_MS, "1").await.expect("committed");
     let sources = vec![range("topic/0", 7, 8), range("topic/1", 0, 10)];
-    let refused = table.commit(&Change { sources, ..adding("b") }, NOW_MS, "2").await;
-    assert!(matches!(refused, Err(CommitError::Refused(Refused::Overtaken { .. }))), "{refused:?}");
+    let result = table.commit(&Change { sources, ..adding("b") }, NOW_MS, "2").await;
+    assert!(matches!(result, Err(CommitError::Refused(Refused::Overtaken { .. }))), "{result:?}");
     let positions =
         ["topic/0", "topic/1", "topic/2"].map(|source| table.snapshot().position(source));
     assert_eq!(positions, [7, 9, 0]);
@@ -114,7 +114,7 @@ async fn a_commit_is_written_as_the_protocol_has_it() {
     let change = Change { sources: vec![range("log", 0, 9)], ..compacting(&["a"], "b") };
     table.commit(&change, NOW_MS, "id").await.expect("committed");
     let path = Path::from("spans/_delta_log/00000000000000000002.json");
-    let there = store.get(&path).await.expect("it is there").bytes().await.expect("read");
+    let bytes = store.get(&path).await.expect("it is there").bytes().await.expect("read");
     let want = [
         concat!(
             r#"{"commitInfo":{"timestamp":1750000000000,"operation":"OPTIMIZE","engineInfo":"curtail/"#,
@@ -126,7 +126,7 @@ async fn a_commit_is_written_as_the_protocol_has_it() {
         r#"{"add":{"path":"b","partitionValues":{"day":"2026-11-22"},"size":7,"modificationTime":1750000000000,"dataChange":false,"stats":"{\"numRecords\":3}"}}"#,
         "",
     ];
-    assert_eq!(String::from_utf8_lossy(&there), want.join("\n"));
+    assert_eq!(String::from_utf8_lossy(&bytes), want.join("\n"));
 }
 
 #[tokio::test]
@@ -146,10 +146,10 @@ async fn of_two_compactions_of_the_same_files_one_happens() {
     }
     let mut other = opened(&store).await.expect("it is read").expect("it is there");
     one.commit(&compacting(&["a", "b"], "ab"), NOW_MS, "one").await.expect("committed");
-    let refused = other.commit(&compacting(&["b", "c"], "bc"), NOW_MS, "other").await;
-    let Err(CommitError::Refused(refused)) = refused else { panic!("{refused:?}") };
-    assert_eq!(refused, Refused::Gone("b".to_owned()));
-    assert_eq!(paths(&other), ["ab", "c"], "it has looked again");
+    let result = other.commit(&compacting(&["b", "c"], "bc"), NOW_MS, "other").await;
+    let Err(CommitError::Refused(reason)) = result else { panic!("{result:?}") };
+    assert_eq!(reason, Refused::Gone("b".to_owned()));
+    assert_eq!(paths(&other), ["ab", "c"], "it has refreshed");
     let done = other.commit(&compacting(&["ab", "c"], "abc"), NOW_MS, "again").await;
     assert_eq!(done.expect("committed"), 5);
 }
@@ -162,24 +162,24 @@ async fn rows_of_a_source_are_committed_once_and_without_a_gap() {
     let change = |from, to, path| Change { sources: vec![range("log", from, to)], ..adding(path) };
     one.commit(&change(0, 3, "a"), NOW_MS, "1").await.expect("committed");
     for to in [2, 3] {
-        let refused = other.commit(&change(0, to, "b"), NOW_MS, "2").await;
-        let Err(CommitError::Refused(refused)) = refused else { panic!("{refused:?}") };
-        assert_eq!(refused, Refused::Done { range: range("log", 0, to), committed: 3 });
+        let result = other.commit(&change(0, to, "b"), NOW_MS, "2").await;
+        let Err(CommitError::Refused(reason)) = result else { panic!("{result:?}") };
+        assert_eq!(reason, Refused::Done { range: range("log", 0, to), committed: 3 });
     }
     // Rows up to 3 would be there twice, or those after 3 missing.
     for from in [2, 4] {
-        let refused = other.commit(&change(from, 5, "b"), NOW_MS, "3").await;
-        let Err(CommitError::Refused(refused)) = refused else { panic!("{refused:?}") };
-        assert_eq!(refused, Refused::Overtaken { range: range("log", from, 5), committed: 3 });
+        let result = other.commit(&change(from, 5, "b"), NOW_MS, "3").await;
+        let Err(CommitError::Refused(reason)) = result else { panic!("{result:?}") };
+        assert_eq!(reason, Refused::Overtaken { range: range("log", from, 5), committed: 3 });
     }
     other.commit(&change(3, 4, "b"), NOW_MS, "4").await.expect("committed");
     assert_eq!(other.snapshot().position("log"), 4);
-    let there = one.commit(&adding("b"), NOW_MS, "4").await;
-    assert!(matches!(there, Err(CommitError::Refused(Refused::There(_)))), "{there:?}");
+    let result = one.commit(&adding("b"), NOW_MS, "4").await;
+    assert!(matches!(result, Err(CommitError::Refused(Refused::There(_)))), "{result:?}");
 }
 
 #[tokio::test]
-async fn a_commit_that_was_taken_and_not_said_to_be_is_ours() {
+async fn a_commit_that_was_written_without_acknowledgement_is_ours() {
     let store = Arc::new(InMemory::new());
     let mut one = created(&store).await;
     let mut same = opened(&store).await.expect("it is read").expect("it is there");
@@ -232,7 +232,7 @@ async fn writers_and_a_compactor_lose_and_double_nothing() {
 #[tokio::test]
 async fn a_table_that_cannot_be_read_is_refused_with_the_reason() {
     let first = "00000000000000000000.json";
-    for (name, text, said) in [
+    for (name, text, expected) in [
         (
             first,
             r#"{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["x"]}}"#,
@@ -244,8 +244,8 @@ async fn a_table_that_cannot_be_read_is_refused_with_the_reason() {
     ] {
         let store = Arc::new(InMemory::new());
         put(&store, name, text).await;
-        let error = opened(&store).await.expect_err(said);
-        assert!(error.to_string().contains(said), "{error}");
+        let error = opened(&store).await.expect_err(expected);
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }
 

@@ -4,9 +4,9 @@
 //! on, only before a checkpoint that was read back and that `_last_checkpoint` points to. A file is deleted only after
 //! a commit has removed it.
 //!
-//! **Time**: ages are compared with `now_ms`, milliseconds since 1970. The times of objects are by the store's clock,
-//! those of removals by the writer's clock. A file that takes longer than `delta.deletedFileRetentionDuration` from its
-//! put to its commit may be deleted, as in every implementation of Delta.
+//! **Time**: ages are compared with `now_ms`, milliseconds since 1970. The times of files are from the object store's
+//! clock, the times of removals from the clock of the removing writer. A file that takes longer than
+//! `delta.deletedFileRetentionDuration` from its put to its commit may be deleted, as in every implementation of Delta.
 //!
 //! **Cost**: a checkpoint writes all live files' entries, vacuum lists the whole table, cleaning lists the whole log.
 

@@ -70,16 +70,17 @@ fn the_id_of_a_series_is_the_same_for_ever() {
 
 #[test]
 fn the_order_of_attributes_and_what_only_describes_do_not_matter() {
-    let of = |resource: &ResourceText<'_>, scope: &ScopeText<'_>, metric: &MetricText<'_>, own| {
-        ids("shop", (resource, scope, metric), [own])[0]
-    };
-    let id = of(&RESOURCE, &SCOPE, &METRIC, own());
+    let id_of = |resource: &ResourceText<'_>,
+                 scope: &ScopeText<'_>,
+                 metric: &MetricText<'_>,
+                 own| { ids("shop", (resource, scope, metric), [own])[0] };
+    let id = id_of(&RESOURCE, &SCOPE, &METRIC, own());
     let resource =
         ResourceText { attributes: r#"{"host.name":"a","service.name":"shop"}"#, ..RESOURCE };
     let scope = ScopeText { attributes: r#"{"b":2,"a":1}"#, schema_url: "u", ..SCOPE };
     let metric = MetricText { description: "how many", metadata: r#"{"a":1}"#, ..METRIC };
     let reversed = own().into_iter().rev().collect();
-    assert_eq!(of(&resource, &scope, &metric, reversed), id);
+    assert_eq!(id_of(&resource, &scope, &metric, reversed), id);
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn names(columns: &Columns) -> Vec<&str> {
 }
 
 #[test]
-fn inserts_beside_a_query_wait_for_nothing_and_are_all_seen_after_it() {
+fn inserts_during_a_query_do_not_wait_and_are_all_seen_after_it() {
     let memtable = SharedMemtable::new(&SPANS);
     insert(&memtable, 1);
     let query = memtable.read();

@@ -30,8 +30,9 @@ fn windows_have_the_rows_of_a_trace_in_order() {
                     ids.extend_from_slice(window.rows.narrow(SPAN_ID));
                 }
                 let starts = |ids: &[u64]| -> Vec<_> {
-                    let of = |id: &u64| all[usize::try_from(*id).expect("small") - 1].start_ns;
-                    ids.iter().map(of).collect()
+                    let start_of =
+                        |id: &u64| all[usize::try_from(*id).expect("small") - 1].start_ns;
+                    ids.iter().map(start_of).collect()
                 };
                 assert!(starts(&ids).is_sorted(), "{ids:?}");
                 ids.sort_unstable();
@@ -53,13 +54,13 @@ fn a_query_lets_other_tasks_run_while_it_reads() {
     let all: Vec<_> = (1..=1_000).map(|span_id| sent(&mut rng, span_id)).collect();
     run(async {
         let (tree, filter) = (filled(&all).await, Filter::of("shop"));
-        let of = AggregateQuery {
+        let query = AggregateQuery {
             filter: filter.clone(),
             what: Aggregate::Count,
             by: Vec::new(),
             step_ns: None,
         };
-        assert!(tree.measure(&of).now_or_never().is_none());
+        assert!(tree.measure(&query).now_or_never().is_none());
         assert!(tree.top(&filter, Order::Slowest, HitUnit::Trace, 1_000).now_or_never().is_none());
         assert!(tree.values(&filter, &SpanField::Column(SERVICE), 5).now_or_never().is_none());
         // The first half of the spans are in runs: four of each trace.

@@ -23,13 +23,13 @@ fn quantiles_are_durations_of_that_rank() {
     run(async {
         let tree = filled(&all).await;
         for (filter, same) in filters() {
-            let of = AggregateQuery {
+            let query = AggregateQuery {
                 filter,
                 what: Aggregate::Quantiles(duration(), QUANTILES.to_vec()),
                 by: vec![SpanField::Column(SERVICE), SpanField::Attribute("shop.price".to_owned())],
                 step_ns: Some(MINUTE_NS),
             };
-            let result = tree.measure(&of).await.expect("few groups");
+            let result = tree.measure(&query).await.expect("few groups");
             let minute = i64::try_from(MINUTE_NS).expect("small");
             let mut want = BTreeMap::<_, Vec<i64>>::new();
             for sent in all.iter().filter(|sent| sent.tenant == "shop" && same(sent)) {
@@ -61,8 +61,9 @@ fn numbers_of_attributes_are_measured() {
     prices.sort_by(f64::total_cmp);
     let (count, sum) = (prices.len() as u64, prices.iter().sum());
     let price = || SpanField::Attribute("shop.price".to_owned());
-    let buckets = [(0.0, -3.0), (2.0, 1.5), (16.0, 10.0)]
-        .map(|(bucket, of)| (bucket, prices.iter().filter(|price| **price == of).count() as u64));
+    let buckets = [(0.0, -3.0), (2.0, 1.5), (16.0, 10.0)].map(|(bucket, bucket_price)| {
+        (bucket, prices.iter().filter(|price| **price == bucket_price).count() as u64)
+    });
     let quantiles = QUANTILES.map(|quantile| at_rank(&prices, quantile)).to_vec();
     run(async {
         let tree = filled(&all).await;
@@ -72,8 +73,8 @@ fn numbers_of_attributes_are_measured() {
             (Aggregate::Buckets(price()), Numbers::Buckets(buckets.to_vec())),
         ] {
             let filter = Filter::of("shop");
-            let of = AggregateQuery { filter, what, by: Vec::new(), step_ns: None };
-            let result = tree.measure(&of).await.expect("one group");
+            let query = AggregateQuery { filter, what, by: Vec::new(), step_ns: None };
+            let result = tree.measure(&query).await.expect("one group");
             assert_eq!(result.groups, [Group { start_ns: 0, values: Vec::new(), count, numbers }]);
         }
     });
@@ -93,20 +94,22 @@ fn what_cannot_be_measured_is_refused() {
         let tree = filled(&all).await;
         let filter = Filter::of("shop");
         let what = Aggregate::Count;
-        let of = AggregateQuery { filter, what, by: Vec::new(), step_ns: Some(1) };
-        assert_eq!(tree.measure(&of).await.err(), Some(AggregateError::Groups));
+        let query = AggregateQuery { filter, what, by: Vec::new(), step_ns: Some(1) };
+        assert_eq!(tree.measure(&query).await.err(), Some(AggregateError::Groups));
         let by = vec![SpanField::Column(SERVICE); 5];
-        let many = AggregateQuery { by, ..of.clone() };
+        let many = AggregateQuery { by, ..query.clone() };
         assert_eq!(tree.measure(&many).await.err(), Some(AggregateError::By));
-        let by_start = AggregateQuery { by: vec![duration()], ..of.clone() };
+        let by_start = AggregateQuery { by: vec![duration()], ..query.clone() };
         assert_eq!(tree.measure(&by_start).await.err(), Some(AggregateError::Field));
-        let of_ids =
-            AggregateQuery { what: Aggregate::Extremes(SpanField::Column(SPAN_ID)), ..of.clone() };
+        let of_ids = AggregateQuery {
+            what: Aggregate::Extremes(SpanField::Column(SPAN_ID)),
+            ..query.clone()
+        };
         assert_eq!(tree.measure(&of_ids).await.err(), Some(AggregateError::Field));
-        let of = AggregateQuery { step_ns: None, ..of };
-        let result = tree.measure(&of).await.expect("one group");
-        let there = all.iter().filter(|sent| sent.tenant == "shop").count();
-        assert_eq!(result.groups[0].count, there as u64);
+        let query = AggregateQuery { step_ns: None, ..query };
+        let result = tree.measure(&query).await.expect("one group");
+        let expected = all.iter().filter(|sent| sent.tenant == "shop").count();
+        assert_eq!(result.groups[0].count, expected as u64);
     });
 }
 
@@ -116,10 +119,15 @@ fn results_do_not_depend_on_parts_and_threads() {
     let mut rng = Rng::new(SEED);
     let all: Vec<_> = (1..=6_000).map(|span_id| sent(&mut rng, span_id)).collect();
     let price = || SpanField::Attribute("shop.price".to_owned());
-    let whats = || {
-        [duration(), price()].into_iter().flat_map(|of| {
-            let quantiles = Aggregate::Quantiles(of.clone(), QUANTILES.to_vec());
-            [Aggregate::Count, quantiles, Aggregate::Extremes(of.clone()), Aggregate::Buckets(of)]
+    let aggregates = || {
+        [duration(), price()].into_iter().flat_map(|field| {
+            let quantiles = Aggregate::Quantiles(field.clone(), QUANTILES.to_vec());
+            [
+                Aggregate::Count,
+                quantiles,
+                Aggregate::Extremes(field.clone()),
+                Aggregate::Buckets(field),
+            ]
         })
     };
     let results = |runtime: tokio::runtime::Runtime, parts: u64| {
@@ -127,11 +135,11 @@ fn results_do_not_depend_on_parts_and_threads() {
             let tree = filled_in(&all, parts).await;
             let mut results = Vec::new();
             for (filter, _) in filters().into_iter().step_by(6) {
-                for what in whats() {
+                for what in aggregates() {
                     let by = vec![SpanField::Column(SERVICE), price(), SpanField::Column(NAME)];
                     let (filter, step_ns) = (filter.clone(), Some(MINUTE_NS));
-                    let of = AggregateQuery { filter, what, by, step_ns };
-                    results.push(tree.measure(&of).await.expect("few groups").groups);
+                    let query = AggregateQuery { filter, what, by, step_ns };
+                    results.push(tree.measure(&query).await.expect("few groups").groups);
                 }
             }
             results
@@ -214,7 +222,7 @@ fn very_long_ones_among_very_many_have_an_error_of_their_own() {
         let (groups, error) = partial.finish(&query);
         let Numbers::Quantiles(found) = &groups[0].numbers else { panic!("{groups:?}") };
         if is_wide {
-            // The last of them is above an hour, and nobody knows by how much.
+            // The last duration is above an hour; by how much is not known.
             assert!(found[2] > end * 0.99 && error > usual, "{found:?} {error}");
             assert!(
                 (found[2] - long_ns as f64).abs() <= error * long_ns as f64,

@@ -43,22 +43,22 @@ async fn tree() -> Arc<Tree> {
 fn pages_without_the_service_or_with_faster_spans_of_it_are_not_read() {
     run(async {
         let tree = tree().await;
-        let of = |service: &str| Filter {
+        let service_filter = |service: &str| Filter {
             conditions: vec![Condition::All(vec![condition(
                 SpanField::Resource("service.name".to_owned()),
                 Test::Is(text(service)),
             )])],
             ..Filter::of("shop")
         };
-        let top = tree.top(&of("fast"), Order::Slowest, HitUnit::Span, 1).await;
+        let top = tree.top(&service_filter("fast"), Order::Slowest, HitUnit::Span, 1).await;
         assert_eq!(top.pages, (1, 4));
         assert_eq!(top.hits[0].duration_ns, 50 * MS_NS.cast_signed());
-        let top = tree.top(&of("slow"), Order::Slowest, HitUnit::Span, 1).await;
+        let top = tree.top(&service_filter("slow"), Order::Slowest, HitUnit::Span, 1).await;
         assert_eq!((top.pages, &*top.hits[0].service), ((1, 5), "slow"));
-        let top = tree.top(&of("none"), Order::Slowest, HitUnit::Span, 1).await;
+        let top = tree.top(&service_filter("none"), Order::Slowest, HitUnit::Span, 1).await;
         assert_eq!((top.pages, top.hits), ((0, 0), Vec::new()));
         let count = AggregateQuery {
-            filter: of("fast"),
+            filter: service_filter("fast"),
             what: Aggregate::Count,
             by: Vec::new(),
             step_ns: None,

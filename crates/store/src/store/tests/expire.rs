@@ -22,9 +22,9 @@ fn days(days: u32) -> Retention {
     Retention { days: Some(days), bytes: None }
 }
 
-/// How many runs have gone of each table.
+/// The number of expired runs of each table.
 fn gone(expired: &[Expired]) -> Vec<(&str, usize)> {
-    expired.iter().map(|of| (of.table, of.runs)).collect()
+    expired.iter().map(|expiry| (expiry.table, expiry.runs)).collect()
 }
 
 #[test]
@@ -50,13 +50,13 @@ fn days_that_are_over_leave_all_tables_and_then_the_disk() {
             (expired[0].first.to_string(), expired[0].first),
             ("2024-10-04".to_owned(), expired[0].last)
         );
-        assert!(expired.iter().all(|of| of.bytes > 0));
+        assert!(expired.iter().all(|expiry| expiry.bytes > 0));
         assert!(parts.compactor.expire(&days(2), now_ms).await.expect("nothing").is_empty());
         let (again, _) = open(&files, &objects).await.expect("a table");
         for store in [&store, &again.store] {
             assert_eq!(names(store, 7).await, names_of(&[3]));
         }
-        // Files stay a day for those who read them; nobody knows when the store says that they were written.
+        // Files are kept for a day for readers; the time at which the store says they were written is unknown here.
         let far_ms = i64::MAX / 2;
         parts.compactor.clean(now_ms).await.expect("nothing to do");
         assert_eq!(objects.paths("data/spans/day=2024-10-04").await.len(), 2);
@@ -120,7 +120,7 @@ fn runs_that_somebody_else_has_removed_or_merged_do_not_keep_the_others() {
         one.compactor.refresh().await.expect("a table");
         two.compactor.refresh().await.expect("a table");
         assert!(two.compactor.compact(NOW_MS, "two").await.expect("merged"));
-        // It does not know yet: none of the eight is there any more, and what they have become is not known.
+        // Writer one has not read this commit: all eight files are merged, and it does not know the merged file.
         let now_ms = NOW_MS + 2 * DAY_MS;
         let paths: BTreeSet<_> =
             one.compactor.tables[0].writer.files().map(|add| add.path.clone()).collect();
@@ -129,10 +129,10 @@ fn runs_that_somebody_else_has_removed_or_merged_do_not_keep_the_others() {
             one.compactor.tables[0].writer.remove(&paths, now_ms).await.expect("one is there");
         assert_eq!(removed.len(), 1);
         assert_eq!(one.store.spans().size(), (0, 1));
-        // Then that goes as well, and what the eight have become in the other tables.
+        // Then the merged file of the eight is removed as well, also in the other tables.
         let expired = one.compactor.expire(&days(1), now_ms).await.expect("removed");
         assert_eq!(gone(&expired), [("spans", 1), ("logs", 1), ("points", 1)]);
-        assert_eq!(two.store.spans().size(), (0, 2), "it has not looked yet");
+        assert_eq!(two.store.spans().size(), (0, 2), "it has not refreshed yet");
         two.compactor.refresh().await.expect("a table");
         for store in [&one.store, &two.store] {
             let runs = [store.spans().size(), store.logs().size(), store.tree(&POINTS).size()];
@@ -155,12 +155,12 @@ fn what_goes_while_it_is_merged_does_not_come_back() {
             .await
             .expect("they are there");
         parts.compactor.expire(&days(1), NOW_MS + 2 * DAY_MS).await.expect("removed");
-        let refused = parts.compactor.tables[0]
+        let error = parts.compactor.tables[0]
             .writer
             .replace(merged, NOW_MS)
             .await
             .expect_err("they have gone");
-        assert!(matches!(refused, CommitError::Refused(_)), "{refused}");
+        assert!(matches!(error, CommitError::Refused(_)), "{error}");
         assert!(names(&parts.store, 7).await.is_empty());
     });
 }

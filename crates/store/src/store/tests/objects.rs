@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex};
 pub(super) enum When {
     /// Nothing is done.
     Before,
-    /// It is done, and said not to be.
+    /// The operation is done, but reports an error.
     After,
-    /// Nothing is done, since somebody else is at it, of whom nothing comes: S3 says so with 409.
+    /// Nothing is done, because of a conflicting write that never completes: S3 responds with 409.
     Conflict,
-    /// A put is said not to be done, and is done when it is [delivered](Faulty::deliver). Anything else is as
+    /// A put reports an error, and is done when it is [delivered](Faulty::deliver). Other operations fail as
     /// with [`When::Before`].
     Late,
 }
@@ -41,20 +41,20 @@ struct Put {
 pub(super) struct Faulty {
     objects: InMemory,
     faults: Arc<Faults>,
-    /// Of which something was read.
-    asked: Mutex<BTreeSet<String>>,
+    /// Paths of the objects that were read.
+    read_paths: Mutex<BTreeSet<String>>,
     late: Mutex<Option<Put>>,
-    /// How many operations there are until what is late is done, before that one; zero: it stays so.
+    /// Number of operations until the late put is done, before the last of them; zero: never.
     until_delivered: AtomicUsize,
 }
 
 /// What fails, of the store and of uploads to it.
 #[derive(Debug, Default)]
 struct Faults {
-    /// How many operations there are until one fails, that one included; zero: none fails.
+    /// Number of operations until one fails, including that one; zero: no operation fails.
     left: AtomicUsize,
     when: Mutex<Option<When>>,
-    /// How many uploads have neither been completed nor aborted.
+    /// Number of uploads that were neither completed nor aborted.
     open: AtomicUsize,
 }
 
@@ -67,7 +67,7 @@ struct Uploading {
 }
 
 impl Faulty {
-    /// The same objects, of which each goes its own way from now on. Nothing fails there.
+    /// An independent copy of the objects, without faults.
     pub(super) fn copy(&self) -> Self {
         Self { objects: self.objects.fork(), ..Self::default() }
     }
@@ -78,22 +78,22 @@ impl Faulty {
         self.faults.left.store(nth + 1, Ordering::Relaxed);
     }
 
-    /// Lets none fail any more; returns whether one has.
+    /// Stops failing operations; returns whether one has failed.
     pub(super) fn disarm(&self) -> bool {
         self.faults.left.swap(0, Ordering::Relaxed) == 0
     }
 
-    /// How many uploads have neither been completed nor aborted.
+    /// Number of uploads that were neither completed nor aborted.
     pub(super) fn open_uploads(&self) -> usize {
         self.faults.open.load(Ordering::Relaxed)
     }
 
-    /// Of which objects something was read since this was asked last.
-    pub(super) fn asked(&self) -> Vec<String> {
-        mem::take(&mut *self.asked.lock().expect("no panic")).into_iter().collect()
+    /// Paths of the objects that were read since the last call.
+    pub(super) fn take_read_paths(&self) -> Vec<String> {
+        mem::take(&mut *self.read_paths.lock().expect("no panic")).into_iter().collect()
     }
 
-    /// Has the put that is late be done before the operation with this number, counted from zero.
+    /// Delivers the late put before the operation with this number, counted from zero.
     pub(super) fn deliver(&self, before: usize) {
         self.until_delivered.store(before + 1, Ordering::Relaxed);
     }
@@ -234,12 +234,12 @@ impl ObjectStore for Faulty {
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        self.asked.lock().expect("no panic").insert(path.to_string());
+        self.read_paths.lock().expect("no panic").insert(path.to_string());
         self.attempt(self.objects.get_opts(path, options)).await
     }
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.asked.lock().expect("no panic").insert(path.to_string());
+        self.read_paths.lock().expect("no panic").insert(path.to_string());
         self.attempt(self.objects.get_ranges(path, ranges)).await
     }
 

@@ -26,7 +26,7 @@ pub(super) async fn open_with(
 /// By trace, the batches that it has.
 type Traces = BTreeMap<u128, Vec<u64>>;
 
-/// Writes batches, a number of them in each run; `id` says of which trace one is. Returns them.
+/// Writes `in_run` batches into each run; `id` returns the trace ID of a batch. Returns the batches by trace.
 async fn write(
     parts: &mut StoreParts,
     batches: RangeInclusive<u64>,
@@ -47,7 +47,7 @@ async fn write(
     written
 }
 
-/// Merges as long as there is something to merge; returns how often that was.
+/// Merges until nothing is left to merge; returns the number of merges.
 async fn compact(parts: &mut StoreParts, name: &str) -> usize {
     let mut steps = 0;
     while parts.compactor.compact(NOW_MS, &format!("{name}{steps}")).await.expect("merged") {
@@ -73,7 +73,7 @@ async fn ids(tree: &Tree) -> Vec<Vec<u128>> {
     all
 }
 
-/// The runs of a tree are one set of ranges; asking for a trace reads of one of them, and for what is not there of none.
+/// The runs of a tree are one set of ranges; a lookup of a trace reads one range, and of an unknown ID no range.
 async fn apart(tree: &Tree, objects: &Faulty) -> Vec<usize> {
     let runs = ids(tree).await;
     for pair in runs.windows(2) {
@@ -82,15 +82,15 @@ async fn apart(tree: &Tree, objects: &Faulty) -> Vec<usize> {
     assert!(runs.iter().flatten().is_sorted(), "{}", tree.table().name);
     let of_all: BTreeSet<_> = runs.iter().flatten().copied().collect();
     for id in &of_all {
-        objects.asked();
+        objects.take_read_paths();
         let found = tree.rows_with_id("shop", *id, usize::MAX).await.len();
         assert_eq!(found, runs.iter().flatten().filter(|each| *each == id).count());
-        let asked = objects.asked();
-        assert_eq!(asked.len(), 1, "{} {id:x}: {asked:?}", tree.table().name);
+        let read_paths = objects.take_read_paths();
+        assert_eq!(read_paths.len(), 1, "{} {id:x}: {read_paths:?}", tree.table().name);
     }
     let last = of_all.last().expect("there are some");
     assert!(tree.rows_with_id("shop", last + 1, usize::MAX).await.is_empty());
-    assert!(objects.asked().is_empty());
+    assert!(objects.take_read_paths().is_empty());
     runs.iter().map(Vec::len).collect()
 }
 
@@ -163,9 +163,9 @@ fn runs_grow_until_they_are_large_and_then_become_ranges() {
         assert_eq!(ids(store.spans()).await.len(), 16);
         whole(&store, &written).await;
         assert_eq!(summaries(&store).await, counted(&store).await);
-        objects.asked();
+        objects.take_read_paths();
         assert_eq!(with_id(store.spans(), "shop", 30).await.rows.len(), 2 * ROWS);
-        assert_eq!(objects.asked().len(), 2);
+        assert_eq!(objects.take_read_paths().len(), 2);
     });
 }
 
@@ -237,10 +237,13 @@ fn whatever_fails_while_runs_become_ranges_nothing_is_lost_or_doubled() {
                 drop(parts.compactor.summarize(LATER_MS).await);
                 let has_failed = objects.disarm();
                 assert_eq!(objects.open_uploads(), 0, "{when:?} {nth}");
-                let there = objects.paths("data/spans/day=2024-10-04").await.len();
+                let file_count = objects.paths("data/spans/day=2024-10-04").await.len();
                 // What was written is part of the table, or has gone, unless the store reported a wrong result.
-                assert!(when == When::After || [8, 16].contains(&there), "{there} {when:?} {nth}");
-                left += usize::from(there == 8);
+                assert!(
+                    when == When::After || [8, 16].contains(&file_count),
+                    "{file_count} {when:?} {nth}"
+                );
+                left += usize::from(file_count == 8);
                 // As after a restart, and as without one.
                 let (mut again, _) = open_with(&files, &objects, SMALL).await;
                 for parts in [&mut again, &mut parts] {
@@ -255,8 +258,8 @@ fn whatever_fails_while_runs_become_ranges_nothing_is_lost_or_doubled() {
                     assert_eq!(summaries(&store).await, counted(&store).await, "{when:?} {nth}");
                     // Files that are no part of the table go.
                     parts.compactor.clean(i64::MAX / 2).await.expect("nothing fails now");
-                    let there = objects.paths("data/spans/day=2024-10-04").await;
-                    assert_eq!(there.len(), store.spans().size().1, "{when:?} {nth}");
+                    let paths = objects.paths("data/spans/day=2024-10-04").await;
+                    assert_eq!(paths.len(), store.spans().size().1, "{when:?} {nth}");
                 }
                 if !has_failed {
                     assert!(done.expect("nothing failed") && nth > 50 && left > 20, "{nth} {left}");
@@ -292,8 +295,8 @@ fn when_a_run_is_damaged_in_the_middle_nothing_is_left_of_the_ranges() {
         let two_groups = runs.iter().find(|run| run.run().groups() == 2).expect("it was written");
         let at = two_groups.run().want(1, &[spans::TRACE_ID], 0..1).ranges[0].start;
         objects.damage(two_groups.path(), usize::try_from(at).expect("short") + 8).await;
-        let refused = parts.compactor.compact(NOW_MS, "a").await.expect_err("it cannot be read");
-        assert!(refused.to_string().contains(two_groups.path().as_ref()), "{refused}");
+        let error = parts.compactor.compact(NOW_MS, "a").await.expect_err("it cannot be read");
+        assert!(error.to_string().contains(two_groups.path().as_ref()), "{error}");
         assert_eq!(objects.open_uploads(), 0);
         assert_eq!(objects.paths("data/spans/day=2024-10-04").await.len(), 8);
         assert!(objects.paths("data/traces/day=2024-10-04").await.is_empty());

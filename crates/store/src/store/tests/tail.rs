@@ -1,4 +1,4 @@
-//! Of a day that is over for long the tail is kept, and what is said of it stays right.
+//! The tail of an old day is kept, and the results of queries stay right.
 
 use super::ranges::{SMALL, open_with};
 use super::*;
@@ -43,12 +43,12 @@ fn sent(rng: &mut Rng, id: u128) -> Sent {
 }
 
 /// A batch of the roots, or of what is below them.
-fn record(of: &[Sent], is_root: bool) -> Record {
+fn record(traces: &[Sent], is_root: bool) -> Record {
     let service = if is_root { "gateway" } else { "items" };
     let attributes = &format!(r#"{{"service.name":"{service}"}}"#);
     let resource = ResourceText { attributes, ..RESOURCE };
     let mut writer = BatchWriter::new();
-    for sent in of {
+    for sent in traces {
         let row = SpanRow {
             trace_id: sent.id,
             span_id: if is_root { 1 } else { 2 },
@@ -65,7 +65,7 @@ fn record(of: &[Sent], is_root: bool) -> Record {
     Record { signal: Signal::Traces, tenant: "shop".into(), received_ns: NOON_NS, batch }
 }
 
-/// Writes runs of which none has a whole trace.
+/// Writes runs; no run has a whole trace.
 async fn write(parts: &mut StoreParts, all: &[Sent], segments: std::ops::RangeInclusive<u64>) {
     let store = Arc::clone(&parts.store);
     let half = segments.clone().count() / 2;
@@ -82,20 +82,20 @@ async fn write(parts: &mut StoreParts, all: &[Sent], segments: std::ops::RangeIn
 }
 
 /// The quantiles of spans by their names.
-async fn quantiles(store: &Store, asked: &[Quantile]) -> AggregateResult {
-    let of = AggregateQuery {
+async fn quantiles(store: &Store, requested: &[Quantile]) -> AggregateResult {
+    let query = AggregateQuery {
         filter: Filter::of("shop"),
-        what: Aggregate::Quantiles(SpanField::Column(spans::DURATION), asked.to_vec()),
+        what: Aggregate::Quantiles(SpanField::Column(spans::DURATION), requested.to_vec()),
         by: vec![SpanField::Column(spans::NAME)],
         step_ns: None,
     };
-    let result = store.spans().measure(&of).await.expect("four groups");
+    let result = store.spans().measure(&query).await.expect("four groups");
     assert!(result.unread.is_empty() && result.error.abs() < f64::EPSILON);
     result
 }
 
-/// By trace: how many spans are there, and their weight.
-async fn there(store: &Store) -> BTreeMap<u128, (usize, i64)> {
+/// The number of kept spans, and their weight, by trace.
+async fn kept_traces(store: &Store) -> BTreeMap<u128, (usize, i64)> {
     let mut all = BTreeMap::new();
     for run in store.spans().run_set().runs() {
         for group in 0..run.run().groups() {
@@ -113,9 +113,9 @@ async fn there(store: &Store) -> BTreeMap<u128, (usize, i64)> {
 
 /// The traces of an operation, the slowest first.
 fn slowest<'a>(all: &'a [Sent], name: &str) -> Vec<&'a Sent> {
-    let mut of: Vec<_> = all.iter().filter(|sent| sent.name == name).collect();
-    of.sort_by_key(|sent| std::cmp::Reverse(sent.duration_ns));
-    of
+    let mut traces: Vec<_> = all.iter().filter(|sent| sent.name == name).collect();
+    traces.sort_by_key(|sent| std::cmp::Reverse(sent.duration_ns));
+    traces
 }
 
 #[test]
@@ -146,11 +146,11 @@ fn the_tail_is_there_as_a_whole_and_quantiles_and_counts_stay_right() {
             (kept.day.to_string(), kept.before),
             ("2024-10-04".to_owned(), 2 * TRACES as u64)
         );
-        let there = there(&store).await;
+        let kept_traces = kept_traces(&store).await;
         // One root in a hundred and one error in 300, and of the others a tenth.
-        assert_eq!(kept.after, 2 * there.len() as u64);
-        assert!(there.values().all(|(spans, _)| *spans == 2), "traces are whole");
-        let share = there.len() as f64 / TRACES as f64;
+        assert_eq!(kept.after, 2 * kept_traces.len() as u64);
+        assert!(kept_traces.values().all(|(spans, _)| *spans == 2), "traces are whole");
+        let share = kept_traces.len() as f64 / TRACES as f64;
         assert!((share - 0.112).abs() < 0.01, "{share}");
         let failed = all.iter().filter(|sent| sent.has_failed).map(|sent| sent.id);
         let mut certain: BTreeSet<_> = failed.collect();
@@ -158,10 +158,13 @@ fn the_tail_is_there_as_a_whole_and_quantiles_and_counts_stay_right() {
             let slowest = slowest(&all, name);
             certain.extend(slowest[..slowest.len().div_ceil(100)].iter().map(|sent| sent.id));
         }
-        for (id, (_, weight)) in &there {
+        for (id, (_, weight)) in &kept_traces {
             assert_eq!(*weight, if certain.contains(id) { 1 } else { i64::from(SAMPLE) });
         }
-        assert!(certain.iter().all(|id| there.contains_key(id)), "all that is slow or has failed");
+        assert!(
+            certain.iter().all(|id| kept_traces.contains_key(id)),
+            "all that is slow or has failed"
+        );
         right(&store, &all).await;
         // As it was written, so it is read again; and there is nothing left to do.
         let (mut again, _) = open(&files, &objects).await.expect("a table");
@@ -172,14 +175,14 @@ fn the_tail_is_there_as_a_whole_and_quantiles_and_counts_stay_right() {
                 None
             );
         }
-        summarized(&store, &there).await;
+        summarized(&store, &kept_traces).await;
     });
 }
 
 /// Quantiles and counts by weight are those of what was sent, but for five standard errors of the sample.
 async fn right(store: &Store, all: &[Sent]) {
-    let asked = [0.1, 0.5, 0.9, 0.99, 0.999].map(|q| Quantile::new(q).expect("a share"));
-    let result = quantiles(store, &asked).await;
+    let requested = [0.1, 0.5, 0.9, 0.99, 0.999].map(|q| Quantile::new(q).expect("a share"));
+    let result = quantiles(store, &requested).await;
     assert_eq!(result.groups.len(), 4);
     for group in result.groups {
         let name = group.values[0].clone().expect("each has a name");
@@ -194,7 +197,7 @@ async fn right(store: &Store, all: &[Sent]) {
         let error = 5.0 * (f64::from(SAMPLE - 1) / count).sqrt();
         assert!((group.count as f64 - count).abs() < error * count, "{} {count}", group.count);
         let Numbers::Quantiles(quantiles) = &group.numbers else { panic!("{group:?}") };
-        for (got, quantile) in quantiles.iter().zip(asked) {
+        for (got, quantile) in quantiles.iter().zip(requested) {
             let q = quantile.get();
             // Beyond the slowest hundredth all are there, and only how many there are in all is estimated.
             let off = if q <= 0.99 { error * (q * (1.0 - q)).sqrt() } else { error * (1.0 - q) };
@@ -211,7 +214,7 @@ async fn right(store: &Store, all: &[Sent]) {
 }
 
 /// The summaries are those of the tail.
-async fn summarized(store: &Store, there: &BTreeMap<u128, (usize, i64)>) {
+async fn summarized(store: &Store, kept_traces: &BTreeMap<u128, (usize, i64)>) {
     let mut summarized = BTreeMap::new();
     for run in store.tree(&traces::TRACES).run_set().runs() {
         for group in 0..run.run().groups() {
@@ -223,7 +226,7 @@ async fn summarized(store: &Store, there: &BTreeMap<u128, (usize, i64)>) {
             }
         }
     }
-    assert_eq!(&summarized, there);
+    assert_eq!(&summarized, kept_traces);
 }
 
 #[test]
@@ -240,7 +243,7 @@ fn what_comes_late_is_decided_by_itself_and_never_merged_with_what_was_not() {
             let all: Vec<_> = ids.by_ref().take(200).map(|id| sent(&mut rng, id)).collect();
             write(&mut parts, &all, 10 * round + 1..=10 * round + 2).await;
             if round == 3 {
-                // Eight runs of the day, of which three are tails.
+                // Eight runs of the day, three of them tails.
                 assert_eq!(store.spans().size().1, 3 + 2);
                 assert!(!parts.compactor.compact(now_ms, "no").await.expect("nothing to do"));
             }
@@ -253,12 +256,12 @@ fn what_comes_late_is_decided_by_itself_and_never_merged_with_what_was_not() {
                 .expect("due");
             assert_eq!(kept.before, 400);
         }
-        let before = there(&store).await;
+        let before = kept_traces(&store).await;
         assert_eq!(store.spans().size().1, 9);
         // Tails are merged with tails, and stay such.
         assert!(parts.compactor.compact(now_ms, "tails").await.expect("merged"));
         assert_eq!(store.spans().size().1, 2);
-        assert_eq!(there(&store).await, before);
+        assert_eq!(kept_traces(&store).await, before);
         assert_eq!(parts.compactor.keep_tail(&tail(), now_ms, "no").await.expect("nothing"), None);
     });
 }
@@ -278,7 +281,7 @@ fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
         assert!(parts.compactor.compact(now_ms, "ranges").await.expect("merged"));
         assert!(store.spans().run_set().runs().iter().all(|run| run.is_range()));
         for round in 1..=8 {
-            // Of each of these traces a part is in another run than the rest; in the first round beside ranges.
+            // A part of each of these traces is in another run than the rest; in the first round there are also ranges.
             let late: Vec<_> = ids.by_ref().take(100).map(|id| sent(&mut rng, id)).collect();
             write(&mut parts, &late, 10 * round + 1..=10 * round + 2).await;
             let name = format!("tail-{round}");
@@ -293,7 +296,7 @@ fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
             assert_eq!(runs.len() as u64, round);
             assert!(runs.iter().all(|run| run.is_tail() && !run.is_range()));
         }
-        let before = there(&store).await;
+        let before = kept_traces(&store).await;
         assert!(before.values().all(|(spans, _)| *spans == 2), "traces are whole");
         summarized(&store, &before).await;
         assert!(parts.compactor.compact(now_ms, "tails").await.expect("merged"));
@@ -302,7 +305,7 @@ fn the_tail_of_ranges_is_one_run_and_eight_large_tails_become_ranges() {
         for store in [&store, &again.store] {
             let runs = store.spans().run_set().runs();
             assert!(runs.len() == 8 && runs.iter().all(|run| run.is_tail() && run.is_range()));
-            assert_eq!(there(store).await, before);
+            assert_eq!(kept_traces(store).await, before);
             summarized(store, &before).await;
         }
         assert_eq!(parts.compactor.keep_tail(&tail(), now_ms, "no").await.expect("nothing"), None);
@@ -325,13 +328,13 @@ fn whatever_fails_a_day_is_there_as_a_whole_or_its_tail_is() {
                 let kept = parts.compactor.keep_tail(&tail(), now_ms, "first").await;
                 let has_failed = objects.disarm();
                 parts.compactor.refresh().await.expect("nothing fails now");
-                let of_first = there(&parts.store).await;
+                let of_first = kept_traces(&parts.store).await;
                 let again = parts
                     .compactor
                     .keep_tail(&tail(), now_ms, "second")
                     .await
                     .expect("nothing fails now");
-                let of_second = there(&parts.store).await;
+                let of_second = kept_traces(&parts.store).await;
                 match again {
                     Some(_) => assert_eq!(of_first.len(), all.len(), "{when:?} {nth}"),
                     None => assert_eq!(of_first, of_second, "{when:?} {nth}"),

@@ -138,7 +138,7 @@ fn two_keepers_of_one_table_summarize_each_run_once() {
         settle(&mut one, LATER_MS).await;
         assert_eq!(summaries(&one.store).await, counted(&one.store).await);
         assert!(one.compactor.compact(LATER_MS, "one").await.expect("merged"));
-        // That it was is not known here yet: nothing of it goes.
+        // This reader does not know it yet: nothing is removed.
         runs(&mut two, 10..=10).await;
         settle(&mut two, LATER_MS).await;
         for parts in [&mut one, &mut two] {

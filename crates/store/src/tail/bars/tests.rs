@@ -32,7 +32,7 @@ fn the_slowest_share_is_counted_up() {
     assert_eq!(slowest(&[5, 7, 6], 0.01), [7]);
     assert_eq!(slowest(&[5, 7, 6], 1.0), [5, 7, 6]);
     assert!(slowest(&durations, 0.0).is_empty());
-    // What took equally long stays or goes together.
+    // Traces of equal duration are kept or dropped together.
     assert_eq!(slowest(&[5, 7, 7, 7], 0.25), [7, 7, 7]);
 }
 

@@ -98,7 +98,7 @@ fn rows_stay_that_are_of_a_trace_that_stays_and_of_its_tenant() {
         spans_of(&[("b", 4), ("a", 4), ("a", 5), ("b", 5), ("c", 5), ("a", 6)]),
     ];
     let mut at = 0;
-    let of = groups.each_ref().map(|group| {
+    let kept_rows = groups.each_ref().map(|group| {
         let rest = kept.of(group, &mut at);
         let whose = (0..rest.len()).map(|row| {
             let weight = rest.coded(spans::WEIGHT).int(row);
@@ -109,6 +109,6 @@ fn rows_stay_that_are_of_a_trace_that_stays_and_of_its_tenant() {
     let want = |all: &[(&str, u128)]| -> Vec<_> {
         all.iter().map(|(tenant, id)| ((*tenant).to_owned(), *id, Some(1))).collect()
     };
-    assert_eq!(of[0], want(&[("a", 2), ("a", 2)]));
-    assert_eq!(of[1], want(&[("b", 4), ("a", 5), ("b", 5)]));
+    assert_eq!(kept_rows[0], want(&[("a", 2), ("a", 2)]));
+    assert_eq!(kept_rows[1], want(&[("b", 4), ("a", 5), ("b", 5)]));
 }

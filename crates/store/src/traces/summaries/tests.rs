@@ -67,8 +67,8 @@ fn summarized(groups: &[Columns]) -> Vec<Columns> {
     made
 }
 
-/// All that rows say, as text.
-fn said(rows: &Columns) -> Vec<Vec<String>> {
+/// All values of each row, as text.
+fn row_texts(rows: &Columns) -> Vec<Vec<String>> {
     let value = |values: &Values, at: usize| match values {
         Values::Wide(wide) => wide[at].to_string(),
         Values::Narrow(narrow) => narrow[at].to_string(),
@@ -143,11 +143,11 @@ fn a_trace_is_summarized_as_it_is() {
         "gateway 400, items 500,  100",
         "1",
     ];
-    assert_eq!(said(rows), [want]);
+    assert_eq!(row_texts(rows), [want]);
 }
 
 #[test]
-fn what_a_run_does_not_have_is_said() {
+fn missing_parts_of_a_trace_are_marked() {
     let sent =
         |trace_id, ids| Sent { tenant: "shop", trace_id, ids, time: (5, 9), ..Sent::default() };
     let all = [
@@ -161,8 +161,8 @@ fn what_a_run_does_not_have_is_said() {
         Sent { tenant: "other", ..sent(4, (1, 0)) },
     ];
     let made = summarized(&groups(&all, 100));
-    let said = said(&made[0]);
-    let column = |field: usize| said.iter().map(|row| &*row[field]).collect::<Vec<_>>();
+    let row_texts = row_texts(&made[0]);
+    let column = |field: usize| row_texts.iter().map(|row| &*row[field]).collect::<Vec<_>>();
     assert_eq!(column(traces::TRACE_ID), ["1", "2", "3", "4", "4"]);
     assert_eq!(column(traces::TENANT), ["shop", "shop", "shop", "shop", "other"]);
     assert_eq!(column(traces::IS_WHOLE), ["false", "false", "false", "true", "true"]);
@@ -173,7 +173,7 @@ fn what_a_run_does_not_have_is_said() {
 }
 
 fn random(rng: &mut Rng, spans: usize) -> Vec<Sent> {
-    let any = |rng: &mut Rng, of: &[&'static str]| of[rng.below(of.len())];
+    let any = |rng: &mut Rng, choices: &[&'static str]| choices[rng.below(choices.len())];
     let sent = |_| {
         let start_ns = rng.below(100) as u64;
         Sent {
@@ -198,9 +198,9 @@ fn counts_are_those_of_all_spans_and_the_path_is_as_long_as_the_root() {
     // Spans, errors, start, end.
     let mut want = BTreeMap::<_, (i64, i64, u64, u64)>::new();
     for sent in &all {
-        let of = want.entry((sent.trace_id, sent.tenant)).or_insert((0, 0, u64::MAX, 0));
-        let errors = of.1 + i64::from(sent.status == 2);
-        *of = (of.0 + 1, errors, of.2.min(sent.time.0), of.3.max(sent.time.1));
+        let totals = want.entry((sent.trace_id, sent.tenant)).or_insert((0, 0, u64::MAX, 0));
+        let errors = totals.1 + i64::from(sent.status == 2);
+        *totals = (totals.0 + 1, errors, totals.2.min(sent.time.0), totals.3.max(sent.time.1));
     }
     let made = summarized(&groups(&all, 700));
     let mut seen = 0;
@@ -233,7 +233,7 @@ fn row_groups_cut_no_trace_and_names_that_are_forgotten_are_learnt_again() {
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
     let all = random(&mut rng, 400);
-    let want: Vec<_> = summarized(&groups(&all, 400)).iter().flat_map(said).collect();
+    let want: Vec<_> = summarized(&groups(&all, 400)).iter().flat_map(row_texts).collect();
     for in_group in [1, 3, 77] {
         let mut summaries = Summaries::default();
         let mut made = Vec::new();
@@ -243,7 +243,7 @@ fn row_groups_cut_no_trace_and_names_that_are_forgotten_are_learnt_again() {
             made.extend(summaries.take(&group));
         }
         made.extend(summaries.finish());
-        let got: Vec<_> = made.iter().flat_map(said).collect();
+        let got: Vec<_> = made.iter().flat_map(row_texts).collect();
         assert_eq!(got, want, "row groups of {in_group}");
     }
 }

@@ -53,8 +53,8 @@ fn whatever_the_ids_no_run_is_longer_than_it_must_be_and_no_id_is_in_two() {
     let mut rng = Rng::new(SEED);
     for _ in 0..500 {
         let rows = 1 + rng.below(300);
-        let of = 1 + rng.below(rows);
-        let mut ids: Vec<_> = (0..rows).map(|_| rng.below(of) as u128).collect();
+        let id_count = 1 + rng.below(rows);
+        let mut ids: Vec<_> = (0..rows).map(|_| rng.below(id_count) as u128).collect();
         ids.sort_unstable();
         let share = rows.div_ceil(8);
         let runs = runs(&ids, share as u64, 1 + rng.below(rows));

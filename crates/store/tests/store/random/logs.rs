@@ -30,8 +30,8 @@ pub(crate) fn batch(rng: &mut Rng, records: usize, traces: usize) -> Vec<u8> {
 
 /// All that a batch says of each record, in an order that does not depend on that of the batch.
 pub(crate) fn facts(batch: &[u8]) -> Vec<String> {
-    let (rows, refused) = Logs::decode(batch, &Limits::default()).expect("a batch");
-    assert_eq!(refused.count, 0);
+    let (rows, rejected) = Logs::decode(batch, &Limits::default()).expect("a batch");
+    assert_eq!(rejected.count, 0);
     let text = |slice: Slice| String::from_utf8_lossy(slice.of(batch));
     let facts = rows.records.iter().map(|record| {
         let mut body = Vec::new();

@@ -137,8 +137,8 @@ fn exemplars(rng: &mut Rng) -> Vec<ExemplarRow<'static>> {
 
 /// All that a batch says of each point, in an order that does not depend on that of the batch.
 pub(crate) fn facts(batch: &[u8]) -> Vec<String> {
-    let (rows, refused) = Points::decode(batch, &Limits::default()).expect("a batch");
-    assert_eq!(refused.count, 0);
+    let (rows, rejected) = Points::decode(batch, &Limits::default()).expect("a batch");
+    assert_eq!(rejected.count, 0);
     let mut facts: Vec<_> = rows.points.iter().map(|point| facts_of(batch, &rows, point)).collect();
     facts.sort();
     facts
@@ -171,14 +171,24 @@ fn with_bits(measured: Measured) -> String {
 }
 
 /// Doubles by their bits, so that one NaN is not as good as another.
-fn bits_of(of: &Distribution) -> String {
-    let quantiles = of.quantiles.iter().flat_map(|at| [at.quantile, at.value]);
-    let said = [of.sum, of.min, of.max].map(|said| said.map(f64::to_bits));
-    let bounds: Vec<_> =
-        of.bounds.iter().chain([&of.zero_threshold]).map(|b| b.to_bits()).collect();
+fn bits_of(distribution: &Distribution) -> String {
+    let quantiles = distribution.quantiles.iter().flat_map(|at| [at.quantile, at.value]);
+    let sum_and_extremes =
+        [distribution.sum, distribution.min, distribution.max].map(|value| value.map(f64::to_bits));
+    let bounds: Vec<_> = distribution
+        .bounds
+        .iter()
+        .chain([&distribution.zero_threshold])
+        .map(|b| b.to_bits())
+        .collect();
     let quantiles: Vec<_> = quantiles.map(f64::to_bits).collect();
-    let counts = (of.count, &of.bucket_counts, of.scale, of.zero_count);
-    format!("{said:x?} {bounds:x?} {quantiles:x?} {counts:?}")
+    let counts = (
+        distribution.count,
+        &distribution.bucket_counts,
+        distribution.scale,
+        distribution.zero_count,
+    );
+    format!("{sum_and_extremes:x?} {bounds:x?} {quantiles:x?} {counts:?}")
 }
 
 fn facts_of_exemplars(batch: &[u8], details: &Details) -> Vec<String> {

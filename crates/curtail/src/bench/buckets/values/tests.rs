@@ -30,7 +30,7 @@ fn a_column_by_its_name() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn errors_name_their_line() {
     let long = [vec![b'1'; LINE_BYTES_MAX + 1], b"\n".to_vec()].concat();
     for (text, column, expected) in [
         (

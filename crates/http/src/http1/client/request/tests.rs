@@ -314,7 +314,7 @@ async fn a_connection_that_breaks_says_once_why_and_whether_it_took_anything() {
         let kind = sending.take_failure().map(|failure| failure.kind());
         assert_eq!(kind, Some(io::ErrorKind::ConnectionReset), "after {breaks_after} bytes");
         assert!(sending.take_failure().is_none());
-        // Nothing more is tried, and nobody takes it for done.
+        // Nothing more is tried, and the request does not count as sent.
         stream.breaks_after = usize::MAX;
         drive(&mut sending, &mut stream).await.expect("nothing to do");
         assert_eq!((stream.taken.len(), sending.is_done()), (breaks_after, false));

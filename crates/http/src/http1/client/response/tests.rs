@@ -9,13 +9,13 @@ fn read_head(pieces: &[&[u8]]) -> Result<Option<(Versioned, Bytes)>, &'static st
     for piece in pieces {
         read.put_slice(piece);
         if response.is_none() {
-            response = reader.take(&mut read, |_| {}).map_err(said)?;
+            response = reader.take(&mut read, |_| {}).map_err(malformed_reason)?;
         }
     }
     Ok(response.map(|response| (response, read.freeze())))
 }
 
-fn said(error: Error) -> &'static str {
+fn malformed_reason(error: Error) -> &'static str {
     let Error::Malformed(why) = error else { panic!("only the response is bad: {error:?}") };
     why
 }
@@ -202,8 +202,8 @@ fn endless_interim_responses_are_cut_off() {
         read.put_slice(INTERIM);
         match reader.take(&mut read, |_| {}) {
             Ok(None) => assert!(sent * INTERIM.len() <= HEAD_BYTES_MAX, "{sent} were taken"),
-            refused => {
-                assert_eq!(refused.map_err(said).err(), Some("its head is too long"));
+            result => {
+                assert_eq!(result.map_err(malformed_reason).err(), Some("its head is too long"));
                 assert_eq!(sent, HEAD_BYTES_MAX / INTERIM.len() + 1);
                 return;
             }
@@ -242,7 +242,8 @@ fn a_body_is_framed_by_status_then_chunks_then_length() {
         (true, 200, &[("transfer-encoding", "chunked")], Framing::Ended, true),
         (true, 200, BOTH, Framing::Ended, false),
     ] {
-        let got = framing(Version::HTTP_11, &mut response(status, fields), to_head).map_err(said);
+        let got = framing(Version::HTTP_11, &mut response(status, fields), to_head)
+            .map_err(malformed_reason);
         assert_eq!(got, Ok((want, is_kept)), "{status} {fields:?}, to HEAD: {to_head}");
     }
 }
@@ -279,8 +280,8 @@ fn framings_that_could_be_read_in_two_ways_are_refused() {
         (&[("transfer-encoding", "gzip"), ("content-length", "5")], CODING),
     ] {
         for (status, to_head) in [(200, false), (204, false), (304, false), (200, true)] {
-            let got =
-                framing(Version::HTTP_11, &mut response(status, fields), to_head).map_err(said);
+            let got = framing(Version::HTTP_11, &mut response(status, fields), to_head)
+                .map_err(malformed_reason);
             assert_eq!(got, Err(why), "{status} {fields:?}, to HEAD: {to_head}");
         }
     }
@@ -294,7 +295,7 @@ fn equal_lengths_become_one_field() {
         &[("content-length", "5\t,05"), ("content-length", "5")],
     ] {
         let mut head = response(200, fields);
-        let got = framing(Version::HTTP_11, &mut head, false).map_err(said);
+        let got = framing(Version::HTTP_11, &mut head, false).map_err(malformed_reason);
         assert_eq!(got, Ok((Framing::Length(5), true)), "{fields:?}");
         assert_eq!(fields_of(&head.fields), [("content-length", &b"5"[..])], "{fields:?}");
     }
@@ -306,7 +307,7 @@ fn equal_lengths_become_one_field() {
 #[test]
 fn a_connection_is_kept_as_version_and_words_say() {
     let (http_10, http_11) = (Version::HTTP_10, Version::HTTP_11);
-    for (version, said, want) in [
+    for (version, values, want) in [
         (http_11, &[][..], true),
         (http_11, &["keep-alive"], true),
         (http_11, &["closed", "en-close"], true),
@@ -322,10 +323,10 @@ fn a_connection_is_kept_as_version_and_words_say() {
         (http_10, &["keep-alive, close"], false),
         (http_10, &["close", "keep-alive"], false),
     ] {
-        let connection = said.iter().map(|said| ("connection", *said));
+        let connection = values.iter().map(|value| ("connection", *value));
         let fields: Vec<_> = connection.chain([("content-length", "5")]).collect();
         let framing = framing(version, &mut response(200, &fields), false).expect("it is clear");
-        assert_eq!(framing, (Framing::Length(5), want), "{version:?} {said:?}");
+        assert_eq!(framing, (Framing::Length(5), want), "{version:?} {values:?}");
     }
 }
 

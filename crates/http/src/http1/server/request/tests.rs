@@ -6,14 +6,14 @@ const BYTES_MAX: usize = 256;
 /// What a reader makes of bytes that come in these pieces, and what stands after the head.
 fn read(pieces: &[&[u8]]) -> Result<Option<(ParsedRequest, BytesMut)>, Fault> {
     let (mut reader, mut read) = (RequestHeadReader::default(), BytesMut::new());
-    let mut asked = None;
+    let mut request = None;
     for piece in pieces {
         read.extend_from_slice(piece);
-        if asked.is_none() {
-            asked = reader.take(&mut read, BYTES_MAX)?;
+        if request.is_none() {
+            request = reader.take(&mut read, BYTES_MAX)?;
         }
     }
-    Ok(asked.map(|asked| (asked, read)))
+    Ok(request.map(|request| (request, read)))
 }
 
 fn whole(text: &str) -> ParsedRequest {
@@ -38,8 +38,8 @@ fn a_head_is_the_same_however_it_comes() {
         let each: Vec<_> = bytes.chunks(1).collect();
         let split = (0..bytes.len()).map(|at| vec![&bytes[..at], &bytes[at..]]);
         for pieces in split.chain([each]) {
-            let (asked, rest) = read(&pieces).expect("good").expect("whole");
-            let ParsedRequest { head, framing, .. } = asked;
+            let (request, rest) = read(&pieces).expect("good").expect("whole");
+            let ParsedRequest { head, framing, .. } = request;
             assert_eq!((head.method, head.target.as_str()), (Method::POST, "/a?b=c"));
             let fields: Vec<_> = head.fields.iter().map(|(_, name, value)| (name, value)).collect();
             let want: [(&[u8], &[u8]); 3] =
@@ -184,9 +184,9 @@ fn a_request_has_one_framing_field() {
 
 #[test]
 fn a_later_minor_version_is_read_as_http_1_1() {
-    let asked = whole("GET /a HTTP/1.7\r\na: b\r\n\r\n");
-    assert_eq!((asked.head.version, asked.terms.keeps), (Version::HTTP_11, true));
-    assert_eq!(asked.head.target.as_str(), "/a");
+    let request = whole("GET /a HTTP/1.7\r\na: b\r\n\r\n");
+    assert_eq!((request.head.version, request.terms.keeps), (Version::HTTP_11, true));
+    assert_eq!(request.head.target.as_str(), "/a");
     assert_eq!(whole("GET /a HTTP/1.2\na: b\n\n").head.fields.len(), 1);
 }
 

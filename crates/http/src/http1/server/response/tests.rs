@@ -24,24 +24,24 @@ fn written(head: &ResponseHead, length: Option<Length>, terms: Terms) -> String 
 
 #[test]
 fn a_body_is_framed_as_its_client_understands() {
-    let of = |status, hint: &SizeHint, terms| {
+    let framing_of = |status, hint: &SizeHint, terms| {
         framing(StatusCode::from_u16(status).expect("a status"), hint, terms)
     };
     let (known, unknown) = (SizeHint::with_exact(7), SizeHint::default());
-    assert_eq!(of(200, &known, TERMS), Some(Length::Known(7)));
-    assert_eq!(of(404, &SizeHint::with_exact(0), TERMS), Some(Length::Known(0)));
-    assert_eq!(of(200, &unknown, TERMS), Some(Length::Chunked));
-    assert_eq!(of(200, &known, OLD), Some(Length::Known(7)));
-    assert_eq!(of(200, &unknown, OLD), Some(Length::UntilClosed));
+    assert_eq!(framing_of(200, &known, TERMS), Some(Length::Known(7)));
+    assert_eq!(framing_of(404, &SizeHint::with_exact(0), TERMS), Some(Length::Known(0)));
+    assert_eq!(framing_of(200, &unknown, TERMS), Some(Length::Chunked));
+    assert_eq!(framing_of(200, &known, OLD), Some(Length::Known(7)));
+    assert_eq!(framing_of(200, &unknown, OLD), Some(Length::UntilClosed));
     for status in [101, 204, 304] {
-        assert_eq!(of(status, &unknown, TERMS), None, "{status} has no body");
+        assert_eq!(framing_of(status, &unknown, TERMS), None, "{status} has no body");
     }
-    assert_eq!(of(200, &unknown, OF_HEAD), None);
+    assert_eq!(framing_of(200, &unknown, OF_HEAD), None);
 }
 
 #[test]
 fn framing_and_the_connection_are_ours_to_say() {
-    let said = head(
+    let response = head(
         200,
         &[("a", "1"), ("content-length", "3"), ("transfer-encoding", "gzip"), ("date", "now")],
     );
@@ -69,7 +69,7 @@ fn framing_and_the_connection_are_ours_to_say() {
             format!("HTTP/1.0 200 OK\r\n{rest}\r\n"),
         ),
     ] {
-        assert_eq!(written(&said, Some(length), terms), want);
+        assert_eq!(written(&response, Some(length), terms), want);
     }
 }
 
@@ -80,16 +80,16 @@ fn a_response_without_a_body_says_how_long_it_would_be_where_that_means_somethin
         (200, OF_HEAD, format!("HTTP/1.1 200 OK\r\n{length}date: now\r\n\r\n")),
         (304, TERMS, format!("HTTP/1.1 304 Not Modified\r\n{length}date: now\r\n\r\n")),
     ] {
-        let said = head(status, &[("content-length", "3"), ("date", "now")]);
-        assert_eq!(written(&said, None, terms), want);
+        let response = head(status, &[("content-length", "3"), ("date", "now")]);
+        assert_eq!(written(&response, None, terms), want);
     }
 }
 
 #[test]
 fn a_connection_that_changes_its_protocol_keeps_what_says_so() {
-    let said = head(101, &[("connection", "upgrade"), ("upgrade", "x"), ("date", "now")]);
+    let response = head(101, &[("connection", "upgrade"), ("upgrade", "x"), ("date", "now")]);
     let want = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\ndate: now\r\n\r\n";
-    assert_eq!(written(&said, None, TERMS), want);
+    assert_eq!(written(&response, None, TERMS), want);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_response_is_dated_when_its_server_did_not() {
 
 #[test]
 fn a_status_without_a_name_has_none() {
-    let said = head(599, &[("date", "now")]);
-    let text = written(&said, Some(Length::Known(0)), TERMS);
+    let response = head(599, &[("date", "now")]);
+    let text = written(&response, Some(Length::Known(0)), TERMS);
     assert!(text.starts_with("HTTP/1.1 599 \r\n"), "{text:?}");
 }

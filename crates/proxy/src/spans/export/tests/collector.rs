@@ -62,7 +62,7 @@ impl Collector {
         collector
     }
 
-    /// A receiver that is not there: it has a port to itself, on which nobody listens.
+    /// A receiver that is down: its port is reserved, and nothing listens on it.
     pub(super) fn away(
         protocol: SpansProtocol,
         script: impl IntoIterator<Item = ScriptedResponse>,

@@ -20,7 +20,7 @@ fn in_log(name: &str) -> Path {
     Path::from("spans/_delta_log").join(name)
 }
 
-async fn there(store: &Arc<InMemory>) -> Table {
+async fn open_table(store: &Arc<InMemory>) -> Table {
     opened(store).await.expect("it is read").expect("it is there")
 }
 
@@ -73,7 +73,7 @@ async fn a_table_is_the_same_from_a_checkpoint_as_from_its_first_commit() {
     let log = Arc::new(store.fork());
     delete(&log, "_last_checkpoint").await;
     delete(&log, &whole(300)).await;
-    let from_log = there(&log).await;
+    let from_log = open_table(&log).await;
     assert_eq!((from_log.version(), from_log.state.checkpoint), (320, 0));
     assert_eq!(from_log.snapshot(), table.snapshot());
     assert!(from_log.snapshot().removed().len() > 50, "files were removed");
@@ -82,7 +82,7 @@ async fn a_table_is_the_same_from_a_checkpoint_as_from_its_first_commit() {
     for version in 0..=300 {
         delete(&store, &format!("{version:020}.json")).await;
     }
-    let from_checkpoint = there(&store).await;
+    let from_checkpoint = open_table(&store).await;
     assert_eq!((from_checkpoint.version(), from_checkpoint.state.checkpoint), (320, 300));
     assert_eq!(from_checkpoint.snapshot(), from_log.snapshot());
 }
@@ -107,13 +107,13 @@ async fn a_hint_that_is_wrong_is_not_needed() {
         r#"{"version":500,"size":1}"#,
     ] {
         put(&store, "_last_checkpoint", hint).await;
-        let mut again = there(&store).await;
+        let mut again = open_table(&store).await;
         assert_eq!(again.snapshot(), table.snapshot(), "{hint}");
         again.refresh().await.expect(hint);
         assert_eq!((again.version(), again.state.checkpoint), (21, 20), "{hint}");
     }
     delete(&store, "_last_checkpoint").await;
-    assert_eq!(there(&store).await.snapshot(), table.snapshot());
+    assert_eq!(open_table(&store).await.snapshot(), table.snapshot());
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn a_damaged_checkpoint_is_passed_over_as_long_as_nothing_is_lost() {
     table.checkpoint(NOW_MS).await.expect("written");
     table.commit(&adding("b"), NOW_MS, "id").await.expect("committed");
     put(&store, &whole(21), "PAR1 and no more").await;
-    let from_older = there(&store).await;
+    let from_older = open_table(&store).await;
     assert_eq!((from_older.snapshot(), from_older.state.checkpoint), (table.snapshot(), 20));
 
     // Without commit 21 the older checkpoint would be an older table.
@@ -135,7 +135,7 @@ async fn a_damaged_checkpoint_is_passed_over_as_long_as_nothing_is_lost() {
     assert_eq!(error, format!("{} cannot be read", in_log(&whole(21))));
 
     delete(&store, &whole(20)).await;
-    let from_log = there(&store).await;
+    let from_log = open_table(&store).await;
     assert_eq!((from_log.snapshot(), from_log.state.checkpoint), (table.snapshot(), 0));
     delete(&store, "00000000000000000000.json").await;
     let error = opened(&store).await.expect_err("it cannot be read").to_string();
@@ -147,17 +147,17 @@ async fn a_checkpoint_that_lacks_what_it_needs_or_is_of_a_later_kind_is_refused(
     let no_metadata = encode(&[Action::Protocol(Protocol::OURS)]).expect("a file");
     let no_protocol = encode(&[Action::MetaData(metadata("one"))]).expect("a file");
     let later = "00000000000000000010.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet";
-    for (name, bytes, said) in [
+    for (name, bytes, expected) in [
         (&*whole(10), no_metadata, "it holds no metaData or no protocol"),
         (&*whole(11), no_protocol, "it holds no metaData or no protocol"),
         (later, bytes::Bytes::new(), "it is of version 2 of the specification of checkpoints"),
     ] {
         let store = Arc::new(InMemory::new());
         put(&store, name, bytes).await;
-        let error = opened(&store).await.expect_err(said);
+        let error = opened(&store).await.expect_err(expected);
         assert_eq!(error.to_string(), format!("{} cannot be read", in_log(name)));
         let reason = error.source().expect("it has a reason").to_string();
-        assert!(reason.starts_with(said), "{reason}");
+        assert!(reason.starts_with(expected), "{reason}");
     }
 }
 
@@ -182,12 +182,12 @@ async fn a_checkpoint_of_several_files_is_read_when_all_are_there() {
     }
     put(&store, "_last_checkpoint", format!(r#"{{"version":20,"size":{},"parts":3}}"#, rows.len()))
         .await;
-    let from_parts = there(&store).await;
+    let from_parts = open_table(&store).await;
     assert_eq!((from_parts.snapshot(), from_parts.state.checkpoint), (table.snapshot(), 20));
     delete(&store, "_last_checkpoint").await;
-    assert_eq!(there(&store).await.state.checkpoint, 20);
+    assert_eq!(open_table(&store).await.state.checkpoint, 20);
     delete(&store, "00000000000000000020.checkpoint.0000000002.0000000003.parquet").await;
-    let from_log = there(&store).await;
+    let from_log = open_table(&store).await;
     assert_eq!((from_log.snapshot(), from_log.state.checkpoint), (table.snapshot(), 0));
 }
 
@@ -204,8 +204,8 @@ async fn a_commit_that_is_missing_is_an_error_and_no_older_table() {
 async fn a_reader_behind_a_cleaned_log_begins_anew() {
     let store = Arc::new(InMemory::new());
     let mut table = created(&store).await;
-    let mut reader = there(&store).await;
-    let mut writer = there(&store).await;
+    let mut reader = open_table(&store).await;
+    let mut writer = open_table(&store).await;
     for nth in 0..30 {
         table.commit(&adding(&nth.to_string()), NOW_MS, &nth.to_string()).await.expect("committed");
     }
@@ -216,10 +216,10 @@ async fn a_reader_behind_a_cleaned_log_begins_anew() {
     assert_eq!((reader.version(), reader.snapshot()), (30, table.snapshot()));
 
     // Its next number would be free: what it says would never be read.
-    let refused = writer.commit(&adding("7"), NOW_MS, "id").await;
-    assert!(matches!(refused, Err(CommitError::Refused(_))), "{refused:?}");
+    let result = writer.commit(&adding("7"), NOW_MS, "id").await;
+    assert!(matches!(result, Err(CommitError::Refused(_))), "{result:?}");
     assert_eq!(writer.commit(&adding("new"), NOW_MS, "id").await.expect("committed"), 31);
-    assert!(paths(&there(&store).await).contains(&"new"));
+    assert!(paths(&open_table(&store).await).contains(&"new"));
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn a_reader_that_cannot_begin_anew_stays_where_it_is() {
     table.commit(&adding("a"), NOW_MS, "id").await.expect("committed");
     table.checkpoint(NOW_MS).await.expect("written");
     table.commit(&adding("b"), NOW_MS, "id").await.expect("committed");
-    let mut behind = there(&store).await;
+    let mut behind = open_table(&store).await;
     behind.commit(&adding("c"), NOW_MS, "id").await.expect("committed");
     for path in ["d", "e"] {
         table.commit(&adding(path), NOW_MS, path).await.expect("committed");
@@ -262,7 +262,7 @@ async fn a_shorter_log_in_place_of_the_one_that_was_is_not_taken_for_it() {
 async fn a_cleaning_that_stops_half_way_is_seen_by_a_reader_that_is_behind() {
     let store = Arc::new(InMemory::new());
     let mut table = created(&store).await;
-    let mut behind = there(&store).await;
+    let mut behind = open_table(&store).await;
     for path in ["a", "b", "c", "d"] {
         table.commit(&adding(path), NOW_MS, path).await.expect("committed");
     }
@@ -283,7 +283,7 @@ async fn a_writer_that_was_idle_for_long_does_not_take_a_cleaned_number() {
     let store = Arc::new(InMemory::new());
     let mut sleeper = created(&store).await;
     sleeper.commit(&adding("first"), NOW_MS, "id").await.expect("committed");
-    let mut table = there(&store).await;
+    let mut table = open_table(&store).await;
     for path in ["a", "b", "c"] {
         table.commit(&adding(path), NOW_MS, path).await.expect("committed");
     }
@@ -291,7 +291,7 @@ async fn a_writer_that_was_idle_for_long_does_not_take_a_cleaned_number() {
     table.clean_log(FAR_MS).await.expect("cleaned");
     let version = sleeper.commit(&compacting(&["a", "b"], "ab"), FAR_MS, "id").await;
     assert_eq!(version.expect("committed"), 5);
-    assert_eq!(paths(&there(&store).await), ["ab", "c", "first"]);
+    assert_eq!(paths(&open_table(&store).await), ["ab", "c", "first"]);
 }
 
 #[tokio::test]
@@ -376,7 +376,7 @@ async fn a_truncated_or_changed_commit_is_named() {
         assert!(error.contains(name), "byte {at}: {error}");
     }
     put(&store, name, bytes).await;
-    assert_eq!(there(&store).await.version(), 3);
+    assert_eq!(open_table(&store).await.version(), 3);
 }
 
 #[tokio::test]
@@ -386,7 +386,8 @@ async fn a_table_is_compared_with_its_last_known_version() {
     let known = table.committed();
     table.check(&known).expect("the same");
     delete(&store, "00000000000000000003.json").await;
-    let behind = there(&store).await.check(&known).expect_err("a commit is missing").to_string();
+    let behind =
+        open_table(&store).await.check(&known).expect_err("a commit is missing").to_string();
     assert!(behind.contains("_delta_log/00000000000000000003.json is missing"), "{behind}");
     let another = TableVersion { id: "another".to_owned(), ..known };
     let another = table.check(&another).expect_err("it is not that table").to_string();

@@ -16,7 +16,7 @@ const FAR_MS: i64 = 5_000_000_000_000;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
-async fn there(store: &Arc<InMemory>) -> Table {
+async fn open_table(store: &Arc<InMemory>) -> Table {
     opened(store).await.expect("it is read").expect("it is there")
 }
 
@@ -74,7 +74,7 @@ async fn a_checkpoint_is_due_n_commits_after_the_last() {
         }
     }
     assert_eq!(due, [3, 4, 7]);
-    let mut other = there(&store).await;
+    let mut other = open_table(&store).await;
     for nth in 8..=10 {
         table.commit(&adding(&nth.to_string()), NOW_MS, "id").await.expect("committed");
     }
@@ -89,7 +89,7 @@ async fn a_checkpoint_is_due_n_commits_after_the_last() {
 async fn the_hint_says_what_was_written_and_never_goes_back() {
     let store = Arc::new(InMemory::new());
     let mut table = created(&store).await;
-    let mut behind = there(&store).await;
+    let mut behind = open_table(&store).await;
     for path in ["a", "b"] {
         table.commit(&adding(path), NOW_MS, path).await.expect("committed");
     }
@@ -114,7 +114,7 @@ async fn removed_files_are_in_a_checkpoint_as_long_as_they_are_kept() {
     table.commit(&removing("old", NOW_MS), NOW_MS, "1").await.expect("committed");
     table.commit(&removing("new", NOW_MS + 1), NOW_MS, "2").await.expect("committed");
     table.checkpoint(NOW_MS + 2 * DAY_MS).await.expect("written");
-    let again = there(&store).await;
+    let again = open_table(&store).await;
     assert_eq!(again.state.checkpoint, 5);
     let removed: Vec<_> = again.snapshot().removed().map(|remove| &*remove.path).collect();
     assert_eq!((removed, paths(&again)), (vec!["new"], vec!["live"]));
@@ -174,7 +174,7 @@ async fn a_cleaned_log_is_the_same_table() {
     store.put(&path, whole.slice(..100).into()).await.expect("put");
     let error = table.clean_log(FAR_MS).await.expect_err("it is cut off").to_string();
     assert!(error.contains(path.as_ref()), "{error}");
-    assert_eq!(there(&store).await.snapshot(), table.snapshot());
+    assert_eq!(open_table(&store).await.snapshot(), table.snapshot());
 
     store.put(&path, whole.into()).await.expect("put");
     store.put(&table.log.last_path(), "damaged".into()).await.expect("put");
@@ -190,14 +190,14 @@ async fn a_cleaned_log_is_the_same_table() {
             "00000000000000000020.json"
         ]
     );
-    let again = there(&store).await;
+    let again = open_table(&store).await;
     assert_eq!((again.snapshot(), again.state.checkpoint), (table.snapshot(), 40));
     assert_eq!(table.log.last_checkpoint().await.expect("read").map(|last| last.version), Some(40));
     assert_eq!(table.clean_log(FAR_MS).await.expect("nothing to do"), []);
 }
 
 #[tokio::test]
-async fn vacuum_deletes_what_nobody_can_read_and_nothing_else() {
+async fn vacuum_deletes_only_what_no_reader_can_read() {
     let store = Arc::new(InMemory::new());
     let mut table = created(&store).await;
     // In the log as in a URL; on the store as it is.
@@ -211,8 +211,8 @@ async fn vacuum_deletes_what_nobody_can_read_and_nothing_else() {
     for path in ["orphan", "day=3/deep/orphan", "_private/a", "_b", ".c", "day=1/.d"] {
         put(&store, path).await;
     }
-    // As of a writer that has not said so to this one.
-    let mut other = there(&store).await;
+    // As by another writer, whose commits this one has not read yet.
+    let mut other = open_table(&store).await;
     other.commit(&adding("by%20other"), NOW_MS, "id").await.expect("committed");
     put(&store, "by other").await;
     other.commit(&removing("day=1/new", FAR_MS - DAY_MS), NOW_MS, "1").await.expect("committed");
@@ -267,10 +267,10 @@ async fn a_property_that_says_nothing_stops_what_needs_it() {
             table.vacuum(FAR_MS).await.map(drop),
         ];
         for (nth, done) in done.into_iter().enumerate() {
-            let said = done.err().map(|error| error.to_string());
+            let error = done.err().map(|error| error.to_string());
             let want = (nth == whose).then(|| format!("the table's property {key} is \"soon\""));
-            assert_eq!(said.is_some(), want.is_some(), "{key}, {nth}");
-            assert!(said.zip(want).is_none_or(|(said, want)| said.starts_with(&want)), "{key}");
+            assert_eq!(error.is_some(), want.is_some(), "{key}, {nth}");
+            assert!(error.zip(want).is_none_or(|(error, want)| error.starts_with(&want)), "{key}");
         }
     }
 }
@@ -314,7 +314,7 @@ async fn whatever_fails_nothing_committed_is_lost_and_no_live_file_deleted() {
                 break;
             }
             failures += 1;
-            let again = there(&store).await;
+            let again = open_table(&store).await;
             let (live, data) = (paths(&again), data(&store).await);
             for path in committed.iter().chain(&["a", "c", "d"]) {
                 assert!(live.contains(path), "{path} is lost when operation {nth} fails {when:?}");
@@ -330,7 +330,7 @@ async fn whatever_fails_nothing_committed_is_lost_and_no_live_file_deleted() {
             table.checkpoint(FAR_MS).await.expect("it goes on");
             table.clean_log(FAR_MS).await.expect("it goes on");
             table.vacuum(FAR_MS).await.expect("it goes on");
-            assert_eq!(there(&store).await.snapshot(), table.snapshot());
+            assert_eq!(open_table(&store).await.snapshot(), table.snapshot());
         }
         assert!(failures > 15, "{failures} operations failed");
     }
@@ -347,7 +347,7 @@ async fn writers_lose_nothing_while_others_check_clean_and_vacuum() {
         [("delta.logRetentionDuration", at_once), ("delta.deletedFileRetentionDuration", at_once)];
     let mut tables = vec![with_properties(&store, &properties).await];
     for _ in 0..3 {
-        tables.push(there(&store).await);
+        tables.push(open_table(&store).await);
     }
     let (mut written, mut refusals, mut cleaned, mut vacuumed) = (BTreeSet::new(), 0, 0, 0);
     for nth in 0..1000_i64 {
@@ -376,7 +376,7 @@ async fn writers_lose_nothing_while_others_check_clean_and_vacuum() {
             }
         }
     }
-    let last = there(&store).await;
+    let last = open_table(&store).await;
     let (live, data) = (paths(&last), data(&store).await);
     let rows: BTreeSet<_> = live.iter().flat_map(|path| path.split('+')).collect();
     assert_eq!(rows, written.iter().map(|row| &**row).collect());
