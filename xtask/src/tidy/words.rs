@@ -24,11 +24,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Whether a file is checked: every kind of file that is mostly our text, except [`GLOSSARY`], this check with its tests,
-/// results and the history of changes.
+/// Whether a file is checked: every kind of file that is mostly our text, except [`GLOSSARY`], this check with its tests
+/// and results.
 fn is_checked(path: &str) -> bool {
     let is_kind = [".rs", ".py", ".yaml", ".md"].iter().any(|kind| path.ends_with(kind));
-    let is_exempt = [GLOSSARY, "xtask/src/tidy/words.rs", "CHANGELOG.md"].contains(&path);
+    let is_exempt = [GLOSSARY, "xtask/src/tidy/words.rs"].contains(&path);
     is_kind && !is_exempt && !path.starts_with("bench/results/")
 }
 
@@ -103,7 +103,6 @@ mod tests {
         for (path, text) in [
             ("crates/a/src/b.rs", "a replica, backendless, at the root"),
             ("bench/results/a.md", "the backend"),
-            ("CHANGELOG.md", "the backend"),
         ] {
             assert_eq!(messages(&[(path, text)]), [""; 0], "{text}");
         }
