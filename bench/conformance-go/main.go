@@ -29,7 +29,7 @@ func (v *verdicts) exit() {
 
 func main() {
 	subcommands := map[string]func(args []string) error{
-		"backend":   serveBackend,
+		"replica":   serveReplica,
 		"tempo":     judgeTempo,
 		"latencies": sendLatencies,
 		"metrics":   judgeMetrics,
@@ -43,6 +43,6 @@ func main() {
 			return
 		}
 	}
-	fmt.Fprintln(os.Stderr, "usage: judge backend|tempo|latencies|metrics ARGUMENTS")
+	fmt.Fprintln(os.Stderr, "usage: judge replica|tempo|latencies|metrics ARGUMENTS")
 	os.Exit(2)
 }

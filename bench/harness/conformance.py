@@ -24,7 +24,7 @@ GO = peers.BENCH / "conformance-go"
 # Time limit of a case; a slower case fails.
 CASE_LIMIT_S = 60
 CORE = 0
-BACKEND, PROXY, ADMIN, INTEROP, OTLP, API, SCRAPER = 23001, 23002, 23003, 23004, 23005, 23006, 23007
+REPLICA, PROXY, ADMIN, INTEROP, OTLP, API, SCRAPER = 23001, 23002, 23003, 23004, 23005, 23006, 23007
 
 # Known deviations of the tools, or options that the standard leaves open, with the reason. A listed case that passes
 # fails the run.
@@ -105,14 +105,14 @@ def proxy(programs, upstream, protocol="auto"):
     return "proxy", command, [PROXY, ADMIN]
 
 
-def backend(programs):
+def replica(programs):
     """The command of an HTTP/1.1 server whose response time the request sets."""
-    return "backend", [programs.go / "judge", "backend", f"127.0.0.1:{BACKEND}"], [BACKEND]
+    return "replica", [programs.go / "judge", "replica", f"127.0.0.1:{REPLICA}"], [REPLICA]
 
 
 def h2spec(programs):
     """Runs every case of h2spec against a clear-text listener of the proxy."""
-    with run_processes(backend(programs), proxy(programs, BACKEND)) as scratch:
+    with run_processes(replica(programs), proxy(programs, REPLICA)) as scratch:
         report_path = scratch / "h2spec.xml"
         command = [programs.go / "h2spec", "--host", "127.0.0.1", "--port", PROXY, "--timeout", 5]
         run([*command, "--junit-report", report_path])
@@ -161,7 +161,7 @@ def run_judge(command):
 
 def prometheus(programs):
     """Parses the proxy's metrics with Prometheus's parsers; compares p99 of its histograms with that of the client."""
-    with run_processes(backend(programs), proxy(programs, BACKEND)):
+    with run_processes(replica(programs), proxy(programs, REPLICA)):
         code, output = run([programs.go / "judge", "latencies", f"http://127.0.0.1:{PROXY}", LATENCIES])
         if code != 0:
             yield Check("latencies", False, output.strip()[-300:])

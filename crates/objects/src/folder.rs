@@ -17,9 +17,14 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
     UploadPart,
 };
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// The time after which a thread that reads lets other threads have its core.
+const YIELD_AFTER: Duration = Duration::from_millis(1);
 
 /// Maximum size of one write to a file.
 const WRITE_BYTES_MAX: usize = 64 << 10;
@@ -47,6 +52,7 @@ impl ObjectStore for Folder {
         let read = File::open(path).and_then(|mut file| {
             ranges.iter().map(|range| read(&mut file, range)).collect::<io::Result<_>>()
         });
+        yield_core();
         tokio::task::yield_now().await;
         read.map_err(|source| failed(location, source))
     }
@@ -93,6 +99,17 @@ impl ObjectStore for Folder {
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
         self.0.rename_opts(from, to, options).await
+    }
+}
+
+/// Lets another thread have the core if this thread has had it for [`YIELD_AFTER`]. A query or compaction is busy between
+/// its reads, and the scheduler of Linux may leave a woken thread of the log waiting until the next tick, 4 ms later.
+fn yield_core() {
+    thread_local!(static LAST: Cell<Option<Instant>> = const { Cell::new(None) });
+    let now = Instant::now();
+    if LAST.get().is_none_or(|last| now.duration_since(last) >= YIELD_AFTER) {
+        std::thread::yield_now();
+        LAST.set(Some(now));
     }
 }
 

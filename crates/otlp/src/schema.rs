@@ -1,6 +1,7 @@
 //! The schema of OTLP's messages: numbers, JSON names and kinds of their fields.
 //!
-//! The decoders of rows are handwritten, for speed. JSON, checks and errors use this schema.
+//! The decoders of rows are handwritten, for speed. The decoder of JSON, the check of a message and the texts of errors
+//! use this schema.
 //!
 //! **Source**: opentelemetry-proto 1.9, the folders `common`, `resource`, `trace`, `logs`, `metrics`.
 

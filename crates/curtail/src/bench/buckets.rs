@@ -32,8 +32,8 @@ use std::process::ExitCode;
 /// Prometheus and others do, and compares them with the exact quantiles of the
 /// values. It also finds the coarsest layouts whose error at the quantile
 /// --error-at is at most --error-max: the largest growth factor (1.001 to 10) and
-/// the smallest OpenTelemetry scale. It finds them once for these values, and once
-/// for the values with the largest error.
+/// the smallest OpenTelemetry scale. It finds the layouts for these values, and
+/// those that keep this error for any values.
 ///
 /// Without --data, the command draws 200 samples from the distribution of Google's
 /// tail latency lab, Beta(2, 5) × 70 ms. A sample has 100,000 values. Each quantile

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// serveBackend serves HTTP/1.1 on the given address: it reads each request and responds with 200 after the time in the
+// serveReplica serves HTTP/1.1 on the given address: it reads each request and responds with 200 after the time in the
 // query (`?ms=12.5`).
-func serveBackend(args []string) error {
+func serveReplica(args []string) error {
 	if len(args) != 1 {
-		return errors.New("usage: judge backend ADDRESS")
+		return errors.New("usage: judge replica ADDRESS")
 	}
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
