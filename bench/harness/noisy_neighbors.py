@@ -18,7 +18,7 @@ import time
 import urllib.parse
 from dataclasses import dataclass, field
 
-from harness import otlp, questions
+from harness import otlp, queries
 
 SEED = 7
 CONNECTIONS = 4
@@ -66,10 +66,10 @@ KINDS = {
         headers={"content-encoding": "gzip"},
     ),
     "stalled": Kind("40 MiB bodies without their last byte", lambda: bytes(STALLED_BYTES - 1), is_stalled=True),
-    "questions": Kind("p99 by service and minute over all spans", lambda: None),
+    "queries": Kind("p99 by service and minute over all spans", lambda: None),
 }
 QUERY = "/api/metrics/query_range?" + urllib.parse.urlencode(
-    {"q": "{ } | quantile_over_time(duration, 0.99) by (resource.service.name)", "step": "60s", **questions.TIME}
+    {"q": "{ } | quantile_over_time(duration, 0.99) by (resource.service.name)", "step": "60s", **queries.TIME}
 )
 
 

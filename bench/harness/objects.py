@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from harness import object_questions
+from harness import object_queries
 from harness.exactly_once import CheckError, DeliveryReport, check_batches, check_table
 from harness.kills import kill_repeatedly
 from harness.live_server import START_LIMIT_S, Server, ServerConfig, count_spans
@@ -82,7 +82,7 @@ def measure_load(plan, report, rng, config):
     report.add_line(f"{runs} runs flushed, {merges} merges, requests to the store:")
     for kind, count in sorted(requests.items()):
         report.add_line(f"  {kind}: {count}")
-    object_questions.measure_queries(plan, report, rng, config)
+    object_queries.measure_queries(plan, report, rng, config)
 
 
 def kill_server(plan, report, rng, config):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 BATCH_ROWS = 64
 SERVICES = ("cart", "order", "stock")
-# bench/harness/questions.py queries one of them.
+# bench/harness/queries.py queries one of them.
 USERS = 1_000
 NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
 _batch_numbers = itertools.count()

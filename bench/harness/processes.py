@@ -12,6 +12,7 @@ The kernel's loopback work (the softirq that hands a packet to the receiver) run
 therefore include it, for every proxy in the same way.
 """
 
+import functools
 import os
 import signal
 import socket
@@ -52,6 +53,17 @@ class Cost:
 def nice_value():
     """The nice value of every measured process; a negative value needs root."""
     return NICE_AS_ROOT if os.geteuid() == 0 else 0
+
+
+@functools.cache
+def can_run_at_real_time():
+    """Whether this process may start others at real-time priority, which needs root or CAP_SYS_NICE."""
+    return subprocess.run(["chrt", "--fifo", "1", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def at_real_time(command):
+    """The command at real-time priority, if that is possible."""
+    return ["chrt", "--fifo", "1", *command] if can_run_at_real_time() else command
 
 
 def spawn(command, core, **popen):

@@ -13,7 +13,6 @@ Delta table.
 """
 
 import http.client
-import os
 import random
 import shutil
 import subprocess
@@ -22,7 +21,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import cargo_benches, delta_log, load, processes, questions, store_server
+from harness import cargo_benches, delta_log, load, processes, queries, store_server
 from harness.peers import BENCH, target_folder
 from harness.store_server import Server
 
@@ -104,6 +103,7 @@ def send_spans(bench, server, log, **options):
     """Runs the sender; its output goes to `log`. Returns the duration in seconds."""
     options = {"to": server.otlp, "senders": bench.plan.senders, "seed": SEED, **options}
     command = [bench.sender, *(f"{name}={value}" for name, value in options.items())]
+    command = processes.at_real_time(command) if "rate" in options else command
     bench.commands.append(" ".join(map(str, command)))
     rows = run_sender(command, log, SEND_LIMIT_S)
     return (max(planned + wait for planned, wait in rows) - min(planned for planned, _wait in rows)) / 1e6
@@ -112,11 +112,9 @@ def send_spans(bench, server, log, **options):
 def run_sender(command, log, limit_s):
     """Runs the sender, whose output goes to `log`; returns its rows.
 
-    A sender at a fixed rate runs at real-time priority, which needs root: its own wait for a core would count as a wait
-    for the acknowledgement. A sender as fast as possible has the priority of the server.
+    A sender at a fixed rate should run at real-time priority: its own wait for a core counts as a wait for the
+    acknowledgement.
     """
-    if os.geteuid() == 0 and any(str(word).startswith("rate=") for word in command):
-        command = ["chrt", "--fifo", "1", *command]
     with log.open("wb") as out:
         sender = processes.spawn(command, store_server.ALL_CORES, stdout=out, stderr=subprocess.PIPE, text=True)
     try:
@@ -232,11 +230,11 @@ def measure_queries(bench, protocol, server):
     durations = {"curtail, HTTP": query_over_http(server.api, sample, plan.rounds)}
     bench.print_line("store: queries in the library")
     output = cargo_benches.run_benches("curtail-store", "query", [str(plan.library_millions)])
-    durations["curtail, library"] = questions.parse_library_output(output)
+    durations["curtail, library"] = queries.parse_library_output(output)
     bench.print_line("store: queries in ClickHouse")
     table = bench.scratch / protocol / "tables" / "spans"
     sample = sample[: plan.clickhouse_lookups]
-    durations["clickhouse"], row_count = questions.query_clickhouse(table, sample, plan.rounds)
+    durations["clickhouse"], row_count = queries.query_clickhouse(table, sample, plan.rounds)
     if row_count != plan.spans:
         raise load.LoadError(f"ClickHouse counts {row_count} spans, {plan.spans} were acknowledged")
     return durations
@@ -245,20 +243,20 @@ def measure_queries(bench, protocol, server):
 def query_over_http(address, ids, rounds):
     """Runs the queries over HTTP, on one connection."""
     connection = http.client.HTTPConnection(address, timeout=60)
-    durations = {questions.TRACE: []}
+    durations = {queries.TRACE: []}
     for trace_id in [*ids[:WARM_UP_LOOKUPS], *ids]:
         start = time.perf_counter()
         connection.request("GET", f"/api/v2/traces/{trace_id}", headers={"accept": "application/json"})
         response = connection.getresponse()
         body = response.read()
-        durations[questions.TRACE].append((time.perf_counter() - start) * 1e3)
+        durations[queries.TRACE].append((time.perf_counter() - start) * 1e3)
         spans = body.count(b'"spanId"') if response.status == 200 else 0
         if spans != SPANS_PER_TRACE:
             raise load.LoadError(f"trace {trace_id}: {response.status}, {spans} spans, expected {SPANS_PER_TRACE}")
-    del durations[questions.TRACE][:WARM_UP_LOOKUPS]
-    for query in questions.QUERIES:
+    del durations[queries.TRACE][:WARM_UP_LOOKUPS]
+    for query in queries.QUERIES:
         if query.path:
-            durations[query.name] = [questions.time_query(connection, query.target()) for _ in range(rounds + 1)][1:]
+            durations[query.name] = [queries.time_query(connection, query.target()) for _ in range(rounds + 1)][1:]
     connection.close()
     return {name: summarize_durations(values) for name, values in durations.items()}
 

@@ -2,7 +2,7 @@
 
 import re
 
-from harness import questions
+from harness import queries
 from harness.report import machine_table, markdown_table, text_table
 
 MIB = 1024 * 1024
@@ -45,7 +45,7 @@ def query_rows(measured):
     """The durations of each query in ms, and the ratio of Curtail's median to ClickHouse's."""
     durations = measured["queries"]
     rows = [("query, ms", *(f"{engine} {share}" for engine in durations for share in ("p50", "p99")), "ratio of p50")]
-    for query in questions.QUERIES:
+    for query in queries.QUERIES:
         row = [query.name]
         for by_query in durations.values():
             duration = by_query.get(query.name)
@@ -75,7 +75,7 @@ def target_rows(measured):
         ("bytes/span at rest, at most", max(c["bytes_per_span"] for c in columns), 45, "{:.1f}"),
         ("decoding, ns/span, at most", decode_ns(measured["otlp"]), 250, "{:.0f}"),
     ]
-    for query in questions.QUERIES:
+    for query in queries.QUERIES:
         duration = curtail_duration(durations, query)
         bounds = (("p50", query.p50_max_ms), ("p99", query.p99_max_ms))
         figures += [(f"{query.name}, {share}, ms, at most", duration[share], b, "{:.2f}") for share, b in bounds if b]

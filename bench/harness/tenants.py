@@ -100,7 +100,7 @@ def send_spans(plan, sender, server, log):
     """Sends the measured batches; returns the planned time and the wait of each. All must be acknowledged."""
     options = {"to": server.otlp, "protocol": "http", "spans": plan.spans, "times": plan.times, "rate": plan.rate}
     command = [sender, *(f"{name}={value}" for name, value in (options | {"senders": plan.senders}).items())]
-    return run_sender(command, log, SEND_LIMIT_S)
+    return run_sender(processes.at_real_time(command), log, SEND_LIMIT_S)
 
 
 def rows(results):

@@ -1,6 +1,7 @@
-"""ClickHouse in process (chdb) on a Delta table: asks what standard input says, and prints how long it took.
+"""Runs queries on a Delta table in ClickHouse, in process (chdb), and prints their durations as JSON.
 
-Run by bench/harness/questions.py with the Python of bench/.venv. Its settings are as they come: all cores.
+bench/harness/queries.py starts it with the Python of bench/.venv, and writes the queries to its standard input.
+ClickHouse has its default settings, so it uses all cores.
 """
 
 import json
@@ -12,33 +13,33 @@ from chdb.session import Session
 
 
 def main():
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     session = Session()
-    table = f"deltaLakeLocal('{asked['table']}')"
+    table = f"deltaLakeLocal('{request['table']}')"
     rows = int(session.query(f"SELECT count() FROM (SELECT duration_ns FROM {table})", "CSV").bytes())
-    took = {}
-    for question in asked["questions"]:
-        ids = asked["ids"] if "{id}" in question["sql"] else [""] * asked["rounds"]
-        # Once to warm up.
-        all_of_it = [timed(session, question["sql"].format(table=table, id=trace_id)) for trace_id in [ids[0], *ids]]
-        ordered = sorted(all_of_it[1:])
-        took[question["name"]] = {"p50": of_rank(ordered, 0.5), "p99": of_rank(ordered, 0.99), "count": len(ordered)}
+    results = {}
+    for query in request["queries"]:
+        ids = request["ids"] if "{id}" in query["sql"] else [""] * request["rounds"]
+        # The first one is the warm-up.
+        durations = [time_query(session, query["sql"].format(table=table, id=id)) for id in [ids[0], *ids]]
+        ordered = sorted(durations[1:])
+        results[query["name"]] = {"p50": quantile(ordered, 0.5), "p99": quantile(ordered, 0.99), "count": len(ordered)}
     version = session.query("SELECT version()", "TSV").bytes().decode().strip()
-    json.dump({"rows": rows, "questions": took, "version": version}, sys.stdout)
+    json.dump({"rows": rows, "queries": results, "version": version}, sys.stdout)
 
 
-def timed(session, sql):
-    """The milliseconds of a query, whose result must not be empty."""
-    began = time.perf_counter()
-    response = session.query(sql, "CSV").bytes()
-    took = (time.perf_counter() - began) * 1e3
-    if not response:
+def time_query(session, sql):
+    """Returns the duration of a query in milliseconds; its result must not be empty."""
+    start = time.perf_counter()
+    result = session.query(sql, "CSV").bytes()
+    duration_ms = (time.perf_counter() - start) * 1e3
+    if not result:
         raise SystemExit(f"no rows: {sql}")
-    return took
+    return duration_ms
 
 
-def of_rank(ordered, share):
-    return ordered[max(1, math.ceil(share * len(ordered))) - 1]
+def quantile(ordered, q):
+    return ordered[max(1, math.ceil(q * len(ordered))) - 1]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from harness import delta_log, questions, store
+from harness import delta_log, queries, store
 from harness.store_server import Compaction
 
 
@@ -54,13 +54,13 @@ class QueryTest(unittest.TestCase):
     def test_the_output_of_the_library_has_every_query(self):
         output = "1 million spans\n     ms   p50    p99    CPU\n" + "".join(
             f"{query.name:>24} {number + 0.5:>9.2f} {number + 1.25:>9.2f} {number + 2:>9.2f}\n"
-            for number, query in enumerate(questions.QUERIES)
+            for number, query in enumerate(queries.QUERIES)
         )
-        durations = questions.parse_library_output(output)
-        self.assertEqual(durations[questions.TRACE], {"p50": 0.5, "p99": 1.25})
-        self.assertEqual(len(durations), len(questions.QUERIES))
+        durations = queries.parse_library_output(output)
+        self.assertEqual(durations[queries.TRACE], {"p50": 0.5, "p99": 1.25})
+        self.assertEqual(len(durations), len(queries.QUERIES))
         with self.assertRaises(ValueError):
-            questions.parse_library_output(output.replace("trace by ID", "trace"))
+            queries.parse_library_output(output.replace("trace by ID", "trace"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 //! The workload: requests by weight, in journeys, for tenants.
 //!
-//! The seed and the number of an arrival in the plan decide its request, its tenant and its row of data. The n-th
-//! request is therefore the same for every arm and every generator of a run.
+//! The seed and the number of an arrival in the plan decide its request, its tenant and its row of data. An arrival
+//! is therefore the same request in every arm, whichever generator sends it.
 //! **Limits**: [`REQUESTS_MAX`] requests and [`TENANTS_MAX`] tenants, which bound the recordings.
 
 mod config;

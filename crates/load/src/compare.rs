@@ -7,10 +7,10 @@
 //! **The ratio of a percentile.** Each arm's percentile is that of its merged histograms. A block contributes the
 //! difference between its share of requests beyond the percentile and the arm's share. The paired differences of the
 //! contributions have a standard error `s`. Let `x` be the quantile q of the requests of both arms together. The shares
-//! of the two arms beyond `x` differ by `D`. Student's distribution tests `D / s`, with as
-//! many degrees of freedom as pairs, minus 1. The interval of B/A inverts the same test (Woodruff): from `QB(q − h/2) /
-//! QA(q + h/2)` to `QB(q + h/2) / QA(q − h/2)`, with `h = t · s` and the arms' quantiles `QA` and `QB`. Test and
-//! interval therefore agree.
+//! of the two arms beyond `x` differ by `D`. Student's distribution tests `D / s`, with as many degrees of freedom as
+//! pairs, minus 1. The interval of B/A inverts the same test (Woodruff): from `QB(q − h/2) / QA(q + h/2)` to
+//! `QB(q + h/2) / QA(q − h/2)`, with `h = t · s` and the arms' quantiles `QA` and `QB`. Test and interval therefore
+//! agree.
 //! **The ratio of a figure** is the ratio of the arms' means. Its test is the paired t-test, its interval Fieller's.
 //! **Several percentiles**: Holm's procedure limits the false alarms. Half of the significance level is for the primary
 //! percentile.

@@ -94,7 +94,7 @@ macro_rules! counters {
 /// One counter for each value of a label. Counting is one addition, without a map or a text.
 #[derive(Debug)]
 pub struct CounterVec<L> {
-    counts: Box<[AtomicU64]>,
+    counts: Box<[Counter]>,
     /// The values that are shown from the start, so that their first increase is seen; any other is shown once it has
     /// been counted.
     usual: &'static [&'static str],
@@ -105,19 +105,19 @@ impl<L: Label> CounterVec<L> {
     /// Counters for a label of which only the values named in `usual` are expected.
     #[must_use]
     pub fn usually(usual: &'static [&'static str]) -> Self {
-        let counts = L::NAMES.iter().map(|_| AtomicU64::new(0)).collect();
+        let counts = L::NAMES.iter().map(|_| Counter::default()).collect();
         Self { counts, usual, label: PhantomData }
     }
 
     /// Adds to the count of a value.
     pub fn add(&self, label: &L, more: u64) {
-        self.counts[label.index()].fetch_add(more, Relaxed);
+        self.counts[label.index()].add(more);
     }
 
     /// Returns the sum of all counts.
     #[must_use]
     pub fn sum(&self) -> u64 {
-        self.counts.iter().map(|count| count.load(Relaxed)).sum()
+        self.counts.iter().map(Counter::get).sum()
     }
 }
 
@@ -132,7 +132,7 @@ impl<L: Label> Instrument for CounterVec<L> {
     type Value = Counts;
 
     fn read(&self) -> Counts {
-        let counts = self.counts.iter().map(|count| count.load(Relaxed));
+        let counts = self.counts.iter().map(Counter::get);
         let named = L::NAMES.iter().copied().zip(counts);
         named.filter(|(name, count)| *count > 0 || self.usual.contains(name)).collect()
     }

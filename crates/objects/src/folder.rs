@@ -1,11 +1,11 @@
-//! A folder of this machine: files are read by the calling thread, and written in pieces.
+//! A folder of this machine: byte ranges are read by the calling thread, and files are written in pieces.
 //!
 //! `object_store` reads on tokio's blocking threads, so that a slow disk delays no other task. Our callers have their
 //! own threads, and most reads hit the page cache, so switching threads would take longer than reading. After each
 //! read, other tasks of the thread run, so that a query can be cancelled.
 //!
-//! A write has at most [`WRITE_BYTES_MAX`]. Many kernels interrupt no thread while they copy the bytes of a write, which
-//! takes some 6 ms for a run's part of 8 MiB: meanwhile the log would wait for the core, and with it acknowledgements.
+//! A write has at most [`WRITE_BYTES_MAX`]. A kernel without preemption copies whole large folios without a switch to
+//! another thread: a write of a run's part of 8 MiB held a core for 6 ms, and the log, woken on this core, waited.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -23,7 +23,7 @@ use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// The time after which a thread that reads lets other threads have its core.
+/// Minimum time between two yields of a thread that reads.
 const YIELD_AFTER: Duration = Duration::from_millis(1);
 
 /// Maximum size of one write to a file.
@@ -102,8 +102,8 @@ impl ObjectStore for Folder {
     }
 }
 
-/// Lets another thread have the core if this thread has had it for [`YIELD_AFTER`]. A query or compaction is busy between
-/// its reads, and the scheduler of Linux may leave a woken thread of the log waiting until the next tick, 4 ms later.
+/// Lets another thread have the core, at most once in [`YIELD_AFTER`]. A query or compaction is busy between its reads,
+/// and the scheduler of Linux may leave a woken thread of the log waiting until the next tick, 4 ms later.
 fn yield_core() {
     thread_local!(static LAST: Cell<Option<Instant>> = const { Cell::new(None) });
     let now = Instant::now();

@@ -7,7 +7,7 @@
 //! `started-once`: calls start in order, each at most once; `canaries-first`: no other call starts until every canary
 //! has succeeded; `abandoned-are-open`: exactly the open calls are abandoned.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 79: "good enough" results and canaries.
-//! **Hurts when** few calls are needed and `rest` is [`RestMode::Finish`]: servers do work that nobody waits for.
+//! **Hurts when** few calls are needed and `rest` is [`RestMode::Finish`]: servers do work for no client.
 
 mod open_calls;
 mod reason;

@@ -3,9 +3,9 @@
 //! After [`EJECTION_FAILURES`] failures in a row, a replica gets no attempts for [`EJECTION`] or longer. Otherwise a
 //! replica that refuses every connection would look idle and attract all requests (sinkholing). For the same reason a
 //! replica is *suspect* after a later attempt at another replica overtook one of its attempts. The suspicion ends when
-//! one of its responses begins, or after [`SUSPECT_AGES`] × the age of the overtaken attempt, doubled for each time in
-//! a row. Rules that compare two replicas avoid suspect ones: a third, suspect replica is chosen only if it costs less
-//! than both.
+//! one of its responses begins, or after [`SUSPECT_AGES`] × the age of the overtaken attempt. This time doubles if
+//! the replica becomes suspect again without a response, up to [`EJECTION_MAX`]. Rules that compare two replicas avoid
+//! suspect ones: a third, suspect replica is chosen only if it costs less than both.
 
 mod candidates;
 

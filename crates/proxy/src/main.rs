@@ -17,7 +17,7 @@ struct Cli {
 fn main() -> ExitCode {
     let args = Cli::parse().proxy;
     if let Err(error) = log_service() {
-        // With standard error gone there is nobody left to tell.
+        // Standard error may be closed; then the error cannot be reported.
         let _written = writeln!(std::io::stderr(), "{error}");
         return ExitCode::from(EXIT_CONFIG);
     }

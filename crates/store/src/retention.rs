@@ -1,8 +1,8 @@
 //! Selects the runs that expire, by age and by size.
 //!
 //! **By age**, all runs of a day of arrival expire together. **By size**, the oldest runs expire until the runs of all
-//! tables fit. Within a day, the size tells the age: merging makes runs grow, and the last merge of a day splits its rows
-//! into ranges of IDs. So these ranges expire first, and then the larger runs.
+//! tables fit. Within a day, larger runs are older, because merging makes runs grow. Runs with a range of IDs come from
+//! the last merge of their rows, so they expire first.
 //!
 //! An expired run leaves its table. Its file remains for current readers and is removed a day later.
 //!

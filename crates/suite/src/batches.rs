@@ -7,7 +7,7 @@
 
 use super::ask::PlainClient;
 use super::config::{LoadConfig, Source};
-use super::group::{Problems, Spawner};
+use super::group::{CommandProblems, Spawner};
 use super::problem::SuiteEnd;
 use curtail_generator::Stop;
 use curtail_units::Duration;
@@ -66,7 +66,7 @@ pub(super) fn load(
     if let (Some(mut group), Source::Command(command)) = (generator, &config.source) {
         let failed = format!("it failed after {lines} lines");
         let late = "it has closed its output and not ended";
-        let problems = Problems { failed: &failed, late };
+        let problems = CommandProblems { failed: &failed, late };
         spawner.finish(command, &mut group, stop, problems)?;
     }
     Ok(lines)

@@ -48,9 +48,9 @@ pub(super) struct Program<'a> {
     pub(super) env: &'a [(String, String)],
 }
 
-/// What [`Spawner::finish`] says of a command that failed, and of one that did not end in time.
+/// The messages for a command that failed, and for one that did not end in time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Problems<'a> {
+pub(super) struct CommandProblems<'a> {
     pub(super) failed: &'a str,
     pub(super) late: &'a str,
 }
@@ -102,7 +102,7 @@ impl Spawner {
     pub(super) fn run(&self, command: &CommandConfig, stop: &Stop) -> Result<(), SuiteEnd> {
         let late = format!("it has not ended: expected its end within {}", command.within);
         let mut group = self.start(command.program(), false)?;
-        let problems = Problems { failed: "it failed", late: &late };
+        let problems = CommandProblems { failed: "it failed", late: &late };
         self.finish(command, &mut group, stop, problems)
     }
 
@@ -112,7 +112,7 @@ impl Spawner {
         CommandConfig { name, within, .. }: &CommandConfig,
         group: &mut Group,
         stop: &Stop,
-        Problems { failed, late }: Problems<'_>,
+        CommandProblems { failed, late }: CommandProblems<'_>,
     ) -> Result<(), SuiteEnd> {
         let problem = match group.wait(*within, stop) {
             Ok(status) if status.success() => return Ok(()),

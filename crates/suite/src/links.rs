@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_link_to_nobody_closes_its_connections() {
-        // Bound, so that nobody else gets the port, and not listening.
+        // Bound, so that no other socket gets the port, and not listening.
         let nobody = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         nobody.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
         let to = nobody.local_addr().expect("bound").as_socket().expect("of IP");

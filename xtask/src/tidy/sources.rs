@@ -22,7 +22,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (path, text) in tree.rust() {
         check_name(path, &mut problems);
-        // What a file of unit tests is about is said by the file beside it.
+        // The file beside it documents its unit tests.
         if !path.ends_with("/tests.rs") {
             check_opening(path, text, &mut problems);
         }

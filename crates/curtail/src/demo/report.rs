@@ -194,7 +194,7 @@ impl Report {
 
     /// The legend of the table's marks.
     pub(crate) fn marks() -> String {
-        "~ fewer than 100 reads are longer; - fewer than 10 are.".to_owned()
+        "~ fewer than 100 reads are longer; n/a fewer than 10 are.".to_owned()
     }
 
     /// The cores that the demo used.
@@ -225,7 +225,7 @@ impl ArmReport {
     }
 
     fn extra_percent(&self) -> String {
-        self.extra_requests_ratio.map_or_else(|| "-".to_owned(), |ratio| percent_to(ratio, 2))
+        self.extra_requests_ratio.map_or_else(|| "n/a".to_owned(), |ratio| percent_to(ratio, 2))
     }
 }
 
@@ -250,7 +250,7 @@ fn shown(figure: Figure) -> String {
         Figure::Value(latency) => rounded_latency(latency),
         Figure::Indicative(latency) => format!("~{}", rounded_latency(latency)),
         Figure::Failed => "failed".to_owned(),
-        Figure::TooFew => "-".to_owned(),
+        Figure::TooFew => "n/a".to_owned(),
     }
 }
 

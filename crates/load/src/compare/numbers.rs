@@ -47,7 +47,7 @@ pub fn numbers(family: &[Numbers<'_>], rule: &Rule) -> Vec<Number> {
     let mut levels = holm::levels(&p_values, &vec![1.0; p_values.len()], rule.level).into_iter();
     let verdicts = family.iter().zip(&tests).map(|(numbers, test)| {
         let tested = test.as_ref().zip(test.and_then(|_| levels.next()));
-        number(numbers, tested, rule)
+        judge_number(numbers, tested, rule)
     });
     verdicts.collect()
 }
@@ -66,7 +66,7 @@ fn test(numbers: &Numbers<'_>) -> Option<Test> {
     })
 }
 
-fn number(numbers: &Numbers<'_>, tested: Option<(&Test, f64)>, rule: &Rule) -> Number {
+fn judge_number(numbers: &Numbers<'_>, tested: Option<(&Test, f64)>, rule: &Rule) -> Number {
     let difference = tested.map(|(test, level)| differ(numbers, test, level));
     let pairs = numbers.a.len() as u64;
     let verdict = match (tested, &difference) {

@@ -75,7 +75,7 @@ pub(crate) fn percentiles_of(arms: (&Arm<'_>, &Arm<'_>), rule: &Rule) -> Vec<Per
     let mut levels = levels(&seen, rule).into_iter();
     let verdicts = seen.iter().map(|seen| {
         let level = if seen.is_enough() { levels.next() } else { None };
-        percentile(arms, seen, level, rule)
+        judge_percentile(arms, seen, level, rule)
     });
     verdicts.collect()
 }
@@ -142,7 +142,7 @@ fn place_of_both(a: &Arm<'_>, b: &Arm<'_>, beyond: f64) -> f64 {
     high
 }
 
-fn percentile(
+fn judge_percentile(
     arms: (&Arm<'_>, &Arm<'_>),
     seen: &Seen,
     level: Option<f64>,

@@ -138,7 +138,7 @@ fn it_decides_as_the_list_does() {
             let mut decided: Vec<_> =
                 core::iter::from_fn(|| leaf.poll_effect()).map(|decided| decided.effect).collect();
             let mut expected = core::mem::take(&mut list.effects);
-            // Who is refused and who is started in one event is all that matters, not which is said first.
+            // Only the sets of refused and started requests matter, not the order of the effects.
             let order = |effect: &LeafEffect| alloc::format!("{effect:?}");
             decided.sort_by_key(order);
             expected.sort_by_key(order);

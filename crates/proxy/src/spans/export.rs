@@ -126,7 +126,7 @@ impl Export {
                 _ = &mut sending => {}
             }
         };
-        // Without a deadline nobody waits any more: the proxy has been dropped.
+        // Without a deadline the proxy has been dropped, and waits no more.
         if let Ok(deadline) = deadline {
             let rest = async { while self.send_all().await {} };
             timeout_at(deadline, rest).await.ok();

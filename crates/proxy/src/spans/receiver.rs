@@ -1,7 +1,7 @@
 //! The receiver of spans: one connection to it, one exchange at a time, and the meaning of its responses.
 //!
 //! **Source**: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response".
-//! **Limits**: a response body of 64 KiB, and one idle connection ([`LIMITS`]). `Retry-After` is read in seconds; a
+//! **Limits**: the size of a response body, and one idle connection ([`LIMITS`]). `Retry-After` is read in seconds; a
 //! date there, and gRPC's `RetryInfo`, are ignored.
 
 use super::envelope::Parts;

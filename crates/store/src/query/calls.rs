@@ -8,7 +8,7 @@
 
 use super::filter::Filter;
 use super::measure::weight;
-use super::scan::{Projection, StopScan};
+use super::scan::{Projection, ScanStopped};
 use crate::columns::Columns;
 use crate::schema::envelope::SERVICE;
 use crate::schema::spans::{PARENT_ID, SPAN_ID, TRACE_ID, WEIGHT};
@@ -68,7 +68,7 @@ impl Tree {
                 *pairs.entry(pair).or_default() += count;
             }
             last = partial;
-            if pairs.len() > PAIRS_MAX { Err(StopScan) } else { Ok(()) }
+            if pairs.len() > PAIRS_MAX { Err(ScanStopped) } else { Ok(()) }
         });
         let (unread, ended) = scanned.await;
         ServiceCalls { pairs, is_cut: ended.is_err(), unread }

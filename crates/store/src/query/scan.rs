@@ -78,7 +78,7 @@ impl Projection {
 }
 
 /// Ends a scan, because enough was found.
-pub(super) struct StopScan;
+pub(super) struct ScanStopped;
 
 /// The shared state of the tasks of a query.
 struct Scan<F> {

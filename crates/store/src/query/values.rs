@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use super::measure::weight;
-use super::scan::{Projection, StopScan};
+use super::scan::{Projection, ScanStopped};
 use super::span_field::SpanField;
 use super::value::Value;
 use crate::columns::{Columns, Values, text};
@@ -71,7 +71,7 @@ impl Tree {
             for (value, spans) in partial {
                 *all.entry(value).or_default() += spans;
             }
-            if all.len() > count { Err(StopScan) } else { Ok(()) }
+            if all.len() > count { Err(ScanStopped) } else { Ok(()) }
         });
         let (unread, ended) = scanned.await;
         let value = |((kind, text), count)| ValueCount { kind, text, count };
@@ -94,7 +94,7 @@ impl Tree {
         let scanned = self.scan(filter, projection, partial, |(partial, rows)| {
             keys.merge(partial);
             looked_at += rows;
-            if looked_at > KEYED_MAX { Err(StopScan) } else { Ok(()) }
+            if looked_at > KEYED_MAX { Err(ScanStopped) } else { Ok(()) }
         });
         keys.unread = scanned.await.0;
         keys

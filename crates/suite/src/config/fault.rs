@@ -90,7 +90,7 @@ impl FaultConfig {
                 format!("{count} actions: expected one of pause, restart, kill, slow and run");
             s.error("at", text);
         }
-        // Without any there is an error, and nobody sees this value.
+        // Without any there is an error, and this value is not used.
         let action = actions.pop().unwrap_or(FaultAction::Restart { process: String::new() });
         Self { at, action, lasts }
     }

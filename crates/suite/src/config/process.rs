@@ -128,7 +128,7 @@ impl ReadyConfig {
         }
         let within =
             read_time(s, "within", "Maximum time until ready.").default(Duration::from_secs(60));
-        // Without any there is an error, and nobody sees what this is.
+        // Without any there is an error, and this value is not used.
         Self { sign: signs.pop().unwrap_or(ReadySign::Line(String::new())), within }
     }
 }

@@ -59,15 +59,15 @@ fn text(report: &Report) -> String {
 fn the_table_has_80_columns_and_a_conclusion() {
     expect![[r#"
                        p50       p95       p99     p99.9  more requests   reads  errors
-        direct     14.0 ms ~1,139 ms ~1,667 ms         -         0.00 %    1200       0
-        hedged     20.0 ms  ~25.4 ms  ~25.9 ms         -         0.83 %    1200       0
-        tied             -         -         -         -         0.00 %       1       1
-        prequal          -         -         -         -         0.00 %       0       0
-        ~ fewer than 100 reads are longer; - fewer than 10 are.
+        direct     14.0 ms ~1,139 ms ~1,667 ms       n/a         0.00 %    1200       0
+        hedged     20.0 ms  ~25.4 ms  ~25.9 ms       n/a         0.83 %    1200       0
+        tied           n/a       n/a       n/a       n/a         0.00 %       1       1
+        prequal        n/a       n/a       n/a       n/a         0.00 %       0       0
+        ~ fewer than 100 reads are longer; n/a fewer than 10 are.
         Hedging cut p99 64 times (95 % interval: 61 to 68), for 0.83 % more requests:
             ~1,667 ms to ~25.9 ms.
         CPU: 0.45 of 2 cores, everything included.
-          60 s  p95:  direct ~1,139 ms  hedged ~25.4 ms  tied -  prequal -
+          60 s  p95:  direct ~1,139 ms  hedged ~25.4 ms  tied n/a  prequal n/a
     "#]]
     .assert_eq(&text(&usual()));
 }
@@ -149,7 +149,7 @@ fn the_conclusion_says_when_hedging_did_not_help() {
     let empty = Report::new(&[(); 4].map(|()| ArmMeasurement::default()), CIRCUMSTANCES);
     let conclusion = empty.conclusion().join(" ");
     assert!(conclusion.starts_with("Too few reads"), "{conclusion}");
-    assert_eq!(empty.table()[1].split_whitespace().collect::<Vec<_>>()[5], "-");
+    assert_eq!(empty.table()[1].split_whitespace().collect::<Vec<_>>()[5], "n/a");
 }
 
 #[test]

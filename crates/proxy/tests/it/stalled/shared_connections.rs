@@ -45,7 +45,7 @@ async fn until_all_are_still(all: &[Arc<Progress>]) {
 }
 
 /// Checks that a replica's one connection with this many unread downloads still serves other requests.
-async fn assert_downloads_starve_no_other(unread: u32) {
+async fn assert_downloads_starve_no_other_stream(unread: u32) {
     let (replica, handed) = with_long_responses().await;
     let proxy = Setup::before(&[replica.address()])
         .upstream(
@@ -76,13 +76,13 @@ async fn assert_downloads_starve_no_other(unread: u32) {
 }
 
 #[test]
-fn nine_unread_downloads_on_a_connection_to_a_replica_starve_no_other() {
-    run(assert_downloads_starve_no_other(9));
+fn nine_unread_downloads_on_a_connection_to_a_replica_starve_no_other_stream() {
+    run(assert_downloads_starve_no_other_stream(9));
 }
 
 #[test]
-fn unread_downloads_that_fill_a_connection_but_for_one_stream_starve_no_other() {
-    run(assert_downloads_starve_no_other(63));
+fn unread_downloads_that_fill_a_connection_but_for_one_stream_starve_no_other_stream() {
+    run(assert_downloads_starve_no_other_stream(63));
 }
 
 #[test]

@@ -8,7 +8,7 @@ import http.client
 import time
 import urllib.parse
 
-from harness import questions
+from harness import queries
 from harness.exactly_once import CheckError
 from harness.live_server import Server
 from harness.object_requests import count_log_events
@@ -28,8 +28,8 @@ def measure_queries(plan, report, rng, config):
     times_ns = [report.sent_batches[id].time_ns for id in report.acknowledged_ids]
     time_range = {"start": min(times_ns) // NS_PER_S, "end": max(times_ns) // NS_PER_S + 1}
     ids = rng.choices(sorted(report.acknowledged_ids), k=plan.queries + 1)
-    paths_by_name = {questions.TRACE: [f"/api/traces/{id}" for id in ids]}
-    for query in questions.QUERIES:
+    paths_by_name = {queries.TRACE: [f"/api/traces/{id}" for id in ids]}
+    for query in queries.QUERIES:
         if query.path:
             parameters = query.parameters | (time_range if "start" in query.parameters else {})
             path = f"{query.path}?{urllib.parse.urlencode(parameters)}"
@@ -51,9 +51,9 @@ def measure_query(name, paths, config):
             time.sleep(0.1)
         connection = http.client.HTTPConnection(server.api, timeout=60)
         initial_count = count_requests(server)
-        cold_ms = questions.time_query(connection, paths[0])
+        cold_ms = queries.time_query(connection, paths[0])
         cold_count = count_requests(server) - initial_count
-        warm_ms = [questions.time_query(connection, path) for path in paths[1:]]
+        warm_ms = [queries.time_query(connection, path) for path in paths[1:]]
         mean_count = (count_requests(server) - initial_count - cold_count) / len(warm_ms)
     finally:
         server.stop()

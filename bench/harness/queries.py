@@ -105,7 +105,7 @@ def query_clickhouse(table, ids, rounds):
         raise MissingError("ClickHouse (chdb) is not installed: run bench/setup")
     request = {
         "table": str(table), "ids": ids, "rounds": rounds,
-        "questions": [{"name": query.name, "sql": query.sql} for query in QUERIES],
+        "queries": [{"name": query.name, "sql": query.sql} for query in QUERIES],
     }  # fmt: skip
     process = subprocess.run(
         [python, BENCH / "peers" / "clickhouse.py"], input=json.dumps(request), stdout=subprocess.PIPE, text=True,
@@ -115,4 +115,4 @@ def query_clickhouse(table, ids, rounds):
     if process.returncode != 0:
         raise MissingError(f"bench/peers/clickhouse.py failed with exit code {process.returncode}")
     response = json.loads(process.stdout)
-    return response["questions"] | {"version": response["version"]}, response["rows"]
+    return response["queries"] | {"version": response["version"]}, response["rows"]
