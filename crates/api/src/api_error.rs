@@ -124,7 +124,7 @@ impl From<AccessError> for ApiError {
         let status = match error {
             AccessError::NoToken | AccessError::UnknownToken => StatusCode::UNAUTHORIZED,
             AccessError::OtherTenant(_) => StatusCode::FORBIDDEN,
-            AccessError::BadTenant => StatusCode::BAD_REQUEST,
+            AccessError::BadTenant | AccessError::Repeated(_) => StatusCode::BAD_REQUEST,
         };
         Self { status, message: error.to_string() }
     }

@@ -71,6 +71,17 @@ pub use value::{ScalarError, Value};
 use config_error::SourcePosition;
 use section::ReadLog;
 use std::cell::RefCell;
+use std::io::{self, Read as _};
+
+/// Reads the bytes of a configuration, and no more than one byte beyond [`TEXT_BYTES_MAX`], which [`read`] then rejects.
+///
+/// # Errors
+/// When the input cannot be read.
+pub fn read_bytes(input: impl io::Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    input.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
 
 /// Reads `text`; `file` names it in messages.
 ///

@@ -99,7 +99,7 @@ pub(crate) struct DemoArgs {
     /// Duration of the measurement, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Requests a second in the arm `direct` (no hedging), and as many in the arm `hedged`.
+    /// Requests a second through each of two proxies: one without hedging (`direct`) and one with (`hedged`).
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     rate: u16,
     /// Seed of reads, service times and stalls.

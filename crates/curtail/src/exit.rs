@@ -37,6 +37,11 @@ const OURS: u8 = 4;
 /// Interrupted: 128 plus the number of SIGINT, as in shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// An error of the command line.
+pub(crate) fn usage_error(message: &str) -> anyhow::Error {
+    QueryRejected(message.to_owned()).into()
+}
+
 /// Returns the exit code of a command that returned `result`; prints an error.
 pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     let error = match result {

@@ -1,9 +1,8 @@
 //! The input files of commands; `-` is standard input.
 //!
-//! **Limits**: a configuration has at most [`TEXT_BYTES_MAX`] bytes.
+//! **Limits**: a configuration has at most [`curtail_config::TEXT_BYTES_MAX`] bytes.
 
 use anyhow::Context as _;
-use curtail_config::TEXT_BYTES_MAX;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -39,10 +38,7 @@ pub(crate) fn open(file: &Path) -> anyhow::Result<(String, Box<dyn Read>)> {
 /// Reads a configuration; returns its name for messages and its text.
 pub(crate) fn text(file: &Path) -> anyhow::Result<(String, String)> {
     let (name, input) = open(file)?;
-    let mut bytes = Vec::new();
-    // One byte more than allowed, so that a file that is too long is rejected instead of truncated.
-    let read = input.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-    read.with_context(|| name.clone())?;
+    let bytes = curtail_config::read_bytes(input).with_context(|| name.clone())?;
     let text = curtail_config::text_of(&name, bytes)?;
     Ok((name, text))
 }

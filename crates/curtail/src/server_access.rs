@@ -1,5 +1,6 @@
 //! Access to a server, for the commands that are its clients: tenant, token and certificate authorities.
 
+use crate::exit::usage_error;
 use crate::server_url::ServerUrl;
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -37,7 +38,7 @@ impl ServerAccessArgs {
         if let Some(tenant) = &self.tenant {
             let value = HeaderValue::try_from(tenant).ok().filter(|_| access::is_tenant(tenant));
             let expected = "--tenant: expected 1 to 255 characters of ASCII";
-            headers.insert(TENANT, value.context(expected)?);
+            headers.insert(TENANT, value.ok_or_else(|| usage_error(expected))?);
         }
         if let Some(file) = &self.token_file {
             let token = access::read_token(file);

@@ -54,6 +54,9 @@ pub enum AccessError {
     /// The tenant of the request is not a valid name.
     #[error("x-scope-orgid: expected 1 to 255 characters of ASCII")]
     BadTenant,
+    /// The request has several tokens or tenants. Another server on its way may have checked another one.
+    #[error("{0}: expected one header, found several")]
+    Repeated(HeaderName),
 }
 
 impl Tokens {
@@ -91,7 +94,7 @@ impl Tokens {
 
     fn check<'a>(&'a self, headers: &'a HeaderMap) -> Result<Option<&'a str>, AccessError> {
         let token = if self.0.is_empty() { None } else { Some(self.token_of(headers)?) };
-        let requested = headers.get(TENANT).map(tenant_of).transpose()?;
+        let requested = only(headers, TENANT)?.map(tenant_of).transpose()?;
         match (token.and_then(|token| token.tenant.as_deref()), requested) {
             (Some(bound), Some(requested)) if bound != requested => {
                 Err(AccessError::OtherTenant(bound.to_owned()))
@@ -102,8 +105,7 @@ impl Tokens {
     }
 
     fn token_of(&self, headers: &HeaderMap) -> Result<&Token, AccessError> {
-        let sent = headers
-            .get(AUTHORIZATION)
+        let sent = only(headers, AUTHORIZATION)?
             .and_then(|value| value.to_str().ok()?.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, token)| token.trim().as_bytes())
@@ -161,6 +163,13 @@ pub fn read_token(file: &Path) -> io::Result<HeaderValue> {
 pub fn is_tenant(name: &str) -> bool {
     (1..=TENANT_BYTES_MAX).contains(&name.len())
         && name.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+}
+
+/// The value of a header, if the request has it.
+fn only(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, AccessError> {
+    let mut values = headers.get_all(&name).iter();
+    let value = values.next();
+    if values.next().is_some() { Err(AccessError::Repeated(name)) } else { Ok(value) }
 }
 
 fn is_same(token: &Token, sent: &[u8]) -> bool {

@@ -1,11 +1,16 @@
 //! Draining: a server that stops accepts no further requests on its connections.
 
+use curtail_units::Duration;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::watch;
+
+/// When a server drains, a connection without a request has this long for a request that may be on its way. The
+/// response then announces the end of the connection.
+pub const LAST_MOMENT: Duration = Duration::from_ms(100);
 
 /// Tells all connections of a server to drain.
 #[derive(Debug, Default)]

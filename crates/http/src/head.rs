@@ -1,7 +1,8 @@
 //! The heads of requests and responses: first line and fields.
 //!
-//! A proxy forwards nearly all fields unread. [`Fields`] therefore keeps the received text, in order, with a mark at
-//! each field that a proxy reads ([`Known`]), so an absent field is known without a search. HTTP/2 uses a map.
+//! A proxy forwards nearly all fields unread. [`Fields`] therefore keeps the received text, in order, and a bit for
+//! each field that a proxy reads ([`Known`]): the bit says without a search whether the field is there. The fields of
+//! HTTP/2, which its library has in a map, are converted.
 //! **Limits**: those of the reader of the head; texts are shorter than 4 GiB.
 
 mod fault;

@@ -379,9 +379,9 @@ impl Pool {
             Err(error) => {
                 self.counters.failed.add(1);
                 if self.is_unreachable.swap(true, Ordering::Relaxed) {
-                    tracing::debug!(%error, "connection not made");
+                    tracing::debug!(%error, "cannot connect to the replica");
                 } else {
-                    tracing::warn!(%error, "connection not made; further ones are counted, and logged for debugging");
+                    tracing::warn!(%error, "cannot connect to the replica; further failures are counted, and logged at level debug");
                 }
                 Err(error.into())
             }

@@ -89,7 +89,7 @@ impl From<AccessError> for Rejection {
         let reason = match error {
             AccessError::NoToken | AccessError::UnknownToken => RejectReason::Unauthenticated,
             AccessError::OtherTenant(_) => RejectReason::Forbidden,
-            AccessError::BadTenant => RejectReason::Malformed,
+            AccessError::BadTenant | AccessError::Repeated(_) => RejectReason::Malformed,
         };
         reason.reject(error.to_string())
     }

@@ -5,7 +5,7 @@
 //! one observation. `curtail bench calibrate` measures the false alarms of tests that take requests as independent.
 //!
 //! **The ratio of a percentile.** Each arm's percentile is that of its merged histograms. A block contributes the
-//! difference between its share of requests beyond the percentile and the arm's share. The paired differences of the
+//! difference between its share of requests beyond the arm's percentile and the arm's share. The paired differences of the
 //! contributions have a standard error `s`. Let `x` be the quantile q of the requests of both arms together. The shares
 //! of the two arms beyond `x` differ by `D`. Student's distribution tests `D / s`, with as many degrees of freedom as
 //! pairs, minus 1. The interval of B/A inverts the same test (Woodruff): from `QB(q − h/2) / QA(q + h/2)` to

@@ -1,4 +1,4 @@
-//! Faults: what makes servers slow, named after the causes in the literature.
+//! Faults: recipes for slow servers, named after the causes in the literature.
 //!
 //! | recipe | the server | remedies |
 //! |---|---|---|

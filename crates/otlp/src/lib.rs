@@ -51,6 +51,6 @@ pub use logs::{LogRecord, Logs};
 pub use metrics::{
     AtQuantile, Buckets, Details, Distribution, Exemplar, Form, Measured, Metric, Point, Points,
 };
-pub use response::{Signal, json_response, left_out, response, status};
+pub use response::{Signal, json_response, left_out, response, status, status_message};
 pub use slice::Slice;
 pub use spans::{Event, Link, Span, Spans};

@@ -89,6 +89,22 @@ fn read_left_out(response: &[u8]) -> Result<(u64, String), Broken> {
     Ok((count, why))
 }
 
+/// Decodes the message of a `google.rpc.Status`, the body of a response to a rejected request; [`None`] for other bytes.
+#[must_use]
+pub fn status_message(body: &[u8]) -> Option<String> {
+    static STATUS: Message = Message { name: "Status", fields: &[] };
+    let (mut status, mut message) = (Reader::new(body, &STATUS), None);
+    while let Some(tag) = status.tag().ok()? {
+        if (tag.field, tag.wire_type) == (2, LEN) {
+            let text = status.slice().ok()?;
+            message = String::from_utf8(status.bytes(text).to_vec()).ok();
+        } else {
+            status.skip(tag).ok()?;
+        }
+    }
+    message
+}
+
 /// Encodes the response to a rejected batch: a `google.rpc.Status`, with the delay before a retry.
 #[must_use]
 pub fn status(code: u8, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
@@ -111,6 +127,22 @@ pub fn status(code: u8, message: &str, retry_after_s: Option<u64>) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::error::{RefusedRow, RowFault};
+
+    #[test]
+    fn the_message_of_a_status_is_read_back_and_other_bytes_have_none() {
+        let message = "expected authorization: Bearer <token>";
+        for retry_after_s in [None, Some(7)] {
+            assert_eq!(
+                status_message(&status(16, message, retry_after_s)).as_deref(),
+                Some(message)
+            );
+        }
+        for other in
+            [&b"404 page not found"[..], b"", b"<html>", b"\x12\x7f", b"{\"message\":\"no\"}"]
+        {
+            assert_eq!(status_message(other), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn what_was_left_out_is_counted_with_the_first_reason() {

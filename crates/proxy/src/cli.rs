@@ -7,6 +7,8 @@ use crate::running::{Options, Running};
 use crate::signals::{ReloadSignal, StopSignals};
 use clap::Args;
 use curtail_config::ConfigErrors;
+use std::fs::File;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -113,7 +115,7 @@ pub fn configuration(args: &ProxyArgs) -> Result<Config, u8> {
     let read = match &args.config {
         None => Config::from_arguments(args.listen, &args.upstream, args.admin, &args.set),
         Some(file) => {
-            let text = std::fs::read(file).map_err(|error| {
+            let text = read(file).map_err(|error| {
                 tracing::error!("{}: {error}", file.display());
                 EXIT_ENVIRONMENT
             })?;
@@ -124,6 +126,10 @@ pub fn configuration(args: &ProxyArgs) -> Result<Config, u8> {
         tracing::error!("{errors}");
         EXIT_CONFIG
     })
+}
+
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    curtail_config::read_bytes(File::open(file)?)
 }
 
 fn parse(file: &Path, bytes: Vec<u8>, set: &[String]) -> Result<Config, ConfigErrors> {
@@ -137,7 +143,7 @@ fn reload(args: &ProxyArgs, running: &Running) {
         tracing::warn!("nothing to reload: the proxy was started without a configuration file");
         return;
     };
-    let config = std::fs::read(file)
+    let config = read(file)
         .map_err(|error| format!("{}: {error}", file.display()))
         .and_then(|bytes| parse(file, bytes, &args.set).map_err(|errors| errors.to_string()));
     let before = running.listeners();

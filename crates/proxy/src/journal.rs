@@ -1,6 +1,6 @@
-//! Writes the journal: the events and decisions of the machines, one JSON line each.
+//! Writes the journal: the events and decisions of the policies' state machines, one JSON line each.
 //!
-//! Lines are made under the lock of their machine, so their order is the order of events. A thread of its own writes
+//! Lines are made under the lock of their state machine, so their order is the order of events. A thread of its own writes
 //! the lines to the file. The last line states that no entry is missing; a killed proxy does not write this line.
 //! **Limits**: [`LINES_MAX`] lines wait for the file. With more, the journal ends, and entries are counted as lost.
 

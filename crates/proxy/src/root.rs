@@ -224,11 +224,15 @@ impl Exchange {
             Ok(response) => {
                 self.trail.responded(attempt, now, response.head.status);
                 let outcome = response.outcome();
+                if outcome != Outcome::Good {
+                    let (name, status) = (&self.driver.upstream.name, response.head.status);
+                    tracing::debug!(upstream = %name, %status, ?outcome, "attempt got no good response");
+                }
                 self.attempts[index] = Attempt::Buffered(Box::new(response));
                 Event::Responded { attempt, outcome }
             }
             Err(error) => {
-                tracing::debug!(%error, "attempt failed");
+                tracing::debug!(upstream = %self.driver.upstream.name, %error, "attempt failed");
                 let failure = if error.is_not_sent() { Failure::NotSent } else { Failure::Broken };
                 self.trail.attempt_ended(attempt, now, AttemptEnd::Failed(failure));
                 self.attempts[index] = Attempt::Gone;

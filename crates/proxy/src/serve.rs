@@ -13,7 +13,7 @@ use crate::response::RelayedBody;
 use crate::watch::Watch;
 use crate::worker::{ConnectionCount, Worker};
 use bytes::BytesMut;
-use curtail_http::drain::{Drain, DrainSignal};
+use curtail_http::drain::{Drain, DrainSignal, LAST_MOMENT};
 use curtail_http::head::{Fault, RequestHead, ResponseHead};
 use curtail_http::http1::{self, InterimSink, ServerLimits, Service};
 use curtail_http::preface;
@@ -23,10 +23,6 @@ use http::StatusCode;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::net::TcpStream;
-
-/// When its listener drains, a connection without a request has this long for a request that
-/// may be on its way.
-const LAST_MOMENT: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Serves one connection to its end.
 pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
@@ -90,7 +86,7 @@ impl Serving {
         let drain = self.drain.wait();
         let stopped = async {
             drain.await;
-            tokio::time::sleep(LAST_MOMENT).await;
+            tokio::time::sleep(LAST_MOMENT.into()).await;
         };
         let patience = std::time::Duration::from(self.limits.header_timeout);
         tokio::select! {

@@ -1,16 +1,16 @@
 //! Sharding: how evenly data lie on servers, and the effect of the fullest server on the latency.
 //!
-//! A request reads all of the data and ends with the slowest server. All shards are equally large. The fullest of
-//! `servers` servers has ⌈shards / servers⌉ shards, so a number of shards that can only double wastes servers: 16
-//! shards are as slow on 12 servers as on 8.
-//! **Inputs**: the [`Distribution`] of the time that one server takes for the whole data, from which each server draws
-//! for each request; the additional time of each shard at its server, and of each response at the root.
+//! A request reads all of the data and ends with the slowest server. All shards are equally large. The fullest server
+//! has ⌈shards / servers⌉ shards. If the number of shards can only double, servers are wasted: 16 shards are as slow on
+//! 12 servers as on 8.
+//! **Inputs**: the [`Distribution`] of the time of one server for the whole data; a server takes its share of that. Each
+//! shard adds a constant time at its server, and each response adds one at the root.
 //! **Limits**: [`SERVERS_MAX`], [`SHARDS_MAX`], [`DRAWS_MAX`].
-//! **Invariant**: all rules for the number of shards, and all numbers of servers, get the same draws, so a difference
-//! comes from the rule.
+//! **Invariant**: all rows get the same draws, so rows differ only because of their rule for the number of shards, and
+//! their number of servers.
 //! **Source**: Dean & Barroso, "The Tail at Scale", CACM 56(2), 2013, page 78, for micro-partitions. Yap, "Fighting the
 //! long tail", Fullstory, 2020, for a cluster that had to double.
-//! **Hurts when** requests queue: this is the latency of a request alone, and a fuller server is also busier.
+//! **Hurts when** requests queue: the model computes the latency of a request alone, but a fuller server is also busier.
 
 mod json;
 mod table;

@@ -13,9 +13,9 @@ mod report;
 mod table;
 mod values;
 
+use crate::exit::usage_error;
 use crate::input;
 use crate::output::{Format, print};
-use crate::query::QueryRejected;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use curtail_load::buckets::Layout;
@@ -224,10 +224,6 @@ fn listed(list: &str, unit: Unit) -> anyhow::Result<Layout> {
         bounds => format!("{} bounds", bounds.len()),
     };
     Layout::bounds(&name, &bounds).map_err(|error| usage_error(&format!("--bounds: {error}")))
-}
-
-fn usage_error(what: &str) -> anyhow::Error {
-    QueryRejected(what.to_owned()).into()
 }
 
 fn quantile(text: &str) -> Result<Quantile, String> {

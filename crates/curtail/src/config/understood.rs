@@ -198,7 +198,7 @@ fn at_worst(policy: &UpstreamConfig) -> String {
         if ratio > 0.0 {
             let enough = (f64::from(reserve) / ratio).ceil();
             let more = format!(
-                ",\n            or {reserve} retries where {} brings fewer than {enough} requests",
+                ",\n            or {reserve} retries if {} has fewer than {enough} requests",
                 budget.window
             );
             text += &more;

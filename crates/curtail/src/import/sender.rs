@@ -12,7 +12,7 @@ use crate::server_url::ServerUrl;
 use bytes::Bytes;
 use curtail_http::client::{Client, ClientLimits, ClientResponse};
 use curtail_http::origin::ServerOrigin;
-use curtail_otlp::{Signal, left_out};
+use curtail_otlp::{Signal, left_out, status_message};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::Full;
 use std::io;
@@ -137,11 +137,13 @@ fn attempt(server: &ServerOrigin, response: &ClientResponse) -> Attempt {
     }
 }
 
-/// The status and the readable part of the body: text, or a `google.rpc.Status`, whose message is text as well.
+/// The status and the message of the body, a `google.rpc.Status` or text.
 fn describe_status(status: StatusCode, body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
+    let text = status_message(body).unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
     let readable: String = text.chars().filter(|c| !c.is_control()).take(500).collect();
-    format!("{status}: {readable}").trim_end_matches([':', ' ']).to_owned()
+    let described = format!("{status}: {readable}").trim_end_matches([':', ' ']).to_owned();
+    let is_token_missing = status == StatusCode::UNAUTHORIZED;
+    if is_token_missing { described + "; pass --token-file" } else { described }
 }
 
 #[cfg(test)]

@@ -44,10 +44,12 @@ impl Span {
     }
 }
 
-/// Renders the proxy's reason for an attempt, and whether the attempt won or was cancelled, in parentheses.
+/// Renders the proxy's reason for an attempt, and whether the attempt won or was cancelled, in parentheses. Then follows
+/// the replica of an attempt, or the upstream of a request.
 fn decision(attributes: &[Value]) -> String {
     let of = |key: &str| attributes.iter().find(|attribute| attribute["key"] == key);
-    let reason = of("curtail.reason").map(|reason| text(&reason["value"]["stringValue"]));
+    let text_of = |key: &str| of(key).map(|attribute| text(&attribute["value"]["stringValue"]));
+    let reason = text_of("curtail.reason");
     let has_won = of("curtail.won").is_some_and(|won| won["value"]["boolValue"] == true);
     let end = if has_won {
         Some("won".to_owned())
@@ -55,7 +57,14 @@ fn decision(attributes: &[Value]) -> String {
         of("curtail.cancelled").map(|_| "cancelled".to_owned())
     };
     let parts: Vec<String> = reason.into_iter().chain(end).collect();
-    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+    if parts.is_empty() {
+        return String::new();
+    }
+    let port = of("server.port").map(|port| format!(":{}", text(&port["value"]["intValue"])));
+    let replica = text_of("server.address").map(|host| host + &port.unwrap_or_default());
+    let target = replica.or_else(|| text_of("curtail.upstream"));
+    let target = target.map_or_else(String::new, |target| format!(" {target}"));
+    format!(" ({}){target}", parts.join(", "))
 }
 
 /// Renders a trace in Tempo's JSON, `columns` wide.
@@ -202,23 +211,29 @@ mod tests {
         let attempt = |id: &str, reason: &str, end: Value| {
             let mut attempt = span(id, "root", 0, 10);
             attempt["name"] = "GET".into();
-            attempt["attributes"] =
-                json!([{ "key": "curtail.reason", "value": { "stringValue": reason } }, end]);
+            attempt["attributes"] = json!([
+                { "key": "curtail.reason", "value": { "stringValue": reason } },
+                { "key": "server.address", "value": { "stringValue": "10.0.0.1" } },
+                { "key": "server.port", "value": { "intValue": "80" } },
+                end
+            ]);
             attempt
         };
+        let mut request = span("root", "", 0, 10);
+        request["attributes"] = json!([
+            { "key": "curtail.reason", "value": { "stringValue": "first_good" } },
+            { "key": "curtail.upstream", "value": { "stringValue": "shard-1" } },
+        ]);
         let cancelled = json!({ "key": "curtail.cancelled", "value": { "stringValue": "lost" } });
         let won = json!({ "key": "curtail.won", "value": { "boolValue": true } });
-        let spans = [
-            span("root", "", 0, 10),
-            attempt("a", "first", cancelled),
-            attempt("b", "slower_than_quantile", won),
-        ];
+        let spans =
+            [request, attempt("a", "first", cancelled), attempt("b", "slower_than_quantile", won)];
         let trace = json!({ "resourceSpans": [of_service("curtail-proxy", &spans)] });
         let shown = of(&trace, 80);
         let lines: Vec<&str> = shown.lines().collect();
-        assert!(lines[1].starts_with("curtail-proxy: root "), "{shown}");
-        assert!(lines[2].starts_with(" GET (first, cancelled) "), "{shown}");
-        assert!(lines[3].starts_with(" GET (slower_than_quantile, won) "), "{shown}");
+        assert!(lines[1].starts_with("curtail-proxy: root (first_good) shard-1 "), "{shown}");
+        assert!(lines[2].starts_with(" GET (first, cancelled) 10.0.0.1:80 "), "{shown}");
+        assert!(lines[3].starts_with(" GET (slower_than_quantile, won) 10.0.0.1:80 "), "{shown}");
     }
 
     #[test]

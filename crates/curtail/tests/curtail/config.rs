@@ -163,7 +163,7 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
           retry     at most 2, backoff 10 ms to 1 s; overdue when slower than quantile 0.995, after 100 ms to 5 s
           timeout   500 ms
           at worst  3 attempts for one request; 1.02 on average over 10 s,
-                    or 10 retries where 10 s brings fewer than 500 requests
+                    or 10 retries if 10 s has fewer than 500 requests
           note: timeout 500 ms is not above retry.overdue.delay_max 5 s: no attempt is overdue while fewer than 100 latencies are known
           note: no route leads here
     "#]].assert_eq(&ended.stdout);

@@ -14,6 +14,8 @@ pub(super) enum Framing {
     UntilClosed,
     /// The body has ended.
     Ended,
+    /// The body is malformed, so no one knows where it ends: nothing after it may be read as a message.
+    Malformed,
 }
 
 impl Framing {
@@ -21,12 +23,15 @@ impl Framing {
     pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Piece, Error> {
         let data = match self {
             Self::Ended => return Ok(Piece::End),
+            Self::Malformed => return Err(Error::Malformed("the body is malformed")),
             Self::Chunked(decoder) => {
-                let piece = decoder.take(read)?;
-                if *decoder == Decoder::Ended {
+                let piece = decoder.take(read);
+                if piece.is_err() {
+                    *self = Self::Malformed;
+                } else if *decoder == Decoder::Ended {
                     *self = Self::Ended;
                 }
-                return Ok(piece);
+                return piece;
             }
             Self::Length(left) => {
                 let data = take_up_to(read, *left);
@@ -45,6 +50,10 @@ impl Framing {
         matches!(self, Self::Ended)
     }
 
+    pub(super) const fn is_malformed(&self) -> bool {
+        matches!(self, Self::Malformed)
+    }
+
     /// Whether the body ends with the connection.
     pub(super) const fn ends_with_connection(&self) -> bool {
         matches!(self, Self::UntilClosed)
@@ -55,7 +64,7 @@ impl Framing {
         match self {
             Self::Ended => SizeHint::with_exact(0),
             Self::Length(left) => SizeHint::with_exact(*left),
-            Self::Chunked(_) | Self::UntilClosed => SizeHint::default(),
+            Self::Chunked(_) | Self::UntilClosed | Self::Malformed => SizeHint::default(),
         }
     }
 }

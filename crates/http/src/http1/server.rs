@@ -20,7 +20,7 @@ use super::Error;
 use super::inbound::Inbound;
 use super::outbound::{Length, Outbound};
 use crate::clock::Clock;
-use crate::drain::Drain;
+use crate::drain::{Drain, LAST_MOMENT};
 use crate::head::{Fault, RequestHead, ResponseHead};
 use crate::linger::Linger;
 use crate::progress::ProgressTimer;
@@ -186,17 +186,18 @@ impl Server {
                 Err(fault) => return Poll::Ready(NextRequest::Rejected(fault)),
             }
             let is_begun = !shared.inbound.read.is_empty();
-            if !is_begun && self.drain.poll(cx).is_ready() {
-                return Poll::Ready(NextRequest::Closed);
-            }
+            let is_draining = self.drain.is_begun() || self.drain.poll(cx).is_ready();
             match shared.inbound.poll_read(cx) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(_) => return Poll::Ready(NextRequest::Closed),
                 Poll::Pending => {
                     let ServerLimits { header_timeout, idle_timeout, .. } = self.limits;
-                    let is_head = is_begun || self.is_new;
-                    let timeout = if is_head { header_timeout } else { idle_timeout };
-                    ready!(self.timer.poll_within(cx, is_head.into(), timeout));
+                    let (phase, timeout) = match (is_begun, is_draining, self.is_new) {
+                        (true, ..) | (false, false, true) => (1, header_timeout),
+                        (false, true, _) => (2, LAST_MOMENT),
+                        (false, false, false) => (0, idle_timeout),
+                    };
+                    ready!(self.timer.poll_within(cx, phase, timeout));
                     let next = if is_begun {
                         NextRequest::Rejected(Fault::SLOW)
                     } else {
@@ -239,6 +240,7 @@ impl Server {
         self.timer.rest();
         let length = response::framing(head.status, &body.size_hint(), terms);
         terms.keeps &= length != Some(Length::UntilClosed) && !self.drain.is_begun();
+        terms.keeps &= !lock(&self.shared).inbound.framing.is_malformed();
         let buffer = self.outbound.begin(length.unwrap_or(Length::Ended), terms.takes_trailers);
         buffer.extend_from_slice(&lock(&self.shared).end_interim());
         response::write_head(buffer, head, length, terms, &self.clock);

@@ -139,7 +139,7 @@ fn check(response: ShardResponse, merge: Merge) -> Result<ShardResponse, CallErr
     };
     let name = if status.is_client_error() {
         return Err(CallError { status, name: "client_error", response: Some(response) });
-    } else if !status.is_success() {
+    } else if !status.is_success() || status == StatusCode::PARTIAL_CONTENT {
         "bad_status"
     } else if response.head.fields.iter().any(is_encoded) {
         "encoded"

@@ -30,6 +30,18 @@ fn a_body_takes_what_is_its_own_and_leaves_the_rest() {
 }
 
 #[test]
+fn a_malformed_body_has_no_end() {
+    for bytes in ["zz\r\n", "-1\r\n", "FFFFFFFFFFFFFFFFF\r\n", "3\rX\n", "1\r\nab\r\n"] {
+        let mut framing = Framing::Chunked(Decoder::Size);
+        let mut read = BytesMut::from(bytes);
+        let malformed = (0..3).find_map(|_| framing.take(&mut read).err());
+        assert!(malformed.is_some() && framing.is_malformed(), "{bytes:?}");
+        read.put_slice(b"0\r\n\r\n");
+        assert!(framing.take(&mut read).is_err() && !framing.is_end(), "{bytes:?}");
+    }
+}
+
+#[test]
 fn what_is_left_of_a_body_is_known_of_lengths_alone() {
     let mut framing = Framing::Length(5);
     let mut read = BytesMut::from("hello");

@@ -197,14 +197,18 @@ fn a_body_that_is_no_body_is_the_clients_fault() {
                 "3\r\nabcd\r\n0\r\n\r\n",
                 "-3\r\nabc\r\n",
             ] {
+                // What follows a malformed chunk is no request, even if it looks like one.
                 let bad = format!(
-                    "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n{chunks}"
+                    "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n\
+                     GET /smuggled HTTP/1.1\r\nhost: h\r\n\r\n"
                 );
                 let mut wire = Wire::connect(proxy.address()).await;
                 wire.send(bad).await;
                 let response = wire.response().await.head;
                 let rejection = (response.status(), response.get("curtail-error"));
                 assert_eq!(rejection, (400, Some("client_broken")), "{chunks:?}");
+                assert_eq!(response.get("connection"), Some("close"), "{chunks:?}");
+                assert!(wire.read_head().await.is_ok_and(|next| next.is_none()), "{chunks:?}");
             }
         })
         .await;

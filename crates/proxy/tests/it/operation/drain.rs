@@ -27,9 +27,10 @@ fn requests_in_progress_end_and_nothing_new_begins() {
         let ready =
             async || ask_admin(admin, "/readyz").await.map(|response| response.head.status());
         assert_eq!(ready().await, Some(200));
-        let mut kept = Client::connect(address, Version::HTTP_11).await;
+        let mut kept = Wire::connect(address).await;
         gated.gate.add_permits(1);
-        assert_eq!(kept.get("/").await.status, StatusCode::OK);
+        kept.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+        assert_eq!(kept.response().await.head.status(), 200);
         // Enough that both workers have some.
         let mut pending_requests = Vec::new();
         for version in [Version::HTTP_11, Version::HTTP_2, Version::HTTP_11, Version::HTTP_2] {
@@ -41,9 +42,7 @@ fn requests_in_progress_end_and_nothing_new_begins() {
         while ready().await != Some(503) {}
         while TcpStream::connect(address).await.is_ok() {}
         assert!(!stopping.is_finished(), "requests are still in progress");
-        // A kept connection is closed, for nothing more may come on it.
-        let request = kept.request("GET", "/");
-        assert!(kept.try_send(request).await.is_err(), "a new request was taken");
+        assert_eq!(kept.read_to_close().await, "", "a connection without a request is closed");
         for pending in pending_requests {
             assert_eq!(ready().await, Some(503), "it is not ready until the end");
             gated.gate.add_permits(1);
