@@ -37,7 +37,6 @@ const OURS: u8 = 4;
 /// Interrupted: 128 plus the number of SIGINT, as in shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// An error of the command line.
 pub(crate) fn usage_error(message: &str) -> anyhow::Error {
     QueryRejected(message.to_owned()).into()
 }

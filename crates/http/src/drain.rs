@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::watch;
 
-/// When a server drains, a connection without a request has this long for a request that may be on its way. The
-/// response then announces the end of the connection.
+/// When a server drains, a connection without a request stays open this long for a request that may be on its way.
 pub const LAST_MOMENT: Duration = Duration::from_ms(100);
 
 /// Tells all connections of a server to drain.

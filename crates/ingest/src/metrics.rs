@@ -1,7 +1,7 @@
 //! Counters of the receivers and of the log.
 
 use crate::rejection::RejectReason;
-use curtail_metrics::{Counter, CounterVec, Gauge};
+use curtail_metrics::{Counter, CounterVec, Gauge, Instrument as _};
 use curtail_otlp::Signal;
 use curtail_sketch::AtomicHistogram;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl IngestMetrics {
 
     /// Returns the number of durable batches, and of duplicates.
     pub fn batch_counts(&self) -> (u64, u64) {
-        (self.batches.sum(), self.duplicates.get())
+        (self.batches.sum(), self.duplicates.read())
     }
 }
 

@@ -28,19 +28,13 @@ impl Counter {
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }
-
-    /// Returns the count.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
 }
 
 impl Instrument for Counter {
     type Value = u64;
 
     fn read(&self) -> u64 {
-        self.get()
+        self.0.load(Relaxed)
     }
 }
 
@@ -117,7 +111,7 @@ impl<L: Label> CounterVec<L> {
     /// Returns the sum of all counts.
     #[must_use]
     pub fn sum(&self) -> u64 {
-        self.counts.iter().map(Counter::get).sum()
+        self.counts.iter().map(Instrument::read).sum()
     }
 }
 
@@ -132,7 +126,7 @@ impl<L: Label> Instrument for CounterVec<L> {
     type Value = Counts;
 
     fn read(&self) -> Counts {
-        let counts = self.counts.iter().map(Counter::get);
+        let counts = self.counts.iter().map(Instrument::read);
         let named = L::NAMES.iter().copied().zip(counts);
         named.filter(|(name, count)| *count > 0 || self.usual.contains(name)).collect()
     }

@@ -4,8 +4,8 @@
 //! own threads, and most reads hit the page cache, so switching threads would take longer than reading. After each
 //! read, other tasks of the thread run, so that a query can be cancelled.
 //!
-//! A write has at most [`WRITE_BYTES_MAX`]. A kernel without preemption copies whole large folios without a switch to
-//! another thread: a write of a run's part of 8 MiB held a core for 6 ms, and the log, woken on this core, waited.
+//! A kernel without preemption switches to no other thread while it copies the bytes of a write: 8 MiB held a core for
+//! 6 ms, and the log, woken on this core, waited. Therefore a write has at most [`WRITE_BYTES_MAX`].
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -102,8 +102,7 @@ impl ObjectStore for Folder {
     }
 }
 
-/// Lets another thread have the core, at most once in [`YIELD_AFTER`]. A query or compaction is busy between its reads,
-/// and the scheduler of Linux may leave a woken thread of the log waiting until the next tick, 4 ms later.
+/// Yields at most once in [`YIELD_AFTER`]: else the scheduler may let a woken log thread wait until the next tick, 4 ms.
 fn yield_core() {
     thread_local!(static LAST: Cell<Option<Instant>> = const { Cell::new(None) });
     let now = Instant::now();

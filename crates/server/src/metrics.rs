@@ -122,7 +122,7 @@ impl MetricsSnapshot for Snapshot {
 impl Snapshot {
     fn ingest(&self, out: &mut FamilyCollector<'_>) {
         let ServerCounters { ingest, log, .. } = &self.counters;
-        let one = |counter: &Counter| [([], counter.get())];
+        let one = |counter: &Counter| [([], counter.read())];
         out.add(&table::INGEST_BATCHES, by("signal", ingest.batches.read()));
         out.add(&table::INGEST_ROWS, by("signal", ingest.rows.read()));
         out.add(&table::INGEST_BYTES, by("signal", ingest.bytes.read()));

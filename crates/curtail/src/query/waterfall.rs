@@ -62,9 +62,8 @@ fn decision(attributes: &[Value]) -> String {
     }
     let port = of("server.port").map(|port| format!(":{}", text(&port["value"]["intValue"])));
     let replica = text_of("server.address").map(|host| host + &port.unwrap_or_default());
-    let target = replica.or_else(|| text_of("curtail.upstream"));
-    let target = target.map_or_else(String::new, |target| format!(" {target}"));
-    format!(" ({}){target}", parts.join(", "))
+    let target = replica.or_else(|| text_of("curtail.upstream")).unwrap_or_default();
+    format!(" ({}) {target}", parts.join(", ")).trim_end().to_owned()
 }
 
 /// Renders a trace in Tempo's JSON, `columns` wide.

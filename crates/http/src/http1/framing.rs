@@ -50,10 +50,6 @@ impl Framing {
         matches!(self, Self::Ended)
     }
 
-    pub(super) const fn is_malformed(&self) -> bool {
-        matches!(self, Self::Malformed)
-    }
-
     /// Whether the body ends with the connection.
     pub(super) const fn ends_with_connection(&self) -> bool {
         matches!(self, Self::UntilClosed)

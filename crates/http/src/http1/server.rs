@@ -17,6 +17,7 @@ mod response;
 pub use body::{InterimSink, RequestBody};
 
 use super::Error;
+use super::framing::Framing;
 use super::inbound::Inbound;
 use super::outbound::{Length, Outbound};
 use crate::clock::Clock;
@@ -240,7 +241,7 @@ impl Server {
         self.timer.rest();
         let length = response::framing(head.status, &body.size_hint(), terms);
         terms.keeps &= length != Some(Length::UntilClosed) && !self.drain.is_begun();
-        terms.keeps &= !lock(&self.shared).inbound.framing.is_malformed();
+        terms.keeps &= lock(&self.shared).inbound.framing != Framing::Malformed;
         let buffer = self.outbound.begin(length.unwrap_or(Length::Ended), terms.takes_trailers);
         buffer.extend_from_slice(&lock(&self.shared).end_interim());
         response::write_head(buffer, head, length, terms, &self.clock);

@@ -3,6 +3,7 @@
 use crate::client::{GRPC_TRACES, TRACES, compressed, framed, post, send};
 use crate::receiver::Receiver;
 use crate::run;
+use curtail_metrics::Instrument as _;
 use curtail_otlp::{Decoded, Limits, Signal, json};
 use http::{StatusCode, Version};
 
@@ -152,7 +153,7 @@ fn rows_that_cannot_be_kept_are_counted_in_the_response_and_others_kept() {
         assert_eq!(response.body, want);
         assert_eq!(receiver.taken()[0].rows.len(), 2);
         let metrics = &receiver.metrics;
-        assert_eq!((metrics.rows.sum(), metrics.rows_rejected.get()), (2, 1));
+        assert_eq!((metrics.rows.sum(), metrics.rows_rejected.read()), (2, 1));
     });
 }
 
@@ -183,7 +184,7 @@ fn a_span_with_a_value_nested_too_deep_costs_only_itself() {
         }
         // The same rows each time.
         let metrics = &receiver.metrics;
-        assert_eq!((metrics.rows.sum(), metrics.rows_rejected.get()), (1, 3));
+        assert_eq!((metrics.rows.sum(), metrics.rows_rejected.read()), (1, 3));
     });
 }
 

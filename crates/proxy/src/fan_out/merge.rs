@@ -10,7 +10,9 @@ impl Merge {
     pub(super) fn accepts(self, body: &[u8]) -> bool {
         match self {
             Self::Concatenate => true,
-            Self::JsonArray => is_json_array(body),
+            // Any other body could end the merged array, or swallow the next body.
+            Self::JsonArray => std::str::from_utf8(body)
+                .is_ok_and(|text| serde_json::from_str::<Vec<IgnoredAny>>(text).is_ok()),
         }
     }
 
@@ -36,12 +38,6 @@ impl Merge {
         }
         merged.freeze()
     }
-}
-
-/// Whether a body is a JSON array. A body that is not one could end the merged array, or swallow the next body.
-fn is_json_array(body: &[u8]) -> bool {
-    let text = std::str::from_utf8(body).ok();
-    text.is_some_and(|text| serde_json::from_str::<Vec<IgnoredAny>>(text).is_ok())
 }
 
 /// The text between the brackets of a JSON array.

@@ -35,7 +35,7 @@ fn a_malformed_body_has_no_end() {
         let mut framing = Framing::Chunked(Decoder::Size);
         let mut read = BytesMut::from(bytes);
         let malformed = (0..3).find_map(|_| framing.take(&mut read).err());
-        assert!(malformed.is_some() && framing.is_malformed(), "{bytes:?}");
+        assert!(malformed.is_some() && framing == Framing::Malformed, "{bytes:?}");
         read.put_slice(b"0\r\n\r\n");
         assert!(framing.take(&mut read).is_err() && !framing.is_end(), "{bytes:?}");
     }
