@@ -103,40 +103,15 @@ impl Value for PathBuf {
     }
 }
 
-impl Value for bool {
-    const NOUN: &'static str = "true or false";
-    const DETAIL: &'static str = "";
-
-    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
-        if let Meaning::Truth(truth) = scalar.meaning() {
-            Ok(*truth)
-        } else {
-            Err(ScalarError::Kind)
-        }
-    }
-
-    fn write(&self) -> String {
-        self.to_string()
-    }
-
-    fn placeholder() -> Self {
-        false
-    }
-
-    fn schema() -> Json {
-        json!({ "type": "boolean" })
-    }
-}
-
-macro_rules! whole_number {
-    ($type:ty, $detail:literal) => {
+/// The type of values that are written as they are displayed.
+macro_rules! displayed_value {
+    ($type:ty, $noun:literal, $detail:literal, $read:expr, $placeholder:expr, $schema:tt) => {
         impl Value for $type {
-            const NOUN: &'static str = "a whole number";
+            const NOUN: &'static str = $noun;
             const DETAIL: &'static str = $detail;
 
             fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
-                let Meaning::Whole(number) = scalar.meaning() else { return Err(ScalarError::Kind) };
-                Self::try_from(*number).map_err(|_| ScalarError::Range)
+                $read(scalar)
             }
 
             fn write(&self) -> String {
@@ -144,14 +119,33 @@ macro_rules! whole_number {
             }
 
             fn placeholder() -> Self {
-                // Not 0: a caller may divide by a count.
-                1
+                $placeholder
             }
 
             fn schema() -> Json {
-                json!({ "type": "integer", "minimum": Self::MIN, "maximum": Self::MAX })
+                json!($schema)
             }
         }
+    };
+}
+
+fn truth(scalar: &Scalar) -> Result<bool, ScalarError> {
+    if let Meaning::Truth(truth) = scalar.meaning() { Ok(*truth) } else { Err(ScalarError::Kind) }
+}
+
+displayed_value!(bool, "true or false", "", truth, false, { "type": "boolean" });
+
+fn whole<T: TryFrom<i128>>(scalar: &Scalar) -> Result<T, ScalarError> {
+    let Meaning::Whole(number) = scalar.meaning() else { return Err(ScalarError::Kind) };
+    T::try_from(*number).map_err(|_| ScalarError::Range)
+}
+
+macro_rules! whole_number {
+    ($type:ty, $detail:literal) => {
+        // The placeholder is not 0: a caller may divide by a count.
+        displayed_value!($type, "a whole number", $detail, whole, 1, {
+            "type": "integer", "minimum": Self::MIN, "maximum": Self::MAX
+        });
     };
 }
 
@@ -172,49 +166,18 @@ fn finite(scalar: &Scalar) -> Result<f64, ScalarError> {
     }
 }
 
-impl Value for f64 {
-    const NOUN: &'static str = "a number";
-    const DETAIL: &'static str = "such as 2 or 0.5";
-
-    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
-        finite(scalar)
-    }
-
-    fn write(&self) -> String {
-        self.to_string()
-    }
-
-    fn placeholder() -> Self {
-        1.0
-    }
-
-    fn schema() -> Json {
-        json!({ "type": "number" })
-    }
-}
+displayed_value!(f64, "a number", "such as 2 or 0.5", finite, 1.0, { "type": "number" });
 
 macro_rules! unit_interval_value {
     ($type:ty, $noun:literal, $detail:literal, $placeholder:expr) => {
-        impl Value for $type {
-            const NOUN: &'static str = $noun;
-            const DETAIL: &'static str = $detail;
-
-            fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
-                Self::new(finite(scalar)?).map_err(|_| ScalarError::Range)
-            }
-
-            fn write(&self) -> String {
-                self.to_string()
-            }
-
-            fn placeholder() -> Self {
-                $placeholder
-            }
-
-            fn schema() -> Json {
-                json!({ "type": "number", "minimum": 0, "maximum": 1 })
-            }
-        }
+        displayed_value!(
+            $type,
+            $noun,
+            $detail,
+            |scalar| Self::new(finite(scalar)?).map_err(|_| ScalarError::Range),
+            $placeholder,
+            { "type": "number", "minimum": 0, "maximum": 1 }
+        );
     };
 }
 

@@ -1,7 +1,7 @@
 //! Decodes metric points.
 //!
-//! Buckets, quantiles and exemplars are checked and stay encoded in the batch. [`Point::message`] is their position,
-//! and [`Points::details`] reads them.
+//! The buckets, quantiles and exemplars of a point are checked, but stay encoded in the batch: [`Point::message`] says
+//! where, and [`Points::details`] decodes them.
 
 mod details;
 

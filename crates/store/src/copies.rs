@@ -12,23 +12,49 @@ use std::borrow::Borrow;
 /// may be kept.
 const ALIKE_MAX: usize = 1_024;
 
-/// Whether the row at a position is a copy of a row `before` it, in the order of a run. `sources` has all fields of the
-/// table.
-pub(crate) fn is_copy(
-    table: &Table,
-    sources: &[impl Borrow<Columns>],
-    before: &[RowPosition],
-    position: RowPosition,
-) -> bool {
-    let Some(identity) = table.identity else { return false };
-    let row = |position: RowPosition| -> (&Columns, usize) {
-        (sources[position.batch as usize].borrow(), position.row as usize)
-    };
-    let key = |(rows, row): (&Columns, usize)| table.sort_key(rows, row);
-    let identity = |(rows, row): (&Columns, usize)| rows.narrow(identity).get(row).copied();
-    let this = row(position);
-    let others = before.iter().rev().take(ALIKE_MAX).map(|other| row(*other));
-    others.take_while(|other| key(*other) == key(this)).any(|other| {
-        identity(other) == identity(this) && other.0.is_same_row(other.1, this.0, this.1)
-    })
+/// Finds the copies among rows in the order of a run.
+#[derive(Debug, Default)]
+pub(crate) struct CopyFinder {
+    /// The sort key of the last row.
+    key: Option<(u128, i64)>,
+    /// The identities and positions of the rows with this key, without copies.
+    identities: Vec<u64>,
+    positions: Vec<RowPosition>,
+}
+
+impl CopyFinder {
+    /// Forgets all rows, because their positions change.
+    pub(crate) fn clear(&mut self) {
+        self.key = None;
+    }
+
+    /// Whether the next row is a copy of an earlier row. `sources` has all fields of the table.
+    pub(crate) fn is_copy(
+        &mut self,
+        table: &Table,
+        sources: &[impl Borrow<Columns>],
+        next: RowPosition,
+    ) -> bool {
+        let Some(identity) = table.identity else { return false };
+        let row = |at: RowPosition| (sources[at.batch as usize].borrow(), at.row as usize);
+        let (rows, nth) = row(next);
+        let (key, identity) = (Some(table.sort_key(rows, nth)), rows.narrow(identity).get(nth));
+        let identity = identity.copied().unwrap_or(0);
+        if self.key != key {
+            self.key = key;
+            self.identities.clear();
+            self.positions.clear();
+        }
+        let from = self.identities.len().saturating_sub(ALIKE_MAX);
+        let alike = self.identities[from..].iter().zip(&self.positions[from..]);
+        let is_copy = alike.filter(|(other, _)| **other == identity).any(|(_, at)| {
+            let (others, other) = row(*at);
+            others.is_same_row(other, rows, nth)
+        });
+        if !is_copy {
+            self.identities.push(identity);
+            self.positions.push(next);
+        }
+        is_copy
+    }
 }

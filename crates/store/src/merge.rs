@@ -7,7 +7,7 @@
 //! **Limits**: memory holds a row group of each run, and the row group that is being made.
 
 use crate::columns::{Columns, short};
-use crate::copies::is_copy;
+use crate::copies::CopyFinder;
 use crate::run::{GROUP_BYTES, GROUP_ROWS};
 use crate::schema::Table;
 use crate::sort::RowPosition;
@@ -34,6 +34,7 @@ pub struct Merge {
     bytes: usize,
     /// Whether copies are dropped, and the number of dropped copies.
     can_drop_copies: bool,
+    copy_finder: CopyFinder,
     copies: u64,
 }
 
@@ -69,6 +70,7 @@ impl Merge {
             taken: Vec::new(),
             bytes: 0,
             can_drop_copies,
+            copy_finder: CopyFinder::default(),
             copies: 0,
         }
     }
@@ -119,7 +121,8 @@ impl Merge {
         let each = self.row_bytes[nth];
         loop {
             let position = RowPosition { batch, row: short(row) };
-            if self.can_drop_copies && is_copy(self.table, &self.groups, &self.taken, position) {
+            if self.can_drop_copies && self.copy_finder.is_copy(self.table, &self.groups, position)
+            {
                 self.copies += 1;
             } else {
                 self.taken.push(position);
@@ -144,6 +147,7 @@ impl Merge {
         let groups: Vec<_> = self.groups.iter().collect();
         let made = Columns::gather(self.table.schema(), &groups, &self.taken);
         self.taken.clear();
+        self.copy_finder.clear();
         self.bytes = 0;
         let mut groups: Vec<_> = self.groups.drain(..).map(Some).collect();
         for (nth, _) in self.runs.iter_mut().filter_map(|run| run.next.as_mut()) {

@@ -1,15 +1,15 @@
-//! Flush records: the table versions and batch hashes that the log's folder keeps for removed segments.
+//! Flush records: what stays of the write-ahead log's segments when they are removed.
 //!
-//! Before segments whose rows are all in committed runs are removed, a file is written, which is named `flushed-` and
-//! the number of the last segment. It has
+//! A segment is removed when all its rows are in committed runs. Before that, a flush record is written: a file with
+//! the name `flushed-` and the number of the last segment to remove. It has
 //!
 //! - the version of each table, so that the next start detects a commit that has been lost since;
 //! - the batches of the segments, so that a batch that is sent again is recognized after a restart.
 //!
 //! The layout is a checksum, two lengths, the tables as JSON, the batches (hash and time of arrival), and zeros to the
-//! end of a block. The file is written under another name and renamed once it is synced. So an unreadable record is
-//! damaged, and is kept as `damaged-…`. The newest record is always kept, other records while they have a batch of the
-//! last ten minutes.
+//! end of a block. The file is written under another name and renamed once it is synced, so a crash leaves no
+//! half-written record. If a record is unreadable all the same, it is kept as `damaged-…`. The newest record is always
+//! kept, other records while they have a batch of the last ten minutes.
 
 use crate::delta::TableVersion;
 use crate::files::{BLOCK_BYTES, Files, remove_if_there};

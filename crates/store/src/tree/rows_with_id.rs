@@ -7,7 +7,7 @@
 
 use super::{AT_ONCE, ReadView, RunSet, StoredRun, Tree, Unread};
 use crate::columns::Columns;
-use crate::copies::is_copy;
+use crate::copies::CopyFinder;
 use crate::schema::Table;
 use crate::schema::envelope::TENANT;
 use crate::sort::RowPosition;
@@ -170,12 +170,9 @@ impl RowsWithId {
         });
         let table = self.table();
         let is_all = fields.len() == table.schema().fields().len();
-        let mut kept = Vec::with_capacity(positions.len());
-        for position in moved {
-            if !is_all || !is_copy(table, &read, &kept, position) {
-                kept.push(position);
-            }
-        }
+        let mut copies = CopyFinder::default();
+        let is_kept = |at: &RowPosition| !is_all || !copies.is_copy(table, &read, *at);
+        let kept: Vec<_> = moved.filter(is_kept).collect();
         let sources: Vec<_> = read.iter().map(|rows: &Cow<'_, Columns>| &**rows).collect();
         Window { rows: Columns::gather(table.schema(), &sources, &kept), unread }
     }
