@@ -84,10 +84,7 @@ impl Value for PathBuf {
     const DETAIL: &'static str = "such as traces/day.json";
 
     fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
-        match scalar.text() {
-            Some(text) if !text.is_empty() => Ok(Self::from(text)),
-            _ => Err(ScalarError::Kind),
-        }
+        scalar.text().filter(|text| !text.is_empty()).map(Self::from).ok_or(ScalarError::Kind)
     }
 
     fn write(&self) -> String {
@@ -103,14 +100,15 @@ impl Value for PathBuf {
     }
 }
 
-/// The type of values that are written as they are displayed.
+/// Implements [`Value`] for a type whose values are written as they are displayed.
+#[macro_export]
 macro_rules! displayed_value {
     ($type:ty, $noun:literal, $detail:literal, $read:expr, $placeholder:expr, $schema:tt) => {
-        impl Value for $type {
+        impl $crate::Value for $type {
             const NOUN: &'static str = $noun;
             const DETAIL: &'static str = $detail;
 
-            fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+            fn read(scalar: &$crate::Scalar) -> Result<Self, $crate::ScalarError> {
                 $read(scalar)
             }
 
@@ -122,8 +120,8 @@ macro_rules! displayed_value {
                 $placeholder
             }
 
-            fn schema() -> Json {
-                json!($schema)
+            fn schema() -> serde_json::Value {
+                serde_json::json!($schema)
             }
         }
     };

@@ -37,7 +37,7 @@ use tokio::sync::mpsc;
 /// recognizes both formats, also compressed (gzip, zstd). It merges short batches.
 /// When the server is overloaded, the command retries after the time in
 /// `Retry-After`. The command skips a malformed line, and reports the position of
-/// the error and what was expected there.
+/// the error and what was expected there, for at most 100 lines.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -78,6 +78,9 @@ const SIGNALS: &[NamedValue<Signal>] = &[
 /// The interval between two progress lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
+/// Maximum number of malformed lines that are reported one by one.
+const MALFORMED_SHOWN_MAX: u64 = 100;
+
 /// Maximum number of batches that are read ahead of the sender.
 const AHEAD: usize = 2;
 
@@ -114,7 +117,9 @@ async fn send_all(
             ReaderEvent::Record => counts.records += 1,
             ReaderEvent::Malformed(position, error) => {
                 counts.malformed += 1;
-                progress.say(&format!("{position}: {error}"));
+                if counts.malformed <= MALFORMED_SHOWN_MAX {
+                    progress.say(&format!("{position}: {error}"));
+                }
             }
             ReaderEvent::Batch(batch) => {
                 match sender.send(&batch, &mut |why| progress.say(why)).await {

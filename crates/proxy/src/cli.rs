@@ -149,8 +149,9 @@ fn reload(args: &ProxyArgs, running: &Running) {
     let before = running.listeners();
     let taken = config.and_then(|config| running.reload(config).map_err(|e| e.to_string()));
     match taken {
-        Ok(()) => {
-            tracing::info!(file = %file.display(), "configuration reloaded");
+        Ok(changed) => {
+            let changed = changed.join(", ");
+            tracing::info!(file = %file.display(), changed, "configuration reloaded");
             let opened = running.listeners().into_iter().filter(|open| !before.contains(open));
             opened.for_each(|(name, address)| {
                 tracing::info!(listener = name, %address, "listening");

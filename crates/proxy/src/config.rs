@@ -22,6 +22,7 @@ pub use curtail_http::connect::{ConnectConfig, Protocol};
 use curtail_http::tls::{self, TlsError, Trust};
 use curtail_policy::{LeafConfig, UpstreamConfig};
 use rustls::sign::CertifiedKey;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -149,6 +150,28 @@ impl Config {
     /// All errors of the text.
     pub fn from_yaml(file: &str, text: &str) -> Result<Self, ConfigErrors> {
         curtail_config::read(file, text, Self::read)
+    }
+
+    /// The keys whose values differ from those of `other`.
+    pub(crate) fn changed_keys(&self, other: &Self) -> Vec<String> {
+        let sections = [
+            ("listeners", self.listeners != other.listeners),
+            ("trusted_proxies", self.trusted_proxies != other.trusted_proxies),
+            ("routes", self.routes != other.routes),
+            ("leaves", self.leaves != other.leaves),
+            ("admin", self.admin != other.admin),
+            ("spans", self.spans != other.spans),
+            ("limits", self.limits != other.limits),
+        ];
+        let sections = sections.iter().filter(|(_, is_changed)| *is_changed);
+        let is_in_both = |upstream: &&NamedUpstream| {
+            self.upstreams.contains(upstream) && other.upstreams.contains(upstream)
+        };
+        let upstreams = self.upstreams.iter().chain(&other.upstreams);
+        let upstreams: BTreeSet<_> =
+            upstreams.filter(|of| !is_in_both(of)).map(|of| &of.name).collect();
+        let upstreams = upstreams.into_iter().map(|name| format!("upstreams.{name}"));
+        sections.map(|(key, _)| (*key).to_owned()).chain(upstreams).collect()
     }
 
     /// The configuration of a command line: one listener in front of the replicas of the upstream `service`, with

@@ -120,11 +120,11 @@ impl Running {
     }
 
     /// Applies a new configuration, whole or not at all. Also reads certificates and authorities again, even if the
-    /// configuration has not changed.
+    /// configuration has not changed. Returns the changed keys: `limits`, or `upstreams.api`.
     ///
     /// # Errors
     /// When the configuration changes the number of workers, or cannot be used. The old one stays in effect.
-    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
+    pub fn reload(&self, config: Config) -> Result<Vec<String>, ReloadError> {
         let mut reloaded = self.reloaded();
         let before = self.shared.snapshot.load_full();
         if config.workers != before.config.workers {
@@ -138,13 +138,14 @@ impl Running {
             // The earlier exporter sends what it has, and ends.
             reloaded.exporter = ExporterThread::start(&snapshot)?;
         }
+        let changed = before.config.changed_keys(&snapshot.config);
         for (upstream, membership) in changes {
             upstream.apply(membership);
         }
         self.shared.snapshot.store(Arc::new(snapshot));
         reloaded.listeners.apply(listeners);
         self.shared.process_state.process.reloads.add(&ReloadResult::Ok, 1);
-        Ok(())
+        Ok(changed)
     }
 
     fn reloaded(&self) -> MutexGuard<'_, Reloaded> {
@@ -167,6 +168,16 @@ impl Running {
             && std::time::Instant::now() < deadline
         {
             std::thread::park_timeout(Duration::from_millis(5));
+        }
+        if self.workers.iter().any(|worker| !worker.is_finished()) {
+            let snapshot = self.shared.snapshot.load();
+            let counts = snapshot.listeners.iter().map(|(_, metrics)| metrics.read());
+            let connections: u64 = counts.map(|c| c.accepted - c.closed).sum();
+            tracing::warn!(
+                connections,
+                ?grace,
+                "the drain time is over: requests in progress are cut off"
+            );
         }
         self.stop.send_replace(true);
         for worker in self.workers.drain(..) {

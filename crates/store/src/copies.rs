@@ -23,11 +23,6 @@ pub(crate) struct CopyFinder {
 }
 
 impl CopyFinder {
-    /// Forgets all rows, because their positions change.
-    pub(crate) fn clear(&mut self) {
-        self.key = None;
-    }
-
     /// Whether the next row is a copy of an earlier row. `sources` has all fields of the table.
     pub(crate) fn is_copy(
         &mut self,

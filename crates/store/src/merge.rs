@@ -147,7 +147,7 @@ impl Merge {
         let groups: Vec<_> = self.groups.iter().collect();
         let made = Columns::gather(self.table.schema(), &groups, &self.taken);
         self.taken.clear();
-        self.copy_finder.clear();
+        self.copy_finder = CopyFinder::default();
         self.bytes = 0;
         let mut groups: Vec<_> = self.groups.drain(..).map(Some).collect();
         for (nth, _) in self.runs.iter_mut().filter_map(|run| run.next.as_mut()) {

@@ -33,6 +33,10 @@ impl Records {
 
     fn new(raw: impl Read + 'static) -> io::Result<Self> {
         let mut reader = input::decompress(raw)?;
+        // A byte order mark is no part of the first line.
+        if reader.fill_buf()?.starts_with("\u{feff}".as_bytes()) {
+            reader.consume(3);
+        }
         let first = reader.fill_buf()?.first();
         let has_lengths = first.is_some_and(|byte| usize::from(*byte) <= RECORD_BYTES_MAX >> 24);
         Ok(Self { reader, has_lengths, count: 0, at: 0, is_lost: false })

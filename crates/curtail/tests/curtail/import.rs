@@ -94,6 +94,10 @@ fn a_bad_line_is_named_and_the_others_go_on() {
                    or zero";
     assert_eq!(lines[2], format!("import-bad.jsonl:4-5: {message}"));
     assert!(server.trace().contains("\"name\":\"GET /\""));
+    let many = import(server.otlp, &[&written("import-many.jsonl", "no JSON\n".repeat(150))]);
+    assert_eq!(many.code, Some(1), "{}", many.stderr);
+    assert!(many.stdout.starts_with("150 lines, 150 malformed; "), "{}", many.stdout);
+    assert_eq!(many.stderr.lines().count(), 100, "{}", many.stderr);
     server.ended("TERM");
 }
 

@@ -77,8 +77,7 @@ impl Value for Network {
     const DETAIL: &'static str = "such as 10.0.0.0/8, 192.0.2.7 or \"2001:db8::/32\" (quoted)";
 
     fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
-        let text = scalar.text().ok_or(ScalarError::Kind)?;
-        Self::parse(text).ok_or(ScalarError::Kind)
+        scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind)
     }
 
     fn write(&self) -> String {

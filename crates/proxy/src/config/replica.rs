@@ -1,6 +1,6 @@
 //! Replicas as values of the configuration: an address, and a name that outlives the address.
 
-use curtail_config::{Scalar, ScalarError, Value};
+use curtail_config::{Scalar, ScalarError, Value, displayed_value};
 use curtail_http::origin::ServerOrigin;
 use std::ops::Deref;
 
@@ -40,27 +40,14 @@ impl std::str::FromStr for ReplicaUrl {
     }
 }
 
-impl Value for ReplicaUrl {
-    const NOUN: &'static str = "the address of a server";
-    const DETAIL: &'static str = "such as http://127.0.0.1:8080, without a path";
-
-    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
-        let text = scalar.text().ok_or(ScalarError::Kind)?;
-        Self::parse(text).ok_or(ScalarError::Kind)
-    }
-
-    fn write(&self) -> String {
-        self.to_string()
-    }
-
-    fn placeholder() -> Self {
-        Self(ServerOrigin { tls: false, host: "localhost".to_owned(), port: 80 })
-    }
-
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": "string", "pattern": "^https?://[^/]+/?$" })
-    }
-}
+displayed_value!(
+    ReplicaUrl,
+    "the address of a server",
+    "such as http://127.0.0.1:8080, without a path",
+    |scalar: &Scalar| scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind),
+    Self(ServerOrigin { tls: false, host: "localhost".to_owned(), port: 80 }),
+    { "type": "string", "pattern": "^https?://[^/]+/?$" }
+);
 
 /// A replica of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,25 +95,11 @@ impl std::fmt::Display for ReplicaConfig {
     }
 }
 
-impl Value for ReplicaConfig {
-    const NOUN: &'static str = "a replica";
-    const DETAIL: &'static str =
-        "such as http://127.0.0.1:8080 or a=http://127.0.0.1:8080, without a path";
-
-    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
-        let text = scalar.text().ok_or(ScalarError::Kind)?;
-        Self::parse(text).ok_or(ScalarError::Kind)
-    }
-
-    fn write(&self) -> String {
-        self.to_string()
-    }
-
-    fn placeholder() -> Self {
-        Self::unnamed(ReplicaUrl::placeholder())
-    }
-
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?https?://[^/]+/?$" })
-    }
-}
+displayed_value!(
+    ReplicaConfig,
+    "a replica",
+    "such as http://127.0.0.1:8080 or a=http://127.0.0.1:8080, without a path",
+    |scalar: &Scalar| scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind),
+    Self::unnamed(ReplicaUrl::placeholder()),
+    { "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?https?://[^/]+/?$" }
+);

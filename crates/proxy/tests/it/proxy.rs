@@ -155,12 +155,12 @@ impl Proxy {
         self.running.listeners().into_iter().find(named).expect("a listener with that name").1
     }
 
-    /// Takes a new configuration.
-    pub(crate) fn reload(&self, setup: &Setup) -> Result<(), ReloadError> {
+    /// Applies a new configuration; returns the changed keys.
+    pub(crate) fn reload(&self, setup: &Setup) -> Result<Vec<String>, ReloadError> {
         self.reload_yaml(&setup.yaml())
     }
 
-    pub(crate) fn reload_yaml(&self, yaml: &str) -> Result<(), ReloadError> {
+    pub(crate) fn reload_yaml(&self, yaml: &str) -> Result<Vec<String>, ReloadError> {
         self.running.reload(config(yaml))
     }
 

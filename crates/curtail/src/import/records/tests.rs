@@ -53,6 +53,11 @@ fn lines_have_their_numbers_in_every_compression() {
     assert_eq!(records(&twice), [good(1, b"{1}\n"), good(2, b"{2}\n")]);
     assert_eq!(records(b""), []);
     assert_eq!(records(b"\n\n"), []);
+    // A byte order mark is left out, at the start of the file alone.
+    assert_eq!(
+        records("\u{feff}{1}\n\u{feff}".as_bytes()),
+        [good(1, b"{1}\n"), good(2, "\u{feff}".as_bytes())]
+    );
 }
 
 #[test]

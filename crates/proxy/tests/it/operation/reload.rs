@@ -32,7 +32,8 @@ fn new_requests_go_where_the_new_configuration_says_and_old_ones_end_where_they_
         gated.gate.add_permits(1);
         assert_eq!(kept.get("/").await.body, "old");
         let asking = gated.ask(proxy.address(), Version::HTTP_11).await;
-        proxy.reload(&Setup::before(&[new.address()])).expect("it is good");
+        let changed = proxy.reload(&Setup::before(&[new.address()])).expect("it is good");
+        assert_eq!(changed, ["upstreams.service"]);
         assert_eq!(ask(&proxy).await, "new");
         assert_eq!(kept.get("/").await.body, "new", "on a connection of before as well");
         gated.gate.add_permits(1);
@@ -55,7 +56,8 @@ fn an_upstream_that_stays_as_it_is_keeps_what_it_has_learned() {
         let proxy = setup.start();
         assert_eq!(ask(&proxy).await, "good");
         // Another route, the same upstream: counts and connections go on.
-        proxy.reload(&setup.clone().route("idempotent: true")).expect("it is good");
+        let changed = proxy.reload(&setup.clone().route("idempotent: true")).expect("it is good");
+        assert_eq!(changed, ["routes"]);
         let metrics = proxy.metrics().await;
         assert_eq!(metrics.sum("curtail_requests_total", &[("status", "2xx")]), 1, "{metrics}");
         proxy.reload(&setup).expect("it is good");
