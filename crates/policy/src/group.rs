@@ -2,9 +2,9 @@
 //!
 //! The shards of one data set are upstreams of their own that serve requests of the same kind. When a replica of one
 //! shard stalls, the shard can spend budget that the other shards have not used. A shard with little traffic uses the
-//! latencies of the other shards. An [`Upstream`](crate::Upstream) without a group has a `Group` to itself; the driver
-//! runs an upstream with a group inside [`Upstream::in_group`](crate::Upstream::in_group).
-//! **Limits**: two windows of latencies and one budget for any number of upstreams.
+//! latencies of the other shards. An [`Upstream`](crate::Upstream) without a group has a `Group` to itself. Events of an
+//! upstream with a group pass through [`Upstream::in_group`](crate::Upstream::in_group), which lends it the `Group`.
+//! **Limits**: any number of upstreams share one budget, a window of latencies, and a window of cancelled attempts.
 //! **Invariant** `extra-within-budget` holds for the group as a whole, not for each upstream.
 //! **Hurts when** the upstreams differ: a slow upstream is hedged at the latency of the fast ones, and an upstream that
 //! is down spends the budget of the other upstreams.

@@ -8,7 +8,8 @@
 //! input changes both halves of the hash: each half takes a multiplication, with its own factor, and a shift. The
 //! hashes of attributes are added up, so that their order does not matter.
 //!
-//! **Limits**: a tenant can construct two series with one ID. That harms no other tenant: each row has all its fields.
+//! **Limits**: a tenant can construct two series with one ID. The rows of the two remain apart,
+//! because each row also has its tenant, its metric and its attributes.
 
 use curtail_otlp::{Attribute, Envelope, Metric, Scope, Value};
 

@@ -1,8 +1,8 @@
 //! The table of points: one row for each point of a metric, sorted by series and time.
 //!
-//! Histograms, exponential histograms and summaries have the columns `count` and `sum`. Histograms of both kinds also
-//! have `min` and `max`; histograms `bounds` and `bucket_counts`, exponential histograms the columns from `scale` to
-//! `negative_counts`, and summaries `quantiles`. Other rows have null, or an empty list.
+//! Histograms have the columns `count`, `sum`, `min`, `max`, `bounds` and `bucket_counts`. Exponential histograms have
+//! `count`, `sum`, `min`, `max`, and the columns from `scale` to `negative_counts`. Summaries have `count`, `sum` and
+//! `quantiles`. In other rows, these columns are null or an empty list.
 //!
 //! Counts keep the bits of OTLP's unsigned numbers, so they are negative from 2^63 on. Doubles keep their bits.
 //!
