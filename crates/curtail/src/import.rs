@@ -119,6 +119,8 @@ async fn send_all(
                 counts.malformed += 1;
                 if counts.malformed <= MALFORMED_SHOWN_MAX {
                     progress.say(&format!("{position}: {error}"));
+                } else if counts.malformed == MALFORMED_SHOWN_MAX + 1 {
+                    progress.say("further malformed lines are counted, but not shown");
                 }
             }
             ReaderEvent::Batch(batch) => {

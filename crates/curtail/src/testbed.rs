@@ -40,7 +40,7 @@ pub(crate) struct TestbedArgs {
     /// Seed of service times and faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Output format of the servers' addresses, which the command prints once they are ready.
+    /// Output format of the servers' addresses, printed when the servers are ready.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -1,7 +1,7 @@
 //! Decodes metric points.
 //!
-//! The buckets, quantiles and exemplars of a point are checked, but stay encoded in the batch: [`Point::message`] says
-//! where, and [`Points::details`] decodes them.
+//! The buckets, quantiles and exemplars of a point are checked, but stay encoded in the batch:
+//! [`Point::message`] is the position of the encoded point, and [`Points::details`] decodes it.
 
 mod details;
 

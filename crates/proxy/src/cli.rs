@@ -150,7 +150,7 @@ fn reload(args: &ProxyArgs, running: &Running) {
     let taken = config.and_then(|config| running.reload(config).map_err(|e| e.to_string()));
     match taken {
         Ok(changed) => {
-            let changed = changed.join(", ");
+            let changed = if changed.is_empty() { "none".to_owned() } else { changed.join(", ") };
             tracing::info!(file = %file.display(), changed, "configuration reloaded");
             let opened = running.listeners().into_iter().filter(|open| !before.contains(open));
             opened.for_each(|(name, address)| {

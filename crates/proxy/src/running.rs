@@ -120,7 +120,7 @@ impl Running {
     }
 
     /// Applies a new configuration, whole or not at all. Also reads certificates and authorities again, even if the
-    /// configuration has not changed. Returns the changed keys: `limits`, or `upstreams.api`.
+    /// configuration has not changed. Returns the changed keys, such as `limits` or `upstreams.api`.
     ///
     /// # Errors
     /// When the configuration changes the number of workers, or cannot be used. The old one stays in effect.
@@ -173,11 +173,7 @@ impl Running {
             let snapshot = self.shared.snapshot.load();
             let counts = snapshot.listeners.iter().map(|(_, metrics)| metrics.read());
             let connections: u64 = counts.map(|c| c.accepted - c.closed).sum();
-            tracing::warn!(
-                connections,
-                ?grace,
-                "the drain time is over: requests in progress are cut off"
-            );
+            tracing::warn!(connections, drain = ?grace, "drain timeout: requests are aborted");
         }
         self.stop.send_replace(true);
         for worker in self.workers.drain(..) {

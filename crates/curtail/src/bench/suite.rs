@@ -31,8 +31,8 @@ Examples:
 Exit code 1: every request of an arm failed, or the result is void because the
 generator could not keep up with its plan.
 Exit code 3: a command failed, a process ended or did not become ready, or a
-response was not as the suite expects (key `expect`). The folder keeps the results
-up to that moment, marked as partial."
+response was not as the suite expects (key `expect`). The folder keeps the
+results up to that moment, marked as partial."
 )]
 pub(crate) struct SuiteArgs {
     /// Suite (YAML); `-` is standard input.

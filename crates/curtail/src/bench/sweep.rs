@@ -22,9 +22,9 @@ use std::process::ExitCode;
 /// The sweep starts at --rate; choose a rate that the service sustains with ease.
 /// The sweep doubles the rate until p99 exceeds its limit, or more than 1 % of
 /// requests fail. The limit is --p99-max, or --p99-times the p99 at the first rate.
-/// The sweep then bisects until it knows the knee to 5 %. Each p99 needs 10 requests
-/// beyond it. Therefore --rate × --for must be at least 1,100 requests (1,000 with
-/// --spacing even).
+/// The sweep then bisects until it knows the knee to 5 %. Each p99 needs 10
+/// requests beyond it. Therefore --rate × --for must be at least 1,100 requests
+/// (1,000 with --spacing even).
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,

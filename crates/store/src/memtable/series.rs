@@ -8,8 +8,8 @@
 //! input changes both halves of the hash: each half takes a multiplication, with its own factor, and a shift. The
 //! hashes of attributes are added up, so that their order does not matter.
 //!
-//! **Limits**: a tenant can construct two series with one ID. The rows of the two remain apart,
-//! because each row also has its tenant, its metric and its attributes.
+//! **Limits**: a tenant can construct two series with one ID. Their rows interleave, but
+//! each row has its tenant, its metric and its attributes, so no other tenant sees a difference.
 
 use curtail_otlp::{Attribute, Envelope, Metric, Scope, Value};
 

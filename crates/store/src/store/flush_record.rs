@@ -1,4 +1,4 @@
-//! Flush records: what stays of the write-ahead log's segments when they are removed.
+//! Flush records: the table versions and batch hashes of removed segments of the write-ahead log.
 //!
 //! A segment is removed when all its rows are in committed runs. Before that, a flush record is written: a file with
 //! the name `flushed-` and the number of the last segment to remove. It has
@@ -8,7 +8,7 @@
 //!
 //! The layout is a checksum, two lengths, the tables as JSON, the batches (hash and time of arrival), and zeros to the
 //! end of a block. The file is written under another name and renamed once it is synced, so a crash leaves no
-//! half-written record. If a record is unreadable all the same, it is kept as `damaged-…`. The newest record is always
+//! half-written record. An unreadable record is therefore damaged, and is kept as `damaged-…`. The newest record is always
 //! kept, other records while they have a batch of the last ten minutes.
 
 use crate::delta::TableVersion;
