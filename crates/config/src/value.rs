@@ -127,13 +127,13 @@ macro_rules! displayed_value {
     };
 }
 
-fn truth(scalar: &Scalar) -> Result<bool, ScalarError> {
+fn read_bool(scalar: &Scalar) -> Result<bool, ScalarError> {
     if let Meaning::Truth(truth) = scalar.meaning() { Ok(*truth) } else { Err(ScalarError::Kind) }
 }
 
-displayed_value!(bool, "true or false", "", truth, false, { "type": "boolean" });
+displayed_value!(bool, "true or false", "", read_bool, false, { "type": "boolean" });
 
-fn whole<T: TryFrom<i128>>(scalar: &Scalar) -> Result<T, ScalarError> {
+fn read_whole<T: TryFrom<i128>>(scalar: &Scalar) -> Result<T, ScalarError> {
     let Meaning::Whole(number) = scalar.meaning() else { return Err(ScalarError::Kind) };
     T::try_from(*number).map_err(|_| ScalarError::Range)
 }
@@ -141,7 +141,7 @@ fn whole<T: TryFrom<i128>>(scalar: &Scalar) -> Result<T, ScalarError> {
 macro_rules! whole_number {
     ($type:ty, $detail:literal) => {
         // The placeholder is not 0: a caller may divide by a count.
-        displayed_value!($type, "a whole number", $detail, whole, 1, {
+        displayed_value!($type, "a whole number", $detail, read_whole, 1, {
             "type": "integer", "minimum": Self::MIN, "maximum": Self::MAX
         });
     };
@@ -153,7 +153,7 @@ whole_number!(u32, "from 0 to 4294967295");
 whole_number!(u64, "from 0 to 18446744073709551615");
 whole_number!(usize, "from 0 to 18446744073709551615");
 
-fn finite(scalar: &Scalar) -> Result<f64, ScalarError> {
+fn read_finite(scalar: &Scalar) -> Result<f64, ScalarError> {
     match scalar.meaning() {
         Meaning::Whole(number) => Ok(*number as f64),
         Meaning::Number(number) if number.is_finite() => Ok(*number),
@@ -164,7 +164,7 @@ fn finite(scalar: &Scalar) -> Result<f64, ScalarError> {
     }
 }
 
-displayed_value!(f64, "a number", "such as 2 or 0.5", finite, 1.0, { "type": "number" });
+displayed_value!(f64, "a number", "such as 2 or 0.5", read_finite, 1.0, { "type": "number" });
 
 macro_rules! unit_interval_value {
     ($type:ty, $noun:literal, $detail:literal, $placeholder:expr) => {
@@ -172,7 +172,7 @@ macro_rules! unit_interval_value {
             $type,
             $noun,
             $detail,
-            |scalar| Self::new(finite(scalar)?).map_err(|_| ScalarError::Range),
+            |scalar| Self::new(read_finite(scalar)?).map_err(|_| ScalarError::Range),
             $placeholder,
             { "type": "number", "minimum": 0, "maximum": 1 }
         );

@@ -37,7 +37,8 @@ use tokio::sync::mpsc;
 /// recognizes both formats, also compressed (gzip, zstd). It merges short batches.
 /// When the server is overloaded, the command retries after the time in
 /// `Retry-After`. The command skips a malformed line, and reports the position of
-/// the error and what was expected there, for at most 100 lines.
+/// the error and what was expected there, for at most 100 lines; it always
+/// reports a file whose rest it cannot read.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -115,9 +116,9 @@ async fn send_all(
     while let Some(event) = events.recv().await {
         match event {
             ReaderEvent::Record => counts.records += 1,
-            ReaderEvent::Malformed(position, error) => {
+            ReaderEvent::Malformed(position, error, is_lost) => {
                 counts.malformed += 1;
-                if counts.malformed <= MALFORMED_SHOWN_MAX {
+                if is_lost || counts.malformed <= MALFORMED_SHOWN_MAX {
                     progress.say(&format!("{position}: {error}"));
                 } else if counts.malformed == MALFORMED_SHOWN_MAX + 1 {
                     progress.say("further malformed lines are counted, but not shown");

@@ -168,8 +168,10 @@ impl Config {
             self.upstreams.contains(upstream) && other.upstreams.contains(upstream)
         };
         let upstreams = self.upstreams.iter().chain(&other.upstreams);
-        let upstreams: BTreeSet<_> =
-            upstreams.filter(|of| !is_in_both(of)).map(|of| &of.name).collect();
+        let upstreams: BTreeSet<_> = upstreams
+            .filter(|upstream| !is_in_both(upstream))
+            .map(|upstream| &upstream.name)
+            .collect();
         let upstreams = upstreams.into_iter().map(|name| format!("upstreams.{name}"));
         sections.map(|(key, _)| (*key).to_owned()).chain(upstreams).collect()
     }

@@ -15,7 +15,7 @@ const ALIKE_MAX: usize = 1_024;
 /// Finds the copies among rows in the order of a run.
 #[derive(Debug, Default)]
 pub(crate) struct CopyFinder {
-    /// The sort key of the last row.
+    /// The sort key of the previous row.
     key: Option<(u128, i64)>,
     /// The identities and positions of the rows with this key, without copies.
     identities: Vec<u64>,
@@ -23,8 +23,8 @@ pub(crate) struct CopyFinder {
 }
 
 impl CopyFinder {
-    /// Whether the next row is a copy of an earlier row. `sources` has all fields of the table.
-    pub(crate) fn is_copy(
+    /// Adds the next row; returns whether it is a copy of an earlier row. `sources` has all fields of the table.
+    pub(crate) fn add_row(
         &mut self,
         table: &Table,
         sources: &[impl Borrow<Columns>],

@@ -121,7 +121,7 @@ impl Merge {
         let each = self.row_bytes[nth];
         loop {
             let position = RowPosition { batch, row: short(row) };
-            if self.can_drop_copies && self.copy_finder.is_copy(self.table, &self.groups, position)
+            if self.can_drop_copies && self.copy_finder.add_row(self.table, &self.groups, position)
             {
                 self.copies += 1;
             } else {

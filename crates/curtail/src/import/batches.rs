@@ -24,8 +24,8 @@ const KEYS: [(&str, Signal); 3] = [
 pub(super) enum ReaderEvent {
     /// A record was read, valid or not.
     Record,
-    /// A record is not a valid batch.
-    Malformed(RecordPosition, String),
+    /// A record is not a valid batch; whether the rest of its file is lost.
+    Malformed(RecordPosition, String, bool),
     Batch(Batch),
 }
 
@@ -87,12 +87,12 @@ struct FileReader<'a> {
 
 impl FileReader<'_> {
     fn read(&mut self, file: &Path) -> Result<(), Gone> {
-        let records = match Records::open(file) {
+        let mut records = match Records::open(file) {
             Ok(records) => records,
-            Err(error) => return self.report(None, error.root_cause().to_string()),
+            Err(error) => return self.report(None, error.root_cause().to_string(), true),
         };
         let has_lengths = records.has_lengths;
-        for (nth, record) in records {
+        while let Some((nth, record)) = records.next() {
             self.send(ReaderEvent::Record)?;
             match record.and_then(|bytes| to_batches(&bytes, has_lengths, self.signal)) {
                 Ok(batches) => {
@@ -100,7 +100,7 @@ impl FileReader<'_> {
                         self.append(key, nth, &bytes, rows)?;
                     }
                 }
-                Err(error) => self.report(Some(nth), error)?,
+                Err(error) => self.report(Some(nth), error, records.is_lost)?,
             }
         }
         (0..KEYS.len()).try_for_each(|key| self.flush(key))
@@ -130,9 +130,9 @@ impl FileReader<'_> {
         self.pending[key].take().map_or(Ok(()), |batch| self.send(ReaderEvent::Batch(batch)))
     }
 
-    fn report(&self, nth: Option<u64>, error: String) -> Result<(), Gone> {
+    fn report(&self, nth: Option<u64>, error: String, is_lost: bool) -> Result<(), Gone> {
         let position = RecordPosition { file: Arc::clone(&self.file), nth };
-        self.send(ReaderEvent::Malformed(position, error))
+        self.send(ReaderEvent::Malformed(position, error, is_lost))
     }
 
     fn send(&self, event: ReaderEvent) -> Result<(), Gone> {

@@ -23,7 +23,7 @@ pub(super) struct Records {
     /// The number of decompressed bytes before the next record.
     at: u64,
     /// Whether an error made the start of the next record unknown.
-    is_lost: bool,
+    pub(super) is_lost: bool,
 }
 
 impl Records {
@@ -34,12 +34,11 @@ impl Records {
     fn new(raw: impl Read + 'static) -> io::Result<Self> {
         let mut reader = input::decompress(raw)?;
         // A byte order mark is no part of the first line.
-        if reader.fill_buf()?.starts_with("\u{feff}".as_bytes()) {
-            reader.consume(3);
-        }
+        let mark_len = if reader.fill_buf()?.starts_with("\u{feff}".as_bytes()) { 3 } else { 0 };
+        reader.consume(mark_len);
         let first = reader.fill_buf()?.first();
         let has_lengths = first.is_some_and(|byte| usize::from(*byte) <= RECORD_BYTES_MAX >> 24);
-        Ok(Self { reader, has_lengths, count: 0, at: 0, is_lost: false })
+        Ok(Self { reader, has_lengths, count: 0, at: mark_len as u64, is_lost: false })
     }
 
     fn line(&mut self) -> io::Result<Option<Result<Vec<u8>, String>>> {

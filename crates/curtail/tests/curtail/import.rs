@@ -98,6 +98,15 @@ fn a_bad_line_is_named_and_the_others_go_on() {
     assert_eq!(many.code, Some(1), "{}", many.stderr);
     assert!(many.stdout.starts_with("150 lines, 150 malformed; "), "{}", many.stdout);
     assert_eq!(many.stderr.lines().count(), 101, "{}", many.stderr);
+    // The errors of one file do not hide that the rest of another file is lost.
+    let cut = gzip(TRACES.as_bytes());
+    let lost = written("import-lost.jsonl.gz", &cut[..cut.len() / 2]);
+    let both = import(server.otlp, &["import-many.jsonl", &lost]);
+    assert!(
+        both.stderr.contains("import-lost.jsonl.gz:1: cannot be read beyond"),
+        "{}",
+        both.stderr
+    );
     server.ended("TERM");
 }
 

@@ -171,7 +171,7 @@ impl RowsWithId {
         let table = self.table();
         let is_all = fields.len() == table.schema().fields().len();
         let mut copies = CopyFinder::default();
-        let is_kept = |at: &RowPosition| !is_all || !copies.is_copy(table, &read, *at);
+        let is_kept = |at: &RowPosition| !is_all || !copies.add_row(table, &read, *at);
         let kept: Vec<_> = moved.filter(is_kept).collect();
         let sources: Vec<_> = read.iter().map(|rows: &Cow<'_, Columns>| &**rows).collect();
         Window { rows: Columns::gather(table.schema(), &sources, &kept), unread }
