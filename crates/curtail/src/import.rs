@@ -19,7 +19,8 @@ use crate::server_url::ServerUrl;
 use crate::terminal::ProgressLine;
 use crate::{exit, input};
 use anyhow::Context as _;
-use batches::{Batch, ReaderEvent};
+use batches::Batch;
+pub(crate) use batches::{ReaderEvent, RecordPosition};
 use clap::Args;
 use curtail_otlp::Signal;
 use sender::{SendOutcome, Sender};
@@ -27,6 +28,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -86,25 +88,48 @@ const MALFORMED_SHOWN_MAX: u64 = 100;
 const AHEAD: usize = 2;
 
 pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
-    // A missing file is an error before anything is sent.
-    for file in args.files.iter().filter(|file| !input::is_stdin(file)) {
-        drop(File::open(file).with_context(|| file.display().to_string())?);
-    }
+    let (events, receiver) = mpsc::channel(AHEAD);
+    let reader = start_reader(&args.files, args.of, events)?;
     let patience = Duration::from_secs(args.patience.into());
     let sender = Sender::new(&args.to, &args.access, patience)?;
-    let (events, receiver) = mpsc::channel(AHEAD);
-    let (files, signal) = (args.files.clone(), args.of);
-    let reader = std::thread::Builder::new()
-        .name("reader".to_owned())
-        .spawn(move || batches::read(&files, signal, &events))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let counts = runtime.block_on(send_all(sender, receiver))?;
-    if reader.join().is_err() {
-        anyhow::bail!("the reader has panicked");
-    }
+    join(reader)?;
     print(&format!("{counts}\n"))?;
-    let is_complete = counts.malformed == 0 && counts.rejected == 0;
+    let is_complete = counts.malformed.0 == 0 && counts.rejected == 0;
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+}
+
+/// Reads files, malformed lines included, and calls `handle` with each event in their order.
+pub(crate) fn read_files(
+    files: &[PathBuf],
+    signal: Option<Signal>,
+    mut handle: impl FnMut(ReaderEvent),
+) -> anyhow::Result<()> {
+    let (events, mut receiver) = mpsc::channel(AHEAD);
+    let reader = start_reader(files, signal, events)?;
+    while let Some(event) = receiver.blocking_recv() {
+        handle(event);
+    }
+    join(reader)
+}
+
+/// Starts the thread that reads `files`. A missing file is an error before anything is read.
+fn start_reader(
+    files: &[PathBuf],
+    signal: Option<Signal>,
+    events: mpsc::Sender<ReaderEvent>,
+) -> anyhow::Result<JoinHandle<()>> {
+    for file in files.iter().filter(|file| !input::is_stdin(file)) {
+        drop(File::open(file).with_context(|| file.display().to_string())?);
+    }
+    let files = files.to_owned();
+    let thread = std::thread::Builder::new().name("reader".to_owned());
+    Ok(thread.spawn(move || batches::read(&files, signal, &events))?)
+}
+
+fn join(reader: JoinHandle<()>) -> anyhow::Result<()> {
+    reader.join().map_err(|_| anyhow::anyhow!("the reader has panicked"))
 }
 
 async fn send_all(
@@ -117,12 +142,8 @@ async fn send_all(
         match event {
             ReaderEvent::Record => counts.records += 1,
             ReaderEvent::Malformed(position, error, is_lost) => {
-                counts.malformed += 1;
-                if is_lost || counts.malformed <= MALFORMED_SHOWN_MAX {
-                    progress.say(&format!("{position}: {error}"));
-                } else if counts.malformed == MALFORMED_SHOWN_MAX + 1 {
-                    progress.say("further malformed lines are counted, but not shown");
-                }
+                let message = counts.malformed.message(&position, &error, is_lost);
+                message.iter().for_each(|text| progress.say(text));
             }
             ReaderEvent::Batch(batch) => {
                 match sender.send(&batch, &mut |why| progress.say(why)).await {
@@ -142,11 +163,33 @@ async fn send_all(
     Ok(counts)
 }
 
+/// The number of malformed lines, of which only the first are shown.
+#[derive(Debug, Default)]
+pub(crate) struct MalformedLines(u64);
+
+impl MalformedLines {
+    /// Counts a line; returns the message to show, if any.
+    pub(crate) fn message(
+        &mut self,
+        position: &RecordPosition,
+        error: &str,
+        is_lost: bool,
+    ) -> Option<String> {
+        self.0 += 1;
+        if is_lost || self.0 <= MALFORMED_SHOWN_MAX {
+            Some(format!("{position}: {error}"))
+        } else {
+            (self.0 == MALFORMED_SHOWN_MAX + 1)
+                .then(|| "further malformed lines are counted, but not shown".to_owned())
+        }
+    }
+}
+
 /// The numbers of records that were read, and of rows that were accepted or rejected.
 #[derive(Debug, Default)]
 struct ImportCounts {
     records: u64,
-    malformed: u64,
+    malformed: MalformedLines,
     spans: u64,
     logs: u64,
     points: u64,
@@ -180,7 +223,8 @@ impl ImportCounts {
 
 impl fmt::Display for ImportCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { records, malformed, spans, logs, points, rejected } = self;
+        let Self { records, malformed: MalformedLines(malformed), spans, logs, points, rejected } =
+            self;
         write!(f, "{records} lines, {malformed} malformed; {spans} spans, {logs} logs and ")?;
         write!(f, "{points} points accepted, {rejected} rejected")
     }

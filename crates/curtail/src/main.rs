@@ -6,6 +6,7 @@ mod bench;
 mod config;
 mod demo;
 mod exit;
+mod explain;
 mod import;
 mod input;
 mod open_files;
@@ -35,6 +36,7 @@ struct Cli {
 enum Command {
     Bench(Box<bench::BenchArgs>),
     Demo(demo::DemoArgs),
+    Explain(explain::ExplainArgs),
     Proxy(curtail_proxy::cli::ProxyArgs),
     Query(query::QueryArgs),
     Server(server::ServerArgs),
@@ -62,6 +64,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             log_problems()?;
             demo::run(args)
         }
+        Command::Explain(args) => explain::run(args),
         Command::Proxy(args) => {
             log_service()?;
             Ok(ExitCode::from(curtail_proxy::cli::run(args)))

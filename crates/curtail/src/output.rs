@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use curtail_units::Quantile;
 use std::io::{self, Write as _};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,4 +37,10 @@ pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
         let found = values.iter().find(|(name, ..)| *name == text);
         found.expect("clap accepts only these names").2
     })
+}
+
+/// Parses an argument that is a quantile.
+pub(crate) fn quantile(text: &str) -> Result<Quantile, String> {
+    let number: f64 = text.parse().map_err(|_| "expected a quantile from 0 to 1")?;
+    Quantile::new(number).map_err(|error| error.to_string())
 }

@@ -78,10 +78,10 @@ pub(crate) struct BucketsArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
     schema: Vec<i8>,
     /// Quantiles to estimate, from 0 to 1.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.5,0.9,0.99,0.999", value_parser = quantile)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.5,0.9,0.99,0.999", value_parser = crate::output::quantile)]
     quantile: Vec<Quantile>,
     /// Quantile at which --error-max limits the error.
-    #[arg(long, value_name = "Q", default_value = "0.99", value_parser = quantile)]
+    #[arg(long, value_name = "Q", default_value = "0.99", value_parser = crate::output::quantile)]
     error_at: Quantile,
     /// Maximum error at --error-at, relative to the exact quantile.
     #[arg(long, value_name = "RATIO", default_value = "0.05", value_parser = error_max)]
@@ -224,11 +224,6 @@ fn listed(list: &str, unit: Unit) -> anyhow::Result<Layout> {
         bounds => format!("{} bounds", bounds.len()),
     };
     Layout::bounds(&name, &bounds).map_err(|error| usage_error(&format!("--bounds: {error}")))
-}
-
-fn quantile(text: &str) -> Result<Quantile, String> {
-    let number: f64 = text.parse().map_err(|_| "expected a quantile from 0 to 1")?;
-    Quantile::new(number).map_err(|error| error.to_string())
 }
 
 fn error_max(text: &str) -> Result<f64, String> {

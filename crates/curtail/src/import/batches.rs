@@ -21,7 +21,7 @@ const KEYS: [(&str, Signal); 3] = [
 ];
 
 #[derive(Debug)]
-pub(super) enum ReaderEvent {
+pub(crate) enum ReaderEvent {
     /// A record was read, valid or not.
     Record,
     /// A record is not a valid batch; whether the rest of its file is lost.
@@ -31,7 +31,7 @@ pub(super) enum ReaderEvent {
 
 /// A position for messages: a file and a record in it.
 #[derive(Clone, Debug)]
-pub(super) struct RecordPosition {
+pub(crate) struct RecordPosition {
     file: Arc<str>,
     /// The number of the record, from 1; absent for the whole file.
     nth: Option<u64>,
@@ -39,9 +39,9 @@ pub(super) struct RecordPosition {
 
 /// Rows of one signal, in protobuf.
 #[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) signal: Signal,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Batch {
+    pub(crate) signal: Signal,
+    pub(crate) bytes: Vec<u8>,
     /// The number of rows, including rows that the server will reject.
     pub(super) rows: u64,
     pub(super) first: RecordPosition,

@@ -1,0 +1,164 @@
+//! The spans of files, grouped by trace.
+//!
+//! **Limits**: [`SPANS_MAX`] spans in memory, about 200 bytes each.
+
+use curtail_explain::{AttributeValue, Side, SpanKind, SpanRow, Traces};
+use curtail_otlp::{Spans, Value};
+use curtail_trace::Span;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Maximum number of spans.
+pub(super) const SPANS_MAX: usize = 40_000_000;
+
+/// Spans with their texts as numbers.
+#[derive(Debug, Default)]
+pub(super) struct SpanTable {
+    texts: Vec<Box<str>>,
+    numbers: HashMap<Box<str>, u32>,
+    spans: Vec<StoredSpan>,
+    attributes: Vec<(u32, StoredValue)>,
+    /// The attributes of each resource.
+    resources: Vec<Range<usize>>,
+}
+
+#[derive(Debug)]
+struct StoredSpan {
+    trace_id: u128,
+    span: Span,
+    service: u32,
+    operation: u32,
+    kind: SpanKind,
+    is_abandoned: bool,
+    resource: usize,
+    attributes: Range<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum StoredValue {
+    Text(u32),
+    Number(f64),
+}
+
+/// The attribute of an attempt that the proxy cancelled because another attempt won.
+const CANCELLED: &str = "curtail.cancelled";
+
+impl SpanTable {
+    /// Adds the spans of a batch; returns whether there was room.
+    pub(super) fn add(&mut self, batch: &[u8], spans: &Spans) -> bool {
+        if self.spans.len() + spans.spans.len() > SPANS_MAX {
+            return false;
+        }
+        let first = self.resources.len();
+        let service = self.text("service.name");
+        let mut services = Vec::new();
+        for resource in &spans.envelope.resources {
+            let attributes = resource.attributes.of(&spans.envelope.attributes);
+            let range = self.attributes(batch, attributes);
+            let of_service = self.attributes[range.clone()].iter().find(|(key, _)| *key == service);
+            services.push(match of_service {
+                Some((_, StoredValue::Text(name))) => *name,
+                _ => self.text("unknown_service"),
+            });
+            self.resources.push(range);
+        }
+        for span in &spans.spans {
+            let of_scope = spans.envelope.scopes[span.scope as usize].resource as usize;
+            let attributes = span.attributes.of(&spans.attributes);
+            let is_abandoned =
+                attributes.iter().any(|attribute| attribute.key.of(batch) == CANCELLED.as_bytes());
+            let attributes = self.attributes(batch, attributes);
+            let operation = self.text(&String::from_utf8_lossy(span.name.of(batch)));
+            let time = |ns| i64::try_from(ns).expect("below 2^63");
+            self.spans.push(StoredSpan {
+                trace_id: span.trace_id,
+                span: Span {
+                    id: span.span_id,
+                    parent_id: span.parent_id,
+                    start_ns: time(span.start_ns),
+                    end_ns: time(span.end_ns),
+                },
+                service: services[of_scope],
+                operation,
+                kind: SpanKind::from_otlp(span.kind),
+                is_abandoned,
+                resource: first + of_scope,
+                attributes,
+            });
+        }
+        true
+    }
+
+    fn text(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let number = u32::try_from(self.texts.len()).expect("the number of spans is limited");
+        self.texts.push(text.into());
+        self.numbers.insert(text.into(), number);
+        number
+    }
+
+    fn attributes(&mut self, batch: &[u8], attributes: &[curtail_otlp::Attribute]) -> Range<usize> {
+        let from = self.attributes.len();
+        for attribute in attributes {
+            let value = match attribute.value {
+                Value::Text(text) => {
+                    StoredValue::Text(self.text(&String::from_utf8_lossy(text.of(batch))))
+                }
+                Value::Bool(flag) => {
+                    StoredValue::Text(self.text(if flag { "true" } else { "false" }))
+                }
+                Value::Int(number) => StoredValue::Number(number as f64),
+                Value::Double(number) if number.is_finite() => StoredValue::Number(number),
+                Value::Double(_)
+                | Value::Empty
+                | Value::List(_)
+                | Value::Map(_)
+                | Value::Bytes(_) => {
+                    continue;
+                }
+            };
+            let key = self.text(&String::from_utf8_lossy(attribute.key.of(batch)));
+            self.attributes.push((key, value));
+        }
+        from..self.attributes.len()
+    }
+
+    /// Adds all traces to `traces`.
+    pub(super) fn add_to(mut self, traces: &mut Traces, side: Side) {
+        let mut spans = std::mem::take(&mut self.spans);
+        spans.sort_by_key(|span| span.trace_id);
+        let value = |(key, value): &(u32, StoredValue)| {
+            let value = match value {
+                StoredValue::Text(text) => AttributeValue::Text(&self.texts[*text as usize]),
+                StoredValue::Number(number) => AttributeValue::Number(*number),
+            };
+            (&*self.texts[*key as usize], value)
+        };
+        for of_trace in spans.chunk_by(|one, other| one.trace_id == other.trace_id) {
+            let attributes: Vec<Vec<_>> = of_trace
+                .iter()
+                .map(|span| {
+                    let own = self.attributes[span.attributes.clone()].iter();
+                    own.chain(&self.attributes[self.resources[span.resource].clone()])
+                        .map(value)
+                        .collect()
+                })
+                .collect();
+            let rows: Vec<SpanRow<'_>> = of_trace
+                .iter()
+                .zip(&attributes)
+                .map(|(span, attributes)| SpanRow {
+                    span: span.span,
+                    service: &self.texts[span.service as usize],
+                    operation: &self.texts[span.operation as usize],
+                    kind: span.kind,
+                    is_abandoned: span.is_abandoned,
+                    attributes,
+                })
+                .collect();
+            traces.add(of_trace[0].trace_id, side, &rows);
+        }
+    }
+}

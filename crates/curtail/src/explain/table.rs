@@ -1,0 +1,115 @@
+//! An explanation for a terminal.
+
+use curtail_explain::{Explanation, Finding, ServiceShare};
+use curtail_text::numbers::{latency, percent, percentile_name, thousands};
+use curtail_text::{Columns, Left, Page, Rest, Right};
+use curtail_units::Duration;
+
+/// The number of services in the table.
+const SERVICES_MAX: usize = 10;
+
+pub(super) fn table(explanation: &Explanation, width: usize) -> String {
+    let mut page = Page::new(width);
+    let Explanation { slow, baseline, .. } = explanation;
+    let added_ns = slow.mean_ns - baseline.mean_ns;
+    page.wrapped(
+        "",
+        &format!(
+            "{} slow traces take {} on average, {} others {}: {} {}.",
+            thousands(slow.traces as u64),
+            time(slow.mean_ns),
+            thousands(baseline.traces as u64),
+            time(baseline.mean_ns),
+            time(added_ns.abs()),
+            if added_ns < 0.0 { "less" } else { "more" },
+        ),
+    );
+    for (endpoint, count) in explanation.endpoints.iter().take(3) {
+        page.wrapped("  ", &format!("{} of {endpoint}", thousands(*count)));
+    }
+    page.blank();
+    findings(explanation, &mut page);
+    page.blank();
+    ranking(explanation, &mut page);
+    notes(explanation, &mut page);
+    page.finish()
+}
+
+fn findings(explanation: &Explanation, page: &mut Page) {
+    if explanation.findings.is_empty() {
+        page.wrapped("", "Nothing stands out: no contrast exceeds chance.");
+        return;
+    }
+    page.line("What stands out");
+    for (nth, finding) in (1..).zip(&explanation.findings) {
+        let Finding { text, interval, cause, quantile_ns, same_as, examples, .. } = finding;
+        page.wrapped(&format!("{nth:2}. "), text);
+        let of_quantile = match (quantile_ns, &explanation.quantile) {
+            (Some(ns), Some(effect)) => {
+                format!("; {} of {}", time(*ns), percentile_name(effect.quantile))
+            }
+            _ => String::new(),
+        };
+        let (low, high) = interval;
+        if low < high {
+            page.wrapped(
+                "    ",
+                &format!("share {} to {}{of_quantile}", percent(*low), percent(*high)),
+            );
+        }
+        if !same_as.is_empty() {
+            page.wrapped("    ", &format!("the same traces: {}", same_as.join(", ")));
+        }
+        page.wrapped("    ", cause.remedy());
+        if let Some(slowest) = examples.first() {
+            page.line(format!("    curtail query trace {slowest:032x}"));
+        }
+    }
+    page.blank();
+    let unexplained = percent(explanation.unexplained_ratio);
+    match &explanation.quantile {
+        Some(effect) => page.wrapped(
+            "",
+            &format!(
+                "Without these causes {} is {} instead of {}; {unexplained} of the slow traces remain unexplained.",
+                percentile_name(effect.quantile),
+                time(effect.without_ns),
+                time(effect.with_ns),
+            ),
+        ),
+        None => page.wrapped("", &format!("{unexplained} of the added time remain unexplained.")),
+    }
+}
+
+fn ranking(explanation: &Explanation, page: &mut Page) {
+    page.line("Where the time went");
+    let columns = Columns::new([Left(24), Right(8), Right(16), Right(10), Rest]).apart(2);
+    page.row(&columns, ["  service", "share", "95 % interval", "added", "most of it"]);
+    for of in explanation.ranking.iter().take(SERVICES_MAX) {
+        let ServiceShare { service, share, interval, excess_ns, component, .. } = of;
+        let share = share.map_or_else(|| "n/a".to_owned(), percent);
+        let interval = interval.map_or_else(String::new, |(low, high)| {
+            format!("{} to {}", percent(low), percent(high))
+        });
+        let added = format!("{}{}", if *excess_ns < 0.0 { "-" } else { "" }, time(excess_ns.abs()));
+        page.row(&columns, [&format!("  {service}"), &share, &interval, &added, component]);
+    }
+}
+
+fn notes(explanation: &Explanation, page: &mut Page) {
+    let unused = explanation.unused;
+    for (count, why) in [
+        (unused.without_root, "traces have no root span and are left out"),
+        (unused.too_long, "traces have too many spans and are left out"),
+        (unused.too_many, "traces are too many and are left out"),
+    ] {
+        if count > 0 {
+            page.blank();
+            page.wrapped("", &format!("{} {why}.", thousands(count)));
+        }
+    }
+}
+
+fn time(ns: f64) -> String {
+    latency(Duration::from_ns_f64(ns))
+}

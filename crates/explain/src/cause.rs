@@ -1,0 +1,182 @@
+//! The causes that a finding can name, each with its remedy.
+
+/// What makes requests slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// Larger payloads take longer.
+    LargePayload,
+    /// Requests that were sent again take longer.
+    Retries,
+    /// Requests that make more calls take longer.
+    MoreCalls,
+    /// Requests at one replica, host or zone take longer.
+    SlowReplica,
+    /// Requests that wait for a queue or arrive at a busy server take longer.
+    Queueing,
+    /// Requests at a host without free processor time take longer.
+    BusyProcessor,
+    /// Requests during a pause of their server (garbage collection, compaction) take longer.
+    Pause,
+    /// Requests that open a connection take longer.
+    ColdConnection,
+    /// Name lookups take longer.
+    NameLookup,
+    /// The network between two services takes longer.
+    Network,
+    /// The requests of one tenant take longer.
+    Tenant,
+    /// The requests for one key take longer.
+    HotKey,
+    /// One version takes longer.
+    Version,
+    /// Requests on a rare path of the code take longer.
+    CodePath,
+    /// A service takes longer.
+    SlowService,
+    /// Another attribute.
+    Attribute,
+}
+
+/// Words of attribute keys, in the order of their tests, each with the cause that it names.
+const OF_KEYS: [(&str, Cause); 34] = [
+    ("resend_count", Cause::Retries),
+    ("retry", Cause::Retries),
+    ("retries", Cause::Retries),
+    ("attempt", Cause::Retries),
+    ("gc.", Cause::Pause),
+    ("pause", Cause::Pause),
+    ("compaction", Cause::Pause),
+    ("cpu", Cause::BusyProcessor),
+    ("queue", Cause::Queueing),
+    ("in_flight", Cause::Queueing),
+    ("body.size", Cause::LargePayload),
+    ("body_size", Cause::LargePayload),
+    ("bytes", Cause::LargePayload),
+    ("content_length", Cause::LargePayload),
+    ("message.size", Cause::LargePayload),
+    ("payload", Cause::LargePayload),
+    ("dns", Cause::NameLookup),
+    ("lookup", Cause::NameLookup),
+    ("connection", Cause::ColdConnection),
+    ("tenant", Cause::Tenant),
+    ("customer", Cause::Tenant),
+    ("user", Cause::Tenant),
+    ("version", Cause::Version),
+    ("pod", Cause::SlowReplica),
+    ("host", Cause::SlowReplica),
+    ("instance", Cause::SlowReplica),
+    ("replica", Cause::SlowReplica),
+    ("node", Cause::SlowReplica),
+    ("server.address", Cause::SlowReplica),
+    ("peer", Cause::SlowReplica),
+    ("zone", Cause::SlowReplica),
+    ("region", Cause::SlowReplica),
+    ("port", Cause::SlowReplica),
+    ("key", Cause::HotKey),
+];
+
+/// Words of operations that only wait, each with the cause that it names.
+const OF_WAITS: [(&str, Cause); 10] = [
+    ("gc", Cause::Pause),
+    ("garbage", Cause::Pause),
+    ("pause", Cause::Pause),
+    ("compaction", Cause::Pause),
+    ("queue", Cause::Queueing),
+    ("lock", Cause::Queueing),
+    ("dns", Cause::NameLookup),
+    ("lookup", Cause::NameLookup),
+    ("tls", Cause::ColdConnection),
+    ("connect", Cause::ColdConnection),
+];
+
+impl Cause {
+    /// The cause that the name of an operation stands for, if the operation only waits. Words are whole words.
+    #[must_use]
+    pub fn of_wait(operation: &str) -> Option<Self> {
+        let mut words = operation.split(|c: char| !c.is_ascii_alphanumeric());
+        words.find_map(|word| {
+            let of_word = OF_WAITS.iter().find(|(wait, _)| word.eq_ignore_ascii_case(wait));
+            of_word.map(|(_, cause)| *cause)
+        })
+    }
+
+    /// The order of causes that explain the same traces: zero names a cause, more is less specific.
+    #[must_use]
+    pub const fn rank(self) -> u8 {
+        let is_vague = matches!(self, Self::MoreCalls | Self::CodePath | Self::SlowService);
+        if matches!(self, Self::Attribute) { 2 } else { is_vague as u8 }
+    }
+
+    /// The cause that an attribute stands for.
+    #[must_use]
+    pub fn of_key(key: &str) -> Self {
+        OF_KEYS
+            .iter()
+            .find(|(word, _)| key.contains(word))
+            .map_or(Self::Attribute, |(_, cause)| *cause)
+    }
+
+    /// The name in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LargePayload => "large_payload",
+            Self::Retries => "retries",
+            Self::MoreCalls => "more_calls",
+            Self::SlowReplica => "slow_replica",
+            Self::Queueing => "queueing",
+            Self::BusyProcessor => "busy_processor",
+            Self::Pause => "pause",
+            Self::ColdConnection => "cold_connection",
+            Self::NameLookup => "name_lookup",
+            Self::Network => "network",
+            Self::Tenant => "tenant",
+            Self::HotKey => "hot_key",
+            Self::Version => "version",
+            Self::CodePath => "code_path",
+            Self::SlowService => "slow_service",
+            Self::Attribute => "attribute",
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::LargePayload => {
+                "Hedging does not help: each replica needs as long. Set timeouts by size, or page and compress the payload."
+            }
+            Self::Retries => {
+                "Raise the timeout above the p99 of one attempt, and back off between retries."
+            }
+            Self::MoreCalls => {
+                "Batch the calls or send them in parallel; hedge the calls of a fan-out."
+            }
+            Self::SlowReplica => {
+                "Hedge, balance by latency, or take the replica out and look at its host."
+            }
+            Self::Queueing => {
+                "Add replicas or shed load; balance by in-flight requests; tie requests in queues."
+            }
+            Self::BusyProcessor => "Add processors or replicas; hedging adds load to a busy host.",
+            Self::Pause => {
+                "Hedge: another replica is not paused at the same time. Tune the collector or schedule the work."
+            }
+            Self::ColdConnection => {
+                "Keep connections open (idle timeout, warm-up), and reuse them."
+            }
+            Self::NameLookup => "Cache lookups or refresh them ahead of need.",
+            Self::Network => {
+                "Look at the network and the queue between the two services; hedge if only some calls are slow."
+            }
+            Self::Tenant => {
+                "Limit the tenant's share of the queue, or give it replicas of its own."
+            }
+            Self::HotKey => "Replicate or cache the key.",
+            Self::Version => "Compare the versions' changes, and roll back.",
+            Self::CodePath => "Look at the code of this path.",
+            Self::SlowService => "Look at this service: its own work takes longer.",
+            Self::Attribute => "Look at what these requests have in common.",
+        }
+    }
+}

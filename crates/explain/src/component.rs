@@ -1,0 +1,64 @@
+//! Components: the kinds of time that a critical path consists of.
+
+use crate::names::Numbering;
+
+/// A kind of time, by the numbers of its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// An operation of a service works, or waits for something that has no span.
+    Own { service: u32, operation: u32 },
+    /// A call is between its caller and the service called: network, queue, proxy, serialization.
+    Gap { caller: u32, callee: u32, operation: u32 },
+    /// A call whose other side has no span.
+    Unseen { caller: u32, operation: u32 },
+    /// A phase of a call or an operation that is no span but an attribute.
+    Phase { service: u32, phase: Phase },
+}
+
+/// The components of all traces.
+pub(crate) type Parts = Numbering<Part>;
+
+/// A phase whose duration is an attribute of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// The lookup of a name.
+    Lookup,
+    /// The opening of a TCP connection.
+    Connect,
+    /// The TLS handshake.
+    Handshake,
+    /// The wait in a queue of the server.
+    Queue,
+}
+
+impl Phase {
+    /// The phases, each with the attribute that has its duration in nanoseconds.
+    pub const ATTRIBUTES: [(&'static str, Self); 4] = [
+        ("curtail.connect.lookup_ns", Self::Lookup),
+        ("curtail.connect.tcp_ns", Self::Connect),
+        ("curtail.connect.tls_ns", Self::Handshake),
+        ("curtail.queued_ns", Self::Queue),
+    ];
+
+    /// The name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lookup => "DNS lookup",
+            Self::Connect => "TCP connect",
+            Self::Handshake => "TLS handshake",
+            Self::Queue => "queue",
+        }
+    }
+}
+
+impl Part {
+    /// The service that is charged for the time.
+    pub(crate) const fn service(self) -> u32 {
+        match self {
+            Self::Own { service, .. } | Self::Phase { service, .. } => service,
+            Self::Gap { callee, .. } => callee,
+            Self::Unseen { caller, .. } => caller,
+        }
+    }
+}

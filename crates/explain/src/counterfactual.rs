@@ -1,0 +1,132 @@
+//! Milliseconds of a quantile: its value if the traces with some factors behaved like the others.
+//!
+//! The traces with a factor are replaced by the traces of their stratum without any of the removed factors: these get a
+//! weight, so that the stratum keeps its size. The effects of single factors do not add up, because a trace can have two
+//! of them. The joint effect is therefore shared as Shapley does it ("A value for n-person games", 1953): each factor
+//! gets its mean effect over all orders of removal.
+
+use crate::populations::{NO_STRATUM, Populations};
+use crate::traces::Traces;
+use alloc::vec;
+use alloc::vec::Vec;
+use curtail_units::Quantile;
+
+/// The quantile with and without the factors found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Counterfactual {
+    pub(crate) with_ns: f64,
+    /// Without any of the factors.
+    pub(crate) without_ns: f64,
+    /// The part of the difference of each factor.
+    pub(crate) of_factors_ns: Vec<f64>,
+}
+
+impl Counterfactual {
+    /// `masks` has a bit for each factor of each trace.
+    pub(crate) fn of(
+        traces: &Traces,
+        populations: &Populations,
+        (masks, factors): (&[u16], usize),
+        quantile: Quantile,
+    ) -> Self {
+        let mut sorted: Vec<(i64, u32)> = populations
+            .slow
+            .iter()
+            .chain(&populations.baseline)
+            .map(|nth| (traces.rows[*nth as usize].duration_ns, *nth))
+            .collect();
+        sorted.sort_unstable_by(|one, other| other.cmp(one));
+        let subsets = 1_usize << factors;
+        let mut counts = vec![vec![0_u32; subsets]; populations.counts.len()];
+        for (_, nth) in &sorted {
+            let stratum = populations.strata[*nth as usize];
+            if stratum != NO_STRATUM {
+                counts[stratum as usize][usize::from(masks[*nth as usize])] += 1;
+            }
+        }
+        let without = |removed: usize| {
+            let weights: Vec<f64> = counts
+                .iter()
+                .map(|counts| {
+                    let all: u32 = counts.iter().sum();
+                    let kept: u32 = counts
+                        .iter()
+                        .enumerate()
+                        .filter(|(mask, _)| mask & removed == 0)
+                        .map(|(_, n)| n)
+                        .sum();
+                    // A stratum in which every trace has a factor cannot be imagined without it.
+                    if kept == 0 { 0.0 } else { f64::from(all) / f64::from(kept) }
+                })
+                .collect();
+            let total: f64 = weights
+                .iter()
+                .zip(&counts)
+                .map(|(weight, counts)| {
+                    let kept: u32 = counts
+                        .iter()
+                        .enumerate()
+                        .filter(|(mask, _)| mask & removed == 0)
+                        .map(|(_, n)| n)
+                        .sum();
+                    weight * f64::from(kept)
+                })
+                .sum();
+            let mut above = total * (1.0 - quantile.get());
+            for (duration_ns, nth) in &sorted {
+                if usize::from(masks[*nth as usize]) & removed == 0 {
+                    above -= weights[populations.strata[*nth as usize] as usize];
+                    if above < 0.0 {
+                        return *duration_ns as f64;
+                    }
+                }
+            }
+            0.0
+        };
+        let values: Vec<f64> = (0..subsets).map(without).collect();
+        let of_factors_ns = (0..factors).map(|factor| shapley(&values, factor, factors)).collect();
+        Self { with_ns: values[0], without_ns: values[subsets - 1], of_factors_ns }
+    }
+}
+
+/// The mean effect of removing `factor` over all orders of removal, where `values` has the quantile for each set of
+/// removed factors.
+fn shapley(values: &[f64], factor: usize, factors: usize) -> f64 {
+    let bit = 1_usize << factor;
+    let mut weights = vec![0.0; factors];
+    // s! (n - s - 1)! / n! for sets of s others.
+    for (s, weight) in weights.iter_mut().enumerate() {
+        *weight =
+            (0..s).fold(1.0 / factors as f64, |w, k| w * (k + 1) as f64 / (factors - 1 - k) as f64);
+    }
+    let others = (0..values.len()).filter(|removed| removed & bit == 0);
+    others
+        .map(|removed| {
+            weights[removed.count_ones() as usize] * (values[removed] - values[removed | bit])
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_those_of_a_worked_example() {
+        // The glove game: 1 and 2 have left gloves, 3 has a right one; a pair is worth 1: 1/6, 1/6, 2/3.
+        let values: Vec<f64> = (0..8)
+            .map(|set: usize| if set & 4 != 0 && set & 3 != 0 { -1.0 } else { 0.0 })
+            .collect();
+        let shares: Vec<f64> = (0..3).map(|factor| shapley(&values, factor, 3)).collect();
+        for (share, wanted) in shares.iter().zip([1.0 / 6.0, 1.0 / 6.0, 2.0 / 3.0]) {
+            assert!((share - wanted).abs() < 1e-12, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn shares_sum_to_the_joint_effect() {
+        let values = [100.0, 90.0, 80.0, 75.0, 60.0, 55.0, 58.0, 40.0];
+        let sum: f64 = (0..3).map(|factor| shapley(&values, factor, 3)).sum();
+        assert!((sum - 60.0).abs() < 1e-9, "{sum}");
+    }
+}

@@ -1,0 +1,265 @@
+//! The result: where the time went, what slow traces have in common, and how sure that is.
+
+use crate::cause::Cause;
+use crate::counterfactual::Counterfactual;
+use crate::excess::{Charge, Excess};
+use crate::factors::Factors;
+use crate::json;
+use crate::populations::{Populations, SlowTraces};
+use crate::shifts::find_shifts;
+use crate::traces::{Side, Traces, UnusedTraces};
+use crate::writer::Writer;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use curtail_units::{Quantile, Rng};
+use serde::Serialize;
+
+/// The version of the shape of an [`Explanation`] in JSON.
+pub const SCHEMA: &str = "curtail.explain/1";
+
+/// What to explain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Question {
+    /// The slow traces.
+    pub slow: SlowTraces,
+    /// Traces of the same period are compared with each other; the length of a period.
+    pub period_ns: i64,
+    /// The seed of resampling and of random labels.
+    pub seed: u64,
+}
+
+/// Why there is nothing to explain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotExplained {
+    /// No trace has a root.
+    NoTraces,
+    /// One of two populations has no traces.
+    EmptySide,
+    /// The populations have no endpoint in common.
+    NoCommonEndpoint,
+    /// There are too few traces for a tail.
+    TooFew {
+        /// The number of traces.
+        traces: usize,
+    },
+    /// All traces take equally long, or none is above the bar.
+    NoneSlow,
+}
+
+impl fmt::Display for NotExplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTraces => f.write_str("no trace has a root span: there is nothing to compare"),
+            Self::EmptySide => f.write_str("one of the two populations has no trace with a root span"),
+            Self::NoCommonEndpoint => {
+                f.write_str("the two populations have no endpoint (service and operation of the root) in common")
+            }
+            Self::TooFew { traces } => write!(
+                f,
+                "{traces} traces are too few to explain a tail: expected at least {TRACES_MIN} of one endpoint"
+            ),
+            Self::NoneSlow => f.write_str("no trace is slow: all take equally long, or none is above the bar"),
+        }
+    }
+}
+
+impl core::error::Error for NotExplained {}
+
+/// The smallest number of traces with a tail.
+pub const TRACES_MIN: usize = 50;
+
+/// One of the two populations.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PopulationSummary {
+    /// The number of traces.
+    pub traces: usize,
+    /// The mean duration; of the baseline, with the strata in the shares of the slow traces.
+    #[serde(rename = "mean_ms", serialize_with = "json::ms")]
+    pub mean_ns: f64,
+}
+
+/// The excess of one component.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ComponentShare {
+    /// The name, as `frontend: GET /` or `frontend -> cart GetCart`.
+    pub component: String,
+    /// The time added to a slow trace because each visit takes longer.
+    #[serde(rename = "longer_ms", serialize_with = "json::ms")]
+    pub longer_ns: f64,
+    /// The time added because there are more visits.
+    #[serde(rename = "more_ms", serialize_with = "json::ms")]
+    pub more_ns: f64,
+    /// The mean time of a visit, in the baseline and in slow traces.
+    #[serde(rename = "visit_ms", serialize_with = "json::pair_ms")]
+    pub visit_ns: (f64, f64),
+    /// The mean number of visits of a trace, in the baseline and in slow traces.
+    pub visits: (f64, f64),
+}
+
+/// The share of one service in the time that slow traces take longer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServiceShare {
+    /// The service.
+    pub service: String,
+    /// The component of the service with the largest excess.
+    pub component: String,
+    /// The share of the excess; absent if slow traces do not take longer. All shares sum to 1.
+    pub share: Option<f64>,
+    /// The interval of the share; all intervals hold together with 95 %.
+    pub interval: Option<(f64, f64)>,
+    /// The excess a slow trace.
+    #[serde(rename = "excess_ms", serialize_with = "json::ms")]
+    pub excess_ns: f64,
+    /// The components with the largest excess.
+    pub components: Vec<ComponentShare>,
+}
+
+/// A cause of slow requests, with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// The cause.
+    #[serde(serialize_with = "json::cause")]
+    pub cause: Cause,
+    /// A sentence.
+    pub text: String,
+    /// The service.
+    pub service: String,
+    /// The attribute and its condition, as `k8s.pod.name = pod-3`; or the component.
+    pub subject: String,
+    /// The share of slow traces that would not be slow, or of the excess.
+    pub share: f64,
+    /// The 95 % interval of the share.
+    pub interval: (f64, f64),
+    /// The probability of so strong a contrast by chance.
+    pub p_value: f64,
+    /// The number of slow and of all traces concerned.
+    pub traces: (u64, u64),
+    /// The part of the quantile, if the cause is a property of some traces.
+    #[serde(rename = "quantile_ms", serialize_with = "json::optional_ms")]
+    pub quantile_ns: Option<f64>,
+    /// Other properties of nearly the same traces.
+    pub same_as: Vec<String>,
+    /// IDs of slow traces with the cause, the slowest first.
+    #[serde(serialize_with = "json::trace_ids")]
+    pub examples: Vec<u128>,
+}
+
+/// A quantile, and its value without all causes found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct QuantileEffect {
+    /// The quantile.
+    #[serde(serialize_with = "json::quantile")]
+    pub quantile: Quantile,
+    /// Its value.
+    #[serde(rename = "with_ms", serialize_with = "json::ms")]
+    pub with_ns: f64,
+    /// Its value if the traces with a cause behaved like the others.
+    #[serde(rename = "without_ms", serialize_with = "json::ms")]
+    pub without_ns: f64,
+}
+
+/// The explanation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The version of this shape.
+    pub schema: &'static str,
+    /// The slow traces.
+    pub slow: PopulationSummary,
+    /// The traces to compare with.
+    pub baseline: PopulationSummary,
+    /// The endpoints of the slow traces with their number, most first.
+    #[serde(serialize_with = "json::endpoints")]
+    pub endpoints: Vec<(String, u64)>,
+    /// Where the time went, the largest share first.
+    pub ranking: Vec<ServiceShare>,
+    /// The time added because traces make other calls, which is no service's share when two populations are compared.
+    #[serde(rename = "more_calls_ms", serialize_with = "json::ms")]
+    pub more_calls_ns: f64,
+    /// What the slow traces have in common; empty: nothing stands out.
+    pub findings: Vec<Finding>,
+    /// The share of slow traces, or of the excess, that no finding explains.
+    pub unexplained_ratio: f64,
+    /// The share that the best finding of random labels has in one of twenty labelings.
+    pub null_share: f64,
+    /// The number of contrasts tested.
+    pub tested: usize,
+    /// The effect of all causes on a quantile.
+    pub quantile: Option<QuantileEffect>,
+    /// Traces that were left out.
+    pub unused: UnusedTraces,
+}
+
+/// Explains why traces are slow.
+///
+/// # Errors
+/// When there are no two populations to compare.
+pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotExplained> {
+    if traces.is_empty() {
+        return Err(NotExplained::NoTraces);
+    }
+    let populations = Populations::of(traces, question.slow, question.period_ns);
+    if populations.slow.is_empty() || populations.baseline.is_empty() {
+        return Err(why_empty(traces, question.slow));
+    }
+    let rng = Rng::new(question.seed);
+    let charge = match question.slow {
+        SlowTraces::OfSide => Charge::LongerVisits,
+        SlowTraces::AboveQuantile(_) | SlowTraces::LongerThan { .. } => Charge::AllTime,
+    };
+    let excess = Excess::of(traces, &populations, charge, &rng);
+    let (slow_ns, baseline_ns) = populations.mean_durations_ns(traces);
+    let writer = Writer { traces, populations: &populations, excess: &excess, charge };
+    let mut explanation = Explanation {
+        schema: SCHEMA,
+        slow: PopulationSummary { traces: populations.slow.len(), mean_ns: slow_ns },
+        baseline: PopulationSummary { traces: populations.baseline.len(), mean_ns: baseline_ns },
+        endpoints: writer.endpoints(),
+        ranking: writer.ranking(),
+        more_calls_ns: excess.more_ns,
+        findings: Vec::new(),
+        unexplained_ratio: 1.0,
+        null_share: 0.0,
+        tested: excess.parts.len(),
+        quantile: None,
+        unused: traces.unused(),
+    };
+    if charge == Charge::LongerVisits {
+        let shifts = find_shifts(traces, &populations, &excess, baseline_ns);
+        explanation.findings = writer.of_shifts(&shifts);
+        let explained: f64 = explanation.findings.iter().map(|finding| finding.share).sum();
+        explanation.unexplained_ratio = (1.0 - explained).clamp(0.0, 1.0);
+        return Ok(explanation);
+    }
+    let factors = Factors::find(traces, &populations, &rng);
+    let quantile = match question.slow {
+        SlowTraces::AboveQuantile(quantile) => quantile,
+        SlowTraces::LongerThan { .. } | SlowTraces::OfSide => Quantile::P99,
+    };
+    let effect =
+        Counterfactual::of(traces, &populations, (&factors.masks, factors.found.len()), quantile);
+    explanation.findings = writer.of_factors(&factors, &effect);
+    explanation.findings.extend(writer.of_waits());
+    explanation.unexplained_ratio = writer.unexplained(&factors);
+    explanation.null_share = factors.null_fraction;
+    explanation.tested += factors.tested;
+    explanation.quantile =
+        Some(QuantileEffect { quantile, with_ns: effect.with_ns, without_ns: effect.without_ns });
+    Ok(explanation)
+}
+
+fn why_empty(traces: &Traces, slow: SlowTraces) -> NotExplained {
+    match slow {
+        SlowTraces::OfSide => {
+            let is_empty = |side| traces.rows.iter().all(|row| row.side != side);
+            let sides = [Side::Baseline, Side::Slow];
+            if sides.into_iter().any(is_empty) {
+                NotExplained::EmptySide
+            } else {
+                NotExplained::NoCommonEndpoint
+            }
+        }
+        _ if traces.len() < TRACES_MIN => NotExplained::TooFew { traces: traces.len() },
+        SlowTraces::AboveQuantile(_) | SlowTraces::LongerThan { .. } => NotExplained::NoneSlow,
+    }
+}

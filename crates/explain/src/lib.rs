@@ -1,0 +1,29 @@
+//! Explain: what slow requests have in common, and where their time went.
+#![no_std]
+
+extern crate alloc;
+
+mod cause;
+mod component;
+mod counterfactual;
+mod excess;
+mod explanation;
+mod factors;
+mod json;
+mod names;
+mod populations;
+mod shifts;
+mod statistics;
+mod traces;
+mod writer;
+
+pub use cause::Cause;
+pub use component::Phase;
+pub use explanation::{
+    ComponentShare, Explanation, Finding, NotExplained, PopulationSummary, QuantileEffect,
+    Question, SCHEMA, ServiceShare, TRACES_MIN, explain,
+};
+pub use populations::SlowTraces;
+pub use traces::{
+    AttributeValue, SPANS_MAX, Side, SpanKind, SpanRow, TRACES_MAX, Traces, UnusedTraces,
+};

@@ -1,0 +1,176 @@
+//! The slow traces, and the traces to compare them with.
+//!
+//! Traces are compared within strata: of one endpoint, and in a tail also of one period. Otherwise a slow endpoint or a
+//! busy hour would seem to be the cause of everything. Weights give the baseline the same share of each stratum as the
+//! slow traces have (direct standardization).
+
+use crate::statistics::index;
+use crate::traces::{Side, TraceRow, Traces};
+use alloc::vec;
+use alloc::vec::Vec;
+use curtail_units::Quantile;
+use hashbrown::HashMap;
+
+/// The slow traces of a question.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SlowTraces {
+    /// Traces above this quantile of their own endpoint and period.
+    AboveQuantile(Quantile),
+    /// Traces longer than this time.
+    LongerThan {
+        /// The time.
+        duration_ns: i64,
+    },
+    /// The traces of [`Side::Slow`].
+    OfSide,
+}
+
+impl SlowTraces {
+    /// The highest usual quantile above which enough of `traces` are.
+    #[must_use]
+    pub fn quantile_for(traces: usize) -> Quantile {
+        let quantiles = [Quantile::P99, Quantile::P95];
+        let has_enough = |quantile: &Quantile| traces as f64 * (1.0 - quantile.get()) >= ENOUGH;
+        quantiles.into_iter().find(has_enough).unwrap_or(Quantile::P90)
+    }
+}
+
+/// The number of slow traces from which shares are known to a few points.
+const ENOUGH: f64 = 50.0;
+
+/// The smallest number of slow traces from which a stratum is compared alone.
+const SLOW_MIN: usize = 5;
+
+/// No stratum: the trace is not compared.
+pub(crate) const NO_STRATUM: u32 = u32::MAX;
+
+/// The two populations. Each list has indices of [`Traces::rows`], in the order of the starts of the traces.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Populations {
+    pub(crate) slow: Vec<u32>,
+    pub(crate) baseline: Vec<u32>,
+    /// The stratum of each trace, or [`NO_STRATUM`].
+    pub(crate) strata: Vec<u32>,
+    /// The number of slow and of all traces of each stratum.
+    pub(crate) counts: Vec<(u32, u32)>,
+    /// Whether each trace is slow.
+    pub(crate) is_slow: Vec<bool>,
+}
+
+impl Populations {
+    /// Divides traces. `period_ns` is the length of a period.
+    pub(crate) fn of(traces: &Traces, slow: SlowTraces, period_ns: i64) -> Self {
+        let rows = &traces.rows;
+        let mut this = Self {
+            strata: vec![NO_STRATUM; rows.len()],
+            is_slow: vec![false; rows.len()],
+            ..Self::default()
+        };
+        let mut by_endpoint: Vec<u32> = (0..).take(rows.len()).collect();
+        by_endpoint.sort_unstable_by_key(|nth| {
+            (rows[*nth as usize].endpoint, rows[*nth as usize].start_ns)
+        });
+        for of_endpoint in by_endpoint.chunk_by(|one, other| same_endpoint(rows, *one, *other)) {
+            this.divide_endpoint(rows, of_endpoint, slow, period_ns);
+        }
+        let mut by_start: Vec<u32> = (0..).take(rows.len()).collect();
+        by_start.retain(|nth| this.strata[*nth as usize] != NO_STRATUM);
+        by_start.sort_unstable_by_key(|nth| rows[*nth as usize].start_ns);
+        (this.slow, this.baseline) =
+            by_start.into_iter().partition(|nth| this.is_slow[*nth as usize]);
+        this
+    }
+
+    /// The weight of a trace of the baseline.
+    pub(crate) fn weight(&self, nth: u32) -> f64 {
+        let (slow, all) = self.counts[self.strata[nth as usize] as usize];
+        f64::from(slow) / f64::from(all - slow)
+    }
+
+    fn divide_endpoint(
+        &mut self,
+        rows: &[TraceRow],
+        of_endpoint: &[u32],
+        slow: SlowTraces,
+        period_ns: i64,
+    ) {
+        let SlowTraces::AboveQuantile(quantile) = slow else {
+            let is_slow = |row: &TraceRow| match slow {
+                SlowTraces::LongerThan { duration_ns } => row.duration_ns > duration_ns,
+                SlowTraces::OfSide | SlowTraces::AboveQuantile(_) => row.side == Side::Slow,
+            };
+            return self.add_stratum(of_endpoint, |nth| is_slow(&rows[nth as usize]));
+        };
+        // Periods that are too short for a quantile of their own are one stratum together.
+        let mut rest = Vec::new();
+        let period = |nth: &u32| rows[*nth as usize].start_ns.div_euclid(period_ns.max(1));
+        for of_period in of_endpoint.chunk_by(|one, other| period(one) == period(other)) {
+            let expected = of_period.len() as f64 * (1.0 - quantile.get());
+            if expected < SLOW_MIN as f64 {
+                rest.extend_from_slice(of_period);
+            } else {
+                self.add_tail(rows, of_period, quantile);
+            }
+        }
+        self.add_tail(rows, &rest, quantile);
+    }
+
+    fn add_tail(&mut self, rows: &[TraceRow], of_stratum: &[u32], quantile: Quantile) {
+        let mut durations: Vec<i64> =
+            of_stratum.iter().map(|nth| rows[*nth as usize].duration_ns).collect();
+        if durations.is_empty() {
+            return;
+        }
+        let at = index(quantile.get(), durations.len());
+        let (_, threshold_ns, _) = durations.select_nth_unstable(at);
+        let threshold_ns = *threshold_ns;
+        // Many equal durations are not slow; the threshold itself is, if it is alone.
+        let above =
+            of_stratum.iter().filter(|nth| rows[**nth as usize].duration_ns >= threshold_ns);
+        let wanted = durations.len() - at;
+        let with_threshold = above.count() <= wanted * 2;
+        self.add_stratum(of_stratum, |nth| {
+            let duration_ns = rows[nth as usize].duration_ns;
+            duration_ns > threshold_ns || with_threshold && duration_ns == threshold_ns
+        });
+    }
+
+    /// Adds a stratum, if it has both slow and other traces.
+    fn add_stratum(&mut self, of_stratum: &[u32], is_slow: impl Fn(u32) -> bool) {
+        let slow = of_stratum.iter().filter(|nth| is_slow(**nth)).count();
+        if slow == 0 || slow == of_stratum.len() {
+            return;
+        }
+        let count = |n: usize| u32::try_from(n).expect("the number of traces is limited");
+        let stratum = count(self.counts.len());
+        self.counts.push((count(slow), count(of_stratum.len())));
+        for nth in of_stratum {
+            self.strata[*nth as usize] = stratum;
+            self.is_slow[*nth as usize] = is_slow(*nth);
+        }
+    }
+
+    /// The mean durations of the slow traces and of the baseline.
+    pub(crate) fn mean_durations_ns(&self, traces: &Traces) -> (f64, f64) {
+        let duration = |nth: &u32| traces.rows[*nth as usize].duration_ns as f64;
+        let n = self.slow.len() as f64;
+        let slow: f64 = self.slow.iter().map(duration).sum();
+        let baseline: f64 = self.baseline.iter().map(|nth| self.weight(*nth) * duration(nth)).sum();
+        (slow / n, baseline / n)
+    }
+
+    /// The number of slow traces of each endpoint, most first.
+    pub(crate) fn endpoints(&self, traces: &Traces) -> Vec<(u32, u64)> {
+        let mut counts = HashMap::<u32, u64>::new();
+        for nth in &self.slow {
+            *counts.entry(traces.rows[*nth as usize].endpoint).or_default() += 1;
+        }
+        let mut sorted: Vec<_> = counts.into_iter().collect();
+        sorted.sort_unstable_by_key(|(endpoint, count)| (core::cmp::Reverse(*count), *endpoint));
+        sorted
+    }
+}
+
+fn same_endpoint(rows: &[TraceRow], one: u32, other: u32) -> bool {
+    rows[one as usize].endpoint == rows[other as usize].endpoint
+}

@@ -1,0 +1,468 @@
+//! Reduces each trace to what the statistics need: its duration, the time of each component, and its values.
+//!
+//! | span on the critical path | its own time is |
+//! |---|---|
+//! | a call with one child, on another service | a gap between the two services |
+//! | a call without a child | a gap to the service that serves this operation elsewhere; else unseen |
+//! | any other | own time of its operation |
+//!
+//! A call is a span of kind client, or a span without a kind whose only child is on another service. An abandoned
+//! attempt counts until the next attempt started. Asynchronous work (a producer's consumers) is not waited for.
+//!
+//! **Limits**: [`TRACES_MAX`] traces and [`SPANS_MAX`] spans of a trace. Of each trace, attributes are those of the
+//! spans on its critical path, and each operation called is a value too.
+
+use crate::component::{Part, Parts, Phase};
+use crate::names::{Names, Numbering};
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+use curtail_trace::{Assembly, CriticalPath, Span};
+use serde::Serialize;
+
+/// Maximum number of traces.
+pub const TRACES_MAX: usize = 4 << 20;
+
+/// Maximum number of spans of a trace; a longer trace is left out and counted.
+pub const SPANS_MAX: usize = 1 << 20;
+
+/// A span, as a caller passes it.
+#[derive(Clone, Copy, Debug)]
+pub struct SpanRow<'a> {
+    /// IDs and times.
+    pub span: Span,
+    /// The service.
+    pub service: &'a str,
+    /// The name of the operation.
+    pub operation: &'a str,
+    /// The kind.
+    pub kind: SpanKind,
+    /// Whether this is an attempt that was cancelled because another attempt took its place.
+    pub is_abandoned: bool,
+    /// The attributes of the span and of its resource.
+    pub attributes: &'a [(&'a str, AttributeValue<'a>)],
+}
+
+/// The kind of a span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpanKind {
+    /// Not known.
+    #[default]
+    Unset,
+    /// Inside a service.
+    Internal,
+    /// A request served.
+    Server,
+    /// A request sent.
+    Client,
+    /// A message sent, whose processing is not waited for.
+    Producer,
+    /// A message processed.
+    Consumer,
+}
+
+impl SpanKind {
+    /// The kind with OTLP's number.
+    #[must_use]
+    pub const fn from_otlp(kind: i32) -> Self {
+        match kind {
+            1 => Self::Internal,
+            2 => Self::Server,
+            3 => Self::Client,
+            4 => Self::Producer,
+            5 => Self::Consumer,
+            _ => Self::Unset,
+        }
+    }
+}
+
+/// The value of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AttributeValue<'a> {
+    /// A text, or a flag as `true` or `false`.
+    Text(&'a str),
+    /// A number.
+    Number(f64),
+}
+
+/// The population of a trace, where two populations are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// The traces to compare with; also the side of every trace when a tail is explained.
+    #[default]
+    Baseline,
+    /// The traces to explain.
+    Slow,
+}
+
+/// A key of a service's spans, by the numbers of its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Field {
+    pub(crate) service: u32,
+    /// The number of the attribute's key, or of the operation whose calls are counted.
+    pub(crate) name: u32,
+    pub(crate) is_call_count: bool,
+}
+
+/// A trace, reduced.
+#[derive(Clone, Debug)]
+pub(crate) struct TraceRow {
+    /// The service and operation of the root, as a number.
+    pub(crate) endpoint: u32,
+    pub(crate) trace_id: u128,
+    pub(crate) side: Side,
+    pub(crate) start_ns: i64,
+    pub(crate) duration_ns: i64,
+    times: Range<u32>,
+    values: Range<u32>,
+    numbers: Range<u32>,
+}
+
+/// The time of one component in one trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PartTime {
+    pub(crate) part: u32,
+    /// The number of spans with this component.
+    pub(crate) visits: u32,
+    pub(crate) time_ns: i64,
+}
+
+/// Reduced traces.
+#[derive(Clone, Debug, Default)]
+pub struct Traces {
+    pub(crate) names: Names,
+    pub(crate) parts: Parts,
+    /// The service and operation of each endpoint.
+    pub(crate) endpoints: Numbering<(u32, u32)>,
+    pub(crate) fields: Numbering<Field>,
+    /// Each text value: its field and the number of the text.
+    pub(crate) values: Numbering<(u32, u32)>,
+    pub(crate) rows: Vec<TraceRow>,
+    /// The number of the calls of an operation (by name) that each service served.
+    pub(crate) served: Numbering<(u32, u32)>,
+    pub(crate) served_counts: Vec<u64>,
+    times: Vec<PartTime>,
+    of_values: Vec<u32>,
+    of_numbers: Vec<(u32, f64)>,
+    /// The number of traces that could not be used, by reason.
+    pub(crate) unused: UnusedTraces,
+    scratch: Scratch,
+}
+
+/// The number of traces that were left out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UnusedTraces {
+    /// Traces in which no span is a root.
+    pub without_root: u64,
+    /// Traces with more than [`SPANS_MAX`] spans.
+    pub too_long: u64,
+    /// Traces after the first [`TRACES_MAX`].
+    pub too_many: u64,
+}
+
+/// Memory that is used again for each trace.
+#[derive(Clone, Debug, Default)]
+struct Scratch {
+    spans: Vec<Span>,
+    /// The numbers of service and operation of each span.
+    names: Vec<(u32, u32)>,
+    assembly: Assembly,
+    path: CriticalPath,
+    /// The part of each section, the section's span and its time.
+    sections: Vec<(Part, u32, i64)>,
+    /// The number of calls of each operation.
+    calls: Vec<(u32, u32)>,
+}
+
+impl Traces {
+    /// The number of traces.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is no trace.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The number of traces that were left out.
+    #[must_use]
+    pub const fn unused(&self) -> UnusedTraces {
+        self.unused
+    }
+
+    /// Adds a trace. The root is the span without a parent that began first; a trace without such a span is left out.
+    pub fn add(&mut self, trace_id: u128, side: Side, spans: &[SpanRow<'_>]) {
+        if self.rows.len() >= TRACES_MAX {
+            self.unused.too_many += 1;
+            return;
+        }
+        if spans.len() > SPANS_MAX {
+            self.unused.too_long += 1;
+            return;
+        }
+        let mut scratch = core::mem::take(&mut self.scratch);
+        if self.reduce((trace_id, side), spans, &mut scratch).is_none() {
+            self.unused.without_root += 1;
+        }
+        self.scratch = scratch;
+    }
+
+    pub(crate) fn times(&self, row: &TraceRow) -> &[PartTime] {
+        &self.times[as_usize(&row.times)]
+    }
+
+    /// The text values of a trace, in ascending order.
+    pub(crate) fn values_of(&self, row: &TraceRow) -> &[u32] {
+        &self.of_values[as_usize(&row.values)]
+    }
+
+    /// The numeric values of a trace: field and value, in ascending order.
+    pub(crate) fn numbers_of(&self, row: &TraceRow) -> &[(u32, f64)] {
+        &self.of_numbers[as_usize(&row.numbers)]
+    }
+
+    fn reduce(
+        &mut self,
+        (trace_id, side): (u128, Side),
+        spans: &[SpanRow<'_>],
+        scratch: &mut Scratch,
+    ) -> Option<()> {
+        let root = self.assemble(spans, scratch)?;
+        self.divide_path(spans, root, scratch);
+        let times = self.add_times(scratch);
+        let (values, numbers) = self.add_values(spans, scratch);
+        let (service, operation) = scratch.names[root];
+        let (start_ns, duration_ns) =
+            (scratch.spans[root].start_ns, scratch.spans[root].duration_ns());
+        let endpoint = self.endpoints.number((service, operation));
+        self.rows.push(TraceRow {
+            endpoint,
+            trace_id,
+            side,
+            start_ns,
+            duration_ns,
+            times,
+            values,
+            numbers,
+        });
+        Some(())
+    }
+
+    /// Builds the tree of a trace. Abandoned attempts end at the start of the next attempt, and consumers of messages
+    /// are roots of their own.
+    fn assemble(&mut self, rows: &[SpanRow<'_>], scratch: &mut Scratch) -> Option<usize> {
+        let Scratch { spans, names, assembly, .. } = scratch;
+        spans.clear();
+        spans.extend(rows.iter().map(|row| row.span));
+        names.clear();
+        names.extend(
+            rows.iter().map(|row| (self.names.text(row.service), self.names.text(row.operation))),
+        );
+        assembly.assemble(spans);
+        let root = assembly.root()?;
+        let mut changed = false;
+        for (nth, row) in rows.iter().enumerate() {
+            let Some(parent) = assembly.parent(nth) else { continue };
+            if row.kind == SpanKind::Consumer && rows[parent].kind == SpanKind::Producer {
+                // No span has this parent, so that the root does not wait for it.
+                (spans[nth].parent_id, changed) = (u64::MAX, true);
+            }
+            if row.is_abandoned {
+                let siblings =
+                    assembly.children(parent).iter().map(|nth| rows[*nth as usize].span.start_ns);
+                if let Some(next) = siblings.filter(|start| *start > row.span.start_ns).min() {
+                    (spans[nth].end_ns, changed) = (spans[nth].end_ns.min(next), true);
+                }
+            }
+        }
+        if changed {
+            assembly.assemble(spans);
+        }
+        Some(root)
+    }
+
+    /// Divides the critical path of the root into components.
+    fn divide_path(&mut self, rows: &[SpanRow<'_>], root: usize, scratch: &mut Scratch) {
+        let Scratch { spans, names, assembly, path, sections, .. } = scratch;
+        sections.clear();
+        for section in path.of(spans, assembly, root) {
+            let nth = section.span as usize;
+            let ((service, operation), children) = (names[nth], assembly.children(nth));
+            let callee = match children {
+                [child] => Some(names[*child as usize].0).filter(|callee| *callee != service),
+                _ => None,
+            };
+            let is_call = matches!(rows[nth].kind, SpanKind::Client | SpanKind::Unset);
+            let part = match callee {
+                Some(callee) if is_call => {
+                    let served = self.served.number((operation, callee)) as usize;
+                    if served == self.served_counts.len() {
+                        self.served_counts.push(0);
+                    }
+                    self.served_counts[served] += 1;
+                    Part::Gap { caller: service, callee, operation }
+                }
+                _ if children.is_empty() && is_call => Part::Unseen { caller: service, operation },
+                _ => Part::Own { service, operation },
+            };
+            sections.push((part, section.span, section.to_ns - section.from_ns));
+        }
+        sections.sort_unstable_by_key(|(part, span, _)| (*span, *part));
+        self.split_phases(rows, scratch);
+    }
+
+    /// Takes the phases of a span, whose durations are attributes, out of its own sections.
+    fn split_phases(&self, rows: &[SpanRow<'_>], scratch: &mut Scratch) {
+        let Scratch { sections, names, .. } = scratch;
+        for at in 0..sections.len() {
+            let (_, nth, _) = sections[at];
+            let is_first = at == 0 || sections[at - 1].1 != nth;
+            let phases = rows[nth as usize].attributes.iter().filter_map(|(key, value)| {
+                let (_, phase) = Phase::ATTRIBUTES.iter().find(|(name, _)| name == key)?;
+                let AttributeValue::Number(ns) = value else { return None };
+                (*ns > 0.0).then_some((*phase, *ns))
+            });
+            for (phase, ns) in phases.take_while(|_| is_first) {
+                let time_ns = &mut sections[at].2;
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "at most the time of the section"
+                )]
+                let taken_ns = ns.min(*time_ns as f64) as i64;
+                *time_ns -= taken_ns;
+                let service = names[nth as usize].0;
+                sections.push((Part::Phase { service, phase }, nth, taken_ns));
+            }
+        }
+    }
+
+    fn add_times(&mut self, scratch: &mut Scratch) -> Range<u32> {
+        let sections = &mut scratch.sections;
+        sections.sort_unstable_by_key(|(part, span, _)| (*part, *span));
+        let from = self.times.len();
+        let mut last = None;
+        for (part, span, time_ns) in &*sections {
+            let number = self.parts.number(*part);
+            match self.times[from..].last_mut() {
+                Some(time) if time.part == number => {
+                    time.visits += u32::from(last != Some(*span));
+                    time.time_ns += time_ns;
+                }
+                _ => self.times.push(PartTime { part: number, visits: 1, time_ns: *time_ns }),
+            }
+            last = Some(*span);
+        }
+        range(from, self.times.len())
+    }
+
+    /// Adds the attributes of the spans on the critical path, and the calls of all operations.
+    fn add_values(
+        &mut self,
+        rows: &[SpanRow<'_>],
+        scratch: &mut Scratch,
+    ) -> (Range<u32>, Range<u32>) {
+        let Scratch { sections, names, calls, .. } = scratch;
+        let (from_value, from_number) = (self.of_values.len(), self.of_numbers.len());
+        sections.sort_unstable_by_key(|(_, span, _)| *span);
+        sections.dedup_by_key(|(_, span, _)| *span);
+        for (_, nth, _) in &*sections {
+            let (service, _) = names[*nth as usize];
+            for (key, value) in rows[*nth as usize].attributes {
+                if is_ignored(key) {
+                    continue;
+                }
+                let name = self.names.text(key);
+                let field = self.fields.number(Field { service, name, is_call_count: false });
+                match value {
+                    AttributeValue::Text(text) => {
+                        let text = self.names.text(text);
+                        self.of_values.push(self.values.number((field, text)));
+                    }
+                    // The number names something, and is no amount.
+                    AttributeValue::Number(number)
+                        if key.ends_with("code") || key.ends_with("port") =>
+                    {
+                        let text = self.names.number(format!("{number}"));
+                        self.of_values.push(self.values.number((field, text)));
+                    }
+                    AttributeValue::Number(number) => self.of_numbers.push((field, *number)),
+                }
+            }
+        }
+        calls.clear();
+        calls.extend(names.iter().copied());
+        calls.sort_unstable();
+        for same in calls.chunk_by(|one, other| one == other) {
+            let (service, name) = same[0];
+            let field = self.fields.number(Field { service, name, is_call_count: true });
+            self.of_numbers.push((field, same.len() as f64));
+        }
+        self.add_resends(rows, names);
+        let values = &mut self.of_values;
+        values[from_value..].sort_unstable();
+        truncate_repeated(values, from_value, |one, other| one == other);
+        let numbers = &mut self.of_numbers;
+        // The largest number of each field comes first, and stays.
+        numbers[from_number..]
+            .sort_unstable_by(|(one, a), (other, b)| one.cmp(other).then(b.total_cmp(a)));
+        truncate_repeated(numbers, from_number, |one, other| one.0 == other.0);
+        (range(from_value, values.len()), range(from_number, numbers.len()))
+    }
+}
+
+/// The attribute of a retry: its number, from one. A first attempt has none.
+const RESEND_COUNT: &str = "http.request.resend_count";
+
+/// Whether an attribute says nothing about causes: it repeats a name or a duration, or is unique for each request.
+fn is_ignored(key: &str) -> bool {
+    key == "service.name"
+        || key == RESEND_COUNT
+        || Phase::ATTRIBUTES.iter().any(|(name, _)| *name == key)
+        || matches!(
+            key,
+            "curtail.response_after_ns" | "curtail.reason.detail" | "curtail.cancelled.detail"
+        )
+        || key.starts_with("telemetry.sdk.")
+}
+
+impl Traces {
+    /// Adds the largest number of retries of a call, for each service with calls.
+    fn add_resends(&mut self, rows: &[SpanRow<'_>], names: &[(u32, u32)]) {
+        let key = self.names.text(RESEND_COUNT);
+        for (row, (service, _)) in
+            rows.iter().zip(names).filter(|(row, _)| row.kind == SpanKind::Client)
+        {
+            let of_row = row.attributes.iter().find(|(key, _)| *key == RESEND_COUNT);
+            let count = match of_row {
+                Some((_, AttributeValue::Number(count))) => *count,
+                _ => 0.0,
+            };
+            let field = Field { service: *service, name: key, is_call_count: false };
+            self.of_numbers.push((self.fields.number(field), count));
+        }
+    }
+}
+
+/// Removes repeated items from `from` on.
+fn truncate_repeated<T: Copy>(items: &mut Vec<T>, from: usize, is_same: impl Fn(&T, &T) -> bool) {
+    let mut kept = from;
+    for nth in from..items.len() {
+        if kept == from || !is_same(&items[kept - 1], &items[nth]) {
+            items[kept] = items[nth];
+            kept += 1;
+        }
+    }
+    items.truncate(kept);
+}
+
+fn range(from: usize, to: usize) -> Range<u32> {
+    let number = |at| u32::try_from(at).expect("memory has room for less");
+    number(from)..number(to)
+}
+
+fn as_usize(range: &Range<u32>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}

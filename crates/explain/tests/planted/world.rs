@@ -1,0 +1,283 @@
+//! Traces of a small shop, with a cause of slowness planted in some of them.
+//!
+//! A request to `shop` calls `auth` once and `cart` once; `cart` calls `db` twice. Times are lognormal. Each span has
+//! attributes that mean nothing besides those of the planted cause.
+
+use curtail_explain::{AttributeValue, Side, SpanKind, SpanRow, Traces};
+use curtail_trace::Span;
+use curtail_units::Rng;
+
+/// What makes some requests slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Planted {
+    LargePayload,
+    Retries,
+    SlowReplica,
+    Pause,
+    Queue,
+    ColdConnection,
+    NameLookup,
+    Tenant,
+    HotKey,
+    PacketLoss,
+    MoreCalls,
+    CodePath,
+    BusyProcessor,
+}
+
+impl Planted {
+    /// Every cause, with the name of the finding and a part of its subject.
+    pub(crate) const ALL: [(Self, &str, &str); 13] = [
+        (Self::LargePayload, "large_payload", "body.size >"),
+        (Self::Retries, "retries", "resend_count"),
+        (Self::SlowReplica, "slow_replica", "cart-3"),
+        (Self::Pause, "pause", "gc pause"),
+        (Self::Queue, "queueing", "queue"),
+        (Self::ColdConnection, "cold_connection", "TLS handshake"),
+        (Self::NameLookup, "name_lookup", "DNS lookup"),
+        (Self::Tenant, "tenant", "tenant = tenant-7"),
+        (Self::HotKey, "hot_key", "db.key = key-13"),
+        (Self::PacketLoss, "network", "cart -> db"),
+        (Self::MoreCalls, "more_calls", "calls of SELECT"),
+        (Self::CodePath, "code_path", "rebuild index"),
+        (Self::BusyProcessor, "busy_processor", "cpu"),
+    ];
+}
+
+/// Adds `count` traces; each cause adds `slow_ns` to the requests that it meets.
+pub(crate) fn add_traces(traces: &mut Traces, rng: &mut Rng, count: u64, planted: &[Planted]) {
+    for nth in 0..count {
+        let mut request = Request::new(nth, rng.clone(), planted);
+        // Each request has its own randomness, so that a cause changes no other request.
+        rng.next_u64();
+        request.run();
+        let rows = request.rows.iter().map(|row| row.row()).collect::<Vec<_>>();
+        let attributes: Vec<Vec<(&str, AttributeValue<'_>)>> =
+            request.rows.iter().map(OwnedRow::attributes).collect();
+        let rows: Vec<SpanRow<'_>> = rows
+            .into_iter()
+            .zip(&attributes)
+            .map(|(row, attributes)| SpanRow { attributes, ..row })
+            .collect();
+        traces.add(u128::from(nth) + 1, Side::Baseline, &rows);
+    }
+}
+
+#[derive(Debug)]
+struct OwnedRow {
+    span: Span,
+    service: &'static str,
+    operation: &'static str,
+    kind: SpanKind,
+    texts: Vec<(&'static str, String)>,
+    numbers: Vec<(&'static str, f64)>,
+}
+
+impl OwnedRow {
+    fn row(&self) -> SpanRow<'_> {
+        SpanRow {
+            span: self.span,
+            service: self.service,
+            operation: self.operation,
+            kind: self.kind,
+            is_abandoned: false,
+            attributes: &[],
+        }
+    }
+
+    fn attributes(&self) -> Vec<(&str, AttributeValue<'_>)> {
+        let texts = self.texts.iter().map(|(key, text)| (*key, AttributeValue::Text(text)));
+        let numbers =
+            self.numbers.iter().map(|(key, number)| (*key, AttributeValue::Number(*number)));
+        texts.chain(numbers).collect()
+    }
+}
+
+struct Request<'a> {
+    rng: Rng,
+    planted: &'a [Planted],
+    rows: Vec<OwnedRow>,
+    now_ns: i64,
+}
+
+const MS: f64 = 1e6;
+
+impl<'a> Request<'a> {
+    fn new(nth: u64, rng: Rng, planted: &'a [Planted]) -> Self {
+        // Ten requests a second.
+        let now_ns = 1_700_000_000_000_000_000 + i64::try_from(nth).expect("few") * 100_000_000;
+        Self { rng, planted, rows: Vec::new(), now_ns }
+    }
+
+    fn has(&self, planted: Planted) -> bool {
+        self.planted.contains(&planted)
+    }
+
+    fn work(&mut self, median_ms: f64) {
+        let ms = median_ms * (0.4 * self.rng.normal()).exp();
+        self.wait(ms);
+    }
+
+    fn wait(&mut self, ms: f64) {
+        #[expect(clippy::cast_possible_truncation, reason = "some milliseconds")]
+        let ns = (ms * MS) as i64;
+        self.now_ns += ns;
+    }
+
+    /// The time that a planted cause adds.
+    fn suffer(&mut self) -> f64 {
+        60.0 * (0.3 * self.rng.normal()).exp()
+    }
+
+    fn begin(
+        &mut self,
+        service: &'static str,
+        operation: &'static str,
+        kind: SpanKind,
+        parent: u64,
+    ) -> usize {
+        let span = Span {
+            id: self.rows.len() as u64 + 1,
+            parent_id: parent,
+            start_ns: self.now_ns,
+            end_ns: self.now_ns,
+        };
+        let pod = format!("{service}-{}", 1 + self.rng.below(4));
+        let mut texts = vec![
+            ("k8s.pod.name", pod.clone()),
+            ("host.name", format!("host-of-{pod}")),
+            ("net.color", format!("color-{}", self.rng.below(6))),
+        ];
+        if parent == 0 {
+            texts.push(("request.id", format!("{:016x}", self.rng.next_u64())));
+            texts.push(("tenant", format!("tenant-{}", self.rng.below(12))));
+        }
+        let numbers = vec![("thread.id", self.rng.below(64) as f64)];
+        self.rows.push(OwnedRow { span, service, operation, kind, texts, numbers });
+        self.rows.len() - 1
+    }
+
+    fn end(&mut self, row: usize) {
+        self.rows[row].span.end_ns = self.now_ns;
+    }
+
+    fn text(&self, row: usize, key: &str) -> &str {
+        self.rows[row].texts.iter().find(|(name, _)| *name == key).map_or("", |(_, text)| text)
+    }
+
+    fn id(&self, row: usize) -> u64 {
+        self.rows[row].span.id
+    }
+
+    fn run(&mut self) {
+        let root = self.begin("shop", "GET /cart", SpanKind::Server, 0);
+        let size = 4_000.0 * (1.2 * self.rng.normal()).exp();
+        self.rows[root].numbers.push(("http.response.body.size", size.round()));
+        self.work(2.0);
+        self.authorize(root);
+        if self.has(Planted::Tenant)
+            && self.text(root, "tenant") == "tenant-7"
+            && self.rng.chance(0.15)
+        {
+            let ms = self.suffer();
+            self.wait(ms);
+        }
+        if self.has(Planted::CodePath) && self.rng.chance(0.012) {
+            let rebuild = self.begin("shop", "rebuild index", SpanKind::Internal, self.id(root));
+            let ms = self.suffer();
+            self.wait(ms);
+            self.end(rebuild);
+        }
+        self.cart(root);
+        if self.has(Planted::LargePayload) && size > 60_000.0 {
+            let ms = self.suffer();
+            self.wait(ms);
+        }
+        self.work(1.0);
+        self.end(root);
+    }
+
+    fn authorize(&mut self, root: usize) {
+        let is_again = self.has(Planted::Retries) && self.rng.chance(0.012);
+        for attempt in 0..=usize::from(is_again) {
+            let call = self.begin("shop", "POST /token", SpanKind::Client, self.id(root));
+            if attempt > 0 {
+                self.rows[call].numbers.push(("http.request.resend_count", attempt as f64));
+            }
+            self.wait(0.2);
+            let server = self.begin("auth", "POST /token", SpanKind::Server, self.id(call));
+            if is_again && attempt == 0 {
+                let ms = self.suffer();
+                self.wait(ms);
+            } else {
+                self.work(3.0);
+            }
+            self.end(server);
+            self.wait(0.2);
+            self.end(call);
+        }
+    }
+
+    fn cart(&mut self, root: usize) {
+        let call = self.begin("shop", "GET /items", SpanKind::Client, self.id(root));
+        for (planted, key) in [
+            (Planted::ColdConnection, "curtail.connect.tls_ns"),
+            (Planted::NameLookup, "curtail.connect.lookup_ns"),
+        ] {
+            if self.has(planted) && self.rng.chance(0.012) {
+                let ms = self.suffer();
+                self.rows[call].numbers.push((key, ms * MS));
+                self.wait(ms);
+            }
+        }
+        self.wait(0.3);
+        let server = self.begin("cart", "GET /items", SpanKind::Server, self.id(call));
+        let cpu = self.rng.unit() * 0.7;
+        let is_busy = self.has(Planted::BusyProcessor) && self.rng.chance(0.02);
+        self.rows[server].numbers.push(("host.cpu.busy_ratio", if is_busy { 0.97 } else { cpu }));
+        let is_slow_pod =
+            self.has(Planted::SlowReplica) && self.text(server, "k8s.pod.name") == "cart-3";
+        if is_busy || is_slow_pod && self.rng.chance(0.05) {
+            let ms = self.suffer();
+            self.wait(ms);
+        }
+        if self.has(Planted::Queue) && self.rng.chance(0.012) {
+            let ms = self.suffer();
+            self.rows[server].numbers.push(("curtail.queued_ns", ms * MS));
+            self.wait(ms);
+        }
+        if self.has(Planted::Pause) && self.rng.chance(0.012) {
+            let pause = self.begin("cart", "gc pause", SpanKind::Internal, self.id(server));
+            let ms = self.suffer();
+            self.wait(ms);
+            self.end(pause);
+        }
+        self.work(3.0);
+        let calls = if self.has(Planted::MoreCalls) && self.rng.chance(0.012) { 14 } else { 2 };
+        for _ in 0..calls {
+            self.select(server);
+        }
+        self.end(server);
+        self.wait(0.3);
+        self.end(call);
+    }
+
+    fn select(&mut self, cart: usize) {
+        let call = self.begin("cart", "SELECT", SpanKind::Client, self.id(cart));
+        self.wait(0.2);
+        let server = self.begin("db", "SELECT", SpanKind::Server, self.id(call));
+        let key = format!("key-{}", self.rng.below(40));
+        if self.has(Planted::HotKey) && key == "key-13" && self.rng.chance(0.3) {
+            let ms = self.suffer();
+            self.wait(ms);
+        }
+        self.rows[server].texts.push(("db.key", key));
+        self.work(4.0);
+        self.end(server);
+        if self.has(Planted::PacketLoss) && self.rng.chance(0.006) {
+            self.wait(200.0);
+        }
+        self.wait(0.2);
+        self.end(call);
+    }
+}
