@@ -1,5 +1,6 @@
-//! Distributions of durations: service times, message delays, the times between faults.
+//! Distributions of durations (service times, message delays, the times between faults) and of factors on durations.
 //!
+//! Both are [`Amount`]s. Where a type is not stated, a distribution is one of durations.
 //! A draw inverts the distribution function where possible: it takes one random number, or two for normal shapes.
 //! **Source**: Devroye, "Non-Uniform Random Variate Generation", 1986, chapter II.
 //! **Hurts when** a load needs the mean of a Pareto with a shape of 1 or less, which is infinite.
@@ -7,53 +8,56 @@
 use curtail_units::{Duration, Rng};
 use libm::{exp, log, sqrt};
 
+mod amount;
 mod read;
 #[cfg(test)]
 mod tests;
 
-/// A distribution of durations.
+pub use amount::{Amount, FACTOR_MAX};
+
+/// A distribution of durations or of factors.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "a variant explains its fields")]
-pub enum Distribution {
-    /// Always the same duration.
-    Constant { value: Duration },
-    /// All durations between two, with equal probability.
-    Uniform { low: Duration, high: Duration },
+pub enum Distribution<T = Duration> {
+    /// Always the same value.
+    Constant { value: T },
+    /// All values between two, with equal probability.
+    Uniform { low: T, high: T },
     /// Memoryless.
-    Exponential { mean: Duration },
+    Exponential { mean: T },
     /// A normal distribution with this mean and standard deviation; a negative draw becomes zero.
-    Normal { mean: Duration, deviation: Duration },
+    Normal { mean: T, deviation: T },
     /// The logarithm is normal; `sigma` is the standard deviation of the natural logarithm.
-    Lognormal { median: Duration, sigma: f64 },
+    Lognormal { median: T, sigma: f64 },
     /// A power-law tail: a share (shortest / t)^shape is longer than t. The smaller the shape, the heavier the tail.
     /// `longest` cuts off the tail.
-    Pareto { shortest: Duration, shape: f64, longest: Option<Duration> },
+    Pareto { shortest: T, shape: f64, longest: Option<T> },
     /// One of several distributions, drawn by weight; a mixture of exponential ones is hyperexponential.
-    Mixture(Vec<Part>),
+    Mixture(Vec<Part<T>>),
     /// The sum of a draw of each of several distributions.
     Sum(Vec<Self>),
-    /// Drawn with equal chance from durations that were recorded.
-    Samples(Vec<Duration>),
+    /// Drawn with equal chance from values that were recorded.
+    Samples(Vec<T>),
     /// Given by some quantiles, with straight lines between them.
-    Quantiles(Vec<Point>),
+    Quantiles(Vec<Point<T>>),
 }
 
 /// One distribution of a mixture.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct Part<T = Duration> {
     /// The relative frequency of the part.
     pub weight: f64,
     /// The distribution of the part.
-    pub distribution: Distribution,
+    pub distribution: Distribution<T>,
 }
 
 /// One known quantile.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
-    /// The share of durations up to `value`; the first point of a list has 0, the last has 1.
+pub struct Point<T = Duration> {
+    /// The share of draws up to `value`; the first point of a list has 0, the last has 1.
     pub quantile: f64,
-    /// The duration at this quantile.
-    pub value: Duration,
+    /// The value at this quantile.
+    pub value: T,
 }
 
 /// The number of draws of which [`Distribution::draw_rest`] chooses one.
@@ -63,48 +67,14 @@ impl Distribution {
     /// Always zero.
     pub const ZERO: Self = Self::Constant { value: Duration::ZERO };
 
-    /// A mixture of exponential distributions, each given by (weight, mean).
-    #[must_use]
-    pub fn hyperexponential(phases: &[(f64, Duration)]) -> Self {
-        let part = |&(weight, mean): &(f64, Duration)| Part {
-            weight,
-            distribution: Self::Exponential { mean },
-        };
-        Self::Mixture(phases.iter().map(part).collect())
-    }
-
     /// Draws a duration in nanoseconds, with a fraction.
     pub fn draw_ns(&self, rng: &mut Rng) -> f64 {
-        match self {
-            Self::Constant { value } => value.as_ns_f64(),
-            Self::Uniform { low, high } => between(*low, *high, rng.unit()),
-            Self::Exponential { mean } => mean.as_ns_f64() * rng.exponential(),
-            Self::Normal { mean, deviation } => {
-                (mean.as_ns_f64() + deviation.as_ns_f64() * rng.normal()).max(0.0)
-            }
-            Self::Lognormal { median, sigma } => median.as_ns_f64() * exp(sigma * rng.normal()),
-            Self::Pareto { shortest, shape, longest } => {
-                let cut = longest.map_or(0.0, |longest| pareto_tail(*shortest, *shape, longest));
-                // Uniform over the tails that are allowed: from the cut, exclusive, to 1.
-                let tail = 1.0 - (1.0 - cut) * rng.unit();
-                shortest.as_ns_f64() * exp(-log(tail) / shape)
-            }
-            Self::Mixture(parts) => draw_part(parts, |part| part.weight, rng).draw_ns(rng),
-            Self::Sum(terms) => terms.iter().map(|term| term.draw_ns(rng)).sum(),
-            Self::Samples(samples) => samples[rng.below(samples.len())].as_ns_f64(),
-            Self::Quantiles(points) => {
-                let quantile = rng.unit();
-                let upper = points.partition_point(|point| point.quantile <= quantile);
-                let (from, to) = (points[upper - 1], points[upper]);
-                let share = (quantile - from.quantile) / (to.quantile - from.quantile);
-                between(from.value, to.value, share)
-            }
-        }
+        self.draw_f64(rng)
     }
 
     /// Draws a duration in whole nanoseconds.
     pub fn draw(&self, rng: &mut Rng) -> Duration {
-        Duration::from_ns_f64(self.draw_ns(rng))
+        Duration::from_ns_f64(self.draw_f64(rng))
     }
 
     /// Draws the rest of a duration from a random instant on, when durations follow each other.
@@ -136,22 +106,80 @@ impl Distribution {
     /// The mean, in nanoseconds; infinite when the tail is too heavy for a mean.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
+        self.mean_f64()
+    }
+}
+
+impl Distribution<f64> {
+    /// Always 1: a factor without an effect.
+    pub const ONE: Self = Self::Constant { value: 1.0 };
+
+    /// Draws a factor.
+    pub fn draw_factor(&self, rng: &mut Rng) -> f64 {
+        self.draw_f64(rng)
+    }
+
+    /// The mean; infinite when the tail is too heavy for a mean.
+    #[must_use]
+    pub fn mean_factor(&self) -> f64 {
+        self.mean_f64()
+    }
+}
+
+impl<T: Amount> Distribution<T> {
+    /// A mixture of exponential distributions, each given by (weight, mean).
+    #[must_use]
+    pub fn hyperexponential(phases: &[(f64, T)]) -> Self {
+        let part =
+            |&(weight, mean): &(f64, T)| Part { weight, distribution: Self::Exponential { mean } };
+        Self::Mixture(phases.iter().map(part).collect())
+    }
+
+    fn draw_f64(&self, rng: &mut Rng) -> f64 {
         match self {
-            Self::Constant { value } => value.as_ns_f64(),
-            Self::Uniform { low, high } => between(*low, *high, 0.5),
-            Self::Exponential { mean } => mean.as_ns_f64(),
+            Self::Constant { value } => value.as_f64(),
+            Self::Uniform { low, high } => between(*low, *high, rng.unit()),
+            Self::Exponential { mean } => mean.as_f64() * rng.exponential(),
             Self::Normal { mean, deviation } => {
-                normal_positive_mean(mean.as_ns_f64(), deviation.as_ns_f64())
+                (mean.as_f64() + deviation.as_f64() * rng.normal()).max(0.0)
             }
-            Self::Lognormal { median, sigma } => median.as_ns_f64() * exp(sigma * sigma / 2.0),
+            Self::Lognormal { median, sigma } => median.as_f64() * exp(sigma * rng.normal()),
+            Self::Pareto { shortest, shape, longest } => {
+                let cut = longest.map_or(0.0, |longest| pareto_tail(*shortest, *shape, longest));
+                // Uniform over the tails that are allowed: from the cut, exclusive, to 1.
+                let tail = 1.0 - (1.0 - cut) * rng.unit();
+                shortest.as_f64() * exp(-log(tail) / shape)
+            }
+            Self::Mixture(parts) => draw_part(parts, |part| part.weight, rng).draw_f64(rng),
+            Self::Sum(terms) => terms.iter().map(|term| term.draw_f64(rng)).sum(),
+            Self::Samples(samples) => samples[rng.below(samples.len())].as_f64(),
+            Self::Quantiles(points) => {
+                let quantile = rng.unit();
+                let upper = points.partition_point(|point| point.quantile <= quantile);
+                let (from, to) = (points[upper - 1], points[upper]);
+                let share = (quantile - from.quantile) / (to.quantile - from.quantile);
+                between(from.value, to.value, share)
+            }
+        }
+    }
+
+    fn mean_f64(&self) -> f64 {
+        match self {
+            Self::Constant { value } => value.as_f64(),
+            Self::Uniform { low, high } => between(*low, *high, 0.5),
+            Self::Exponential { mean } => mean.as_f64(),
+            Self::Normal { mean, deviation } => {
+                normal_positive_mean(mean.as_f64(), deviation.as_f64())
+            }
+            Self::Lognormal { median, sigma } => median.as_f64() * exp(sigma * sigma / 2.0),
             Self::Pareto { shortest, shape, longest } => pareto_mean(*shortest, *shape, *longest),
             Self::Mixture(parts) => {
                 let total: f64 = parts.iter().map(|part| part.weight).sum();
-                parts.iter().map(|part| part.weight / total * part.distribution.mean_ns()).sum()
+                parts.iter().map(|part| part.weight / total * part.distribution.mean_f64()).sum()
             }
-            Self::Sum(terms) => terms.iter().map(Self::mean_ns).sum(),
+            Self::Sum(terms) => terms.iter().map(Self::mean_f64).sum(),
             Self::Samples(samples) => {
-                samples.iter().map(|sample| sample.as_ns_f64()).sum::<f64>() / samples.len() as f64
+                samples.iter().map(|sample| sample.as_f64()).sum::<f64>() / samples.len() as f64
             }
             Self::Quantiles(points) => points
                 .windows(2)
@@ -164,15 +192,15 @@ impl Distribution {
     }
 }
 
-fn between(low: Duration, high: Duration, share: f64) -> f64 {
-    low.as_ns_f64() + (high.as_ns_f64() - low.as_ns_f64()) * share
+fn between<T: Amount>(low: T, high: T, share: f64) -> f64 {
+    low.as_f64() + (high.as_f64() - low.as_f64()) * share
 }
 
-fn draw_part<'p>(
-    parts: &'p [Part],
-    weight: impl Fn(&Part) -> f64,
+fn draw_part<'p, T>(
+    parts: &'p [Part<T>],
+    weight: impl Fn(&Part<T>) -> f64,
     rng: &mut Rng,
-) -> &'p Distribution {
+) -> &'p Distribution<T> {
     let total: f64 = parts.iter().map(&weight).sum();
     let mut left = total * rng.unit();
     for part in parts {
@@ -187,16 +215,16 @@ fn draw_part<'p>(
 }
 
 /// The share of a Pareto distribution that is longer than `value`.
-fn pareto_tail(shortest: Duration, shape: f64, value: Duration) -> f64 {
-    exp(shape * log(shortest.as_ns_f64() / value.as_ns_f64()))
+fn pareto_tail<T: Amount>(shortest: T, shape: f64, value: T) -> f64 {
+    exp(shape * log(shortest.as_f64() / value.as_f64()))
 }
 
-fn pareto_mean(shortest: Duration, shape: f64, longest: Option<Duration>) -> f64 {
-    let low = shortest.as_ns_f64();
+fn pareto_mean<T: Amount>(shortest: T, shape: f64, longest: Option<T>) -> f64 {
+    let low = shortest.as_f64();
     let Some(longest) = longest else {
         return if shape > 1.0 { low * shape / (shape - 1.0) } else { f64::INFINITY };
     };
-    let ratio = low / longest.as_ns_f64();
+    let ratio = low / longest.as_f64();
     let mass = 1.0 - exp(shape * log(ratio));
     // The integral of t over the density; at a shape of 1 the power becomes a logarithm.
     let integral = if (shape - 1.0).abs() < 1e-9 {

@@ -5,7 +5,8 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`mod@distribution`] | durations: service times, the times between faults |
+//! | [`mod@distribution`] | durations and factors: service times, the times between faults |
+//! | [`server_factors`] | servers of different speed |
 //! | [`arrivals`] | rate and spacing of requests |
 //! | [`fault`] | recipes: the cause of slowness, and the affected servers |
 //! | [`faults`] | running faults: the pace of each server, failed executions, requests of noisy neighbors |
@@ -19,11 +20,13 @@ pub mod distribution;
 pub mod fault;
 pub mod faults;
 pub mod processor;
+pub mod server_factors;
 pub mod timeline;
 
 pub use arrivals::{Arrivals, Rate, Spacing};
-pub use distribution::{Distribution, Part, Point};
+pub use distribution::{Amount, Distribution, Part, Point};
 pub use fault::{Affected, Fault, Recipe};
 pub use faults::{ExecutionOutcome, FaultEffect, FaultStep, Faults};
 pub use processor::{Cores, Pace, Processor};
+pub use server_factors::ServerFactors;
 pub use timeline::{FaultEvent, FaultTimeline, PaceChange};

@@ -1,20 +1,19 @@
 //! The keys of a distribution: `{shape: exponential, mean: 5ms}`.
 
-use super::{Distribution, Part, Point};
+use super::{Amount, Distribution, Part, Point};
 use curtail_config::{Cases, Section};
-use curtail_units::Duration;
 
 /// Maximum depth of mixtures and sums.
 const DEPTH_MAX: u8 = 2;
 
-impl Distribution {
+impl<T: Amount> Distribution<T> {
     /// Reads the keys of a distribution.
     pub fn read(s: &mut Section<'_>) -> Self {
         nested(s, 0)
     }
 }
 
-fn nested(s: &mut Section<'_>, depth: u8) -> Distribution {
+fn nested<T: Amount>(s: &mut Section<'_>, depth: u8) -> Distribution<T> {
     s.cases("shape", "Shape of the distribution.").required(|cases| {
         plain(cases);
         tails(cases);
@@ -25,39 +24,38 @@ fn nested(s: &mut Section<'_>, depth: u8) -> Distribution {
     })
 }
 
-fn plain(cases: &mut Cases<'_, '_, Distribution>) {
+fn plain<T: Amount>(cases: &mut Cases<'_, '_, Distribution<T>>) {
     cases.case("constant", "always the same.", |s| Distribution::Constant {
-        value: s.field("value", "The duration.").required(),
+        value: T::field(s, "value", "The value.").required(),
     });
-    cases.case("uniform", "everything between two durations alike.", |s| {
-        let low = s.field("low", "Minimum duration.").default(Duration::ZERO);
-        let high = s.field("high", "Maximum duration.").required();
+    cases.case("uniform", "everything between two values alike.", |s| {
+        let low = T::field(s, "low", "Minimum.").default(T::ZERO);
+        let high = T::field(s, "high", "Maximum.").required();
         s.check_order(("low", low), ("high", high));
         Distribution::Uniform { low, high }
     });
     cases.case("exponential", "memoryless.", |s| Distribution::Exponential {
-        mean: s.field("mean", "The mean.").required(),
+        mean: T::field(s, "mean", "The mean.").required(),
     });
     cases.case("normal", "normal, its negative part counts as no time at all.", |s| {
         Distribution::Normal {
-            mean: s.field("mean", "Mean before truncation.").required(),
-            deviation: s.field("deviation", "Standard deviation before truncation.").required(),
+            mean: T::field(s, "mean", "Mean before truncation.").required(),
+            deviation: T::field(s, "deviation", "Standard deviation before truncation.").required(),
         }
     });
 }
 
-fn tails(cases: &mut Cases<'_, '_, Distribution>) {
+fn tails<T: Amount>(cases: &mut Cases<'_, '_, Distribution<T>>) {
     cases.case("lognormal", "the logarithm is normal.", |s| Distribution::Lognormal {
-        median: s.field("median", "The median.").required(),
+        median: T::field(s, "median", "The median.").required(),
         sigma: s
             .field("sigma", "The standard deviation of the natural logarithm.")
             .range(0.0..=10.0)
             .required(),
     });
     cases.case("pareto", "a power-law tail.", |s| {
-        let shortest =
-            s.field("shortest", "Minimum duration.").at_least(Duration::from_ns(1)).required();
-        let longest = s.field("longest", "Maximum duration; absent: no maximum.").optional();
+        let shortest = T::field(s, "shortest", "Minimum.").at_least(T::SHORTEST).required();
+        let longest = T::field(s, "longest", "Maximum; absent: no maximum.").optional();
         if longest.is_some_and(|longest| longest <= shortest) {
             s.error("longest", format!("expected more than shortest ({shortest})"));
         }
@@ -71,8 +69,8 @@ fn tails(cases: &mut Cases<'_, '_, Distribution>) {
         }
     });
     cases.case("bimodal", "fast, and sometimes slow.", |s| {
-        let fast = s.field("fast", "Duration of the fast part.").required();
-        let slow = s.field("slow", "Duration of the slow part.").required();
+        let fast = T::field(s, "fast", "Value of the fast part.").required();
+        let slow = T::field(s, "slow", "Value of the slow part.").required();
         let weight =
             s.field::<f64>("slow_ratio", "Share of the slow part.").range(0.0..=1.0).required();
         let part = |weight, value| Part { weight, distribution: Distribution::Constant { value } };
@@ -80,31 +78,35 @@ fn tails(cases: &mut Cases<'_, '_, Distribution>) {
     });
     cases.case("hyperexponential", "one of several exponential ones.", |s| {
         let phases = s.list("phases", "The exponential distributions.", |s| {
-            (weight(s), s.field("mean", "The mean.").required())
+            (weight(s), T::field(s, "mean", "The mean.").required())
         });
         check_weights(s, "phases", phases.iter().map(|(weight, _)| *weight));
         Distribution::hyperexponential(&phases)
     });
 }
 
-fn recorded(cases: &mut Cases<'_, '_, Distribution>) {
-    cases.case("samples", "drawn from durations that were recorded.", |s| {
-        let samples: Vec<Duration> = s.values("values", "The durations.");
+fn recorded<T: Amount>(cases: &mut Cases<'_, '_, Distribution<T>>) {
+    cases.case("samples", "drawn from values that were recorded.", |s| {
+        let samples: Vec<T> = s.values("values", "The recorded values.");
         if samples.is_empty() {
-            s.error("values", "there is nothing to draw from: expected at least one duration");
+            s.error("values", "there is nothing to draw from: expected at least one value");
+        }
+        if let Some(nth) = samples.iter().position(|sample| *sample < T::ZERO) {
+            s.error(&format!("values[{nth}]"), "expected zero or more");
         }
         Distribution::Samples(samples)
     });
     cases.case("quantiles", "known by its quantiles, straight lines in between.", |s| {
         let points = s.list("points", "Quantiles in rising order, from 0 to 1.", |s| Point {
             quantile: s
-                .field::<f64>("quantile", "Share of durations up to the value.")
+                .field::<f64>("quantile", "Share of draws up to the value.")
                 .range(0.0..=1.0)
                 .required(),
-            value: s.field("value", "Duration at this quantile.").required(),
+            value: T::field(s, "value", "Value at this quantile.").required(),
         });
-        let rises =
-            |pair: &[Point]| pair[0].quantile < pair[1].quantile && pair[0].value <= pair[1].value;
+        let rises = |pair: &[Point<T>]| {
+            pair[0].quantile < pair[1].quantile && pair[0].value <= pair[1].value
+        };
         let ends = (points.first().map(|p| p.quantile), points.last().map(|p| p.quantile));
         if ends != (Some(0.0), Some(1.0)) || !points.windows(2).all(rises) {
             s.error(
@@ -116,7 +118,7 @@ fn recorded(cases: &mut Cases<'_, '_, Distribution>) {
     });
 }
 
-fn compound(cases: &mut Cases<'_, '_, Distribution>, depth: u8) {
+fn compound<T: Amount>(cases: &mut Cases<'_, '_, Distribution<T>>, depth: u8) {
     cases.case("mixture", "one of several, drawn by weight.", |s| {
         let parts = s.list("parts", "The distributions.", |s| Part {
             distribution: nested(s, depth),
