@@ -8,6 +8,7 @@
 //! |---|---|
 //! | describe a simulation | [`Scenario`], [`Model`]; `curtail-model` has distributions, arrivals and faults |
 //! | run a scenario | [`run()`], which returns a [`Report`] |
+//! | see single requests | [`run_recorded`], which also returns [`RequestRecord`]s |
 //! | replay a journal | [`replay()`] |
 //! | distribute data over servers | [`Sharding`] |
 //!
@@ -18,6 +19,7 @@ mod batches;
 mod model;
 mod network;
 mod queue;
+mod record;
 mod replay;
 mod report;
 mod run;
@@ -30,9 +32,10 @@ mod world;
 
 pub use batches::{BEYOND_MIN, Estimate, MEAN_REQUESTS_MIN, REQUESTS_MIN};
 pub use model::{Cancelled, Model};
+pub use record::{AttemptEnd, AttemptRecord, CallRecord, RequestRecord};
 pub use replay::{Difference, End, Replayed, Unreadable, replay};
 pub use report::{ArmReport, Comparison, Report};
-pub use run::{SimulationProgress, run};
+pub use run::{Recording, SimulationProgress, run, run_recorded};
 pub use scenario::{Arm, Described, Scenario, Variant};
 pub use sharding::{Placed, Placement, Rule, Sharding, ShardingReport, ShardingRow};
 pub use tally::{Precision, Stop};

@@ -4,9 +4,9 @@
 //! with the last response. Each shard is an upstream of `replicas` replicas. Each replica is on a **server**, behind
 //! the leaf of that server.
 
-use curtail_model::{Arrivals, Cores, Distribution, Fault, Rate, Spacing};
+use curtail_model::{Arrivals, Cores, Distribution, Fault, Rate, ServerFactors, Spacing};
 use curtail_policy::{Class, LeafConfig};
-use curtail_units::{Duration, Ratio};
+use curtail_units::Duration;
 
 /// Everything that the arms of a scenario have in common.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,11 +29,15 @@ pub struct Model {
     pub leaf: LeafConfig,
     /// The cores that the requests in service at a server share; absent: each request has the full speed.
     pub cores: Option<Cores>,
-    /// The service time of an attempt that has a core of a healthy server to itself.
+    /// The service time of an attempt that has a core of a healthy server to itself, where all factors are 1. It is
+    /// drawn for each attempt.
     pub service: Distribution,
-    /// The share of calls whose attempts all take the same service time. The attempts of other calls take independent
-    /// times.
-    pub copies_alike: Ratio,
+    /// The factor on the service times of all attempts of a request, on whatever server.
+    pub request_factor: Distribution<f64>,
+    /// The same for the attempts of each call of a request.
+    pub call_factor: Distribution<f64>,
+    /// The factors on the service times of the servers.
+    pub server_factors: ServerFactors,
     /// The time of a message, one way.
     pub message_delay: Distribution,
     /// The time of each request at its root, in addition to its calls.
@@ -77,7 +81,9 @@ impl Model {
             leaf: LeafConfig { concurrency: 1, queue_len_max: u32::MAX },
             cores: None,
             service,
-            copies_alike: Ratio::ZERO,
+            request_factor: Distribution::ONE,
+            call_factor: Distribution::ONE,
+            server_factors: ServerFactors::ONE,
             message_delay: Distribution::ZERO,
             overhead: Distribution::ZERO,
             cancelled: Cancelled::Stops,
@@ -107,8 +113,9 @@ impl Model {
         match self.arrivals.rate {
             Rate::PerSecond(rate) => rate,
             Rate::Load(load) => {
-                let work_s = self.service.mean_ns() / 1e9 * f64::from(self.fan_out);
-                load * self.capacity() / work_s
+                let factor = self.request_factor.mean_factor() * self.call_factor.mean_factor();
+                let work_s = self.service.mean_ns() / 1e9 * factor * f64::from(self.fan_out);
+                load * self.capacity() * self.server_factors.mean_speed(self.servers) / work_s
             }
         }
     }

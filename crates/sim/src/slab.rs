@@ -76,6 +76,20 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Removes a value and returns it.
+    pub(crate) fn take(&mut self, key: Key) -> Option<T> {
+        self.get_mut(key)?;
+        let entry = &mut self.entries[key.index as usize];
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(key.index);
+        entry.value.take()
+    }
+
+    /// Removes all values and returns them; keys of before must not be used again.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
+        std::mem::replace(self, Self::new()).entries.into_iter().filter_map(|entry| entry.value)
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }

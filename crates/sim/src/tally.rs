@@ -95,6 +95,11 @@ impl Tally {
         self.arrived - 1
     }
 
+    /// Whether the request with this number counts, as far as is known at its arrival.
+    pub(crate) fn counts(&self, number: u64) -> bool {
+        self.warm_up.is_none() && (self.counted.0..self.counted.1).contains(&number)
+    }
+
     /// Counts the end of a request after `age`, with or without a response.
     pub(crate) fn ended(&mut self, number: u64, age: Duration, has_response: bool) -> Tallied {
         self.requests += 1;

@@ -20,6 +20,7 @@ use crate::batches::Batches;
 use crate::model::Model;
 use crate::network::Network;
 use crate::queue::{Lane, Queue};
+use crate::record::{Recorder, RequestRecord};
 use crate::scenario::Arm;
 use crate::slab::{Key, Slab};
 use crate::tally::{Counts, Stop, Tallied, Tally};
@@ -130,6 +131,8 @@ struct Draws {
     service: Rng,
     /// Service times of later attempts.
     copies: Rng,
+    request_factors: Rng,
+    call_factors: Rng,
 }
 
 #[derive(Debug)]
@@ -155,10 +158,14 @@ pub(crate) struct World<'m> {
     probes: Slab<Probe>,
     probe_timeout: Duration,
     leaves: Vec<LeafPlace>,
+    /// The factor on the service times of each server.
+    server_factors: Vec<f64>,
     faults: Faults,
     counts: Counts,
     warm_up_counts: Counts,
     tally: Tally,
+    /// Absent: requests are not recorded.
+    recorder: Option<Box<Recorder>>,
     done: bool,
     limits: Limits,
     /// The number of events at which the run is stopped, unless a request ends before.
@@ -190,6 +197,8 @@ impl<'m> World<'m> {
                 overhead: rng.split("overhead"),
                 service: rng.split("service"),
                 copies: rng.split("copies"),
+                request_factors: rng.split("request_factors"),
+                call_factors: rng.split("call_factors"),
             },
             gap_ns: 1e9 / model.requests_per_second(),
             network: Network::new(&model.message_delay, rng.split("network")),
@@ -214,10 +223,12 @@ impl<'m> World<'m> {
             probes: Slab::new(),
             probe_timeout: policy.balance.probe_timeout().unwrap_or(Duration::MAX),
             leaves: (0..model.servers).map(|_| LeafPlace::new(model)).collect(),
+            server_factors: model.server_factors.of_servers(model.servers, &rng),
             faults: Faults::new(&model.faults, model.servers, model.cores, &rng),
             counts: Counts::default(),
             warm_up_counts: Counts::default(),
             tally: Tally::new(stop, thresholds),
+            recorder: None,
             done: false,
             limits: LIMITS,
             idle_until: LIMITS.idle_events_max,
@@ -225,6 +236,22 @@ impl<'m> World<'m> {
         };
         world.begin();
         world
+    }
+
+    /// The same world, which records the first `requests_max` requests that count.
+    pub(crate) fn recording(mut self, requests_max: u64) -> Self {
+        self.recorder = Some(Box::new(Recorder::new(requests_max)));
+        self
+    }
+
+    /// Takes the records of the requests that have ended since the last call. At the end of the run, these are all
+    /// remaining ones.
+    pub(crate) fn take_records(&mut self) -> Vec<RequestRecord> {
+        let Some(recorder) = &mut self.recorder else { return Vec::new() };
+        if self.done {
+            recorder.finish_all();
+        }
+        recorder.take()
     }
 
     /// Simulates up to `events` events; false when the run has ended.
@@ -368,6 +395,14 @@ impl<'m> World<'m> {
         let now = self.now;
         let work_ns = self.leaves.iter_mut().map(|leaf| leaf.processor.work_ns(now)).sum();
         Counts { work_ns, elapsed: now.since(Instant::ZERO), ..self.counts }
+    }
+
+    /// Removes an attempt about which no message can matter any more.
+    fn forget_attempt(&mut self, key: Key) -> Option<Attempt> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.forget(key);
+        }
+        self.attempts.remove(key)
     }
 
     fn tally_request(&mut self, number: u64, age: Duration, has_response: bool) {

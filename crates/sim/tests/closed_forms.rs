@@ -5,7 +5,7 @@
 //! in ten thousand. So both the estimates and the intervals are tested. Only mean-field results, which hold for
 //! infinitely many servers, are given a margin, and it is stated.
 
-use curtail_model::{Affected, Cores, Distribution, Fault, Rate, Recipe};
+use curtail_model::{Affected, Cores, Distribution, Fault, Part, Rate, Recipe, ServerFactors};
 use curtail_policy::{
     BalanceConfig, BudgetConfig, Class, HedgeConfig, QuantileDelay, UpstreamConfig,
 };
@@ -101,11 +101,38 @@ fn one_server_waits_as_pollaczek_and_khinchine_say() {
         ("exponential", Distribution::Exponential { mean: SERVICE }, 2.0),
         ("hyperexponential", hyperexponential(), 6.5),
     ];
-    for (what, service, mean_of_square) in shapes {
-        let reports = simulate(&Model::queue(1, load, service), plain());
+    let models =
+        shapes.map(|(what, service, of_square)| (what, Model::queue(1, load, service), of_square));
+    // Of a product of independent factors, the mean square is the product of the mean squares.
+    let product = Model { request_factor: sometimes_heavy(), ..Model::queue(1, load, light()) };
+    for (what, model, mean_of_square) in
+        models.into_iter().chain([("request × noise", product, 6.5)])
+    {
+        let reports = simulate(&model, plain());
         let wait = load * mean_of_square / (2.0 * (1.0 - load));
         assert_hits(what, &reports, |report| report.mean_ns, 1.0 + wait);
     }
+}
+
+/// The noise and the factor of requests whose product has the distribution of [`hyperexponential`].
+fn light() -> Distribution {
+    Distribution::Exponential { mean: Duration::from_us(500) }
+}
+
+fn sometimes_heavy() -> Distribution<f64> {
+    let part = |weight, value| Part { weight, distribution: Distribution::Constant { value } };
+    Distribution::Mixture(vec![part(0.9, 1.0), part(0.1, 11.0)])
+}
+
+#[test]
+fn a_slower_server_is_the_same_queue_in_slow_motion() {
+    let (load, factor) = (0.7, 3.0);
+    let server_factors = ServerFactors::Listed(vec![factor]);
+    let service = Distribution::Exponential { mean: SERVICE };
+    let model = Model { server_factors, ..Model::queue(1, load, service) };
+    let reports = simulate(&model, plain());
+    assert_hits("slower M/M/1", &reports, |report| report.mean_ns, factor / (1.0 - load));
+    assert!(reports.iter().all(|report| (report.utilization_ratio / load - 1.0).abs() < 0.02));
 }
 
 #[test]
@@ -212,26 +239,76 @@ fn a_fan_out_is_as_slow_as_its_slowest_leaf() {
 }
 
 #[test]
-fn a_hedge_of_independent_copies_multiplies_their_tails() {
-    const DELAY_MS: f64 = 3.0;
-    let tail = |ms: f64| 0.9 * (-ms / 0.5).exp() + 0.1 * (-ms / 5.5).exp();
-    let hedged = |ms: f64| if ms < DELAY_MS { tail(ms) } else { tail(ms) * tail(ms - DELAY_MS) };
-    let mut model = Model::queue(2, 0.1, hyperexponential());
-    // Without waiting, hedges add no load that could be felt.
+fn a_heavy_request_is_heavy_on_all_leaves_of_a_fan_out() {
+    const LEAVES: u32 = 10;
+    let mut model = Model::queue(1, 0.1, light());
+    (model.shards, model.servers, model.fan_out) = (LEAVES, LEAVES, LEAVES);
     model.leaf.concurrency = u32::MAX;
-    model.arrivals.rate = Rate::PerSecond(1_000.0);
-    let delay = Duration::from_ns_f64(DELAY_MS * 1e6);
-    let policy = UpstreamConfig {
+    model.arrivals.rate = Rate::PerSecond(100.0);
+    let slowest = |ms: f64, mean_ms: f64| (1.0 - (-ms / mean_ms).exp()).powi(10);
+    let of_request = |ms: f64| 1.0 - 0.9 * slowest(ms, 0.5) - 0.1 * slowest(ms, 5.5);
+    let tail = |ms: f64| 0.9 * (-ms / 0.5).exp() + 0.1 * (-ms / 5.5).exp();
+    let of_calls = |ms: f64| 1.0 - (1.0 - tail(ms)).powi(10);
+    let by_request = Model { request_factor: sometimes_heavy(), ..model.clone() };
+    let by_call = Model { call_factor: sometimes_heavy(), ..model };
+    assert_tail(
+        "heavy requests",
+        &simulate_for(30_000, &by_request, plain()),
+        [Quantile::P50, Quantile::P99],
+        of_request,
+    );
+    assert_tail(
+        "heavy calls",
+        &simulate_for(30_000, &by_call, plain()),
+        [Quantile::P50, Quantile::P99],
+        of_calls,
+    );
+}
+
+/// Asserts that the quantiles are where `tail`, of latencies in milliseconds, says.
+fn assert_tail(
+    what: &str,
+    reports: &[ArmReport],
+    quantiles: [Quantile; 2],
+    tail: impl Fn(f64) -> f64,
+) {
+    for quantile in quantiles {
+        let expected = invert(&tail, 1.0 - quantile.get());
+        let what = format!("{what}, {quantile}");
+        assert_hits(&what, reports, |report| report.quantile_ns(quantile), expected);
+    }
+}
+
+/// A hedge after `delay_ms` of every request that has no response by then.
+fn hedge_after(delay_ms: f64) -> UpstreamConfig {
+    let delay = Duration::from_ns_f64(delay_ms * 1e6);
+    UpstreamConfig {
         hedge: Some(HedgeConfig {
             delay: QuantileDelay { quantile: Quantile::P99, min: delay, max: delay },
             hedges_max: 1,
         }),
         budget: BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() },
         ..plain()
-    };
+    }
+}
+
+/// Two servers at which nobody waits, so that hedges add no load that could be felt.
+fn two_without_waiting(service: Distribution) -> Model {
+    let mut model = Model::queue(2, 0.1, service);
+    model.leaf.concurrency = u32::MAX;
+    model.arrivals.rate = Rate::PerSecond(1_000.0);
+    model
+}
+
+#[test]
+fn a_hedge_of_independent_copies_multiplies_their_tails() {
+    const DELAY_MS: f64 = 3.0;
+    let tail = |ms: f64| 0.9 * (-ms / 0.5).exp() + 0.1 * (-ms / 5.5).exp();
+    let hedged = |ms: f64| if ms < DELAY_MS { tail(ms) } else { tail(ms) * tail(ms - DELAY_MS) };
+    let model = two_without_waiting(hyperexponential());
     // 200 counted requests must lie beyond the p99.9.
     let requests = 220_000;
-    let reports = simulate_for(requests, &model, policy);
+    let reports = simulate_for(requests, &model, hedge_after(DELAY_MS));
     for quantile in [Quantile::P90, Quantile::P99, Quantile::P999] {
         let expected = invert(hedged, 1.0 - quantile.get());
         let what = format!("{quantile}, hedged");
@@ -241,6 +318,24 @@ fn a_hedge_of_independent_copies_multiplies_their_tails() {
     // The standard error of a share of that many requests.
     let error = (tail(DELAY_MS) / (RUNS * requests) as f64).sqrt();
     assert!((sent - tail(DELAY_MS)).abs() < 4.0 * error, "{sent}, expected {}", tail(DELAY_MS));
+}
+
+#[test]
+fn a_hedge_helps_a_heavy_request_and_one_at_a_slow_server_as_their_products_say() {
+    const DELAY_MS: f64 = 3.0;
+    let copies = |ms: f64, first_ms: f64, second_ms: f64| {
+        (-ms / first_ms).exp() * (-(ms - DELAY_MS).max(0.0) / second_ms).exp()
+    };
+    let heavy = Model { request_factor: sometimes_heavy(), ..two_without_waiting(light()) };
+    let reports = simulate_for(60_000, &heavy, hedge_after(DELAY_MS));
+    let of_heavy = |ms| 0.9 * copies(ms, 0.5, 0.5) + 0.1 * copies(ms, 5.5, 5.5);
+    assert_tail("heavy requests, hedged", &reports, [Quantile::P90, Quantile::P99], of_heavy);
+    let server_factors = ServerFactors::Listed(vec![1.0, 11.0]);
+    let unequal = Model { server_factors, ..two_without_waiting(light()) };
+    let reports = simulate_for(60_000, &unequal, hedge_after(DELAY_MS));
+    // The hedge goes to the other server.
+    let of_unequal = |ms| 0.5 * copies(ms, 0.5, 5.5) + 0.5 * copies(ms, 5.5, 0.5);
+    assert_tail("unequal servers, hedged", &reports, [Quantile::P90, Quantile::P99], of_unequal);
 }
 
 /// Where `tail`, which falls, reaches `share`.

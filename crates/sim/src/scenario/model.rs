@@ -5,7 +5,7 @@ use super::{FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX};
 use crate::model::{Cancelled, Model};
 use curtail_config::{Section, policy};
 use curtail_model::arrivals::RATES;
-use curtail_model::{Arrivals, Cores, Distribution, Fault};
+use curtail_model::{Arrivals, Cores, Distribution, Fault, ServerFactors};
 use curtail_policy::{CALLS_MAX, REPLICAS_MAX};
 use curtail_units::Duration;
 
@@ -30,7 +30,8 @@ pub(super) fn variant(s: &mut Section<'_>, base: &Model) -> Model {
     model(s, defaults, Some(base))
 }
 
-const SERVICE: &str = "The service time of an attempt on a healthy server.";
+const SERVICE: &str =
+    "The service time of an attempt on a healthy server, where all factors are 1.";
 const ARRIVALS: &str = "When requests arrive.";
 
 fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
@@ -54,12 +55,13 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         servers,
         leaf: policy::leaf(s, defaults.leaf),
         cores: s.optional_section("cores", CORES, Cores::read).or(defaults.cores),
-        copies_alike: s
-            .field(
-                "copies_alike_ratio",
-                "Share of requests whose copies are equally slow on every replica.",
-            )
-            .default(defaults.copies_alike),
+        request_factor: s
+            .optional_section("request_factor", REQUEST_FACTOR, Distribution::read)
+            .unwrap_or(defaults.request_factor),
+        call_factor: s
+            .optional_section("call_factor", CALL_FACTOR, Distribution::read)
+            .unwrap_or(defaults.call_factor),
+        server_factors: ServerFactors::read(s).unwrap_or(defaults.server_factors),
         message_delay: s
             .optional_section("message_delay", "Time of a message, one way.", Distribution::read)
             .unwrap_or(defaults.message_delay),
@@ -98,6 +100,9 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
     model
 }
 
+const REQUEST_FACTOR: &str = "Factor on the service times of all attempts of a request, on whatever server; \
+        absent: 1.";
+const CALL_FACTOR: &str = "The same for all attempts of a call of a request; absent: 1.";
 const CORES: &str = "Cores that the requests in service of a server share; absent: one core for each \
         request.";
 

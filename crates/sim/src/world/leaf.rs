@@ -4,9 +4,11 @@ use super::request::{Attempt, Ending, Owner, Stage, TwinNews};
 use super::{Step, World};
 use crate::alarm::Alarm;
 use crate::model::{Cancelled, Model};
+use crate::record::AttemptRecord;
 use crate::slab::Key;
 use curtail_model::Processor;
 use curtail_policy::{Decided, Leaf, LeafEffect, LeafEvent, LeafRequestId, Outcome};
+use curtail_units::Instant;
 
 #[derive(Debug)]
 pub(super) struct LeafPlace {
@@ -33,11 +35,12 @@ impl World<'_> {
     pub(super) fn attempt_arrives(&mut self, key: Key) {
         let attempt = self.attempts.get_mut(key).expect("nothing ends an attempt on its way out");
         if attempt.stage == Stage::Overtaken {
-            self.attempts.remove(key);
+            self.forget_attempt(key);
             return;
         }
         attempt.stage = Stage::Queued;
         let Attempt { server, class, tie, .. } = *attempt;
+        self.record_attempt(key, |record, now| record.arrived = Some(now));
         let tie = tie.map(|(id, _)| id);
         self.leaf_event(server, LeafEvent::Arrived { request: leaf_request(key), class, tie });
         self.set_server_alarm(server);
@@ -56,7 +59,8 @@ impl World<'_> {
                     self.leaves[server as usize].processor.abort(self.now, key.as_u64());
                 }
                 self.leaf_event(server, LeafEvent::Gone { request: leaf_request(key) });
-                self.attempts.remove(key);
+                self.record_attempt(key, |record, now| record.left = Some(now));
+                self.forget_attempt(key);
                 self.set_server_alarm(server);
             }
             (Stage::Overtaken | Stage::Homeward, _) => {}
@@ -76,7 +80,10 @@ impl World<'_> {
             match self.ending(server) {
                 Some(ending) => self.end(key, ending),
                 // The root gets no response.
-                None => self.attempts.free(key),
+                None => {
+                    self.record_attempt(key, |record, now| record.left = Some(now));
+                    self.forget_attempt(key);
+                }
             }
             self.collect_garbage(server);
         }
@@ -122,17 +129,27 @@ impl World<'_> {
         if attempt.owner != Owner::NoisyNeighbor {
             self.counts.executions += 1;
         }
+        self.record_attempt(key, |record, now| record.started = Some(now));
     }
 
     /// Ends an attempt at its server; the ending goes back to the root, if the root still waits.
     fn end(&mut self, key: Key, ending: Ending) {
+        self.record_attempt(key, |record, now| record.left = Some(now));
         let attempt = self.attempts.get_mut(key).expect("an attempt that ends exists");
         if attempt.owner == Owner::NoisyNeighbor || attempt.is_cancelled {
-            self.attempts.remove(key);
+            self.forget_attempt(key);
             return;
         }
         attempt.stage = Stage::Homeward;
         attempt.ending = ending;
         self.post(Step::ResponseArrives(key));
+    }
+
+    fn record_attempt(&mut self, key: Key, change: impl FnOnce(&mut AttemptRecord, Instant)) {
+        if let Some(recorder) = &mut self.recorder
+            && let Some(record) = recorder.attempt(key)
+        {
+            change(record, self.now);
+        }
     }
 }

@@ -2,11 +2,12 @@
 
 use super::{Step, World};
 use crate::queue::Lane;
+use crate::record::{AttemptEnd, AttemptRecord, RequestRecord};
 use crate::slab::Key;
 use curtail_policy::{
-    ATTEMPTS_MAX, AttemptId, Call, CallId, Class, Decided, Effect, Event, Failure, Gather,
-    GatherConfig, GatherEffect, GatherEvent, GatherOutcome, Load, Outcome, ReplicaId, Request,
-    RestMode, Tie, TieId, UpstreamEvent,
+    ATTEMPTS_MAX, AttemptId, Call, CallId, Choice, Class, Decided, Effect, Event, Failure, Gather,
+    GatherConfig, GatherEffect, GatherEvent, GatherOutcome, Load, Outcome, Reason, ReplicaId,
+    Request, RestMode, Tie, TieId, UpstreamEvent,
 };
 use curtail_units::{Duration, Instant};
 
@@ -18,6 +19,8 @@ pub(super) struct RequestPlace {
     client: u32,
     /// The shard of the first call; later calls go to the next shards.
     first_shard: u32,
+    /// The factor on the service times of all attempts.
+    factor: f64,
     gather: Gather,
     is_complete: bool,
 }
@@ -31,10 +34,10 @@ pub(super) struct CallPlace {
     upstream: u32,
     shard: u32,
     attempts: [Key; ATTEMPTS_MAX],
-    /// The service time of the call's first attempt.
+    /// The service time of the call's first attempt, without factors.
     service_ns: f64,
-    /// Whether all attempts of the call take the same service time.
-    copies_alike: bool,
+    /// The factor on the service times of all attempts, that of the request included.
+    factor: f64,
     good: Option<AttemptId>,
 }
 
@@ -115,15 +118,23 @@ impl World<'_> {
         };
         // The servers execute the rest of a failed request as well: that is load too.
         let config = GatherConfig { rest: RestMode::Finish, ..GatherConfig::all_of(model.fan_out) };
+        let number = self.tally.arrived();
+        let factor = model.request_factor.draw_factor(&mut self.draws.request_factors);
         let request = self.requests.insert(RequestPlace {
-            number: self.tally.arrived(),
+            number,
             arrived: self.now,
             overhead: model.overhead.draw(&mut self.draws.overhead),
             client,
             first_shard,
+            factor,
             gather: Gather::new(config),
             is_complete: false,
         });
+        if let Some(recorder) = &mut self.recorder
+            && self.tally.counts(number)
+        {
+            recorder.begin(request, RequestRecord::new(number, client, factor, self.now));
+        }
         self.request_event(request, GatherEvent::Arrived);
     }
 
@@ -144,6 +155,10 @@ impl World<'_> {
         if request.gather.is_over() {
             let age = now.since(request.arrived) + request.overhead;
             let (number, is_complete) = (request.number, request.is_complete);
+            let ended = request.arrived + age;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.end(key, ended, is_complete);
+            }
             self.requests.free(key);
             self.tally_request(number, age, is_complete);
         }
@@ -158,7 +173,8 @@ impl World<'_> {
         let request = self.request_mut(request_key);
         let shard = (request.first_shard + id.0) % shards;
         let upstream = request.client * shards + shard;
-        let copies_alike = self.model.copies_alike.get();
+        let factor =
+            request.factor * self.model.call_factor.draw_factor(&mut self.draws.call_factors);
         let key = self.calls.insert(CallPlace {
             machine: Call::new(Request {
                 class: self.model.class,
@@ -170,13 +186,16 @@ impl World<'_> {
             shard,
             attempts: [Key::NONE; ATTEMPTS_MAX],
             service_ns: self.model.service.draw_ns(&mut self.draws.service),
-            copies_alike: copies_alike > 0.0 && self.draws.service.chance(copies_alike),
+            factor,
             good: None,
         });
         if key.index as usize == self.call_alarms.len() {
             self.call_alarms.push(crate::alarm::Alarm::OFF);
         }
         self.counts.calls += 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.call(request_key, shard, factor, self.now);
+        }
         if let Some(patience) = self.model.gives_up_after {
             self.queue.push_lane(Lane::Alarms, self.now + patience, Step::ClientGivesUp(key));
         }
@@ -195,6 +214,7 @@ impl World<'_> {
         let index = call.upstream as usize;
         self.call_step(key, event);
         if let Some(attempt) = self.carry_out(index, key) {
+            self.record_win(key, attempt);
             // Bodies take no time here: a response ends as soon as it begins.
             self.call_step(key, Event::Ended { attempt, whole: true });
             self.carry_out(index, key);
@@ -223,12 +243,13 @@ impl World<'_> {
     /// Carries out the effects of an upstream and a call. Returns the attempt whose response the client gets.
     fn carry_out(&mut self, upstream: usize, key: Key) -> Option<AttemptId> {
         let mut winner = None;
-        while let Some(Decided { effect, .. }) = self.upstreams[upstream].machine.poll_effect() {
+        while let Some(Decided { effect, reason }) = self.upstreams[upstream].machine.poll_effect()
+        {
             match effect {
-                Effect::Send { attempt, replica, class, tie, .. } => {
-                    self.send(key, (attempt, replica), (class, tie));
+                Effect::Send { attempt, replica, choice, class, tie } => {
+                    self.send(key, (attempt, replica), (class, tie), (reason, choice));
                 }
-                Effect::Cancel { attempt } => self.cancel(key, attempt),
+                Effect::Cancel { attempt } => self.cancel(key, attempt, reason),
                 Effect::Respond { attempt } => winner = Some(attempt),
                 // A call that has failed is over, and finished as such.
                 Effect::Fail { .. } | Effect::Skip => {}
@@ -242,6 +263,9 @@ impl World<'_> {
         let call = self.calls.get_mut(key).expect("a call is finished once");
         let (request, call, success) = (call.request, call.id, call.good.is_some());
         self.calls.free(key);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.end_call(request, call, self.now, success);
+        }
         self.request_event(request, GatherEvent::CallEnded { call, success });
     }
 }
@@ -252,19 +276,21 @@ impl World<'_> {
         call_key: Key,
         (id, replica): (AttemptId, ReplicaId),
         (class, tie): (Class, Option<Tie>),
+        (reason, choice): (Reason, Choice),
     ) {
         let model = self.model;
         let call = self.calls.get_mut(call_key).expect("only a call that is known sends");
-        let service_ns = if id.0 == 0 || call.copies_alike {
-            call.service_ns
-        } else {
-            model.service.draw_ns(&mut self.draws.copies)
+        let drawn_ns = match id.0 {
+            0 => call.service_ns,
+            _ => model.service.draw_ns(&mut self.draws.copies),
         };
-        let shard = call.shard;
+        let (shard, request, call_id) = (call.shard, call.request, call.id);
+        let server = model.server(shard, replica.0);
+        let service_ns = drawn_ns * call.factor * self.server_factors[server as usize];
         let key = self.attempts.insert(Attempt {
             owner: Owner::Call(call_key),
             id,
-            server: model.server(shard, replica.0),
+            server,
             class,
             tie: tie.map(|tie| (tie.id, model.server(shard, tie.twin.0))),
             service_ns,
@@ -274,12 +300,23 @@ impl World<'_> {
         });
         call.attempts[id.index()] = key;
         self.counts.attempts += 1;
+        if let Some(recorder) = &mut self.recorder {
+            let (replica, sent) = (replica.0, self.now);
+            let record = AttemptRecord::new(
+                (replica, server),
+                (reason, choice, tie),
+                sent,
+                Duration::from_ns_f64(service_ns),
+            );
+            recorder.send(request, call_id, key, record);
+        }
         self.post(Step::AttemptArrives(key));
     }
 
-    fn cancel(&mut self, call_key: Key, id: AttemptId) {
+    fn cancel(&mut self, call_key: Key, id: AttemptId, reason: Reason) {
         let call = self.calls.get_mut(call_key).expect("only a call that is known cancels");
         let key = call.attempts[id.index()];
+        self.record_end(call_key, id, AttemptEnd::Cancelled(reason));
         // A kept response leaves no attempt to cancel.
         if self.attempts.get_mut(key).is_some() {
             self.post(Step::CancelArrives(key));
@@ -287,19 +324,22 @@ impl World<'_> {
     }
 
     pub(super) fn response_arrives(&mut self, key: Key) {
-        let attempt = self.attempts.remove(key).expect("an attempt is known until its response");
+        let attempt = self.forget_attempt(key).expect("an attempt is known until its response");
         let Owner::Call(call_key) = attempt.owner else { return };
         let Some(call) = self.calls.get_mut(call_key) else { return };
         let id = attempt.id;
-        let event = match attempt.ending {
+        let (event, end) = match attempt.ending {
             Ending::Responded(outcome) => {
                 if outcome == Outcome::Good {
                     call.good = Some(id);
                 }
-                Event::Responded { attempt: id, outcome }
+                (Event::Responded { attempt: id, outcome }, AttemptEnd::Responded(outcome))
             }
-            Ending::Failed(failure) => Event::Failed { attempt: id, failure },
+            Ending::Failed(failure) => {
+                (Event::Failed { attempt: id, failure }, AttemptEnd::Failed(failure))
+            }
         };
+        self.record_end(call_key, id, end);
         self.call_event(call_key, event);
     }
 
@@ -310,6 +350,25 @@ impl World<'_> {
             self.call_event(key, Event::Abandoned);
         }
         is_waiting
+    }
+}
+
+/// The record of a call, if it is recorded.
+impl World<'_> {
+    fn record_win(&mut self, call: Key, attempt: AttemptId) {
+        if let Some(recorder) = &mut self.recorder
+            && let Some(call) = self.calls.get_mut(call)
+        {
+            recorder.win(call.request, call.id, attempt);
+        }
+    }
+
+    fn record_end(&mut self, call: Key, attempt: AttemptId, end: AttemptEnd) {
+        if let Some(recorder) = &mut self.recorder
+            && let Some(call) = self.calls.get_mut(call)
+        {
+            recorder.end_attempt((call.request, call.id, attempt), self.now, end);
+        }
     }
 }
 

@@ -5,13 +5,15 @@ use crate::scenario::Arm;
 use crate::tally::Stop;
 use curtail_model::{
     Affected, Arrivals, Cores, Distribution, Fault, FaultTimeline, Faults, Pace, PaceChange, Part,
-    Rate, Recipe, Spacing,
+    Rate, Recipe, ServerFactors, Spacing,
 };
 use curtail_policy::{
     BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, QuantileDelay,
     RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::{Duration, Quantile, Ratio, Rng};
+
+mod records;
 
 const SEED: u64 = 1;
 
@@ -69,7 +71,9 @@ fn everything() -> (Model, UpstreamConfig) {
         servers: 12,
         leaf: LeafConfig { concurrency: 6, queue_len_max: 20 },
         cores: Some(Cores { allocated: 2.0, machine: 4.0 }),
-        copies_alike: Ratio::new(0.3).expect("a ratio"),
+        request_factor: Distribution::Lognormal { median: 1.0, sigma: 0.3 },
+        call_factor: Distribution::Uniform { low: 0.5, high: 1.5 },
+        server_factors: ServerFactors::Listed(vec![1.0, 1.5]),
         message_delay: lognormal(1, 0.5),
         overhead: exponential(1),
         cancelled: Cancelled::RunsOn,
@@ -295,11 +299,7 @@ fn an_execution_that_was_cancelled_stops_or_runs_on() {
 /// Two servers on which everything happens at whole milliseconds, so that they often finish at the same instant.
 fn in_step(message_delay: Distribution) -> Model {
     let mut model = Model::queue(2, 0.7, constant(10));
-    model.service = Distribution::Mixture(vec![
-        Part { weight: 0.8, distribution: constant(10) },
-        Part { weight: 0.2, distribution: constant(30) },
-    ]);
-    model.copies_alike = Ratio::ONE;
+    model.call_factor = sometimes(0.2, 3.0);
     model.arrivals = Arrivals { spacing: Spacing::Even, rate: Rate::PerSecond(1_000.0 / 9.0) };
     // Gaps of 9 ms exactly: a rate would be rounded.
     model.message_delay = message_delay;
@@ -326,14 +326,19 @@ fn equal_copies_on_two_servers_run_in_lock_step_when_messages_have_a_delay() {
         tie: Some(TieConfig { delay: Some(ms(1)), ..TieConfig::default() }),
         ..plain()
     };
-    let report = |copies_alike: Ratio| {
-        let mut model = in_step(Distribution::Constant { value: Duration::from_us(100) });
-        model.copies_alike = copies_alike;
-        run(&model, &tied, 60_000)
+    let equal = in_step(Distribution::Constant { value: Duration::from_us(100) });
+    let independent = Model {
+        service: Distribution::Mixture(vec![
+            Part { weight: 0.8, distribution: constant(10) },
+            Part { weight: 0.2, distribution: constant(30) },
+        ]),
+        call_factor: Distribution::ONE,
+        ..equal.clone()
     };
+    let report = |model: &Model| run(model, &tied, 60_000);
     // Two copies of equal length that start within a message delay of each other also end within it. Both servers then
     // start the same next request.
-    let (identical, independent) = (report(Ratio::ONE), report(Ratio::ZERO));
+    let (identical, independent) = (report(&equal), report(&independent));
     let twice = (identical.extra_work_ratio, independent.extra_work_ratio);
     println!("seed {SEED}: executed twice: equal {}, independent {}", twice.0, twice.1);
     assert!(twice.0 > 3.0 * twice.1, "{twice:?}");
@@ -426,23 +431,30 @@ fn clients_that_give_up_fail_and_their_work_stops() {
     assert!((busy - 1.0).abs() < 0.02, "{busy}: no execution stops");
 }
 
+/// A factor of `factor` for a share of the requests, else 1.
+fn sometimes(share: f64, factor: f64) -> Distribution<f64> {
+    let part = |weight, value| Part { weight, distribution: Distribution::Constant { value } };
+    Distribution::Mixture(vec![part(1.0 - share, 1.0), part(share, factor)])
+}
+
 #[test]
-fn equal_copies_take_the_gain_from_a_hedge() {
-    let p99 = |copies_alike: f64| {
-        let mut model = roomy(2);
-        model.service = Distribution::Mixture(vec![
-            Part { weight: 0.95, distribution: constant(10) },
-            Part { weight: 0.05, distribution: constant(500) },
-        ]);
-        model.copies_alike = Ratio::new(copies_alike).expect("a ratio");
-        let delay = ms(20);
-        let hedge = hedge_after(delay);
+fn a_heavy_request_takes_the_gain_from_a_hedge_and_a_hiccup_does_not() {
+    let p99 = |model: Model| {
         let budget = BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() };
-        let policy = UpstreamConfig { hedge: Some(hedge), budget, ..plain() };
+        let policy = UpstreamConfig { hedge: Some(hedge_after(ms(20))), budget, ..plain() };
         run(&model, &policy, 20_000).quantile_ns(Quantile::P99).expect("latencies").value / 1e6
     };
-    assert!((p99(0.0) - 30.0).abs() < 0.1, "the hedge is fast");
-    assert!((p99(1.0) - 500.0).abs() < 1.0, "the hedge is as slow");
+    let hiccups = Distribution::Mixture(vec![
+        Part { weight: 0.95, distribution: constant(10) },
+        Part { weight: 0.05, distribution: constant(500) },
+    ]);
+    assert!((p99(Model { service: hiccups, ..roomy(2) }) - 30.0).abs() < 0.1, "a fast hedge");
+    let heavy = || sometimes(0.05, 50.0);
+    for model in
+        [Model { request_factor: heavy(), ..roomy(2) }, Model { call_factor: heavy(), ..roomy(2) }]
+    {
+        assert!((p99(model) - 500.0).abs() < 1.0, "the hedge is as slow");
+    }
 }
 
 #[test]
