@@ -10,12 +10,14 @@
 //! | run a scenario | [`run()`], which returns a [`Report`] |
 //! | see single requests | [`run_recorded`], which also returns [`RequestRecord`]s |
 //! | replay a journal | [`replay()`] |
+//! | read a journal | [`JournalLines`] |
 //! | distribute data over servers | [`Sharding`] |
 //!
 //! There is no clock, no file and no socket here. The same seed gives the same run, event for event.
 
 mod alarm;
 mod batches;
+mod journal_lines;
 mod model;
 mod network;
 mod queue;
@@ -31,9 +33,10 @@ mod warm_up;
 mod world;
 
 pub use batches::{BEYOND_MIN, Estimate, MEAN_REQUESTS_MIN, REQUESTS_MIN};
+pub use journal_lines::{JournalLines, Unreadable};
 pub use model::{Cancelled, Model};
 pub use record::{AttemptEnd, AttemptRecord, CallRecord, RequestRecord};
-pub use replay::{Difference, End, Replayed, Unreadable, replay};
+pub use replay::{Difference, End, Replayed, replay};
 pub use report::{ArmReport, Comparison, Report};
 pub use run::{Recording, SimulationProgress, run, run_recorded};
 pub use scenario::{Arm, Described, Scenario, Variant};

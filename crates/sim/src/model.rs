@@ -6,7 +6,7 @@
 
 use curtail_model::{Arrivals, Cores, Distribution, Fault, Rate, ServerFactors, Spacing};
 use curtail_policy::{Class, LeafConfig};
-use curtail_units::Duration;
+use curtail_units::{Duration, Ratio};
 
 /// Everything that the arms of a scenario have in common.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +38,8 @@ pub struct Model {
     pub call_factor: Distribution<f64>,
     /// The factors on the service times of the servers.
     pub server_factors: ServerFactors,
+    /// The share of calls whose attempts all have the same noise, so that a second attempt takes as long as the first.
+    pub copies_alike: Ratio,
     /// The time of a message, one way.
     pub message_delay: Distribution,
     /// The time of each request at its root, in addition to its calls.
@@ -84,6 +86,7 @@ impl Model {
             request_factor: Distribution::ONE,
             call_factor: Distribution::ONE,
             server_factors: ServerFactors::ONE,
+            copies_alike: Ratio::ZERO,
             message_delay: Distribution::ZERO,
             overhead: Distribution::ZERO,
             cancelled: Cancelled::Stops,

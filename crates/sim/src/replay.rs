@@ -1,11 +1,12 @@
 //! Replays a journal of the proxy into fresh machines, which must make the same decisions, byte for byte.
 //!
 //! Each entry is rebuilt from the effects of the fresh machine and compared with its line.
-//! **Limits**: lines of at most [`LINE_BYTES_MAX`], [`MACHINES_MAX`] machines, [`CALLS_MAX`] requests at a time. A
-//! replay ends at the first difference, because later differences follow from the first.
+//! **Limits**: [`MACHINES_MAX`] machines, [`CALLS_MAX`] requests at a time. A replay ends at the first difference,
+//! because later differences follow from the first.
 //! **Hurts when** a read between two events changes a machine: the journal has no entry for it.
 
-use curtail_policy::journal::{Checksum, Entry, SCHEMA};
+use crate::journal_lines::{JournalLines, Unreadable};
+use curtail_policy::journal::Entry;
 use curtail_policy::{
     Call, Event, Gather, GatherEvent, Group, Leaf, LeafEvent, REPLICAS_MAX, ReplicaId, Upstream,
     UpstreamEvent,
@@ -14,15 +15,12 @@ use curtail_units::Instant;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, Read as _};
+use std::io::BufRead;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
-
-/// Maximum length of a line: an event of a gather has at most one effect for each of 100,000 calls.
-const LINE_BYTES_MAX: u64 = 16 << 20;
 
 /// Maximum number of machines of one journal.
 const MACHINES_MAX: usize = 100_000;
@@ -75,31 +73,13 @@ pub struct Difference {
     pub got: String,
 }
 
-/// An error that prevents a replay.
-#[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
-    /// The journal could not be read.
-    #[error("the journal cannot be read")]
-    Io(#[source] io::Error),
-    /// A line that a journal cannot have at its place.
-    #[error("line {line} is not of a journal: {text}")]
-    Line {
-        /// The line, from 1.
-        line: u64,
-        /// The error and the expectation.
-        text: String,
-    },
-}
-
 /// Replays a journal.
 ///
 /// # Errors
 /// When the journal cannot be read, or a line is invalid.
 pub fn replay(mut journal: impl BufRead) -> Result<Replayed, Unreadable> {
     let mut replay = Replay::default();
-    let (text, checksum) = (String::new(), Checksum::default());
-    let mut lines = Lines { journal: &mut journal, line: 0, text, checksum };
-    replay.begin(&mut lines)?;
+    let mut lines = JournalLines::begin(&mut journal)?;
     while lines.advance()? {
         if let Some(end) = replay.entry(&lines)? {
             let is_last = matches!(end, End::Different(_)) || !lines.advance()?;
@@ -113,65 +93,12 @@ pub fn replay(mut journal: impl BufRead) -> Result<Replayed, Unreadable> {
     Ok(replay.ended(End::Unfinished))
 }
 
-/// The lines of a journal, one at a time.
-struct Lines<'j> {
-    journal: &'j mut dyn BufRead,
-    line: u64,
-    /// The entry of the line, without its checksum.
-    text: String,
-    checksum: Checksum,
-}
-
-impl Lines<'_> {
-    /// Reads the next line; false at the end and before an unfinished line.
-    fn advance(&mut self) -> Result<bool, Unreadable> {
-        self.line += 1;
-        let mut line = String::new();
-        let mut bounded = (&mut *self.journal).take(LINE_BYTES_MAX + 1);
-        let read = bounded.read_line(&mut line).map_err(Unreadable::Io)?;
-        if read as u64 > LINE_BYTES_MAX {
-            return Err(self.wrong(format!("expected at most {LINE_BYTES_MAX} bytes")));
-        }
-        let Some(line) = line.strip_suffix('\n') else { return Ok(false) };
-        self.text = self.open(line)?;
-        Ok(true)
-    }
-
-    fn open(&mut self, line: &str) -> Result<String, Unreadable> {
-        if let Some(entry) = self.checksum.open(line) {
-            return Ok(entry);
-        }
-        // A journal of another version has other checksums or none.
-        if self.line == 1
-            && let Ok(Entry::Journal { schema }) = parse(line)
-            && schema != SCHEMA
-        {
-            return Err(self.wrong(format!("schema is {schema}: expected {SCHEMA}")));
-        }
-        Err(self.wrong(
-            "checksum does not match: this line was changed, or an earlier line was moved or removed",
-        ))
-    }
-
-    fn parse(&self) -> Result<Entry<IgnoredAny>, Unreadable> {
-        parse(&self.text).map_err(|error| self.wrong(error.to_string()))
-    }
-
-    fn wrong(&self, text: impl Into<String>) -> Unreadable {
-        Unreadable::Line { line: self.line, text: text.into() }
-    }
-}
-
-fn parse(entry: &str) -> serde_json::Result<Entry<IgnoredAny>> {
-    serde_json::from_str(entry)
-}
-
 /// The time of a machine, which never goes back.
 #[derive(Default)]
 struct Clock(Instant);
 
 impl Clock {
-    fn advance(&mut self, lines: &Lines<'_>, now: Instant) -> Result<(), Unreadable> {
+    fn advance(&mut self, lines: &JournalLines<'_>, now: Instant) -> Result<(), Unreadable> {
         if now < self.0 {
             let (now, before) = (now.as_ns(), self.0.as_ns());
             let text = format!("now goes back to {now} from {before}");
@@ -220,23 +147,9 @@ impl Replay {
         Replayed { requests, events, effects, end }
     }
 
-    /// Checks that the first line has the right schema.
-    fn begin(&mut self, lines: &mut Lines<'_>) -> Result<(), Unreadable> {
-        if !lines.advance()? {
-            return Err(lines.wrong("the journal is empty"));
-        }
-        let Entry::Journal { schema } = lines.parse()? else {
-            return Err(lines.wrong("expected the schema first"));
-        };
-        if schema != SCHEMA {
-            return Err(lines.wrong(format!("schema is {schema}: expected {SCHEMA}")));
-        }
-        Ok(())
-    }
-
     /// Replays the entry of a line; `Some` is the end.
-    fn entry(&mut self, lines: &Lines<'_>) -> Result<Option<End>, Unreadable> {
-        match lines.parse()? {
+    fn entry(&mut self, lines: &JournalLines<'_>) -> Result<Option<End>, Unreadable> {
+        match lines.parse::<IgnoredAny>()? {
             Entry::Journal { .. } => return Err(lines.wrong("the schema is here a second time")),
             Entry::Group { machine, config, .. } => {
                 self.check_new(lines, machine)?;
@@ -296,7 +209,7 @@ impl Replay {
                 return self.leaf_event(lines, machine, now, event);
             }
             Entry::Cut { lost } => return Ok(Some(End::Cut { lost })),
-            Entry::End { entries } if entries != lines.line - 1 => {
+            Entry::End { entries } if entries != lines.number() - 1 => {
                 return Err(lines.wrong(format!("expected {entries} entries before this line")));
             }
             Entry::End { .. } => return Ok(Some(End::Complete)),
@@ -306,7 +219,7 @@ impl Replay {
 
     fn add_call(
         &mut self,
-        lines: &Lines<'_>,
+        lines: &JournalLines<'_>,
         (machine, number): (u32, u64),
         call: Call,
     ) -> Result<(), Unreadable> {
@@ -322,7 +235,7 @@ impl Replay {
 
     fn call_event(
         &mut self,
-        lines: &Lines<'_>,
+        lines: &JournalLines<'_>,
         (machine, number): (u32, u64),
         now: Instant,
         event: Event,
@@ -352,7 +265,7 @@ impl Replay {
 
     fn upstream_event(
         &mut self,
-        lines: &Lines<'_>,
+        lines: &JournalLines<'_>,
         machine: u32,
         now: Instant,
         event: UpstreamEvent,
@@ -379,7 +292,7 @@ impl Replay {
 
     fn leaf_event(
         &mut self,
-        lines: &Lines<'_>,
+        lines: &JournalLines<'_>,
         machine: u32,
         now: Instant,
         event: LeafEvent,
@@ -397,7 +310,7 @@ impl Replay {
 
     fn gather_event(
         &mut self,
-        lines: &Lines<'_>,
+        lines: &JournalLines<'_>,
         gather: u64,
         now: Instant,
         event: GatherEvent,
@@ -420,7 +333,7 @@ impl Replay {
     /// Compares the line with the entry that has `effects`.
     fn compare<E: Serialize>(
         &mut self,
-        lines: &Lines<'_>,
+        lines: &JournalLines<'_>,
         machine: String,
         effects: Option<Vec<E>>,
         entry: impl FnOnce(Vec<E>) -> Entry<Vec<E>>,
@@ -429,7 +342,7 @@ impl Replay {
         let got = if let Some(effects) = effects {
             let count = effects.len() as u64;
             let line = serde_json::to_string(&entry(effects)).expect("an entry is plain data");
-            if line == lines.text {
+            if line == lines.text() {
                 self.effects += count;
                 return None;
             }
@@ -437,14 +350,14 @@ impl Replay {
         } else {
             "a panic: the policy broke its own invariant".to_owned()
         };
-        let (event, expected) = split(&lines.text);
+        let (event, expected) = split(lines.text());
         let (event, expected) = (event.to_owned(), expected.to_owned());
-        let difference = Difference { line: lines.line, machine, event, expected, got };
+        let difference = Difference { line: lines.number(), machine, event, expected, got };
         Some(End::Different(Box::new(difference)))
     }
 
     /// Counts requests that are not over.
-    fn add_calls(&mut self, lines: &Lines<'_>, calls: usize) -> Result<(), Unreadable> {
+    fn add_calls(&mut self, lines: &JournalLines<'_>, calls: usize) -> Result<(), Unreadable> {
         self.calls += calls;
         if self.calls <= CALLS_MAX {
             return Ok(());
@@ -452,7 +365,7 @@ impl Replay {
         Err(lines.wrong(format!("expected at most {CALLS_MAX} requests at a time")))
     }
 
-    fn check_new(&self, lines: &Lines<'_>, machine: u32) -> Result<(), Unreadable> {
+    fn check_new(&self, lines: &JournalLines<'_>, machine: u32) -> Result<(), Unreadable> {
         if self.groups.len() + self.roots.len() + self.leaves.len() >= MACHINES_MAX {
             return Err(lines.wrong(format!("expected at most {MACHINES_MAX} machines")));
         }
@@ -466,7 +379,7 @@ impl Replay {
     }
 }
 
-fn check_replicas(lines: &Lines<'_>, ids: &[ReplicaId]) -> Result<(), Unreadable> {
+fn check_replicas(lines: &JournalLines<'_>, ids: &[ReplicaId]) -> Result<(), Unreadable> {
     if ids.len() <= REPLICAS_MAX && ids.is_sorted_by(|one, next| one < next) {
         return Ok(());
     }
@@ -480,7 +393,7 @@ fn weight(gather: &Gather) -> usize {
 
 fn root<'r>(
     roots: &'r mut BTreeMap<u32, Root>,
-    lines: &Lines<'_>,
+    lines: &JournalLines<'_>,
     machine: u32,
 ) -> Result<&'r mut Root, Unreadable> {
     let text = || format!("unknown upstream {machine}: expected its entry first");

@@ -338,6 +338,18 @@ fn a_hedge_helps_a_heavy_request_and_one_at_a_slow_server_as_their_products_say(
     assert_tail("unequal servers, hedged", &reports, [Quantile::P90, Quantile::P99], of_unequal);
 }
 
+#[test]
+fn a_hedge_helps_only_the_calls_whose_attempts_differ() {
+    const DELAY_MS: f64 = 3.0;
+    let tail = |ms: f64| 0.9 * (-ms / 0.5).exp() + 0.1 * (-ms / 5.5).exp();
+    let copies_alike = Ratio::new(0.4).expect("a ratio");
+    let model = Model { copies_alike, ..two_without_waiting(hyperexponential()) };
+    let hedged =
+        |ms: f64| tail(ms) * (0.4 + 0.6 * if ms < DELAY_MS { 1.0 } else { tail(ms - DELAY_MS) });
+    let reports = simulate_for(60_000, &model, hedge_after(DELAY_MS));
+    assert_tail("alike attempts, hedged", &reports, [Quantile::P90, Quantile::P99], hedged);
+}
+
 /// Where `tail`, which falls, reaches `share`.
 fn invert(tail: impl Fn(f64) -> f64, share: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1_000.0);

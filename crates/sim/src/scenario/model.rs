@@ -62,6 +62,9 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
             .optional_section("call_factor", CALL_FACTOR, Distribution::read)
             .unwrap_or(defaults.call_factor),
         server_factors: ServerFactors::read(s).unwrap_or(defaults.server_factors),
+        copies_alike: s
+            .field("copies_alike_ratio", COPIES_ALIKE)
+            .default(defaults.copies_alike),
         message_delay: s
             .optional_section("message_delay", "Time of a message, one way.", Distribution::read)
             .unwrap_or(defaults.message_delay),
@@ -103,6 +106,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
 const REQUEST_FACTOR: &str = "Factor on the service times of all attempts of a request, on whatever server; \
         absent: 1.";
 const CALL_FACTOR: &str = "The same for all attempts of a call of a request; absent: 1.";
+const COPIES_ALIKE: &str = "Share of calls whose attempts all have the same service time, apart from the factors of servers.";
 const CORES: &str = "Cores that the requests in service of a server share; absent: one core for each \
         request.";
 

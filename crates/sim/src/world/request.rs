@@ -38,6 +38,8 @@ pub(super) struct CallPlace {
     service_ns: f64,
     /// The factor on the service times of all attempts, that of the request included.
     factor: f64,
+    /// Whether all attempts of the call have the service time of the first one, apart from the factors of servers.
+    copies_alike: bool,
     good: Option<AttemptId>,
 }
 
@@ -175,6 +177,7 @@ impl World<'_> {
         let upstream = request.client * shards + shard;
         let factor =
             request.factor * self.model.call_factor.draw_factor(&mut self.draws.call_factors);
+        let copies_alike = self.model.copies_alike.get();
         let key = self.calls.insert(CallPlace {
             machine: Call::new(Request {
                 class: self.model.class,
@@ -187,6 +190,7 @@ impl World<'_> {
             attempts: [Key::NONE; ATTEMPTS_MAX],
             service_ns: self.model.service.draw_ns(&mut self.draws.service),
             factor,
+            copies_alike: copies_alike > 0.0 && self.draws.service.chance(copies_alike),
             good: None,
         });
         if key.index as usize == self.call_alarms.len() {
@@ -282,6 +286,7 @@ impl World<'_> {
         let call = self.calls.get_mut(call_key).expect("only a call that is known sends");
         let drawn_ns = match id.0 {
             0 => call.service_ns,
+            _ if call.copies_alike => call.service_ns,
             _ => model.service.draw_ns(&mut self.draws.copies),
         };
         let (shard, request, call_id) = (call.shard, call.request, call.id);

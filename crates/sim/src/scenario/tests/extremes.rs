@@ -85,6 +85,7 @@ model:
   request_factor: {shape: constant, value: 2}
   call_factor: {shape: uniform, low: 0.5, high: 1.5}
   server_factors: [1, 1.5]
+  copies_alike_ratio: 0.5
   message_delay: {shape: constant, value: 100us}
   overhead: {shape: constant, value: 100us}
   cancelled: runs_on
@@ -116,10 +117,11 @@ const DURATIONS: [&str; 12] = [
 ];
 
 /// Keys whose values are numbers.
-const NUMBERS: [&str; 20] = [
+const NUMBERS: [&str; 21] = [
     "model.arrivals.load_ratio",
     "model.request_factor.value",
     "model.call_factor.high",
+    "model.copies_alike_ratio",
     "model.clients",
     "model.fan_out",
     "model.shards",
@@ -144,7 +146,7 @@ fn with_value(path: &str, value: &str) -> Result<Scenario, String> {
     let (text, sets) = match path.strip_prefix("model.faults[") {
         Some(rest) => {
             let (nth, key) = rest.split_once("].").expect("an item of the list");
-            let nth = 18 + nth.parse::<usize>().expect("a number");
+            let nth = 19 + nth.parse::<usize>().expect("a number");
             let mut lines: Vec<String> = EVERYTHING.lines().map(str::to_owned).collect();
             let (outer, inner) = key.split_once('.').unwrap_or((key, ""));
             let inner = if inner.is_empty() { format!("{outer}: ") } else { "value: ".to_owned() };
