@@ -8,6 +8,7 @@
 //! |---|---|
 //! | describe a simulation | [`Scenario`], [`Model`]; `curtail-model` has distributions, arrivals and faults |
 //! | run a scenario | [`run()`], which returns a [`Report`] |
+//! | simulate recorded arrivals and slow periods | [`RecordedTimeline`] |
 //! | see single requests | [`run_recorded`], which also returns [`RequestRecord`]s |
 //! | replay a journal | [`replay()`] |
 //! | read a journal | [`JournalLines`] |
@@ -22,6 +23,7 @@ mod model;
 mod network;
 mod queue;
 mod record;
+mod recorded;
 mod replay;
 mod report;
 mod run;
@@ -36,6 +38,7 @@ pub use batches::{BEYOND_MIN, Estimate, MEAN_REQUESTS_MIN, REQUESTS_MIN};
 pub use journal_lines::{JournalLines, Unreadable};
 pub use model::{Cancelled, Model};
 pub use record::{AttemptEnd, AttemptRecord, CallRecord, RequestRecord};
+pub use recorded::{RecordedSlowPeriod, RecordedTimeline};
 pub use replay::{Difference, End, Replayed, replay};
 pub use report::{ArmReport, Comparison, Report};
 pub use run::{Recording, SimulationProgress, run, run_recorded};

@@ -4,9 +4,11 @@
 //! with the last response. Each shard is an upstream of `replicas` replicas. Each replica is on a **server**, behind
 //! the leaf of that server.
 
+use crate::recorded::RecordedTimeline;
 use curtail_model::{Arrivals, Cores, Distribution, Fault, Rate, ServerFactors, Spacing};
 use curtail_policy::{Class, LeafConfig};
 use curtail_units::{Duration, Ratio};
+use std::sync::Arc;
 
 /// Everything that the arms of a scenario have in common.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +56,8 @@ pub struct Model {
     pub repeatable: bool,
     /// The faults.
     pub faults: Vec<Fault>,
+    /// Recorded arrivals, instead of `arrivals`, and recorded slow periods, in addition to `faults`.
+    pub timeline: Option<Arc<RecordedTimeline>>,
 }
 
 /// The effect of a cancel on an attempt that has reached its server.
@@ -94,6 +98,7 @@ impl Model {
             class: Class::Interactive,
             repeatable: true,
             faults: Vec::new(),
+            timeline: None,
         }
     }
 

@@ -21,6 +21,7 @@ use crate::model::Model;
 use crate::network::Network;
 use crate::queue::{Lane, Queue};
 use crate::record::{Recorder, RequestRecord};
+use crate::recorded::RecordedCursor;
 use crate::scenario::Arm;
 use crate::slab::{Key, Slab};
 use crate::tally::{Counts, Stop, Tallied, Tally};
@@ -46,6 +47,8 @@ enum Step {
     CallAlarm(u32),
     UpstreamAlarm(u32),
     ServerAlarm(u32),
+    /// A recorded slow period begins or ends.
+    RecordedPaceChanges,
     /// A fault begins, ends or changes, or sends a request.
     FaultWakes(u32),
     ClientGivesUp(Key),
@@ -68,6 +71,7 @@ impl Step {
             Self::ServerAlarm(index) => (11, index as u64),
             Self::FaultWakes(index) => (12, index as u64),
             Self::ClientGivesUp(key) => (13, key.as_u64()),
+            Self::RecordedPaceChanges => (14, 0),
         };
         number.rotate_left(4) ^ kind
     }
@@ -161,6 +165,7 @@ pub(crate) struct World<'m> {
     /// The factor on the service times of each server.
     server_factors: Vec<f64>,
     faults: Faults,
+    recorded: Option<RecordedCursor>,
     counts: Counts,
     warm_up_counts: Counts,
     tally: Tally,
@@ -225,6 +230,7 @@ impl<'m> World<'m> {
             leaves: (0..model.servers).map(|_| LeafPlace::new(model)).collect(),
             server_factors: model.server_factors.of_servers(model.servers, &rng),
             faults: Faults::new(&model.faults, model.servers, model.cores, &rng),
+            recorded: model.timeline.as_ref().map(|t| RecordedCursor::new(t, model.servers)),
             counts: Counts::default(),
             warm_up_counts: Counts::default(),
             tally: Tally::new(stop, thresholds),
@@ -322,6 +328,7 @@ impl<'m> World<'m> {
     fn begin(&mut self) {
         self.schedule_request();
         self.begin_faults();
+        self.schedule_pace_change();
         for index in 0..self.upstreams.len() {
             self.wake_upstream(index);
         }
@@ -360,6 +367,7 @@ impl<'m> World<'m> {
                 self.server_finished(index);
             }
             Step::FaultWakes(site) => self.fault_wakes(site),
+            Step::RecordedPaceChanges => self.recorded_pace_changes(),
             Step::ClientGivesUp(key) => {
                 if !self.client_gives_up(key) {
                     return;

@@ -96,6 +96,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
             .field("repeatable", "Whether requests may be sent twice.")
             .default(defaults.repeatable),
         faults,
+        timeline: defaults.timeline,
         service: defaults.service,
         arrivals: defaults.arrivals,
     };

@@ -2,6 +2,7 @@
 
 use super::request::{Attempt, Ending, Owner, Stage};
 use super::{Step, World};
+use crate::recorded::RecordedCursor;
 use curtail_model::{ExecutionOutcome, FaultEffect, FaultStep};
 use curtail_policy::{AttemptId, Class, Failure, LeafEvent, LeafRequestId, Outcome};
 
@@ -27,9 +28,7 @@ impl World<'_> {
             FaultEffect::PaceChanges => {
                 for nth in 0..self.faults.servers(site).len() {
                     let server = self.faults.servers(site)[nth];
-                    let pace = self.faults.pace(server);
-                    self.leaves[server as usize].processor.set_pace(self.now, pace);
-                    self.set_server_alarm(server);
+                    self.change_pace(server);
                 }
             }
             FaultEffect::RequestArrives { service_ns, class } => {
@@ -37,6 +36,29 @@ impl World<'_> {
                 self.noisy_neighbor_arrives(server, service_ns, class);
             }
         }
+    }
+
+    /// Sets the pace that the faults and the recorded slow periods leave to a server.
+    fn change_pace(&mut self, server: u32) {
+        let mut pace = self.faults.pace(server);
+        if let Some(recorded) = &self.recorded {
+            pace.speed *= recorded.speed(server);
+        }
+        self.leaves[server as usize].processor.set_pace(self.now, pace);
+        self.set_server_alarm(server);
+    }
+
+    pub(super) fn schedule_pace_change(&mut self) {
+        if let Some(at) = self.recorded.as_mut().and_then(RecordedCursor::next_change) {
+            self.queue.push(at, Step::RecordedPaceChanges);
+        }
+    }
+
+    pub(super) fn recorded_pace_changes(&mut self) {
+        if let Some(server) = self.recorded.as_mut().and_then(RecordedCursor::change) {
+            self.change_pace(server);
+        }
+        self.schedule_pace_change();
     }
 
     fn noisy_neighbor_arrives(&mut self, server: u32, service_ns: f64, class: Class) {

@@ -100,6 +100,12 @@ pub(super) struct TwinNews {
 
 impl World<'_> {
     pub(super) fn schedule_request(&mut self) {
+        if let Some(recorded) = &mut self.recorded {
+            if let Some(at) = recorded.next_arrival() {
+                self.queue.push(at, Step::RequestArrives);
+            }
+            return;
+        }
         let gap = self.model.arrivals.spacing.gap(self.gap_ns, &mut self.draws.arrivals);
         self.queue.push(self.now + gap, Step::RequestArrives);
     }
