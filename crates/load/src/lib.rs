@@ -8,6 +8,7 @@
 //! | detect a generator that is late | [`mod@lag`] |
 //! | find the rate that a service bears | [`mod@knee`] |
 //! | compare two arms | [`compare`] |
+//! | state the effect of a remedy at any time, from a random holdout | [`mod@holdout`], with [`mod@sequence`] |
 //! | measure how often comparisons are wrong | [`calibrate`], on the model in [`stalls`] |
 //! | measure the error of a quantile that is read from buckets | [`mod@buckets`] |
 //!
@@ -17,10 +18,12 @@ pub mod buckets;
 pub mod calibrate;
 pub mod compare;
 mod failure;
+pub mod holdout;
 pub mod knee;
 pub mod lag;
 mod latencies;
 pub mod schedule;
+pub mod sequence;
 pub mod stalls;
 pub mod steady;
 mod timeline;
