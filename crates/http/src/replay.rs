@@ -84,6 +84,8 @@ struct ReplayState {
     readers: u32,
     /// The number of frames read so far.
     frames: u64,
+    /// The number of bytes read so far.
+    bytes: u64,
     /// The body timeout; absent once the response has begun.
     pause_max: Option<std::time::Duration>,
     pause: Option<Pin<Box<Sleep>>>,
@@ -141,6 +143,7 @@ impl Replay {
                 sole_reader: None,
                 readers: 0,
                 frames: 0,
+                bytes: 0,
                 pause_max: Some(pause_max),
                 pause: None,
                 waiting: Arc::default(),
@@ -167,6 +170,12 @@ impl Replay {
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.lock().frames
+    }
+
+    /// Returns the number of bytes read so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.lock().bytes
     }
 
     /// Whether the body has become too long to be sent again.
@@ -216,6 +225,7 @@ impl ReplayState {
         };
         match frame.into_data() {
             Ok(data) => {
+                self.bytes += data.len() as u64;
                 if self.sole_reader.is_none() && self.kept_bytes + data.len() <= self.kept_bytes_max
                 {
                     self.kept_bytes += data.len();

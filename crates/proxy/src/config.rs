@@ -132,6 +132,8 @@ pub struct SpansConfig {
     pub token_file: Option<PathBuf>,
     /// The tenant of the spans; absent: the receiver's choice.
     pub tenant: Option<String>,
+    /// The request header that names the tenant of a request, in lower case; absent: spans name no tenant.
+    pub tenant_header: Option<String>,
 }
 
 /// The transport of spans.
@@ -359,7 +361,15 @@ fn spans(s: &mut Section<'_>) -> SpansConfig {
         tenant: s
             .field("tenant", "Tenant of the spans (X-Scope-OrgID); absent: the tenant of the token, or the receiver's default tenant.")
             .optional(),
+        tenant_header: s
+            .field("tenant_header", "Request header that names the tenant of a request, such as x-tenant. Its value becomes the attribute curtail.tenant.")
+            .optional()
+            .map(|name: String| name.to_ascii_lowercase()),
     };
+    let is_header = |name: &String| http::HeaderName::try_from(name).is_ok();
+    if !config.tenant_header.as_ref().is_none_or(is_header) {
+        s.error("tenant_header", "expected the name of a header, such as x-tenant");
+    }
     if config.tenant.as_ref().is_some_and(|tenant| !is_tenant(tenant)) {
         s.error("tenant", "expected 1 to 255 characters of ASCII");
     }

@@ -345,6 +345,9 @@ impl FanOutRequest {
         if !failed.is_empty() {
             head.fields.append(format!("{header}-failed").as_bytes(), failed.as_bytes());
         }
+        if let (Some(trail), RelayedBody::Whole(body)) = (&mut self.trail, &body) {
+            trail.response_body(body.len());
+        }
         self.end(result, (Some(head.status), error));
         (head, body)
     }
@@ -404,7 +407,8 @@ impl FanOutRequest {
 
     /// Records the end of the request, once.
     fn end(&mut self, result: FanOutResult, end: (Option<StatusCode>, Option<&'static str>)) {
-        let Some(trail) = self.trail.take() else { return };
+        let Some(mut trail) = self.trail.take() else { return };
+        trail.request_body_bytes = self.outgoing.body.as_ref().map(|body| body.bytes());
         let missing = (self.results.len() - self.succeeded()) as u64;
         let latency = self.now().since(trail.started);
         self.fan_out.metrics.ended(result, missing, latency);

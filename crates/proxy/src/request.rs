@@ -91,7 +91,13 @@ pub(crate) async fn respond(
     let permit = match &client.leaf {
         None => None,
         Some(leaf) => match leaf.admit(&worker, class, tie.as_deref()).await {
-            Admission::Started(permit) => Some(permit),
+            Admission::Started(permit) => {
+                if trail.context.sampled {
+                    let now = worker.shared.process_state.clock.now();
+                    trail.leaf_wait = Some(now.since(started));
+                }
+                Some(permit)
+            }
             Admission::TwinStarted => return leaf_says("twin-started"),
             Admission::Refused => return leaf_says("refused"),
         },

@@ -110,6 +110,11 @@ impl WinningResponse {
 }
 
 impl Completion {
+    /// Counts further bytes of the response body.
+    pub(crate) fn body(&mut self, bytes: usize) {
+        self.trail.response_body(bytes);
+    }
+
     /// The response has ended: complete, or broken off by the replica.
     pub(crate) fn end(&mut self, whole: bool) {
         if self.is_over {
@@ -227,6 +232,7 @@ impl RelayedBody {
     ) -> Self {
         match body {
             BufferedBody::Whole(data, trailers) => {
+                completion.body(data.len());
                 completion.end(true);
                 LeafPermit::finish(permit);
                 match trailers {
@@ -250,6 +256,8 @@ impl Streamed {
             return self.poll_idle(cx).map(|()| Some(Err(BodyError::Idle)));
         };
         self.frames += 1;
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        self.completion.body(data.map_or(0, Bytes::len));
         let through = match &frame {
             None => Some(true),
             Some(Err(_)) => Some(false),

@@ -120,7 +120,8 @@ pub(crate) async fn exchange(
         None => exchange.get().poll(cx),
     })
     .await;
-    let exchange = exchange.0.take().expect("nobody else takes it");
+    let mut exchange = exchange.0.take().expect("nobody else takes it");
+    exchange.note_request_body();
     match ended {
         Ok((attempt, response)) => {
             let Exchange { driver, trail, .. } = exchange;
@@ -181,6 +182,7 @@ impl Exchange {
     /// clients that leave are often those that have waited longest.
     fn abandoned(mut self) {
         self.handle(Event::Abandoned);
+        self.note_request_body();
         let upstream = &self.driver.upstream;
         let (now, reason) = (upstream.clock.now(), Reason::ClientGone);
         let (status, error) = (None, Some(reason.name()));
@@ -307,6 +309,12 @@ impl Exchange {
         };
         self.trail.won(attempt);
         Some(response)
+    }
+
+    fn note_request_body(&mut self) {
+        if self.trail.context.sampled {
+            self.trail.request_body_bytes = self.outgoing.body.as_ref().map(|body| body.bytes());
+        }
     }
 
     fn note_end(

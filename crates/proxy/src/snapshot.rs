@@ -152,7 +152,7 @@ fn span_sink(config: &Config, before: Option<&ConfigSnapshot>) -> Option<Arc<Spa
     let kept = before.filter(is_same).filter(|_| wanted.ca_file.is_none());
     let earlier = before.and_then(|before| before.spans.as_deref());
     let kept = kept.and_then(|before| before.spans.clone());
-    Some(kept.unwrap_or_else(|| Arc::new(SpanSink::new(earlier))))
+    Some(kept.unwrap_or_else(|| Arc::new(SpanSink::new(wanted, earlier))))
 }
 
 /// The fan-out of a route, with the counters that it had before.

@@ -12,6 +12,7 @@ pub(crate) mod export;
 pub(crate) mod prepared;
 pub(crate) mod receiver;
 
+use crate::config::SpansConfig;
 use crate::trail::Trail;
 use bytes::Bytes;
 use curtail_http::clock::Clock;
@@ -42,6 +43,8 @@ pub(crate) struct SpanSink {
     /// Notifies the exporter of a buffer that was handed over.
     handed: Notify,
     counters: Arc<SpanCounters>,
+    /// The request header that names the tenant of a request, in lower case.
+    tenant_header: Option<Box<str>>,
 }
 
 /// The buffer of a thread.
@@ -87,9 +90,10 @@ curtail_metrics::counters! {
 
 impl SpanSink {
     /// An empty buffer with the counters of `before`.
-    pub(crate) fn new(before: Option<&Self>) -> Self {
+    pub(crate) fn new(config: &SpansConfig, before: Option<&Self>) -> Self {
         let counters = before.map(|before| Arc::clone(&before.counters)).unwrap_or_default();
-        Self { counters, ..Self::default() }
+        let tenant_header = config.tenant_header.as_deref().map(Into::into);
+        Self { counters, tenant_header, ..Self::default() }
     }
 
     /// Writes the spans of a request that is over, unless its trace is not sampled or there is no room.
@@ -104,7 +108,8 @@ impl SpanSink {
             return;
         }
         let Shard { chunk, scratch } = &mut *shard;
-        Encoder { out: &mut chunk.bytes, scratch, clock }.trail(trail);
+        let tenant_header = self.tenant_header.as_deref();
+        Encoder { out: &mut chunk.bytes, scratch, clock, tenant_header }.trail(trail);
         chunk.spans += spans;
         self.counters.recorded.add(spans);
         if chunk.is_full() && self.hand_over(chunk) {

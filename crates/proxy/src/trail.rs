@@ -8,7 +8,7 @@ use crate::trace_context::{SpanId, TraceContext};
 use curtail_http::connection_counts::ConnectPhases;
 use curtail_http::head::RequestHead;
 use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, TieRole};
-use curtail_units::Instant;
+use curtail_units::{Duration, Instant};
 use http::StatusCode;
 use std::sync::Arc;
 
@@ -35,6 +35,12 @@ pub(crate) struct Trail {
     pub(crate) skipped: Vec<(Instant, Reason)>,
     /// The end of the request; absent while the request is in progress.
     pub(crate) end: Option<RequestEnd>,
+    /// The time in the queue of the leaf; absent: the request did not pass a leaf.
+    pub(crate) leaf_wait: Option<Duration>,
+    /// The size of the request body as far as the proxy had read it when the response began; absent: no body.
+    pub(crate) request_body_bytes: Option<u64>,
+    /// The size of the response body as far as it was read; absent: a response of the proxy itself, or none.
+    pub(crate) response_body_bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -100,6 +106,9 @@ impl Trail {
             attempts: Vec::with_capacity(ATTEMPTS_USUAL),
             skipped: Vec::new(),
             end: None,
+            leaf_wait: None,
+            request_body_bytes: None,
+            response_body_bytes: None,
         }
     }
 
@@ -130,6 +139,11 @@ impl Trail {
         if let Some(attempt) = self.attempt(attempt) {
             attempt.won = true;
         }
+    }
+
+    /// Counts further bytes of the response body.
+    pub(crate) fn response_body(&mut self, bytes: usize) {
+        *self.response_body_bytes.get_or_insert(0) += bytes as u64;
     }
 
     /// Records the end of an attempt. Only the first end counts: an attempt that failed is not cancelled later.

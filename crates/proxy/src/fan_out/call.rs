@@ -89,6 +89,7 @@ pub(super) async fn run(
         };
     let body = match response.body {
         BufferedBody::Whole(body, _) => {
+            ending.body(body.len());
             ending.end(true);
             buffer.take(body.len())?;
             body
@@ -118,6 +119,7 @@ async fn read(
             return Err(CallError::new(StatusCode::BAD_GATEWAY, Failure::Broken.name()));
         };
         let Ok(data) = frame.into_data() else { continue };
+        ending.body(data.len());
         match buffer.take(data.len()) {
             Ok(true) => whole.extend_from_slice(&data),
             Ok(false) => whole = BytesMut::new(),

@@ -69,6 +69,8 @@ pub(super) struct Encoder<'a> {
     /// A reusable buffer for the texts that the encoder builds.
     pub(super) scratch: &'a mut String,
     pub(super) clock: &'a Clock,
+    /// The request header that names the tenant of a request, in lower case.
+    pub(super) tenant_header: Option<&'a str>,
 }
 
 impl Encoder<'_> {
@@ -87,7 +89,7 @@ impl Encoder<'_> {
     }
 
     fn request(&mut self, trail: &Trail, end: &RequestEnd) {
-        let Self { out, scratch, clock } = self;
+        let Self { out, scratch, clock, tenant_header } = self;
         message_field(out, SCOPE_SPANS_SPAN, |out| {
             scratch.clear();
             scratch.push_str(known_method(&trail.request_head.method).unwrap_or("HTTP"));
@@ -111,6 +113,9 @@ impl Encoder<'_> {
             write_head(out, trail, &head, clock);
             let mut attributes = Attributes::new(out, SPAN_ATTRIBUTES);
             describe_request(&mut attributes, trail);
+            if let Some(tenant) = tenant_header.and_then(|header| find(trail, header)) {
+                attributes.text(b"curtail.tenant", tenant);
+            }
             if let Some(destination) = &trail.destination {
                 describe_destination(&mut attributes, destination);
             }
@@ -127,7 +132,7 @@ impl Encoder<'_> {
     }
 
     fn attempt(&mut self, trail: &Trail, index: u64, attempt: &AttemptTrail, latest: Instant) {
-        let Self { out, scratch, clock } = self;
+        let Self { out, scratch, clock, .. } = self;
         message_field(out, SCOPE_SPANS_SPAN, |out| {
             let head = Head {
                 span_id: attempt.span_id,
@@ -195,6 +200,15 @@ fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
     attributes.text(b"url.path", head.target.path());
     attributes.text(b"url.scheme", if trail.tls { "https" } else { "http" });
     attributes.text(b"network.protocol.version", version(head.version));
+    if let Some(bytes) = trail.request_body_bytes {
+        attributes.int(b"http.request.body.size", bytes);
+    }
+    if let Some(bytes) = trail.response_body_bytes {
+        attributes.int(b"http.response.body.size", bytes);
+    }
+    if let Some(wait) = trail.leaf_wait {
+        attributes.int(b"curtail.leaf.wait_ns", wait.as_ns());
+    }
     if let Some(host) = head.host() {
         let (address, port) = split_port(host);
         attributes.text(b"server.address", address);
@@ -202,6 +216,13 @@ fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
             attributes.int(b"server.port", port.into());
         }
     }
+}
+
+/// The value of the request header `name`, if it is text.
+fn find<'t>(trail: &'t Trail, name: &str) -> Option<&'t str> {
+    let mut fields = trail.request_head.fields.iter();
+    let (_, _, value) = fields.find(|(_, field, _)| *field == name.as_bytes())?;
+    std::str::from_utf8(value).ok()
 }
 
 fn describe_method(attributes: &mut Attributes<'_>, method: &Method) {
@@ -317,6 +338,7 @@ fn describe_attempt_end(
         attributes.int(b"curtail.connect.tls_ns", phases.tls.as_ns());
     }
     if let Some((at, status)) = attempt.responded {
+        attributes.flag(b"curtail.connection.reused", attempt.connect.is_none());
         attributes.int(b"http.response.status_code", status.as_u16().into());
         attributes.int(b"curtail.response_after_ns", at.since(attempt.sent).as_ns());
     }

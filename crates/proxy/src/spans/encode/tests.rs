@@ -5,9 +5,11 @@ use super::{Encoder, split_port};
 use crate::trail::{AttemptEnd, RequestEnd, Trail};
 use curtail_http::clock::Clock;
 use curtail_http::connection_counts::ConnectPhases;
+use curtail_http::head::RequestHead;
 use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, TieRole};
 use curtail_units::{Duration, Quantile, Ratio, Rng};
 use http::{Request, StatusCode};
+use std::sync::Arc;
 
 const INTERNAL: u64 = 1;
 const SERVER: u64 = 2;
@@ -20,7 +22,8 @@ fn encode(trail: &Trail) -> Vec<Span> {
 
 fn encode_by(trail: &Trail, clock: &Clock) -> Vec<Span> {
     let (mut out, mut scratch) = (Vec::new(), "left over".to_owned());
-    Encoder { out: &mut out, scratch: &mut scratch, clock }.trail(trail);
+    let tenant_header = Some("x-tenant");
+    Encoder { out: &mut out, scratch: &mut scratch, clock, tenant_header }.trail(trail);
     let mut request = decoded::Request::default();
     decoded::scope_spans(&out, &mut request);
     request.spans
@@ -72,6 +75,7 @@ fn a_request_is_a_span_of_kind_server_and_its_attempt_a_child_of_kind_client() {
          curtail.choice: fewer_in_flight\n\
          curtail.choice.in_flight: 2\n\
          curtail.choice.other_in_flight: 5\n\
+         curtail.connection.reused: true\n\
          http.response.status_code: 200\n\
          curtail.response_after_ns: 2000000\n\
          curtail.won: true\n"
@@ -136,11 +140,34 @@ fn a_hedge_tells_why_it_was_sent_and_the_loser_is_marked_but_no_error() {
             "curtail.connect.lookup_ns: 0",
             "curtail.connect.tcp_ns: 90000",
             "curtail.connect.tls_ns: 700000",
+            "curtail.connection.reused: false",
             "http.response.status_code: 200",
             "curtail.response_after_ns: 4000000",
             "curtail.won: true",
         ]
     );
+}
+
+#[test]
+fn a_request_shows_the_sizes_of_its_bodies_its_wait_and_its_tenant() {
+    let keys = ["http.request.body.size", "http.response.body.size", "curtail.leaf.wait_ns"];
+    let mut trail = trail(get("/api"));
+    trail.end = end(200, None);
+    let [bare] = &encode(&trail)[..] else { panic!("one span") };
+    assert!(keys.iter().all(|key| bare.get(key).is_none()), "{}", bare.lines());
+    assert_eq!(bare.get("curtail.tenant"), None);
+
+    let mut head = RequestHead::clone(&trail.request_head);
+    head.fields.append(b"x-tenant", b"acme");
+    trail.request_head = Arc::new(head);
+    trail.request_body_bytes = Some(0x8_0000_0000);
+    trail.response_body(700);
+    trail.response_body(0);
+    trail.response_body(24);
+    trail.leaf_wait = Some(Duration::from_us(1_500));
+    let [span] = &encode(&trail)[..] else { panic!("one span") };
+    assert_eq!(keys.map(|key| span.int(key)), [Some(0x8_0000_0000), Some(724), Some(1_500_000)]);
+    assert_eq!(span.text("curtail.tenant"), Some("acme"));
 }
 
 #[test]
