@@ -37,7 +37,7 @@ impl Phase {
         ("curtail.connect.lookup_ns", Self::Lookup),
         ("curtail.connect.tcp_ns", Self::Connect),
         ("curtail.connect.tls_ns", Self::Handshake),
-        ("curtail.queued_ns", Self::Queue),
+        ("curtail.leaf.wait_ns", Self::Queue),
     ];
 
     /// The name.

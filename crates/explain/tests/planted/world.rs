@@ -243,7 +243,7 @@ impl<'a> Request<'a> {
         }
         if self.has(Planted::Queue) && self.rng.chance(0.012) {
             let ms = self.suffer();
-            self.rows[server].numbers.push(("curtail.queued_ns", ms * MS));
+            self.rows[server].numbers.push(("curtail.leaf.wait_ns", ms * MS));
             self.wait(ms);
         }
         if self.has(Planted::Pause) && self.rng.chance(0.012) {
