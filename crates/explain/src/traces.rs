@@ -466,3 +466,6 @@ fn range(from: usize, to: usize) -> Range<u32> {
 fn as_usize(range: &Range<u32>) -> Range<usize> {
     range.start as usize..range.end as usize
 }
+
+#[cfg(test)]
+mod tests;
