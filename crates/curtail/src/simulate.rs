@@ -3,8 +3,11 @@
 //! | command | does |
 //! |---|---|
 //! | `simulate SCENARIO` | simulates each model with each policy, and prints latencies; with the key `sharding`, prints how evenly shards lie on servers, and the latency |
+//! | `simulate SCENARIO --spans FILE` | also writes the spans of requests, as OTLP in JSON |
 //! | `simulate --replay JOURNAL` | replays the events of a journal to new policies, and compares their decisions |
 //! | `simulate --keys` | prints every key of a scenario, in Markdown |
+
+mod span_file;
 
 use crate::output::{Format, print};
 use crate::{input, terminal};
@@ -30,6 +33,7 @@ Examples:
   curtail simulate scenarios/tied-read.yaml --seed 7 --format json
   curtail simulate scenarios/tied-read.yaml --set model.arrivals.load_ratio=0.8
   curtail simulate scenarios/power-of-two.yaml
+  curtail simulate scenarios/stalls.yaml --spans spans.jsonl
   curtail simulate --replay requests.journal
 
 Exit code 1: a replay differs, or a run was stopped (overload, or no progress)."
@@ -44,6 +48,12 @@ pub(crate) struct SimulateArgs {
     /// Change a key of the scenario, by its path: `model.arrivals.load_ratio=0.9`. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Write the spans of simulated requests to this file: OTLP in JSON, a batch a line, as `curtail import` reads it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["replay", "keys"])]
+    spans: Option<PathBuf>,
+    /// Maximum number of requests of each run whose spans are written.
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "spans")]
+    spans_max: u64,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -83,7 +93,7 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let (name, text) = input::text(file)?;
     match Described::read(&name, &text, &args.set)? {
-        Described::Policies(scenario) => return Ok(simulate_policies(&scenario, args)?),
+        Described::Policies(scenario) => return simulate_policies(&scenario, args),
         Described::Sharding(sharding) => {
             let report = sharding.run(args.seed);
             match args.format {
@@ -95,12 +105,14 @@ fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> io::Result<ExitCode> {
+fn simulate_policies(scenario: &Scenario, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let mut shown = terminal::ProgressLine::on_stderr(None);
-    let report = curtail_sim::run(scenario, args.seed, |progress| {
-        shown.show(|| progress_line(&progress));
-    });
+    let watch = |progress: SimulationProgress<'_>| shown.show(|| progress_line(&progress));
+    let report = match &args.spans {
+        None => curtail_sim::run(scenario, args.seed, watch),
+        Some(file) => span_file::run(scenario, args.seed, watch, (file, args.spans_max))?,
+    };
     shown.clear();
     let seconds = start.elapsed().as_secs_f64();
     match args.format {

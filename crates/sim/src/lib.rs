@@ -9,7 +9,7 @@
 //! | describe a simulation | [`Scenario`], [`Model`]; `curtail-model` has distributions, arrivals and faults |
 //! | run a scenario | [`run()`], which returns a [`Report`] |
 //! | simulate recorded arrivals and slow periods | [`RecordedTimeline`] |
-//! | see single requests | [`run_recorded`], which also returns [`RequestRecord`]s |
+//! | see single requests | [`run_recorded`], which also returns [`RequestRecord`]s; [`SpanWriter`] writes their spans |
 //! | replay a journal | [`replay()`] |
 //! | read a journal | [`JournalLines`] |
 //! | distribute data over servers | [`Sharding`] |
@@ -30,6 +30,7 @@ mod run;
 mod scenario;
 mod sharding;
 mod slab;
+mod spans;
 mod tally;
 mod warm_up;
 mod world;
@@ -44,5 +45,6 @@ pub use report::{ArmReport, Comparison, Report};
 pub use run::{Recording, SimulationProgress, run, run_recorded};
 pub use scenario::{Arm, Described, Scenario, Variant};
 pub use sharding::{Placed, Placement, Rule, Sharding, ShardingReport, ShardingRow};
+pub use spans::SpanWriter;
 pub use tally::{Precision, Stop};
 pub use world::StopReason;

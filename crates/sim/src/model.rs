@@ -7,7 +7,7 @@
 use crate::recorded::RecordedTimeline;
 use curtail_model::{Arrivals, Cores, Distribution, Fault, Rate, ServerFactors, Spacing};
 use curtail_policy::{Class, LeafConfig};
-use curtail_units::{Duration, Ratio};
+use curtail_units::{Bytes, Duration, Ratio};
 use std::sync::Arc;
 
 /// Everything that the arms of a scenario have in common.
@@ -36,7 +36,10 @@ pub struct Model {
     pub service: Distribution,
     /// The factor on the service times of all attempts of a request, on whatever server.
     pub request_factor: Distribution<f64>,
-    /// The same for the attempts of each call of a request.
+    /// The size of the body of a request with the factor 1, for spans; the size of another request is its factor times
+    /// this size. Absent: spans have no size.
+    pub request_bytes: Option<Bytes>,
+    /// The factor on the service times of the attempts of each call of a request.
     pub call_factor: Distribution<f64>,
     /// The factors on the service times of the servers.
     pub server_factors: ServerFactors,
@@ -88,6 +91,7 @@ impl Model {
             cores: None,
             service,
             request_factor: Distribution::ONE,
+            request_bytes: None,
             call_factor: Distribution::ONE,
             server_factors: ServerFactors::ONE,
             copies_alike: Ratio::ZERO,

@@ -58,6 +58,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         request_factor: s
             .optional_section("request_factor", REQUEST_FACTOR, Distribution::read)
             .unwrap_or(defaults.request_factor),
+        request_bytes: s.field("request_bytes", REQUEST_BYTES).optional().or(defaults.request_bytes),
         call_factor: s
             .optional_section("call_factor", CALL_FACTOR, Distribution::read)
             .unwrap_or(defaults.call_factor),
@@ -106,6 +107,8 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
 
 const REQUEST_FACTOR: &str = "Factor on the service times of all attempts of a request, on whatever server; \
         absent: 1.";
+const REQUEST_BYTES: &str = "Size of the body of a request with the factor 1, in spans; others have their factor \
+        times this size (absent: none).";
 const CALL_FACTOR: &str = "The same for all attempts of a call of a request; absent: 1.";
 const COPIES_ALIKE: &str = "Share of calls whose attempts all have the same service time, apart from the factors of servers.";
 const CORES: &str = "Cores that the requests in service of a server share; absent: one core for each \
