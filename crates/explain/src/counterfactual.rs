@@ -45,33 +45,22 @@ impl Counterfactual {
             }
         }
         let without = |removed: usize| {
-            let weights: Vec<f64> = counts
-                .iter()
-                .map(|counts| {
-                    let all: u32 = counts.iter().sum();
-                    let kept: u32 = counts
-                        .iter()
-                        .enumerate()
-                        .filter(|(mask, _)| mask & removed == 0)
-                        .map(|(_, n)| n)
-                        .sum();
-                    // A stratum in which every trace has a factor cannot be imagined without it.
-                    if kept == 0 { 0.0 } else { f64::from(all) / f64::from(kept) }
-                })
-                .collect();
-            let total: f64 = weights
-                .iter()
-                .zip(&counts)
-                .map(|(weight, counts)| {
-                    let kept: u32 = counts
-                        .iter()
-                        .enumerate()
-                        .filter(|(mask, _)| mask & removed == 0)
-                        .map(|(_, n)| n)
-                        .sum();
-                    weight * f64::from(kept)
-                })
-                .sum();
+            let kept = |counts: &Vec<u32>| -> u32 {
+                counts
+                    .iter()
+                    .enumerate()
+                    .filter(|(mask, _)| mask & removed == 0)
+                    .map(|(_, n)| n)
+                    .sum()
+            };
+            // A stratum in which every trace has a factor cannot be imagined without it.
+            let weight = |counts: &Vec<u32>| match kept(counts) {
+                0 => 0.0,
+                kept => f64::from(counts.iter().sum::<u32>()) / f64::from(kept),
+            };
+            let weights: Vec<f64> = counts.iter().map(weight).collect();
+            let kept = counts.iter().map(kept).map(f64::from);
+            let total: f64 = weights.iter().zip(kept).map(|(weight, kept)| weight * kept).sum();
             let mut above = total * (1.0 - quantile.get());
             for (duration_ns, nth) in &sorted {
                 if usize::from(masks[*nth as usize]) & removed == 0 {

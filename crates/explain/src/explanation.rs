@@ -57,7 +57,7 @@ impl fmt::Display for NotExplained {
             }
             Self::TooFew { traces } => write!(
                 f,
-                "{traces} traces are too few to explain a tail: expected at least {TRACES_MIN} of one endpoint"
+                "too few traces for a tail: expected at least {TRACES_MIN} of one endpoint, found {traces}"
             ),
             Self::NoneSlow => f.write_str("no trace is slow: all take equally long, or none is above the bar"),
         }

@@ -223,11 +223,14 @@ impl Writer<'_> {
                 "and none of the others".to_owned()
             };
             let text = format!(
-                "{} of the slow requests are slow with {condition} ({service}): {} of {} such requests are slow, {lift}",
+                "{condition} ({service}) explains {} of the slow requests: {} of {} requests with it are slow, {lift}",
                 percent(found.fraction),
                 thousands(found.slow.into()),
                 thousands(found.all.into()),
             );
+            let mut same_as: Vec<String> =
+                same[1..].iter().map(|alias| self.condition(*alias).1).collect();
+            same_as.retain(|alias| *alias != condition);
             Finding {
                 cause: self.cause_of_factor(same[0]),
                 text,
@@ -238,7 +241,7 @@ impl Writer<'_> {
                 p_value: found.p_value,
                 traces: (found.slow.into(), found.all.into()),
                 quantile_ns,
-                same_as: same[1..].iter().map(|alias| self.condition(*alias).1).collect(),
+                same_as,
                 examples: self.examples(|trace| factors.masks[trace as usize] & (1 << nth) != 0),
             }
         };

@@ -43,7 +43,7 @@ fn findings(explanation: &Explanation, page: &mut Page) {
     page.line("What stands out");
     for (nth, finding) in (1..).zip(&explanation.findings) {
         let Finding { text, interval, cause, quantile_ns, same_as, examples, .. } = finding;
-        page.wrapped(&format!("{nth:2}. "), text);
+        page.wrapped("  ", &format!("{nth}. {text}"));
         let of_quantile = match (quantile_ns, &explanation.quantile) {
             (Some(ns), Some(effect)) => {
                 format!("; {} of {}", time(*ns), percentile_name(effect.quantile))

@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod demo;
 mod durability;
+mod explain;
 mod google_app;
 mod import;
 mod log;
