@@ -9,7 +9,7 @@ use curtail_policy::{
     ATTEMPTS_MAX, BalanceConfig, BudgetConfig, Class, HedgeConfig, LeafConfig, PrequalConfig,
     QuantileDelay, RetryConfig, TieConfig, UpstreamConfig,
 };
-use curtail_units::Duration;
+use curtail_units::{Duration, Ratio};
 
 /// Reads the policy keys of an upstream.
 pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
@@ -47,6 +47,21 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
 pub fn group(s: &mut Section<'_>) -> Option<String> {
     s.field("group", "Name of a group: its upstreams share one budget and their recent latencies; absent: no group.")
         .optional()
+}
+
+/// Reads the key for the holdout of an upstream; a ratio of 0 is none.
+///
+/// # Panics
+/// Never: one half is a ratio.
+pub fn holdout(s: &mut Section<'_>) -> Option<Ratio> {
+    let half = Ratio::new(0.5).expect("a ratio");
+    s.field(
+        "holdout",
+        "Ratio of requests that go without hedges and ties, drawn at random, so that the proxy measures the effect of hedges and ties; absent: no measurement.",
+    )
+    .at_most(half)
+    .optional()
+    .filter(|ratio| *ratio != Ratio::ZERO)
 }
 
 /// Reads the key for a class.

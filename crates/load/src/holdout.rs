@@ -123,6 +123,8 @@ pub struct Holdout {
 pub struct PeriodEffects {
     /// The name of the period: `hour` or `day`.
     pub period: &'static str,
+    /// Whether the period is over.
+    pub is_complete: bool,
     /// The number of measured requests.
     pub requests: Sides<u64>,
     /// The mean number of attempts for a request; 0 without requests.
@@ -237,7 +239,7 @@ impl Period {
             block.clear();
         }
         if now >= *self.ends.get_or_insert(now + self.length) {
-            let complete = self.effects();
+            let complete = PeriodEffects { is_complete: true, ..self.effects() };
             self.last = Some(complete).filter(|effects| !effects.percentiles.is_empty());
             self.sides = Sides::default();
             self.ends = Some(now + self.length);
@@ -251,6 +253,7 @@ impl Period {
         };
         PeriodEffects {
             period: self.name,
+            is_complete: false,
             requests: self.sides.map(|side| side.sequence.requests()),
             attempts_per_request: self.sides.map(attempts),
             percentiles: PERCENTILES.iter().filter_map(|of| self.percentile(*of)).collect(),
@@ -275,10 +278,12 @@ impl Period {
 }
 
 impl PeriodEffects {
-    /// Extra attempts that the remedy sends, as a share of the requests.
+    /// Extra attempts that the remedy sends, as a share of the requests; [`None`] without requests on a side, or if
+    /// attempts are not counted.
     #[must_use]
-    pub fn extra_ratio(&self) -> f64 {
-        self.attempts_per_request.with - self.attempts_per_request.without
+    pub fn extra_ratio(&self) -> Option<f64> {
+        let Sides { without, with } = self.attempts_per_request;
+        (without > 0.0 && with > 0.0).then_some(with - without)
     }
 }
 

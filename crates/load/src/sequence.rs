@@ -47,7 +47,7 @@ const LONG_RUN_BLOCKS_MIN: u64 = 60;
 
 /// The minimum number of independent events among the requests beyond a quantile for an interval of the long run: as
 /// many equal stalls would give the variance of the blocks.
-const STALLS_MIN: f64 = 20.0;
+const STALLS_MIN: f64 = 50.0;
 
 /// The sums over all blocks of a number `k` of requests of each block.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -9,6 +9,7 @@
 
 use crate::driver::Upstream;
 use crate::fan_out::FanOut;
+use crate::holdout::HoldoutSnapshot;
 use crate::leaf::Leaf;
 use crate::metrics::{
     ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
@@ -138,6 +139,7 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
             latencies,
             hedge_delay,
             budget,
+            holdout: upstream.holdout.as_ref().map(|holdout| holdout.read(upstream.clock.now())),
             replicas: members.iter().zip(states).map(replica).collect(),
         }
     };
@@ -191,6 +193,7 @@ fn state(worker: &Worker) -> Value {
             "recent": latencies.collect::<BTreeMap<_, _>>(),
             "hedge_delay_ms": ms(upstream.hedge_delay),
             "budget": { "requests": requests, "extra": extra },
+            "holdout": upstream.holdout.as_ref().map(HoldoutSnapshot::to_json),
             "replicas": upstream.replicas.iter().map(replica).collect::<Vec<_>>(),
         })
     };
@@ -203,11 +206,18 @@ fn state(worker: &Worker) -> Value {
             "concurrency": leaf.concurrency,
         })
     };
+    let now = worker.shared.process_state.clock.now();
+    let fan_out = |route: &Arc<FanOut>| {
+        let holdout = route.holdout.as_ref().map(|holdout| holdout.read(now).to_json());
+        json!({ "route": route.name, "holdout": holdout })
+    };
+    let fan_outs: Vec<_> = worker.shared.snapshot.load().fan_outs.iter().map(fan_out).collect();
     let snapshot = snapshot(worker, &QUANTILES);
     json!({
         "schema": "curtail.state/1",
         "draining": worker.shared.drain.is_begun(),
         "upstreams": snapshot.upstreams.iter().map(upstream).collect::<Vec<_>>(),
+        "fan_outs": fan_outs,
         "leaves": snapshot.leaves.iter().map(leaf).collect::<Vec<_>>(),
     })
 }

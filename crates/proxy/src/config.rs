@@ -21,6 +21,7 @@ use curtail_http::access::is_tenant;
 pub use curtail_http::connect::{ConnectConfig, Protocol};
 use curtail_http::tls::{self, TlsError, Trust};
 use curtail_policy::{LeafConfig, UpstreamConfig};
+use curtail_units::Ratio;
 use rustls::sign::CertifiedKey;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -96,6 +97,8 @@ pub struct NamedUpstream {
     pub replicas: Vec<ReplicaConfig>,
     /// The group with which it shares budget and recent latencies, if any.
     pub group: Option<String>,
+    /// The share of requests that go without hedges and ties; absent: none.
+    pub holdout: Option<Ratio>,
     /// The configuration of connections to the replicas.
     pub connect: ConnectConfig,
     /// The policies for the requests.
@@ -322,6 +325,7 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         name: name.to_owned(),
         replicas,
         group: policy::group(s),
+        holdout: policy::holdout(s),
         connect: s.section("connect", "Connections to the replicas.", connect::read),
         policy: policy::upstream(s),
     }

@@ -15,10 +15,12 @@ use crate::StartError;
 use crate::config::NamedUpstream;
 use crate::group::Group;
 use crate::guard::{Guard, Step};
+use crate::holdout::Holdout;
 use crate::journal::Journal;
-use crate::metrics::UpstreamMetrics;
+use crate::metrics::{ResponseClass, UpstreamMetrics};
 use crate::replica::{Replica, Replicas};
 use crate::snapshot::ProcessState;
+use crate::trail::Trail;
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
 use curtail_http::pool::Pool;
@@ -46,6 +48,8 @@ pub(crate) struct Upstream {
     pub(crate) metrics: UpstreamMetrics,
     pub(crate) clock: Clock,
     guard: Guard,
+    /// The measurement of the effect of hedges and ties; absent: there is no holdout.
+    pub(crate) holdout: Option<Holdout>,
     pub(crate) group: Option<Arc<Group>>,
     root: Mutex<Root>,
 }
@@ -96,6 +100,7 @@ impl Upstream {
             metrics: UpstreamMetrics::default(),
             clock: process_state.clock,
             guard: Guard::new(&config.name, &process_state.process),
+            holdout: config.holdout.map(|ratio| Holdout::new(ratio, &config.policy)),
             group,
             root: Mutex::new(root),
         };
@@ -106,7 +111,20 @@ impl Upstream {
     /// Whether a reload to `config` keeps this upstream, perhaps with other replicas.
     pub(crate) fn is_kept_by(&self, config: &NamedUpstream) -> bool {
         let group = self.group.as_ref().map(|group| group.name());
-        self.name == config.name && self.policy == config.policy && group == config.group.as_deref()
+        let holdout = self.holdout.as_ref().map(|holdout| holdout.ratio);
+        self.name == config.name
+            && self.policy == config.policy
+            && holdout == config.holdout
+            && group == config.group.as_deref()
+    }
+
+    /// Records the end of a request, in the metrics and in the measurement of the holdout.
+    pub(crate) fn record_end(&self, trail: &Trail, response: ResponseClass, now: Instant) {
+        let age = now.since(trail.started);
+        self.metrics.ended(response, age);
+        if let (Some(holdout), Some(drawn)) = (&self.holdout, trail.holdout) {
+            holdout.record(now, drawn, (response, age), trail.attempts.len());
+        }
     }
 
     /// Handles an event that does not concern one request; returns the generation of the machine that decided.

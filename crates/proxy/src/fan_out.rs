@@ -13,7 +13,8 @@ mod merge;
 use crate::config::{FanOutConfig, FanOutTo, Merge};
 use crate::driver::Upstream;
 use crate::guard::{Guard, Step};
-use crate::metrics::{FanOutMetrics, FanOutResult};
+use crate::holdout::Holdout;
+use crate::metrics::{FanOutMetrics, FanOutResult, ResponseClass};
 use crate::replica::Replicas;
 use crate::request::{ProxyResponse, own, record_own};
 use crate::response::RelayedBody;
@@ -30,6 +31,7 @@ use curtail_policy::{
 };
 use curtail_units::Instant;
 use http::{Method, StatusCode};
+use std::cmp::Ordering;
 use std::sync::Arc;
 use tokio::task::{JoinError, JoinSet};
 
@@ -52,6 +54,8 @@ pub(crate) struct FanOut {
     /// The route in metrics and logs: its host, if it has one, and its path prefix.
     pub(crate) name: String,
     pub(crate) metrics: Arc<FanOutMetrics>,
+    /// The measurement of the effect of hedges and ties on whole requests; absent: no shard has a holdout.
+    pub(crate) holdout: Option<Arc<Holdout>>,
     /// One for each selected upstream.
     shards: Box<[Shard]>,
     config: FanOutConfig,
@@ -77,7 +81,23 @@ impl FanOut {
                 Shard { upstream, route }
             })
             .collect();
-        Self { name, metrics, shards, config: config.clone(), guard }
+        // The largest share of a shard is that of the request: each call of a request is on the same side.
+        let held = shards.iter().filter(|shard| shard.upstream.holdout.is_some());
+        let ratio = |shard: &Shard| shard.upstream.holdout.as_ref().map(|holdout| holdout.ratio);
+        let first = held.max_by(|a, b| ratio(a).partial_cmp(&ratio(b)).unwrap_or(Ordering::Equal));
+        let holdout = first
+            .and_then(|first| Some(Arc::new(Holdout::new(ratio(first)?, &first.upstream.policy))));
+        Self { name, metrics, holdout, shards, config: config.clone(), guard }
+    }
+
+    /// Continues the measurement of `before` if it is about the same upstreams.
+    pub(crate) fn keep_holdout(&mut self, before: &Self) {
+        let pairs = || self.shards.iter().zip(&before.shards);
+        let is_same = self.shards.len() == before.shards.len()
+            && pairs().all(|(new, old)| Arc::ptr_eq(&new.upstream, &old.upstream));
+        if is_same {
+            self.holdout.clone_from(&before.holdout);
+        }
     }
 }
 
@@ -279,6 +299,7 @@ impl FanOutRequest {
         let mut trail =
             Box::new(Trail::new(context, now, Arc::clone(&trail.request_head), trail.tls));
         trail.is_call = true;
+        trail.holdout = self.trail.as_ref().and_then(|trail| trail.holdout);
         let (route, class) = (Arc::clone(&shard.route), self.outgoing.request.class);
         trail.destination = Some(Destination { route, class });
         let run = call::run(
@@ -412,6 +433,16 @@ impl FanOutRequest {
         let missing = (self.results.len() - self.succeeded()) as u64;
         let latency = self.now().since(trail.started);
         self.fan_out.metrics.ended(result, missing, latency);
+        if let (Some(holdout), Some(drawn)) = (&self.fan_out.holdout, trail.holdout) {
+            let response = match result {
+                FanOutResult::Complete | FanOutResult::Partial => {
+                    ResponseClass::Status(StatusCode::OK)
+                }
+                FanOutResult::ClientGone => ResponseClass::None,
+                FanOutResult::Failed | FanOutResult::TooLarge => ResponseClass::Incomplete,
+            };
+            holdout.record(self.now(), drawn, (response, latency), 0);
+        }
         record_own(&self.worker, None, *trail, end);
     }
 

@@ -375,6 +375,7 @@ pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
         name: config.name.clone(),
         replicas: vec![ReplicaConfig::unnamed(config.server.clone())],
         group: None,
+        holdout: None,
         connect: config.connect.clone(),
         // The root handles errors here: it knows the other replicas.
         policy: UpstreamConfig::plain(BalanceConfig::RoundRobin),

@@ -15,6 +15,7 @@ mod driver;
 mod fan_out;
 mod group;
 mod guard;
+mod holdout;
 mod journal;
 mod leaf;
 mod leaf_headers;

@@ -11,7 +11,7 @@ use crate::snapshot::ConfigSnapshot;
 use crate::trail::{Destination, RequestEnd, Trail};
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;
-use crate::{leaf_headers, probe};
+use crate::{holdout, leaf_headers, probe};
 use bytes::Bytes;
 use curtail_http::forwarding;
 use curtail_http::head::{Fault, Known, RequestHead, ResponseHead};
@@ -64,33 +64,42 @@ pub(crate) async fn respond(
     if snapshot.config.spans.is_some() {
         context.clean(&mut head.fields);
     }
+    let found = settled
+        .inspect_err(|_| client.metrics.malformed.add(1))
+        .and_then(|()| destination(&snapshot, &client, &head))
+        .map(|(destination, target, idempotent)| {
+            // The safe methods (RFC 9110, section 9.2.1) except TRACE, which asks about the path of the request itself.
+            let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
+            let repeatable = (is_read || idempotent) && upgrade.is_none();
+            let ratio = target.holdout_ratio();
+            let drawn =
+                if repeatable { holdout::draw(&worker, &client, &mut head, ratio) } else { None };
+            let is_holdout = drawn.is_some_and(|drawn| drawn.is_holdout);
+            let class = destination.class;
+            (destination, target, drawn, curtail_policy::Request { class, repeatable, is_holdout })
+        });
     let head = Arc::new(head);
     let mut trail = Box::new(Trail::new(context, started, Arc::clone(&head), client.tls));
-    if let Err(fault) = settled {
-        client.metrics.malformed.add(1);
-        return refuse(&worker, *trail, fault);
-    }
-    let (target, idempotent) = match destination(&snapshot, &client, &mut trail) {
-        Ok(destination) => destination,
-        Err(fault) => {
-            client.metrics.unrouted.add(1);
-            return refuse(&worker, *trail, fault);
+    let (target, request) = match found {
+        Ok((destination, target, drawn, request)) => {
+            (trail.destination, trail.holdout) = (Some(destination), drawn);
+            (target, request)
         }
+        Err(fault) => return refuse(&worker, *trail, fault),
     };
     if is_last_hop {
         return respond_as_last_hop(&worker, &target, *trail);
     }
-    let class = trail.destination.as_ref().map_or_else(Class::default, |d| d.class);
     let upstream = match target {
         Target::Upstream(upstream) => upstream,
         Target::FanOut(fan_out) => {
-            let outgoing = outgoing(&snapshot, (head, body), (class, idempotent), None);
+            let outgoing = outgoing(&snapshot, (head, body), request, None);
             return respond_from_shards(&worker, &client, fan_out, (outgoing, trail)).await;
         }
     };
     let permit = match &client.leaf {
         None => None,
-        Some(leaf) => match leaf.admit(&worker, class, tie.as_deref()).await {
+        Some(leaf) => match leaf.admit(&worker, request.class, tie.as_deref()).await {
             Admission::Started(permit) => {
                 if trail.context.sampled {
                     let now = worker.shared.process_state.clock.now();
@@ -102,7 +111,7 @@ pub(crate) async fn respond(
             Admission::Refused => return leaf_says("refused"),
         },
     };
-    let mut outgoing = outgoing(&snapshot, (head, body), (class, idempotent), upgrade);
+    let mut outgoing = outgoing(&snapshot, (head, body), request, upgrade);
     outgoing.interim = interim;
     let timeout = snapshot.config.limits.stream_idle_timeout;
     respond_from_upstream(&worker, &client, upstream, (outgoing, trail), (permit, timeout)).await
@@ -167,43 +176,40 @@ fn prepare(head: &mut RequestHead, client: &Client) {
     forwarding::add_forwarded(&mut head.fields, client.address, &client.address_text, client.tls);
 }
 
-/// The target of a request, and whether its route declares it idempotent.
+/// The destination and the target of a request, and whether its route declares it idempotent.
 fn destination(
     snapshot: &ConfigSnapshot,
     client: &Client,
-    trail: &mut Trail,
-) -> Result<(Target, bool), Fault> {
-    let class = trail.request_head.fields.get_text(Known::CurtailClass);
+    head: &RequestHead,
+) -> Result<(Destination, Target, bool), Fault> {
+    let class = head.fields.get_text(Known::CurtailClass);
     let class = class.and_then(Class::from_name).unwrap_or_default();
     let (route, target, idempotent) = match &client.leaf {
         Some(leaf) => (&leaf.prepared, Target::Upstream(Arc::clone(&leaf.server)), false),
         None => {
             let route = snapshot
                 .routes
-                .find(trail.request_head.host(), trail.request_head.target.path())?;
+                .find(head.host(), head.target.path())
+                .inspect_err(|_| client.metrics.unrouted.add(1))?;
             (&route.prepared, route.target.clone(), route.idempotent)
         }
     };
-    trail.destination = Some(Destination { route: Arc::clone(route), class });
-    Ok((target, idempotent))
+    Ok((Destination { route: Arc::clone(route), class }, target, idempotent))
 }
 
 fn outgoing(
     snapshot: &ConfigSnapshot,
     (head, body): (Arc<RequestHead>, Option<ClientBody>),
-    (class, idempotent): (Class, bool),
+    request: curtail_policy::Request,
     upgrade: Option<Box<[u8]>>,
 ) -> Outgoing {
     let limits = &snapshot.config.limits;
     let body =
         body.map(|body| Replay::new(body, limits.replay.as_len(), limits.body_timeout.into()));
-    // The safe methods (RFC 9110, section 9.2.1) except TRACE, which asks about the path of the request itself.
-    let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
-    let repeatable = (is_read || idempotent) && upgrade.is_none();
     Outgoing {
         head,
         body,
-        request: curtail_policy::Request { class, repeatable },
+        request,
         eligible: None,
         upgrade,
         is_traced: snapshot.config.spans.is_some(),
@@ -303,7 +309,7 @@ pub(crate) fn record_own(
     let at = worker.shared.process_state.clock.now();
     if let Some(upstream) = upstream {
         let response = status.map_or(ResponseClass::None, ResponseClass::Status);
-        upstream.metrics.ended(response, at.since(trail.started));
+        upstream.record_end(&trail, response, at);
     }
     trail.end = Some(RequestEnd { at, status, error, reason: None });
     worker.shared.record(&trail);

@@ -149,7 +149,7 @@ impl Completion {
             end.error = error;
         }
         let upstream = &self.driver.upstream;
-        upstream.metrics.ended(response, now.since(self.trail.started));
+        upstream.record_end(&self.trail, response, now);
         self.shared.record(&self.trail);
     }
 }

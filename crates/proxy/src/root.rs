@@ -187,7 +187,7 @@ impl Exchange {
         let (now, reason) = (upstream.clock.now(), Reason::ClientGone);
         let (status, error) = (None, Some(reason.name()));
         self.trail.end = Some(RequestEnd { at: now, status, error, reason: Some(reason) });
-        upstream.metrics.ended(ResponseClass::None, now.since(self.trail.started));
+        upstream.record_end(&self.trail, ResponseClass::None, now);
         self.worker.shared.record(&self.trail);
     }
 

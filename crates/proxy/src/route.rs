@@ -10,6 +10,7 @@ use crate::driver::Upstream;
 use crate::fan_out::FanOut;
 use crate::spans::prepared::PreparedRoute;
 use curtail_http::head::Fault;
+use curtail_units::Ratio;
 use http::StatusCode;
 use path::{PathReading, Prefix};
 use std::borrow::Cow;
@@ -38,6 +39,16 @@ pub(crate) struct Route {
 pub(crate) enum Target {
     Upstream(Arc<Upstream>),
     FanOut(Arc<FanOut>),
+}
+
+impl Target {
+    /// The share of the requests that is in the holdout, if there is one.
+    pub(crate) fn holdout_ratio(&self) -> Option<Ratio> {
+        match self {
+            Self::Upstream(upstream) => upstream.holdout.as_ref().map(|holdout| holdout.ratio),
+            Self::FanOut(fan_out) => fan_out.holdout.as_ref().map(|holdout| holdout.ratio),
+        }
+    }
 }
 
 const NO_ROUTE: Fault = Fault { status: StatusCode::NOT_FOUND, error: "no_route", why: "" };

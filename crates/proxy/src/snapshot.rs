@@ -163,10 +163,16 @@ fn fan_out_of(
     (process_state, before): (&ProcessState, Option<&ConfigSnapshot>),
 ) -> FanOut {
     let name = format!("{}{}", route.host.as_deref().unwrap_or_default(), route.path_prefix);
-    let mut kept = before.iter().flat_map(|before| &before.fan_outs);
-    let metrics = kept.find(|kept| kept.name == name).map(|kept| Arc::clone(&kept.metrics));
+    let mut all = before.iter().flat_map(|before| &before.fan_outs);
+    let kept = all.find(|kept| kept.name == name);
+    let metrics = kept.map(|kept| Arc::clone(&kept.metrics));
     let guard = Guard::new(&name, &process_state.process);
-    FanOut::new((name, &route.path_prefix), config, shards, (guard, metrics.unwrap_or_default()))
+    let metrics = metrics.unwrap_or_default();
+    let mut fan_out = FanOut::new((name, &route.path_prefix), config, shards, (guard, metrics));
+    if let Some(kept) = kept {
+        fan_out.keep_holdout(kept);
+    }
+    fan_out
 }
 
 /// The group of an upstream, if it names one: one of `groups`, or a new one.

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use curtail_http::drain::DrainSignal;
 use curtail_http::head::Fields;
 use curtail_http::timers::Timers;
-use curtail_units::Rng;
+use curtail_units::{Ratio, Rng};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
@@ -55,6 +55,11 @@ impl Worker {
 
     pub(crate) fn new_span_id(&self) -> SpanId {
         trace_context::new_span_id(&mut self.rng())
+    }
+
+    /// True with this probability.
+    pub(crate) fn draw(&self, probability: Ratio) -> bool {
+        self.rng().chance(probability.get())
     }
 
     pub(crate) fn trace_context(&self, fields: &Fields) -> TraceContext {

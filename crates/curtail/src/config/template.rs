@@ -62,6 +62,7 @@ fn example(path: &str) -> Option<&'static str> {
         "limits.stream_idle_timeout" => "1h",
         path if path.ends_with(".tls.certificate_file") => "/etc/curtail/certificate.pem",
         path if path.ends_with(".tls.key_file") => "/etc/curtail/key.pem",
+        path if path.ends_with(".holdout") => "0.01",
         path if path.ends_with(".connect.ca_file") => "/etc/curtail/authority.pem",
         _ => return None,
     })

@@ -3,8 +3,10 @@
 //! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive if the
 //! deployment does not match them (a tie, which is executed twice unless each replica is a leaf).
 
+use curtail_load::holdout::time_to_state;
 use curtail_policy::{QuantileDelay, RestMode, SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
+use curtail_text::numbers;
 use curtail_units::{Duration, Quantile, Ratio};
 use std::fmt::Write as _;
 
@@ -87,8 +89,14 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     writeln!(text, "  tie       {}", tie(policy))?;
     writeln!(text, "  retry     {}", retry(policy))?;
     writeln!(text, "  timeout   {}", policy.timeout)?;
+    if let Some(ratio) = upstream.holdout {
+        writeln!(text, "  holdout   {}", holdout(ratio))?;
+    }
     writeln!(text, "  at worst  {}", at_worst(policy))?;
-    let notes = notes(policy, replicas.len(), is_used);
+    let mut notes = notes(policy, replicas.len(), is_used);
+    if upstream.holdout.is_some() && policy.hedge.is_none() && policy.tie.is_none() {
+        notes.push("hedge and tie are off: the holdout measures no effect".to_owned());
+    }
     notes.iter().try_for_each(|note| writeln!(text, "  note: {note}"))
 }
 
@@ -164,6 +172,20 @@ fn tie(policy: &UpstreamConfig) -> String {
         Some(delay) => format!("the second copy after {delay}"),
         None => "the second copy after two mean message delays".to_owned(),
     })
+}
+
+/// Describes a holdout: its share, and the number of requests until it states a percentile.
+fn holdout(ratio: Ratio) -> String {
+    let until = |quantile| {
+        let seconds = time_to_state(ratio.get(), 1.0, quantile).as_secs_f64();
+        numbers::thousands(seconds.round() as u64)
+    };
+    format!(
+        "{} of requests; states p99 after {} requests, p99.9 after {}",
+        numbers::percent(ratio.get()),
+        until(Quantile::P99),
+        until(Quantile::P999)
+    )
 }
 
 fn retry(policy: &UpstreamConfig) -> String {

@@ -14,6 +14,8 @@ pub enum Known {
     CurtailClass,
     /// The constant name of the error, in every response of the proxy itself.
     CurtailError,
+    /// Whether a request is in the holdout of the root that drew it: `1`, or `0`.
+    CurtailHoldout,
     /// The leaf's report of an attempt that it did not execute: `refused` or `twin-started`.
     CurtailLeaf,
     /// The load of a server, in a leaf's response to a probe.
@@ -46,12 +48,13 @@ pub enum Known {
 
 impl Known {
     #[cfg(test)]
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 25] = [
         Self::Connection,
         Self::ContentLength,
         Self::Cookie,
         Self::CurtailClass,
         Self::CurtailError,
+        Self::CurtailHoldout,
         Self::CurtailLeaf,
         Self::CurtailLoad,
         Self::CurtailTie,
@@ -84,6 +87,7 @@ impl Known {
             Self::Cookie => "cookie",
             Self::CurtailClass => "curtail-class",
             Self::CurtailError => "curtail-error",
+            Self::CurtailHoldout => "curtail-holdout",
             Self::CurtailLeaf => "curtail-leaf",
             Self::CurtailLoad => "curtail-load",
             Self::CurtailTie => "curtail-tie",
@@ -124,6 +128,7 @@ impl Known {
             (b'c', 6) => Self::Cookie,
             (b'c', 13) if name.ends_with(b"class") => Self::CurtailClass,
             (b'c', 13) => Self::CurtailError,
+            (b'c', 15) => Self::CurtailHoldout,
             (b'c', 12) if name.ends_with(b"leaf") => Self::CurtailLeaf,
             (b'c', 12) => Self::CurtailLoad,
             (b'c', 11) => Self::CurtailTie,

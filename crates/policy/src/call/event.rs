@@ -10,6 +10,9 @@ pub struct Request {
     pub class: Class,
     /// Whether the request may be executed more than once: it is a read, or its route declares it idempotent.
     pub repeatable: bool,
+    /// Whether the request is in the holdout: it gets neither hedges nor ties, but retries. The driver draws it.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_holdout: bool,
 }
 
 /// The result of an attempt with a response.

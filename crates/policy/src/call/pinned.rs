@@ -14,7 +14,7 @@ use curtail_units::{Duration, Instant, Quantile, Rng};
 use expect_test::expect;
 
 const REPLICAS: u32 = 5;
-const READ: Request = Request { class: Class::Interactive, repeatable: true };
+const READ: Request = Request { class: Class::Interactive, repeatable: true, is_holdout: false };
 
 fn rules() -> [BalanceConfig; 5] {
     [

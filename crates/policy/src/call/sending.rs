@@ -51,7 +51,7 @@ impl Call {
     /// Sends the first attempt and chooses the replica of its twin, if it gets one; false if there is no replica.
     pub(super) fn send_first(&mut self, upstream: &mut Upstream, now: Instant) -> bool {
         let Some(chosen) = upstream.choose(now, self.eligible(), &[]) else { return false };
-        let tie = if self.may_copy() { upstream.tie() } else { None };
+        let tie = if self.may_use_remedy() { upstream.tie() } else { None };
         let twin = tie.and_then(|(id, delay)| {
             let (replica, choice) = upstream.choose(now, self.eligible(), &[chosen.0])?;
             Some(Twin { at: now + delay, id, replica, choice })
@@ -271,7 +271,7 @@ impl Call {
     ) {
         let due = |delay| AttemptTimer { at: now + delay, delay, is_refused: false };
         let hedges_max = upstream.config().hedge.map_or(0, |hedge| hedge.hedges_max);
-        let may_hedge = self.may_copy() && self.hedges < hedges_max;
+        let may_hedge = self.may_use_remedy() && self.hedges < hedges_max;
         self.hedge = if may_hedge { upstream.hedge_delay(now).map(due) } else { None };
         let may_retry = self.may_copy() && self.retries < retries_max(upstream);
         self.overdue = overdue_delay.filter(|_| may_retry).map(due);
@@ -315,6 +315,11 @@ impl Call {
     /// Whether the request may be sent to two replicas at once.
     const fn may_copy(&self) -> bool {
         self.request.repeatable && self.replayable
+    }
+
+    /// Whether the request may be hedged or tied.
+    const fn may_use_remedy(&self) -> bool {
+        self.may_copy() && !self.request.is_holdout
     }
 
     /// Whether the maximum of attempts allows one more besides those that are sent or planned.

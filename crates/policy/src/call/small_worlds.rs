@@ -313,8 +313,10 @@ fn explore(world: &World, depth: usize, reasons: &mut BTreeSet<&'static str>) {
     }
 }
 
-const REPEATABLE: Request = Request { class: Class::Interactive, repeatable: true };
+const REPEATABLE: Request =
+    Request { class: Class::Interactive, repeatable: true, is_holdout: false };
 const ONCE: Request = Request { repeatable: false, ..REPEATABLE };
+const HOLDOUT: Request = Request { is_holdout: true, ..REPEATABLE };
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_ms(ms)
@@ -349,6 +351,23 @@ fn world(config: UpstreamConfig, replicas: usize, request: Request, before: usiz
     let mut world = World::new(config, replicas, request);
     (0..before).for_each(|_| world.upstream.budget().request(Instant::ZERO));
     world
+}
+
+/// With every technique on, a request of the holdout meets the reasons of an upstream without hedges and ties.
+#[test]
+fn a_request_of_the_holdout_is_handled_as_without_hedges_and_ties() {
+    let retry = retried(2, Some(ms(200)));
+    let without = UpstreamConfig { retry, ..plain() };
+    let with = UpstreamConfig { hedge: hedged(ms(10), 2), tie: tied(ms(1)), ..without };
+    let reasons = |config, request| {
+        let mut reasons = BTreeSet::new();
+        explore(&world(config, 3, request, 2), 7, &mut reasons);
+        reasons
+    };
+    let held = reasons(with, HOLDOUT);
+    assert_eq!(held, reasons(without, REPEATABLE));
+    assert!(held.contains("retry") && held.contains("overdue"), "{held:?}");
+    assert!(reasons(with, REPEATABLE).contains("tie_first"));
 }
 
 fn names(reasons: &BTreeSet<&'static str>) -> alloc::string::String {

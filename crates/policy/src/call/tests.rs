@@ -18,7 +18,7 @@ struct RecordedCall {
     text: String,
 }
 
-const READ: Request = Request { class: Class::Interactive, repeatable: true };
+const READ: Request = Request { class: Class::Interactive, repeatable: true, is_holdout: false };
 
 impl RecordedCall {
     /// After 1,000 requests whose latencies were 1 ms to 1,000 ms.

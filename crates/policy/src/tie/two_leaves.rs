@@ -90,7 +90,11 @@ impl World {
         };
         let mut world = Self {
             upstream: Upstream::new(config, 2, &Rng::new(1)),
-            call: Call::new(Request { class: Class::Interactive, repeatable: true }),
+            call: Call::new(Request {
+                class: Class::Interactive,
+                repeatable: true,
+                is_holdout: false,
+            }),
             now: Instant::ZERO,
             leaves: [(); 2]
                 .map(|()| Some(Leaf::new(LeafConfig { concurrency: 1, queue_len_max: 8 }))),

@@ -94,6 +94,28 @@ catalogue! {
         &["upstream", "replica"],
         "1 while the replica is ejected after failures, otherwise 0. When all replicas are ejected, the proxy uses all of them.",
     );
+    HOLDOUT_REQUESTS = counter(
+        "curtail_holdout_requests",
+        &["upstream", "side"],
+        "Measured requests of an upstream with a holdout. `holdout`: without hedges and ties. `remedy`: all others.",
+    );
+    HOLDOUT_EXTRA = gauge(
+        "curtail_holdout_extra_ratio",
+        &["upstream", "period"],
+        "Attempts per request with the remedy, minus those without it, in this hour or day.",
+    );
+    HOLDOUT_LATENCY = Metric {
+        base: "curtail_holdout_latency",
+        unit: Some(Unit::Seconds),
+        kind: MetricType::Gauge,
+        labels: &["upstream", "period", "percentile", "side", "bound"],
+        help: "Latency percentiles with and without the remedy in this hour or day, each with its interval (95 % for both sides together, at all times); absent until 100 requests of each side are beyond the percentile.",
+    };
+    HOLDOUT_VERDICT = gauge(
+        "curtail_holdout_verdict",
+        &["upstream", "period", "percentile"],
+        "1: the percentile is lower with the remedy. -1: it is higher. 0: undecided.",
+    );
     FAN_OUT_REQUESTS = counter(
         "curtail_fan_out_requests",
         &["route", "result"],

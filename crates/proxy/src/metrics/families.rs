@@ -5,6 +5,7 @@ use super::leaf::LeafCounts;
 use super::snapshot::{ConnectionsSnapshot, Snapshot};
 use super::upstream::UpstreamCounts;
 use curtail_http::connection_counts::ConnectionCounts;
+use curtail_load::holdout::{EffectVerdict, PercentileEffect, Sides};
 use curtail_metrics::{Counts, Family, FamilyCollector, MetricsSnapshot, process};
 use curtail_units::Duration;
 
@@ -15,6 +16,7 @@ impl MetricsSnapshot for Snapshot {
         self.requests(&mut out);
         self.attempts(&mut out);
         self.remedies(&mut out);
+        self.holdouts(&mut out);
         self.fan_outs(&mut out);
         self.connections(&mut out);
         self.leaves(&mut out);
@@ -68,6 +70,54 @@ impl Snapshot {
         out.add(&table::IN_FLIGHT, replicas().map(|(labels, r)| (labels, r.in_flight)));
         let ejected = replicas().map(|(labels, r)| (labels, u32::from(r.is_ejected)));
         out.add(&table::EJECTED, ejected);
+    }
+
+    fn holdouts<'a>(&'a self, out: &mut FamilyCollector<'a>) {
+        let each = || {
+            let upstreams = self.upstreams.iter();
+            upstreams.filter_map(|u| Some((("upstream", &*u.name), u.holdout.as_ref()?)))
+        };
+        let requests = each().flat_map(|(name, holdout)| {
+            let Sides { without, with } = holdout.requests;
+            [("holdout", without), ("remedy", with)].map(|(side, n)| ([name, ("side", side)], n))
+        });
+        out.add(&table::HOLDOUT_REQUESTS, requests);
+        let periods = || {
+            each().flat_map(|(name, holdout)| {
+                holdout.periods.iter().map(move |p| ([name, ("period", p.period)], p))
+            })
+        };
+        let extra = periods().filter_map(|(labels, p)| Some((labels, p.extra_ratio()?)));
+        out.add(&table::HOLDOUT_EXTRA, extra);
+        let percentiles = || {
+            periods().flat_map(|([name, period], p)| {
+                let labels = move |e: &PercentileEffect| [name, period, ("percentile", e.name)];
+                p.percentiles.iter().map(move |effect| (labels(effect), effect))
+            })
+        };
+        let latencies = percentiles().flat_map(|([name, period, percentile], effect)| {
+            let Sides { without, with } = effect.latency;
+            let (low, high) = (effect.interval.without, effect.interval.with);
+            let bounds = [
+                ("holdout", "low", Some(low.low)),
+                ("holdout", "estimate", without),
+                ("holdout", "high", low.high),
+                ("remedy", "low", Some(high.low)),
+                ("remedy", "estimate", with),
+                ("remedy", "high", high.high),
+            ];
+            bounds.into_iter().filter_map(move |(side, bound, latency)| {
+                let labels = [name, period, percentile, ("side", side), ("bound", bound)];
+                Some((labels, latency?.as_secs_f64()))
+            })
+        });
+        out.add(&table::HOLDOUT_LATENCY, latencies);
+        let verdict = |effect: &PercentileEffect| match effect.verdict() {
+            EffectVerdict::Better => 1.0,
+            EffectVerdict::Undecided => 0.0,
+            EffectVerdict::Worse => -1.0,
+        };
+        out.add(&table::HOLDOUT_VERDICT, percentiles().map(|(labels, e)| (labels, verdict(e))));
     }
 
     fn fan_outs<'a>(&'a self, out: &mut FamilyCollector<'a>) {

@@ -4,6 +4,7 @@ use super::fan_out::FanOutCounts;
 use super::leaf::LeafCounts;
 use super::process::{ListenerCounts, ProcessCounts};
 use super::upstream::UpstreamCounts;
+use crate::holdout::HoldoutSnapshot;
 use crate::spans::SpanCounts;
 use curtail_http::connection_counts::ConnectionCounts;
 use curtail_metrics::process::Usage;
@@ -37,6 +38,8 @@ pub(crate) struct UpstreamSnapshot {
     pub(crate) hedge_delay: Option<Duration>,
     /// Requests and extra attempts within the budget's window.
     pub(crate) budget: (u64, u64),
+    /// Absent: there is no holdout.
+    pub(crate) holdout: Option<HoldoutSnapshot>,
     pub(crate) replicas: Vec<ReplicaSnapshot>,
 }
 

@@ -62,6 +62,7 @@ fn upstream() -> UpstreamSnapshot {
         latencies: Vec::new(),
         hedge_delay: Some(Duration::from_us(12_500)),
         budget: (100, 3),
+        holdout: Some(crate::holdout::tests::sample()),
         replicas: vec![ReplicaSnapshot {
             id: curtail_policy::ReplicaId(0),
             name: None,

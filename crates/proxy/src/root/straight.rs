@@ -42,7 +42,7 @@ impl Exchange {
 
     /// Sends the request once more, and only once; false if an attempt failed that a server may have executed.
     fn send_straight(&mut self) -> bool {
-        let Request { class, repeatable } = self.outgoing.request;
+        let Request { class, repeatable, .. } = self.outgoing.request;
         let allows_another = |attempt: &AttemptTrail| match attempt.end {
             Some((_, AttemptEnd::Failed(failure))) => failure == Failure::NotSent,
             Some((_, AttemptEnd::Cancelled(_))) => repeatable,

@@ -119,6 +119,9 @@ impl Encoder<'_> {
             if let Some(destination) = &trail.destination {
                 describe_destination(&mut attributes, destination);
             }
+            if let Some(drawn) = trail.holdout {
+                attributes.flag(b"curtail.holdout", drawn.is_holdout);
+            }
             attributes.int(b"curtail.attempts", trail.attempts.len() as u64);
             if let Some(reason) = &end.reason {
                 describe_reason(&mut attributes, scratch, reason);

@@ -2,7 +2,7 @@
 //!
 //! One module for each promise: [`pass_through`] (messages pass unchanged), [`repetition`] (what may be sent
 //! twice, and what never), [`hidden_failures`] and [`cancelled_hedges`] (what clients do not notice),
-//! [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
+//! [`holdout`] (one draw for each request), [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
 //! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little
 //! memory and delay no other client), [`groups`] (shared budget and latencies), [`probes`] (which outlive their
 //! requests) and [`operation`] (drain, reload, journal). The other modules are helpers.
@@ -21,6 +21,7 @@ mod fan_out;
 mod frames;
 mod groups;
 mod hidden_failures;
+mod holdout;
 mod leaves;
 mod logs;
 mod metrics;

@@ -85,7 +85,8 @@ impl Writer {
     fn request(&mut self) {
         self.requests += 1;
         let call = self.requests;
-        let request = Request { class: Class::Interactive, repeatable: self.rng.chance(0.9) };
+        let (repeatable, is_holdout) = (self.rng.chance(0.9), self.rng.chance(0.1));
+        let request = Request { class: Class::Interactive, repeatable, is_holdout };
         let ids = (0..self.joined).map(ReplicaId);
         let eligible: Vec<ReplicaId> = ids.filter(|_| self.rng.chance(0.5)).collect();
         let eligible = self.rng.chance(0.3).then_some(eligible);
@@ -282,7 +283,9 @@ fn the_first_difference_names_its_line_its_event_and_both_effects() {
     let [config, ..] = configs();
     let journal = journal(1, config);
     let lines: Vec<&str> = journal.lines().collect();
-    let nth = 1_000 + lines[1_000..].iter().position(|l| l.contains("\"cancel\"")).expect("one");
+    // A cancel is an effect of an event, and a word of a gather's configuration.
+    let has_cancel = |l: &&str| l.contains("\"effects\"") && l.contains("\"cancel\"");
+    let nth = 1_000 + lines[1_000..].iter().position(has_cancel).expect("one");
     let forged = lines[nth].replace("\"cancel\"", "\"respond\"");
     let text = [&lines[..nth], &[&forged], &lines[nth + 1..]].concat().join("\n");
     let End::Different(difference) = replayed(&text).end else {

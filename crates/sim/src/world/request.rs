@@ -188,6 +188,7 @@ impl World<'_> {
             machine: Call::new(Request {
                 class: self.model.class,
                 repeatable: self.model.repeatable,
+                is_holdout: false,
             }),
             request: request_key,
             id,

@@ -86,7 +86,7 @@ async fn journal(directory: &Directory, policy: &str, requests: usize) -> PathBu
     let file = directory.path("root.journal");
     let proxy = Setup::before(&addresses)
         .upstream(&format!(
-            "connect: {{protocol: http2}}\nbudget: {{ratio: 0.2}}\ntimeout: 500ms\n{policy}"
+            "connect: {{protocol: http2}}\nholdout: 0.1\nbudget: {{ratio: 0.2}}\ntimeout: 500ms\n{policy}"
         ))
         .journal(file.clone())
         .seed(seed)

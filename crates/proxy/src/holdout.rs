@@ -1,0 +1,196 @@
+//! The holdout: a share of the requests that goes without hedges and ties, so that their effect is always measured.
+//!
+//! The draw is made once for each request of a client, before its calls, and passed on in the header
+//! `curtail-holdout`. A proxy that receives the header obeys it and does not draw. Only requests that may be sent twice
+//! are drawn and measured: no other request gets hedges or ties. A header of a client that is no trusted proxy is
+//! obeyed, but its request is not measured, because clients that choose their side would spoil the comparison.
+//! **Limits**: for each upstream with a holdout, some 500 KB.
+
+use crate::metrics::ResponseClass;
+use crate::request::Client;
+use crate::worker::Worker;
+use curtail_http::head::{Known, RequestHead};
+use curtail_load::holdout::{Holdout as Measurement, PercentileEffect, PeriodEffects, Sides};
+use curtail_policy::UpstreamConfig;
+use curtail_text::numbers;
+use curtail_units::{Duration, Instant, Ratio};
+use serde_json::{Value, json};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The side of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drawn {
+    pub(crate) is_holdout: bool,
+    /// Whether the side was drawn at random, here or by a trusted proxy.
+    is_random: bool,
+}
+
+/// Draws the side of a request, unless a proxy before this one has drawn it. `ratio` is the share of the holdout;
+/// [`None`]: there is no holdout here.
+pub(crate) fn draw(
+    worker: &Worker,
+    client: &Client,
+    head: &mut RequestHead,
+    ratio: Option<Ratio>,
+) -> Option<Drawn> {
+    let given = match head.fields.get(Known::CurtailHoldout) {
+        Some(b"1") => Some(true),
+        Some(b"0") => Some(false),
+        Some(_) | None => None,
+    };
+    if let Some(is_holdout) = given {
+        return Some(Drawn { is_holdout, is_random: client.is_trusted });
+    }
+    let is_holdout = worker.draw(ratio?);
+    head.fields.set(Known::CurtailHoldout, if is_holdout { b"1" } else { b"0" });
+    Some(Drawn { is_holdout, is_random: true })
+}
+
+/// The holdout of an upstream, or of a route that fans out.
+#[derive(Debug)]
+pub(crate) struct Holdout {
+    pub(crate) ratio: Ratio,
+    remedy: &'static str,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    measurement: Measurement,
+    requests: Sides<u64>,
+}
+
+/// The numbers of a holdout for the state page and the metrics.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldoutSnapshot {
+    ratio: Ratio,
+    remedy: &'static str,
+    /// The number of measured requests since the start.
+    pub(crate) requests: Sides<u64>,
+    pub(crate) periods: Vec<PeriodEffects>,
+}
+
+impl Holdout {
+    /// The holdout of an upstream with this policy.
+    pub(crate) fn new(ratio: Ratio, policy: &UpstreamConfig) -> Self {
+        let remedy = match (policy.hedge, policy.tie) {
+            (Some(_), None) => "hedging",
+            (None, Some(_)) => "ties",
+            (Some(_), Some(_)) => "hedging and ties",
+            (None, None) => "no remedy",
+        };
+        Self { ratio, remedy, state: Mutex::default() }
+    }
+
+    /// Records the end of a request at this age, after this number of attempts.
+    pub(crate) fn record(
+        &self,
+        now: Instant,
+        drawn: Drawn,
+        (response, age): (ResponseClass, Duration),
+        attempts: usize,
+    ) {
+        if !drawn.is_random {
+            return;
+        }
+        // A client that has left waited this long.
+        let is_failure = match response {
+            ResponseClass::Status(status) => status.is_server_error(),
+            ResponseClass::Incomplete => true,
+            ResponseClass::None => false,
+        };
+        let latency = if is_failure { Duration::MAX } else { age };
+        let mut state = self.lock();
+        state.measurement.record(now, drawn.is_holdout, latency, attempts as u64);
+        *state.requests.get_mut(drawn.is_holdout) += 1;
+    }
+
+    pub(crate) fn read(&self, now: Instant) -> HoldoutSnapshot {
+        let (measurement, requests) = {
+            let mut state = self.lock();
+            state.measurement.advance(now);
+            (state.measurement.clone(), state.requests)
+        };
+        // Intervals take a hundred microseconds: not under the lock, for which requests wait.
+        let periods = measurement.effects();
+        HoldoutSnapshot { ratio: self.ratio, remedy: self.remedy, requests, periods }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HoldoutSnapshot {
+    /// The state page's object.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "ratio": self.ratio.get(),
+            "remedy": self.remedy,
+            "effect": self.effect(),
+            "periods": self.periods.iter().map(period).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The effect in a sentence: the highest percentile of the shortest period that states one.
+    fn effect(&self) -> Option<String> {
+        let stated = |period: &PeriodEffects| !period.percentiles.is_empty();
+        let period = self.periods.iter().find(|period| stated(period))?;
+        let percentile = period.percentiles.last()?;
+        let PercentileEffect { name, latency, interval, .. } = percentile;
+        let text =
+            |latency: Option<Duration>| latency.map_or("failed".to_owned(), numbers::latency);
+        let high = interval.with.high.map_or("unbounded".to_owned(), numbers::latency);
+        let extra = period
+            .extra_ratio()
+            .map(|extra| format!(" for {} extra", numbers::percent(extra.max(0.0))));
+        Some(format!(
+            "{}: {name} {} → {} ({} to {high}){}, {} {}, {}",
+            self.remedy,
+            text(latency.without),
+            text(latency.with),
+            numbers::latency(interval.with.low),
+            extra.unwrap_or_default(),
+            if period.is_complete { "last" } else { "this" },
+            period.period,
+            percentile.verdict().name(),
+        ))
+    }
+}
+
+fn period(effects: &PeriodEffects) -> Value {
+    json!({
+        "period": effects.period,
+        "complete": effects.is_complete,
+        "requests": sides(&effects.requests, |requests| json!(requests)),
+        "attempts_per_request": sides(&effects.attempts_per_request, |mean| json!(mean)),
+        "extra_ratio": effects.extra_ratio(),
+        "percentiles": effects.percentiles.iter().map(percentile).collect::<Vec<_>>(),
+    })
+}
+
+fn percentile(effect: &PercentileEffect) -> Value {
+    let ms = |latency: Option<Duration>| latency.map(Duration::as_ms_f64);
+    let finite = |ratio: f64| Some(ratio).filter(|ratio| ratio.is_finite());
+    let (low, high) = effect.ratio_interval();
+    json!({
+        "percentile": effect.name,
+        "quantile": effect.quantile.get(),
+        "latency_ms": sides(&effect.latency, |latency| json!(ms(*latency))),
+        "interval_ms": sides(&effect.interval, |i| json!([i.low.as_ms_f64(), ms(i.high)])),
+        "long_run_interval_ms": sides(&effect.long_run, |interval| {
+            json!(interval.map(|i| json!([i.low.as_ms_f64(), ms(i.high)])))
+        }),
+        "ratio": effect.ratio(),
+        "ratio_interval": [finite(low), finite(high)],
+        "verdict": effect.verdict().name(),
+    })
+}
+
+/// An object with a member for each side.
+fn sides<T>(sides: &Sides<T>, member: impl Fn(&T) -> Value) -> Value {
+    json!({ "holdout": member(&sides.without), "remedy": member(&sides.with) })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
