@@ -177,8 +177,9 @@ fn tie(policy: &UpstreamConfig) -> String {
 /// Describes a holdout: its share, and the number of requests until it states a percentile.
 fn holdout(ratio: Ratio) -> String {
     let until = |quantile| {
-        let seconds = time_to_state(ratio.get(), 1.0, quantile).as_secs_f64();
-        numbers::thousands(seconds.round() as u64)
+        // At one request a second, the time is the number of requests.
+        let ns = time_to_state(ratio.get(), 1.0, quantile).as_ns();
+        numbers::thousands((ns + 500_000_000) / 1_000_000_000)
     };
     format!(
         "{} of requests; states p99 after {} requests, p99.9 after {}",
