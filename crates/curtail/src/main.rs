@@ -11,6 +11,7 @@ mod import;
 mod input;
 mod open_files;
 mod output;
+mod predict;
 mod query;
 mod server;
 mod server_access;
@@ -37,6 +38,7 @@ enum Command {
     Bench(Box<bench::BenchArgs>),
     Demo(demo::DemoArgs),
     Explain(explain::ExplainArgs),
+    Predict(predict::PredictArgs),
     Proxy(curtail_proxy::cli::ProxyArgs),
     Query(query::QueryArgs),
     Server(server::ServerArgs),
@@ -65,6 +67,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             demo::run(args)
         }
         Command::Explain(args) => explain::run(args),
+        Command::Predict(args) => predict::run(args),
         Command::Proxy(args) => {
             log_service()?;
             Ok(ExitCode::from(curtail_proxy::cli::run(args)))

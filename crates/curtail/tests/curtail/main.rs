@@ -13,6 +13,7 @@ mod explain;
 mod google_app;
 mod import;
 mod log;
+mod predict;
 mod query;
 mod reference;
 mod running;

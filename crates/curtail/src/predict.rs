@@ -1,0 +1,151 @@
+//! `curtail predict`: predicts what each remedy would do to the tail of a service, from a recording.
+
+use crate::exit::usage_error;
+use crate::input;
+use crate::output::{Format, print};
+use anyhow::Context as _;
+use clap::Args;
+use curtail_predict::{Fit, Known, Prediction, Recording, RecordingError, SpanReader};
+use std::io::{self, BufRead, Cursor, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Maximum size of a results file; `bench` writes none that is larger.
+const RESULTS_BYTES_MAX: u64 = 1 << 30;
+
+/// The bytes at the start of a recording that tell its kind.
+const HEAD_BYTES: u64 = 256;
+
+/// Predict what each remedy would do to the tail of a service
+///
+/// Fits a model to a recording of the service: arrivals, work, slow periods of
+/// each replica. Then simulates the service with each remedy, with the very
+/// policies of the proxy. A recording is a journal of the proxy
+/// (curtail proxy --journal), spans in OTLP JSON with one batch a line, or
+/// results of curtail bench load. It may be compressed with gzip or zstd.
+#[derive(Args, Clone, Debug)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  curtail predict --from requests.journal
+  curtail predict --from spans.jsonl.gz --upstream search --format json
+  curtail predict --from run.json --replicas 5 --intrinsic-ratio 0.3
+
+Exit code 1: the model does not reproduce the recording."
+)]
+pub(crate) struct PredictArgs {
+    /// Recording to predict from; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    from: PathBuf,
+    /// Upstream or service of the recording, or arm of the results; needed if there are several.
+    #[arg(long, value_name = "NAME")]
+    upstream: Option<String>,
+    /// Number of replicas, if the recording does not name them [default there: 3].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    replicas: Option<u32>,
+    /// Share of requests that take equally long on every replica, from 0 to 1; absent: as the recording tells.
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    intrinsic_ratio: Option<f64>,
+    /// Seed of all randomness.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "expected a ratio from 0 to 1".to_owned())
+}
+
+pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
+    let name = input::name(&args.from);
+    let known = Known { replicas: args.replicas, intrinsic_ratio: args.intrinsic_ratio };
+    let recording = read(args)?;
+    let fit = Fit::new(&recording, known).map_err(of_caller).context(name)?;
+    let prediction = Prediction::new(&recording, fit, args.seed);
+    match args.format {
+        Format::Json => print(&format!("{}\n", prediction.json()))?,
+        Format::Table => print(&prediction.table())?,
+    }
+    let is_reproduced = prediction.difference().is_none();
+    Ok(if is_reproduced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn read(args: &PredictArgs) -> anyhow::Result<Recording> {
+    let (name, file) = input::open(&args.from)?;
+    let mut text = input::decompress(file).with_context(|| name.clone())?;
+    let mut head = Vec::new();
+    text.by_ref().take(HEAD_BYTES).read_to_end(&mut head).with_context(|| name.clone())?;
+    let kind = kind(&head);
+    let text = Cursor::new(head).chain(text);
+    let upstream = args.upstream.as_deref();
+    let recording = match kind {
+        Kind::Journal => Recording::from_journal(text, upstream),
+        Kind::Results => return read_results(args, &name, text),
+        Kind::Spans => read_spans(text, upstream),
+    };
+    recording.map_err(of_caller).context(name)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Journal,
+    Results,
+    Spans,
+}
+
+/// The kind of a recording, by its first bytes.
+fn kind(head: &[u8]) -> Kind {
+    let has = |word: &[u8]| head.windows(word.len()).any(|window| window == word);
+    if has(b"\"curtail.bench/") {
+        Kind::Results
+    } else if has(b"\"crc32\"") || has(b"\"curtail.journal/") {
+        Kind::Journal
+    } else {
+        Kind::Spans
+    }
+}
+
+fn read_spans(text: impl BufRead, service: Option<&str>) -> Result<Recording, RecordingError> {
+    let mut reader = SpanReader::new();
+    for line in text.lines() {
+        reader.read_line(&line?)?;
+    }
+    reader.finish(service)
+}
+
+fn read_results(args: &PredictArgs, name: &str, text: impl BufRead) -> anyhow::Result<Recording> {
+    let mut bytes = Vec::new();
+    text.take(RESULTS_BYTES_MAX).read_to_end(&mut bytes).with_context(|| name.to_owned())?;
+    let results = curtail_report::file::from_json(Path::new(name), &bytes)?;
+    let names: Vec<String> = results.arms.iter().map(|arm| arm.name.clone()).collect();
+    let wanted = args.upstream.as_ref();
+    let arm = match wanted {
+        Some(wanted) => names.iter().position(|name| name == wanted),
+        None => (names.len() == 1).then_some(0),
+    };
+    let arm = arm.ok_or_else(|| {
+        let text = format!("{name}: expected --upstream with one of the arms {}", names.join(", "));
+        usage_error(&text)
+    })?;
+    let blocks = results.measured().filter(|block| block.arm == arm);
+    let timelines: Vec<_> = blocks.map(|block| &block.timeline).collect();
+    let source = format!("results, arm {}", names[arm]);
+    Recording::from_slots(source, &timelines, args.seed).map_err(of_caller).context(name.to_owned())
+}
+
+/// A wrong name is an error of the caller, and an invalid recording is a file that cannot be read.
+fn of_caller(error: RecordingError) -> anyhow::Error {
+    match error {
+        RecordingError::Ambiguous(_) | RecordingError::NotThere { .. } => {
+            usage_error(&format!("--upstream: {error}"))
+        }
+        RecordingError::Io(error) => error.into(),
+        RecordingError::Journal(_)
+        | RecordingError::Invalid { .. }
+        | RecordingError::Empty { .. } => io::Error::new(io::ErrorKind::InvalidData, error).into(),
+    }
+}

@@ -1,0 +1,51 @@
+//! `curtail predict`: from spans of the simulator, and from files that are no recording.
+
+use crate::command::{curtail, written};
+use serde_json::Value;
+
+const SERVICE: &str = "model:
+  service: {shape: lognormal, median: 10ms, sigma: 0.5}
+  arrivals: {requests_per_second: 150}
+  replicas: 3
+  concurrency: 4
+  faults: [{recipe: stall, every: {shape: exponential, mean: 2s}, lasts: {shape: constant, value: 150ms}}]
+arms: {plain: {balance: random, hedge: false, retry: false}}
+requests_max: 12000
+";
+
+#[test]
+fn spans_of_stalls_call_for_a_remedy_whose_configuration_is_valid() {
+    let scenario = written("predict.yaml", SERVICE);
+    let spans = ["--spans", "predict.jsonl", "--spans-max", "8000"];
+    let ended = curtail(&[&["simulate", &scenario], &spans[..]].concat());
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let ended = curtail(&["predict", "--from", "predict.jsonl", "--format", "json"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+    let json: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!((&json["schema"], &json["reproduced"]), (&"curtail.predict/1".into(), &true.into()));
+    let name = json["recommended"].as_str().expect("a remedy");
+    let remedies = json["remedies"].as_array().expect("a list");
+    let chosen = remedies.iter().find(|remedy| remedy["name"] == name).expect("it is listed");
+    let config = chosen["config"].as_str().expect("YAML");
+    let keys: String = config.lines().map(|line| format!("    {line}\n")).collect();
+    let proxy = format!(
+        "listeners: [{{address: \"127.0.0.1:0\"}}]\nroutes: [{{upstream: a}}]\nupstreams:\n  a:\n    replicas: [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]\n{keys}"
+    );
+    let proxy = written("predict-proxy.yaml", proxy);
+    let checked = curtail(&["config", "check", &proxy]);
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+}
+
+#[test]
+fn a_file_that_is_no_recording_is_named_with_the_reason() {
+    for (name, content, code) in [
+        ("empty", "", Some(3)),
+        ("nonsense", "nonsense\n", Some(3)),
+        ("journal", "{\"entry\":\"journal\",\"schema\":\"curtail.journal/1\"}\n", Some(3)),
+    ] {
+        let file = written(&format!("predict-{name}.txt"), content);
+        let ended = curtail(&["predict", "--from", &file]);
+        assert_eq!(ended.code, code, "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains(&file), "{name}: {}", ended.stderr);
+    }
+}

@@ -1,0 +1,31 @@
+use super::Executions;
+use crate::lab::Lab;
+use curtail_units::Rng;
+
+fn lab(seed: u64, places: usize, per_second: f64, work_ms: fn(&mut Rng) -> f64) -> Lab {
+    Lab { seed, requests: 20_000, per_second, replicas: 3, places, work_ms, periods: Vec::new() }
+}
+
+#[test]
+fn waiting_is_separated_from_service_to_the_nanosecond() {
+    for (seed, places) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
+        // A load of 0.8: three replicas of `places` places, 10 ms of work.
+        let per_second = 240.0 * places as f64;
+        let recording = lab(seed, places, per_second, |rng| 1.0 + 9.0 * rng.exponential()).record();
+        let executions = Executions::infer(&recording);
+        assert_eq!(executions.concurrency, u32::try_from(places).ok(), "seed {seed}");
+        // The lab draws the work in the order of the requests: 1 ms and an exponential time.
+        let all = executions.of_replica.iter().flatten();
+        let mean = all.clone().map(|e| e.lasted().as_ms_f64()).sum::<f64>() / 20_000.0;
+        let min = all.map(|e| e.lasted().as_ms_f64()).fold(f64::INFINITY, f64::min);
+        assert!((mean - 10.0).abs() < 0.25, "seed {seed}: {mean}");
+        assert!((1.0..1.01).contains(&min), "seed {seed}: {min}");
+    }
+}
+
+#[test]
+fn a_concurrency_that_nobody_waits_for_stays_open() {
+    let recording = lab(1, 1_000, 300.0, |rng| 10.0 * rng.exponential()).record();
+    let executions = Executions::infer(&recording);
+    assert_eq!(executions.concurrency, None);
+}

@@ -1,0 +1,310 @@
+//! A fit: the model of a service that explains a recording.
+//!
+//! | part | comes from |
+//! |---|---|
+//! | arrivals | the recorded instants, so their burstiness is that of the recording |
+//! | waiting and concurrency | order of arrival and departure at each replica (`executions.rs`) |
+//! | slow periods of replicas | executions that are slow together (`pace.rs`), as a timeline |
+//! | work of a request | its execution at the usual pace; cancelled ones would have been longer |
+//! | alike attempts | second attempts, or requests of the same kind (`intrinsic.rs`) |
+//! | failures | their share, drawn independently |
+//!
+//! **Inputs**: one [`Recording`], with all of the load of its replicas.
+//! **Limits**: [`SAMPLES_MAX`] samples of work. [`Fit::notes`] says what was assumed, and what could not be fitted.
+//! **Hurts when** replicas have load that is not in the recording, when a fan-out shares its replicas between calls, and
+//! when the recording is shorter than a few periods of the slowest change.
+
+use crate::executions::Executions;
+use crate::intrinsic::{self, Evidence, Intrinsic, Work};
+use crate::pace::{SlowPeriod, find_slow_periods, shares, work_ns};
+use crate::recording::{Recording, RecordingError};
+use curtail_policy::UpstreamConfig;
+use curtail_units::{Duration, Instant, Rng};
+
+/// Minimum number of requests of a recording: p99 has ten requests beyond it.
+pub const REQUESTS_MIN: usize = 1_000;
+
+/// Maximum number of samples of work that a simulation draws from.
+pub const SAMPLES_MAX: usize = 200_000;
+
+/// The number of time blocks of a recording.
+pub(crate) const BLOCKS: usize = 40;
+
+/// What the caller knows, and the recording does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Known {
+    /// The number of replicas.
+    pub replicas: Option<u32>,
+    /// The share of requests whose attempts all take equally long, from 0 to 1.
+    pub intrinsic_ratio: Option<f64>,
+}
+
+/// A part of the model that was assumed or not fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The part.
+    pub part: &'static str,
+    /// What was assumed, or why there is no fit.
+    pub text: &'static str,
+}
+
+/// The work of one execution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) at: Instant,
+    pub(crate) work: Duration,
+}
+
+/// The model of a service, fitted to a recording.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// The source of the recording.
+    pub source: String,
+    /// The instants of all arrivals, from zero on.
+    pub(crate) arrivals: Vec<Instant>,
+    /// The work of executions, in order of their start.
+    pub(crate) samples: Vec<Sample>,
+    /// The slow periods of all replicas, by replica and start.
+    pub slow_periods: Vec<SlowPeriod>,
+    /// The number of replicas.
+    pub replicas: u32,
+    /// Maximum number of executions of a replica at once; absent: requests never waited for it.
+    pub concurrency: Option<u32>,
+    /// How alike two attempts of a request are.
+    pub intrinsic: Intrinsic,
+    /// The share of attempts that failed.
+    pub failed_ratio: f64,
+    /// The time of a message, one way.
+    pub message_delay: Duration,
+    /// The time in which requests arrived.
+    pub span: Duration,
+    /// The share of time in which replicas stopped, and in which they were slower or faster.
+    pub slow_shares: (f64, f64),
+    /// The policies during the recording; one attempt to a random replica if they are not known.
+    pub policy: UpstreamConfig,
+    pub(crate) has_replicas: bool,
+    /// What was assumed, and what could not be fitted.
+    pub notes: Vec<Note>,
+}
+
+impl Fit {
+    /// Fits a model to `recording`.
+    ///
+    /// # Errors
+    /// When there are too few requests, or hardly any of them succeeded.
+    pub fn new(recording: &Recording, known: Known) -> Result<Self, RecordingError> {
+        let succeeded = recording.requests.iter().filter(|request| request.latency.is_some());
+        if succeeded.count() < REQUESTS_MIN {
+            return Err(RecordingError::Empty { min: REQUESTS_MIN });
+        }
+        let executions = Executions::infer(recording);
+        // Without replicas there is no jointness: the order of latencies within a slot is unknown too.
+        let has_replicas = !recording.replicas.is_empty();
+        let periods = if has_replicas {
+            find_slow_periods(&executions.of_replica)
+        } else {
+            vec![Vec::new(); executions.of_replica.len()]
+        };
+        let works = works(recording, &executions, &periods);
+        let intrinsic = match known.intrinsic_ratio {
+            Some(ratio) => Intrinsic::given(ratio),
+            None => intrinsic::estimate(&works.iter().map(|(_, work)| *work).collect::<Vec<_>>()),
+        };
+        let slow_periods: Vec<SlowPeriod> = periods.into_iter().flatten().collect();
+        let recorded = u32::try_from(recording.replicas.len()).unwrap_or(u32::MAX);
+        let replicas = known.replicas.unwrap_or(if has_replicas { recorded } else { 3 });
+        let plain = || UpstreamConfig::plain(curtail_policy::BalanceConfig::Random);
+        Ok(Self {
+            source: recording.source.clone(),
+            arrivals: recording.requests.iter().map(|request| request.arrived).collect(),
+            samples: to_samples(works),
+            slow_shares: shares(&slow_periods, recording.replicas.len(), recording.span()),
+            slow_periods,
+            replicas,
+            concurrency: executions.concurrency,
+            failed_ratio: executions.failed as f64 / executions.attempts.max(1) as f64,
+            message_delay: recording.message_delay.unwrap_or_default(),
+            span: recording.span(),
+            policy: recording.policy.unwrap_or_else(plain),
+            has_replicas,
+            notes: notes(recording, &executions, &intrinsic, known),
+            intrinsic,
+        })
+    }
+
+    /// The mean work of a request.
+    #[must_use]
+    pub fn mean_work(&self) -> Duration {
+        let sum: f64 = self.samples.iter().map(|sample| sample.work.as_ns_f64()).sum();
+        Duration::from_ns_f64(sum / self.samples.len().max(1) as f64)
+    }
+
+    /// The mean number of arrivals a second.
+    #[must_use]
+    pub fn requests_per_second(&self) -> f64 {
+        self.arrivals.len() as f64 / self.span.as_secs_f64().max(1e-9)
+    }
+
+    /// The load of the replicas: the share of their places that is taken on average, if their concurrency is known.
+    #[must_use]
+    pub fn utilization(&self) -> Option<f64> {
+        let places = f64::from(self.concurrency?) * f64::from(self.replicas);
+        let paced = 1.0 - self.slow_shares.0;
+        Some(self.requests_per_second() * self.mean_work().as_secs_f64() / places / paced)
+    }
+
+    /// Whether waiting is known apart from service, so that another load or number of replicas can be predicted.
+    #[must_use]
+    pub fn separates_waiting(&self) -> bool {
+        self.has_replicas
+    }
+
+    /// The number of blocks of which a run has at most `requests` requests.
+    pub(crate) fn blocks_of(&self, requests: usize) -> usize {
+        (BLOCKS * requests / self.arrivals.len().max(1)).clamp(1, BLOCKS)
+    }
+
+    /// The same service in another stretch of time: `blocks` blocks of time, drawn with replacement, one after the
+    /// other, with their arrivals, their work and their slow periods (Künsch, 1989).
+    pub(crate) fn redrawn(&self, rng: &mut Rng, blocks: usize) -> Self {
+        let block_ns = (self.span.as_ns() / BLOCKS as u64).max(1);
+        let block = Duration::from_ns(block_ns);
+        let mut drawn = Self {
+            arrivals: Vec::with_capacity(self.arrivals.len()),
+            samples: Vec::with_capacity(self.samples.len()),
+            slow_periods: Vec::new(),
+            span: Duration::from_ns(block_ns * blocks as u64),
+            ..self.clone()
+        };
+        for nth in 0..blocks as u64 {
+            let from = Instant::from_ns(rng.below(BLOCKS) as u64 * block_ns);
+            let to = from + block;
+            let start = Instant::from_ns(nth * block_ns);
+            let moved = |at: Instant| start + at.since(from);
+            let arrivals = within(&self.arrivals, |at| *at, (from, to));
+            drawn.arrivals.extend(arrivals.iter().map(|at| moved(*at)));
+            let samples = within(&self.samples, |sample| sample.at, (from, to));
+            let samples = samples.iter().map(|s| Sample { at: moved(s.at), work: s.work });
+            drawn.samples.extend(samples);
+            let overlaps = |period: &&SlowPeriod| period.from < to && from < period.to;
+            let cut = |period: &SlowPeriod| SlowPeriod {
+                from: moved(period.from.max(from)),
+                to: moved(period.to.min(to)),
+                ..*period
+            };
+            drawn.slow_periods.extend(self.slow_periods.iter().filter(overlaps).map(cut));
+        }
+        drawn.slow_periods.sort_by_key(|period| (period.replica, period.from));
+        drawn
+    }
+}
+
+/// The part of `sorted` whose instants lie in a stretch of time.
+fn within<T>(sorted: &[T], at: impl Fn(&T) -> Instant, (from, to): (Instant, Instant)) -> &[T] {
+    let first = sorted.partition_point(|item| at(item) < from);
+    let end = sorted.partition_point(|item| at(item) < to);
+    &sorted[first..end]
+}
+
+/// The work of all executions, each with the instant of its start.
+fn works(
+    recording: &Recording,
+    executions: &Executions,
+    periods: &[Vec<SlowPeriod>],
+) -> Vec<(Instant, Work)> {
+    let of_replica = executions.of_replica.iter().zip(periods);
+    let works = of_replica.flat_map(|(executions, periods)| {
+        executions.iter().map(|execution| {
+            let work = Work {
+                request: execution.request,
+                nth: execution.nth,
+                kind: recording.requests[execution.request as usize].kind,
+                ns: work_ns(execution, periods),
+                is_whole: execution.is_whole,
+            };
+            (execution.started, work)
+        })
+    });
+    works.collect()
+}
+
+/// The samples of work, in order of time. A cancelled execution gets the work of one of the executions that lasted
+/// longer, in turn, which gives the product-limit estimate of the distribution (Efron, 1967).
+fn to_samples(works: Vec<(Instant, Work)>) -> Vec<Sample> {
+    // Second attempts are of slow requests only, so they are no sample of all requests.
+    let mut by_work: Vec<_> = works.into_iter().filter(|(_, work)| work.nth == 0).collect();
+    by_work.sort_unstable_by(|a, b| a.1.ns.total_cmp(&b.1.ns));
+    let whole: Vec<f64> = by_work.iter().filter(|(_, w)| w.is_whole).map(|(_, w)| w.ns).collect();
+    let mut samples = Vec::with_capacity(by_work.len());
+    let mut turn = 0;
+    for (at, work) in &by_work {
+        let ns = if work.is_whole {
+            work.ns
+        } else {
+            let longer = &whole[whole.partition_point(|ns| *ns <= work.ns)..];
+            turn += 1;
+            // A step that is prime to most lengths visits all of them evenly.
+            let nth = (turn * 7_919) % longer.len().max(1);
+            longer.get(nth).copied().unwrap_or(work.ns)
+        };
+        samples.push(Sample { at: *at, work: Duration::from_ns_f64(ns) });
+    }
+    samples.sort_unstable_by_key(|sample| sample.at);
+    let keep_every = samples.len().div_ceil(SAMPLES_MAX).max(1);
+    samples.into_iter().step_by(keep_every).collect()
+}
+
+fn notes(
+    recording: &Recording,
+    executions: &Executions,
+    intrinsic: &Intrinsic,
+    known: Known,
+) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut note = |part, text| notes.push(Note { part, text });
+    let has_replicas = !recording.replicas.is_empty();
+    if !recording.has_arrivals {
+        note("arrivals", "not recorded one by one: assumed random at the recorded rate");
+    }
+    if !has_replicas {
+        note(
+            "waiting",
+            "not known apart from service: predictions hold for the recorded load only",
+        );
+        note("slow periods", "not fitted: the recording names no replicas");
+        if known.replicas.is_none() {
+            note("replicas", "not recorded: assumed 3");
+        }
+    } else if executions.concurrency.is_none() && !executions.is_measured {
+        note(
+            "concurrency",
+            "requests never waited for a place: assumed unlimited, so a higher load looks too good",
+        );
+    }
+    if recording.policy.is_none() {
+        note("policies", "not recorded: assumed one attempt to a random replica, without retries");
+    }
+    if recording.message_delay.is_none() {
+        note("messages", "not measured: counted as service");
+    }
+    match intrinsic.evidence {
+        Evidence::Nothing => note(
+            "alike attempts",
+            "not known without second attempts or kinds of requests: both extremes are predicted",
+        ),
+        Evidence::Kinds { .. } => {
+            note(
+                "alike attempts",
+                "from requests of the same kind: other differences count as chance",
+            );
+        }
+        Evidence::Attempts { .. } | Evidence::Given => {}
+    }
+    if executions.failed > 0 {
+        note("failures", "assumed independent of each other and of the replica");
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! Predict: what each remedy would do to the tail of a service, from a recording of the service.
+//!
+//! ```text
+//! recording ──fit──> model ──simulate, with the policies of the proxy──> prediction with a band
+//! ```
+//!
+//! | to | look at |
+//! |---|---|
+//! | read a recording | [`Recording`], [`SpanReader`] |
+//! | fit a model | [`Fit`] |
+//! | predict every remedy | [`Prediction`] |
+//! | write a policy as configuration | [`policy_yaml`] |
+//!
+//! There is no clock, no file and no socket here: readers take any [`std::io::BufRead`]. Everything random follows from a
+//! seed.
+
+mod executions;
+mod fit;
+mod intrinsic;
+mod knee;
+#[cfg(test)]
+mod lab;
+mod pace;
+mod policy_yaml;
+mod prediction;
+mod recording;
+mod remedy;
+mod report;
+mod verdict;
+mod world;
+
+pub use fit::{Fit, Known, Note, REQUESTS_MIN, SAMPLES_MAX};
+pub use intrinsic::{Evidence, Intrinsic};
+pub use pace::SlowPeriod;
+pub use policy_yaml::policy_yaml;
+pub use prediction::{Banded, Prediction, RemedyPrediction};
+pub use recording::{
+    AttemptEnd, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording, RecordingError, SpanReader,
+    UNKNOWN,
+};
+pub use remedy::Remedy;
+pub use report::Timeouts;
+pub use verdict::Verdict;

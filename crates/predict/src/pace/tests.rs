@@ -1,0 +1,90 @@
+use super::{SlowPeriod, find_slow_periods, work_ns};
+use crate::executions::Executions;
+use crate::lab::Lab;
+use curtail_units::{Duration, Rng};
+
+fn lognormal(rng: &mut Rng) -> f64 {
+    20.0 * (0.4 * rng.normal()).exp()
+}
+
+/// A service whose tail is in its requests: one in a hundred takes ten times as long.
+fn heavy(rng: &mut Rng) -> f64 {
+    let factor = if rng.chance(0.01) { 10.0 } else { 1.0 };
+    factor * lognormal(rng)
+}
+
+fn found(lab: &Lab) -> Vec<SlowPeriod> {
+    let executions = Executions::infer(&lab.record());
+    find_slow_periods(&executions.of_replica).into_iter().flatten().collect()
+}
+
+fn lab(seed: u64, periods: Vec<SlowPeriod>, work_ms: fn(&mut Rng) -> f64) -> Lab {
+    Lab { seed, requests: 30_000, per_second: 300.0, replicas: 3, places: 6, work_ms, periods }
+}
+
+fn total_s(periods: &[SlowPeriod]) -> f64 {
+    periods.iter().map(|period| period.lasted().as_secs_f64()).sum()
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is() {
+    for work in [lognormal, heavy] {
+        for seed in 0..5 {
+            assert_eq!(found(&lab(seed, Vec::new(), work)), Vec::new(), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn stops_are_found_where_they_were() {
+    for seed in 0..3 {
+        let planted = Lab::periods((seed, 3), 2.0, 80, f64::INFINITY, 98.0);
+        let found = found(&lab(seed, planted.clone(), lognormal));
+        let hit = |stop: &&SlowPeriod| {
+            found.iter().any(|f| f.replica == stop.replica && f.from < stop.to && stop.from < f.to)
+        };
+        let hits = planted.iter().filter(hit).count();
+        assert!(hits * 10 >= planted.len() * 8, "seed {seed}: {hits} of {}", planted.len());
+        let ratio = total_s(&found) / total_s(&planted);
+        println!("{ratio} {hits} {} {}", planted.len(), found.len());
+        assert!((0.75..1.25).contains(&ratio), "seed {seed}: {ratio}");
+    }
+}
+
+#[test]
+fn slower_times_are_found_with_their_slowdown() {
+    for seed in 0..3 {
+        let planted = Lab::periods((seed, 3), 2.0, 400, 3.0, 98.0);
+        let found = found(&lab(seed, planted.clone(), lognormal));
+        let lost = |periods: &[SlowPeriod]| {
+            let lost = |p: &SlowPeriod| p.lasted().as_secs_f64() * (1.0 - 1.0 / p.slowdown);
+            periods.iter().map(lost).sum::<f64>()
+        };
+        let ratio = lost(&found) / lost(&planted);
+        println!("{ratio}");
+        assert!((0.75..1.25).contains(&ratio), "seed {seed}: {ratio}");
+    }
+}
+
+#[test]
+fn work_is_the_time_at_the_usual_pace() {
+    let at = |ms| curtail_units::Instant::ZERO + Duration::from_ms(ms);
+    let period =
+        |from, to, slowdown| SlowPeriod { replica: 0, from: at(from), to: at(to), slowdown };
+    let periods = [period(10, 20, f64::INFINITY), period(30, 50, 2.0)];
+    let work = |started, ended| {
+        let execution = crate::executions::Execution {
+            request: 0,
+            nth: 0,
+            replica: 0,
+            started: at(started),
+            ended: at(ended),
+            is_whole: true,
+        };
+        work_ns(&execution, &periods) / 1e6
+    };
+    assert_eq!(work(0, 10), 10.0);
+    assert_eq!(work(5, 25), 10.0);
+    assert_eq!(work(15, 40), 15.0);
+    assert_eq!(work(0, 60), 40.0);
+}

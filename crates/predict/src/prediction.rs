@@ -1,0 +1,286 @@
+//! A prediction: what the fitted service does as it was recorded, and with each remedy.
+//!
+//! **Value**: the mean of a few runs of the fitted model, of the logarithm of each latency.
+//! **Band**: where the latency of another run as long as the recording lies, 19 times in 20. The fitted model is drawn
+//! anew from blocks of the recording, and simulated anew; the spread of these runs is that of one recording. The fit
+//! and the run that it predicts both have this error, so the band has √2 times the spread.
+//! **Comparisons** are paired: run k of every remedy has the same blocks and the same random numbers.
+//! If nothing is known of how alike the attempts of a request are, the band covers both extremes.
+//! **Source**: Künsch, "The jackknife and the bootstrap for general stationary observations", 1989.
+//! **Hurts when** changes of the service are longer than a block, a fortieth of the recording: the band is then too
+//! narrow, as with every method that has seen too few of them.
+
+use crate::fit::{BLOCKS, Fit};
+use crate::knee;
+use crate::recording::Recording;
+use crate::remedy::Remedy;
+use crate::verdict::{self, Verdict};
+use crate::world::{QUANTILES, Simulated, simulate};
+use curtail_units::{Duration, Rng};
+use std::borrow::Cow;
+use std::num::NonZero;
+use std::thread;
+
+/// The number of runs of the model as fitted.
+const FITTED_RUNS: usize = 4;
+
+/// The number of runs of the model drawn anew from blocks.
+const REDRAWN_RUNS: usize = 16;
+
+/// Maximum number of requests of a run; of a longer recording, a run has fewer blocks.
+const SIMULATED_MAX: usize = 100_000;
+
+/// The quantile 0.975 of Student's t with 15 degrees of freedom.
+const STUDENT_T: f64 = 2.131;
+
+/// The difference between model and measurement at p50 and p99 up to which the model reproduces the recording.
+const DIFFERENCE_MAX: f64 = 0.1;
+
+/// A latency and its band, in nanoseconds; infinite where requests fail.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Banded {
+    /// The latency.
+    pub value: f64,
+    /// The ends of the band.
+    pub band: (f64, f64),
+}
+
+/// The service with one remedy.
+#[derive(Clone, Debug)]
+pub struct RemedyPrediction {
+    /// The remedy.
+    pub remedy: Remedy,
+    /// Latencies at p50, p99 and p99.9.
+    pub latencies: [Banded; QUANTILES.len()],
+    /// The p99 as a multiple of that without the remedy.
+    pub p99_ratio: Banded,
+    /// Attempts beyond one for each request, as a share of the requests.
+    pub extra_requests: f64,
+    /// The multiple of the recorded load from which on the remedy makes p99 worse; absent: not up to the largest load
+    /// that was tried, or not known.
+    pub knee_load_ratio: Option<f64>,
+}
+
+/// The prediction for a service.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// The fit.
+    pub fit: Fit,
+    /// The seed of all randomness.
+    pub seed: u64,
+    /// The number of recorded requests.
+    pub requests: usize,
+    /// The recorded latencies at p50, p99 and p99.9; absent: failed requests.
+    pub measured: [Option<Duration>; QUANTILES.len()],
+    /// The service as it was recorded.
+    pub modelled: RemedyPrediction,
+    /// The service with each remedy.
+    pub remedies: Vec<RemedyPrediction>,
+    /// The recommendation.
+    pub verdict: Verdict,
+    /// The least number of replicas that keeps the recorded p99 with the recommended remedy, if that is fewer.
+    pub replicas_needed: Option<u32>,
+}
+
+/// A simulation to run.
+struct Task<'t> {
+    remedy: &'t Remedy,
+    /// The index of the remedy, and of the assumption on alike attempts.
+    place: (usize, usize),
+    run: usize,
+}
+
+impl Prediction {
+    /// Predicts the service of `recording` with every remedy; `fit` is the fit of the recording.
+    #[must_use]
+    pub fn new(recording: &Recording, fit: Fit, seed: u64) -> Self {
+        let mut remedies = vec![Remedy::none(&fit)];
+        remedies.extend(Remedy::all(&fit));
+        let runs = run_all(&fit, &remedies, seed);
+        let present = &runs[0];
+        // A run of fewer blocks than the recording has spreads more than the recording.
+        let spread = (fit.blocks_of(SIMULATED_MAX) as f64 / BLOCKS as f64).sqrt();
+        let predicted = remedies.iter().zip(&runs).map(|(remedy, runs)| RemedyPrediction {
+            remedy: remedy.clone(),
+            latencies: std::array::from_fn(|nth| {
+                over_assumptions(runs.iter().map(|runs| runs.latency(nth, spread)))
+            }),
+            p99_ratio: over_assumptions(
+                runs.iter().zip(present).map(|(runs, present)| runs.ratio(present, 1, spread)),
+            ),
+            extra_requests: runs.iter().map(Runs::extra_requests).sum::<f64>() / runs.len() as f64,
+            knee_load_ratio: None,
+        });
+        // The service as it was recorded comes first.
+        let mut remedies: Vec<RemedyPrediction> = predicted.collect();
+        let modelled = remedies.remove(0);
+        if fit.separates_waiting() {
+            knee::find(&fit, &mut remedies, seed);
+        }
+        let verdict = verdict::choose(&fit, &modelled, &remedies);
+        let replicas_needed = verdict.recommended.and_then(|nth| {
+            knee::replicas_needed(&fit, &remedies[nth], modelled.latencies[1].value, seed)
+        });
+        let measured = QUANTILES.map(|quantile| recording.latency_at(quantile));
+        let requests = recording.requests.len();
+        let mut this =
+            Self { fit, seed, requests, measured, modelled, remedies, verdict, replicas_needed };
+        if let Some(difference) = this.difference() {
+            let why = format!("the model does not reproduce the recording: {difference}");
+            this.verdict = Verdict { recommended: None, why };
+            this.replicas_needed = None;
+        }
+        this
+    }
+
+    /// Why the model does not reproduce the recording; [`None`] if it does: p50 and p99 within a tenth, p99.9 within
+    /// its band.
+    #[must_use]
+    pub fn difference(&self) -> Option<String> {
+        let names = ["p50", "p99", "p99.9"];
+        let all = names.into_iter().zip(self.measured).zip(self.modelled.latencies);
+        let mut wrong = Vec::new();
+        for (nth, ((name, measured), modelled)) in all.enumerate() {
+            let measured = measured.map_or(f64::INFINITY, Duration::as_ns_f64);
+            let is_close = if nth < 2 {
+                let difference = (modelled.value / measured - 1.0).abs();
+                difference <= DIFFERENCE_MAX || measured == modelled.value
+            } else {
+                let (low, high) = modelled.band;
+                low <= measured && measured <= high
+            };
+            if !is_close {
+                let percent = (modelled.value / measured - 1.0) * 100.0;
+                wrong.push(format!("{name} is off by {percent:+.0} %"));
+            }
+        }
+        (!wrong.is_empty()).then(|| wrong.join(", "))
+    }
+}
+
+/// The runs of a remedy under one assumption on alike attempts.
+#[derive(Clone, Debug, Default)]
+struct Runs {
+    fitted: Vec<Simulated>,
+    redrawn: Vec<Simulated>,
+}
+
+impl Runs {
+    fn latency(&self, nth: usize, spread: f64) -> Banded {
+        let of = |run: &Simulated| run.latencies_ns[nth].ln();
+        banded(self.fitted.iter().map(of), self.redrawn.iter().map(of), spread)
+    }
+
+    /// A latency as a multiple of that of the `other` runs, run by run.
+    fn ratio(&self, other: &Self, nth: usize, spread: f64) -> Banded {
+        let of = |(run, other): (&Simulated, &Simulated)| {
+            let (own, other) = (run.latencies_ns[nth], other.latencies_ns[nth]);
+            if own == other { 0.0 } else { own.ln() - other.ln() }
+        };
+        banded(
+            self.fitted.iter().zip(&other.fitted).map(of),
+            self.redrawn.iter().zip(&other.redrawn).map(of),
+            spread,
+        )
+    }
+
+    fn extra_requests(&self) -> f64 {
+        let sum: f64 = self.fitted.iter().map(|run| run.extra_requests).sum();
+        sum / self.fitted.len() as f64
+    }
+}
+
+/// The mean of the logarithms of the fitted runs, with the spread of the redrawn ones.
+/// A recording has `spread` times that spread.
+fn banded(
+    fitted: impl Iterator<Item = f64>,
+    redrawn: impl Iterator<Item = f64>,
+    spread: f64,
+) -> Banded {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let (fitted, redrawn): (Vec<f64>, Vec<f64>) = (fitted.collect(), redrawn.collect());
+    let value = mean(&fitted);
+    let spread_around = mean(&redrawn);
+    let squares = redrawn.iter().map(|log| (log - spread_around).powi(2)).sum::<f64>();
+    let deviation = (squares / (redrawn.len() as f64 - 1.0)).sqrt();
+    let half = STUDENT_T * deviation * spread * std::f64::consts::SQRT_2;
+    if !value.is_finite() || !half.is_finite() {
+        // Some runs fail: there is no upper end.
+        let low = fitted.iter().chain(&redrawn).copied().fold(f64::INFINITY, f64::min);
+        return Banded { value: value.exp(), band: (low.exp(), f64::INFINITY) };
+    }
+    Banded { value: value.exp(), band: ((value - half).exp(), (value + half).exp()) }
+}
+
+/// The values under several assumptions as one: their geometric mean, with a band that covers all bands.
+fn over_assumptions(all: impl Iterator<Item = Banded>) -> Banded {
+    let all: Vec<Banded> = all.collect();
+    let value = all.iter().map(|one| one.value.ln()).sum::<f64>() / all.len() as f64;
+    let low = all.iter().map(|one| one.band.0).fold(f64::INFINITY, f64::min);
+    let high = all.iter().map(|one| one.band.1).fold(0.0, f64::max);
+    Banded { value: value.exp(), band: (low, high) }
+}
+
+/// Simulates all remedies: for each, the runs under each assumption on alike attempts.
+fn run_all(fit: &Fit, remedies: &[Remedy], seed: u64) -> Vec<Vec<Runs>> {
+    let rng = Rng::new(seed).split("predict");
+    let blocks = fit.blocks_of(SIMULATED_MAX);
+    let redraw = |run| fit.redrawn(&mut rng.split("blocks").split_index(run as u64), blocks);
+    let fits: Vec<Cow<'_, Fit>> = (0..FITTED_RUNS + REDRAWN_RUNS)
+        .map(|run| match run < FITTED_RUNS && blocks == BLOCKS {
+            true => Cow::Borrowed(fit),
+            false => Cow::Owned(redraw(run)),
+        })
+        .collect();
+    let assumptions: &[f64] = if fit.intrinsic.is_known() { &[0.0] } else { &[0.0, 1.0] };
+    let mut tasks = Vec::new();
+    for (nth, remedy) in remedies.iter().enumerate() {
+        for assumption in 0..assumptions.len() {
+            let runs = 0..FITTED_RUNS + REDRAWN_RUNS;
+            tasks.extend(runs.map(|run| Task { remedy, place: (nth, assumption), run }));
+        }
+    }
+    let done = in_parallel(&tasks, |task| {
+        let Task { remedy, place: (_, assumption), run } = *task;
+        let mut rng = rng.split("run").split_index(run as u64);
+        let alike = if fit.intrinsic.is_known() {
+            fit.intrinsic.draw(&mut rng, run >= FITTED_RUNS)
+        } else {
+            assumptions[assumption]
+        };
+        simulate(&fits[run], remedy, alike, rng.next_u64())
+    });
+    let mut runs = vec![vec![Runs::default(); assumptions.len()]; remedies.len()];
+    for (task, simulated) in tasks.iter().zip(done) {
+        let runs = &mut runs[task.place.0][task.place.1];
+        let is_fitted = task.run < FITTED_RUNS;
+        if is_fitted { runs.fitted.push(simulated) } else { runs.redrawn.push(simulated) }
+    }
+    runs
+}
+
+/// Runs tasks on all processors; the results are in the order of the tasks.
+pub(crate) fn in_parallel<T: Sync, R: Send>(tasks: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let nth = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let Some(task) = tasks.get(nth) else { return done };
+            done.push((nth, run(task)));
+        }
+    };
+    let mut done = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let joined = workers.into_iter().flat_map(|worker| {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        joined.collect::<Vec<_>>()
+    });
+    done.sort_unstable_by_key(|(nth, _)| *nth);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests;

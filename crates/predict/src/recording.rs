@@ -1,0 +1,202 @@
+//! A recording of a service: its requests in order of arrival, with their attempts.
+//!
+//! A recording is the one input of a fit. It comes from a proxy's journal ([`from_journal`](Recording::from_journal)), from spans
+//! ([`SpanReader`]), from the results of a load generator ([`from_slots`](Recording::from_slots)), or from a simulation
+//! ([`from_records`](Recording::from_records)).
+//! **Limits**: [`ROWS_MAX`] requests and as many attempts; later ones are counted and left out.
+//! **Invariant**: a latency that was cut short, because the attempt was cancelled, is marked as such ([`AttemptEnd`]):
+//! without the cancellation it would have been longer.
+
+mod journal;
+mod records;
+mod slots;
+mod spans;
+
+pub use spans::SpanReader;
+
+use curtail_policy::UpstreamConfig;
+use curtail_units::{Duration, Instant, Quantile};
+
+/// Maximum number of requests, and of attempts, of a recording.
+pub const ROWS_MAX: usize = 4_000_000;
+
+/// The number of a replica that is not known.
+pub const UNKNOWN: u32 = u32::MAX;
+
+/// The recorded requests of one upstream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    /// The source, in words.
+    pub source: String,
+    /// The requests, in order of arrival.
+    pub requests: Vec<RecordedRequest>,
+    /// The attempts of all requests, in the order of the requests.
+    pub attempts: Vec<RecordedAttempt>,
+    /// The names of the replicas; empty when they are not known.
+    pub replicas: Vec<String>,
+    /// The policies during the recording, if they are known.
+    pub policy: Option<UpstreamConfig>,
+    /// The median time of a message between root and leaf, if it was measured.
+    pub message_delay: Option<Duration>,
+    /// Whether the requests really arrived at these instants; otherwise only the rate is known.
+    pub has_arrivals: bool,
+    /// Requests that were left out beyond [`ROWS_MAX`].
+    pub left_out: u64,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedRequest {
+    /// The arrival.
+    pub arrived: Instant,
+    /// The time until the response; absent if the request failed.
+    pub latency: Option<Duration>,
+    /// The kind of the request: requests of equal kind do equal work (same operation, similar size).
+    pub kind: u32,
+    /// The number of attempts, which follow each other in [`Recording::attempts`].
+    pub attempts: u32,
+}
+
+/// One attempt of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedAttempt {
+    /// The index of the replica in [`Recording::replicas`], or [`UNKNOWN`].
+    pub replica: u32,
+    /// The instant at which it was sent.
+    pub sent: Instant,
+    /// The time from the sending to the end.
+    pub lasted: Duration,
+    /// How it ended.
+    pub end: AttemptEnd,
+    /// The time in service at its server, apart from waiting, if the server measured it.
+    pub service: Option<Duration>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// With a good response.
+    Responded,
+    /// Without a good response.
+    Failed,
+    /// Cancelled: the response would have come later.
+    Cancelled,
+}
+
+impl RecordedAttempt {
+    /// The instant of the end.
+    #[must_use]
+    pub fn ended(&self) -> Instant {
+        self.sent + self.lasted
+    }
+}
+
+/// An input that holds no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The journal is damaged, or of another version.
+    #[error(transparent)]
+    Journal(#[from] curtail_sim::Unreadable),
+    /// The input cannot be read.
+    #[error("the recording cannot be read")]
+    Io(#[from] std::io::Error),
+    /// A line or a part is not what it should be.
+    #[error("{place}: expected {expected}")]
+    Invalid {
+        /// The line or the key.
+        place: String,
+        /// The expected content.
+        expected: String,
+    },
+    /// There is more than one upstream or service, so the caller has to choose.
+    #[error("there are several: choose one of {}", .0.join(", "))]
+    Ambiguous(Vec<String>),
+    /// The chosen upstream or service is not there.
+    #[error("{name:?} is not there: expected one of {}", .known.join(", "))]
+    NotThere {
+        /// The name that was chosen.
+        name: String,
+        /// All names.
+        known: Vec<String>,
+    },
+    /// No request is in the input.
+    #[error("no request is recorded: expected at least {min}")]
+    Empty {
+        /// The least number of requests.
+        min: usize,
+    },
+}
+
+impl Recording {
+    /// The time from the first arrival to the last one.
+    #[must_use]
+    pub fn span(&self) -> Duration {
+        match (self.requests.first(), self.requests.last()) {
+            (Some(first), Some(last)) => last.arrived.since(first.arrived),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The mean rate of arrivals.
+    #[must_use]
+    pub fn requests_per_second(&self) -> f64 {
+        let gaps = self.requests.len().saturating_sub(1) as f64;
+        gaps / self.span().as_secs_f64().max(1e-9)
+    }
+
+    /// The latency at a quantile of all requests, where a failed request is longer than all others; [`None`]: a failed
+    /// request, or there are no requests.
+    #[must_use]
+    pub fn latency_at(&self, quantile: Quantile) -> Option<Duration> {
+        let mut latencies: Vec<Duration> =
+            self.requests.iter().filter_map(|request| request.latency).collect();
+        let rank = curtail_sketch::rank(quantile, self.requests.len() as u64);
+        let nth = usize::try_from(rank).ok()?.checked_sub(1)?;
+        if nth >= latencies.len() {
+            return None;
+        }
+        let (_, latency, _) = latencies.select_nth_unstable(nth);
+        Some(*latency)
+    }
+
+    /// Each request with its attempts.
+    pub fn with_attempts(&self) -> impl Iterator<Item = (&RecordedRequest, &[RecordedAttempt])> {
+        let mut next = 0;
+        self.requests.iter().map(move |request| {
+            let first = next;
+            next += request.attempts as usize;
+            (request, &self.attempts[first..next])
+        })
+    }
+
+    /// Puts requests, each with its attempts, in order of arrival, from the instant zero on.
+    fn fill(&mut self, mut rows: Vec<(RecordedRequest, Vec<RecordedAttempt>)>) {
+        rows.sort_by_key(|(request, _)| request.arrived);
+        let start = rows.first().map_or(Instant::ZERO, |(request, _)| request.arrived);
+        let from_start = |at: Instant| Instant::ZERO + at.since(start);
+        for (mut request, attempts) in rows {
+            if self.requests.len() == ROWS_MAX || self.attempts.len() + attempts.len() > ROWS_MAX {
+                self.left_out += 1;
+                continue;
+            }
+            request.arrived = from_start(request.arrived);
+            request.attempts = u32::try_from(attempts.len()).expect("a request has few attempts");
+            self.requests.push(request);
+            let attempts = attempts.into_iter();
+            self.attempts.extend(
+                attempts
+                    .map(|attempt| RecordedAttempt { sent: from_start(attempt.sent), ..attempt }),
+            );
+        }
+    }
+}
+
+/// Chooses one of several upstreams or services.
+fn choose(names: Vec<String>, wanted: Option<&str>) -> Result<String, RecordingError> {
+    match wanted {
+        Some(name) if names.iter().any(|known| known == name) => Ok(name.to_owned()),
+        Some(name) => Err(RecordingError::NotThere { name: name.to_owned(), known: names }),
+        None if names.len() > 1 => Err(RecordingError::Ambiguous(names)),
+        None => names.into_iter().next().ok_or(RecordingError::Empty { min: 1 }),
+    }
+}

@@ -1,0 +1,333 @@
+//! Reads spans: OTLP as JSON, one batch a line.
+//!
+//! Spans of a Curtail proxy have the attempts of each request, with the replica of each. The span of a server below an
+//! attempt has its time in service. Of other spans, each span through which a request enters the service is a request
+//! with one attempt, at the pod, instance or host of its resource; the span that called it, in another service, has the
+//! time with messages and waiting.
+//! Requests with the same operation and a similar size (to a factor of two) are of one kind.
+//! **Limits**: [`ROWS_MAX`] spans, [`KINDS_MAX`] kinds and as many names; further spans are left out, and further kinds
+//! are one.
+
+use super::{
+    AttemptEnd, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording, RecordingError, UNKNOWN,
+    choose,
+};
+use curtail_otlp::{Attribute, Limits, Signal, Slice, Span, Spans, Value, json};
+use curtail_units::{Duration, Instant};
+use std::collections::{BTreeSet, HashMap};
+
+/// Maximum number of kinds of requests, and of names.
+const KINDS_MAX: usize = 65_536;
+
+/// The status of a failed span, in OTLP.
+const STATUS_ERROR: i32 = 2;
+
+/// The attribute of an attempt of the proxy.
+const ATTEMPT: &[u8] = b"curtail.attempt";
+
+/// The resource attributes that name a replica, the best first.
+const REPLICA_NAMES: [&[u8]; 4] =
+    [b"k8s.pod.name", b"service.instance.id", b"container.id", b"host.name"];
+
+/// What a recording needs of a span.
+#[derive(Clone, Copy, Debug)]
+struct SpanFacts {
+    trace: u128,
+    id: u64,
+    parent: u64,
+    start_ns: u64,
+    end_ns: u64,
+    name: u32,
+    service: u32,
+    /// The replica: of an attempt the one that it was sent to, of other spans the one that recorded it.
+    replica: u32,
+    /// The upstream of an attempt.
+    upstream: Option<u32>,
+    bytes: u64,
+    is_cancelled: bool,
+    is_failed: bool,
+}
+
+impl SpanFacts {
+    const fn lasted(&self) -> Duration {
+        Duration::from_ns(self.end_ns.saturating_sub(self.start_ns))
+    }
+}
+
+/// Names, each with a number.
+#[derive(Debug, Default)]
+struct Names {
+    numbers: HashMap<String, u32>,
+    names: Vec<String>,
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        if self.names.len() == KINDS_MAX {
+            return 0;
+        }
+        let number = u32::try_from(self.names.len()).unwrap_or(UNKNOWN);
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    fn name(&self, number: u32) -> String {
+        self.names[number as usize].clone()
+    }
+}
+
+/// Collects spans, and makes a recording of them.
+#[derive(Debug, Default)]
+pub struct SpanReader {
+    names: Names,
+    spans: Vec<SpanFacts>,
+    lines: u64,
+    left_out: u64,
+}
+
+impl SpanReader {
+    /// No spans yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads the next line: a batch of traces in JSON; an empty line has none.
+    ///
+    /// # Errors
+    /// When the line is no batch of traces.
+    pub fn read_line(&mut self, line: &str) -> Result<(), RecordingError> {
+        self.lines += 1;
+        if line.trim().is_empty() {
+            return Ok(());
+        }
+        let limits = Limits::default();
+        let nth = self.lines;
+        let batch =
+            json::to_protobuf(line.as_bytes(), Signal::Traces, &limits).map_err(|error| {
+                RecordingError::Invalid {
+                    place: format!("line {nth}, byte {}", error.byte()),
+                    expected: format!("spans as OTLP in JSON ({})", error.what()),
+                }
+            })?;
+        let (spans, _) =
+            Spans::decode(&batch, &limits).map_err(|error| RecordingError::Invalid {
+                place: format!("line {nth}"),
+                expected: format!("spans as OTLP in JSON ({error})"),
+            })?;
+        for span in &spans.spans {
+            if self.spans.len() == ROWS_MAX {
+                self.left_out += 1;
+                continue;
+            }
+            let facts = self.facts(span, &spans, &batch);
+            self.spans.push(facts);
+        }
+        Ok(())
+    }
+
+    fn facts(&mut self, span: &Span, spans: &Spans, batch: &[u8]) -> SpanFacts {
+        let scope = spans.envelope.scopes.get(span.scope as usize);
+        let resource =
+            scope.and_then(|scope| spans.envelope.resources.get(scope.resource as usize));
+        let of_resource =
+            resource.map_or(&[][..], |resource| resource.attributes.of(&spans.envelope.attributes));
+        let own = span.attributes.of(&spans.attributes);
+        let text_of = |key: &[u8]| text(of_resource, key, batch);
+        let service = text_of(b"service.name").unwrap_or("unknown");
+        let upstream = find(own, ATTEMPT, batch).and(text(own, b"curtail.upstream", batch));
+        let replica = match upstream {
+            Some(_) => {
+                let host = text(own, b"server.address", batch).unwrap_or_default();
+                let port = int(own, b"server.port", batch).unwrap_or_default();
+                format!("{host}:{port}")
+            }
+            None => REPLICA_NAMES.into_iter().find_map(text_of).unwrap_or(service).to_owned(),
+        };
+        let bytes = [b"http.request.body.size".as_slice(), b"http.response.body.size"]
+            .into_iter()
+            .filter_map(|key| int(own, key, batch))
+            .sum();
+        SpanFacts {
+            trace: span.trace_id,
+            id: span.span_id,
+            parent: span.parent_id,
+            start_ns: span.start_ns,
+            end_ns: span.end_ns,
+            name: self.names.number(bytes_of(span.name, batch)),
+            service: self.names.number(service),
+            replica: self.names.number(&replica),
+            upstream: upstream.map(|upstream| self.names.number(upstream)),
+            bytes,
+            is_cancelled: find(own, b"curtail.cancelled", batch).is_some(),
+            is_failed: span.status == STATUS_ERROR,
+        }
+    }
+
+    /// The recording of one upstream or service, `wanted` if there are several.
+    ///
+    /// # Errors
+    /// When there are several and none is wanted, when the wanted one is not there, or when there is no request.
+    pub fn finish(self, wanted: Option<&str>) -> Result<Recording, RecordingError> {
+        let of_proxy: BTreeSet<String> = self
+            .spans
+            .iter()
+            .filter_map(|span| span.upstream.map(|upstream| self.names.name(upstream)))
+            .collect();
+        let of_service: BTreeSet<String> =
+            self.spans.iter().map(|span| self.names.name(span.service)).collect();
+        let is_service = wanted.is_some_and(|name| !of_proxy.contains(name));
+        let (rows, name) = if of_proxy.is_empty() || is_service {
+            let name = choose(of_service.into_iter().collect(), wanted)?;
+            (self.entries(&name), format!("spans, service {name}"))
+        } else {
+            let name = choose(of_proxy.into_iter().collect(), wanted)?;
+            (self.attempts(&name), format!("spans of the proxy, upstream {name}"))
+        };
+        let mut recording = Recording {
+            source: name,
+            has_arrivals: true,
+            left_out: self.left_out,
+            ..Recording::default()
+        };
+        // Only the names of this service's replicas, numbered from 0.
+        let used: BTreeSet<u32> =
+            rows.iter().flat_map(|(_, attempts)| attempts.iter().map(|a| a.replica)).collect();
+        let numbers: HashMap<u32, u32> = used.iter().copied().zip(0..).collect();
+        recording.replicas = used.iter().map(|replica| self.names.name(*replica)).collect();
+        let renumbered = rows.into_iter().map(|(request, mut attempts)| {
+            attempts.iter_mut().for_each(|attempt| attempt.replica = numbers[&attempt.replica]);
+            (request, attempts)
+        });
+        recording.fill(renumbered.collect());
+        if recording.requests.is_empty() {
+            return Err(RecordingError::Empty { min: 1 });
+        }
+        Ok(recording)
+    }
+
+    fn by_id(&self) -> HashMap<(u128, u64), &SpanFacts> {
+        self.spans.iter().map(|span| ((span.trace, span.id), span)).collect()
+    }
+
+    /// The requests of an upstream of the proxy, with their attempts.
+    fn attempts(&self, upstream: &str) -> Vec<Row> {
+        let by_id = self.by_id();
+        let children = self.spans.iter().filter(|span| span.upstream.is_none());
+        let below: HashMap<(u128, u64), &SpanFacts> =
+            children.map(|span| ((span.trace, span.parent), span)).collect();
+        let mut requests: HashMap<(u128, u64), Vec<RecordedAttempt>> = HashMap::new();
+        for span in &self.spans {
+            let Some(number) = span.upstream else { continue };
+            if self.names.names[number as usize] != upstream {
+                continue;
+            }
+            let attempt = RecordedAttempt {
+                replica: span.replica,
+                sent: Instant::from_ns(span.start_ns),
+                lasted: span.lasted(),
+                end: match (span.is_cancelled, span.is_failed) {
+                    (true, _) => AttemptEnd::Cancelled,
+                    (false, true) => AttemptEnd::Failed,
+                    (false, false) => AttemptEnd::Responded,
+                },
+                service: below.get(&(span.trace, span.id)).map(|span| span.lasted()),
+            };
+            requests.entry((span.trace, span.parent)).or_default().push(attempt);
+        }
+        let mut kinds = HashMap::new();
+        let rows = requests.into_iter().filter_map(|(key, mut attempts)| {
+            attempts.sort_by_key(|attempt| attempt.sent);
+            let request = by_id.get(&key)?;
+            Some((self.request(request, &mut kinds), attempts))
+        });
+        rows.collect()
+    }
+
+    /// The requests that enter a service from outside, with one attempt each.
+    fn entries(&self, service: &str) -> Vec<Row> {
+        let by_id = self.by_id();
+        let mut kinds = HashMap::new();
+        let mut rows = Vec::new();
+        for span in &self.spans {
+            let caller = by_id.get(&(span.trace, span.parent));
+            let is_entry = caller.is_none_or(|caller| caller.service != span.service);
+            if !is_entry || self.names.names[span.service as usize] != service {
+                continue;
+            }
+            let outer = caller
+                .copied()
+                .filter(|caller| caller.start_ns <= span.start_ns && span.end_ns <= caller.end_ns);
+            let outer = outer.filter(|caller| has_one_callee(caller, span));
+            let seen = outer.unwrap_or(span);
+            let attempt = RecordedAttempt {
+                replica: span.replica,
+                sent: Instant::from_ns(seen.start_ns),
+                lasted: seen.lasted(),
+                end: if span.is_failed { AttemptEnd::Failed } else { AttemptEnd::Responded },
+                service: outer.map(|_| span.lasted()),
+            };
+            let request = SpanFacts { start_ns: seen.start_ns, end_ns: seen.end_ns, ..*span };
+            rows.push((self.request(&request, &mut kinds), vec![attempt]));
+        }
+        rows
+    }
+
+    fn request(&self, span: &SpanFacts, kinds: &mut HashMap<(u32, u32), u32>) -> RecordedRequest {
+        let size = span.bytes.checked_ilog2().map_or(0, |log| log + 1);
+        let next = u32::try_from(kinds.len().min(KINDS_MAX)).unwrap_or(UNKNOWN);
+        RecordedRequest {
+            arrived: Instant::from_ns(span.start_ns),
+            latency: Some(span.lasted()).filter(|_| !span.is_failed),
+            kind: *kinds.entry((span.name, size)).or_insert(next),
+            attempts: 0,
+        }
+    }
+}
+
+type Row = (RecordedRequest, Vec<RecordedAttempt>);
+
+/// Whether a calling span is that of one call: then it lasts hardly longer than its callee and the messages.
+const fn has_one_callee(caller: &SpanFacts, callee: &SpanFacts) -> bool {
+    let within = callee.end_ns.saturating_sub(callee.start_ns);
+    caller.end_ns.saturating_sub(caller.start_ns) / 2 <= within
+}
+
+fn find<'a>(attributes: &'a [Attribute], key: &[u8], batch: &[u8]) -> Option<&'a Value> {
+    let found = attributes.iter().find(|attribute| attribute.key.of(batch) == key);
+    found.map(|attribute| &attribute.value)
+}
+
+fn text<'b>(attributes: &[Attribute], key: &[u8], batch: &'b [u8]) -> Option<&'b str> {
+    match find(attributes, key, batch)? {
+        Value::Text(text) => Some(bytes_of(*text, batch)),
+        Value::Empty
+        | Value::Bool(_)
+        | Value::Int(_)
+        | Value::Double(_)
+        | Value::List(_)
+        | Value::Map(_)
+        | Value::Bytes(_) => None,
+    }
+}
+
+fn int(attributes: &[Attribute], key: &[u8], batch: &[u8]) -> Option<u64> {
+    match find(attributes, key, batch)? {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        Value::Empty
+        | Value::Bool(_)
+        | Value::Text(_)
+        | Value::Double(_)
+        | Value::List(_)
+        | Value::Map(_)
+        | Value::Bytes(_) => None,
+    }
+}
+
+fn bytes_of(slice: Slice, batch: &[u8]) -> &str {
+    std::str::from_utf8(slice.of(batch)).unwrap_or("invalid UTF-8")
+}

@@ -1,0 +1,107 @@
+//! The remedies that are predicted: each is a policy, a number of replicas and a load.
+
+use crate::fit::Fit;
+use curtail_policy::{
+    BalanceConfig, BudgetConfig, HedgeConfig, PrequalConfig, QuantileDelay, RetryConfig, TieConfig,
+    UpstreamConfig,
+};
+use curtail_units::{Quantile, Ratio};
+
+/// One thing that could be done about a tail.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remedy {
+    /// The name in tables, such as `hedge p95`.
+    pub name: String,
+    /// The policies with the remedy.
+    pub policy: UpstreamConfig,
+    /// The number of replicas with the remedy.
+    pub replicas: u32,
+    /// The load with the remedy, as a multiple of the recorded one.
+    pub load_ratio: f64,
+}
+
+impl Remedy {
+    /// The service as it was recorded.
+    #[must_use]
+    pub fn none(fit: &Fit) -> Self {
+        Self {
+            name: "as recorded".to_owned(),
+            policy: fit.policy,
+            replicas: fit.replicas,
+            load_ratio: 1.0,
+        }
+    }
+
+    /// Whether it is a change of the policies alone, so that a configuration switches it on.
+    #[must_use]
+    pub fn is_policy(&self, fit: &Fit) -> bool {
+        self.replicas == fit.replicas && self.load_ratio == 1.0
+    }
+
+    /// All remedies that fit the service, in the order of the report.
+    #[must_use]
+    pub fn all(fit: &Fit) -> Vec<Self> {
+        let mut remedies = Vec::new();
+        let now = Self::none(fit);
+        let mut add = |name: &str, policy: UpstreamConfig| {
+            // A remedy that is on already is none.
+            if policy != now.policy {
+                remedies.push(Self { name: name.to_owned(), policy, ..now.clone() });
+            }
+        };
+        if fit.replicas > 1 {
+            for (name, quantile) in [("hedge p90", 0.9), ("hedge p95", 0.95), ("hedge p99", 0.99)] {
+                add(name, hedged(&now.policy, quantile));
+            }
+            let tie = Some(TieConfig::default());
+            add("tie", UpstreamConfig { tie, hedge: None, ..now.policy });
+            for (name, balance) in balances() {
+                add(name, UpstreamConfig { balance, ..now.policy });
+            }
+            add("retry overdue", retried(&now.policy));
+            add(
+                "the defaults",
+                UpstreamConfig { timeout: now.policy.timeout, ..UpstreamConfig::default() },
+            );
+            let balance = BalanceConfig::LeastRequest;
+            add(
+                "least request, hedge p95",
+                UpstreamConfig { balance, ..hedged(&now.policy, 0.95) },
+            );
+        }
+        // Without waiting apart from service, another number of replicas or another load changes nothing.
+        if fit.separates_waiting() {
+            let replicas = fit.replicas + 1;
+            remedies.push(Self { name: "one more replica".to_owned(), replicas, ..now.clone() });
+            let load_ratio = 1.25;
+            remedies.push(Self { name: "load × 1.25".to_owned(), load_ratio, ..now });
+        }
+        remedies
+    }
+}
+
+/// A policy that hedges requests slower than a quantile. The budget is twice what ordinary requests need, so that half
+/// of it remains for stalls.
+fn hedged(policy: &UpstreamConfig, quantile: f64) -> UpstreamConfig {
+    let ratio = Ratio::new(2.0 * (1.0 - quantile)).expect("a constant from 0 to 1");
+    // Decimal, for the configuration.
+    let ratio = Ratio::new((ratio.get() * 1e4).round() / 1e4).unwrap_or(ratio);
+    let quantile = Quantile::new(quantile).expect("a constant from 0 to 1");
+    let default = HedgeConfig::default();
+    let hedge = HedgeConfig { delay: QuantileDelay { quantile, ..default.delay }, ..default };
+    let budget = BudgetConfig { ratio, ..policy.budget };
+    UpstreamConfig { hedge: Some(hedge), tie: None, budget, ..*policy }
+}
+
+fn balances() -> [(&'static str, BalanceConfig); 3] {
+    let decay = curtail_units::Duration::from_secs(10);
+    [
+        ("least request", BalanceConfig::LeastRequest),
+        ("peak EWMA", BalanceConfig::PeakEwma { decay }),
+        ("Prequal", BalanceConfig::Prequal(PrequalConfig::default())),
+    ]
+}
+
+fn retried(policy: &UpstreamConfig) -> UpstreamConfig {
+    UpstreamConfig { retry: Some(RetryConfig::default()), hedge: None, tie: None, ..*policy }
+}

@@ -1,0 +1,161 @@
+//! The report as text: latencies in milliseconds, the recommendation with its configuration, and what was assumed.
+
+use crate::fit::{Fit, Note};
+use crate::intrinsic::Evidence;
+use crate::policy_yaml::policy_yaml;
+use crate::prediction::{Banded, Prediction, RemedyPrediction};
+use curtail_text::numbers::{latency, ms, percent, percent_to, rate, short, thousands};
+use curtail_text::{Columns, Left, Page, Right};
+use curtail_units::Duration;
+
+const NOTHING: &str = "–";
+
+pub(super) fn render(prediction: &Prediction) -> String {
+    let mut page = Page::default();
+    describe(&mut page, prediction);
+    page.blank();
+    let columns = Columns::new([Left(19)].into_iter().chain([7, 7, 16, 7, 7, 5, 4].map(Right)));
+    let head = ["ms", "p50", "p99", "band", "p99.9", "extra", "worst", "knee"];
+    page.row(&columns, head);
+    let [p50, p99, p999] = prediction.measured.map(|latency| latency.map_or(failed(), ms));
+    page.row(&columns, ["measured", &p50, &p99, "", &p999]);
+    for one in std::iter::once(&prediction.modelled).chain(&prediction.remedies) {
+        page.row(&columns, cells(&prediction.fit, one));
+    }
+    page.blank();
+    reproduction(&mut page, prediction);
+    recommendation(&mut page, prediction);
+    notes(&mut page, &prediction.fit);
+    page.finish()
+}
+
+fn describe(page: &mut Page, prediction: &Prediction) {
+    let fit = &prediction.fit;
+    let requests = thousands(prediction.requests as u64);
+    let (span, rate) = (short(fit.span.as_secs_f64(), 1), rate(fit.requests_per_second()));
+    let about = format!("{requests} requests in {span} s, {rate} a second");
+    page.wrapped("", &format!("{}: {about}", fit.source));
+    let places = fit.concurrency.map_or_else(
+        || "concurrency not reached".to_owned(),
+        |places| format!("{places} at once each"),
+    );
+    let busy = fit.utilization().map_or_else(String::new, |u| format!(", {} busy", percent(u)));
+    let (stopped, slower) = fit.slow_shares;
+    page.wrapped(
+        "",
+        &format!(
+            "{} replicas, {places}{busy}; mean work {}; stopped {} of the time, at another pace {}",
+            fit.replicas,
+            latency(fit.mean_work()),
+            percent(stopped),
+            percent(slower),
+        ),
+    );
+    page.wrapped("", &alike(fit));
+}
+
+fn alike(fit: &Fit) -> String {
+    let (low, high) = fit.intrinsic.interval;
+    let ratio = percent(fit.intrinsic.ratio);
+    let interval = format!("{ratio} ({} to {})", percent(low), percent(high));
+    let means = "of the requests take equally long on every replica";
+    match fit.intrinsic.evidence {
+        Evidence::Attempts { pairs } => {
+            format!("{interval} {means}, by {} second attempts", thousands(pairs as u64))
+        }
+        Evidence::Kinds { pairs } => {
+            format!(
+                "{interval} {means}, by {} slow requests of their kinds",
+                thousands(pairs as u64)
+            )
+        }
+        Evidence::Given => format!("{ratio} {means}, as given"),
+        Evidence::Nothing => format!("unknown how many {means}"),
+    }
+}
+
+fn failed() -> String {
+    "failed".to_owned()
+}
+
+fn value(ns: f64) -> String {
+    if ns.is_finite() { ms(Duration::from_ns_f64(ns)) } else { failed() }
+}
+
+fn band(Banded { band: (low, high), .. }: Banded) -> String {
+    let high = if high.is_finite() { value(high) } else { "∞".to_owned() };
+    format!("{} to {high}", value(low))
+}
+
+fn cells(fit: &Fit, one: &RemedyPrediction) -> [String; 8] {
+    let [p50, p99, p999] = one.latencies;
+    let knee = one.knee_load_ratio.map(|load| format!("×{}", short(load, 1)));
+    let is_recorded = one.remedy.is_policy(fit) && one.remedy.policy == fit.policy;
+    let name = if is_recorded { "modelled" } else { &one.remedy.name };
+    [
+        name.to_owned(),
+        value(p50.value),
+        value(p99.value),
+        band(p99),
+        value(p999.value),
+        percent_to(one.extra_requests, 2),
+        one.remedy.policy.amplification().attempts_max.to_string(),
+        knee.unwrap_or_else(|| NOTHING.to_owned()),
+    ]
+}
+
+fn reproduction(page: &mut Page, prediction: &Prediction) {
+    match prediction.difference() {
+        None => page.wrapped("", "The model reproduces the recording."),
+        Some(difference) => {
+            let text = format!(
+                "The model does NOT reproduce the recording: {difference}. Do not trust the figures above."
+            );
+            page.wrapped("", &text);
+        }
+    }
+}
+
+fn recommendation(page: &mut Page, prediction: &Prediction) {
+    let verdict = &prediction.verdict;
+    page.blank();
+    let Some(chosen) = verdict.recommended.map(|nth| &prediction.remedies[nth]) else {
+        page.wrapped("", &format!("Recommended: nothing. {}", verdict.why));
+        return timeouts(page, prediction);
+    };
+    page.wrapped("", &format!("Recommended: {}", verdict.why));
+    if let Some(replicas) = prediction.replicas_needed {
+        let text = format!(
+            "With it, {replicas} of {} replicas keep today's p99.",
+            prediction.fit.replicas
+        );
+        page.wrapped("", &text);
+    }
+    page.blank();
+    for line in policy_yaml(&chosen.remedy.policy).lines() {
+        page.wrapped("  ", line);
+    }
+    page.blank();
+    timeouts(page, prediction);
+}
+
+fn timeouts(page: &mut Page, prediction: &Prediction) {
+    if let Some(timeouts) = prediction.timeouts() {
+        let text = format!(
+            "Timeouts that fit these latencies: timeout {}, retry.backoff {}, retry.backoff_max {}.",
+            timeouts.request, timeouts.backoff, timeouts.backoff_max
+        );
+        page.wrapped("", &text);
+    }
+}
+
+fn notes(page: &mut Page, fit: &Fit) {
+    if fit.notes.is_empty() {
+        return;
+    }
+    page.blank();
+    page.line("Assumed or not fitted:");
+    for Note { part, text } in &fit.notes {
+        page.wrapped("  ", &format!("{part}: {text}"));
+    }
+}

@@ -1,0 +1,92 @@
+//! A fit as a simulated world: the model of `curtail-sim`, with the very policies of the proxy.
+
+use crate::fit::Fit;
+use crate::pace::SlowPeriod;
+use crate::remedy::Remedy;
+use curtail_model::{Affected, Distribution, Fault, Recipe};
+use curtail_policy::LeafConfig;
+use curtail_sim::{Arm, Model, RecordedSlowPeriod, RecordedTimeline, Scenario, Stop, Variant};
+use curtail_units::{Duration, Instant, Quantile, Ratio};
+use std::sync::Arc;
+
+/// The quantiles that are predicted.
+pub(crate) const QUANTILES: [Quantile; 3] = [Quantile::P50, Quantile::P99, Quantile::P999];
+
+/// The result of one simulation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Simulated {
+    /// The latencies at [`QUANTILES`], in nanoseconds; infinite at a failed request, or when the load is too high.
+    pub(crate) latencies_ns: [f64; QUANTILES.len()],
+    /// Attempts beyond one for each request, as a share of the requests.
+    pub(crate) extra_requests: f64,
+}
+
+/// Simulates a remedy on the service of a fit; a share `alike` of the requests takes equally long everywhere.
+pub(crate) fn simulate(fit: &Fit, remedy: &Remedy, alike: f64, seed: u64) -> Simulated {
+    let scenario = scenario(fit, remedy, alike);
+    let report = curtail_sim::run(&scenario, seed, |_| {});
+    let arm = &report.arms[0];
+    let at = |quantile| arm.quantile_ns(quantile).map_or(f64::INFINITY, |latency| latency.value);
+    Simulated { latencies_ns: QUANTILES.map(at), extra_requests: arm.extra_requests_ratio }
+}
+
+fn scenario(fit: &Fit, remedy: &Remedy, alike: f64) -> Scenario {
+    // The requests of the recording, and those that the simulator drops as its warm-up.
+    let requests = fit.arrivals.len() as u64;
+    let requests = requests + requests / 64;
+    Scenario {
+        variants: vec![Variant { name: String::new(), model: model(fit, remedy, alike) }],
+        arms: vec![Arm::new(remedy.name.clone(), remedy.policy)],
+        above: Vec::new(),
+        stop: Stop { precision: None, requests_min: requests, requests_max: requests },
+    }
+}
+
+fn model(fit: &Fit, remedy: &Remedy, alike: f64) -> Model {
+    let work: Vec<Duration> = fit.samples.iter().map(|sample| sample.work).collect();
+    let failures = Ratio::new(fit.failed_ratio).ok().filter(|broken| *broken > Ratio::ZERO);
+    let failures = failures.map(|broken| Fault {
+        servers: Affected::Share(Ratio::ONE),
+        recipe: Recipe::Errors { broken, bad: Ratio::ZERO, silent: Ratio::ZERO },
+    });
+    Model {
+        leaf: LeafConfig {
+            concurrency: fit.concurrency.unwrap_or(u32::MAX),
+            queue_len_max: u32::MAX,
+        },
+        copies_alike: Ratio::new(alike).unwrap_or(Ratio::ZERO),
+        message_delay: Distribution::Constant { value: fit.message_delay },
+        faults: failures.into_iter().collect(),
+        timeline: Some(Arc::new(timeline(fit, remedy))),
+        ..Model::queue(remedy.replicas, 0.5, Distribution::Samples(work))
+    }
+}
+
+/// The recorded timeline, at another load with requests that follow each other faster. A replica that was not recorded
+/// has the slow periods of a recorded one, half a recording later.
+fn timeline(fit: &Fit, remedy: &Remedy) -> RecordedTimeline {
+    let load = remedy.load_ratio;
+    let sooner = |at: &Instant| Instant::ZERO + at.since(Instant::ZERO).mul_f64(1.0 / load);
+    let end = Instant::ZERO + fit.span;
+    let mut slow_periods = Vec::new();
+    for server in 0..remedy.replicas {
+        let (like, later) = match server < fit.replicas {
+            true => (server, Duration::ZERO),
+            false => (server % fit.replicas, Duration::from_ns(fit.span.as_ns() / 2)),
+        };
+        for SlowPeriod { from, to, slowdown, .. } in
+            fit.slow_periods.iter().filter(|period| period.replica == like)
+        {
+            let (from, to) = (*from + later, *to + later);
+            let wrapped = |at: Instant| Instant::ZERO + at.since(end);
+            let (from, to) = if from >= end { (wrapped(from), wrapped(to)) } else { (from, to) };
+            slow_periods.push(RecordedSlowPeriod { server, from, to, slowdown: *slowdown });
+        }
+    }
+    RecordedTimeline {
+        arrivals: fit.arrivals.iter().map(sooner).collect(),
+        slow_periods,
+        // The next arrival follows the last one after a usual gap.
+        lasts: fit.span.mul_f64((1.0 + 1.0 / fit.arrivals.len() as f64) / load),
+    }
+}
