@@ -9,7 +9,7 @@
 //! | read a recording | [`Recording`], [`SpanReader`] |
 //! | fit a model | [`Fit`] |
 //! | predict every remedy | [`Prediction`] |
-//! | write a policy as configuration | [`policy_yaml`] |
+//! | write a policy as configuration | [`policy_yaml()`] |
 //!
 //! There is no clock, no file and no socket here: readers take any [`std::io::BufRead`]. Everything random follows from a
 //! seed.

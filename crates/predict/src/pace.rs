@@ -118,7 +118,7 @@ impl Survival {
 }
 
 /// The mean time until the first of k executions ends. At a random instant, the rest of an execution is above t with the
-/// chance R(t) = E[max(0, S − t)] / E[S], and the first of k rests has the mean ∫ R(t)^k dt.
+/// chance `R(t) = E[max(0, S − t)] / E[S]`, and the first of k rests has the mean `∫ R(t)^k dt`.
 fn first_ends(sorted_ns: &[f64]) -> [f64; FIRST_OF_MAX] {
     let mut means = [0.0; FIRST_OF_MAX];
     let sum: f64 = sorted_ns.iter().sum();
