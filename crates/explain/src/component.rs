@@ -53,6 +53,16 @@ impl Phase {
 }
 
 impl Part {
+    /// The same component with another operation.
+    pub(crate) const fn with_operation(self, operation: u32) -> Self {
+        match self {
+            Self::Own { service, .. } => Self::Own { service, operation },
+            Self::Gap { caller, callee, .. } => Self::Gap { caller, callee, operation },
+            Self::Unseen { caller, .. } => Self::Unseen { caller, operation },
+            Self::Phase { .. } => self,
+        }
+    }
+
     /// The service that is charged for the time.
     pub(crate) const fn service(self) -> u32 {
         match self {

@@ -138,7 +138,9 @@ impl Factors {
             let Some(best) = this.best(&now) else { break };
             let bit = 1 << this.found.len();
             let aliases = table.aliases(best, &now, (&this.masks, &populations.is_slow));
-            table.mark(best, bit, &mut this.masks);
+            for (mask, has) in this.masks.iter_mut().zip(table.traces_with(best)) {
+                *mask |= if has { bit } else { 0 };
+            }
             // Its share of all slow traces, whatever else was found before.
             let Estimate { fraction, error, p_value, slow, all, lift } = first[best];
             let interval = ((fraction - 1.96 * error).max(0.0), (fraction + 1.96 * error).min(1.0));
@@ -290,22 +292,14 @@ impl Table {
         largest[LABELINGS_ABOVE]
     }
 
-    fn has(&self, factor: usize, trace: usize) -> bool {
-        let cells = self.cells_of(trace);
-        self.of_factors[factor].iter().any(|(cell, _)| cells.contains(cell))
-    }
-
-    /// Marks the traces that have a factor.
-    fn mark(&self, factor: usize, bit: u16, masks: &mut [u16]) {
+    /// Whether each trace has a factor.
+    fn traces_with(&self, factor: usize) -> Vec<bool> {
         let mut is_of_factor = vec![false; self.cells];
         for (cell, _) in &self.of_factors[factor] {
             is_of_factor[*cell as usize] = true;
         }
-        for (trace, mask) in masks.iter_mut().enumerate() {
-            if self.cells_of(trace).iter().any(|cell| is_of_factor[*cell as usize]) {
-                *mask |= bit;
-            }
-        }
+        let has = |trace| self.cells_of(trace).iter().any(|cell| is_of_factor[*cell as usize]);
+        (0..self.ends.len()).map(has).collect()
     }
 
     /// The factors whose traces are nearly those of `factor`, among the traces whose mask is zero.
@@ -316,7 +310,8 @@ impl Table {
         (masks, is_slow): (&[u16], &[bool]),
     ) -> Vec<usize> {
         let mut common = vec![Cell::default(); self.cells];
-        let active = |trace: &usize| masks[*trace] == 0 && self.has(factor, *trace);
+        let has = self.traces_with(factor);
+        let active = |trace: &usize| masks[*trace] == 0 && has[*trace];
         for trace in (0..masks.len()).filter(active) {
             for cell in self.cells_of(trace) {
                 let cell = &mut common[*cell as usize];

@@ -31,6 +31,10 @@ impl<T: Clone + Eq + Hash> Numbering<T> {
         })
     }
 
+    pub(crate) fn knows(&self, value: &T) -> bool {
+        self.numbers.contains_key(value)
+    }
+
     pub(crate) fn get(&self, number: u32) -> &T {
         &self.values[number as usize]
     }

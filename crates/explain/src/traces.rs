@@ -9,7 +9,8 @@
 //! A call is a span of kind client, or a span without a kind whose only child is on another service. An abandoned
 //! attempt counts until the next attempt started. Asynchronous work (a producer's consumers) is not waited for.
 //!
-//! **Limits**: [`TRACES_MAX`] traces and [`SPANS_MAX`] spans of a trace. Of each trace, attributes are those of the
+//! **Limits**: [`TRACES_MAX`] traces and [`SPANS_MAX`] spans of a trace, [`VALUES_MAX`] values of all traces, and
+//! [`PARTS_MAX`] components; further operations of a service are one component. Of each trace, attributes are those of the
 //! spans on its critical path, and each operation called is a value too.
 
 use crate::component::{Part, Parts, Phase};
@@ -25,6 +26,15 @@ pub const TRACES_MAX: usize = 4 << 20;
 
 /// Maximum number of spans of a trace; a longer trace is left out and counted.
 pub const SPANS_MAX: usize = 1 << 20;
+
+/// Maximum number of values, and of times of components, of all traces; further traces are left out and counted.
+const VALUES_MAX: usize = 1 << 28;
+
+/// Maximum number of components.
+const PARTS_MAX: usize = 4_096;
+
+/// The operation of components beyond [`PARTS_MAX`].
+const OTHER_OPERATIONS: &str = "(other operations)";
 
 /// A span, as a caller passes it.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +166,7 @@ pub struct UnusedTraces {
     pub without_root: u64,
     /// Traces with more than [`SPANS_MAX`] spans.
     pub too_long: u64,
-    /// Traces after the first [`TRACES_MAX`].
+    /// Traces after the first [`TRACES_MAX`], or without room for their values.
     pub too_many: u64,
 }
 
@@ -195,7 +205,8 @@ impl Traces {
 
     /// Adds a trace. The root is the span without a parent that began first; a trace without such a span is left out.
     pub fn add(&mut self, trace_id: u128, side: Side, spans: &[SpanRow<'_>]) {
-        if self.rows.len() >= TRACES_MAX {
+        let values = self.times.len().max(self.of_values.len()).max(self.of_numbers.len());
+        if self.rows.len() >= TRACES_MAX || values >= VALUES_MAX {
             self.unused.too_many += 1;
             return;
         }
@@ -345,7 +356,7 @@ impl Traces {
         let from = self.times.len();
         let mut last = None;
         for (part, span, time_ns) in &*sections {
-            let number = self.parts.number(*part);
+            let number = self.part_number(*part);
             match self.times[from..].last_mut() {
                 Some(time) if time.part == number => {
                     time.visits += u32::from(last != Some(*span));
@@ -356,6 +367,14 @@ impl Traces {
             last = Some(*span);
         }
         range(from, self.times.len())
+    }
+
+    fn part_number(&mut self, part: Part) -> u32 {
+        if self.parts.len() < PARTS_MAX || self.parts.knows(&part) {
+            return self.parts.number(part);
+        }
+        let other = self.names.text(OTHER_OPERATIONS);
+        self.parts.number(part.with_operation(other))
     }
 
     /// Adds the attributes of the spans on the critical path, and the calls of all operations.

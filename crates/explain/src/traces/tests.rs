@@ -77,3 +77,22 @@ fn a_trace_without_a_root_is_counted() {
     assert!(traces.is_empty());
     assert_eq!(traces.unused().without_root, 1);
 }
+
+#[test]
+fn operations_beyond_the_limit_are_one_component() {
+    let mut traces = Traces::default();
+    for nth in 0..6_000_u128 {
+        let operation = format!("GET /item/{nth}");
+        let span = Span { id: 1, parent_id: 0, start_ns: 0, end_ns: 10 };
+        let row = SpanRow {
+            span,
+            service: "shop",
+            operation: &operation,
+            kind: SpanKind::Server,
+            is_abandoned: false,
+            attributes: &[],
+        };
+        traces.add(nth + 1, Side::Baseline, &[row]);
+    }
+    assert_eq!(traces.parts.len(), PARTS_MAX + 1);
+}
