@@ -5,13 +5,18 @@ use crate::input;
 use crate::output::{Format, print};
 use anyhow::Context as _;
 use clap::Args;
-use curtail_predict::{Fit, Known, Prediction, Recording, RecordingError, SpanReader};
+use curtail_predict::{
+    Fit, Known, Prediction, REQUESTS_MAX, Recording, RecordingError, SpanReader,
+};
 use std::io::{self, BufRead, Cursor, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Maximum size of a results file; `bench` writes none that is larger.
 const RESULTS_BYTES_MAX: u64 = 1 << 30;
+
+/// Maximum size of a line of spans: more than a server accepts as a batch.
+const LINE_BYTES_MAX: u64 = 256 << 20;
 
 /// The bytes at the start of a recording that tell its kind.
 const HEAD_BYTES: u64 = 256;
@@ -63,7 +68,8 @@ fn ratio(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     let name = input::name(&args.from);
     let known = Known { replicas: args.replicas, intrinsic_ratio: args.intrinsic_ratio };
-    let recording = read(args)?;
+    let mut recording = read(args)?;
+    recording.shorten(REQUESTS_MAX);
     let fit = Fit::new(&recording, known).map_err(of_caller).context(name)?;
     let prediction = Prediction::new(&recording, fit, args.seed);
     match args.format {
@@ -109,17 +115,28 @@ fn kind(head: &[u8]) -> Kind {
     }
 }
 
-fn read_spans(text: impl BufRead, service: Option<&str>) -> Result<Recording, RecordingError> {
+fn read_spans(mut text: impl BufRead, service: Option<&str>) -> Result<Recording, RecordingError> {
     let mut reader = SpanReader::new();
-    for line in text.lines() {
-        reader.read_line(&line?)?;
+    let mut line = String::new();
+    while text.by_ref().take(LINE_BYTES_MAX).read_line(&mut line)? > 0 {
+        if line.len() as u64 == LINE_BYTES_MAX {
+            let place = format!("after line {}", reader.lines());
+            let expected = format!("a line with less than {LINE_BYTES_MAX} bytes");
+            return Err(RecordingError::Invalid { place, expected });
+        }
+        reader.read_line(&line)?;
+        line.clear();
     }
     reader.finish(service)
 }
 
 fn read_results(args: &PredictArgs, name: &str, text: impl BufRead) -> anyhow::Result<Recording> {
     let mut bytes = Vec::new();
-    text.take(RESULTS_BYTES_MAX).read_to_end(&mut bytes).with_context(|| name.to_owned())?;
+    text.take(RESULTS_BYTES_MAX + 1).read_to_end(&mut bytes).with_context(|| name.to_owned())?;
+    if bytes.len() as u64 > RESULTS_BYTES_MAX {
+        let text = format!("{name}: expected results of at most {RESULTS_BYTES_MAX} bytes");
+        return Err(usage_error(&text));
+    }
     let results = curtail_report::file::from_json(Path::new(name), &bytes)?;
     let names: Vec<String> = results.arms.iter().map(|arm| arm.name.clone()).collect();
     let wanted = args.upstream.as_ref();

@@ -10,9 +10,10 @@
 //! u(V) = sqrt((V + ρ) · ln((V + ρ) / (ρ · level²)))
 //! ```
 //!
-//! is at most `level`, where `V` is the variance of `k − p · n`. The interval has every latency around the observed
+//! is at most `level`, where `V` is the variance of `k − p · n`. The interval contains every latency around the observed
 //! quantile that this test does not reject. It inverts one test, that of the true quantile, so it needs no correction
-//! for the number of latencies that are tried.
+//! for the number of latencies that are tried. The bound is for a fixed `x`. The quantile of the requests so far moves,
+//! so `crates/load/benches/holdout.rs` measures how often its interval holds.
 //!
 //! **Two truths**, with a variance each:
 //! - [`Sequence::interval`] is about the requests of these blocks: those of the arm are a random draw from all of them.

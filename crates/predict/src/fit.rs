@@ -28,7 +28,7 @@ pub const REQUESTS_MIN: usize = 1_000;
 pub const SAMPLES_MAX: usize = 200_000;
 
 /// The number of time blocks of a recording.
-pub(crate) const BLOCKS: usize = 40;
+const BLOCKS: usize = 40;
 
 /// What the caller knows, and the recording does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -112,7 +112,7 @@ impl Fit {
         };
         let slow_periods: Vec<SlowPeriod> = periods.into_iter().flatten().collect();
         let recorded = u32::try_from(recording.replicas.len()).unwrap_or(u32::MAX);
-        let replicas = known.replicas.unwrap_or(if has_replicas { recorded } else { 3 });
+        let replicas = if has_replicas { recorded } else { known.replicas.unwrap_or(3) };
         let plain = || UpstreamConfig::plain(curtail_policy::BalanceConfig::Random);
         Ok(Self {
             source: recording.source.clone(),
@@ -159,24 +159,19 @@ impl Fit {
         self.has_replicas
     }
 
-    /// The number of blocks of which a run has at most `requests` requests.
-    pub(crate) fn blocks_of(&self, requests: usize) -> usize {
-        (BLOCKS * requests / self.arrivals.len().max(1)).clamp(1, BLOCKS)
-    }
-
-    /// The same service in another stretch of time: `blocks` blocks of time, drawn with replacement, one after the
+    /// The same service in another stretch of time: [`BLOCKS`] blocks of time, drawn with replacement, one after the
     /// other, with their arrivals, their work and their slow periods (Künsch, 1989).
-    pub(crate) fn redrawn(&self, rng: &mut Rng, blocks: usize) -> Self {
+    pub(crate) fn redrawn(&self, rng: &mut Rng) -> Self {
         let block_ns = (self.span.as_ns() / BLOCKS as u64).max(1);
         let block = Duration::from_ns(block_ns);
         let mut drawn = Self {
             arrivals: Vec::with_capacity(self.arrivals.len()),
             samples: Vec::with_capacity(self.samples.len()),
             slow_periods: Vec::new(),
-            span: Duration::from_ns(block_ns * blocks as u64),
+            span: Duration::from_ns(block_ns * BLOCKS as u64),
             ..self.clone()
         };
-        for nth in 0..blocks as u64 {
+        for nth in 0..BLOCKS as u64 {
             let from = Instant::from_ns(rng.below(BLOCKS) as u64 * block_ns);
             let to = from + block;
             let start = Instant::from_ns(nth * block_ns);
@@ -229,7 +224,7 @@ fn works(
 }
 
 /// The samples of work, in order of time. A cancelled execution gets the work of one of the executions that lasted
-/// longer, in turn, which gives the product-limit estimate of the distribution (Efron, 1967).
+/// longer, in turn, so its work is that of the executions that are known to be longer.
 fn to_samples(works: Vec<(Instant, Work)>) -> Vec<Sample> {
     // Second attempts are of slow requests only, so they are no sample of all requests.
     let mut by_work: Vec<_> = works.into_iter().filter(|(_, work)| work.nth == 0).collect();
@@ -280,6 +275,12 @@ fn notes(
             "concurrency",
             "requests never waited for a place: assumed unlimited, so a higher load looks too good",
         );
+    }
+    if has_replicas && known.replicas.is_some() {
+        note("replicas", "named by the recording: the given number is not used");
+    }
+    if recording.left_out > 0 {
+        note("requests", "the recording has more than a prediction uses: the first ones are used");
     }
     if recording.policy.is_none() {
         note("policies", "not recorded: assumed one attempt to a random replica, without retries");

@@ -45,7 +45,7 @@ pub(crate) fn replicas_needed(
     p99_ns: f64,
     seed: u64,
 ) -> Option<u32> {
-    if !fit.separates_waiting() {
+    if !fit.separates_waiting() || !fit.intrinsic.is_known() {
         return None;
     }
     let enough = |replicas: &u32| {

@@ -33,7 +33,7 @@ pub use fit::{Fit, Known, Note, REQUESTS_MIN, SAMPLES_MAX};
 pub use intrinsic::{Evidence, Intrinsic};
 pub use pace::SlowPeriod;
 pub use policy_yaml::policy_yaml;
-pub use prediction::{Banded, Prediction, RemedyPrediction};
+pub use prediction::{Banded, Prediction, REQUESTS_MAX, RemedyPrediction};
 pub use recording::{
     AttemptEnd, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording, RecordingError, SpanReader,
     UNKNOWN,

@@ -10,7 +10,7 @@
 //! **Hurts when** changes of the service are longer than a block, a fortieth of the recording: the band is then too
 //! narrow, as with every method that has seen too few of them.
 
-use crate::fit::{BLOCKS, Fit};
+use crate::fit::Fit;
 use crate::knee;
 use crate::recording::Recording;
 use crate::remedy::Remedy;
@@ -27,8 +27,8 @@ const FITTED_RUNS: usize = 4;
 /// The number of runs of the model drawn anew from blocks.
 const REDRAWN_RUNS: usize = 16;
 
-/// Maximum number of requests of a run; of a longer recording, a run has fewer blocks.
-const SIMULATED_MAX: usize = 100_000;
+/// Maximum number of requests of a recording that is predicted.
+pub const REQUESTS_MAX: usize = 100_000;
 
 /// The quantile 0.975 of Student's t with 15 degrees of freedom.
 const STUDENT_T: f64 = 2.131;
@@ -91,22 +91,21 @@ struct Task<'t> {
 }
 
 impl Prediction {
-    /// Predicts the service of `recording` with every remedy; `fit` is the fit of the recording.
+    /// Predicts the service of `recording` with every remedy; `fit` is the fit of the recording, which has at most
+    /// [`REQUESTS_MAX`] requests ([`Recording::shorten`]).
     #[must_use]
     pub fn new(recording: &Recording, fit: Fit, seed: u64) -> Self {
         let mut remedies = vec![Remedy::none(&fit)];
         remedies.extend(Remedy::all(&fit));
         let runs = run_all(&fit, &remedies, seed);
         let present = &runs[0];
-        // A run of fewer blocks than the recording has spreads more than the recording.
-        let spread = (fit.blocks_of(SIMULATED_MAX) as f64 / BLOCKS as f64).sqrt();
         let predicted = remedies.iter().zip(&runs).map(|(remedy, runs)| RemedyPrediction {
             remedy: remedy.clone(),
             latencies: std::array::from_fn(|nth| {
-                over_assumptions(runs.iter().map(|runs| runs.latency(nth, spread)))
+                over_assumptions(runs.iter().map(|runs| runs.latency(nth)))
             }),
             p99_ratio: over_assumptions(
-                runs.iter().zip(present).map(|(runs, present)| runs.ratio(present, 1, spread)),
+                runs.iter().zip(present).map(|(runs, present)| runs.ratio(present, 1)),
             ),
             extra_requests: runs.iter().map(Runs::extra_requests).sum::<f64>() / runs.len() as f64,
             knee_load_ratio: None,
@@ -114,7 +113,8 @@ impl Prediction {
         // The service as it was recorded comes first.
         let mut remedies: Vec<RemedyPrediction> = predicted.collect();
         let modelled = remedies.remove(0);
-        if fit.separates_waiting() {
+        // Without the share of alike requests, no load and no number of replicas is known to be enough.
+        if fit.separates_waiting() && fit.intrinsic.is_known() {
             knee::find(&fit, &mut remedies, seed);
         }
         let verdict = verdict::choose(&fit, &modelled, &remedies);
@@ -166,13 +166,13 @@ struct Runs {
 }
 
 impl Runs {
-    fn latency(&self, nth: usize, spread: f64) -> Banded {
+    fn latency(&self, nth: usize) -> Banded {
         let of = |run: &Simulated| run.latencies_ns[nth].ln();
-        banded(self.fitted.iter().map(of), self.redrawn.iter().map(of), spread)
+        banded(self.fitted.iter().map(of), self.redrawn.iter().map(of))
     }
 
     /// A latency as a multiple of that of the `other` runs, run by run.
-    fn ratio(&self, other: &Self, nth: usize, spread: f64) -> Banded {
+    fn ratio(&self, other: &Self, nth: usize) -> Banded {
         let of = |(run, other): (&Simulated, &Simulated)| {
             let (own, other) = (run.latencies_ns[nth], other.latencies_ns[nth]);
             if own == other { 0.0 } else { own.ln() - other.ln() }
@@ -180,7 +180,6 @@ impl Runs {
         banded(
             self.fitted.iter().zip(&other.fitted).map(of),
             self.redrawn.iter().zip(&other.redrawn).map(of),
-            spread,
         )
     }
 
@@ -191,19 +190,14 @@ impl Runs {
 }
 
 /// The mean of the logarithms of the fitted runs, with the spread of the redrawn ones.
-/// A recording has `spread` times that spread.
-fn banded(
-    fitted: impl Iterator<Item = f64>,
-    redrawn: impl Iterator<Item = f64>,
-    spread: f64,
-) -> Banded {
+fn banded(fitted: impl Iterator<Item = f64>, redrawn: impl Iterator<Item = f64>) -> Banded {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (fitted, redrawn): (Vec<f64>, Vec<f64>) = (fitted.collect(), redrawn.collect());
     let value = mean(&fitted);
     let spread_around = mean(&redrawn);
     let squares = redrawn.iter().map(|log| (log - spread_around).powi(2)).sum::<f64>();
     let deviation = (squares / (redrawn.len() as f64 - 1.0)).sqrt();
-    let half = STUDENT_T * deviation * spread * std::f64::consts::SQRT_2;
+    let half = STUDENT_T * deviation * std::f64::consts::SQRT_2;
     if !value.is_finite() || !half.is_finite() {
         // Some runs fail: there is no upper end.
         let low = fitted.iter().chain(&redrawn).copied().fold(f64::INFINITY, f64::min);
@@ -224,10 +218,9 @@ fn over_assumptions(all: impl Iterator<Item = Banded>) -> Banded {
 /// Simulates all remedies: for each, the runs under each assumption on alike attempts.
 fn run_all(fit: &Fit, remedies: &[Remedy], seed: u64) -> Vec<Vec<Runs>> {
     let rng = Rng::new(seed).split("predict");
-    let blocks = fit.blocks_of(SIMULATED_MAX);
-    let redraw = |run| fit.redrawn(&mut rng.split("blocks").split_index(run as u64), blocks);
+    let redraw = |run| fit.redrawn(&mut rng.split("blocks").split_index(run as u64));
     let fits: Vec<Cow<'_, Fit>> = (0..FITTED_RUNS + REDRAWN_RUNS)
-        .map(|run| match run < FITTED_RUNS && blocks == BLOCKS {
+        .map(|run| match run < FITTED_RUNS {
             true => Cow::Borrowed(fit),
             false => Cow::Owned(redraw(run)),
         })

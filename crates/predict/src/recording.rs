@@ -137,11 +137,13 @@ impl Recording {
         }
     }
 
-    /// The mean rate of arrivals.
-    #[must_use]
-    pub fn requests_per_second(&self) -> f64 {
-        let gaps = self.requests.len().saturating_sub(1) as f64;
-        gaps / self.span().as_secs_f64().max(1e-9)
+    /// Keeps the first `requests_max` requests; the others are left out and counted.
+    pub fn shorten(&mut self, requests_max: usize) {
+        let kept = self.requests.iter().take(requests_max);
+        let attempts: usize = kept.map(|request| request.attempts as usize).sum();
+        self.left_out += self.requests.len().saturating_sub(requests_max) as u64;
+        self.requests.truncate(requests_max);
+        self.attempts.truncate(attempts);
     }
 
     /// The latency at a quantile of all requests, where a failed request is longer than all others; [`None`]: a failed

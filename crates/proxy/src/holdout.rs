@@ -3,8 +3,9 @@
 //! The draw is made once for each request of a client, before its calls, and passed on in the header
 //! `curtail-holdout`. A proxy that receives the header obeys it and does not draw. Only requests that may be sent twice
 //! are drawn and measured: no other request gets hedges or ties. A header of a client that is no trusted proxy is
-//! obeyed, but its request is not measured, because clients that choose their side would spoil the comparison.
-//! **Limits**: for each upstream with a holdout, some 500 KB.
+//! obeyed and marked as chosen, and no proxy measures its request, because clients that choose their side would spoil
+//! the comparison.
+//! **Limits**: for each upstream with a holdout, about a megabyte.
 
 use crate::metrics::ResponseClass;
 use crate::request::Client;
@@ -34,12 +35,20 @@ pub(crate) fn draw(
     ratio: Option<Ratio>,
 ) -> Option<Drawn> {
     let given = match head.fields.get(Known::CurtailHoldout) {
-        Some(b"1") => Some(true),
-        Some(b"0") => Some(false),
+        Some(b"1") => Some((true, true)),
+        Some(b"0") => Some((false, true)),
+        Some(b"1;chosen") => Some((true, false)),
+        Some(b"0;chosen") => Some((false, false)),
         Some(_) | None => None,
     };
-    if let Some(is_holdout) = given {
-        return Some(Drawn { is_holdout, is_random: client.is_trusted });
+    if let Some((is_holdout, is_random)) = given {
+        let is_random = is_random && client.is_trusted;
+        if !is_random {
+            // The proxies behind this one trust it, but not its client.
+            let chosen: &[u8] = if is_holdout { b"1;chosen" } else { b"0;chosen" };
+            head.fields.set(Known::CurtailHoldout, chosen);
+        }
+        return Some(Drawn { is_holdout, is_random });
     }
     let is_holdout = worker.draw(ratio?);
     head.fields.set(Known::CurtailHoldout, if is_holdout { b"1" } else { b"0" });

@@ -4,7 +4,9 @@
 //! within a slot and the order of its latencies are drawn from the seed; the rate and the latencies of each slot are
 //! those of the file. Replicas, attempts and times in service are not in the file.
 
-use super::{AttemptEnd, RecordedAttempt, RecordedRequest, Recording, RecordingError, UNKNOWN};
+use super::{
+    AttemptEnd, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording, RecordingError, UNKNOWN,
+};
 use curtail_load::Timeline;
 use curtail_units::{Duration, Instant, Rng};
 
@@ -25,6 +27,14 @@ impl Recording {
         let mut start = Instant::ZERO;
         for block in blocks {
             for slot in block.slots() {
+                let counts = slot.response.buckets().map(|bucket| bucket.count);
+                let count = counts.fold(slot.failed, u64::saturating_add);
+                if count > (ROWS_MAX - rows.len()) as u64 {
+                    return Err(RecordingError::Invalid {
+                        place: "the results".to_owned(),
+                        expected: format!("at most {ROWS_MAX} requests of an arm"),
+                    });
+                }
                 let mut latencies: Vec<Option<Duration>> = Vec::new();
                 for bucket in slot.response.buckets() {
                     let middle = (bucket.lower.as_ns() + bucket.upper.as_ns()) / 2;

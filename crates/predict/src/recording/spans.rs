@@ -14,7 +14,7 @@ use super::{
 };
 use curtail_otlp::{Attribute, Limits, Signal, Slice, Span, Spans, Value, json};
 use curtail_units::{Duration, Instant};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Maximum number of kinds of requests, and of names.
 const KINDS_MAX: usize = 65_536;
@@ -44,6 +44,8 @@ struct SpanFacts {
     /// The upstream of an attempt.
     upstream: Option<u32>,
     bytes: u64,
+    /// The time in the queue of a leaf, which the span includes.
+    queued_ns: u64,
     is_cancelled: bool,
     is_failed: bool,
 }
@@ -51,6 +53,11 @@ struct SpanFacts {
 impl SpanFacts {
     const fn lasted(&self) -> Duration {
         Duration::from_ns(self.end_ns.saturating_sub(self.start_ns))
+    }
+
+    /// The time of the span without its queue.
+    const fn in_service(&self) -> Duration {
+        Duration::from_ns(self.lasted().as_ns().saturating_sub(self.queued_ns))
     }
 }
 
@@ -62,17 +69,18 @@ struct Names {
 }
 
 impl Names {
-    fn number(&mut self, name: &str) -> u32 {
+    /// The number of a name; [`None`] if it is new and there is no room.
+    fn number(&mut self, name: &str) -> Option<u32> {
         if let Some(number) = self.numbers.get(name) {
-            return *number;
+            return Some(*number);
         }
         if self.names.len() == KINDS_MAX {
-            return 0;
+            return None;
         }
-        let number = u32::try_from(self.names.len()).unwrap_or(UNKNOWN);
+        let number = u32::try_from(self.names.len()).ok()?;
         self.names.push(name.to_owned());
         self.numbers.insert(name.to_owned(), number);
-        number
+        Some(number)
     }
 
     fn name(&self, number: u32) -> String {
@@ -83,7 +91,9 @@ impl Names {
 /// Collects spans, and makes a recording of them.
 #[derive(Debug, Default)]
 pub struct SpanReader {
+    /// Services, replicas and upstreams.
     names: Names,
+    operations: Names,
     spans: Vec<SpanFacts>,
     lines: u64,
     left_out: u64,
@@ -94,6 +104,12 @@ impl SpanReader {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The number of lines read.
+    #[must_use]
+    pub const fn lines(&self) -> u64 {
+        self.lines
     }
 
     /// Reads the next line: a batch of traces in JSON; an empty line has none.
@@ -124,13 +140,16 @@ impl SpanReader {
                 self.left_out += 1;
                 continue;
             }
-            let facts = self.facts(span, &spans, &batch);
-            self.spans.push(facts);
+            match self.facts(span, &spans, &batch) {
+                Some(facts) => self.spans.push(facts),
+                None => self.left_out += 1,
+            }
         }
         Ok(())
     }
 
-    fn facts(&mut self, span: &Span, spans: &Spans, batch: &[u8]) -> SpanFacts {
+    /// [`None`] if there is no room for the name of a service or a replica.
+    fn facts(&mut self, span: &Span, spans: &Spans, batch: &[u8]) -> Option<SpanFacts> {
         let scope = spans.envelope.scopes.get(span.scope as usize);
         let resource =
             scope.and_then(|scope| spans.envelope.resources.get(scope.resource as usize));
@@ -152,20 +171,25 @@ impl SpanReader {
             .into_iter()
             .filter_map(|key| int(own, key, batch))
             .sum();
-        SpanFacts {
+        Some(SpanFacts {
             trace: span.trace_id,
             id: span.span_id,
             parent: span.parent_id,
             start_ns: span.start_ns,
             end_ns: span.end_ns,
-            name: self.names.number(bytes_of(span.name, batch)),
-            service: self.names.number(service),
-            replica: self.names.number(&replica),
-            upstream: upstream.map(|upstream| self.names.number(upstream)),
+            // Further operations are one kind.
+            name: self.operations.number(bytes_of(span.name, batch)).unwrap_or(UNKNOWN),
+            service: self.names.number(service)?,
+            replica: self.names.number(&replica)?,
+            upstream: match upstream {
+                Some(upstream) => Some(self.names.number(upstream)?),
+                None => None,
+            },
             bytes,
+            queued_ns: int(own, b"curtail.leaf.wait_ns", batch).unwrap_or_default(),
             is_cancelled: find(own, b"curtail.cancelled", batch).is_some(),
             is_failed: span.status == STATUS_ERROR,
-        }
+        })
     }
 
     /// The recording of one upstream or service, `wanted` if there are several.
@@ -220,7 +244,8 @@ impl SpanReader {
         let children = self.spans.iter().filter(|span| span.upstream.is_none());
         let below: HashMap<(u128, u64), &SpanFacts> =
             children.map(|span| ((span.trace, span.parent), span)).collect();
-        let mut requests: HashMap<(u128, u64), Vec<RecordedAttempt>> = HashMap::new();
+        // In the order of trace IDs, so that equal instants have the same order in each run.
+        let mut requests: BTreeMap<(u128, u64), Vec<RecordedAttempt>> = BTreeMap::new();
         for span in &self.spans {
             let Some(number) = span.upstream else { continue };
             if self.names.names[number as usize] != upstream {
@@ -235,7 +260,7 @@ impl SpanReader {
                     (false, true) => AttemptEnd::Failed,
                     (false, false) => AttemptEnd::Responded,
                 },
-                service: below.get(&(span.trace, span.id)).map(|span| span.lasted()),
+                service: below.get(&(span.trace, span.id)).map(|span| span.in_service()),
             };
             requests.entry((span.trace, span.parent)).or_default().push(attempt);
         }
@@ -269,7 +294,7 @@ impl SpanReader {
                 sent: Instant::from_ns(seen.start_ns),
                 lasted: seen.lasted(),
                 end: if span.is_failed { AttemptEnd::Failed } else { AttemptEnd::Responded },
-                service: outer.map(|_| span.lasted()),
+                service: outer.map(|_| span.in_service()),
             };
             let request = SpanFacts { start_ns: seen.start_ns, end_ns: seen.end_ns, ..*span };
             rows.push((self.request(&request, &mut kinds), vec![attempt]));
@@ -331,3 +356,6 @@ fn int(attributes: &[Attribute], key: &[u8], batch: &[u8]) -> Option<u64> {
 fn bytes_of(slice: Slice, batch: &[u8]) -> &str {
     std::str::from_utf8(slice.of(batch)).unwrap_or("invalid UTF-8")
 }
+
+#[cfg(test)]
+mod tests;
