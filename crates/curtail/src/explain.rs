@@ -136,6 +136,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<(SpanTable, bool)> {
     })?;
     if is_full {
         print_message(&format!("more than {SPANS_MAX} spans: the rest of the files is not used"));
+        is_whole = false;
     }
     Ok((table, is_whole))
 }

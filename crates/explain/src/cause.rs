@@ -1,5 +1,9 @@
 //! The causes that a finding can name, each with its remedy.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 /// What makes requests slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
@@ -33,27 +37,32 @@ pub enum Cause {
     CodePath,
     /// A service takes longer.
     SlowService,
+    /// A call takes longer whose other side has no spans: a database, a third party.
+    Dependency,
     /// Another attribute.
     Attribute,
 }
 
-/// Words of attribute keys, in the order of their tests, each with the cause that it names.
-const OF_KEYS: [(&str, Cause); 34] = [
-    ("resend_count", Cause::Retries),
+/// Words of attribute keys, in the order of their tests, each with the cause that they name.
+const OF_KEYS: [(&str, Cause); 38] = [
+    ("user agent", Cause::Attribute),
+    ("protocol version", Cause::Attribute),
+    ("resend count", Cause::Retries),
     ("retry", Cause::Retries),
     ("retries", Cause::Retries),
     ("attempt", Cause::Retries),
-    ("gc.", Cause::Pause),
+    ("attempts", Cause::Retries),
+    ("gc", Cause::Pause),
     ("pause", Cause::Pause),
     ("compaction", Cause::Pause),
     ("cpu", Cause::BusyProcessor),
     ("queue", Cause::Queueing),
-    ("in_flight", Cause::Queueing),
-    ("body.size", Cause::LargePayload),
-    ("body_size", Cause::LargePayload),
+    ("queued", Cause::Queueing),
+    ("in flight", Cause::Queueing),
+    ("body size", Cause::LargePayload),
     ("bytes", Cause::LargePayload),
-    ("content_length", Cause::LargePayload),
-    ("message.size", Cause::LargePayload),
+    ("content length", Cause::LargePayload),
+    ("message size", Cause::LargePayload),
     ("payload", Cause::LargePayload),
     ("dns", Cause::NameLookup),
     ("lookup", Cause::NameLookup),
@@ -64,10 +73,11 @@ const OF_KEYS: [(&str, Cause); 34] = [
     ("version", Cause::Version),
     ("pod", Cause::SlowReplica),
     ("host", Cause::SlowReplica),
+    ("hostname", Cause::SlowReplica),
     ("instance", Cause::SlowReplica),
     ("replica", Cause::SlowReplica),
+    ("server address", Cause::SlowReplica),
     ("node", Cause::SlowReplica),
-    ("server.address", Cause::SlowReplica),
     ("peer", Cause::SlowReplica),
     ("zone", Cause::SlowReplica),
     ("region", Cause::SlowReplica),
@@ -90,30 +100,28 @@ const OF_WAITS: [(&str, Cause); 10] = [
 ];
 
 impl Cause {
-    /// The cause that the name of an operation stands for, if the operation only waits. Words are whole words.
+    /// The cause that the name of an operation stands for, if the operation only waits.
     #[must_use]
     pub fn of_wait(operation: &str) -> Option<Self> {
-        let mut words = operation.split(|c: char| !c.is_ascii_alphanumeric());
-        words.find_map(|word| {
-            let of_word = OF_WAITS.iter().find(|(wait, _)| word.eq_ignore_ascii_case(wait));
-            of_word.map(|(_, cause)| *cause)
-        })
+        let words = words(operation);
+        let of_word = |word: &String| OF_WAITS.iter().find(|(wait, _)| word == wait);
+        words.iter().find_map(of_word).map(|(_, cause)| *cause)
     }
 
     /// The order of causes that explain the same traces: zero names a cause, more is less specific.
     #[must_use]
     pub const fn rank(self) -> u8 {
-        let is_vague = matches!(self, Self::MoreCalls | Self::CodePath | Self::SlowService);
+        let is_vague =
+            matches!(self, Self::MoreCalls | Self::CodePath | Self::SlowService | Self::Dependency);
         if matches!(self, Self::Attribute) { 2 } else { is_vague as u8 }
     }
 
     /// The cause that an attribute stands for.
     #[must_use]
     pub fn of_key(key: &str) -> Self {
-        OF_KEYS
-            .iter()
-            .find(|(word, _)| key.contains(word))
-            .map_or(Self::Attribute, |(_, cause)| *cause)
+        let key = format!(" {} ", words(key).join(" "));
+        let has = |words: &str| key.contains(&format!(" {words} "));
+        OF_KEYS.iter().find(|(words, _)| has(words)).map_or(Self::Attribute, |(_, cause)| *cause)
     }
 
     /// The name in JSON.
@@ -135,6 +143,7 @@ impl Cause {
             Self::Version => "version",
             Self::CodePath => "code_path",
             Self::SlowService => "slow_service",
+            Self::Dependency => "dependency",
             Self::Attribute => "attribute",
         }
     }
@@ -176,7 +185,74 @@ impl Cause {
             Self::Version => "Compare the versions' changes, and roll back.",
             Self::CodePath => "Look at the code of this path.",
             Self::SlowService => "Look at this service: its own work takes longer.",
+            Self::Dependency => {
+                "Look at this dependency, which has no spans of its own; hedge if only some calls are slow."
+            }
             Self::Attribute => "Look at what these requests have in common.",
+        }
+    }
+}
+
+/// The words of a name in lower case: `http.request.body_size` and `bodySize` both end with `body`, `size`.
+fn words(name: &str) -> Vec<String> {
+    let (mut words, mut was_lower) = (Vec::<String>::new(), false);
+    let mut is_new = true;
+    for c in name.chars() {
+        is_new |= was_lower && c.is_ascii_uppercase();
+        was_lower = c.is_ascii_lowercase();
+        if !c.is_ascii_alphanumeric() {
+            is_new = true;
+            continue;
+        }
+        if core::mem::take(&mut is_new) {
+            words.push(String::new());
+        }
+        words.last_mut().expect("one was begun").push(c.to_ascii_lowercase());
+    }
+    words
+}
+
+/// Whether numbers under this key name something, and are no amounts: `http.response.status_code`, `server.port`.
+pub(crate) fn is_name(key: &str) -> bool {
+    let last = key.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or(key);
+    ["code", "Code", "port", "Port"]
+        .into_iter()
+        .any(|word| last == word || last.ends_with(word) && word.starts_with(char::is_uppercase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_name_causes_by_whole_words() {
+        for (key, cause) in [
+            ("k8s.pod.name", Cause::SlowReplica),
+            ("serverAddress", Cause::SlowReplica),
+            ("http.request.body.size", Cause::LargePayload),
+            ("messaging.message.body_size", Cause::LargePayload),
+            ("user.id", Cause::Tenant),
+            ("service.version", Cause::Version),
+            ("jvm.gc.duration", Cause::Pause),
+            // No substring of another word, and no words that mean something else together.
+            ("user_agent.original", Cause::Attribute),
+            ("network.protocol.version", Cause::Attribute),
+            ("network.transport", Cause::Attribute),
+            ("monkey", Cause::Attribute),
+        ] {
+            assert_eq!(Cause::of_key(key), cause, "{key}");
+        }
+        assert_eq!(Cause::of_wait("GC pause"), Some(Cause::Pause));
+        assert_eq!(Cause::of_wait("unlock account"), None);
+    }
+
+    #[test]
+    fn numbers_that_name_something_are_no_amounts() {
+        for key in ["http.response.status_code", "statusCode", "server.port", "code"] {
+            assert!(is_name(key), "{key}");
+        }
+        for key in ["http.request.body.size", "barcode", "transport"] {
+            assert!(!is_name(key), "{key}");
         }
     }
 }

@@ -9,8 +9,8 @@ pub(crate) enum Part {
     Own { service: u32, operation: u32 },
     /// A call is between its caller and the service called: network, queue, proxy, serialization.
     Gap { caller: u32, callee: u32, operation: u32 },
-    /// A call whose other side has no span.
-    Unseen { caller: u32, operation: u32 },
+    /// A call whose other side has no span. Not `is_client`: its span does not say that it is a call.
+    Unseen { caller: u32, operation: u32, is_client: bool },
     /// A phase of a call or an operation that is no span but an attribute.
     Phase { service: u32, phase: Phase },
 }
@@ -58,7 +58,7 @@ impl Part {
         match self {
             Self::Own { service, .. } => Self::Own { service, operation },
             Self::Gap { caller, callee, .. } => Self::Gap { caller, callee, operation },
-            Self::Unseen { caller, .. } => Self::Unseen { caller, operation },
+            Self::Unseen { caller, is_client, .. } => Self::Unseen { caller, operation, is_client },
             Self::Phase { .. } => self,
         }
     }

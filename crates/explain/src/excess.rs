@@ -54,6 +54,14 @@ pub(crate) struct PartExcess {
     pub(crate) visits: (f64, f64),
     /// The part of `longer_ns` that is charged to the caller of a gap.
     pub(crate) of_caller_ns: f64,
+    /// The standard error of this component's share of the excess.
+    pub(crate) share_error: f64,
+}
+
+impl PartExcess {
+    pub(crate) fn charged_ns(&self, charge: Charge) -> f64 {
+        self.longer_ns + if charge == Charge::AllTime { self.more_ns } else { 0.0 }
+    }
 }
 
 /// The excess of a service.
@@ -118,33 +126,30 @@ impl Excess {
     }
 
     /// Finds the service behind each call whose other side has no span: the service that serves the same operation
-    /// elsewhere, else the same interface (the text before the last slash).
+    /// elsewhere, else the same gRPC interface (`shop.Cart` of `shop.Cart/GetItem`).
     fn resolve_calls(&mut self, traces: &Traces) {
         let (mut by_operation, mut by_interface) = (BTreeMap::new(), BTreeMap::new());
         let counts = traces.served.values().iter().zip(&traces.served_counts);
         for ((operation, callee), count) in counts {
             let known = by_operation.entry(*operation).or_insert((*count, *callee));
             *known = (*known).max((*count, *callee));
-            if let Some((interface, _)) = traces.names.get(*operation).rsplit_once('/') {
+            if let Some(interface) = interface(traces.names.get(*operation)) {
                 let known = by_interface.entry(interface).or_insert((*count, *callee));
                 *known = (*known).max((*count, *callee));
             }
         }
         for part in traces.parts.values() {
             let part = match *part {
-                Part::Unseen { caller, operation } => {
-                    let interface = traces
-                        .names
-                        .get(operation)
-                        .rsplit_once('/')
-                        .map(|(interface, _)| interface);
+                Part::Unseen { caller, operation, is_client } => {
+                    let interface = interface(traces.names.get(operation));
                     let served = by_operation.get(&operation);
                     let served = served.or_else(|| by_interface.get(interface?));
                     match served {
                         Some((_, callee)) if *callee != caller => {
                             Part::Gap { caller, callee: *callee, operation }
                         }
-                        _ => *part,
+                        _ if is_client => *part,
+                        _ => Part::Own { service: caller, operation },
                     }
                 }
                 Part::Own { .. } | Part::Gap { .. } | Part::Phase { .. } => *part,
@@ -169,6 +174,7 @@ impl Excess {
                 visit_ns: (base_ns, slow_ns),
                 visits,
                 of_caller_ns: 0.0,
+                share_error: 0.0,
             }
         };
         let mut parts: Vec<_> =
@@ -215,11 +221,12 @@ impl Excess {
         services
     }
 
-    /// Sets the intervals of all services.
+    /// Sets the intervals of all services, and the errors of the shares of components.
     fn resample(&mut self, blocks: (&[Vec<Sum>], &[Vec<Sum>]), charge: Charge, rng: &Rng) {
         let width = self.parts.len() + 1;
         let mut rng = rng.split("blocks");
         let mut resamples: Vec<Vec<f64>> = Vec::with_capacity(RESAMPLES);
+        let mut shares = Shares::default();
         for _ in 0..RESAMPLES {
             let mut draw = |blocks: &[Vec<Sum>]| {
                 let drawn: Vec<_> =
@@ -231,13 +238,18 @@ impl Excess {
                 sums
             };
             let (slow, baseline) = (draw(blocks.0), draw(blocks.1));
-            let services = self.charge_services(&self.split(&slow, &baseline), charge);
+            let parts = self.split(&slow, &baseline);
+            shares.add(&parts, charge);
+            let services = self.charge_services(&parts, charge);
             resamples.push(
                 self.of_services
                     .iter()
                     .map(|of| services.get(&of.service).copied().unwrap_or(0.0))
                     .collect(),
             );
+        }
+        for (part, error) in self.of_parts.iter_mut().zip(shares.deviations()) {
+            part.share_error = error;
         }
         let deviations: Vec<f64> = (0..self.of_services.len())
             .map(|nth| deviation(resamples.iter().map(|resample| resample[nth])))
@@ -258,6 +270,41 @@ impl Excess {
             let half = critical * deviation;
             of.interval_ns = (of.excess_ns - half, of.excess_ns + half);
         }
+    }
+}
+
+/// The interface of a gRPC operation, whose name is `package.Interface/Method`.
+fn interface(operation: &str) -> Option<&str> {
+    let (interface, _) = operation.rsplit_once('/')?;
+    (interface.contains('.') && !interface.contains(' ')).then_some(interface)
+}
+
+/// The shares of components in resamples: sums of shares and of their squares.
+#[derive(Debug, Default)]
+struct Shares {
+    count: f64,
+    sums: Vec<(f64, f64)>,
+}
+
+impl Shares {
+    fn add(&mut self, parts: &[PartExcess], charge: Charge) {
+        let total_ns: f64 = parts.iter().map(|part| part.charged_ns(charge)).sum();
+        if total_ns <= 0.0 {
+            return;
+        }
+        self.count += 1.0;
+        self.sums.resize(parts.len(), (0.0, 0.0));
+        for (sum, part) in self.sums.iter_mut().zip(parts) {
+            let share = part.charged_ns(charge) / total_ns;
+            *sum = (sum.0 + share, sum.1 + share * share);
+        }
+    }
+
+    fn deviations(&self) -> impl Iterator<Item = f64> {
+        let variance = |(sum, squares): &(f64, f64)| {
+            squares / self.count - (sum / self.count) * (sum / self.count)
+        };
+        self.sums.iter().map(move |sums| sqrt(variance(sums).max(0.0)))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::shifts::find_shifts;
 use crate::traces::{Side, Traces, UnusedTraces};
 use crate::writer::Writer;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use curtail_units::{Quantile, Rng};
@@ -66,7 +67,7 @@ impl fmt::Display for NotExplained {
 
 impl core::error::Error for NotExplained {}
 
-/// The smallest number of traces with a tail.
+/// The smallest number of traces of an endpoint with a tail.
 pub const TRACES_MIN: usize = 50;
 
 /// One of the two populations.
@@ -131,8 +132,8 @@ pub struct Finding {
     pub share: f64,
     /// The 95 % interval of the share.
     pub interval: (f64, f64),
-    /// The probability of so strong a contrast by chance.
-    pub p_value: f64,
+    /// The probability of so strong a contrast by chance; absent where nothing is contrasted: for waits.
+    pub p_value: Option<f64>,
     /// The number of slow and of all traces concerned.
     pub traces: (u64, u64),
     /// The part of the quantile, if the cause is a property of some traces.
@@ -198,6 +199,12 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
     if traces.is_empty() {
         return Err(NotExplained::NoTraces);
     }
+    if question.slow != SlowTraces::OfSide {
+        let most = most_of_an_endpoint(traces);
+        if most < TRACES_MIN {
+            return Err(NotExplained::TooFew { traces: most });
+        }
+    }
     let populations = Populations::of(traces, question.slow, question.period_ns);
     if populations.slow.is_empty() || populations.baseline.is_empty() {
         return Err(why_empty(traces, question.slow));
@@ -248,6 +255,13 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
     Ok(explanation)
 }
 
+/// The number of traces of the endpoint with the most traces.
+fn most_of_an_endpoint(traces: &Traces) -> usize {
+    let mut counts = vec![0; traces.endpoints.len()];
+    traces.rows.iter().for_each(|row| counts[row.endpoint as usize] += 1);
+    counts.into_iter().max().unwrap_or(0)
+}
+
 fn why_empty(traces: &Traces, slow: SlowTraces) -> NotExplained {
     match slow {
         SlowTraces::OfSide => {
@@ -259,7 +273,6 @@ fn why_empty(traces: &Traces, slow: SlowTraces) -> NotExplained {
                 NotExplained::NoCommonEndpoint
             }
         }
-        _ if traces.len() < TRACES_MIN => NotExplained::TooFew { traces: traces.len() },
         SlowTraces::AboveQuantile(_) | SlowTraces::LongerThan { .. } => NotExplained::NoneSlow,
     }
 }

@@ -105,7 +105,7 @@ struct Table {
     cells: usize,
     /// The cells of each trace, at the indices that `ends` bound.
     of_traces: Vec<u32>,
-    ends: Vec<u32>,
+    ends: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -231,7 +231,7 @@ impl Table {
                     this.of_traces.push(cell);
                 }
             }
-            this.ends.push(u32::try_from(this.of_traces.len()).expect("memory has room for less"));
+            this.ends.push(this.of_traces.len());
         }
         this.cells = next as usize;
         this
@@ -239,7 +239,7 @@ impl Table {
 
     fn cells_of(&self, trace: usize) -> &[u32] {
         let from = trace.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.of_traces[from as usize..self.ends[trace] as usize]
+        &self.of_traces[from..self.ends[trace]]
     }
 
     /// Counts the traces whose mask is zero.

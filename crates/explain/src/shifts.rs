@@ -22,8 +22,6 @@ pub(crate) struct Shift {
     /// The number of the component in [`Excess::parts`].
     pub(crate) part: u32,
     pub(crate) p_value: f64,
-    /// The probability that a visit of a slow trace takes longer than one of the baseline.
-    pub(crate) longer_ratio: f64,
 }
 
 /// The components that take longer, the largest excess first.
@@ -54,9 +52,7 @@ pub(crate) fn find_shifts(
     }
     let mut shifts = Vec::new();
     for (part, values) in (0..).zip(&mut values).filter(|(part, _)| is_tested(*part)) {
-        if let Some(sum) = rank_sum(values) {
-            shifts.push(Shift { part, p_value: sum.p_value, longer_ratio: sum.greater_ratio });
-        }
+        shifts.extend(rank_sum(values).map(|p_value| Shift { part, p_value }));
     }
     // All components count as tests, also those whose excess is too small.
     let p_values = shifts.iter().map(|shift| shift.p_value);

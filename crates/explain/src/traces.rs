@@ -3,16 +3,17 @@
 //! | span on the critical path | its own time is |
 //! |---|---|
 //! | a call with one child, on another service | a gap between the two services |
-//! | a call without a child | a gap to the service that serves this operation elsewhere; else unseen |
+//! | a call without a child | a gap to the service that serves this operation elsewhere; else a call to an unknown service |
 //! | any other | own time of its operation |
 //!
-//! A call is a span of kind client, or a span without a kind whose only child is on another service. An abandoned
-//! attempt counts until the next attempt started. Asynchronous work (a producer's consumers) is not waited for.
+//! A call is a span of kind client, or a span without a kind whose only child is on another service, or whose operation
+//! another service serves elsewhere. An abandoned attempt counts until the next attempt started. Asynchronous work (a producer's consumers) is not waited for.
 //!
 //! **Limits**: [`TRACES_MAX`] traces and [`SPANS_MAX`] spans of a trace, [`VALUES_MAX`] values of all traces, and
 //! [`PARTS_MAX`] components; further operations of a service are one component. Of each trace, attributes are those of the
 //! spans on its critical path, and each operation called is a value too.
 
+use crate::cause::is_name;
 use crate::component::{Part, Parts, Phase};
 use crate::names::{Names, Numbering};
 use alloc::format;
@@ -274,7 +275,7 @@ impl Traces {
         );
         assembly.assemble(spans);
         let root = assembly.root()?;
-        let mut changed = false;
+        let (mut changed, mut abandoned) = (false, Vec::new());
         for (nth, row) in rows.iter().enumerate() {
             let Some(parent) = assembly.parent(nth) else { continue };
             if row.kind == SpanKind::Consumer && rows[parent].kind == SpanKind::Producer {
@@ -282,10 +283,19 @@ impl Traces {
                 (spans[nth].parent_id, changed) = (u64::MAX, true);
             }
             if row.is_abandoned {
-                let siblings =
-                    assembly.children(parent).iter().map(|nth| rows[*nth as usize].span.start_ns);
-                if let Some(next) = siblings.filter(|start| *start > row.span.start_ns).min() {
-                    (spans[nth].end_ns, changed) = (spans[nth].end_ns.min(next), true);
+                abandoned.push((parent, nth));
+            }
+        }
+        abandoned.sort_unstable();
+        for of_parent in abandoned.chunk_by(|one, other| one.0 == other.0) {
+            let siblings = assembly.children(of_parent[0].0).iter();
+            let mut starts: Vec<i64> =
+                siblings.map(|nth| rows[*nth as usize].span.start_ns).collect();
+            starts.sort_unstable();
+            for (_, nth) in of_parent {
+                let next = starts.partition_point(|start| *start <= rows[*nth].span.start_ns);
+                if let Some(next) = starts.get(next) {
+                    (spans[*nth].end_ns, changed) = (spans[*nth].end_ns.min(*next), true);
                 }
             }
         }
@@ -316,7 +326,10 @@ impl Traces {
                     self.served_counts[served] += 1;
                     Part::Gap { caller: service, callee, operation }
                 }
-                _ if children.is_empty() && is_call => Part::Unseen { caller: service, operation },
+                _ if children.is_empty() && is_call => {
+                    let is_client = rows[nth].kind == SpanKind::Client;
+                    Part::Unseen { caller: service, operation, is_client }
+                }
                 _ => Part::Own { service, operation },
             };
             sections.push((part, section.span, section.to_ns - section.from_ns));
@@ -400,10 +413,7 @@ impl Traces {
                         let text = self.names.text(text);
                         self.of_values.push(self.values.number((field, text)));
                     }
-                    // The number names something, and is no amount.
-                    AttributeValue::Number(number)
-                        if key.ends_with("code") || key.ends_with("port") =>
-                    {
+                    AttributeValue::Number(number) if is_name(key) => {
                         let text = self.names.number(format!("{number}"));
                         self.of_values.push(self.values.number((field, text)));
                     }

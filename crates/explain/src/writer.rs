@@ -58,10 +58,6 @@ impl Writer<'_> {
         if sum_ns > 0.0 { sum_ns } else { longer_ns() }
     }
 
-    fn charged_ns(&self, part: &PartExcess) -> f64 {
-        part.longer_ns + if self.charge == Charge::AllTime { part.more_ns } else { 0.0 }
-    }
-
     pub(crate) fn ranking(&self) -> Vec<ServiceShare> {
         let total_ns = self.total_ns();
         let share = |ns: f64| (total_ns > 0.0).then(|| ns / total_ns);
@@ -88,7 +84,7 @@ impl Writer<'_> {
         let charged = |(part, excess): &(&Part, &PartExcess)| {
             let of_caller = matches!(part, Part::Gap { caller, .. } if *caller == service);
             let own_ns = if part.service() == service {
-                self.charged_ns(excess) - excess.of_caller_ns
+                excess.charged_ns(self.charge) - excess.of_caller_ns
             } else {
                 0.0
             };
@@ -115,7 +111,7 @@ impl Writer<'_> {
             Part::Gap { caller, callee, operation } => {
                 format!("{} -> {}: {}", self.name(caller), self.name(callee), self.name(operation))
             }
-            Part::Unseen { caller, operation } => {
+            Part::Unseen { caller, operation, .. } => {
                 format!("{} -> ?: {}", self.name(caller), self.name(operation))
             }
             Part::Phase { service, phase } => format!("{}: {}", self.name(service), phase.name()),
@@ -168,7 +164,7 @@ impl Writer<'_> {
             subject: component,
             share: share(of.excess_ns),
             interval: (share(of.interval_ns.0), share(of.interval_ns.1)),
-            p_value: shift.p_value,
+            p_value: Some(shift.p_value),
             traces: (self.populations.slow.len() as u64, self.traces.len() as u64),
             quantile_ns: None,
             same_as: Vec::new(),
@@ -181,7 +177,8 @@ impl Writer<'_> {
             Part::Own { operation, .. } => {
                 Cause::of_wait(self.name(operation)).unwrap_or(Cause::SlowService)
             }
-            Part::Gap { .. } | Part::Unseen { .. } => Cause::Network,
+            Part::Gap { .. } => Cause::Network,
+            Part::Unseen { .. } => Cause::Dependency,
             Part::Phase { phase: Phase::Lookup, .. } => Cause::NameLookup,
             Part::Phase { phase: Phase::Connect | Phase::Handshake, .. } => Cause::ColdConnection,
             Part::Phase { phase: Phase::Queue, .. } => Cause::Queueing,
@@ -238,7 +235,7 @@ impl Writer<'_> {
                 subject: condition,
                 share: found.fraction,
                 interval: found.interval,
-                p_value: found.p_value,
+                p_value: Some(found.p_value),
                 traces: (found.slow.into(), found.all.into()),
                 quantile_ns,
                 same_as,
@@ -290,14 +287,17 @@ impl Writer<'_> {
         let parts = (0..).zip(self.excess.parts.values().iter().zip(&self.excess.of_parts));
         let is_wait = |part: &Part| match part {
             Part::Own { operation, .. } => Cause::of_wait(self.name(*operation)).is_some(),
-            Part::Gap { .. } | Part::Unseen { .. } | Part::Phase { .. } => true,
+            Part::Gap { .. } | Part::Phase { .. } => true,
+            // A dependency works as well as it waits; nothing says which.
+            Part::Unseen { .. } => false,
         };
         let waits = parts.filter(|(_, (part, _))| is_wait(part));
         let finding = |(number, (part, excess)): (u32, (&Part, &PartExcess))| {
-            let share = self.charged_ns(excess) / total_ns;
+            let share = excess.charged_ns(self.charge) / total_ns;
             let (before, after) = excess.visit_ns;
             let component = self.component(*part);
-            (share >= WAIT_SHARE_MIN).then(|| Finding {
+            let half = 1.96 * excess.share_error;
+            (share >= WAIT_SHARE_MIN && share > half).then(|| Finding {
                 cause: self.cause_of(*part),
                 text: format!(
                     "{} of the time that slow requests take longer is in {component}: {} a call instead of {}",
@@ -306,8 +306,8 @@ impl Writer<'_> {
                 service: self.name(part.service()).to_owned(),
                 subject: component,
                 share,
-                interval: (share, share),
-                p_value: 0.0,
+                interval: ((share - half).max(-1.0), (share + half).min(1.0)),
+                p_value: None,
                 traces: (self.populations.slow.len() as u64, self.traces.len() as u64),
                 quantile_ns: None,
                 same_as: Vec::new(),

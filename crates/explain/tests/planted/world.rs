@@ -1,7 +1,7 @@
 //! Traces of a small shop, with a cause of slowness planted in some of them.
 //!
-//! A request to `shop` calls `auth` once and `cart` once; `cart` calls `db` twice. Times are lognormal. Each span has
-//! attributes that mean nothing besides those of the planted cause.
+//! A request to `shop` calls `auth` once and `cart` once; `cart` calls a cache, which has no spans, and `db` twice. Times are
+//! lognormal. Each span has attributes that mean nothing besides those of the planted cause.
 
 use curtail_explain::{AttributeValue, Side, SpanKind, SpanRow, Traces};
 use curtail_trace::Span;
@@ -253,6 +253,9 @@ impl<'a> Request<'a> {
             self.end(pause);
         }
         self.work(3.0);
+        let cache = self.begin("cart", "GET session", SpanKind::Client, self.id(server));
+        self.work(3.0);
+        self.end(cache);
         let calls = if self.has(Planted::MoreCalls) && self.rng.chance(0.012) { 14 } else { 2 };
         for _ in 0..calls {
             self.select(server);
