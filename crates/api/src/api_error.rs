@@ -98,9 +98,11 @@ impl ApiError {
             QueryKind::Trace | QueryKind::Logs | QueryKind::Other => {
                 "the server is busy or its storage is slow; retry later"
             }
-            QueryKind::Search | QueryKind::Tags | QueryKind::Metrics | QueryKind::Sql => {
-                "query a shorter time range"
-            }
+            QueryKind::Search
+            | QueryKind::Tags
+            | QueryKind::Metrics
+            | QueryKind::Sql
+            | QueryKind::Explain => "query a shorter time range",
         };
         let message = format!("the query took longer than {patience:?}: {remedy}");
         Self { status: StatusCode::GATEWAY_TIMEOUT, message }

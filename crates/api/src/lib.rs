@@ -7,6 +7,7 @@
 //! | `GET /api/echo`, `GET /api/status/buildinfo` | `echo`, the version |
 //! | `GET /api/traces/{id}`, `GET /api/v2/traces/{id}` | a trace: OTLP in protobuf if the client accepts it, else Tempo's JSON (IDs in base64) |
 //! | `GET /api/v1/traces/{id}/logs` | the log records of a trace: OTLP in protobuf if the client accepts it, else in JSON |
+//! | `GET /api/v1/explain` | why the slow requests of a service are slow, as JSON, or as text if the client accepts that |
 //! | `GET /api/search` | the newest traces, or the slowest of all traces |
 //! | `GET /api/metrics/query_range`, `GET /api/metrics/query` | rates, counts, quantiles, extremes and heatmaps, over time or in total |
 //! | `GET /api/v2/search/tags`, `GET /api/v2/search/tag/{tag}/values` | attributes, and the values of an attribute; also without `v2` |
@@ -29,6 +30,7 @@
 
 mod api_error;
 mod body;
+mod explain;
 mod jaeger;
 mod listen;
 mod metrics;
@@ -42,6 +44,7 @@ mod tempo;
 mod translation;
 mod v1;
 
+pub use explain::{SpanTable, explanation_json, explanation_text};
 pub use listen::{Api, Limits, Running, start};
 pub use metrics::{KindMetrics, MetricsPage, QueryKind, QueryMetrics, QueryOutcome};
 pub use query_request::duration_ns;

@@ -24,6 +24,7 @@ pub enum QueryKind {
     Tags,
     Metrics,
     Sql,
+    Explain,
     Other,
 }
 
@@ -34,6 +35,7 @@ curtail_units::labels!(QueryKind {
     Tags => "tags",
     Metrics => "metrics",
     Sql => "sql",
+    Explain => "explain",
     Other => "other",
 });
 
@@ -43,6 +45,7 @@ impl QueryKind {
         let under = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
         match path {
             sql::PATH => Self::Sql,
+            "/api/v1/explain" => Self::Explain,
             "/api/search" | "/jaeger/api/traces" | "/jaeger/api/v3/trace-summaries" => Self::Search,
             "/jaeger/api/services" | "/jaeger/api/v3/services" => Self::Tags,
             "/jaeger/api/operations" | "/jaeger/api/v3/operations" => Self::Tags,

@@ -2,11 +2,11 @@
 //!
 //! **Source**: the rules in `docs/guide/api.md`.
 
-use crate::Limits;
 use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, trace_id};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::response_chunks::{LOGS, OtlpChunks, OtlpForm};
+use crate::{Limits, explain};
 use curtail_store::Store;
 
 /// The prefix of all these paths.
@@ -17,6 +17,9 @@ pub(crate) async fn respond(
     limits: &Limits,
     request: &QueryRequest<'_>,
 ) -> ApiResult {
+    if request.path == "/api/v1/explain" {
+        return explain::respond(store, request).await;
+    }
     let of_trace = request.after("/api/v1/traces/");
     if let Some(id) = of_trace.as_deref().and_then(|rest| rest.strip_suffix("/logs")) {
         return logs(store, limits, request, id).await;

@@ -47,7 +47,6 @@ mod scalar;
 mod schema;
 mod section;
 mod set;
-mod spelling;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -63,7 +62,6 @@ pub use reference::reference_markdown;
 pub use scalar::{Meaning, Scalar};
 pub use schema::json_schema;
 pub use section::Section;
-pub use spelling::expectation;
 pub use tls::ServerTls;
 pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
 pub use value::{ScalarError, Value};

@@ -8,8 +8,8 @@
 
 use crate::config_error::ConfigErrors;
 use crate::scalar::Scalar;
-use crate::spelling::expectation;
 use crate::tree::{Content, Entry, Node, join};
+use curtail_text::expectation;
 use std::collections::BTreeMap;
 
 /// Maximum length after the replacement. If each parameter uses the previous one twice, the length doubles each time.

@@ -2,48 +2,65 @@
 //!
 //! | command | compares |
 //! |---|---|
+//! | `explain --service S` | the slowest traces of a server that begin at a service with the others |
 //! | `explain FILE…` | the slowest traces of each endpoint with the other traces of this endpoint |
 //! | `explain --baseline FILE --slow FILE` | the traces of some files with those of others |
 
-mod span_table;
-mod table;
-
-use crate::exit;
-use crate::exit::usage_error;
+use crate::exit::{self, usage_error};
 use crate::import::{MalformedLines, ReaderEvent, read_files};
 use crate::output::{Format, print, print_message, quantile};
+use crate::query::request::{QueryRequest, send_for_text};
+use crate::server_access::ServerAccessArgs;
 use crate::terminal;
 use clap::Args;
-use curtail_explain::{Explanation, NotExplained, Question, Side, SlowTraces, Traces, explain};
-use curtail_otlp::{Decoded, Limits, Signal};
+use curtail_api::{SpanTable, explanation_json, explanation_text};
+use curtail_explain::{NotExplained, Question, Side, SlowTraces, Traces, explain};
+use curtail_otlp::Signal;
 use curtail_units::Quantile;
-use span_table::{SPANS_MAX, SpanTable};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// Maximum number of spans of files.
+const SPANS_MAX: usize = 40_000_000;
 
 /// Explain why the slow requests are slow
 ///
 /// Compares the slow traces of each endpoint with its other traces: where the
 /// additional time went, and what the slow traces have in common, with intervals.
-/// The files are those that `curtail import` reads: OTLP, from the Collector's
-/// file exporter.
+/// The traces are those of a server, or of files that `curtail import` reads: OTLP,
+/// from the Collector's file exporter.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
 Examples:
+  curtail explain --service shop --since 1h
   curtail explain traces.jsonl
   curtail explain traces.jsonl.gz --quantile 0.999
   curtail explain traces.jsonl --objective 250ms
   curtail explain --baseline before.jsonl --slow after.jsonl --format json
 
 The result may be that nothing stands out. Exit code 1: a file could not be read
-to its end."
+to its end, or no trace of the server begins at the service."
 )]
 pub(crate) struct ExplainArgs {
     /// Files with traces; `-` is standard input.
-    #[arg(value_name = "FILE", required_unless_present = "slow", conflicts_with_all = ["slow", "baseline"])]
+    #[arg(value_name = "FILE", required_unless_present_any = ["slow", "service"], conflicts_with_all = ["slow", "baseline"])]
     files: Vec<PathBuf>,
+    /// Traces of a server that begin at this service.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["files", "slow", "baseline"])]
+    service: Option<String>,
+    /// Only traces that begin with this operation.
+    #[arg(long, value_name = "NAME", requires = "service")]
+    operation: Option<String>,
+    /// Only traces that began within this time before now: 90s, 1h, 7d [default: 1h].
+    #[arg(long, value_name = "TIME", requires = "service")]
+    since: Option<String>,
+    /// URL of the query API.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3200")]
+    server: String,
+    #[command(flatten)]
+    access: ServerAccessArgs,
     /// File with the traces to compare with. Repeatable.
     #[arg(long, value_name = "FILE", requires = "slow")]
     baseline: Vec<PathBuf>,
@@ -69,6 +86,9 @@ pub(crate) struct ExplainArgs {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
+    if let Some(service) = &args.service {
+        return args.ask_server(service);
+    }
     let mut traces = Traces::default();
     let mut is_whole = true;
     let sides =
@@ -80,42 +100,24 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     }
     let question =
         Question { slow: args.slow(traces.len())?, period_ns: args.period()?, seed: args.seed };
-    match explain(&traces, &question) {
-        Ok(explanation) => print(&show(&explanation, args.format))?,
-        Err(error @ (NotExplained::NoneSlow | NotExplained::TooFew { .. })) => {
-            print(&show_nothing(error, args.format))?;
-        }
-        Err(error) => return Err(usage_error(&error.to_string())),
+    let explained = explain(&traces, &question);
+    if let Err(
+        error @ (NotExplained::NoTraces | NotExplained::EmptySide | NotExplained::NoCommonEndpoint),
+    ) = explained
+    {
+        return Err(usage_error(&error.to_string()));
     }
+    print(&match args.format {
+        Format::Json => explanation_json(&explained),
+        Format::Table => explanation_text(&explained, terminal::width_of_stdout()),
+    })?;
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
-}
-
-fn show(explanation: &Explanation, format: Format) -> String {
-    match format {
-        Format::Json => {
-            let json =
-                serde_json::to_string_pretty(explanation).expect("it has texts and numbers only");
-            format!("{json}\n")
-        }
-        Format::Table => table::table(explanation, terminal::width_of_stdout()),
-    }
-}
-
-fn show_nothing(why: NotExplained, format: Format) -> String {
-    match format {
-        Format::Json => {
-            let schema = curtail_explain::SCHEMA;
-            let json = serde_json::json!({"schema": schema, "ranking": [], "findings": [], "why": why.to_string()});
-            format!("{json:#}\n")
-        }
-        Format::Table => format!("Nothing stands out: {why}.\n"),
-    }
 }
 
 /// Reads the spans of files; returns also whether all files were read to their ends. Malformed lines are reported and
 /// skipped.
 fn read(files: &[PathBuf]) -> anyhow::Result<(SpanTable, bool)> {
-    let mut table = SpanTable::default();
+    let mut table = SpanTable::new(SPANS_MAX);
     let mut malformed = MalformedLines::default();
     let (mut is_full, mut is_whole) = (false, true);
     read_files(files, Some(Signal::Traces), |event| match event {
@@ -127,10 +129,8 @@ fn read(files: &[PathBuf]) -> anyhow::Result<(SpanTable, bool)> {
                 .for_each(|text| print_message(text));
         }
         ReaderEvent::Batch(batch) if batch.signal == Signal::Traces && !is_full => {
-            let decoded = Decoded::of(Signal::Traces, &batch.bytes, &Limits::default());
-            if let Ok((Decoded::Spans(spans), _)) = decoded {
-                is_full = !table.add(&batch.bytes, &spans);
-            }
+            // The reader reports what is malformed.
+            is_full = matches!(table.add(&batch.bytes), Ok(false));
         }
         ReaderEvent::Batch(_) | ReaderEvent::Record => {}
     })?;
@@ -152,6 +152,35 @@ impl ExplainArgs {
         Ok(SlowTraces::AboveQuantile(
             self.quantile.unwrap_or_else(|| SlowTraces::quantile_for(traces)),
         ))
+    }
+
+    fn ask_server(&self, service: &str) -> anyhow::Result<ExitCode> {
+        let mut request = QueryRequest::new("/api/v1/explain").with("service", service);
+        let quantile = self.quantile.map(|quantile| quantile.get().to_string());
+        for (name, value) in [
+            ("operation", &self.operation),
+            ("since", &self.since),
+            ("quantile", &quantile),
+            ("objective", &self.objective),
+        ] {
+            if let Some(value) = value {
+                request = request.with(name, value);
+            }
+        }
+        request = request.with("period", &self.period).with("seed", &self.seed.to_string());
+        let accept = match self.format {
+            Format::Json => "application/json",
+            Format::Table => "text/plain",
+        };
+        request = request.with("width", &terminal::width_of_stdout().to_string());
+        match send_for_text(&self.server, &self.access, &request, accept)? {
+            Ok(text) => print(&text)?,
+            Err(not_found) => {
+                print_message(&not_found);
+                return Ok(ExitCode::from(exit::NO));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     fn period(&self) -> anyhow::Result<i64> {

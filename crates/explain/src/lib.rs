@@ -14,6 +14,7 @@ mod names;
 mod populations;
 mod shifts;
 mod statistics;
+mod table;
 mod traces;
 mod writer;
 
@@ -24,6 +25,7 @@ pub use explanation::{
     Question, SCHEMA, ServiceShare, TRACES_MIN, explain,
 };
 pub use populations::SlowTraces;
+pub use table::table;
 pub use traces::{
     AttributeValue, SPANS_MAX, Side, SpanKind, SpanRow, TRACES_MAX, Traces, UnusedTraces,
 };

@@ -3,7 +3,7 @@
 //! A placeholder is a column of the request's data, `tenant`, or `nth` (the number of the request, from 0). `{{` and
 //! `}}` are braces. Values in a path are percent-encoded.
 
-use curtail_config::expectation;
+use curtail_text::expectation;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::io::Write as _;
 

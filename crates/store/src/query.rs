@@ -7,6 +7,7 @@
 //! | [`Tree::values`](crate::tree::Tree::values) | the values of a field, with their counts |
 //! | [`Tree::calls`](crate::tree::Tree::calls) | the calls between services, with their counts |
 //! | [`Tree::keys`](crate::tree::Tree::keys) | the keys of attributes |
+//! | [`Tree::roots`](crate::tree::Tree::roots), [`Tree::spans_of`](crate::tree::Tree::spans_of) | the traces that begin at a service, and all their spans |
 //!
 //! A query reads only the columns of its [`Filter`] and its result, and only pages that may have matching spans. A
 //! condition is tested once for each distinct value, in the dictionary.
@@ -18,6 +19,7 @@ mod filter;
 mod grouping;
 mod measure;
 mod partial;
+mod roots;
 mod scan;
 mod select;
 mod span_field;
@@ -28,6 +30,7 @@ mod values;
 pub use calls::ServiceCalls;
 pub use filter::{Condition, Filter};
 pub use measure::{Aggregate, AggregateError, AggregateQuery, AggregateResult, Group, Numbers};
+pub use roots::RootSpans;
 pub use span_field::{Entry, SpanField};
 pub use top::{Hit, HitUnit, Order, TopHits};
 pub use value::{Pattern, Test, Value};

@@ -6,6 +6,7 @@
 //! | wrap or cut a text | [`lines`] |
 //! | print an error with its causes | [`describe_error`] |
 //! | print a table | [`Columns`], [`Page`] |
+//! | suggest a word for a mistyped one | [`expectation`] |
 //!
 //! **Invariant**: no line of a [`Page`] is wider than its terminal, [`WIDTH`] columns by default.
 //! **Limits**: each character counts as one column, although wide ones (emoji, Chinese) take two.
@@ -16,9 +17,11 @@ extern crate alloc;
 mod errors;
 pub mod lines;
 pub mod numbers;
+mod spelling;
 mod table;
 
 pub use errors::describe_error;
 pub use lines::{WIDTH, cut, cut_middle, wrapped};
+pub use spelling::expectation;
 pub use table::Column::{Left, Rest, Right};
 pub use table::{Column, Columns, Page};

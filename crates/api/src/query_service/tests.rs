@@ -1,3 +1,4 @@
+mod explain;
 mod jaeger;
 mod large;
 mod odd;

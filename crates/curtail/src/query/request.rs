@@ -6,7 +6,7 @@ use crate::server_url::ServerUrl;
 use curtail_http::client::{ClientError, ClientLimits, ClientResponse};
 use curtail_http::connect::ConnectError;
 use curtail_units::Duration;
-use http::{Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::Full;
 
 /// Maximum time of an exchange; longer than a server's time limit for a query.
@@ -52,29 +52,61 @@ pub(crate) fn send(
     access: &ServerAccessArgs,
     query: &QueryRequest,
 ) -> anyhow::Result<QueryResult> {
+    let response = match receive(server, access, query, None)? {
+        Ok(response) => response,
+        Err(not_found) => return Ok(QueryResult::NotFound(not_found)),
+    };
+    let json = serde_json::from_slice(&response.body);
+    let json = json.map_err(|_| QueryRejected(format!("{server} is no curtail server")))?;
+    let error = field(&response, "curtail-quantile-error");
+    let quantile_error = error.and_then(|error| error.parse().ok());
+    Ok(QueryResult::Json { json, quantile_error })
+}
+
+/// Sends a query whose result, of the media type `accept`, is printed as it is. The inner error is the message of a
+/// server that did not find something.
+pub(crate) fn send_for_text(
+    server: &str,
+    access: &ServerAccessArgs,
+    query: &QueryRequest,
+    accept: &'static str,
+) -> anyhow::Result<Result<String, String>> {
+    let received = receive(server, access, query, Some(accept))?;
+    Ok(received.map(|response| String::from_utf8_lossy(&response.body).into_owned()))
+}
+
+/// Sends a query, and returns the response, or the message of a server that did not find something.
+fn receive(
+    server: &str,
+    access: &ServerAccessArgs,
+    query: &QueryRequest,
+    accept: Option<&'static str>,
+) -> anyhow::Result<Result<ClientResponse, String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let response = runtime.block_on(exchange(server, access, query))?;
-    let text = || String::from_utf8_lossy(&response.body).trim_end().to_owned();
+    let response = runtime.block_on(exchange(server, access, query, accept))?;
+    let message = || message(&response.body);
     match response.status {
-        StatusCode::OK => {
-            let json = serde_json::from_slice(&response.body);
-            let json = json.map_err(|_| QueryRejected(format!("{server} is no curtail server")))?;
-            let error = header(&response, "curtail-quantile-error");
-            let quantile_error = error.and_then(|error| error.parse().ok());
-            Ok(QueryResult::Json { json, quantile_error })
-        }
-        StatusCode::NOT_FOUND => Ok(QueryResult::NotFound(text())),
+        StatusCode::OK => Ok(Ok(response)),
+        StatusCode::NOT_FOUND => Ok(Err(message())),
         StatusCode::UNAUTHORIZED => {
-            Err(QueryRejected(format!("{}; pass --token-file", text())).into())
+            Err(QueryRejected(format!("{}; pass --token-file", message())).into())
         }
-        _ => Err(QueryRejected(text()).into()),
+        _ => Err(QueryRejected(message()).into()),
     }
+}
+
+/// The message of an error: a text, or JSON below `/api/v1`.
+fn message(body: &[u8]) -> String {
+    let json = serde_json::from_slice::<serde_json::Value>(body).ok();
+    let of_json = json.as_ref().and_then(|json| json.pointer("/error/message")?.as_str());
+    of_json.map_or_else(|| String::from_utf8_lossy(body).trim_end().to_owned(), ToOwned::to_owned)
 }
 
 async fn exchange(
     server: &str,
     access: &ServerAccessArgs,
     query: &QueryRequest,
+    accept: Option<&'static str>,
 ) -> anyhow::Result<ClientResponse> {
     // The message does not repeat the argument: it may hold a password.
     let wrong = || {
@@ -86,6 +118,9 @@ async fn exchange(
         .body(Full::default())
         .map_err(|error| QueryRejected(error.to_string()))?;
     *request.headers_mut() = access.headers()?;
+    if let Some(accept) = accept {
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));
+    }
     let client = access.client(&url, TIMEOUT, LIMITS)?;
     let response = client.send(request, TIMEOUT).await.map_err(|error| {
         let is_away = matches!(&error, ClientError::Connect(error) if !is_tls(error));
@@ -96,7 +131,7 @@ async fn exchange(
             error
         }
     })?;
-    if let Some(unread) = header(&response, "curtail-incomplete") {
+    if let Some(unread) = field(&response, "curtail-incomplete") {
         print_message(&format!(
             "incomplete result: {unread} files of the server cannot be read; its log names them"
         ));
@@ -108,6 +143,6 @@ const fn is_tls(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Tls { .. })
 }
 
-fn header<'a>(response: &'a ClientResponse, name: &str) -> Option<&'a str> {
+fn field<'a>(response: &'a ClientResponse, name: &str) -> Option<&'a str> {
     response.headers.get(name).and_then(|value| value.to_str().ok())
 }

@@ -1,6 +1,7 @@
 //! `curtail explain`: spans that the simulator wrote, and files that are not what they should be.
 
 use crate::command::{curtail, written};
+use crate::server::{Server, folder};
 use serde_json::Value;
 
 /// Simulates requests to four servers; returns the name of a file with their spans.
@@ -94,4 +95,31 @@ fn files_without_a_tail_get_clear_words() {
     assert_eq!(missing.code, Some(3), "{}", missing.stderr);
     let one_side = curtail(&["explain", "--slow", "explain-equal.jsonl"]);
     assert_eq!(one_side.code, Some(2), "{}", one_side.stderr);
+}
+
+#[test]
+fn a_cause_is_found_in_the_traces_of_a_server() {
+    let server = Server::start(&folder("explain-server"));
+    let spans = simulate("stored", "  server_factors: [1, 1, 1, 9]");
+    let otlp = format!("http://{}", server.otlp);
+    let imported = curtail(&["import", &spans, "--to", &otlp]);
+    assert_eq!(imported.code, Some(0), "{}", imported.stderr);
+    let url = format!("http://{}", server.api);
+    let file = explain(&[&spans]);
+    let service = file["endpoints"][0]["endpoint"].as_str().expect("a text");
+    let (service, _) = service.split_once(": ").expect("service and operation");
+    let of_server = ["--service", service, "--since", "20000d", "--server", &url];
+    assert_eq!(explain(&of_server), file);
+    let ended = curtail(&[&["explain"], &of_server[..]].concat());
+    assert!(ended.stdout.contains("server-3"), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
+    for (service, code, message) in
+        [("nobody", Some(1), "begins at the service \"nobody\""), (service, Some(2), "--since")]
+    {
+        let since = if code == Some(1) { "20000d" } else { "soon" };
+        let ended = curtail(&["explain", "--service", service, "--since", since, "--server", &url]);
+        assert_eq!(ended.code, code, "{}", ended.stderr);
+        assert!(ended.stderr.contains(message.trim_start_matches("--")), "{}", ended.stderr);
+    }
+    server.ended("TERM");
 }

@@ -7,8 +7,9 @@
 
 use super::{Config, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out};
 use crate::route::{self, path};
-use curtail_config::{Section, expectation};
+use curtail_config::Section;
 use curtail_policy::GroupConfig;
+use curtail_text::expectation;
 use std::net::{IpAddr, SocketAddr};
 
 /// Records an error for each contradiction in `config`, which was read from `s`.

@@ -1,19 +1,26 @@
-//! The spans of files, grouped by trace.
+//! Spans of batches, grouped by trace.
 //!
-//! **Limits**: [`SPANS_MAX`] spans in memory, about 200 bytes each.
+//! **Limits**: the spans in memory, about 100 bytes each and 24 for each attribute.
 
 use curtail_explain::{AttributeValue, Side, SpanKind, SpanRow, Traces};
-use curtail_otlp::{Spans, Value};
+use curtail_otlp::{Limits, Malformed, Spans, Value};
 use curtail_trace::Span;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Maximum number of spans.
-pub(super) const SPANS_MAX: usize = 40_000_000;
+/// The limits of a batch. Its rows were limited when they were received; a file has lines of limited length.
+const LIMITS: Limits = Limits {
+    batch_bytes: u32::MAX,
+    attributes: u32::MAX,
+    events: u32::MAX,
+    parts: u32::MAX,
+    depth: 16,
+};
 
 /// Spans with their texts as numbers.
-#[derive(Debug, Default)]
-pub(super) struct SpanTable {
+#[derive(Debug)]
+pub struct SpanTable {
+    spans_max: usize,
     texts: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32>,
     spans: Vec<StoredSpan>,
@@ -44,9 +51,30 @@ enum StoredValue {
 const CANCELLED: &str = "curtail.cancelled";
 
 impl SpanTable {
-    /// Adds the spans of a batch; returns whether there was room.
-    pub(super) fn add(&mut self, batch: &[u8], spans: &Spans) -> bool {
-        if self.spans.len() + spans.spans.len() > SPANS_MAX {
+    /// A table for at most `spans_max` spans.
+    #[must_use]
+    pub fn new(spans_max: usize) -> Self {
+        Self {
+            spans_max,
+            texts: Vec::new(),
+            numbers: HashMap::new(),
+            spans: Vec::new(),
+            attributes: Vec::new(),
+            resources: Vec::new(),
+        }
+    }
+
+    /// Adds the spans of a batch of traces; returns whether there was room.
+    ///
+    /// # Errors
+    /// When the batch is malformed.
+    pub fn add(&mut self, batch: &[u8]) -> Result<bool, Malformed> {
+        let (spans, _) = Spans::decode(batch, &LIMITS)?;
+        Ok(self.add_spans(batch, &spans))
+    }
+
+    fn add_spans(&mut self, batch: &[u8], spans: &Spans) -> bool {
+        if self.spans.len() + spans.spans.len() > self.spans_max {
             return false;
         }
         let first = self.resources.len();
@@ -125,8 +153,8 @@ impl SpanTable {
         from..self.attributes.len()
     }
 
-    /// Adds all traces to `traces`.
-    pub(super) fn add_to(mut self, traces: &mut Traces, side: Side) {
+    /// Adds all traces to `traces`, as traces of a side.
+    pub fn add_to(mut self, traces: &mut Traces, side: Side) {
         let mut spans = std::mem::take(&mut self.spans);
         spans.sort_by_key(|span| span.trace_id);
         let value = |(key, value): &(u32, StoredValue)| {

@@ -1,10 +1,16 @@
 //! Suggestions for mistyped words.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
 /// Maximum length of a compared word: the time for a distance grows with the product of the lengths.
 const WORD_MAX: usize = 64;
 
 /// Returns the most similar word of `known`, if it is similar enough to `word`.
-pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: Vec<char> = word.chars().take(WORD_MAX + 1).collect();
     if word.len() > WORD_MAX {
         return None;
@@ -52,6 +58,7 @@ fn distance(a: &[char], b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{distance, nearest};
+    use alloc::vec::Vec;
 
     #[test]
     fn slips_are_counted() {

@@ -1,6 +1,9 @@
 //! An explanation for a terminal.
 
-use curtail_explain::{Explanation, Finding, ServiceShare};
+use crate::explanation::{Explanation, Finding, ServiceShare};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
 use curtail_text::numbers::{latency, percent, percentile_name, thousands};
 use curtail_text::{Columns, Left, Page, Rest, Right};
 use curtail_units::Duration;
@@ -8,7 +11,9 @@ use curtail_units::Duration;
 /// The number of services in the table.
 const SERVICES_MAX: usize = 10;
 
-pub(super) fn table(explanation: &Explanation, width: usize) -> String {
+/// Writes an explanation in lines of at most `width` columns.
+#[must_use]
+pub fn table(explanation: &Explanation, width: usize) -> String {
     let mut page = Page::new(width);
     let Explanation { slow, baseline, .. } = explanation;
     let added_ns = slow.mean_ns - baseline.mean_ns;

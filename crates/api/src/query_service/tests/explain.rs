@@ -1,0 +1,72 @@
+//! `GET /api/v1/explain`: the same result as from the spans that were sent, and clear errors.
+
+use super::*;
+use crate::{SpanTable, explanation_json};
+use curtail_explain::{Question, Side, SlowTraces, Traces, explain};
+use curtail_units::Quantile;
+
+fn target(parameters: &str) -> String {
+    format!("/api/v1/explain?service=front&start=0&{parameters}")
+}
+
+#[test]
+fn the_result_is_that_of_the_spans_that_were_sent() {
+    let all = all();
+    let service = TestService::with_traces(&all);
+    let mut table = SpanTable::new(usize::MAX);
+    all.iter().for_each(|sent| assert_eq!(table.add(&batch(sent)), Ok(true)));
+    let mut traces = Traces::default();
+    table.add_to(&mut traces, Side::Baseline);
+    assert_eq!(traces.len(), TRACES);
+    let slow = SlowTraces::AboveQuantile(Quantile::P90);
+    let explained = explain(&traces, &Question { slow, period_ns: 3_600_000_000_000, seed: 7 });
+    assert!(explained.is_ok());
+    // The other half of the traces is in a run, where spans are sorted by trace.
+    let (status, json) = service.get(&target("quantile=0.9&seed=7"));
+    assert_eq!((status, json), (StatusCode::OK, explanation_json(&explained)));
+    let request = Request::get(target("quantile=0.9&seed=7&width=70"));
+    let (_, text) = service.send_empty(request.header("accept", "text/plain"), "GET");
+    assert!(text.contains("Where the time went"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 70), "{text}");
+}
+
+#[test]
+fn only_traces_of_the_time_and_the_operation_count() {
+    let all = all();
+    let service = TestService::with_traces(&all);
+    let slow_and_others = |parameters: &str| {
+        let json = service.json(&target(parameters));
+        ["slow", "baseline"].map(|side| json[side]["traces"].as_u64().expect("a number"))
+    };
+    let sum = |parameters| slow_and_others(parameters).iter().sum::<u64>();
+    assert_eq!(sum("operation=GET%20/cart"), TRACES as u64);
+    // The first hundred traces began within 100 seconds.
+    let end = (BASE_NS + 100 * SECOND_NS).to_string();
+    assert_eq!(sum(&format!("end={end}")), 100);
+    let longer = all.iter().filter(|sent| sent.root_ns > 450_000_000).count() as u64;
+    assert_eq!(slow_and_others("objective=450ms"), [longer, TRACES as u64 - longer]);
+}
+
+#[test]
+fn what_is_wrong_with_a_question_is_named() {
+    let service = TestService::with_traces(&all()[..60]);
+    for (target, status, message) in [
+        ("/api/v1/explain".to_owned(), 400, "service: expected"),
+        (target("quantile=2"), 400, "quantile: expected a quantile from 0 to 1, found"),
+        (target("quantile=0.9&objective=1s"), 400, "found both"),
+        (target("period=0s"), 400, "period: expected more than 0"),
+        (target("objective=soon"), 400, "objective: expected a length of time"),
+        (target("operation=none"), 404, "with the operation \"none\""),
+        ("/api/v1/explain?service=fornt&start=0".to_owned(), 404, "did you mean front?"),
+        // It has spans, but no trace begins there.
+        ("/api/v1/explain?service=cart&start=0".to_owned(), 404, "expected only front"),
+        ("/api/v1/explain?service=front".to_owned(), 404, "no trace begins in this time"),
+    ] {
+        let (got, body) = service.get(&target);
+        assert_eq!(got.as_u16(), status, "{target}: {body}");
+        assert!(body.replace("\\\"", "\"").contains(message), "{target}: {body}");
+    }
+    let json = service.json(&target("objective=1h"));
+    assert_eq!(json["findings"], serde_json::json!([]));
+    assert!(json["why"].as_str().expect("a text").contains("no trace is slow"), "{json}");
+}
