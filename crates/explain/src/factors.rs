@@ -172,7 +172,10 @@ impl Factors {
         };
         let passing = || estimates.iter().enumerate().filter(|(_, estimate)| passes(estimate));
         let best = passing().map(|(_, estimate)| estimate.lower()).fold(0.0, f64::max);
-        let equal = passing().filter(|(_, estimate)| estimate.lower() >= 0.9 * best);
+        // Among many cuts of a number, a wide one has the best bound by chance.
+        let equal = passing().filter(|(_, of)| {
+            of.lower() >= 0.9 * best || of.lower() >= 0.8 * best && of.fraction + of.error >= best
+        });
         equal.max_by(|(_, one), (_, other)| one.lift.total_cmp(&other.lift)).map(|(nth, _)| nth)
     }
 }
@@ -354,7 +357,9 @@ fn estimate(cells: &[Cell], of_factor: &[(u32, u32)], slow_count: f64) -> Estima
         }
         let (p1, p0) = (s1 / n1, (s - s1) / n0);
         excess += n1 * (p1 - p0);
-        variance += n1 * p1 * (1.0 - p1) + n1 * n1 * p0 * (1.0 - p0) / n0;
+        // The ratio of all, because that of few others is zero by chance, and would seem to be without error.
+        let p = s / n;
+        variance += n1 * p1 * (1.0 - p1) + n1 * n1 * p * (1.0 - p) / n0;
         observed += s1;
         expected += n1 * s / n;
         spread += n1 * n0 * s * (n - s) / (n * n * (n - 1.0));

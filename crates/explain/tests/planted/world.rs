@@ -44,23 +44,28 @@ impl Planted {
     ];
 }
 
-/// Adds `count` traces; each cause adds `slow_ns` to the requests that it meets.
+/// Adds `count` traces; each cause delays the requests that it meets.
 pub(crate) fn add_traces(traces: &mut Traces, rng: &mut Rng, count: u64, planted: &[Planted]) {
     for nth in 0..count {
-        let mut request = Request::new(nth, rng.clone(), planted);
-        // Each request has its own randomness, so that a cause changes no other request.
-        rng.next_u64();
-        request.run();
-        let rows = request.rows.iter().map(|row| row.row()).collect::<Vec<_>>();
-        let attributes: Vec<Vec<(&str, AttributeValue<'_>)>> =
-            request.rows.iter().map(OwnedRow::attributes).collect();
-        let rows: Vec<SpanRow<'_>> = rows
-            .into_iter()
-            .zip(&attributes)
-            .map(|(row, attributes)| SpanRow { attributes, ..row })
-            .collect();
-        traces.add(u128::from(nth) + 1, Side::Baseline, &rows);
+        with_trace(nth, rng, planted, |rows| traces.add(u128::from(nth) + 1, Side::Baseline, rows));
     }
+}
+
+/// Calls `take` with the spans of a trace.
+pub(crate) fn with_trace(
+    nth: u64,
+    rng: &mut Rng,
+    planted: &[Planted],
+    take: impl FnOnce(&[SpanRow<'_>]),
+) {
+    let mut request = Request::new(nth, rng.clone(), planted);
+    // Each request has its own randomness, so that a cause changes no other request.
+    rng.next_u64();
+    request.run();
+    let attributes: Vec<_> = request.rows.iter().map(OwnedRow::attributes).collect();
+    let rows = request.rows.iter().map(OwnedRow::row).zip(&attributes);
+    let rows: Vec<_> = rows.map(|(row, attributes)| SpanRow { attributes, ..row }).collect();
+    take(&rows);
 }
 
 #[derive(Debug)]
