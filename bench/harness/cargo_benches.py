@@ -11,6 +11,7 @@ CRATES = {
     "sketch": "curtail-sketch",
     "policy": "curtail-policy",
     "otlp": "curtail-otlp",
+    "explain": "curtail-explain",
 }
 # Time limit of a benchmark, without its build.
 LIMIT_S = 600

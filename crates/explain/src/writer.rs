@@ -227,7 +227,13 @@ impl Writer<'_> {
             );
             let mut same_as: Vec<String> =
                 same[1..].iter().map(|alias| self.condition(*alias).1).collect();
-            same_as.retain(|alias| *alias != condition);
+            // A call counts at both of its services, with the same text.
+            let mut known = vec![condition.clone()];
+            same_as.retain(|alias| {
+                let is_new = !known.contains(alias);
+                known.push(alias.clone());
+                is_new
+            });
             Finding {
                 cause: self.cause_of_factor(same[0]),
                 text,

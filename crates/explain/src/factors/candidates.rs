@@ -1,0 +1,140 @@
+//! The factors to test: values and calls of enough slow traces, and cuts of numbers.
+
+use super::{Factor, SLOW_MIN};
+use crate::populations::Populations;
+use crate::statistics::index;
+use crate::traces::Traces;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The quantiles at which numbers are cut.
+const CUTS_ABOVE: [f64; 9] = [0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999];
+const CUTS_BELOW: [f64; 4] = [0.5, 0.25, 0.1, 0.02];
+
+/// The quantiles of slow traces just below which numbers are cut.
+const CUTS_BELOW_SLOW: [f64; 4] = [0.05, 0.1, 0.25, 0.5];
+
+/// The factors to test.
+#[derive(Debug)]
+pub(super) struct Candidates {
+    pub(super) factors: Vec<Factor>,
+    /// The factor of each text value, if enough slow traces have it.
+    pub(super) of_values: Vec<Option<u32>>,
+    /// Each field, as far as it has numbers.
+    pub(super) of_fields: Vec<NumericField>,
+}
+
+/// The factors of one numeric field.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NumericField {
+    /// The numbers that divide the field into bins, in ascending order.
+    pub(super) cuts: Vec<f64>,
+    /// Factors, each with the bins of its traces.
+    pub(super) factors: Vec<(u32, BinRange)>,
+    /// The factor of the operation that only some traces call.
+    pub(super) called: Option<u32>,
+}
+
+/// The bins above a cut, or those up to a cut; a cut is the last number of the bin with its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BinRange {
+    Above(u32),
+    UpTo(u32),
+}
+
+impl NumericField {
+    /// The bin of a number.
+    pub(super) fn bin(&self, number: f64) -> u32 {
+        bin_number(self.cuts.partition_point(|cut| number > *cut))
+    }
+
+    /// The number of bins.
+    pub(super) fn bins(&self) -> u32 {
+        bin_number(self.cuts.len() + 1)
+    }
+}
+
+impl Candidates {
+    pub(super) fn of(traces: &Traces, populations: &Populations) -> Self {
+        let mut counts = vec![0_u32; traces.values.len()];
+        let mut slow_numbers: Vec<Vec<f64>> = vec![Vec::new(); traces.fields.len()];
+        let mut numbers = slow_numbers.clone();
+        for nth in &populations.slow {
+            let row = &traces.rows[*nth as usize];
+            traces.values_of(row).iter().for_each(|value| counts[*value as usize] += 1);
+            for (field, number) in traces.numbers_of(row) {
+                slow_numbers[*field as usize].push(*number);
+            }
+        }
+        for nth in &populations.baseline {
+            for (field, number) in traces.numbers_of(&traces.rows[*nth as usize]) {
+                if !slow_numbers[*field as usize].is_empty() {
+                    numbers[*field as usize].push(*number);
+                }
+            }
+        }
+        let mut this = Self {
+            factors: Vec::new(),
+            of_values: vec![None; counts.len()],
+            of_fields: vec![NumericField::default(); traces.fields.len()],
+        };
+        for (value, _) in (0_u32..).zip(counts).filter(|(_, count)| *count >= SLOW_MIN) {
+            this.of_values[value as usize] = Some(this.add(Factor::Value(value)));
+        }
+        let traces_count = populations.slow.len() + populations.baseline.len();
+        for (field, (slow, mut all)) in (0_u32..).zip(slow_numbers.into_iter().zip(numbers)) {
+            all.extend_from_slice(&slow);
+            let is_call_count = traces.fields.get(field).is_call_count;
+            if is_call_count && all.len() < traces_count && slow.len() >= SLOW_MIN as usize {
+                this.of_fields[field as usize].called = Some(this.add(Factor::Called(field)));
+            }
+            this.cut(field, slow, all);
+        }
+        this
+    }
+
+    fn add(&mut self, factor: Factor) -> u32 {
+        self.factors.push(factor);
+        u32::try_from(self.factors.len() - 1).expect("there are fewer values")
+    }
+
+    /// Adds the cuts of a numeric field: at quantiles of all its numbers, and of those of slow traces.
+    fn cut(&mut self, field: u32, mut slow: Vec<f64>, mut all: Vec<f64>) {
+        all.sort_unstable_by(f64::total_cmp);
+        slow.sort_unstable_by(f64::total_cmp);
+        let at = |sorted: &[f64], quantile| sorted[index(quantile, sorted.len())];
+        let (Some(least), Some(most)) = (all.first().copied(), all.last().copied()) else { return };
+        let mut above = CUTS_ABOVE.map(|quantile| at(&all, quantile)).to_vec();
+        above.extend(CUTS_BELOW_SLOW.map(|quantile| below(&all, at(&slow, quantile))));
+        let mut at_most = CUTS_BELOW.map(|quantile| at(&all, quantile)).to_vec();
+        at_most.push(at(&slow, 0.9));
+        for cuts in [&mut above, &mut at_most] {
+            cuts.retain(|at| (least..most).contains(at));
+            cuts.sort_unstable_by(f64::total_cmp);
+            cuts.dedup();
+        }
+        let mut cuts = [&above[..], &at_most[..]].concat();
+        cuts.sort_unstable_by(f64::total_cmp);
+        cuts.dedup();
+        let mut factors = Vec::with_capacity(above.len() + at_most.len());
+        let bin = |cut: f64| bin_number(cuts.partition_point(|other| *other < cut));
+        for cut in above {
+            factors.push((self.add(Factor::Above(field, cut)), BinRange::Above(bin(cut))));
+        }
+        for cut in at_most {
+            factors.push((self.add(Factor::AtMost(field, cut)), BinRange::UpTo(bin(cut))));
+        }
+        let of_field = &mut self.of_fields[field as usize];
+        (of_field.cuts, of_field.factors) = (cuts, factors);
+    }
+}
+
+fn bin_number(index: usize) -> u32 {
+    u32::try_from(index).expect("a field has few cuts")
+}
+
+/// The largest of the sorted numbers that is less than `number`.
+fn below(sorted: &[f64], number: f64) -> f64 {
+    let at = sorted.partition_point(|other| *other < number);
+    at.checked_sub(1).map_or(f64::NEG_INFINITY, |at| sorted[at])
+}

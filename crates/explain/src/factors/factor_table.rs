@@ -1,0 +1,330 @@
+//! Counts of slow and of all traces, by factor and stratum.
+//!
+//! A **cell** is a value, a field or a bin of a numeric field, in one stratum. Each trace has the numbers of its cells, so
+//! that counting needs no lookup. A number is in one bin, and a cut is a range of bins: a trace has one cell for all cuts
+//! of a field. Traces are in the order of their strata, so that the cells in use are close together.
+
+use super::candidates::{BinRange, Candidates, NumericField};
+use super::{Estimate, Factor, SLOW_MIN, estimate};
+use crate::populations::{NO_STRATUM, Populations};
+use crate::traces::{TraceRow, Traces};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::iter::Sum;
+use core::ops::Range;
+use curtail_units::Rng;
+
+/// The number of random labelings, and the rank of the largest null fraction that is the bar: 1 of 20 exceeds it.
+const LABELINGS: usize = 60;
+const LABELINGS_ABOVE: usize = 3;
+
+/// Numbers of traces.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cell {
+    pub(super) all: u32,
+    pub(super) slow: u32,
+}
+
+impl Cell {
+    fn add(&mut self, is_slow: bool) {
+        self.all += 1;
+        self.slow += u32::from(is_slow);
+    }
+
+    /// The other traces.
+    pub(super) const fn without(self, taken: Self) -> Self {
+        Self { all: self.all - taken.all, slow: self.slow - taken.slow }
+    }
+}
+
+impl Sum for Cell {
+    fn sum<I: Iterator<Item = Self>>(cells: I) -> Self {
+        cells.fold(Self::default(), |sum, cell| Self {
+            all: sum.all + cell.all,
+            slow: sum.slow + cell.slow,
+        })
+    }
+}
+
+/// The cells of a factor in one stratum.
+#[derive(Clone, Debug)]
+struct FactorCells {
+    own: Range<u32>,
+    /// The cells of all traces that have the attribute.
+    field: Range<u32>,
+}
+
+/// The cells of all factors and traces.
+#[derive(Debug, Default)]
+pub(super) struct FactorTable {
+    pub(super) factors: Vec<Factor>,
+    of_factors: Vec<Vec<FactorCells>>,
+    cells: u32,
+    /// The traces, stratum by stratum, and the first of each stratum.
+    traces: Vec<u32>,
+    strata: Vec<usize>,
+    /// The cells of each of `traces`, at the indices that `ends` bound.
+    of_traces: Vec<u32>,
+    ends: Vec<usize>,
+}
+
+/// The cells of the stratum whose traces are added.
+#[derive(Debug)]
+struct StratumCells {
+    any_trace: u32,
+    of_values: Vec<Option<u32>>,
+    /// The cell of the texts of each field, and the last trace with the field.
+    of_texts: Vec<Option<(u32, u32)>>,
+    of_numbers: Vec<Option<u32>>,
+}
+
+impl FactorTable {
+    pub(super) fn of(traces: &Traces, populations: &Populations) -> Self {
+        let candidates = Candidates::of(traces, populations);
+        let mut this = Self::default();
+        this.sort_traces(populations);
+        this.of_factors = vec![Vec::new(); candidates.factors.len()];
+        this.ends.reserve(this.traces.len());
+        let by_stratum = core::mem::take(&mut this.traces);
+        let mut in_use = StratumCells {
+            any_trace: 0,
+            of_values: vec![None; traces.values.len()],
+            of_texts: vec![None; traces.fields.len()],
+            of_numbers: vec![None; traces.fields.len()],
+        };
+        for of_stratum in this.strata.clone().windows(2) {
+            in_use.any_trace = this.add_cells(1).start;
+            let of_stratum = &by_stratum[of_stratum[0]..of_stratum[1]];
+            for nth in of_stratum {
+                let row = &traces.rows[*nth as usize];
+                this.of_traces.push(in_use.any_trace);
+                this.add_values((traces, *nth), &candidates, &mut in_use);
+                this.add_numbers(traces.numbers_of(row), &candidates.of_fields, &mut in_use);
+                this.ends.push(this.of_traces.len());
+            }
+            of_stratum.iter().for_each(|nth| in_use.clear(traces, &traces.rows[*nth as usize]));
+        }
+        (this.traces, this.factors) = (by_stratum, candidates.factors);
+        this
+    }
+
+    fn sort_traces(&mut self, populations: &Populations) {
+        let with_stratum = || {
+            let all = (0_u32..).zip(&populations.strata);
+            all.filter(|(_, stratum)| **stratum != NO_STRATUM)
+        };
+        self.strata = vec![0];
+        let counts = populations.counts.iter().map(|(_, all)| *all as usize);
+        self.strata.extend(counts.scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        }));
+        let mut next = self.strata.clone();
+        self.traces = vec![0; with_stratum().count()];
+        for (nth, stratum) in with_stratum() {
+            let at = &mut next[*stratum as usize];
+            self.traces[*at] = nth;
+            *at += 1;
+        }
+    }
+
+    fn add_cells(&mut self, count: u32) -> Range<u32> {
+        let from = self.cells;
+        self.cells = from.checked_add(count).expect("memory has room for fewer cells");
+        from..self.cells
+    }
+
+    fn add_values(
+        &mut self,
+        (traces, nth): (&Traces, u32),
+        candidates: &Candidates,
+        in_use: &mut StratumCells,
+    ) {
+        for value in traces.values_of(&traces.rows[nth as usize]) {
+            let field = traces.values.get(*value).0 as usize;
+            let (of_field, last) = match in_use.of_texts[field] {
+                Some((cell, last)) => (cell, Some(last)),
+                None => (self.add_cells(1).start, None),
+            };
+            // A field with several values counts once.
+            if last != Some(nth) {
+                in_use.of_texts[field] = Some((of_field, nth));
+                self.of_traces.push(of_field);
+            }
+            if let Some(factor) = candidates.of_values[*value as usize] {
+                let own = in_use.of_values[*value as usize].unwrap_or_else(|| {
+                    let own = self.add_cells(1);
+                    let cells = FactorCells { own: own.clone(), field: of_field..of_field + 1 };
+                    self.of_factors[factor as usize].push(cells);
+                    own.start
+                });
+                in_use.of_values[*value as usize] = Some(own);
+                self.of_traces.push(own);
+            }
+        }
+    }
+
+    fn add_numbers(
+        &mut self,
+        numbers: &[(u32, f64)],
+        fields: &[NumericField],
+        in_use: &mut StratumCells,
+    ) {
+        for (field, number) in numbers {
+            let of_field = &fields[*field as usize];
+            if of_field.factors.is_empty() && of_field.called.is_none() {
+                continue;
+            }
+            let first = in_use.of_numbers[*field as usize]
+                .unwrap_or_else(|| self.add_bins(of_field, in_use.any_trace));
+            in_use.of_numbers[*field as usize] = Some(first);
+            self.of_traces.push(first + of_field.bin(*number));
+        }
+    }
+
+    /// Adds the bins of a field, and returns the first.
+    fn add_bins(&mut self, of_field: &NumericField, any_trace: u32) -> u32 {
+        let field = self.add_cells(of_field.bins());
+        for (factor, bins) in &of_field.factors {
+            let own = match bins {
+                BinRange::Above(last) => field.start + last + 1..field.end,
+                BinRange::UpTo(last) => field.start..field.start + last + 1,
+            };
+            self.of_factors[*factor as usize].push(FactorCells { own, field: field.clone() });
+        }
+        if let Some(factor) = of_field.called {
+            let cells = FactorCells { own: field.clone(), field: any_trace..any_trace + 1 };
+            self.of_factors[factor as usize].push(cells);
+        }
+        field.start
+    }
+
+    fn cells_of(&self, at: usize) -> &[u32] {
+        let from = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.of_traces[from..self.ends[at]]
+    }
+
+    fn empty_cells(&self) -> Vec<Cell> {
+        vec![Cell::default(); self.cells as usize]
+    }
+
+    /// The counts of all traces.
+    pub(super) fn count(&self, is_slow: &[bool]) -> Vec<Cell> {
+        let mut cells = self.empty_cells();
+        for (at, trace) in self.traces.iter().enumerate() {
+            let is_slow = is_slow[*trace as usize];
+            self.cells_of(at).iter().for_each(|cell| cells[*cell as usize].add(is_slow));
+        }
+        cells
+    }
+
+    pub(super) fn estimate(&self, cells: &[Cell], slow_count: f64) -> Vec<Estimate> {
+        let of_stratum = |of: &FactorCells| (sum(cells, &of.own), sum(cells, &of.field));
+        let estimate = |of: &Vec<FactorCells>| estimate(of.iter().map(of_stratum), slow_count);
+        self.of_factors.iter().map(estimate).collect()
+    }
+
+    /// Labels random traces of each stratum as slow, and returns the fraction that few labelings exceed.
+    pub(super) fn null_fraction(
+        &self,
+        populations: &Populations,
+        cells: &[Cell],
+        rng: &Rng,
+    ) -> f64 {
+        let mut rng = rng.split("labels");
+        let mut order: Vec<usize> = (0..self.traces.len()).collect();
+        let slow_count = populations.slow.len() as f64;
+        let mut largest: Vec<f64> = Vec::with_capacity(LABELINGS);
+        let mut labeled = cells.to_vec();
+        for _ in 0..LABELINGS {
+            labeled.iter_mut().for_each(|cell| cell.slow = 0);
+            for (stratum, (slow, _)) in self.strata.windows(2).zip(&populations.counts) {
+                let traces = &mut order[stratum[0]..stratum[1]];
+                for drawn in 0..*slow as usize {
+                    let other = drawn + rng.below(traces.len() - drawn);
+                    traces.swap(drawn, other);
+                    for cell in self.cells_of(traces[drawn]) {
+                        labeled[*cell as usize].slow += 1;
+                    }
+                }
+            }
+            let estimates = self.estimate(&labeled, slow_count);
+            let lower =
+                estimates.iter().filter(|estimate| estimate.slow >= SLOW_MIN).map(Estimate::lower);
+            largest.push(lower.fold(0.0, f64::max));
+        }
+        largest.sort_unstable_by(|one, other| other.total_cmp(one));
+        largest[LABELINGS_ABOVE]
+    }
+
+    /// Marks the traces with a factor in `masks`, and returns the counts of those that had no mark.
+    pub(super) fn take(
+        &self,
+        factor: usize,
+        mark: u16,
+        is_slow: &[bool],
+        masks: &mut [u16],
+    ) -> Vec<Cell> {
+        let mut is_of_factor = vec![false; self.cells as usize];
+        for FactorCells { own, .. } in &self.of_factors[factor] {
+            is_of_factor[as_usize(own)].fill(true);
+        }
+        let mut taken = self.empty_cells();
+        for (at, trace) in self.traces.iter().enumerate() {
+            let of_trace = self.cells_of(at);
+            if of_trace.iter().any(|cell| is_of_factor[*cell as usize]) {
+                let mask = &mut masks[*trace as usize];
+                if *mask == 0 {
+                    let is_slow = is_slow[*trace as usize];
+                    of_trace.iter().for_each(|cell| taken[*cell as usize].add(is_slow));
+                }
+                *mask |= mark;
+            }
+        }
+        taken
+    }
+
+    /// The factors whose traces are nearly those of `factor`; `common` counts the traces with `factor`.
+    pub(super) fn aliases(
+        &self,
+        factor: usize,
+        estimates: &[Estimate],
+        common: &[Cell],
+    ) -> Vec<usize> {
+        let share = |common: u32, one: u32, other: u32| {
+            let union = one + other - common;
+            f64::from(common) >= 0.9 * f64::from(union)
+        };
+        let own = &estimates[factor];
+        let is_alias = |nth: &usize| {
+            let both: Cell = self.of_factors[*nth].iter().map(|of| sum(common, &of.own)).sum();
+            let other = &estimates[*nth];
+            *nth != factor
+                && share(both.slow, own.slow, other.slow)
+                && share(both.all, own.all, other.all)
+        };
+        (0..self.factors.len()).filter(is_alias).collect()
+    }
+}
+
+impl StratumCells {
+    /// Forgets the cells of a trace.
+    fn clear(&mut self, traces: &Traces, row: &TraceRow) {
+        for value in traces.values_of(row) {
+            self.of_values[*value as usize] = None;
+            self.of_texts[traces.values.get(*value).0 as usize] = None;
+        }
+        traces
+            .numbers_of(row)
+            .iter()
+            .for_each(|(field, _)| self.of_numbers[*field as usize] = None);
+    }
+}
+
+fn sum(cells: &[Cell], range: &Range<u32>) -> Cell {
+    cells[as_usize(range)].iter().copied().sum()
+}
+
+const fn as_usize(range: &Range<u32>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}
