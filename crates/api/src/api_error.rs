@@ -102,7 +102,8 @@ impl ApiError {
             | QueryKind::Tags
             | QueryKind::Metrics
             | QueryKind::Sql
-            | QueryKind::Explain => "query a shorter time range",
+            | QueryKind::Explain
+            | QueryKind::Predict => "query a shorter time range",
         };
         let message = format!("the query took longer than {patience:?}: {remedy}");
         Self { status: StatusCode::GATEWAY_TIMEOUT, message }

@@ -1,8 +1,8 @@
 //! `GET /api/v1/explain`: why the slow requests of a service are slow.
 //!
-//! The request names the service at which traces begin. All spans of these traces are read; no trace is sampled.
+//! The request names the service at which traces begin.
 //!
-//! **Limits**: one request at a time, [`TRACES_MAX`] traces and [`SPANS_MAX`] spans.
+//! **Limits**: those of [`crate::service_traces`].
 
 mod span_table;
 
@@ -11,51 +11,28 @@ pub use span_table::SpanTable;
 use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, expected};
 use crate::query_service::{ApiResponse, ApiResult};
+use crate::service_traces::{self, SPANS_MAX};
 use curtail_explain::{Explanation, NotExplained, Question, SCHEMA, Side, SlowTraces, Traces};
 use curtail_store::Store;
-use curtail_store::query::{Condition, Filter, RootSpans, SpanField, Test};
-use curtail_store::schema::spans::NAME;
-use curtail_text::{WIDTH, expectation};
+use curtail_text::WIDTH;
 use curtail_units::Quantile;
 use serde_json::json;
-use std::sync::Arc;
-use tokio::sync::Semaphore;
-
-/// Maximum number of traces of a request.
-const TRACES_MAX: usize = 1_000_000;
-
-/// Maximum number of spans of a request.
-const SPANS_MAX: usize = 4_000_000;
-
-/// The time by which clocks of servers may differ: spans of a trace are looked for so much before and after its root.
-const CLOCKS_NS: i64 = 60_000_000_000;
 
 /// The default length of a period.
 const PERIOD_NS: i64 = 3_600_000_000_000;
 
-/// The requests use much memory, so that one waits for the other.
-static TURN: Semaphore = Semaphore::const_new(1);
-
 pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiResult {
-    let service = request.get("service").ok_or_else(|| {
-        ApiError::wrong("service: expected the name of the service at which the requests begin")
-    })?;
+    let service = service_traces::service(request)?;
     let question = Parameters::of(request)?;
     let width = request.count("width", WIDTH, 1_000)?;
-    let filter = filter(request)?;
-    let _turn = TURN.acquire().await.expect("it is never closed");
-    let mut roots = store.spans().roots(&filter, service, TRACES_MAX).await;
-    if roots.is_cut {
-        return Err(ApiError::large(&format!(
-            "more than {TRACES_MAX} traces: expected a shorter time range"
-        )));
-    }
-    if roots.ids.is_empty() {
-        return Err(not_found(service, request.get("operation"), &roots));
-    }
-    let mut unread = std::mem::take(&mut roots.unread);
-    let (table, more_unread) = read_spans(store, request.tenant, roots).await?;
-    unread.extend(more_unread);
+    let _turn = service_traces::turn().await;
+    let mut table = SpanTable::new(SPANS_MAX);
+    let unread = service_traces::read(store, request, service, |batch| match table.add(batch) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(service_traces::too_many_spans()),
+        Err(_) => Err(ApiError::damaged()),
+    });
+    let unread = unread.await?;
     // Other queries use the threads meanwhile, and the request can end at its time limit.
     let explained = tokio::task::spawn_blocking(move || {
         let mut traces = Traces::default();
@@ -112,50 +89,6 @@ impl Parameters {
         };
         Question { slow, period_ns: self.period_ns, seed: self.seed }
     }
-}
-
-/// The filter of the roots.
-fn filter(request: &QueryRequest<'_>) -> Result<Filter, ApiError> {
-    let mut filter = Filter::of(request.tenant);
-    filter.starts = request.recent_range()?;
-    if let Some(operation) = request.get("operation") {
-        let is_operation = Condition::Is(SpanField::Column(NAME), Test::Is(operation.into()));
-        filter.conditions.push(is_operation);
-    }
-    Ok(filter)
-}
-
-fn not_found(service: &str, operation: Option<&str>, roots: &RootSpans) -> ApiError {
-    let known: Vec<&str> = roots.services.keys().map(String::as_str).collect();
-    let expected = expectation(service, &known, "no trace begins in this time");
-    let with = operation.map_or_else(String::new, |name| format!(" with the operation {name:?}"));
-    ApiError::not_found(format!(
-        "no trace in this time begins at the service {service:?}{with}: {expected}"
-    ))
-}
-
-/// Reads all spans of the traces.
-async fn read_spans(
-    store: &Store,
-    tenant: &str,
-    roots: RootSpans,
-) -> Result<(SpanTable, Vec<curtail_store::tree::Unread>), ApiError> {
-    let mut filter = Filter::of(tenant);
-    filter.starts =
-        roots.first_ns.saturating_sub(CLOCKS_NS)..roots.last_ns.saturating_add(CLOCKS_NS);
-    let (mut table, mut error) = (SpanTable::new(SPANS_MAX), None);
-    let unread = store.spans().spans_of(&filter, Arc::new(roots.ids), |batch| {
-        error = match batch.map(|batch| table.add(&batch)) {
-            Ok(Ok(true)) => return true,
-            Ok(Ok(false)) => Some(ApiError::large(&format!(
-                "the traces have more than {SPANS_MAX} spans: expected a shorter time range"
-            ))),
-            Ok(Err(_)) | Err(_) => Some(ApiError::damaged()),
-        };
-        false
-    });
-    let unread = unread.await;
-    error.map_or(Ok((table, unread)), Err)
 }
 
 /// The result in JSON, also if there is nothing to explain.

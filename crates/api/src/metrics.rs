@@ -25,6 +25,7 @@ pub enum QueryKind {
     Metrics,
     Sql,
     Explain,
+    Predict,
     Other,
 }
 
@@ -36,6 +37,7 @@ curtail_units::labels!(QueryKind {
     Metrics => "metrics",
     Sql => "sql",
     Explain => "explain",
+    Predict => "predict",
     Other => "other",
 });
 
@@ -46,6 +48,7 @@ impl QueryKind {
         match path {
             sql::PATH => Self::Sql,
             "/api/v1/explain" => Self::Explain,
+            "/api/v1/predict" => Self::Predict,
             "/api/search" | "/jaeger/api/traces" | "/jaeger/api/v3/trace-summaries" => Self::Search,
             "/jaeger/api/services" | "/jaeger/api/v3/services" => Self::Tags,
             "/jaeger/api/operations" | "/jaeger/api/v3/operations" => Self::Tags,

@@ -6,7 +6,7 @@ use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, trace_id};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::response_chunks::{LOGS, OtlpChunks, OtlpForm};
-use crate::{Limits, explain};
+use crate::{Limits, explain, predict};
 use curtail_store::Store;
 
 /// The prefix of all these paths.
@@ -19,6 +19,9 @@ pub(crate) async fn respond(
 ) -> ApiResult {
     if request.path == "/api/v1/explain" {
         return explain::respond(store, request).await;
+    }
+    if request.path == "/api/v1/predict" {
+        return predict::respond(store, request).await;
     }
     let of_trace = request.after("/api/v1/traces/");
     if let Some(id) = of_trace.as_deref().and_then(|rest| rest.strip_suffix("/logs")) {

@@ -1,8 +1,10 @@
 //! `curtail predict`: predicts what each remedy would do to the tail of a service, from a recording.
 
-use crate::exit::usage_error;
+use crate::exit::{self, usage_error};
 use crate::input;
-use crate::output::{Format, print};
+use crate::output::{Format, print, print_message};
+use crate::query::request::{QueryRequest, send_for_text};
+use crate::server_access::ServerAccessArgs;
 use anyhow::Context as _;
 use clap::Args;
 use curtail_predict::{
@@ -27,23 +29,41 @@ const HEAD_BYTES: u64 = 256;
 /// each replica. Then simulates the service with each remedy, with the very
 /// policies of the proxy. A recording is a journal of the proxy
 /// (curtail proxy --journal), spans in OTLP JSON with one batch a line, or
-/// results of curtail bench load. It may be compressed with gzip or zstd.
+/// results of curtail bench load, and may be compressed with gzip or zstd. A server
+/// predicts from the traces that it stores.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "\
 Examples:
+  curtail predict --service search --since 1h
   curtail predict --from requests.journal
   curtail predict --from spans.jsonl.gz --upstream search --format json
   curtail predict --from run.json --replicas 5 --intrinsic-ratio 0.3
 
-Exit code 1: the model does not reproduce the recording."
+Exit code 1: the model does not reproduce the recording, or no trace of the
+server begins at the service."
 )]
 pub(crate) struct PredictArgs {
     /// Recording to predict from; `-` is standard input.
-    #[arg(long, value_name = "FILE")]
-    from: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "service")]
+    from: Option<PathBuf>,
+    /// Predict from traces of a server that begin at this service.
+    #[arg(long, value_name = "NAME", conflicts_with = "from")]
+    service: Option<String>,
+    /// Only traces that begin with this operation.
+    #[arg(long, value_name = "NAME", requires = "service")]
+    operation: Option<String>,
+    /// Only traces that began within this time before now: 90s, 1h, 7d [default: 1h].
+    #[arg(long, value_name = "TIME", requires = "service")]
+    since: Option<String>,
+    /// URL of the query API.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3200")]
+    server: String,
+    #[command(flatten)]
+    access: ServerAccessArgs,
     /// Upstream or service of the recording, or arm of the results; needed if there are several.
+    /// Shards of a fan-out: a pattern, such as 'shard-*'.
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
     /// Number of replicas, if the recording does not name them [default there: 3].
@@ -66,9 +86,10 @@ fn ratio(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
-    let name = input::name(&args.from);
+    let Some(from) = &args.from else { return ask_server(args) };
+    let name = input::name(from);
     let known = Known { replicas: args.replicas, intrinsic_ratio: args.intrinsic_ratio };
-    let mut recording = read(args)?;
+    let mut recording = read(args, from)?;
     recording.shorten(REQUESTS_MAX);
     let fit = Fit::new(&recording, known).map_err(of_caller).context(name)?;
     let prediction = Prediction::new(&recording, fit, args.seed);
@@ -80,8 +101,41 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     Ok(if is_reproduced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn read(args: &PredictArgs) -> anyhow::Result<Recording> {
-    let (name, file) = input::open(&args.from)?;
+/// Has a server predict from its traces.
+fn ask_server(args: &PredictArgs) -> anyhow::Result<ExitCode> {
+    let numbers =
+        [args.replicas.map(|n| n.to_string()), args.intrinsic_ratio.map(|n| n.to_string())];
+    let [replicas, intrinsic_ratio] = &numbers;
+    let mut request = QueryRequest::new("/api/v1/predict");
+    for (name, value) in [
+        ("service", &args.service),
+        ("operation", &args.operation),
+        ("since", &args.since),
+        ("upstream", &args.upstream),
+        ("replicas", replicas),
+        ("intrinsic_ratio", intrinsic_ratio),
+        ("seed", &Some(args.seed.to_string())),
+    ] {
+        if let Some(value) = value {
+            request = request.with(name, value);
+        }
+    }
+    let accept = match args.format {
+        Format::Json => "application/json",
+        Format::Table => "text/plain",
+    };
+    match send_for_text(&args.server, &args.access, &request, accept)? {
+        Ok(text) => print(&text)?,
+        Err(not_found) => {
+            print_message(&not_found);
+            return Ok(ExitCode::from(exit::NO));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(args: &PredictArgs, from: &Path) -> anyhow::Result<Recording> {
+    let (name, file) = input::open(from)?;
     let mut text = input::decompress(file).with_context(|| name.clone())?;
     let mut head = Vec::new();
     text.by_ref().take(HEAD_BYTES).read_to_end(&mut head).with_context(|| name.clone())?;
@@ -163,6 +217,6 @@ fn of_caller(error: RecordingError) -> anyhow::Error {
         RecordingError::Io(error) => error.into(),
         RecordingError::Journal(_)
         | RecordingError::Invalid { .. }
-        | RecordingError::Empty { .. } => io::Error::new(io::ErrorKind::InvalidData, error).into(),
+        | RecordingError::TooFew { .. } => io::Error::new(io::ErrorKind::InvalidData, error).into(),
     }
 }

@@ -135,7 +135,7 @@ fn visit((request, nth): (u32, u32), attempt: &RecordedAttempt, delay: Duration)
     Visit { request, nth, arrived, left: left.max(arrived), end, service }
 }
 
-fn instant_before(at: Instant, by: Duration) -> Instant {
+pub(crate) fn instant_before(at: Instant, by: Duration) -> Instant {
     Instant::from_ns(at.as_ns().saturating_sub(by.as_ns()))
 }
 

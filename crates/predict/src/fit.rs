@@ -7,11 +7,12 @@
 //! | slow periods of replicas | executions that are slow together (`pace.rs`), as a timeline |
 //! | work of a request | its execution at the usual pace; cancelled ones would have been longer |
 //! | alike attempts | second attempts, or requests of the same kind (`intrinsic.rs`) |
+//! | fan-out | the calls of a request, and its time beyond that of its slowest call |
 //! | failures | their share, drawn independently |
 //!
 //! **Inputs**: one [`Recording`], with all of the load of its replicas.
 //! **Limits**: [`SAMPLES_MAX`] samples of work. [`Fit::notes`] says what was assumed, and what could not be fitted.
-//! **Hurts when** replicas have load that is not in the recording, when a fan-out shares its replicas between calls, and
+//! **Hurts when** replicas have load that is not in the recording, when shards have servers in common, and
 //! when the recording is shorter than a few periods of the slowest change.
 
 use crate::executions::Executions;
@@ -66,7 +67,13 @@ pub struct Fit {
     pub(crate) samples: Vec<Sample>,
     /// The slow periods of all replicas, by replica and start.
     pub slow_periods: Vec<SlowPeriod>,
-    /// The number of replicas.
+    /// The number of shards that requests fan out to; 1: they do not.
+    pub shards: u32,
+    /// The number of calls of a request.
+    pub calls: u32,
+    /// The times of requests that fan out, beyond those of their slowest calls.
+    pub(crate) overheads: Vec<Duration>,
+    /// The number of replicas, of each shard.
     pub replicas: u32,
     /// Maximum number of executions of a replica at once; absent: requests never waited for it.
     pub concurrency: Option<u32>,
@@ -93,9 +100,9 @@ impl Fit {
     /// # Errors
     /// When there are too few requests, or hardly any of them succeeded.
     pub fn new(recording: &Recording, known: Known) -> Result<Self, RecordingError> {
-        let succeeded = recording.requests.iter().filter(|request| request.latency.is_some());
-        if succeeded.count() < REQUESTS_MIN {
-            return Err(RecordingError::Empty { min: REQUESTS_MIN });
+        let found = recording.latencies().count();
+        if found < REQUESTS_MIN {
+            return Err(RecordingError::TooFew { found });
         }
         let executions = Executions::infer(recording);
         // Without replicas there is no jointness: the order of latencies within a slot is unknown too.
@@ -113,14 +120,23 @@ impl Fit {
         let slow_periods: Vec<SlowPeriod> = periods.into_iter().flatten().collect();
         let recorded = u32::try_from(recording.replicas.len()).unwrap_or(u32::MAX);
         let replicas = if has_replicas { recorded } else { known.replicas.unwrap_or(3) };
+        let fan_out = recording.fan_out.as_ref();
+        let shards = fan_out.map_or(1, |fan_out| fan_out.shards);
+        let of_fan_out = fan_out.iter().flat_map(|fan_out| &fan_out.requests);
+        let own = recording.requests.iter().take_while(|_| fan_out.is_none());
+        let arrivals = of_fan_out.clone().map(|request| request.arrived);
+        let arrivals = arrivals.chain(own.map(|request| request.arrived)).collect();
         let plain = || UpstreamConfig::plain(curtail_policy::BalanceConfig::Random);
         Ok(Self {
             source: recording.source.clone(),
-            arrivals: recording.requests.iter().map(|request| request.arrived).collect(),
+            arrivals,
+            shards,
+            calls: fan_out.map_or(1, |fan_out| fan_out.calls),
+            overheads: of_fan_out.map(|request| request.overhead).collect(),
             samples: to_samples(works),
             slow_shares: shares(&slow_periods, recording.replicas.len(), recording.span()),
             slow_periods,
-            replicas,
+            replicas: (replicas / shards).max(1),
             concurrency: executions.concurrency,
             failed_ratio: executions.failed as f64 / executions.attempts.max(1) as f64,
             message_delay: recording.message_delay.unwrap_or_default(),
@@ -148,9 +164,10 @@ impl Fit {
     /// The load of the replicas: the share of their places that is taken on average, if their concurrency is known.
     #[must_use]
     pub fn utilization(&self) -> Option<f64> {
-        let places = f64::from(self.concurrency?) * f64::from(self.replicas);
+        let places = f64::from(self.concurrency?) * f64::from(self.replicas * self.shards);
         let paced = 1.0 - self.slow_shares.0;
-        Some(self.requests_per_second() * self.mean_work().as_secs_f64() / places / paced)
+        let calls_per_second = self.requests_per_second() * f64::from(self.calls);
+        Some(calls_per_second * self.mean_work().as_secs_f64() / places / paced)
     }
 
     /// Whether waiting is known apart from service, so that another load or number of replicas can be predicted.

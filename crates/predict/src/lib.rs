@@ -35,8 +35,8 @@ pub use pace::SlowPeriod;
 pub use policy_yaml::policy_yaml;
 pub use prediction::{Banded, Prediction, REQUESTS_MAX, RemedyPrediction};
 pub use recording::{
-    AttemptEnd, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording, RecordingError, SpanReader,
-    UNKNOWN,
+    AttemptEnd, FanOut, FanOutRequest, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording,
+    RecordingError, SpanReader, UNKNOWN,
 };
 pub use remedy::Remedy;
 pub use report::Timeouts;

@@ -5,14 +5,15 @@
 //!
 //! **Stops**: between two departures, with k executions in service, the chance of such a long gap is the product of
 //! their chances to last on. A gap that chance hardly explains (1 in 100 over the whole recording) is a stop; the time
-//! beyond the usual rest of executions, before and after, is lost.
+//! beyond the usual rest of executions, before and after, is lost. If the replica was idle, the stop began before the first
+//! arrival, on average in the middle of the idle time.
 //! **Slow periods**: a hidden Markov model with one state for each of [`SLOWDOWNS`]; the most likely sequence of states of a replica (Viterbi, 1967), given the distribution of all executions.
 //! **Source**: the jointness of slow executions: ARCHITECTURE.md, "the problem"; Viterbi, "Error bounds for
 //! convolutional codes", 1967.
 //! **Hurts when** a replica executes one request at a time: then no two executions are slow together, and its stops
 //! count as slow requests.
 
-use crate::executions::Execution;
+use crate::executions::{Execution, instant_before};
 use curtail_units::{Duration, Instant};
 use std::collections::VecDeque;
 
@@ -166,13 +167,17 @@ fn find_stops(executions: &[Execution], survival: &Survival) -> Vec<SlowPeriod> 
         }
         let replica = open[0].replica;
         let before = open.iter().filter(|execution| execution.started < began).count();
-        // At an idle replica, the stop may have begun before the first arrival.
         let usual_ns = [before, open.len()].map(|count| survival.first_end_ns(count));
         let length_ns = to.since(began).as_ns_f64();
         let scale = (length_ns / 2.0 / (usual_ns[0] + usual_ns[1])).min(1.0);
         let [from, until] = usual_ns.map(|ns| Duration::from_ns_f64(ns * scale));
         let to = began + Duration::from_ns_f64(length_ns - until.as_ns_f64());
-        stops.push(SlowPeriod { replica, from: began + from, to, slowdown: f64::INFINITY });
+        // An idle replica stops anywhere between the departure before and the first arrival.
+        let from = match before {
+            0 => instant_before(began, began.since(pair[0]).mul_f64(0.5)),
+            _ => began + from,
+        };
+        stops.push(SlowPeriod { replica, from, to, slowdown: f64::INFINITY });
     }
     stops
 }

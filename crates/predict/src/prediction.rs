@@ -122,7 +122,7 @@ impl Prediction {
             knee::replicas_needed(&fit, &remedies[nth], modelled.latencies[1].value, seed)
         });
         let measured = QUANTILES.map(|quantile| recording.latency_at(quantile));
-        let requests = recording.requests.len();
+        let requests = recording.request_count();
         let mut this =
             Self { fit, seed, requests, measured, modelled, remedies, verdict, replicas_needed };
         if let Some(difference) = this.difference() {
@@ -134,7 +134,7 @@ impl Prediction {
     }
 
     /// Why the model does not reproduce the recording; [`None`] if it does: p50 and p99 within a tenth, p99.9 within
-    /// its band.
+    /// a tenth or its band.
     #[must_use]
     pub fn difference(&self) -> Option<String> {
         let names = ["p50", "p99", "p99.9"];
@@ -142,13 +142,10 @@ impl Prediction {
         let mut wrong = Vec::new();
         for (nth, ((name, measured), modelled)) in all.enumerate() {
             let measured = measured.map_or(f64::INFINITY, Duration::as_ns_f64);
-            let is_close = if nth < 2 {
-                let difference = (modelled.value / measured - 1.0).abs();
-                difference <= DIFFERENCE_MAX || measured == modelled.value
-            } else {
-                let (low, high) = modelled.band;
-                low <= measured && measured <= high
-            };
+            let difference = (modelled.value / measured - 1.0).abs();
+            let (low, high) = modelled.band;
+            let is_in_band = nth == 2 && low <= measured && measured <= high;
+            let is_close = difference <= DIFFERENCE_MAX || measured == modelled.value || is_in_band;
             if !is_close {
                 let percent = (modelled.value / measured - 1.0) * 100.0;
                 wrong.push(format!("{name} is off by {percent:+.0} %"));

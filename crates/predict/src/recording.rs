@@ -7,11 +7,13 @@
 //! **Invariant**: a latency that was cut short, because the attempt was cancelled, is marked as such ([`AttemptEnd`]):
 //! without the cancellation it would have been longer.
 
+mod fan_out;
 mod journal;
 mod records;
 mod slots;
 mod spans;
 
+pub use fan_out::{FanOut, FanOutRequest};
 pub use spans::SpanReader;
 
 use curtail_policy::UpstreamConfig;
@@ -23,16 +25,18 @@ pub const ROWS_MAX: usize = 4_000_000;
 /// The number of a replica that is not known.
 pub const UNKNOWN: u32 = u32::MAX;
 
-/// The recorded requests of one upstream.
+/// The recorded requests of one upstream, or of all shards that requests fan out to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
     /// The source, in words.
     pub source: String,
-    /// The requests, in order of arrival.
+    /// The requests, in order of arrival; of a fan-out, the calls.
     pub requests: Vec<RecordedRequest>,
+    /// The requests whose calls are [`requests`](Self::requests), if requests fan out.
+    pub fan_out: Option<FanOut>,
     /// The attempts of all requests, in the order of the requests.
     pub attempts: Vec<RecordedAttempt>,
-    /// The names of the replicas; empty when they are not known.
+    /// The names of the replicas; empty when they are not known. Those of a shard follow each other.
     pub replicas: Vec<String>,
     /// The policies during the recording, if they are known.
     pub policy: Option<UpstreamConfig>,
@@ -119,11 +123,11 @@ pub enum RecordingError {
         /// All names.
         known: Vec<String>,
     },
-    /// No request is in the input.
-    #[error("no request is recorded: expected at least {min}")]
-    Empty {
-        /// The least number of requests.
-        min: usize,
+    /// Too few requests are in the input.
+    #[error("{found} requests succeeded: expected at least {}", crate::fit::REQUESTS_MIN)]
+    TooFew {
+        /// The number of successful requests.
+        found: usize,
     },
 }
 
@@ -137,8 +141,25 @@ impl Recording {
         }
     }
 
-    /// Keeps the first `requests_max` requests; the others are left out and counted.
-    pub fn shorten(&mut self, requests_max: usize) {
+    /// The number of requests; of a fan-out, without their calls.
+    #[must_use]
+    pub fn request_count(&self) -> usize {
+        self.fan_out.as_ref().map_or(self.requests.len(), |fan_out| fan_out.requests.len())
+    }
+
+    /// The latency of each request that succeeded; of a fan-out, not of their calls.
+    pub(crate) fn latencies(&self) -> impl Iterator<Item = Duration> {
+        let of_fan_out = self.fan_out.iter().flat_map(|fan_out| &fan_out.requests);
+        let own = self.requests.iter().take_while(|_| self.fan_out.is_none());
+        let of_fan_out = of_fan_out.filter_map(|request| request.latency);
+        of_fan_out.chain(own.filter_map(|request| request.latency))
+    }
+
+    /// Keeps the first `requests_max` requests or calls; the others are left out and counted.
+    pub fn shorten(&mut self, mut requests_max: usize) {
+        if let Some(end) = self.fan_out.as_mut().and_then(|of| of.shorten(requests_max)) {
+            requests_max = self.requests.partition_point(|request| request.arrived < end);
+        }
         let kept = self.requests.iter().take(requests_max);
         let attempts: usize = kept.map(|request| request.attempts as usize).sum();
         self.left_out += self.requests.len().saturating_sub(requests_max) as u64;
@@ -150,9 +171,8 @@ impl Recording {
     /// request, or there are no requests.
     #[must_use]
     pub fn latency_at(&self, quantile: Quantile) -> Option<Duration> {
-        let mut latencies: Vec<Duration> =
-            self.requests.iter().filter_map(|request| request.latency).collect();
-        let rank = curtail_sketch::rank(quantile, self.requests.len() as u64);
+        let mut latencies: Vec<Duration> = self.latencies().collect();
+        let rank = curtail_sketch::rank(quantile, self.request_count() as u64);
         let nth = usize::try_from(rank).ok()?.checked_sub(1)?;
         if nth >= latencies.len() {
             return None;
@@ -175,7 +195,12 @@ impl Recording {
     fn fill(&mut self, mut rows: Vec<(RecordedRequest, Vec<RecordedAttempt>)>) {
         rows.sort_by_key(|(request, _)| request.arrived);
         let start = rows.first().map_or(Instant::ZERO, |(request, _)| request.arrived);
+        let of_fan_out = self.fan_out.iter().flat_map(|fan_out| &fan_out.requests);
+        let start = of_fan_out.map(|request| request.arrived).fold(start, Instant::min);
         let from_start = |at: Instant| Instant::ZERO + at.since(start);
+        for request in self.fan_out.iter_mut().flat_map(|fan_out| &mut fan_out.requests) {
+            request.arrived = from_start(request.arrived);
+        }
         for (mut request, attempts) in rows {
             if self.requests.len() == ROWS_MAX || self.attempts.len() + attempts.len() > ROWS_MAX {
                 self.left_out += 1;
@@ -199,6 +224,6 @@ fn choose(names: Vec<String>, wanted: Option<&str>) -> Result<String, RecordingE
         Some(name) if names.iter().any(|known| known == name) => Ok(name.to_owned()),
         Some(name) => Err(RecordingError::NotThere { name: name.to_owned(), known: names }),
         None if names.len() > 1 => Err(RecordingError::Ambiguous(names)),
-        None => names.into_iter().next().ok_or(RecordingError::Empty { min: 1 }),
+        None => names.into_iter().next().ok_or(RecordingError::TooFew { found: 0 }),
     }
 }

@@ -1,6 +1,7 @@
 //! The remedies that are predicted: each is a policy, a number of replicas and a load.
 
 use crate::fit::Fit;
+use crate::policy_yaml::policy_yaml;
 use curtail_policy::{
     BalanceConfig, BudgetConfig, HedgeConfig, PrequalConfig, QuantileDelay, RetryConfig, TieConfig,
     UpstreamConfig,
@@ -36,6 +37,18 @@ impl Remedy {
     #[must_use]
     pub fn is_policy(&self, fit: &Fit) -> bool {
         self.replicas == fit.replicas && self.load_ratio == 1.0
+    }
+
+    /// The group of the shards: one shard has too few requests for a latency estimate and for a budget.
+    pub(crate) fn group(&self, fit: &Fit) -> Option<&'static str> {
+        (fit.shards > 1).then_some("shards")
+    }
+
+    /// The keys of an upstream with the remedy, or of each shard.
+    #[must_use]
+    pub fn yaml(&self, fit: &Fit) -> String {
+        let group = self.group(fit).map_or_else(String::new, |group| format!("group: {group}\n"));
+        policy_yaml(&self.policy) + &group
     }
 
     /// All remedies that fit the service, in the order of the report.

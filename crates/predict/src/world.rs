@@ -31,12 +31,13 @@ pub(crate) fn simulate(fit: &Fit, remedy: &Remedy, alike: f64, seed: u64) -> Sim
 }
 
 fn scenario(fit: &Fit, remedy: &Remedy, alike: f64) -> Scenario {
+    let group = remedy.group(fit).map(str::to_owned);
     // The requests of the recording, and those that the simulator drops as its warm-up.
     let requests = fit.arrivals.len() as u64;
     let requests = requests + requests / 64;
     Scenario {
         variants: vec![Variant { name: String::new(), model: model(fit, remedy, alike) }],
-        arms: vec![Arm::new(remedy.name.clone(), remedy.policy)],
+        arms: vec![Arm { group, ..Arm::new(remedy.name.clone(), remedy.policy) }],
         above: Vec::new(),
         stop: Stop { precision: None, requests_min: requests, requests_max: requests },
     }
@@ -49,7 +50,16 @@ fn model(fit: &Fit, remedy: &Remedy, alike: f64) -> Model {
         servers: Affected::Share(Ratio::ONE),
         recipe: Recipe::Errors { broken, bad: Ratio::ZERO, silent: Ratio::ZERO },
     });
+    let servers = fit.shards * remedy.replicas;
+    let overhead = match fit.overheads.is_empty() {
+        true => Distribution::ZERO,
+        false => Distribution::Samples(fit.overheads.clone()),
+    };
     Model {
+        fan_out: fit.calls,
+        shards: fit.shards,
+        replicas: remedy.replicas,
+        overhead,
         leaf: LeafConfig {
             concurrency: fit.concurrency.unwrap_or(u32::MAX),
             queue_len_max: u32::MAX,
@@ -58,7 +68,7 @@ fn model(fit: &Fit, remedy: &Remedy, alike: f64) -> Model {
         message_delay: Distribution::Constant { value: fit.message_delay },
         faults: failures.into_iter().collect(),
         timeline: Some(Arc::new(timeline(fit, remedy))),
-        ..Model::queue(remedy.replicas, 0.5, Distribution::Samples(work))
+        ..Model::queue(servers, 0.5, Distribution::Samples(work))
     }
 }
 
@@ -69,10 +79,12 @@ fn timeline(fit: &Fit, remedy: &Remedy) -> RecordedTimeline {
     let sooner = |at: &Instant| Instant::ZERO + at.since(Instant::ZERO).mul_f64(1.0 / load);
     let end = Instant::ZERO + fit.span;
     let mut slow_periods = Vec::new();
-    for server in 0..remedy.replicas {
-        let (like, later) = match server < fit.replicas {
-            true => (server, Duration::ZERO),
-            false => (server % fit.replicas, Duration::from_ns(fit.span.as_ns() / 2)),
+    for server in 0..fit.shards * remedy.replicas {
+        let (shard, replica) = (server / remedy.replicas, server % remedy.replicas);
+        let like = shard * fit.replicas + replica % fit.replicas;
+        let later = match replica < fit.replicas {
+            true => Duration::ZERO,
+            false => Duration::from_ns(fit.span.as_ns() / 2),
         };
         for SlowPeriod { from, to, slowdown, .. } in
             fit.slow_periods.iter().filter(|period| period.replica == like)

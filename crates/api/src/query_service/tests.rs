@@ -2,6 +2,7 @@ mod explain;
 mod jaeger;
 mod large;
 mod odd;
+mod predict;
 mod sql;
 mod strict;
 mod tempo;

@@ -52,6 +52,35 @@ fn stops_are_found_where_they_were() {
 }
 
 #[test]
+fn a_stop_of_an_idle_replica_begins_before_the_first_arrival() {
+    // Arrivals 50 ms apart on average that take a moment each: nothing is in service when a stop of 400 ms begins.
+    let periods = Lab::periods((3, 3), 8.0, 400, f64::INFINITY, 300.0);
+    let lab = Lab {
+        seed: 3,
+        requests: 18_000,
+        per_second: 60.0,
+        replicas: 3,
+        places: 64,
+        work_ms: |_| 0.5,
+        periods: periods.clone(),
+    };
+    let found = found(&lab);
+    let found: Vec<&SlowPeriod> = found.iter().filter(|period| period.is_stop()).collect();
+    let mean = |periods: &[&SlowPeriod]| {
+        let sum: f64 = periods.iter().map(|period| period.lasted().as_secs_f64()).sum();
+        sum / periods.len() as f64
+    };
+    // Of the same stops as those found, each 400 ms; the spread of one is that of the gap, 50 ms.
+    let error = 5.0 * 0.05 / (found.len() as f64).sqrt();
+    assert!(
+        found.len() > 60 && (mean(&found) - 0.4).abs() < error,
+        "{} {}",
+        found.len(),
+        mean(&found)
+    );
+}
+
+#[test]
 fn slower_times_are_found_with_their_slowdown() {
     for seed in 0..3 {
         let planted = Lab::periods((seed, 3), 2.0, 400, 3.0, 98.0);

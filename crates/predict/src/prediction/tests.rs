@@ -1,8 +1,8 @@
 use super::Prediction;
 use crate::fit::{Fit, Known};
-use crate::recording::Recording as ServiceRecording;
+use crate::recording::{Recording as ServiceRecording, SpanReader};
 use crate::world::QUANTILES;
-use curtail_sim::{Arm, Recording, RequestRecord, Scenario, run, run_recorded};
+use curtail_sim::{Arm, Recording, RequestRecord, Scenario, SpanWriter, run, run_recorded};
 
 const SEED: u64 = 5;
 
@@ -90,4 +90,48 @@ fn slow_requests_that_are_slow_everywhere_call_for_no_hedge() {
     assert!(prediction.fit.intrinsic.ratio > 0.9, "{:?}", prediction.fit.intrinsic);
     assert_eq!(prediction.verdict.recommended, None, "{:?}", prediction.verdict);
     assert!(prediction.verdict.why.starts_with("do not hedge"), "{}", prediction.verdict.why);
+}
+
+/// A request waits for five shards, so it meets a stall five times as often as a call.
+#[test]
+fn a_fan_out_is_predicted_from_its_spans() {
+    let service = "model:
+  service: {shape: lognormal, median: 4ms, sigma: 0.5}
+  arrivals: {requests_per_second: 60}
+  fan_out: 5
+  shards: 5
+  replicas: 3
+  concurrency: 8
+  faults: [{recipe: stall, every: {shape: exponential, mean: 8s}, lasts: {shape: constant, value: 400ms}}]
+arms: {plain: {balance: random, hedge: false, retry: false}}
+";
+    let read = |requests: u64| {
+        let yaml = format!("{service}requests_max: {requests}\n");
+        Scenario::read("service", &yaml, &[]).expect("no errors")
+    };
+    let scenario = read(4_000);
+    let mut writer = SpanWriter::new(&scenario.variants[0], &scenario.arms[0], SEED);
+    let mut reader = SpanReader::new();
+    let record = &mut |_: &_, _: &_, record: RequestRecord| {
+        writer.write(&record);
+        reader.add(&writer.take_batch()).expect("a batch");
+    };
+    run_recorded(&scenario, SEED, |_| {}, Recording { requests_max: 3_000, record });
+    let recording = reader.finish(None).expect("spans of the proxy");
+    let fit = Fit::new(&recording, Known::default()).expect("enough requests");
+    assert_eq!((fit.shards, fit.calls, fit.replicas), (5, 5, 3));
+    let prediction = Prediction::new(&recording, fit, SEED);
+    assert_eq!(prediction.difference(), None);
+    let chosen = prediction.verdict.recommended.unwrap_or_else(|| panic!("{}", prediction.table()));
+    let chosen = &prediction.remedies[chosen];
+    assert!(chosen.remedy.yaml(&prediction.fit).ends_with("group: shards\n"));
+    let mut truth = read(60_000);
+    let group = Some("shards".to_owned());
+    truth.arms = vec![Arm { group, ..Arm::new("chosen".to_owned(), chosen.remedy.policy) }];
+    let report = run(&truth, SEED + 1, |_| {});
+    let measured = report.arms[0].quantile_ns(QUANTILES[1]).expect("a p99").value;
+    let (low, high) = chosen.latencies[1].band;
+    assert!((low..=high).contains(&measured), "{measured} is not in {low} to {high}");
+    let extra = (chosen.extra_requests - report.arms[0].extra_requests_ratio).abs();
+    assert!(extra < 0.01, "{extra}");
 }

@@ -209,7 +209,8 @@ impl Reader {
     fn finish(mut self, wanted: Option<&str>) -> Result<Recording, RecordingError> {
         let busy = self.upstreams.iter().filter(|(_, upstream)| !upstream.rows.is_empty());
         let name = choose(busy.map(|(name, _)| name.clone()).collect(), wanted)?;
-        let mut upstream = self.upstreams.remove(&name).ok_or(RecordingError::Empty { min: 1 })?;
+        let mut upstream =
+            self.upstreams.remove(&name).ok_or(RecordingError::TooFew { found: 0 })?;
         upstream.message_ns.sort_unstable();
         let median = upstream.message_ns.get(upstream.message_ns.len() / 2);
         let mut recording = Recording {

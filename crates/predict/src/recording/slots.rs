@@ -52,7 +52,7 @@ impl Recording {
         }
         recording.fill(rows);
         if recording.requests.is_empty() {
-            return Err(RecordingError::Empty { min: 1 });
+            return Err(RecordingError::TooFew { found: 0 });
         }
         Ok(recording)
     }

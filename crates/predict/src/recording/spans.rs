@@ -9,8 +9,8 @@
 //! are one.
 
 use super::{
-    AttemptEnd, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording, RecordingError, UNKNOWN,
-    choose,
+    AttemptEnd, FanOut, FanOutRequest, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording,
+    RecordingError, UNKNOWN, choose,
 };
 use curtail_otlp::{Attribute, Limits, Signal, Slice, Span, Spans, Value, json};
 use curtail_units::{Duration, Instant};
@@ -18,6 +18,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Maximum number of kinds of requests, and of names.
 const KINDS_MAX: usize = 65_536;
+
+/// The limits of a batch of a store, which limited its rows when it received them.
+const BATCH_LIMITS: Limits = Limits {
+    batch_bytes: u32::MAX,
+    attributes: u32::MAX,
+    events: u32::MAX,
+    parts: u32::MAX,
+    depth: 16,
+};
 
 /// The status of a failed span, in OTLP.
 const STATUS_ERROR: i32 = 2;
@@ -112,6 +121,18 @@ impl SpanReader {
         self.lines
     }
 
+    /// The number of spans for which there was no room.
+    #[must_use]
+    pub const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Whether there are spans of attempts of a proxy.
+    #[must_use]
+    pub fn has_upstreams(&self) -> bool {
+        self.spans.iter().any(|span| span.upstream.is_some())
+    }
+
     /// Reads the next line: a batch of traces in JSON; an empty line has none.
     ///
     /// # Errors
@@ -135,17 +156,31 @@ impl SpanReader {
                 place: format!("line {nth}"),
                 expected: format!("spans as OTLP in JSON ({error})"),
             })?;
+        self.add_spans(&spans, &batch);
+        Ok(())
+    }
+
+    /// Adds a batch of traces in Protobuf, as a store has it.
+    ///
+    /// # Errors
+    /// When the batch is malformed.
+    pub fn add(&mut self, batch: &[u8]) -> Result<(), curtail_otlp::Malformed> {
+        let (spans, _) = Spans::decode(batch, &BATCH_LIMITS)?;
+        self.add_spans(&spans, batch);
+        Ok(())
+    }
+
+    fn add_spans(&mut self, spans: &Spans, batch: &[u8]) {
         for span in &spans.spans {
             if self.spans.len() == ROWS_MAX {
                 self.left_out += 1;
                 continue;
             }
-            match self.facts(span, &spans, &batch) {
+            match self.facts(span, spans, batch) {
                 Some(facts) => self.spans.push(facts),
                 None => self.left_out += 1,
             }
         }
-        Ok(())
     }
 
     /// [`None`] if there is no room for the name of a service or a replica.
@@ -192,65 +227,155 @@ impl SpanReader {
         })
     }
 
-    /// The recording of one upstream or service, `wanted` if there are several.
+    /// The recording of one upstream or service, `wanted` if there are several. Upstreams that requests fan out to are the
+    /// shards of one service: `wanted` can name them with a pattern (`shard-*`).
     ///
     /// # Errors
     /// When there are several and none is wanted, when the wanted one is not there, or when there is no request.
     pub fn finish(self, wanted: Option<&str>) -> Result<Recording, RecordingError> {
-        let of_proxy: BTreeSet<String> = self
-            .spans
-            .iter()
-            .filter_map(|span| span.upstream.map(|upstream| self.names.name(upstream)))
-            .collect();
-        let of_service: BTreeSet<String> =
-            self.spans.iter().map(|span| self.names.name(span.service)).collect();
-        let is_service = wanted.is_some_and(|name| !of_proxy.contains(name));
-        let (rows, name) = if of_proxy.is_empty() || is_service {
-            let name = choose(of_service.into_iter().collect(), wanted)?;
-            (self.entries(&name), format!("spans, service {name}"))
+        let of_proxy: BTreeSet<u32> = self.spans.iter().filter_map(|span| span.upstream).collect();
+        let names = |numbers: &BTreeSet<u32>| -> Vec<String> {
+            numbers.iter().map(|number| self.names.name(*number)).collect()
+        };
+        let shards = self.shards(&of_proxy, wanted);
+        let is_service = wanted.is_some_and(|name| !names(&of_proxy).iter().any(|of| of == name));
+        let mut recording =
+            Recording { has_arrivals: true, left_out: self.left_out, ..Recording::default() };
+        let rows;
+        if let Some(shards) = &shards {
+            rows = self.attempts(shards);
+            recording.fan_out = Some(self.fan_out(shards));
+            recording.source = format!("spans of the proxy, {} shards", shards.len());
+        } else if of_proxy.is_empty() || is_service {
+            let of_service: BTreeSet<u32> = self.spans.iter().map(|span| span.service).collect();
+            let name = choose(names(&of_service), wanted)?;
+            rows = self.entries(&name);
+            recording.source = format!("spans, service {name}");
         } else {
-            let name = choose(of_proxy.into_iter().collect(), wanted)?;
-            (self.attempts(&name), format!("spans of the proxy, upstream {name}"))
-        };
-        let mut recording = Recording {
-            source: name,
-            has_arrivals: true,
-            left_out: self.left_out,
-            ..Recording::default()
-        };
-        // Only the names of this service's replicas, numbered from 0.
-        let used: BTreeSet<u32> =
-            rows.iter().flat_map(|(_, attempts)| attempts.iter().map(|a| a.replica)).collect();
-        let numbers: HashMap<u32, u32> = used.iter().copied().zip(0..).collect();
-        recording.replicas = used.iter().map(|replica| self.names.name(*replica)).collect();
-        let renumbered = rows.into_iter().map(|(request, mut attempts)| {
-            attempts.iter_mut().for_each(|attempt| attempt.replica = numbers[&attempt.replica]);
-            (request, attempts)
+            let name = choose(names(&of_proxy), wanted)?;
+            let is_chosen = |number: &&u32| self.names.names[**number as usize] == name;
+            rows = self.attempts(&of_proxy.iter().filter(is_chosen).copied().collect());
+            recording.source = format!("spans of the proxy, upstream {name}");
+        }
+        self.fill(recording, rows, shards.as_ref())
+    }
+
+    /// Puts rows into a recording, with only the names of their replicas, shard by shard.
+    fn fill(
+        &self,
+        mut recording: Recording,
+        rows: Vec<Row>,
+        shards: Option<&BTreeSet<u32>>,
+    ) -> Result<Recording, RecordingError> {
+        let mut used: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for (_, attempts) in &rows {
+            for (attempt, upstream) in attempts {
+                let shard = shards.map_or(0, |_| *upstream);
+                used.entry(shard).or_default().insert(attempt.replica);
+            }
+        }
+        let replicas_max = used.values().map(BTreeSet::len).max().unwrap_or(0);
+        let mut numbers = HashMap::new();
+        for (shard, replicas) in &used {
+            for nth in 0..replicas_max {
+                let replica = replicas.iter().nth(nth);
+                let next = u32::try_from(recording.replicas.len()).unwrap_or(UNKNOWN);
+                // A replica that got no request has no name.
+                let name = replica.map_or_else(String::new, |replica| self.names.name(*replica));
+                recording.replicas.push(name);
+                numbers.extend(replica.map(|replica| ((*shard, *replica), next)));
+            }
+        }
+        let renumbered = rows.into_iter().map(|(request, attempts)| {
+            let attempts = attempts.into_iter().map(|(attempt, upstream)| {
+                let shard = shards.map_or(0, |_| upstream);
+                RecordedAttempt { replica: numbers[&(shard, attempt.replica)], ..attempt }
+            });
+            (request, attempts.collect())
         });
         recording.fill(renumbered.collect());
         if recording.requests.is_empty() {
-            return Err(RecordingError::Empty { min: 1 });
+            return Err(RecordingError::TooFew { found: 0 });
         }
         Ok(recording)
+    }
+
+    /// The upstreams that `wanted` names with a pattern, or, if nothing is wanted, all upstreams if a request calls
+    /// several of them; [`None`]: requests do not fan out.
+    fn shards(&self, of_proxy: &BTreeSet<u32>, wanted: Option<&str>) -> Option<BTreeSet<u32>> {
+        let shards: BTreeSet<u32> = match wanted.map(|wanted| wanted.strip_suffix('*')) {
+            Some(prefix) => {
+                let prefix = prefix?;
+                let has = |number: &&u32| self.names.names[**number as usize].starts_with(prefix);
+                of_proxy.iter().filter(has).copied().collect()
+            }
+            None => of_proxy.clone(),
+        };
+        let by_id = self.by_id();
+        let mut of_request = HashMap::new();
+        let calls = self.spans.iter().filter_map(|span| {
+            let upstream = span.upstream.filter(|upstream| shards.contains(upstream))?;
+            let call = by_id.get(&(span.trace, span.parent))?;
+            Some(((call.trace, call.parent), upstream))
+        });
+        let mut calls_several = |(request, upstream)| {
+            let other = of_request.entry(request).or_insert(upstream);
+            *other != upstream && by_id.contains_key(&request)
+        };
+        let fans_out = calls.into_iter().any(&mut calls_several);
+        fans_out.then_some(shards)
+    }
+
+    /// The requests that call the shards.
+    fn fan_out(&self, shards: &BTreeSet<u32>) -> FanOut {
+        let by_id = self.by_id();
+        let attempts = self
+            .spans
+            .iter()
+            .filter(|span| span.upstream.is_some_and(|upstream| shards.contains(&upstream)));
+        let calls: BTreeSet<(u128, u64)> =
+            attempts.map(|attempt| (attempt.trace, attempt.parent)).collect();
+        let mut requests: BTreeMap<(u128, u64), (u32, Duration)> = BTreeMap::new();
+        for call in calls.iter().filter_map(|key| by_id.get(key)) {
+            let (count, longest) = requests.entry((call.trace, call.parent)).or_default();
+            (*count, *longest) = (*count + 1, call.lasted().max(*longest));
+        }
+        let mut counts: Vec<u32> = requests.values().map(|(count, _)| *count).collect();
+        counts.sort_unstable();
+        let mut fan_out = FanOut {
+            shards: u32::try_from(shards.len()).unwrap_or(UNKNOWN),
+            calls: counts.get(counts.len() / 2).copied().unwrap_or(1),
+            requests: Vec::new(),
+        };
+        fan_out.requests.extend(requests.iter().filter_map(|(key, (_, longest))| {
+            let request = by_id.get(key)?;
+            let overhead = request.lasted().as_ns().saturating_sub(longest.as_ns());
+            Some(FanOutRequest {
+                arrived: Instant::from_ns(request.start_ns),
+                latency: Some(request.lasted()).filter(|_| !request.is_failed),
+                overhead: Duration::from_ns(overhead),
+            })
+        }));
+        fan_out.requests.sort_by_key(|request| request.arrived);
+        fan_out
     }
 
     fn by_id(&self) -> HashMap<(u128, u64), &SpanFacts> {
         self.spans.iter().map(|span| ((span.trace, span.id), span)).collect()
     }
 
-    /// The requests of an upstream of the proxy, with their attempts.
-    fn attempts(&self, upstream: &str) -> Vec<Row> {
+    /// The requests of upstreams of the proxy, with their attempts.
+    fn attempts(&self, upstreams: &BTreeSet<u32>) -> Vec<Row> {
         let by_id = self.by_id();
         let children = self.spans.iter().filter(|span| span.upstream.is_none());
         let below: HashMap<(u128, u64), &SpanFacts> =
             children.map(|span| ((span.trace, span.parent), span)).collect();
         // In the order of trace IDs, so that equal instants have the same order in each run.
-        let mut requests: BTreeMap<(u128, u64), Vec<RecordedAttempt>> = BTreeMap::new();
+        let mut requests: BTreeMap<(u128, u64), Vec<(RecordedAttempt, u32)>> = BTreeMap::new();
         for span in &self.spans {
-            let Some(number) = span.upstream else { continue };
-            if self.names.names[number as usize] != upstream {
+            let Some(upstream) = span.upstream.filter(|number| upstreams.contains(number)) else {
                 continue;
-            }
+            };
             let attempt = RecordedAttempt {
                 replica: span.replica,
                 sent: Instant::from_ns(span.start_ns),
@@ -262,11 +387,11 @@ impl SpanReader {
                 },
                 service: below.get(&(span.trace, span.id)).map(|span| span.in_service()),
             };
-            requests.entry((span.trace, span.parent)).or_default().push(attempt);
+            requests.entry((span.trace, span.parent)).or_default().push((attempt, upstream));
         }
         let mut kinds = HashMap::new();
         let rows = requests.into_iter().filter_map(|(key, mut attempts)| {
-            attempts.sort_by_key(|attempt| attempt.sent);
+            attempts.sort_by_key(|(attempt, _)| attempt.sent);
             let request = by_id.get(&key)?;
             Some((self.request(request, &mut kinds), attempts))
         });
@@ -297,7 +422,7 @@ impl SpanReader {
                 service: outer.map(|_| span.in_service()),
             };
             let request = SpanFacts { start_ns: seen.start_ns, end_ns: seen.end_ns, ..*span };
-            rows.push((self.request(&request, &mut kinds), vec![attempt]));
+            rows.push((self.request(&request, &mut kinds), vec![(attempt, UNKNOWN)]));
         }
         rows
     }
@@ -314,7 +439,8 @@ impl SpanReader {
     }
 }
 
-type Row = (RecordedRequest, Vec<RecordedAttempt>);
+/// A request with its attempts, each with its upstream.
+type Row = (RecordedRequest, Vec<(RecordedAttempt, u32)>);
 
 /// Whether a calling span is that of one call: then it lasts hardly longer than its callee and the messages.
 const fn has_one_callee(caller: &SpanFacts, callee: &SpanFacts) -> bool {

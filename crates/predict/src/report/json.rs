@@ -3,7 +3,6 @@
 
 use crate::fit::{Fit, Note};
 use crate::intrinsic::Evidence;
-use crate::policy_yaml::policy_yaml;
 use crate::prediction::{Prediction, RemedyPrediction};
 use curtail_units::Duration;
 use serde_json::{Value, json};
@@ -57,6 +56,8 @@ fn model(fit: &Fit) -> Value {
     json!({
         "requests_per_second": fit.requests_per_second(),
         "duration_s": fit.span.as_secs_f64(),
+        "shards": fit.shards,
+        "calls": fit.calls,
         "replicas": fit.replicas,
         "concurrency": fit.concurrency,
         "utilization_ratio": fit.utilization(),
@@ -94,6 +95,6 @@ fn remedy(fit: &Fit, one: &RemedyPrediction) -> Value {
     value["knee_load_ratio"] = json!(one.knee_load_ratio);
     value["replicas"] = json!(remedy.replicas);
     value["load_ratio"] = json!(remedy.load_ratio);
-    value["config"] = json!(remedy.is_policy(fit).then(|| policy_yaml(&remedy.policy)));
+    value["config"] = json!(remedy.is_policy(fit).then(|| remedy.yaml(fit)));
     value
 }

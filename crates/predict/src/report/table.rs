@@ -2,7 +2,6 @@
 
 use crate::fit::{Fit, Note};
 use crate::intrinsic::Evidence;
-use crate::policy_yaml::policy_yaml;
 use crate::prediction::{Banded, Prediction, RemedyPrediction};
 use curtail_text::numbers::{latency, ms, percent, percent_to, rate, short, thousands};
 use curtail_text::{Columns, Left, Page, Right};
@@ -41,10 +40,14 @@ fn describe(page: &mut Page, prediction: &Prediction) {
     );
     let busy = fit.utilization().map_or_else(String::new, |u| format!(", {} busy", percent(u)));
     let (stopped, slower) = fit.slow_shares;
+    let shards = match fit.shards {
+        1 => String::new(),
+        shards => format!("{} calls to {shards} shards of ", fit.calls),
+    };
     page.wrapped(
         "",
         &format!(
-            "{} replicas, {places}{busy}; mean work {}; stopped {} of the time, at another pace {}",
+            "{shards}{} replicas, {places}{busy}; mean work {}; stopped {} of the time, at another pace {}",
             fit.replicas,
             latency(fit.mean_work()),
             percent(stopped),
@@ -132,7 +135,7 @@ fn recommendation(page: &mut Page, prediction: &Prediction) {
         page.wrapped("", &text);
     }
     page.blank();
-    for line in policy_yaml(&chosen.remedy.policy).lines() {
+    for line in chosen.remedy.yaml(&prediction.fit).lines() {
         page.wrapped("  ", line);
     }
     page.blank();

@@ -1,0 +1,79 @@
+//! `GET /api/v1/predict`: what each remedy would do to the tail of a service, from its recorded requests.
+//!
+//! The request names the service at which traces begin. Its replicas are those of the proxy's upstreams in these traces,
+//! or of one that `upstream` names; without a proxy, they are those of the service itself, or of one that `upstream` names.
+//!
+//! **Limits**: those of [`crate::service_traces`], and [`REQUESTS_MAX`] requests or calls, the first ones.
+
+use crate::api_error::ApiError;
+use crate::query_request::{QueryRequest, expected};
+use crate::query_service::{ApiResponse, ApiResult};
+use crate::service_traces;
+use curtail_predict::{Fit, Known, Prediction, RecordingError, SpanReader};
+use curtail_store::Store;
+
+/// Maximum number of requests or calls to predict from, so that a prediction takes seconds.
+const REQUESTS_MAX: usize = 50_000;
+
+/// Maximum number of replicas.
+const REPLICAS_MAX: usize = 4_096;
+
+pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiResult {
+    let service = service_traces::service(request)?;
+    let known = known(request)?;
+    let seed = request.number("seed")?.unwrap_or(1) as u64;
+    let _turn = service_traces::turn().await;
+    let mut reader = SpanReader::new();
+    let unread = service_traces::read(store, request, service, |batch| {
+        reader.add(batch).map_err(|_| ApiError::damaged())
+    });
+    let unread = unread.await?;
+    if reader.left_out() > 0 {
+        return Err(service_traces::too_many_spans());
+    }
+    // Without a proxy, the replicas are those of the service itself.
+    let own = (!reader.has_upstreams()).then_some(service);
+    let upstream = request.get("upstream").or(own).map(str::to_owned);
+    // Other queries use the threads meanwhile, and the request can end at its time limit.
+    let predicted = tokio::task::spawn_blocking(move || {
+        let mut recording = reader.finish(upstream.as_deref())?;
+        recording.shorten(REQUESTS_MAX);
+        let fit = Fit::new(&recording, known)?;
+        Ok(Prediction::new(&recording, fit, seed))
+    });
+    let predicted = predicted.await.map_err(|_panic| ApiError::failed())?;
+    let prediction = predicted.map_err(|error: RecordingError| match &error {
+        RecordingError::Ambiguous(_) | RecordingError::NotThere { .. } => {
+            ApiError::wrong(format!("upstream: {error}"))
+        }
+        RecordingError::Journal(_)
+        | RecordingError::Io(_)
+        | RecordingError::Invalid { .. }
+        | RecordingError::TooFew { .. } => ApiError::wrong(error.to_string()),
+    })?;
+    let response = if request.accepts("text/plain") {
+        ApiResponse::of("text/plain; charset=utf-8", prediction.table().into_bytes())
+    } else {
+        ApiResponse::of("application/json", (prediction.json() + "\n").into_bytes())
+    };
+    Ok(response.without(&unread))
+}
+
+fn known(request: &QueryRequest<'_>) -> Result<Known, ApiError> {
+    let ratio = |text: &str| {
+        let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+        number.ok_or_else(|| expected("intrinsic_ratio", text, "a ratio from 0 to 1"))
+    };
+    let replicas = match request.number("replicas")? {
+        None => None,
+        Some(count @ 1..=REPLICAS_MAX) => u32::try_from(count).ok(),
+        Some(count) => {
+            return Err(expected(
+                "replicas",
+                &count.to_string(),
+                &format!("a number from 1 to {REPLICAS_MAX}"),
+            ));
+        }
+    };
+    Ok(Known { replicas, intrinsic_ratio: request.get("intrinsic_ratio").map(ratio).transpose()? })
+}

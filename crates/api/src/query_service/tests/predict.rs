@@ -1,0 +1,59 @@
+//! `GET /api/v1/predict`: the same result as from the spans that were sent, and clear errors.
+
+use super::*;
+use curtail_predict::{Fit, Known, Prediction, SpanReader};
+
+/// A prediction needs 1,000 requests.
+const REQUESTS: usize = 1_200;
+
+fn target(parameters: &str) -> String {
+    format!("/api/v1/predict?service=front&start=0&{parameters}")
+}
+
+/// Requests that do not overlap, each to the replica `front`.
+fn requests() -> Vec<Sent> {
+    println!("seed {SEED}");
+    let mut rng = Rng::new(SEED);
+    (0..REQUESTS).map(|nth| sent(nth, &mut rng)).collect()
+}
+
+#[test]
+fn the_result_is_that_of_the_spans_that_were_sent() {
+    let all = requests();
+    let batches: Vec<_> = all.iter().map(|sent| (Signal::Traces, batch(sent))).collect();
+    let service = TestService::with(&batches);
+    let mut reader = SpanReader::new();
+    batches.iter().for_each(|(_, batch)| reader.add(batch).expect("a batch"));
+    let recording = reader.finish(Some("front")).expect("a service");
+    let known = Known { replicas: Some(3), intrinsic_ratio: Some(0.25) };
+    let fit = Fit::new(&recording, known).expect("enough requests");
+    let predicted = Prediction::new(&recording, fit, 7);
+    let question = target("replicas=3&intrinsic_ratio=0.25&seed=7");
+    let (status, json) = service.get(&question);
+    assert_eq!((status, json), (StatusCode::OK, predicted.json() + "\n"));
+    let request = Request::get(question).header("accept", "text/plain");
+    let (_, text) = service.send_empty(request, "GET");
+    assert_eq!(text, predicted.table());
+}
+
+#[test]
+fn what_is_wrong_with_a_question_is_named() {
+    let service = TestService::with_traces(&all()[..60]);
+    for (target, status, message) in [
+        ("/api/v1/predict".to_owned(), 400, "service: expected"),
+        (target("replicas=0"), 400, "replicas: expected a number from 1 to 4096, found"),
+        (target("intrinsic_ratio=2"), 400, "intrinsic_ratio: expected a ratio from 0 to 1, found"),
+        (target("seed=x"), 400, "seed: expected"),
+        (
+            target("upstream=search"),
+            400,
+            "upstream: \"search\" is not there: expected one of front, cart",
+        ),
+        (target(""), 400, "requests succeeded: expected at least 1000"),
+        ("/api/v1/predict?service=fornt&start=0".to_owned(), 404, "did you mean front?"),
+    ] {
+        let (got, body) = service.get(&target);
+        assert_eq!(got.as_u16(), status, "{target}: {body}");
+        assert!(body.replace("\\\"", "\"").contains(message), "{target}: {body}");
+    }
+}
