@@ -3,13 +3,14 @@
 //! The request names the service at which traces begin. Its replicas are those of the proxy's upstreams in these traces,
 //! or of one that `upstream` names; without a proxy, they are those of the service itself, or of one that `upstream` names.
 //!
-//! **Limits**: those of [`crate::service_traces`], and [`REQUESTS_MAX`] requests or calls, the first ones.
+//! **Limits**: those of [`crate::service_traces`], and [`REQUESTS_MAX`] requests, the first ones; of a fan-out as many calls, or those
+//! of 2,000 requests.
 
 use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, expected};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::service_traces;
-use curtail_predict::{Fit, Known, Prediction, RecordingError, SpanReader};
+use curtail_predict::{Fit, Known, Prediction, RecordingError, Remedy, SpanReader};
 use curtail_store::Store;
 
 /// Maximum number of requests or calls to predict from, so that a prediction takes seconds.
@@ -22,6 +23,7 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
     let service = service_traces::service(request)?;
     let known = known(request)?;
     let seed = request.number("seed")?.unwrap_or(1) as u64;
+    let remedies = request.get("remedies").map(str::to_owned);
     let _turn = service_traces::turn().await;
     let mut reader = SpanReader::new();
     let unread = service_traces::read(store, request, service, |batch| {
@@ -39,13 +41,18 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
         let mut recording = reader.finish(upstream.as_deref())?;
         recording.shorten(REQUESTS_MAX);
         let fit = Fit::new(&recording, known)?;
-        Ok(Prediction::new(&recording, fit, seed))
+        let remedies = match &remedies {
+            Some(names) => Remedy::named(&fit, names)?,
+            None => Remedy::all(&fit),
+        };
+        Ok(Prediction::of(&recording, fit, remedies, seed))
     });
     let predicted = predicted.await.map_err(|_panic| ApiError::failed())?;
     let prediction = predicted.map_err(|error: RecordingError| match &error {
         RecordingError::Ambiguous(_) | RecordingError::NotThere { .. } => {
             ApiError::wrong(format!("upstream: {error}"))
         }
+        RecordingError::NoRemedy { .. } => ApiError::wrong(format!("remedies: {error}")),
         RecordingError::Journal(_)
         | RecordingError::Io(_)
         | RecordingError::Invalid { .. }

@@ -8,7 +8,7 @@ use crate::server_access::ServerAccessArgs;
 use anyhow::Context as _;
 use clap::Args;
 use curtail_predict::{
-    Fit, Known, Prediction, REQUESTS_MAX, Recording, RecordingError, SpanReader,
+    Fit, Known, Prediction, REQUESTS_MAX, Recording, RecordingError, Remedy, SpanReader,
 };
 use std::io::{self, BufRead, Cursor, Read as _};
 use std::path::{Path, PathBuf};
@@ -72,6 +72,9 @@ pub(crate) struct PredictArgs {
     /// Share of requests that take equally long on every replica, from 0 to 1; absent: as the recording tells.
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     intrinsic_ratio: Option<f64>,
+    /// Predict only these remedies, divided by commas: 'hedge p95,tie'.
+    #[arg(long, value_name = "NAMES")]
+    remedies: Option<String>,
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -92,7 +95,11 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     let mut recording = read(args, from)?;
     recording.shorten(REQUESTS_MAX);
     let fit = Fit::new(&recording, known).map_err(of_caller).context(name)?;
-    let prediction = Prediction::new(&recording, fit, args.seed);
+    let remedies = match &args.remedies {
+        Some(names) => Remedy::named(&fit, names).map_err(of_caller)?,
+        None => Remedy::all(&fit),
+    };
+    let prediction = Prediction::of(&recording, fit, remedies, args.seed);
     match args.format {
         Format::Json => print(&format!("{}\n", prediction.json()))?,
         Format::Table => print(&prediction.table())?,
@@ -114,6 +121,7 @@ fn ask_server(args: &PredictArgs) -> anyhow::Result<ExitCode> {
         ("upstream", &args.upstream),
         ("replicas", replicas),
         ("intrinsic_ratio", intrinsic_ratio),
+        ("remedies", &args.remedies),
         ("seed", &Some(args.seed.to_string())),
     ] {
         if let Some(value) = value {
@@ -214,6 +222,7 @@ fn of_caller(error: RecordingError) -> anyhow::Error {
         RecordingError::Ambiguous(_) | RecordingError::NotThere { .. } => {
             usage_error(&format!("--upstream: {error}"))
         }
+        RecordingError::NoRemedy { .. } => usage_error(&format!("--remedies: {error}")),
         RecordingError::Io(error) => error.into(),
         RecordingError::Journal(_)
         | RecordingError::Invalid { .. }

@@ -21,6 +21,7 @@ use crate::pace::{SlowPeriod, find_slow_periods, shares, work_ns};
 use crate::recording::{Recording, RecordingError};
 use curtail_policy::UpstreamConfig;
 use curtail_units::{Duration, Instant, Rng};
+use std::ops::Range;
 
 /// Minimum number of requests of a recording: p99 has ten requests beyond it.
 pub const REQUESTS_MIN: usize = 1_000;
@@ -71,6 +72,8 @@ pub struct Fit {
     pub shards: u32,
     /// The number of calls of a request.
     pub calls: u32,
+    /// The work of the calls of each request that fans out, in the order of `arrivals`; else empty.
+    pub(crate) call_works: Vec<Vec<Duration>>,
     /// The times of requests that fan out, beyond those of their slowest calls.
     pub(crate) overheads: Vec<Duration>,
     /// The number of replicas, of each shard.
@@ -123,6 +126,7 @@ impl Fit {
         let fan_out = recording.fan_out.as_ref();
         let shards = fan_out.map_or(1, |fan_out| fan_out.shards);
         let of_fan_out = fan_out.iter().flat_map(|fan_out| &fan_out.requests);
+        let call_works = call_works(recording, &works);
         let own = recording.requests.iter().take_while(|_| fan_out.is_none());
         let arrivals = of_fan_out.clone().map(|request| request.arrived);
         let arrivals = arrivals.chain(own.map(|request| request.arrived)).collect();
@@ -132,6 +136,7 @@ impl Fit {
             arrivals,
             shards,
             calls: fan_out.map_or(1, |fan_out| fan_out.calls),
+            call_works,
             overheads: of_fan_out.map(|request| request.overhead).collect(),
             samples: to_samples(works),
             slow_shares: shares(&slow_periods, recording.replicas.len(), recording.span()),
@@ -183,6 +188,7 @@ impl Fit {
         let block = Duration::from_ns(block_ns);
         let mut drawn = Self {
             arrivals: Vec::with_capacity(self.arrivals.len()),
+            call_works: Vec::with_capacity(self.call_works.len()),
             samples: Vec::with_capacity(self.samples.len()),
             slow_periods: Vec::new(),
             span: Duration::from_ns(block_ns * BLOCKS as u64),
@@ -194,9 +200,11 @@ impl Fit {
             let start = Instant::from_ns(nth * block_ns);
             let moved = |at: Instant| start + at.since(from);
             let arrivals = within(&self.arrivals, |at| *at, (from, to));
-            drawn.arrivals.extend(arrivals.iter().map(|at| moved(*at)));
+            drawn.arrivals.extend(self.arrivals[arrivals.clone()].iter().map(|at| moved(*at)));
+            drawn.call_works.extend_from_slice(self.call_works.get(arrivals).unwrap_or_default());
             let samples = within(&self.samples, |sample| sample.at, (from, to));
-            let samples = samples.iter().map(|s| Sample { at: moved(s.at), work: s.work });
+            let samples =
+                self.samples[samples].iter().map(|s| Sample { at: moved(s.at), work: s.work });
             drawn.samples.extend(samples);
             let overlaps = |period: &&SlowPeriod| period.from < to && from < period.to;
             let cut = |period: &SlowPeriod| SlowPeriod {
@@ -211,11 +219,29 @@ impl Fit {
     }
 }
 
-/// The part of `sorted` whose instants lie in a stretch of time.
-fn within<T>(sorted: &[T], at: impl Fn(&T) -> Instant, (from, to): (Instant, Instant)) -> &[T] {
+/// The part of `sorted` whose instants lie in a stretch of time, as indices.
+fn within<T>(
+    sorted: &[T],
+    at: impl Fn(&T) -> Instant,
+    (from, to): (Instant, Instant),
+) -> Range<usize> {
     let first = sorted.partition_point(|item| at(item) < from);
     let end = sorted.partition_point(|item| at(item) < to);
-    &sorted[first..end]
+    first..end
+}
+
+/// The work of the first attempts of the calls of each request that fans out. Calls of one request are alike: they wait
+/// for the same root, and are sent at the same time. Drawn one by one, the slowest of many would be too slow.
+fn call_works(recording: &Recording, works: &[(Instant, Work)]) -> Vec<Vec<Duration>> {
+    let requests = recording.fan_out.as_ref().map_or(0, |fan_out| fan_out.requests.len());
+    let mut of_requests = vec![Vec::new(); requests];
+    for (_, work) in works.iter().filter(|(_, work)| work.nth == 0 && work.is_whole) {
+        let caller = recording.requests[work.request as usize].caller as usize;
+        if let Some(of_request) = of_requests.get_mut(caller) {
+            of_request.push(Duration::from_ns_f64(work.ns));
+        }
+    }
+    of_requests
 }
 
 /// The work of all executions, each with the instant of its start.

@@ -40,8 +40,13 @@ impl Lab {
             let ended = self.end(replica, started, work_ns);
             *place = ended;
             let lasted = ended.since(now);
-            let request =
-                RecordedRequest { arrived: now, latency: Some(lasted), kind: 0, attempts: 1 };
+            let request = RecordedRequest {
+                arrived: now,
+                latency: Some(lasted),
+                kind: 0,
+                attempts: 1,
+                caller: 0,
+            };
             recording.requests.push(request);
             recording.attempts.push(RecordedAttempt {
                 replica: u32::try_from(replica).expect("few"),

@@ -16,6 +16,7 @@ use crate::recording::Recording;
 use crate::remedy::Remedy;
 use crate::verdict::{self, Verdict};
 use crate::world::{QUANTILES, Simulated, simulate};
+use curtail_load::compare::student;
 use curtail_units::{Duration, Rng};
 use std::borrow::Cow;
 use std::num::NonZero;
@@ -54,7 +55,7 @@ pub struct RemedyPrediction {
     pub latencies: [Banded; QUANTILES.len()],
     /// The p99 as a multiple of that without the remedy.
     pub p99_ratio: Banded,
-    /// Attempts beyond one for each request, as a share of the requests.
+    /// Executions that servers begin beyond one for each request, as a share of the requests.
     pub extra_requests: f64,
     /// The multiple of the recorded load from which on the remedy makes p99 worse; absent: not up to the largest load
     /// that was tried, or not known.
@@ -74,6 +75,9 @@ pub struct Prediction {
     pub measured: [Option<Duration>; QUANTILES.len()],
     /// The service as it was recorded.
     pub modelled: RemedyPrediction,
+    /// How far the latencies of a recording with the same arrivals and slow periods differ from the modelled ones by
+    /// chance, as logarithms of their ratios: 95 % of recordings differ by less.
+    pub by_chance: [f64; QUANTILES.len()],
     /// The service with each remedy.
     pub remedies: Vec<RemedyPrediction>,
     /// The recommendation.
@@ -95,8 +99,14 @@ impl Prediction {
     /// [`REQUESTS_MAX`] requests ([`Recording::shorten`]).
     #[must_use]
     pub fn new(recording: &Recording, fit: Fit, seed: u64) -> Self {
-        let mut remedies = vec![Remedy::none(&fit)];
-        remedies.extend(Remedy::all(&fit));
+        let remedies = Remedy::all(&fit);
+        Self::of(recording, fit, remedies, seed)
+    }
+
+    /// As [`new`](Self::new), with these `remedies` alone.
+    #[must_use]
+    pub fn of(recording: &Recording, fit: Fit, mut remedies: Vec<Remedy>, seed: u64) -> Self {
+        remedies.insert(0, Remedy::none(&fit));
         let runs = run_all(&fit, &remedies, seed);
         let present = &runs[0];
         let predicted = remedies.iter().zip(&runs).map(|(remedy, runs)| RemedyPrediction {
@@ -110,6 +120,7 @@ impl Prediction {
             extra_requests: runs.iter().map(Runs::extra_requests).sum::<f64>() / runs.len() as f64,
             knee_load_ratio: None,
         });
+        let by_chance = std::array::from_fn(|nth| by_chance(present, nth));
         // The service as it was recorded comes first.
         let mut remedies: Vec<RemedyPrediction> = predicted.collect();
         let modelled = remedies.remove(0);
@@ -123,8 +134,17 @@ impl Prediction {
         });
         let measured = QUANTILES.map(|quantile| recording.latency_at(quantile));
         let requests = recording.request_count();
-        let mut this =
-            Self { fit, seed, requests, measured, modelled, remedies, verdict, replicas_needed };
+        let mut this = Self {
+            fit,
+            seed,
+            requests,
+            measured,
+            modelled,
+            by_chance,
+            remedies,
+            verdict,
+            replicas_needed,
+        };
         if let Some(difference) = this.difference() {
             let why = format!("the model does not reproduce the recording: {difference}");
             this.verdict = Verdict { recommended: None, why };
@@ -133,8 +153,8 @@ impl Prediction {
         this
     }
 
-    /// Why the model does not reproduce the recording; [`None`] if it does: p50 and p99 within a tenth, p99.9 within
-    /// a tenth or its band.
+    /// Why the model does not reproduce the recording; [`None`] if it does: within a tenth, or within what chance makes of
+    /// the same arrivals and slow periods; p99.9 also within its band.
     #[must_use]
     pub fn difference(&self) -> Option<String> {
         let names = ["p50", "p99", "p99.9"];
@@ -145,7 +165,11 @@ impl Prediction {
             let difference = (modelled.value / measured - 1.0).abs();
             let (low, high) = modelled.band;
             let is_in_band = nth == 2 && low <= measured && measured <= high;
-            let is_close = difference <= DIFFERENCE_MAX || measured == modelled.value || is_in_band;
+            let is_by_chance = (modelled.value / measured).ln().abs() <= self.by_chance[nth];
+            let is_close = difference <= DIFFERENCE_MAX
+                || measured == modelled.value
+                || is_by_chance
+                || is_in_band;
             if !is_close {
                 let percent = (modelled.value / measured - 1.0) * 100.0;
                 wrong.push(format!("{name} is off by {percent:+.0} %"));
@@ -201,6 +225,20 @@ fn banded(fitted: impl Iterator<Item = f64>, redrawn: impl Iterator<Item = f64>)
         return Banded { value: value.exp(), band: (low.exp(), f64::INFINITY) };
     }
     Banded { value: value.exp(), band: ((value - half).exp(), (value + half).exp()) }
+}
+
+/// The half-width of the 95 % prediction interval of one more fitted run, around the mean of those of all assumptions.
+/// Without second attempts, the assumptions make no difference.
+fn by_chance(present: &[Runs], nth: usize) -> f64 {
+    let logs = present.iter().flat_map(|runs| &runs.fitted).map(|run| run.latencies_ns[nth].ln());
+    let logs: Vec<f64> = logs.collect();
+    let count = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / count;
+    let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+    let deviation = (squares / (count - 1.0)).sqrt();
+    let half = student::critical(0.05, count - 1.0) * deviation * (1.0 + 1.0 / count).sqrt();
+    // Failed requests are no chance.
+    if half.is_finite() { half } else { 0.0 }
 }
 
 /// The values under several assumptions as one: their geometric mean, with a band that covers all bands.

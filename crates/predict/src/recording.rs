@@ -59,6 +59,8 @@ pub struct RecordedRequest {
     pub kind: u32,
     /// The number of attempts, which follow each other in [`Recording::attempts`].
     pub attempts: u32,
+    /// Of a call: the index of its request in [`FanOut::requests`].
+    pub caller: u32,
 }
 
 /// One attempt of a request.
@@ -121,6 +123,14 @@ pub enum RecordingError {
         /// The name that was chosen.
         name: String,
         /// All names.
+        known: Vec<String>,
+    },
+    /// No remedy of this name fits the service.
+    #[error("no remedy {name:?} fits the service: expected {}", .known.join(", "))]
+    NoRemedy {
+        /// The name.
+        name: String,
+        /// The names of those that do.
         known: Vec<String>,
     },
     /// Too few requests are in the input.

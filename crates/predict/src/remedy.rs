@@ -2,11 +2,12 @@
 
 use crate::fit::Fit;
 use crate::policy_yaml::policy_yaml;
+use crate::recording::RecordingError;
 use curtail_policy::{
     BalanceConfig, BudgetConfig, HedgeConfig, PrequalConfig, QuantileDelay, RetryConfig, TieConfig,
     UpstreamConfig,
 };
-use curtail_units::{Quantile, Ratio};
+use curtail_units::{Duration, Quantile, Ratio};
 
 /// One thing that could be done about a tail.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +52,23 @@ impl Remedy {
         policy_yaml(&self.policy) + &group
     }
 
+    /// The remedies with these names, divided by commas, in the order of the report.
+    ///
+    /// # Errors
+    /// When a remedy of this name does not fit the service.
+    pub fn named(fit: &Fit, names: &str) -> Result<Vec<Self>, RecordingError> {
+        let mut all = Self::all(fit);
+        let names: Vec<&str> = names.split(',').map(str::trim).collect();
+        for name in &names {
+            if !all.iter().any(|remedy| remedy.name == *name) {
+                let known = all.into_iter().map(|remedy| remedy.name).collect();
+                return Err(RecordingError::NoRemedy { name: (*name).to_owned(), known });
+            }
+        }
+        all.retain(|remedy| names.contains(&remedy.name.as_str()));
+        Ok(all)
+    }
+
     /// All remedies that fit the service, in the order of the report.
     #[must_use]
     pub fn all(fit: &Fit) -> Vec<Self> {
@@ -66,7 +84,10 @@ impl Remedy {
             for (name, quantile) in [("hedge p90", 0.9), ("hedge p95", 0.95), ("hedge p99", 0.99)] {
                 add(name, hedged(&now.policy, quantile));
             }
-            let tie = Some(TieConfig::default());
+            // Without measured messages, the simulated ones take no time, and both copies would always start.
+            let delay = TieConfig::default().message_delay.mul_f64(2.0);
+            let delay = (fit.message_delay == Duration::ZERO).then_some(delay);
+            let tie = Some(TieConfig { delay, ..TieConfig::default() });
             add("tie", UpstreamConfig { tie, hedge: None, ..now.policy });
             for (name, balance) in balances() {
                 add(name, UpstreamConfig { balance, ..now.policy });
@@ -78,7 +99,7 @@ impl Remedy {
             );
             let balance = BalanceConfig::LeastRequest;
             add(
-                "least request, hedge p95",
+                "least request and hedge p95",
                 UpstreamConfig { balance, ..hedged(&now.policy, 0.95) },
             );
         }
@@ -107,7 +128,7 @@ fn hedged(policy: &UpstreamConfig, quantile: f64) -> UpstreamConfig {
 }
 
 fn balances() -> [(&'static str, BalanceConfig); 3] {
-    let decay = curtail_units::Duration::from_secs(10);
+    let decay = Duration::from_secs(10);
     [
         ("least request", BalanceConfig::LeastRequest),
         ("peak EWMA", BalanceConfig::PeakEwma { decay }),

@@ -17,6 +17,10 @@ pub struct Verdict {
 /// The least gain of p99 that is worth a change.
 const GAIN_MIN: f64 = 0.03;
 
+/// The difference of p99 up to which the remedy with fewer extra requests is better: a model that reproduces the recording
+/// may be wrong by as much.
+const CLOSE_MAX: f64 = 0.1;
+
 /// A utilization from which on waiting dominates.
 const BUSY: f64 = 0.8;
 
@@ -35,7 +39,7 @@ pub(crate) fn choose(
     let certain: Vec<_> = policies.clone().filter(|(_, one)| gains(one)).collect();
     let p99 = |one: &RemedyPrediction| one.latencies[1].value;
     let best = certain.iter().map(|(_, one)| p99(one)).fold(f64::INFINITY, f64::min);
-    let close = certain.iter().filter(|(_, one)| p99(one) <= best * (1.0 + GAIN_MIN));
+    let close = certain.iter().filter(|(_, one)| p99(one) <= best * (1.0 + CLOSE_MAX));
     let cheapest = close.min_by(|a, b| a.1.extra_requests.total_cmp(&b.1.extra_requests));
     if let Some((nth, chosen)) = cheapest {
         let why = gain(present, chosen);

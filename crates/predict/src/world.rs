@@ -27,7 +27,7 @@ pub(crate) fn simulate(fit: &Fit, remedy: &Remedy, alike: f64, seed: u64) -> Sim
     let report = curtail_sim::run(&scenario, seed, |_| {});
     let arm = &report.arms[0];
     let at = |quantile| arm.quantile_ns(quantile).map_or(f64::INFINITY, |latency| latency.value);
-    Simulated { latencies_ns: QUANTILES.map(at), extra_requests: arm.extra_requests_ratio }
+    Simulated { latencies_ns: QUANTILES.map(at), extra_requests: arm.extra_work_ratio }
 }
 
 fn scenario(fit: &Fit, remedy: &Remedy, alike: f64) -> Scenario {
@@ -97,6 +97,7 @@ fn timeline(fit: &Fit, remedy: &Remedy) -> RecordedTimeline {
     }
     RecordedTimeline {
         arrivals: fit.arrivals.iter().map(sooner).collect(),
+        works: fit.call_works.clone(),
         slow_periods,
         // The next arrival follows the last one after a usual gap.
         lasts: fit.span.mul_f64((1.0 + 1.0 / fit.arrivals.len() as f64) / load),

@@ -10,6 +10,9 @@ use curtail_units::{Duration, Instant};
 pub struct RecordedTimeline {
     /// The arrivals of requests, in any order; at least one. What is later than `lasts` is left out.
     pub arrivals: Vec<Instant>,
+    /// The work of the calls of each request, in the order of `arrivals`: service times at the usual pace. A further attempt
+    /// does the work of a random call of its request. Without them, the model's distribution is drawn from.
+    pub works: Vec<Vec<Duration>>,
     /// The slow periods of servers, in any order.
     pub slow_periods: Vec<RecordedSlowPeriod>,
     /// The duration of the timeline, after which it begins again.
@@ -59,7 +62,9 @@ impl<T: Copy> Cycle<T> {
 /// The state of a timeline in a run.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedCursor {
-    arrivals: Cycle<()>,
+    arrivals: Cycle<usize>,
+    /// The index of the next arrival, as the recording has it.
+    arriving: usize,
     /// The next change of a server's speed: the server, and its new speed.
     changes: Cycle<(u32, f64)>,
     /// The present speed of each server.
@@ -77,10 +82,11 @@ impl RecordedCursor {
         };
         let is_within = |period: &&RecordedSlowPeriod| period.server < servers && period.from < end;
         let known = timeline.slow_periods.iter().filter(is_within);
-        let arrivals = timeline.arrivals.iter().filter(|at| **at < end);
-        let arrivals = arrivals.map(|at| (*at, ())).collect();
+        let arrivals = (0..).zip(&timeline.arrivals).filter(|(_, at)| **at < end);
+        let arrivals = arrivals.map(|(nth, at)| (*at, nth)).collect();
         Self {
             arrivals: Cycle::new(arrivals, timeline.lasts),
+            arriving: 0,
             changes: Cycle::new(known.flat_map(of_period).collect(), timeline.lasts),
             speeds: vec![1.0; servers as usize],
             due: None,
@@ -88,7 +94,14 @@ impl RecordedCursor {
     }
 
     pub(crate) fn next_arrival(&mut self) -> Option<Instant> {
-        self.arrivals.next().map(|(at, ())| at)
+        let (at, nth) = self.arrivals.next()?;
+        self.arriving = nth;
+        Some(at)
+    }
+
+    /// The index of the latest arrival that [`next_arrival`](Self::next_arrival) returned.
+    pub(crate) const fn arriving(&self) -> usize {
+        self.arriving
     }
 
     /// The instant of the next change of a speed.
@@ -126,7 +139,7 @@ mod tests {
     fn simulate(slow_periods: Vec<RecordedSlowPeriod>) -> crate::ArmReport {
         let arrivals = (0..10).map(|nth| at(100 * nth)).collect();
         let lasts = Duration::from_secs(1);
-        let timeline = RecordedTimeline { arrivals, slow_periods, lasts };
+        let timeline = RecordedTimeline { arrivals, works: Vec::new(), slow_periods, lasts };
         let service = Distribution::Constant { value: Duration::from_ms(10) };
         let model = Model { timeline: Some(timeline.into()), ..Model::queue(1, 0.5, service) };
         let scenario = Scenario {
@@ -158,5 +171,37 @@ mod tests {
         // Of ten requests one takes 55 ms and one 40 ms.
         let [slow, slowest] = [0, 1].map(|nth| report.above[nth].1.value);
         assert!((slow - 0.2).abs() < 0.001 && (slowest - 0.1).abs() < 0.001, "{slow}, {slowest}");
+    }
+
+    #[test]
+    fn calls_of_a_request_have_its_recorded_work() {
+        let ms = Duration::from_ms;
+        // In every second request all three calls are slow: drawn one by one, seven of eight would have a slow call.
+        let works = [vec![ms(1), ms(2), ms(3)], vec![ms(40), ms(50), ms(60)]];
+        let timeline = RecordedTimeline {
+            arrivals: (0..10).map(|nth| at(100 * nth)).collect(),
+            works: works.iter().cloned().cycle().take(10).collect(),
+            slow_periods: Vec::new(),
+            lasts: Duration::from_secs(1),
+        };
+        let service = Distribution::Constant { value: ms(1_000) };
+        let model = Model {
+            timeline: Some(timeline.into()),
+            fan_out: 3,
+            shards: 3,
+            replicas: 1,
+            ..Model::queue(3, 0.5, service)
+        };
+        let scenario = Scenario {
+            variants: vec![Variant { name: String::new(), model }],
+            arms: vec![Arm::new("plain", UpstreamConfig::plain(BalanceConfig::Random))],
+            above: vec![ms(2), ms(4), ms(59), ms(61)],
+            stop: Stop { precision: None, requests_min: 0, requests_max: 20_000 },
+        };
+        let report = run(&scenario, 1, |_| {}).arms.remove(0);
+        let above: Vec<f64> = report.above.iter().map(|(_, share)| share.value).collect();
+        for (share, expected) in above.iter().zip([1.0, 0.5, 0.5, 0.0]) {
+            assert!((share - expected).abs() < 0.001, "{above:?}");
+        }
     }
 }

@@ -7,8 +7,8 @@ use curtail_units::Duration;
 /// Maximum number of blocks, which are the independent observations in the comparison of two arms.
 const BLOCKS_MAX: u64 = 20;
 
-/// Minimum duration of a block. It is longer than a stall, which would otherwise count as several observations.
-const BLOCK_MIN: Duration = Duration::from_secs(3);
+/// Minimum duration of a block. It is longer than two stalls, which would otherwise count as several observations.
+const BLOCK_MIN: Duration = Duration::from_secs(1);
 
 /// The reads of one arm.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn blocks_are_longer_than_a_stall_and_bounded_in_number() {
-        for (seconds, expected) in [(1, 1), (20, 6), (60, 20), (86_400, 20)] {
+        for (seconds, expected) in [(1, 1), (6, 6), (20, 20), (86_400, 20)] {
             let timeline = Timeline::of_slots(Duration::from_secs(128), vec![slot(0); 676]);
             let blocks = blocks(&timeline, Duration::from_secs(seconds));
             assert_eq!(blocks.len(), expected, "{seconds} s");

@@ -1,9 +1,8 @@
-//! The proxies of the demo: one root for each arm, and leaves in front of the servers.
+//! The proxies of the demo: a root for each arm, and leaves in front of the servers for a remedy that needs them.
 //!
 //! Each proxy runs as if `curtail proxy --config FILE` had started it. A root has one route, which fans out to all
 //! shards. Each shard is an upstream. This module writes the configurations, because the system chooses the ports.
 
-use super::arm::Arm;
 use anyhow::Context as _;
 use curtail_proxy::{Config, Options, Running};
 use curtail_testbed::Running as Testbed;
@@ -14,78 +13,97 @@ use std::time::Duration;
 /// Maximum time for requests in progress to end when the demo ends.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The keys of each arm's upstreams; all other keys have their defaults. The hedged arm has only defaults, but its
-/// shards form a group: one shard gets some twenty requests a second, too few for a latency estimate and for a budget
-/// that pays for a stalled replica. Tied and prequal have other values than the defaults because of the small scale:
-///
-/// - A read is a burst of 100 requests through one thread, so messages between root and leaf take some milliseconds. The
-///   second copy of a tie must start later than the message that the first has started.
-/// - A shard has three replicas. One probe per request says as much as three would among a hundred.
-const fn upstream_keys(arm: Arm) -> &'static str {
-    match arm {
-        Arm::Direct => "balance: random, hedge: false, retry: false",
-        Arm::Hedged => "group: bigtable",
-        Arm::Tied => "tie: {delay: 10ms}, hedge: false, retry: false",
-        Arm::Prequal => {
-            "balance: {policy: prequal, probes_per_request: 1}, hedge: false, retry: false"
+/// An arm: a way to read, each through its own root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arm {
+    /// The name in tables, of the service in its spans, and of the tenant in its requests to the servers.
+    pub(crate) name: String,
+    /// The keys of each of its upstreams, as YAML.
+    pub(crate) keys: String,
+}
+
+impl Arm {
+    /// One replica of each shard at random, and no remedy.
+    pub(crate) fn direct() -> Self {
+        Self {
+            name: "direct".to_owned(),
+            keys: "balance: random\nhedge: false\nretry: false\n".to_owned(),
         }
+    }
+
+    /// The defaults of the proxy. The shards are a group: one shard has too few requests for a latency estimate and for
+    /// a budget that pays for a stalled replica.
+    pub(crate) fn defaults() -> Self {
+        Self { name: "defaults".to_owned(), keys: "group: shards\n".to_owned() }
+    }
+
+    /// A remedy that `curtail predict` recommends, with its keys.
+    pub(crate) fn recommended(remedy: &str, keys: &str) -> Self {
+        Self { name: remedy.replace(' ', "-"), keys: keys.to_owned() }
+    }
+
+    /// Whether the root calls the servers through leaves: ties queue there, and they respond to probes.
+    fn needs_leaves(&self) -> bool {
+        let has = |key: &str| self.keys.lines().any(|line| line.starts_with(key));
+        has("tie:") && !has("tie: false") || self.keys.contains("prequal")
     }
 }
 
 /// The running proxies.
 #[derive(Debug)]
-pub(crate) struct Proxies {
-    leaves: Running,
-    /// In the order of [`Arm::ALL`].
-    roots: Vec<Running>,
+pub(crate) struct Proxies<'a> {
+    testbed: &'a Testbed,
+    spans_to: SocketAddr,
+    seed: u64,
+    leaves: Option<Running>,
+    roots: Vec<(Arm, Running)>,
 }
 
-impl Proxies {
-    /// Starts the leaves in front of the servers of `testbed`, and a root for each arm. The roots with a remedy send
-    /// their spans to the OTLP receiver at `spans_to`.
-    pub(crate) fn start(
-        testbed: &Testbed,
-        spans_to: SocketAddr,
-        seed: u64,
-    ) -> anyhow::Result<Self> {
-        let config = testbed.config();
-        let servers: Vec<SocketAddr> = (0..config.servers())
-            .map(|nth| testbed.address(nth / config.replicas, nth % config.replicas))
+impl<'a> Proxies<'a> {
+    /// No proxies yet, in front of the servers of `testbed`. Roots send their spans to the OTLP receiver at `spans_to`.
+    pub(crate) const fn new(testbed: &'a Testbed, spans_to: SocketAddr, seed: u64) -> Self {
+        Self { testbed, spans_to, seed, leaves: None, roots: Vec::new() }
+    }
+
+    /// Starts the root of an arm, and the leaves if it is the first that needs them.
+    pub(crate) fn start(&mut self, arm: Arm) -> anyhow::Result<()> {
+        let config = self.testbed.config();
+        let mut replicas: Vec<SocketAddr> = (0..config.servers())
+            .map(|nth| self.testbed.address(nth / config.replicas, nth % config.replicas))
             .collect();
-        let leaves = start("leaves", &leaves_yaml(testbed, &servers), seed)?;
-        let leaf_addresses: Vec<SocketAddr> =
-            leaves.listeners().iter().map(|(_, address)| *address).collect();
-        let root = |arm: Arm| {
-            let replicas = match arm {
-                Arm::Direct | Arm::Hedged => &servers,
-                Arm::Tied | Arm::Prequal => &leaf_addresses,
+        if arm.needs_leaves() {
+            let leaves = match self.leaves.take() {
+                Some(leaves) => leaves,
+                None => start("leaves", &leaves_yaml(self.testbed, &replicas), self.seed)?,
             };
-            let mut yaml = root_yaml(arm, replicas.chunks(config.replicas));
-            if arm != Arm::Direct {
-                let name = arm.name();
-                yaml.push_str(&format!(
-                    "spans: {{endpoint: \"http://{spans_to}\", service_name: {name}}}\n"
-                ));
-            }
-            start(arm.name(), &yaml, seed)
-        };
-        let roots = Arm::ALL.into_iter().map(root).collect::<anyhow::Result<_>>()?;
-        Ok(Self { leaves, roots })
+            let leaves = self.leaves.insert(leaves);
+            replicas = leaves.listeners().iter().map(|(_, address)| *address).collect();
+        }
+        let yaml = root_yaml(&arm, replicas.chunks(config.replicas), self.spans_to);
+        let root = start(&arm.name, &yaml, self.seed)?;
+        self.roots.push((arm, root));
+        Ok(())
     }
 
-    /// The address of an arm's root.
-    pub(crate) fn address(&self, arm: Arm) -> SocketAddr {
-        self.roots[arm.index()].listeners()[0].1
+    /// The arms that have roots, in order of their start.
+    pub(crate) fn arms(&self) -> impl Iterator<Item = &Arm> {
+        self.roots.iter().map(|(arm, _)| arm)
     }
 
-    /// The address of the metrics and the state of an arm's root.
-    pub(crate) fn admin(&self, arm: Arm) -> Option<SocketAddr> {
-        self.roots[arm.index()].admin()
+    /// The address of the root of the nth arm.
+    pub(crate) fn address(&self, nth: usize) -> SocketAddr {
+        self.roots[nth].1.listeners()[0].1
+    }
+
+    /// The address of the metrics and the state of the root of the nth arm.
+    pub(crate) fn admin(&self, nth: usize) -> Option<SocketAddr> {
+        self.roots[nth].1.admin()
     }
 
     /// Stops all proxies, roots first.
     pub(crate) fn stop(self) {
-        for proxy in self.roots.into_iter().chain([self.leaves]) {
+        let roots = self.roots.into_iter().map(|(_, root)| root);
+        for proxy in roots.chain(self.leaves) {
             proxy.stop(GRACE);
         }
     }
@@ -114,20 +132,41 @@ fn leaves_yaml(testbed: &Testbed, servers: &[SocketAddr]) -> String {
     yaml
 }
 
-fn root_yaml<'a>(arm: Arm, shards: impl Iterator<Item = &'a [SocketAddr]>) -> String {
-    let (name, keys) = (arm.name(), upstream_keys(arm));
+fn root_yaml<'a>(
+    arm: &Arm,
+    shards: impl Iterator<Item = &'a [SocketAddr]>,
+    spans_to: SocketAddr,
+) -> String {
+    let name = &arm.name;
     let mut yaml = format!(
         "workers: 1\n\
          listeners: [{{name: {name}, address: \"127.0.0.1:0\"}}]\n\
          admin: {{address: \"127.0.0.1:0\"}}\n\
+         spans: {{endpoint: \"http://{spans_to}\", service_name: {name}}}\n\
          routes: [{{path_prefix: /keys, upstream: \"shard-*\", fan_out: {{}}}}]\n\
          upstreams:\n"
     );
     for (shard, replicas) in shards.enumerate() {
         let urls: Vec<String> = replicas.iter().map(|a| format!("\"http://{a}\"")).collect();
-        let urls = urls.join(", ");
-        writeln!(yaml, "  shard-{shard}: {{replicas: [{urls}], {keys}}}")
+        writeln!(yaml, "  shard-{shard}:\n    replicas: [{}]", urls.join(", "))
             .expect("a String takes everything");
+        for line in arm.keys.lines() {
+            writeln!(yaml, "    {line}").expect("a String takes everything");
+        }
     }
     yaml
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arm;
+
+    #[test]
+    fn ties_and_probes_need_leaves() {
+        let needs = |keys: &str| Arm::recommended("a remedy", keys).needs_leaves();
+        assert!(needs("hedge: false\ntie: {delay: 1ms}\n"));
+        assert!(needs("balance: {policy: prequal, probes_per_request: 1}\n"));
+        assert!(!needs("hedge: {quantile: 0.95}\ntie: false\n"));
+        assert!(!Arm::direct().needs_leaves() && !Arm::defaults().needs_leaves());
+    }
 }

@@ -1,73 +1,49 @@
-//! The report: the figures of all arms, as a table and as JSON.
+//! The report: what each step of the loop found, as lines for people and as JSON.
 //!
 //! **Decides** which statements the measurements support. [`curtail_report::figures`] decides which percentiles
-//! are given, [`curtail_load::lag`] whether the generator kept up, and [`curtail_load::compare`] how
-//! direct and hedged reads differ. The conclusion states only the results of these three modules.
+//! are given, [`curtail_load::lag`] whether the generator kept up, and [`curtail_load::compare`] how the two arms differ.
+//! The explanation and the prediction are those of the server; the conclusion states only results of all these.
 //! Every line has at most [`WIDTH`] columns.
 
-use super::arm::Arm;
-use super::cpu::CoresUsed;
-use super::measurement::ArmMeasurement;
+mod measured;
+
+pub(crate) use measured::{Circumstances, Measured};
+
+use super::proxies::Arm;
 use curtail_load::LatencyKind;
-use curtail_load::compare::{self, Difference, Rule};
-use curtail_load::lag;
-use curtail_report::figures::Figure;
+use curtail_load::compare::{self, Rule};
 use curtail_text::numbers::{percent_to, rounded_latency};
 use curtail_text::{Columns, Left, Right, WIDTH, wrapped};
 use curtail_units::{Duration, Quantile};
 use serde::Serialize;
-use std::fmt::Write as _;
+use serde_json::{Value, json};
 
 #[cfg(test)]
 mod tests;
 
-/// The share of the machine's cores above which the queueing of the demo itself adds to every latency.
-const BUSY: f64 = 0.7;
-
 /// The relative error of a ratio of two latencies from coarse histograms. A smaller difference counts as no difference.
 const RESOLUTION: f64 = 0.008;
 
-/// The number of cores above which other programs delay reads.
-const OTHERS_MAX: f64 = 0.25;
+/// The findings that the demo prints.
+const FINDINGS_SHOWN: usize = 3;
 
-/// The figures of all arms at one moment.
-#[derive(Debug, Serialize)]
+/// The result of each step so far.
+#[derive(Debug)]
 pub(crate) struct Report {
-    schema: &'static str,
     seed: u64,
-    /// The rate of direct reads, and also of hedged reads.
+    /// Reads a second through each proxy.
     reads_per_second: f64,
-    /// The measured time.
-    seconds: f64,
-    arms: Vec<ArmReport>,
-    /// The p99 of direct reads divided by the p99 of hedged reads; absent with too few reads.
-    hedged_p99: Option<P99Reduction>,
-    /// The reason why the figures must not be used; absent if they may.
-    void: Option<String>,
-    /// Average cores used by the demo.
-    cpu_cores: Option<f64>,
-    /// Average cores used by other programs.
-    other_cpu_cores: Option<f64>,
+    /// The arm without a remedy, alone.
+    measured: Measured,
+    /// The response of `/api/v1/explain`, or why there is none.
+    pub(crate) explained: Result<Value, String>,
+    /// The response of `/api/v1/predict`, or why there is none.
+    pub(crate) predicted: Result<Value, String>,
+    /// The arm without a remedy and the one with it, at the same time.
+    verified: Option<Measured>,
 }
 
-/// The figures of one arm. A percentile is absent with fewer than ten reads beyond it, or if it lies among failures.
-#[derive(Debug, Serialize)]
-struct ArmReport {
-    name: &'static str,
-    p50_ms: Option<f64>,
-    p95_ms: Option<f64>,
-    p99_ms: Option<f64>,
-    p999_ms: Option<f64>,
-    #[serde(skip)]
-    figures: [Figure; 4],
-    /// The number of executions at the servers, divided by the number of needed ones, less 1; unknown while reads run.
-    extra_requests_ratio: Option<f64>,
-    /// The number of reads.
-    requests: u64,
-    errors: u64,
-}
-
-/// The factor of a reduction with its confidence interval.
+/// The factor of a reduction of p99 with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct P99Reduction {
     factor: f64,
@@ -77,165 +53,252 @@ struct P99Reduction {
     confidence: f64,
 }
 
-/// The conditions of the measurement.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances {
-    pub(crate) seed: u64,
-    /// The rate of direct reads a second, and also of hedged reads.
-    pub(crate) rate: f64,
-    pub(crate) measured: Duration,
-    pub(crate) cores_used: CoresUsed,
+/// A prediction beside its measurement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Score {
+    remedy: String,
+    predicted_p99_ms: f64,
+    predicted_p99_band_ms: [f64; 2],
+    measured_p99_ms: f64,
+    is_within_band: bool,
+    predicted_extra_requests_ratio: f64,
+    measured_extra_requests_ratio: f64,
 }
 
 impl Report {
-    /// The figures of the arms, in the order of [`Arm::ALL`].
-    pub(crate) fn new(measurements: &[ArmMeasurement], of: Circumstances) -> Self {
-        let arms = || Arm::ALL.into_iter().zip(measurements);
-        let late = |(arm, measured): (Arm, &ArmMeasurement)| {
-            let late = lag::excessive(&measured.latencies)?;
-            Some(format!("{} reads: {late}", arm.name()))
-        };
-        Self {
-            schema: "curtail.demo/2",
-            seed: of.seed,
-            reads_per_second: of.rate,
-            seconds: of.measured.as_secs_f64(),
-            arms: arms().map(|(arm, measured)| ArmReport::new(arm.name(), measured)).collect(),
-            hedged_p99: compare_p99(measurements),
-            void: arms().find_map(late),
-            cpu_cores: of.cores_used.own,
-            other_cpu_cores: of.cores_used.others,
-        }
+    pub(crate) fn new(seed: u64, reads_per_second: f64, measured: Measured) -> Self {
+        let none = || Err("interrupted".to_owned());
+        let (explained, predicted) = (none(), none());
+        Self { seed, reads_per_second, measured, explained, predicted, verified: None }
+    }
+
+    /// Adds the measurement of both arms.
+    pub(crate) fn verify(&mut self, verified: Measured) {
+        self.verified = Some(verified);
+    }
+
+    /// The arm with the recommended remedy, if one is recommended.
+    pub(crate) fn recommended(&self) -> Option<Arm> {
+        let remedy = self.recommended_remedy()?;
+        Some(Arm::recommended(remedy["name"].as_str()?, remedy["config"].as_str()?))
+    }
+
+    fn recommended_remedy(&self) -> Option<&Value> {
+        let predicted = self.predicted.as_ref().ok()?;
+        let name = predicted["recommended"].as_str()?;
+        predicted["remedies"].as_array()?.iter().find(|remedy| remedy["name"] == name)
     }
 
     /// Whether the figures must not be used.
-    pub(crate) const fn is_void(&self) -> bool {
-        self.void.is_some()
+    pub(crate) fn is_void(&self) -> bool {
+        self.void().is_some()
     }
 
-    /// Renders a line for each arm, below a line with the names of the columns.
-    pub(crate) fn table(&self) -> Vec<String> {
-        let numbers = [9, 9, 9, 9, 14, 7, 7].map(Right);
-        let columns = Columns::new(std::iter::once(Left(8)).chain(numbers));
-        let names = ["", "p50", "p95", "p99", "p99.9", "more requests", "reads", "errors"];
-        let line = |arm: &ArmReport| {
-            let counts = [arm.requests, arm.errors].map(|count| count.to_string());
-            let extra = arm.extra_percent();
-            let figures = arm.figures.map(shown).into_iter().chain([extra]).chain(counts);
-            columns.row(std::iter::once(arm.name.to_owned()).chain(figures))
+    fn void(&self) -> Option<String> {
+        self.measured.late().or_else(|| self.verified.as_ref()?.late())
+    }
+
+    pub(crate) fn measure_step(&self) -> Vec<String> {
+        let seconds = self.measured.circumstances.measured.as_secs_f64();
+        let rate = self.reads_per_second;
+        let title =
+            format!("1 MEASURE  {rate} reads a second for {seconds:.0} s, without a remedy");
+        let mut lines = vec![String::new(), title];
+        lines.extend(self.measured.table());
+        lines.push(Self::marks());
+        lines
+    }
+
+    pub(crate) fn explain_step(&self, server: &str) -> Vec<String> {
+        let command = "curtail explain --service direct";
+        let mut lines = step(&format!("2 EXPLAIN  {command}"), server);
+        let explained = match &self.explained {
+            Ok(explained) => explained,
+            Err(why) => {
+                lines.extend(wrapped("  ", &format!("Not explained: {why}."), WIDTH));
+                return lines;
+            }
         };
-        std::iter::once(columns.row(names)).chain(self.arms.iter().map(line)).collect()
-    }
-
-    /// Renders the measured time so far and its end, `seconds`.
-    pub(crate) fn progress(&self, seconds: u64) -> String {
-        format!("{:.0} of {seconds} s", self.seconds)
-    }
-
-    /// Renders a line for a log: the p95 of all arms, because in the first minute no arm has ten reads beyond p99.
-    pub(crate) fn line(&self) -> String {
-        let mut line = format!("{:>4.0} s  p95:", self.seconds);
-        for arm in &self.arms {
-            let [_, p95, ..] = arm.figures;
-            write!(line, "  {} {}", arm.name, shown(p95))
-                .expect("writing to a String does not fail");
+        let findings = explained["findings"].as_array().map_or(&[][..], Vec::as_slice);
+        for finding in findings.iter().take(FINDINGS_SHOWN) {
+            let text = finding["text"].as_str().unwrap_or_default();
+            let interval = &finding["interval"];
+            let bounds = [&interval[0], &interval[1]]
+                .map(|bound| percent_to(bound.as_f64().unwrap_or(f64::NAN), 0));
+            let text = format!("{text} ({} to {})", bounds[0], bounds[1]);
+            lines.extend(wrapped("  ", &format!("- {text}"), WIDTH));
         }
-        line
+        if findings.len() > FINDINGS_SHOWN {
+            lines.push(format!("  - and {} more", findings.len() - FINDINGS_SHOWN));
+        }
+        let why = explained["why"].as_str().filter(|_| findings.is_empty());
+        lines.extend(why.map(|why| format!("  {why}")));
+        if let Some(rest) = explained["unexplained_ratio"].as_f64().filter(|_| why.is_none()) {
+            lines.push(format!("  unexplained: {} of the slow reads", percent_to(rest, 0)));
+        }
+        lines
     }
 
-    /// The effect of hedging on p99, if the reads show one.
-    pub(crate) fn conclusion(&self) -> Vec<String> {
-        if let Some(why) = &self.void {
+    pub(crate) fn predict_step(&self, server: &str) -> Vec<String> {
+        let mut lines = step("3 PREDICT  curtail predict --service direct", server);
+        let predicted = match &self.predicted {
+            Ok(predicted) => predicted,
+            Err(why) => {
+                lines.extend(wrapped("  ", &format!("Not predicted: {why}."), WIDTH));
+                return lines;
+            }
+        };
+        let numbers = [9, 9, 22, 14].map(Right);
+        let columns = Columns::new(std::iter::once(Left(22)).chain(numbers));
+        lines.push(columns.row(["", "p50", "p99", "95 % band", "more requests"]));
+        let row = |name: &str, of: &Value| {
+            let band = &of["p99_band_ms"];
+            let bounds = band[0].as_f64().zip(band[1].as_f64());
+            let text = |(low, high)| format!("{} to {}", milliseconds(low), milliseconds(high));
+            let figures = ["p50_ms", "p99_ms"].map(|key| of[key].as_f64().map(milliseconds));
+            let [p50, p99] = figures.map(|figure| figure.unwrap_or_else(|| "failed".to_owned()));
+            let extra = of["extra_requests_ratio"].as_f64().map(|ratio| percent_to(ratio, 2));
+            let band = bounds.map(text).unwrap_or_default();
+            columns.row([name.to_owned(), p50, p99, band, extra.unwrap_or_default()])
+        };
+        lines.push(row("measured", &predicted["measured"]));
+        lines.push(row("modelled", &predicted["modelled"]));
+        for remedy in predicted["remedies"].as_array().map_or(&[][..], Vec::as_slice) {
+            lines.push(row(remedy["name"].as_str().unwrap_or_default(), remedy));
+        }
+        let why = predicted["why"].as_str().unwrap_or_default();
+        let nothing = if predicted["recommended"].is_null() { "nothing: " } else { "" };
+        lines.extend(wrapped("", &format!("Recommended: {nothing}{why}."), WIDTH));
+        lines
+    }
+
+    pub(crate) fn cut_step(&self, arm: &Arm) -> Vec<String> {
+        let title = match self.recommended_remedy() {
+            Some(_) => "4 CUT  a second proxy, with the recommended keys for each shard".to_owned(),
+            None => format!("4 CUT  a second proxy, with the {} of Curtail", arm.name),
+        };
+        // A wrapped line is still YAML.
+        let keys = arm.keys.lines().flat_map(|line| wrapped("  ", line, WIDTH));
+        [String::new(), title].into_iter().chain(keys).collect()
+    }
+
+    pub(crate) fn verify_step(&self, cores: f64) -> Vec<String> {
+        let Some(verified) = &self.verified else { return Vec::new() };
+        let title = "5 VERIFY  reads through both proxies at the same time".to_owned();
+        let mut lines = vec![String::new(), title];
+        lines.extend(verified.table());
+        lines.push(Self::marks());
+        lines.extend(self.conclusion(verified));
+        lines.push(String::new());
+        lines.extend(self.scorecard());
+        lines.extend(verified.warnings(cores));
+        lines.extend(verified.cpu(cores));
+        lines
+    }
+
+    /// The effect of the remedy on p99, if the reads show one.
+    fn conclusion(&self, verified: &Measured) -> Vec<String> {
+        if let Some(why) = self.void() {
             return wrapped("", &format!("VOID, DO NOT USE: {why}."), WIDTH);
         }
-        let [direct, hedged] = [Arm::Direct, Arm::Hedged].map(|arm| &self.arms[arm.index()]);
-        let Some(cut) = self.hedged_p99 else {
+        let name = &verified.names[1];
+        let Some(cut) = compare_p99(verified) else {
             let text = "Too few reads for a p99 of both arms: each needs 1,000, and fewer errors.";
             return vec![text.to_owned()];
         };
-        let [.., before, _] = direct.figures.map(shown);
-        let [.., after, _] = hedged.figures.map(shown);
-        let percent = percent_to(cut.confidence, 0);
-        let low = times(cut.interval_low);
-        let interval = match cut.interval_high {
-            Some(high) => format!("{percent} interval: {low} to {}", times(high)),
-            None => format!("{percent} interval: {low} or more"),
+        let reports: [_; 2] = verified.reports();
+        let extra = reports[1].extra_percent();
+        let [before, after] = reports.map(|arm| arm.p99());
+        wrapped("", &effect((name, &extra), [&before, &after], &cut), WIDTH)
+    }
+
+    /// The prediction of the recommended remedy beside its measurement.
+    fn scorecard(&self) -> Vec<String> {
+        let Some(score) = self.score().filter(|_| !self.is_void()) else {
+            let text =
+                "SCORECARD  no prediction of a p99 to compare with a measured one".to_owned();
+            return vec![text];
         };
-        let extra = format!("{} more requests", hedged.extra_percent());
-        let text = if cut.interval_low > 1.0 + RESOLUTION {
-            let factor = times(cut.factor);
-            format!(
-                "Hedging cut p99 {factor} times ({interval}), for {extra}: {before} to {after}."
-            )
-        } else if cut.interval_high.is_some_and(|high| high < 1.0 - RESOLUTION) {
-            format!("Hedging increased p99: {before} to {after}, for {extra} (factor {interval}).")
-        } else {
-            format!(
-                "No difference in p99 is shown: {before} direct, {after} hedged, for {extra} \
-                 (direct over hedged, {interval})."
-            )
-        };
+        let [low, high] = score.predicted_p99_band_ms.map(milliseconds);
+        let verdict = if score.is_within_band { "within its band" } else { "MISSED its band" };
+        let extra = [score.predicted_extra_requests_ratio, score.measured_extra_requests_ratio]
+            .map(|ratio| percent_to(ratio, 2));
+        let text = format!(
+            "SCORECARD  {}: p99 predicted {} ({low} to {high}), measured {}: {verdict}; more requests predicted {}, \
+             measured {}",
+            score.remedy,
+            milliseconds(score.predicted_p99_ms),
+            milliseconds(score.measured_p99_ms),
+            extra[0],
+            extra[1],
+        );
         wrapped("", &text, WIDTH)
     }
 
-    /// Returns reasons not to trust the figures on a machine of `cores` cores.
-    pub(crate) fn warnings(&self, cores: f64) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if let Some(others) = self.other_cpu_cores.filter(|others| *others > OTHERS_MAX) {
-            let used = format!("Other programs use {others:.1} of {cores} cores");
-            let text = format!("This machine is busy. {used}, and every latency includes that.");
-            warnings.extend(wrapped("", &text, WIDTH));
-        }
-        if self.cpu_cores.is_some_and(|used| used > BUSY * cores) {
-            warnings.push("The demo keeps this machine busy: try a lower --rate.".to_owned());
-        }
-        warnings
+    fn score(&self) -> Option<Score> {
+        let (remedy, [_, measured]) =
+            (self.recommended_remedy()?, self.verified.as_ref()?.reports());
+        let number = |value: &Value| value.as_f64();
+        let band = [number(&remedy["p99_band_ms"][0])?, number(&remedy["p99_band_ms"][1])?];
+        let measured_p99_ms = measured.p99_ms?;
+        Some(Score {
+            remedy: remedy["name"].as_str()?.to_owned(),
+            predicted_p99_ms: number(&remedy["p99_ms"])?,
+            predicted_p99_band_ms: band,
+            measured_p99_ms,
+            is_within_band: band[0] <= measured_p99_ms && measured_p99_ms <= band[1],
+            predicted_extra_requests_ratio: number(&remedy["extra_requests_ratio"])?,
+            measured_extra_requests_ratio: measured.extra_requests_ratio?,
+        })
+    }
+
+    /// The report for programs: one object.
+    pub(crate) fn json(&self) -> Value {
+        let step = |step: &Result<Value, String>| match step {
+            Ok(value) => value.clone(),
+            Err(why) => json!({ "error": why }),
+        };
+        let verified = self.verified.as_ref();
+        let last = verified.unwrap_or(&self.measured).circumstances;
+        json!({
+            "schema": "curtail.demo/3",
+            "seed": self.seed,
+            "reads_per_second": self.reads_per_second,
+            "seconds": last.measured.as_secs_f64(),
+            "measure": self.measured.reports::<1>()[0],
+            "explain": step(&self.explained),
+            "predict": step(&self.predicted),
+            "arms": verified.map(|verified| verified.reports::<2>()),
+            "verify": verified.and_then(compare_p99),
+            "scorecard": self.score(),
+            "void": self.void(),
+            "cpu_cores": last.cores_used.own,
+            "other_cpu_cores": last.cores_used.others,
+        })
     }
 
     /// The legend of the table's marks.
-    pub(crate) fn marks() -> String {
+    fn marks() -> String {
         "~ fewer than 100 reads are longer; n/a fewer than 10 are.".to_owned()
     }
-
-    /// The cores that the demo used.
-    pub(crate) fn cpu(&self, cores: f64) -> Option<String> {
-        self.cpu_cores.map(|used| format!("CPU: {used:.2} of {cores} cores, everything included."))
-    }
 }
 
-impl ArmReport {
-    fn new(name: &'static str, measured: &ArmMeasurement) -> Self {
-        let ArmMeasurement { latencies, extra_requests_ratio, .. } = measured;
-        let p95 = Quantile::new(0.95).expect("a quantile");
-        let figures = [Quantile::P50, p95, Quantile::P99, Quantile::P999]
-            .map(|quantile| Figure::of(latencies, LatencyKind::Response, quantile));
-        let [p50_ms, p95_ms, p99_ms, p999_ms] =
-            figures.map(|figure| figure.latency().map(Duration::as_ms_f64));
-        Self {
-            name,
-            p50_ms,
-            p95_ms,
-            p99_ms,
-            p999_ms,
-            figures,
-            extra_requests_ratio: *extra_requests_ratio,
-            requests: latencies.count(),
-            errors: latencies.failures.total(),
-        }
-    }
-
-    fn extra_percent(&self) -> String {
-        self.extra_requests_ratio.map_or_else(|| "n/a".to_owned(), |ratio| percent_to(ratio, 2))
-    }
+/// The head of a step that is a command, which needs `--server`.
+fn step(title: &str, server: &str) -> Vec<String> {
+    vec![String::new(), format!("{title} --server {server}")]
 }
 
-/// Compares the p99 of direct reads with the p99 of hedged reads, block by block.
-fn compare_p99(measurements: &[ArmMeasurement]) -> Option<P99Reduction> {
-    let blocks = |arm: Arm| &*measurements[arm.index()].blocks;
-    let (hedged, direct) = (blocks(Arm::Hedged), blocks(Arm::Direct));
-    let compared = compare::percentiles(hedged, direct, LatencyKind::Response, &Rule::default());
+fn milliseconds(ms: f64) -> String {
+    rounded_latency(Duration::from_ns_f64(ms * 1e6))
+}
+
+/// Compares the p99 of the arm without a remedy with that of the arm with one, block by block.
+fn compare_p99(verified: &Measured) -> Option<P99Reduction> {
+    let [direct, remedied] = verified.arms.as_slice() else { return None };
+    let (direct, remedied) = (&*direct.blocks, &*remedied.blocks);
+    let compared = compare::percentiles(remedied, direct, LatencyKind::Response, &Rule::default());
     let p99 = compared.iter().find(|found| found.quantile == Quantile::P99)?;
-    let Difference { ratio, interval: (low, high), confidence, .. } = p99.difference?;
+    let compare::Difference { ratio, interval: (low, high), confidence, .. } = p99.difference?;
     ratio.is_finite().then_some(P99Reduction {
         factor: ratio,
         interval_low: low,
@@ -244,13 +307,25 @@ fn compare_p99(measurements: &[ArmMeasurement]) -> Option<P99Reduction> {
     })
 }
 
-/// A figure of the table with its mark.
-fn shown(figure: Figure) -> String {
-    match figure {
-        Figure::Value(latency) => rounded_latency(latency),
-        Figure::Indicative(latency) => format!("~{}", rounded_latency(latency)),
-        Figure::Failed => "failed".to_owned(),
-        Figure::TooFew => "n/a".to_owned(),
+/// The effect of a remedy with its name and its share of extra requests, in a sentence.
+fn effect((name, extra): (&str, &str), [before, after]: [&str; 2], cut: &P99Reduction) -> String {
+    let percent = percent_to(cut.confidence, 0);
+    let low = times(cut.interval_low);
+    let interval = match cut.interval_high {
+        Some(high) => format!("{percent} interval: {low} to {}", times(high)),
+        None => format!("{percent} interval: {low} or more"),
+    };
+    let extra = format!("{extra} more requests");
+    if cut.interval_low > 1.0 + RESOLUTION {
+        let factor = times(cut.factor);
+        format!("{name} cut p99 {factor} times ({interval}), for {extra}: {before} to {after}.")
+    } else if cut.interval_high.is_some_and(|high| high < 1.0 - RESOLUTION) {
+        format!("{name} increased p99: {before} to {after}, for {extra} (factor {interval}).")
+    } else {
+        format!(
+            "No difference in p99 is shown: {before} direct, {after} {name}, for {extra} (direct over {name}, \
+             {interval})."
+        )
     }
 }
 

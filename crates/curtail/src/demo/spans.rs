@@ -4,6 +4,7 @@ use crate::query::request::{self, QueryRequest, QueryResult};
 use crate::server_access::ServerAccessArgs;
 use anyhow::Context as _;
 use curtail_generator::Stop;
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,8 +26,6 @@ pub(crate) struct SpanStore {
 /// The trace of a read in the store.
 #[derive(Debug)]
 pub(crate) struct ReadTrace {
-    /// The name of the arm.
-    pub(crate) service: String,
     trace_id: String,
     pub(crate) latency: curtail_units::Duration,
 }
@@ -44,17 +43,62 @@ impl SpanStore {
         self.server.otlp()[0]
     }
 
-    /// Waits for the span of the slowest read since `start_ns` (Unix time), which took `latency` at the client.
+    /// Waits for the spans of `reads` reads of `service` since `start`.
+    pub(crate) fn wait_for_reads(&self, service: &str, start: &str, reads: u64, stop: &Stop) {
+        let began = Instant::now();
+        let is_late = || began.elapsed() >= WAIT_MAX || stop.is_stopped();
+        while self.count_reads(service, start).is_none_or(|count| count < reads as f64)
+            && !is_late()
+        {
+            std::thread::park_timeout(LOOK_EVERY);
+        }
+    }
+
+    /// [`None`] if there are none, or the server does not respond.
+    fn count_reads(&self, service: &str, start: &str) -> Option<f64> {
+        let query = format!(
+            "{{ resource.service.name = \"{service}\" && kind = server }} | count_over_time()"
+        );
+        let query = QueryRequest::new("/api/metrics/query").with("q", &query).with("start", start);
+        let json = self.ask(&query).ok()?;
+        json["series"][0]["value"].as_f64()
+    }
+
+    /// Sends a question about the reads of `service` to `/api/v1/…`, and returns the result or the reason why there is
+    /// none.
+    pub(crate) fn question(
+        &self,
+        path: &str,
+        service: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<Value, String> {
+        let mut query = QueryRequest::new(path).with("service", service);
+        for (name, value) in parameters {
+            query = query.with(name, value);
+        }
+        self.ask(&query)
+    }
+
+    fn ask(&self, query: &QueryRequest) -> Result<Value, String> {
+        match request::send(&self.url(), &ServerAccessArgs::default(), query) {
+            Ok(QueryResult::Json { json, .. }) => Ok(json),
+            Ok(QueryResult::NotFound(why)) => Err(why),
+            Err(error) => Err(format!("{error:#}")),
+        }
+    }
+
+    /// Waits for the span of the slowest read of `service` since `start_ns` (Unix time), which took `latency` at the
+    /// client.
     pub(crate) fn slowest_read(
         &self,
-        start_ns: u64,
+        (service, start_ns): (&str, u64),
         latency: curtail_units::Duration,
         stop: &Stop,
     ) -> Option<ReadTrace> {
         let expected = latency.mul_f64(SPAN_OF_LATENCY);
         let began = Instant::now();
         loop {
-            let slowest = self.search_slowest(start_ns);
+            let slowest = self.search_slowest(service, start_ns);
             let is_expected = slowest.as_ref().is_some_and(|read| read.latency >= expected);
             if is_expected || began.elapsed() >= WAIT_MAX || stop.is_stopped() {
                 return slowest;
@@ -64,18 +108,17 @@ impl SpanStore {
     }
 
     /// Returns the read with the longest span so far; [`None`] if there is no span, or the server does not respond.
-    fn search_slowest(&self, start_ns: u64) -> Option<ReadTrace> {
+    fn search_slowest(&self, service: &str, start_ns: u64) -> Option<ReadTrace> {
+        let spans = format!("{{ resource.service.name = \"{service}\" && kind = server }}");
         let query = QueryRequest::new("/api/search")
-            .with("q", "{ kind = server }")
+            .with("q", &spans)
             .with("order", "slowest")
             .with("limit", "1")
             .with("start", &start_ns.to_string());
-        let result = request::send(&self.url(), &ServerAccessArgs::default(), &query).ok()?;
-        let QueryResult::Json { json, .. } = result else { return None };
+        let json = self.ask(&query).ok()?;
         let trace = &json["traces"][0];
         let nanos = &trace["spanSets"][0]["spans"][0]["durationNanos"];
         Some(ReadTrace {
-            service: trace["rootServiceName"].as_str()?.to_owned(),
             trace_id: trace["traceID"].as_str()?.to_owned(),
             latency: curtail_units::Duration::from_ns(nanos.as_str()?.parse().ok()?),
         })
@@ -87,7 +130,8 @@ impl SpanStore {
         [query, format!("    {} --server {}", read.trace_id, self.url())]
     }
 
-    fn url(&self) -> String {
+    /// The URL of the query API.
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.server.api())
     }
 

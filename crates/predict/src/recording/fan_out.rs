@@ -1,5 +1,6 @@
 //! Requests that fan out: each makes a call to every shard, and takes as long as the slowest call.
 
+use crate::fit::REQUESTS_MIN;
 use curtail_units::{Duration, Instant};
 
 /// The requests of a fan-out.
@@ -25,10 +26,10 @@ pub struct FanOutRequest {
 }
 
 impl FanOut {
-    /// Keeps the first requests, with at most `calls_max` calls. Returns the arrival of the first one that is left out;
+    /// Keeps the first requests: with at most `calls_max` calls, or twice the least number of requests. Returns the arrival of the first one that is left out;
     /// [`None`]: all are kept.
     pub(super) fn shorten(&mut self, calls_max: usize) -> Option<Instant> {
-        let kept = (calls_max / self.calls.max(1) as usize).max(1);
+        let kept = (calls_max / self.calls.max(1) as usize).max(2 * REQUESTS_MIN);
         let end = self.requests.get(kept)?.arrived;
         self.requests.truncate(kept);
         Some(end)

@@ -202,7 +202,8 @@ impl Reader {
                 service: None,
             }
         });
-        let request = RecordedRequest { arrived, latency: open.latency, kind: 0, attempts: 0 };
+        let request =
+            RecordedRequest { arrived, latency: open.latency, kind: 0, attempts: 0, caller: 0 };
         upstream.rows.push((request, attempts.collect()));
     }
 

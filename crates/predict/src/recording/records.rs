@@ -28,6 +28,7 @@ impl Recording {
                 latency: Some(call.ended.since(call.began)).filter(|_| call.is_complete),
                 kind: 0,
                 attempts: 0,
+                caller: 0,
             };
             let attempt = |attempt: &AttemptRecord| recorded(attempt, has_service);
             (request, call.attempts.iter().map(attempt).collect())

@@ -243,8 +243,9 @@ impl SpanReader {
             Recording { has_arrivals: true, left_out: self.left_out, ..Recording::default() };
         let rows;
         if let Some(shards) = &shards {
-            rows = self.attempts(shards);
-            recording.fan_out = Some(self.fan_out(shards));
+            let (fan_out, callers) = self.fan_out(shards);
+            rows = self.attempts(shards, &callers);
+            recording.fan_out = Some(fan_out);
             recording.source = format!("spans of the proxy, {} shards", shards.len());
         } else if of_proxy.is_empty() || is_service {
             let of_service: BTreeSet<u32> = self.spans.iter().map(|span| span.service).collect();
@@ -254,7 +255,8 @@ impl SpanReader {
         } else {
             let name = choose(names(&of_proxy), wanted)?;
             let is_chosen = |number: &&u32| self.names.names[**number as usize] == name;
-            rows = self.attempts(&of_proxy.iter().filter(is_chosen).copied().collect());
+            let chosen = of_proxy.iter().filter(is_chosen).copied().collect();
+            rows = self.attempts(&chosen, &HashMap::new());
             recording.source = format!("spans of the proxy, upstream {name}");
         }
         self.fill(recording, rows, shards.as_ref())
@@ -326,8 +328,8 @@ impl SpanReader {
         fans_out.then_some(shards)
     }
 
-    /// The requests that call the shards.
-    fn fan_out(&self, shards: &BTreeSet<u32>) -> FanOut {
+    /// The requests that call the shards, and the index of each.
+    fn fan_out(&self, shards: &BTreeSet<u32>) -> (FanOut, HashMap<SpanKey, u32>) {
         let by_id = self.by_id();
         let attempts = self
             .spans
@@ -347,25 +349,28 @@ impl SpanReader {
             calls: counts.get(counts.len() / 2).copied().unwrap_or(1),
             requests: Vec::new(),
         };
-        fan_out.requests.extend(requests.iter().filter_map(|(key, (_, longest))| {
+        let known = requests.iter().filter_map(|(key, (_, longest))| {
             let request = by_id.get(key)?;
             let overhead = request.lasted().as_ns().saturating_sub(longest.as_ns());
-            Some(FanOutRequest {
+            let request = FanOutRequest {
                 arrived: Instant::from_ns(request.start_ns),
                 latency: Some(request.lasted()).filter(|_| !request.is_failed),
                 overhead: Duration::from_ns(overhead),
-            })
-        }));
-        fan_out.requests.sort_by_key(|request| request.arrived);
-        fan_out
+            };
+            Some((*key, request))
+        });
+        let mut known: Vec<(SpanKey, FanOutRequest)> = known.collect();
+        known.sort_by_key(|(_, request)| request.arrived);
+        fan_out.requests = known.iter().map(|(_, request)| *request).collect();
+        (fan_out, known.iter().map(|(key, _)| *key).zip(0..).collect())
     }
 
     fn by_id(&self) -> HashMap<(u128, u64), &SpanFacts> {
         self.spans.iter().map(|span| ((span.trace, span.id), span)).collect()
     }
 
-    /// The requests of upstreams of the proxy, with their attempts.
-    fn attempts(&self, upstreams: &BTreeSet<u32>) -> Vec<Row> {
+    /// The requests of upstreams of the proxy, with their attempts; of a fan-out, the calls of the `callers`.
+    fn attempts(&self, upstreams: &BTreeSet<u32>, callers: &HashMap<SpanKey, u32>) -> Vec<Row> {
         let by_id = self.by_id();
         let children = self.spans.iter().filter(|span| span.upstream.is_none());
         let below: HashMap<(u128, u64), &SpanFacts> =
@@ -392,8 +397,10 @@ impl SpanReader {
         let mut kinds = HashMap::new();
         let rows = requests.into_iter().filter_map(|(key, mut attempts)| {
             attempts.sort_by_key(|(attempt, _)| attempt.sent);
-            let request = by_id.get(&key)?;
-            Some((self.request(request, &mut kinds), attempts))
+            let span = by_id.get(&key)?;
+            let caller = callers.get(&(span.trace, span.parent)).copied().unwrap_or_default();
+            let request = RecordedRequest { caller, ..self.request(span, &mut kinds) };
+            Some((request, attempts))
         });
         rows.collect()
     }
@@ -435,12 +442,16 @@ impl SpanReader {
             latency: Some(span.lasted()).filter(|_| !span.is_failed),
             kind: *kinds.entry((span.name, size)).or_insert(next),
             attempts: 0,
+            caller: 0,
         }
     }
 }
 
 /// A request with its attempts, each with its upstream.
 type Row = (RecordedRequest, Vec<(RecordedAttempt, u32)>);
+
+/// The trace and the ID of a span.
+type SpanKey = (u128, u64);
 
 /// Whether a calling span is that of one call: then it lasts hardly longer than its callee and the messages.
 const fn has_one_callee(caller: &SpanFacts, callee: &SpanFacts) -> bool {

@@ -21,6 +21,8 @@ pub(super) struct RequestPlace {
     first_shard: u32,
     /// The factor on the service times of all attempts.
     factor: f64,
+    /// Where the recorded work of its calls is: the index of the request, and the first call's index among them.
+    recorded_work: Option<(usize, usize)>,
     gather: Gather,
     is_complete: bool,
 }
@@ -111,6 +113,7 @@ impl World<'_> {
     }
 
     pub(super) fn request_arrives(&mut self) {
+        let recorded_work = self.recorded_work();
         self.schedule_request();
         self.check_in_flight();
         let model = self.model;
@@ -135,6 +138,7 @@ impl World<'_> {
             client,
             first_shard,
             factor,
+            recorded_work,
             gather: Gather::new(config),
             is_complete: false,
         });
@@ -144,6 +148,29 @@ impl World<'_> {
             recorder.begin(request, RequestRecord::new(number, client, factor, self.now));
         }
         self.request_event(request, GatherEvent::Arrived);
+    }
+
+    /// Where the recorded work of the request that arrives is, if it is recorded. Shards and calls are matched at random.
+    fn recorded_work(&mut self) -> Option<(usize, usize)> {
+        let nth = self.recorded.as_ref()?.arriving();
+        let works =
+            self.model.timeline.as_ref()?.works.get(nth).filter(|works| !works.is_empty())?;
+        Some((nth, self.draws.service.below(works.len())))
+    }
+
+    /// The work of a call of a request: of its first attempt, or of a further one.
+    fn draw_work_ns(&mut self, request: Key, call: CallId, is_first: bool) -> f64 {
+        let (model, place) = (self.model, self.request_mut(request).recorded_work);
+        let works = place.and_then(|(nth, first)| {
+            let works = model.timeline.as_ref()?.works.get(nth)?;
+            Some((works, first + call.0 as usize))
+        });
+        let random = if is_first { &mut self.draws.service } else { &mut self.draws.copies };
+        match works {
+            Some((works, nth)) if is_first => works[nth % works.len()].as_ns_f64(),
+            Some((works, _)) => works[random.below(works.len())].as_ns_f64(),
+            None => model.service.draw_ns(random),
+        }
     }
 
     /// Hands an event to the gather of a request, and carries out the effects.
@@ -184,6 +211,7 @@ impl World<'_> {
         let factor =
             request.factor * self.model.call_factor.draw_factor(&mut self.draws.call_factors);
         let copies_alike = self.model.copies_alike.get();
+        let service_ns = self.draw_work_ns(request_key, id, true);
         let key = self.calls.insert(CallPlace {
             machine: Call::new(Request {
                 class: self.model.class,
@@ -195,7 +223,7 @@ impl World<'_> {
             upstream,
             shard,
             attempts: [Key::NONE; ATTEMPTS_MAX],
-            service_ns: self.model.service.draw_ns(&mut self.draws.service),
+            service_ns,
             factor,
             copies_alike: copies_alike > 0.0 && self.draws.service.chance(copies_alike),
             good: None,
@@ -291,14 +319,13 @@ impl World<'_> {
     ) {
         let model = self.model;
         let call = self.calls.get_mut(call_key).expect("only a call that is known sends");
-        let drawn_ns = match id.0 {
-            0 => call.service_ns,
-            _ if call.copies_alike => call.service_ns,
-            _ => model.service.draw_ns(&mut self.draws.copies),
-        };
         let (shard, request, call_id) = (call.shard, call.request, call.id);
+        let (first_ns, factor) = (call.service_ns, call.factor);
+        let is_as_first = id.0 == 0 || call.copies_alike;
+        let drawn_ns =
+            if is_as_first { first_ns } else { self.draw_work_ns(request, call_id, false) };
         let server = model.server(shard, replica.0);
-        let service_ns = drawn_ns * call.factor * self.server_factors[server as usize];
+        let service_ns = drawn_ns * factor * self.server_factors[server as usize];
         let key = self.attempts.insert(Attempt {
             owner: Owner::Call(call_key),
             id,
@@ -310,6 +337,7 @@ impl World<'_> {
             is_cancelled: false,
             ending: Ending::Responded(Outcome::Good),
         });
+        let call = self.calls.get_mut(call_key).expect("it is known");
         call.attempts[id.index()] = key;
         self.counts.attempts += 1;
         if let Some(recorder) = &mut self.recorder {

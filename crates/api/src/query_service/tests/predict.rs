@@ -1,7 +1,7 @@
 //! `GET /api/v1/predict`: the same result as from the spans that were sent, and clear errors.
 
 use super::*;
-use curtail_predict::{Fit, Known, Prediction, SpanReader};
+use curtail_predict::{Fit, Known, Prediction, Remedy, SpanReader};
 
 /// A prediction needs 1,000 requests.
 const REQUESTS: usize = 1_200;
@@ -27,13 +27,24 @@ fn the_result_is_that_of_the_spans_that_were_sent() {
     let recording = reader.finish(Some("front")).expect("a service");
     let known = Known { replicas: Some(3), intrinsic_ratio: Some(0.25) };
     let fit = Fit::new(&recording, known).expect("enough requests");
-    let predicted = Prediction::new(&recording, fit, 7);
+    let remedies = Remedy::all(&fit);
+    let predicted = Prediction::of(&recording, fit, remedies, 7);
     let question = target("replicas=3&intrinsic_ratio=0.25&seed=7");
     let (status, json) = service.get(&question);
     assert_eq!((status, json), (StatusCode::OK, predicted.json() + "\n"));
     let request = Request::get(question).header("accept", "text/plain");
     let (_, text) = service.send_empty(request, "GET");
     assert_eq!(text, predicted.table());
+    let json = service.json(&target("replicas=3&intrinsic_ratio=0.25&remedies=tie,hedge%20p95"));
+    let names: Vec<_> = json["remedies"].as_array().expect("a list").iter().collect();
+    let names: Vec<_> = names.iter().map(|remedy| remedy["name"].as_str()).collect();
+    assert_eq!(names, [Some("hedge p95"), Some("tie")]);
+    let (status, body) = service.get(&target("replicas=3&remedies=hedge"));
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(
+        body.contains("remedies: no remedy \\\"hedge\\\" fits the service: expected hedge p90, "),
+        "{body}"
+    );
 }
 
 #[test]
