@@ -7,7 +7,7 @@
 use crate::Section;
 use curtail_policy::{
     ATTEMPTS_MAX, BalanceConfig, BudgetConfig, Class, HedgeConfig, LeafConfig, PrequalConfig,
-    QuantileDelay, RetryConfig, TieConfig, UpstreamConfig,
+    QuantileDelay, RemedyMode, RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::{Duration, Ratio};
 
@@ -29,6 +29,7 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
             .field("timeout", "Maximum time from a request to its response; then the request fails.")
             .at_least(Duration::from_ms(1))
             .default(default.timeout),
+        remedy: remedy(s),
     };
     let hedges = config.hedge.map_or(0, |hedge| usize::from(hedge.hedges_max));
     let retries = config.retry.map_or(0, |retry| usize::from(retry.retries_max));
@@ -41,6 +42,16 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
         s.error("retry", text);
     }
     config
+}
+
+/// Reads the key for the mode of the remedies.
+fn remedy(s: &mut Section<'_>) -> RemedyMode {
+    s.choice(
+        "remedy",
+        "Whether hedges and ties are sent. `on`: they are sent. `off`: they are not sent. `dry_run`: hedges are counted and not sent, and the proxy estimates their effect.",
+        &[("on", RemedyMode::On), ("off", RemedyMode::Off), ("dry_run", RemedyMode::DryRun)],
+    )
+    .default(RemedyMode::On)
 }
 
 /// Reads the key for the group of an upstream.

@@ -38,6 +38,8 @@ impl Default for BudgetConfig {
 pub enum Purpose {
     /// The request is slow.
     Hedge,
+    /// The request is slow, but hedges are not sent: counts against hedges of a dry run, and not against retries.
+    DryRun,
     /// An attempt of the request failed, or is overdue.
     Retry,
 }
@@ -49,6 +51,8 @@ const SLOTS: usize = 10;
 struct Slot {
     requests: u64,
     extra: u64,
+    /// Hedges of a dry run.
+    dry_run: u64,
 }
 
 /// Counts requests and extra attempts over a rolling window.
@@ -83,19 +87,22 @@ impl Budget {
     pub fn withdraw(&mut self, now: Instant, purpose: Purpose) -> Result<(), Reason> {
         self.slot(now);
         let share = self.config.ratio.get() * self.total.requests as f64;
-        let allowed = match purpose {
-            Purpose::Hedge => share,
-            Purpose::Retry => share.max(f64::from(self.config.reserve)),
+        let (allowed, extra) = match purpose {
+            Purpose::Hedge => (share, self.total.extra),
+            Purpose::DryRun => (share, self.total.extra + self.total.dry_run),
+            Purpose::Retry => (share.max(f64::from(self.config.reserve)), self.total.extra),
         };
-        if (self.total.extra + 1) as f64 > allowed {
-            return Err(Reason::BudgetSpent {
-                extra: self.total.extra,
-                requests: self.total.requests,
-                ratio: self.config.ratio,
-            });
+        if (extra + 1) as f64 > allowed {
+            let Self { total: Slot { requests, .. }, config: BudgetConfig { ratio, .. }, .. } =
+                *self;
+            return Err(Reason::BudgetSpent { extra, requests, ratio });
         }
-        self.slot(now).extra += 1;
-        self.total.extra += 1;
+        let is_dry_run = purpose == Purpose::DryRun;
+        let count = |slot: &mut Slot| {
+            *(if is_dry_run { &mut slot.dry_run } else { &mut slot.extra }) += 1;
+        };
+        count(self.slot(now));
+        count(&mut self.total);
         Ok(())
     }
 
@@ -115,6 +122,7 @@ impl Budget {
             let gone = core::mem::take(&mut self.slots[index(slot)]);
             self.total.requests -= gone.requests;
             self.total.extra -= gone.extra;
+            self.total.dry_run -= gone.dry_run;
         }
         self.present = present;
         &mut self.slots[index(present)]
@@ -148,6 +156,23 @@ mod tests {
         assert_eq!(budget.withdraw(now, Purpose::Retry), Ok(()));
         assert_eq!(budget.withdraw(now, Purpose::Retry), Ok(()));
         assert!(budget.withdraw(now, Purpose::Retry).is_err(), "the reserve is three in all");
+    }
+
+    #[test]
+    fn a_dry_run_has_the_budget_of_hedges_and_takes_nothing_from_them() {
+        let now = Instant::from_ns(1);
+        let mut budget = budget();
+        (0..100).for_each(|_| budget.request(now));
+        assert_eq!(budget.withdraw(now, Purpose::DryRun), Ok(()));
+        assert_eq!(budget.withdraw(now, Purpose::DryRun), Ok(()));
+        let spent = budget.withdraw(now, Purpose::DryRun);
+        assert!(matches!(spent, Err(Reason::BudgetSpent { extra: 2, requests: 100, .. })));
+        assert_eq!(budget.counts(now), (100, 0));
+        assert_eq!(budget.withdraw(now, Purpose::Hedge), Ok(()));
+        assert_eq!(budget.withdraw(now, Purpose::Retry), Ok(()));
+        let later = now + Duration::from_secs(11);
+        (0..50).for_each(|_| budget.request(later));
+        assert_eq!(budget.withdraw(later, Purpose::DryRun), Ok(()), "the window is over");
     }
 
     #[test]

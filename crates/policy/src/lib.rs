@@ -40,6 +40,7 @@ mod leaf;
 mod load;
 mod quantile_delay;
 mod reason;
+mod remedy;
 mod replica;
 mod replica_map;
 pub mod retry;
@@ -62,6 +63,7 @@ pub use leaf::{Leaf, LeafConfig, LeafEffect, LeafEvent, LeafReason, LeafRequestI
 pub use load::{Load, LoadTracker};
 pub use quantile_delay::QuantileDelay;
 pub use reason::Reason;
+pub use remedy::RemedyMode;
 pub use replica::REPLICAS_MAX;
 pub use replica_map::ReplicaMap;
 pub use retry::RetryConfig;

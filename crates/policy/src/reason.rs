@@ -22,7 +22,11 @@ reasons!(
         BudgetSpent { extra: u64, requests: u64, ratio: Ratio } =>
             "budget_spent", "budget spent: {extra} extra of {requests} requests, allowed {ratio}";
         /// All replicas of the call were tried. After an overdue attempt: all have an open attempt.
+        /// In a dry run also: no other replica has responded yet.
         NoOtherReplica => "no_other_replica", "no other replica";
+        /// A hedge is due, but this is a dry run. `other` is the latency of the latest response of another replica.
+        DryRun { age: Duration, delay: Duration, other: Duration } =>
+            "dry_run", "dry run: waited {age}, longer than {delay}; another replica has just taken {other}";
         TieFirst => "tie_first", "first copy of a tie";
         /// `delay` is the time since the first copy: [`crate::TieConfig::delay`], or two mean message delays.
         TieSecond { delay: Duration } => "tie_second", "second copy of a tie after {delay}";

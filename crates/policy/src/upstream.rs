@@ -8,6 +8,7 @@ use crate::balance::{BalanceConfig, Choice, Rule};
 use crate::budget::{Budget, BudgetConfig};
 use crate::group::{Group, GroupConfig};
 use crate::hedge::HedgeConfig;
+use crate::remedy::RemedyMode;
 use crate::replica::Replicas;
 use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
@@ -33,6 +34,9 @@ pub struct UpstreamConfig {
     pub budget: BudgetConfig,
     /// The timeout of a request.
     pub timeout: Duration,
+    /// Whether hedges and ties are sent.
+    #[serde(default, skip_serializing_if = "RemedyMode::is_on")]
+    pub remedy: RemedyMode,
 }
 
 impl Default for UpstreamConfig {
@@ -44,6 +48,7 @@ impl Default for UpstreamConfig {
             retry: Some(RetryConfig::default()),
             budget: BudgetConfig::default(),
             timeout: Duration::from_secs(60),
+            remedy: RemedyMode::On,
         }
     }
 }
@@ -58,8 +63,9 @@ impl UpstreamConfig {
     /// The maximum numbers of attempts that requests can cause.
     #[must_use]
     pub fn amplification(&self) -> Amplification {
-        let tie = u32::from(self.tie.is_some());
-        let hedges = self.hedge.map_or(0, |hedge| u32::from(hedge.hedges_max));
+        let is_sent = self.remedy == RemedyMode::On;
+        let tie = u32::from(self.tie.is_some() && is_sent);
+        let hedges = self.hedge.filter(|_| is_sent).map_or(0, |hedge| u32::from(hedge.hedges_max));
         let retries = self.retry.map_or(0, |retry| u32::from(retry.retries_max));
         let extra = hedges + retries;
         Amplification {
@@ -105,6 +111,8 @@ pub struct Upstream {
     replicas: Replicas,
     group: Group,
     message_delay: Option<MessageDelay>,
+    /// The latest latencies of two different replicas, the latest first.
+    latest: [Option<(ReplicaId, Duration)>; 2],
     effects: VecDeque<Decided<Effect, Reason>>,
     balance_rng: Rng,
     retry_rng: Rng,
@@ -131,6 +139,7 @@ impl Upstream {
             replicas: Replicas::new(),
             group: Group::new(GroupConfig::from(&config)),
             message_delay: config.tie.map(MessageDelay::new),
+            latest: [None; 2],
             effects: VecDeque::with_capacity(8),
             balance_rng: rng.split("balance"),
             retry_rng: rng.split("retry"),
@@ -185,14 +194,14 @@ impl Upstream {
         self.group.latency(now, quantile)
     }
 
-    /// The hedge delay of a request that arrives now, if requests are hedged.
+    /// The hedge delay of a request that arrives now, if requests are hedged, or a dry run counts hedges.
     pub fn hedge_delay(&mut self, now: Instant) -> Option<Duration> {
-        Some(self.config.hedge?.delay.clamp_estimate(self.group.hedge_estimate(now)))
+        Some(self.hedge()?.delay.clamp_estimate(self.group.hedge_estimate(now)))
     }
 
     /// The same for a report. No later decision depends on it, so a replay needs no record of it.
     pub fn peek_hedge_delay(&mut self, now: Instant) -> Option<Duration> {
-        Some(self.config.hedge?.delay.clamp_estimate(self.group.peek_hedge_estimate(now)))
+        Some(self.hedge()?.delay.clamp_estimate(self.group.peek_hedge_estimate(now)))
     }
 
     /// Handles an event that does not concern one request.
@@ -312,7 +321,13 @@ impl Upstream {
 
     /// Records the latency of an attempt whose good response has begun, or is complete if the driver buffers it.
     pub(crate) fn latency_observed(&mut self, sent: Sent, now: Instant) {
-        self.group.record_latency(now, now.since(sent.at));
+        let latency = now.since(sent.at);
+        self.group.record_latency(now, latency);
+        if self.is_dry_run() {
+            let [first, second] = self.latest;
+            let is_same = first.is_some_and(|(replica, _)| replica == sent.replica);
+            self.latest = [Some((sent.replica, latency)), if is_same { second } else { first }];
+        }
         self.rule.latency_observed(&mut self.replicas, sent, now);
     }
 
@@ -364,8 +379,37 @@ impl Upstream {
             .map_or(Duration::ZERO, |config| retry::backoff(config, nth, &mut self.retry_rng))
     }
 
+    /// The configuration of hedges, unless the mode of the remedies switches them off.
+    pub(crate) fn hedge(&self) -> Option<HedgeConfig> {
+        self.config.hedge.filter(|_| self.config.remedy != RemedyMode::Off)
+    }
+
+    /// Whether hedges are counted, but not sent.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.config.remedy == RemedyMode::DryRun
+    }
+
+    /// The latency of the latest response of one of the `eligible` replicas that is not in `exclude`, as far as it is
+    /// known.
+    pub(crate) fn other_latency(
+        &self,
+        eligible: Option<&[ReplicaId]>,
+        exclude: &[ReplicaId],
+    ) -> Option<Duration> {
+        let is_other = |id: &ReplicaId| {
+            self.has_replica(*id)
+                && !exclude.contains(id)
+                && eligible.is_none_or(|ids| ids.contains(id))
+        };
+        let mut latest = self.latest.iter().flatten();
+        latest.find(|(id, _)| is_other(id)).map(|(_, latency)| *latency)
+    }
+
     /// The ID of a new tie and the time between its copies, if requests are tied.
     pub(crate) fn tie(&mut self) -> Option<(TieId, Duration)> {
+        if self.config.remedy != RemedyMode::On {
+            return None;
+        }
         let delay = self.message_delay.as_ref()?.between_copies();
         Some((TieId(self.tie_rng.next_u64()), delay))
     }

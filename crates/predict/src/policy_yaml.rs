@@ -10,7 +10,7 @@ use curtail_units::Duration;
 /// themselves.
 #[must_use]
 pub fn policy_yaml(policy: &UpstreamConfig) -> String {
-    let UpstreamConfig { balance, hedge, tie, retry, budget, timeout } = policy;
+    let UpstreamConfig { balance, hedge, tie, retry, budget, timeout, remedy } = policy;
     let off = || "false".to_owned();
     let mut yaml = format!("balance: {}\n", balance_yaml(balance));
     yaml += &format!("hedge: {}\n", hedge.as_ref().map_or_else(off, hedge_yaml));
@@ -20,6 +20,9 @@ pub fn policy_yaml(policy: &UpstreamConfig) -> String {
     yaml += &format!("retry: {}\n", retry.as_ref().map_or_else(off, retry_yaml));
     yaml += &format!("budget: {}\n", budget_yaml(budget));
     yaml += &format!("timeout: {}\n", duration(*timeout));
+    if !remedy.is_on() {
+        yaml += &format!("remedy: {}\n", remedy.name());
+    }
     yaml
 }
 
@@ -99,7 +102,7 @@ fn budget_yaml(budget: &BudgetConfig) -> String {
 #[cfg(test)]
 mod tests {
     use super::policy_yaml;
-    use curtail_policy::{BalanceConfig, RetryConfig, TieConfig, UpstreamConfig};
+    use curtail_policy::{BalanceConfig, RemedyMode, RetryConfig, TieConfig, UpstreamConfig};
     use curtail_units::Duration;
 
     #[test]
@@ -111,6 +114,7 @@ mod tests {
             UpstreamConfig::default(),
             UpstreamConfig { retry: Some(retry), ..UpstreamConfig::default() },
             UpstreamConfig { timeout: Duration::from_us(1_500), ..plain(BalanceConfig::Random) },
+            UpstreamConfig { remedy: RemedyMode::DryRun, ..UpstreamConfig::default() },
             UpstreamConfig { tie: Some(tie(None)), ..plain(BalanceConfig::RoundRobin) },
             UpstreamConfig {
                 tie: Some(tie(Some(Duration::from_ns(1_234_567)))),

@@ -140,6 +140,7 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
             hedge_delay,
             budget,
             holdout: upstream.holdout.as_ref().map(|holdout| holdout.read(upstream.clock.now())),
+            dry_run: upstream.dry_run.as_ref().map(|dry_run| dry_run.read(upstream.clock.now())),
             replicas: members.iter().zip(states).map(replica).collect(),
         }
     };
@@ -171,6 +172,16 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
     }
 }
 
+/// The numbers of a dry run: those of a holdout, and the hedges that would have been sent.
+fn dry_run_json(upstream: &UpstreamSnapshot, dry_run: &HoldoutSnapshot) -> Value {
+    let mut skipped = upstream.counts.skipped.iter();
+    let hedges = skipped.find(|(reason, _)| *reason == "dry_run").map_or(0, |(_, count)| *count);
+    let mut json = dry_run.to_json();
+    json["hedges"] = hedges.into();
+    json["hedges_won"] = upstream.counts.dry_run_won.into();
+    json
+}
+
 fn state(worker: &Worker) -> Value {
     let ms = |duration: Option<Duration>| duration.map(|duration| duration.as_ms_f64());
     let replica = |replica: &ReplicaSnapshot| {
@@ -194,6 +205,7 @@ fn state(worker: &Worker) -> Value {
             "hedge_delay_ms": ms(upstream.hedge_delay),
             "budget": { "requests": requests, "extra": extra },
             "holdout": upstream.holdout.as_ref().map(HoldoutSnapshot::to_json),
+            "dry_run": upstream.dry_run.as_ref().map(|dry_run| dry_run_json(upstream, dry_run)),
             "replicas": upstream.replicas.iter().map(replica).collect::<Vec<_>>(),
         })
     };

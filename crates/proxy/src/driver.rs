@@ -26,10 +26,10 @@ use curtail_http::clock::Clock;
 use curtail_http::pool::Pool;
 use curtail_policy::journal::Entry;
 use curtail_policy::{
-    BalanceConfig, Call, Decided, Effect, Event, Group as GroupMachine, Reason, ReplicaId, Request,
-    Upstream as Machine, UpstreamConfig, UpstreamEvent,
+    BalanceConfig, Call, Decided, Effect, Event, Group as GroupMachine, Reason, RemedyMode,
+    ReplicaId, Request, Upstream as Machine, UpstreamConfig, UpstreamEvent,
 };
-use curtail_units::{Instant, Rng};
+use curtail_units::{Duration, Instant, Rng};
 use membership::Membership;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -50,6 +50,8 @@ pub(crate) struct Upstream {
     guard: Guard,
     /// The measurement of the effect of hedges and ties; absent: there is no holdout.
     pub(crate) holdout: Option<Holdout>,
+    /// The estimate of the effect that hedges would have; absent: this is no dry run.
+    pub(crate) dry_run: Option<Holdout>,
     pub(crate) group: Option<Arc<Group>>,
     root: Mutex<Root>,
 }
@@ -101,6 +103,7 @@ impl Upstream {
             clock: process_state.clock,
             guard: Guard::new(&config.name, &process_state.process),
             holdout: config.holdout.map(|ratio| Holdout::new(ratio, &config.policy)),
+            dry_run: (config.policy.remedy == RemedyMode::DryRun).then(Holdout::dry_run),
             group,
             root: Mutex::new(root),
         };
@@ -118,12 +121,18 @@ impl Upstream {
             && group == config.group.as_deref()
     }
 
-    /// Records the end of a request, in the metrics and in the measurement of the holdout.
+    /// Records the end of a request, in the metrics and in the measurements of holdout and dry run.
     pub(crate) fn record_end(&self, trail: &Trail, response: ResponseClass, now: Instant) {
         let age = now.since(trail.started);
         self.metrics.ended(response, age);
         if let (Some(holdout), Some(drawn)) = (&self.holdout, trail.holdout) {
             holdout.record(now, drawn, (response, age), trail.attempts.len());
+        }
+        if let Some(dry_run) = self.dry_run.as_ref().filter(|_| trail.is_repeatable) {
+            let saved = trail.dry_run_saved(now);
+            dry_run.record_dry_run(now, (response, age), (trail.attempts.len(), saved));
+            let is_won = saved.is_some_and(|saved| saved > Duration::ZERO);
+            self.metrics.dry_run_won.add(u64::from(is_won));
         }
     }
 

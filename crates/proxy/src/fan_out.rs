@@ -299,6 +299,7 @@ impl FanOutRequest {
         let mut trail =
             Box::new(Trail::new(context, now, Arc::clone(&trail.request_head), trail.tls));
         trail.is_call = true;
+        trail.is_repeatable = self.outgoing.request.repeatable;
         trail.holdout = self.trail.as_ref().and_then(|trail| trail.holdout);
         let (route, class) = (Arc::clone(&shard.route), self.outgoing.request.class);
         trail.destination = Some(Destination { route, class });

@@ -5,7 +5,9 @@
 //! are drawn and measured: no other request gets hedges or ties. A header of a client that is no trusted proxy is
 //! obeyed and marked as chosen, and no proxy measures its request, because clients that choose their side would spoil
 //! the comparison.
-//! **Limits**: for each upstream with a holdout, about a megabyte.
+//! A dry run is measured in the same way: each request counts on both sides, on that of the remedy with the time that a
+//! hedge would have saved.
+//! **Limits**: for each upstream with a holdout or a dry run, about a megabyte.
 
 use crate::metrics::ResponseClass;
 use crate::request::Client;
@@ -55,9 +57,10 @@ pub(crate) fn draw(
     Some(Drawn { is_holdout, is_random: true })
 }
 
-/// The holdout of an upstream, or of a route that fans out.
+/// The holdout of an upstream, or of a route that fans out, or the dry run of an upstream.
 #[derive(Debug)]
 pub(crate) struct Holdout {
+    /// Zero: a dry run.
     pub(crate) ratio: Ratio,
     remedy: &'static str,
     state: Mutex<State>,
@@ -91,6 +94,11 @@ impl Holdout {
         Self { ratio, remedy, state: Mutex::default() }
     }
 
+    /// The measurement of a dry run.
+    pub(crate) fn dry_run() -> Self {
+        Self { ratio: Ratio::ZERO, remedy: "dry run of hedging", state: Mutex::default() }
+    }
+
     /// Records the end of a request at this age, after this number of attempts.
     pub(crate) fn record(
         &self,
@@ -99,19 +107,26 @@ impl Holdout {
         (response, age): (ResponseClass, Duration),
         attempts: usize,
     ) {
-        if !drawn.is_random {
-            return;
+        if drawn.is_random {
+            self.lock().record(now, drawn.is_holdout, measured(response, age), attempts);
         }
-        // A client that has left waited this long.
-        let is_failure = match response {
-            ResponseClass::Status(status) => status.is_server_error(),
-            ResponseClass::Incomplete => true,
-            ResponseClass::None => false,
+    }
+
+    /// Records the end of a request in a dry run, on both sides. A hedge would have `saved` this time, if one was due.
+    pub(crate) fn record_dry_run(
+        &self,
+        now: Instant,
+        (response, age): (ResponseClass, Duration),
+        (attempts, saved): (usize, Option<Duration>),
+    ) {
+        let latency = measured(response, age);
+        let hedged = match latency {
+            Duration::MAX => latency,
+            latency => latency - saved.unwrap_or(Duration::ZERO),
         };
-        let latency = if is_failure { Duration::MAX } else { age };
         let mut state = self.lock();
-        state.measurement.record(now, drawn.is_holdout, latency, attempts as u64);
-        *state.requests.get_mut(drawn.is_holdout) += 1;
+        state.record(now, true, latency, attempts);
+        state.record(now, false, hedged, attempts + usize::from(saved.is_some()));
     }
 
     pub(crate) fn read(&self, now: Instant) -> HoldoutSnapshot {
@@ -130,11 +145,28 @@ impl Holdout {
     }
 }
 
+impl State {
+    fn record(&mut self, now: Instant, is_holdout: bool, latency: Duration, attempts: usize) {
+        self.measurement.record(now, is_holdout, latency, attempts as u64);
+        *self.requests.get_mut(is_holdout) += 1;
+    }
+}
+
+/// The latency of a request that ended at this age, as it is measured. A client that has left waited this long.
+fn measured(response: ResponseClass, age: Duration) -> Duration {
+    let is_failure = match response {
+        ResponseClass::Status(status) => status.is_server_error(),
+        ResponseClass::Incomplete => true,
+        ResponseClass::None => false,
+    };
+    if is_failure { Duration::MAX } else { age }
+}
+
 impl HoldoutSnapshot {
     /// The state page's object.
     pub(crate) fn to_json(&self) -> Value {
         json!({
-            "ratio": self.ratio.get(),
+            "ratio": Some(self.ratio.get()).filter(|ratio| *ratio > 0.0),
             "remedy": self.remedy,
             "effect": self.effect(),
             "periods": self.periods.iter().map(period).collect::<Vec<_>>(),

@@ -83,6 +83,7 @@ pub(crate) async fn respond(
     let (target, request) = match found {
         Ok((destination, target, drawn, request)) => {
             (trail.destination, trail.holdout) = (Some(destination), drawn);
+            trail.is_repeatable = request.repeatable;
             (target, request)
         }
         Err(fault) => return refuse(&worker, *trail, fault),

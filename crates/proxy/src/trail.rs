@@ -31,6 +31,8 @@ pub(crate) struct Trail {
     pub(crate) is_call: bool,
     /// The side of the request, if there is a holdout.
     pub(crate) holdout: Option<Drawn>,
+    /// Whether servers may execute the request twice, so that it can be hedged.
+    pub(crate) is_repeatable: bool,
     /// The route and the class; absent: no route matched.
     pub(crate) destination: Option<Destination>,
     pub(crate) attempts: Vec<AttemptTrail>,
@@ -106,6 +108,7 @@ impl Trail {
             tls,
             is_call: false,
             holdout: None,
+            is_repeatable: false,
             destination: None,
             attempts: Vec::with_capacity(ATTEMPTS_USUAL),
             skipped: Vec::new(),
@@ -143,6 +146,19 @@ impl Trail {
         if let Some(attempt) = self.attempt(attempt) {
             attempt.won = true;
         }
+    }
+
+    /// The time that the hedge of a dry run would have saved of a request that ends at `now`; zero if it had lost.
+    /// [`None`]: no hedge was due.
+    pub(crate) fn dry_run_saved(&self, now: Instant) -> Option<Duration> {
+        let mut hedges = self.skipped.iter().filter_map(|(at, reason)| {
+            if let Reason::DryRun { other, .. } = reason { Some(*at + *other) } else { None }
+        });
+        let hedged = hedges.next()?;
+        let won = self.attempts.iter().find(|attempt| attempt.won);
+        // A client that has left would have waited until the hedge responded.
+        let responded = won.and_then(|won| won.responded).map_or(now, |(at, _)| at);
+        Some(responded.since(hedged))
     }
 
     /// Counts further bytes of the response body.

@@ -3,7 +3,7 @@
 use super::upstream;
 use crate::{Key, Presence, Section, describe, read, read_with_sets, reference_markdown};
 use curtail_policy::{
-    BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, QuantileDelay,
+    BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, QuantileDelay, RemedyMode,
     RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::{Duration, Quantile, Ratio};
@@ -41,6 +41,7 @@ retry:
   overdue: {quantile: 0.9, delay_min: 4ms, delay_max: 5ms}
 budget: {ratio: 0.1, window: 5s, reserve: 3}
 timeout: 7s
+remedy: dry_run
 ";
     let quantile = |q| Quantile::new(q).expect("a quantile");
     let expected = UpstreamConfig {
@@ -82,6 +83,7 @@ timeout: 7s
             reserve: 3,
         },
         timeout: Duration::from_secs(7),
+        remedy: RemedyMode::DryRun,
     };
     assert_eq!(read("f", text, upstream).expect("the text is right"), expected);
 }
@@ -96,6 +98,18 @@ fn techniques_are_switched_by_a_word_or_by_a_key() {
     assert_eq!(config.hedge, Some(HedgeConfig::default()));
     let retry = RetryConfig { overdue: None, ..RetryConfig::default() };
     assert_eq!(config.retry, Some(retry));
+}
+
+#[test]
+fn the_mode_of_the_remedies_is_a_word() {
+    for (text, mode) in [
+        ("{}", RemedyMode::On),
+        ("remedy: on", RemedyMode::On),
+        ("remedy: off", RemedyMode::Off),
+        ("remedy: dry_run", RemedyMode::DryRun),
+    ] {
+        assert_eq!(read("f", text, upstream).expect("a known word").remedy, mode);
+    }
 }
 
 #[test]
@@ -135,7 +149,7 @@ budget: {window: 1us, ratio: 2}
     expect![[r#"
         f:1:21: hedge.delay_min: 2 s is above delay_max (1 s): expected at most that
         f:1:31: tie.enabled: on is text: expected true or false
-        f:1:35: leaf: unknown key: expected one of balance, hedge, tie, retry, budget, timeout"#]]
+        f:1:35: leaf: unknown key: expected one of balance, hedge, tie, retry, budget, timeout, remedy"#]]
     .assert_eq(&errors.expect_err("the text has errors").to_string());
 }
 

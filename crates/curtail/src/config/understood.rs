@@ -4,7 +4,7 @@
 //! deployment does not match them (a tie, which is executed twice unless each replica is a leaf).
 
 use curtail_load::holdout::time_to_state;
-use curtail_policy::{QuantileDelay, RestMode, SAMPLES_MIN, UpstreamConfig};
+use curtail_policy::{QuantileDelay, RemedyMode, RestMode, SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
 use curtail_text::numbers;
 use curtail_units::{Duration, Quantile, Ratio};
@@ -89,6 +89,9 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     writeln!(text, "  tie       {}", tie(policy))?;
     writeln!(text, "  retry     {}", retry(policy))?;
     writeln!(text, "  timeout   {}", policy.timeout)?;
+    if let Some(remedy) = remedy(policy.remedy) {
+        writeln!(text, "  remedy    {remedy}")?;
+    }
     if let Some(ratio) = upstream.holdout {
         writeln!(text, "  holdout   {}", holdout(ratio))?;
     }
@@ -96,6 +99,12 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     let mut notes = notes(policy, replicas.len(), is_used);
     if upstream.holdout.is_some() && policy.hedge.is_none() && policy.tie.is_none() {
         notes.push("hedge and tie are off: the holdout measures no effect".to_owned());
+    }
+    if upstream.holdout.is_some() && matches!(policy.remedy, RemedyMode::Off | RemedyMode::DryRun) {
+        notes.push("hedges and ties are not sent: the holdout measures no effect".to_owned());
+    }
+    if policy.remedy == RemedyMode::DryRun && policy.hedge.is_none() {
+        notes.push("hedge is off: the dry run counts nothing".to_owned());
     }
     notes.iter().try_for_each(|note| writeln!(text, "  note: {note}"))
 }
@@ -165,6 +174,15 @@ fn hedge(policy: &UpstreamConfig) -> String {
             hedge.delay.quantile, hedge.delay.min, hedge.delay.max, hedge.hedges_max
         )
     })
+}
+
+/// Describes the mode of the remedies, unless it is the default.
+fn remedy(mode: RemedyMode) -> Option<&'static str> {
+    match mode {
+        RemedyMode::On => None,
+        RemedyMode::Off => Some("off: no hedge and no tie is sent"),
+        RemedyMode::DryRun => Some("dry run: hedges are counted, and no hedge and no tie is sent"),
+    }
 }
 
 fn tie(policy: &UpstreamConfig) -> String {

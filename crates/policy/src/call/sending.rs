@@ -124,7 +124,17 @@ impl Call {
 
     /// Sends a hedge that is due, or records the reason for skipping it.
     pub(super) fn send_hedge(&mut self, upstream: &mut Upstream, now: Instant, due: AttemptTimer) {
-        let Some(config) = upstream.config().hedge else { return };
+        let Some(config) = upstream.hedge() else { return };
+        if upstream.is_dry_run() {
+            match self.dry_run_hedge(upstream, now, due.delay) {
+                Ok(reason) => {
+                    self.hedges += 1;
+                    upstream.decide(Effect::Skip, reason);
+                }
+                Err(refusal) => self.hedge = self.refused(upstream, now, due, refusal),
+            }
+            return;
+        }
         match self.choose_extra(upstream, now, &self.tried(), Purpose::Hedge) {
             Ok(chosen) => {
                 self.hedges += 1;
@@ -133,6 +143,25 @@ impl Call {
             }
             Err(refusal) => self.hedge = self.refused(upstream, now, due, refusal),
         }
+    }
+
+    /// The reason that counts a hedge of a dry run. It takes the budget of a hedge, but no turn of the balancing rule.
+    ///
+    /// # Errors
+    /// The reason not to send the hedge, even if this were no dry run.
+    fn dry_run_hedge(
+        &self,
+        upstream: &mut Upstream,
+        now: Instant,
+        delay: Duration,
+    ) -> Result<Reason, Reason> {
+        if !self.has_room() {
+            return Err(self.attempts_spent());
+        }
+        let other = upstream.other_latency(self.eligible(), &self.tried());
+        let other = other.ok_or(Reason::NoOtherReplica)?;
+        upstream.budget().withdraw(now, Purpose::DryRun)?;
+        Ok(Reason::DryRun { age: now.since(self.arrived), delay, other })
     }
 
     /// Sends a further attempt because the last one is overdue, or records the reason for skipping it. Nothing has
@@ -270,7 +299,7 @@ impl Call {
         overdue_delay: Option<Duration>,
     ) {
         let due = |delay| AttemptTimer { at: now + delay, delay, is_refused: false };
-        let hedges_max = upstream.config().hedge.map_or(0, |hedge| hedge.hedges_max);
+        let hedges_max = upstream.hedge().map_or(0, |hedge| hedge.hedges_max);
         let may_hedge = self.may_use_remedy() && self.hedges < hedges_max;
         self.hedge = if may_hedge { upstream.hedge_delay(now).map(due) } else { None };
         let may_retry = self.may_copy() && self.retries < retries_max(upstream);

@@ -8,7 +8,7 @@
 use super::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 use crate::{
     AttemptId, BalanceConfig, BudgetConfig, Class, Effect, HedgeConfig, QuantileDelay, Reason,
-    ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
+    RemedyMode, ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
 };
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -368,6 +368,25 @@ fn a_request_of_the_holdout_is_handled_as_without_hedges_and_ties() {
     assert_eq!(held, reasons(without, REPEATABLE));
     assert!(held.contains("retry") && held.contains("overdue"), "{held:?}");
     assert!(reasons(with, REPEATABLE).contains("tie_first"));
+}
+
+/// In a dry run, only the reasons for hedges that are skipped are added. With the remedies off, none is.
+#[test]
+fn a_dry_run_changes_nothing_but_the_hedges_that_it_skips() {
+    let retry = retried(2, Some(ms(200)));
+    let without = UpstreamConfig { retry, ..plain() };
+    let with = UpstreamConfig { hedge: hedged(ms(10), 2), tie: tied(ms(1)), ..without };
+    let reasons = |config| {
+        let mut reasons = BTreeSet::new();
+        explore(&world(config, 3, REPEATABLE, 2), 7, &mut reasons);
+        reasons
+    };
+    let expected = reasons(without);
+    assert_eq!(reasons(UpstreamConfig { remedy: RemedyMode::Off, ..with }), expected);
+    let dry_run = reasons(UpstreamConfig { remedy: RemedyMode::DryRun, ..with });
+    let added: Vec<_> = dry_run.difference(&expected).copied().collect();
+    assert_eq!(added, ["no_other_replica"], "no other replica has responded before");
+    assert!(expected.is_subset(&dry_run));
 }
 
 fn names(reasons: &BTreeSet<&'static str>) -> alloc::string::String {

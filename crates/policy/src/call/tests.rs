@@ -1,8 +1,8 @@
 use super::{Call, Event, Failure, Outcome, Request};
 use crate::budget::Purpose;
 use crate::{
-    AttemptId, BalanceConfig, BudgetConfig, Class, HedgeConfig, QuantileDelay, ReplicaId,
-    RetryConfig, TieConfig, Upstream, UpstreamConfig,
+    AttemptId, BalanceConfig, BudgetConfig, Class, HedgeConfig, QuantileDelay, RemedyMode,
+    ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
 };
 use alloc::string::String;
 use core::fmt::Write;
@@ -113,6 +113,51 @@ fn a_quick_response_is_the_response() {
             Respond { attempt: AttemptId(0) }
                 first_good (first good response)
         2 ms: Ended { attempt: AttemptId(0), whole: true }
+    "#]]);
+}
+
+#[test]
+fn a_dry_run_counts_the_hedge_that_it_does_not_send() {
+    let dry_run = UpstreamConfig { remedy: RemedyMode::DryRun, ..hedged() };
+    let mut call = RecordedCall::new(dry_run, 3, READ);
+    let other = call.upstream.attempt_sent(ReplicaId(2), call.now);
+    call.now = call.now + Duration::from_ms(40);
+    call.upstream.latency_observed(other, call.now);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.responded(0, Outcome::Good);
+    call.ended(0);
+    call.check(&expect![[r#"
+        40 ms: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        1.031 s: Woke
+            Skip
+                dry_run (dry run: waited 991.952 ms, longer than 991.952 ms; another replica has just taken 40 ms)
+        1.032 s: Responded { attempt: AttemptId(0), outcome: Good }
+            Respond { attempt: AttemptId(0) }
+                first_good (first good response)
+        1.033 s: Ended { attempt: AttemptId(0), whole: true }
+    "#]]);
+}
+
+#[test]
+fn a_dry_run_needs_a_response_of_another_replica_and_sends_no_tie() {
+    let dry_run =
+        UpstreamConfig { remedy: RemedyMode::DryRun, tie: Some(TieConfig::default()), ..hedged() };
+    let mut call = RecordedCall::new(dry_run, 3, READ);
+    // Its own replica is no other one.
+    let own = call.upstream.attempt_sent(ReplicaId(0), call.now);
+    call.upstream.latency_observed(own, call.now);
+    call.handle(Event::Arrived);
+    call.wakes();
+    call.check(&expect![[r#"
+        0 ns: Arrived
+            Send { attempt: AttemptId(0), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
+                first (first attempt)
+        991.952 ms: Woke
+            Skip
+                no_other_replica (no other replica)
     "#]]);
 }
 

@@ -30,6 +30,49 @@ pub(crate) fn sample() -> HoldoutSnapshot {
     holdout.read(Instant::ZERO + Duration::from_secs(60))
 }
 
+/// 12,000 requests in a minute that take 1 to 100 ms. One in a hundred would have been hedged, and saved half of its time.
+pub(crate) fn dry_run_sample() -> HoldoutSnapshot {
+    let dry_run = Holdout::dry_run();
+    for nth in 0..12_000_u64 {
+        let now = Instant::ZERO + Duration::from_ms(5 * nth);
+        let latency = Duration::from_ms(1 + nth % 100);
+        let saved = (latency == Duration::from_ms(100)).then(|| Duration::from_ms(50));
+        dry_run.record_dry_run(now, (OK, latency), (1, saved));
+    }
+    dry_run.read(Instant::ZERO + Duration::from_secs(60))
+}
+
+#[test]
+fn a_dry_run_counts_each_request_on_both_sides() {
+    let sample = dry_run_sample();
+    assert_eq!(sample.requests.without, sample.requests.with);
+    let state = sample.to_json();
+    assert_eq!(state["ratio"], serde_json::Value::Null);
+    let extra = state["periods"][0]["extra_ratio"].as_f64().expect("requests on both sides");
+    assert!((extra - 0.01).abs() < 1e-9, "{extra}");
+    let p99 = &state["periods"][0]["percentiles"][2];
+    // Of 100 ms, 99 is the slowest left; the p99 of 1 to 99 ms and one of 50 ms is 98 ms.
+    let ms = |side: &str| p99["latency_ms"][side].as_f64().expect("stated");
+    assert!((ms("holdout") / 99.0 - 1.0).abs() < 0.01, "{p99}");
+    assert!((ms("remedy") / 98.0 - 1.0).abs() < 0.01, "{p99}");
+    // A failure stays one.
+    let dry_run = Holdout::dry_run();
+    let failed = ResponseClass::Status(StatusCode::GATEWAY_TIMEOUT);
+    for nth in 0..1_000 {
+        let now = Instant::ZERO + Duration::from_ms(nth);
+        dry_run.record_dry_run(
+            now,
+            (failed, Duration::from_ms(9)),
+            (1, Some(Duration::from_ms(8))),
+        );
+    }
+    let state = dry_run.read(Instant::ZERO + Duration::from_secs(60)).to_json();
+    assert_eq!(
+        state["periods"][0]["percentiles"][0]["latency_ms"]["remedy"],
+        serde_json::Value::Null
+    );
+}
+
 #[test]
 fn the_state_page_has_both_sides_with_their_intervals() {
     let state = sample().to_json();

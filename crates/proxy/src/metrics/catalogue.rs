@@ -116,6 +116,18 @@ catalogue! {
         &["upstream", "period", "percentile"],
         "1: the percentile is lower with the remedy. -1: it is higher. 0: undecided.",
     );
+    DRY_RUN_WON = counter(
+        "curtail_dry_run_hedges_won",
+        UPSTREAM,
+        "Hedges of a dry run that would have been faster than the true response, by the latest latency of another replica. All hedges of a dry run: curtail_remedies_skipped with the reason `dry_run`.",
+    );
+    DRY_RUN_LATENCY = Metric {
+        base: "curtail_dry_run_latency",
+        unit: Some(Unit::Seconds),
+        kind: MetricType::Gauge,
+        labels: &["upstream", "period", "percentile", "side", "bound"],
+        help: "Latency percentiles of a dry run in this hour or day: as measured (side `holdout`), and estimated with hedges (side `remedy`), each with its interval.",
+    };
     FAN_OUT_REQUESTS = counter(
         "curtail_fan_out_requests",
         &["route", "result"],

@@ -4,6 +4,7 @@ use super::catalogue as table;
 use super::leaf::LeafCounts;
 use super::snapshot::{ConnectionsSnapshot, Snapshot};
 use super::upstream::UpstreamCounts;
+use crate::holdout::HoldoutSnapshot;
 use curtail_http::connection_counts::ConnectionCounts;
 use curtail_load::holdout::{EffectVerdict, PercentileEffect, Sides};
 use curtail_metrics::{Counts, Family, FamilyCollector, MetricsSnapshot, process};
@@ -17,6 +18,7 @@ impl MetricsSnapshot for Snapshot {
         self.attempts(&mut out);
         self.remedies(&mut out);
         self.holdouts(&mut out);
+        self.dry_runs(&mut out);
         self.fan_outs(&mut out);
         self.connections(&mut out);
         self.leaves(&mut out);
@@ -89,35 +91,28 @@ impl Snapshot {
         };
         let extra = periods().filter_map(|(labels, p)| Some((labels, p.extra_ratio()?)));
         out.add(&table::HOLDOUT_EXTRA, extra);
+        out.add(&table::HOLDOUT_LATENCY, bounds(each()));
         let percentiles = || {
             periods().flat_map(|([name, period], p)| {
                 let labels = move |e: &PercentileEffect| [name, period, ("percentile", e.name)];
                 p.percentiles.iter().map(move |effect| (labels(effect), effect))
             })
         };
-        let latencies = percentiles().flat_map(|([name, period, percentile], effect)| {
-            let Sides { without, with } = effect.latency;
-            let (low, high) = (effect.interval.without, effect.interval.with);
-            let bounds = [
-                ("holdout", "low", Some(low.low)),
-                ("holdout", "estimate", without),
-                ("holdout", "high", low.high),
-                ("remedy", "low", Some(high.low)),
-                ("remedy", "estimate", with),
-                ("remedy", "high", high.high),
-            ];
-            bounds.into_iter().filter_map(move |(side, bound, latency)| {
-                let labels = [name, period, percentile, ("side", side), ("bound", bound)];
-                Some((labels, latency?.as_secs_f64()))
-            })
-        });
-        out.add(&table::HOLDOUT_LATENCY, latencies);
         let verdict = |effect: &PercentileEffect| match effect.verdict() {
             EffectVerdict::Better => 1.0,
             EffectVerdict::Undecided => 0.0,
             EffectVerdict::Worse => -1.0,
         };
         out.add(&table::HOLDOUT_VERDICT, percentiles().map(|(labels, e)| (labels, verdict(e))));
+    }
+
+    fn dry_runs<'a>(&'a self, out: &mut FamilyCollector<'a>) {
+        let each = || {
+            let upstreams = self.upstreams.iter();
+            upstreams.filter_map(|u| Some((("upstream", &*u.name), u, u.dry_run.as_ref()?)))
+        };
+        out.add(&table::DRY_RUN_WON, each().map(|(name, u, _)| ([name], u.counts.dry_run_won)));
+        out.add(&table::DRY_RUN_LATENCY, bounds(each().map(|(name, _, dry_run)| (name, dry_run))));
     }
 
     fn fan_outs<'a>(&'a self, out: &mut FamilyCollector<'a>) {
@@ -224,4 +219,35 @@ impl Snapshot {
         let servers = self.leaves.iter().map(|leaf| (("leaf", &*leaf.name), &leaf.server));
         replicas.chain(servers).map(|(owner, to)| ([owner, ("replica", &*to.authority)], to))
     }
+}
+
+type LabelPair<'a> = (&'a str, &'a str);
+
+/// The latencies of both sides at each percentile, with the bounds of their intervals.
+fn bounds<'a>(
+    each: impl Iterator<Item = (LabelPair<'a>, &'a HoldoutSnapshot)>,
+) -> impl Iterator<Item = ([LabelPair<'a>; 5], f64)> {
+    let percentiles = each.flat_map(|(name, snapshot)| {
+        snapshot.periods.iter().flat_map(move |period| {
+            let labels = [name, ("period", period.period)];
+            period.percentiles.iter().map(move |effect| (labels, effect))
+        })
+    });
+    percentiles.flat_map(|([name, period], effect)| {
+        let Sides { without, with } = effect.latency;
+        let (low, high) = (effect.interval.without, effect.interval.with);
+        let bounds = [
+            ("holdout", "low", Some(low.low)),
+            ("holdout", "estimate", without),
+            ("holdout", "high", low.high),
+            ("remedy", "low", Some(high.low)),
+            ("remedy", "estimate", with),
+            ("remedy", "high", high.high),
+        ];
+        bounds.into_iter().filter_map(move |(side, bound, latency)| {
+            let percentile = ("percentile", effect.name);
+            let labels = [name, period, percentile, ("side", side), ("bound", bound)];
+            Some((labels, latency?.as_secs_f64()))
+        })
+    })
 }

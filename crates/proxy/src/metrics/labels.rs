@@ -70,6 +70,7 @@ mod tests {
             Reason::SlowerThanCap { age: TIME, cap: TIME },
             Reason::BudgetSpent { extra: 1, requests: 1, ratio: Ratio::ONE },
             Reason::NoOtherReplica,
+            Reason::DryRun { age: TIME, delay: TIME, other: TIME },
             Reason::TieFirst,
             Reason::TieSecond { delay: TIME },
             Reason::TieFirstLost { failure },

@@ -40,6 +40,8 @@ pub(crate) struct UpstreamSnapshot {
     pub(crate) budget: (u64, u64),
     /// Absent: there is no holdout.
     pub(crate) holdout: Option<HoldoutSnapshot>,
+    /// Absent: this is no dry run.
+    pub(crate) dry_run: Option<HoldoutSnapshot>,
     pub(crate) replicas: Vec<ReplicaSnapshot>,
 }
 

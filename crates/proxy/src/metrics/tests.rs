@@ -27,6 +27,10 @@ fn upstream() -> UpstreamSnapshot {
     let spent = Reason::BudgetSpent { extra: 3, requests: 100, ratio: Ratio::ZERO };
     decide(&metrics, Effect::Skip, spent);
     decide(&metrics, Effect::Skip, spent);
+    let time = Duration::from_ms(1);
+    let dry_run = Reason::DryRun { age: time, delay: time, other: time };
+    decide(&metrics, Effect::Skip, dry_run);
+    metrics.dry_run_won.add(1);
     decide(&metrics, Effect::Respond { attempt }, Reason::FirstGood);
     decide(&metrics, Effect::Cancel { attempt }, Reason::Lost { winner: attempt });
     decide(&metrics, Effect::Fail { why: RequestFailure::NoReplica }, Reason::NoReplica);
@@ -63,6 +67,7 @@ fn upstream() -> UpstreamSnapshot {
         hedge_delay: Some(Duration::from_us(12_500)),
         budget: (100, 3),
         holdout: Some(crate::holdout::tests::sample()),
+        dry_run: Some(crate::holdout::tests::dry_run_sample()),
         replicas: vec![ReplicaSnapshot {
             id: curtail_policy::ReplicaId(0),
             name: None,

@@ -1,7 +1,7 @@
 //! The counters of an upstream.
 
 use super::labels::ResponseClass;
-use curtail_metrics::CounterVec;
+use curtail_metrics::{Counter, CounterVec};
 use curtail_policy::{Decided, Effect, Event, Failure, Outcome, Reason};
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_units::Duration;
@@ -38,9 +38,12 @@ curtail_metrics::counters! {
         skipped: CounterVec<Reason> = CounterVec::usually(&[
             "budget_spent",
             "no_other_replica",
+            "dry_run",
             "may_not_repeat",
             "attempts_spent",
         ]),
+        /// Hedges of a dry run that would have been faster than the response.
+        dry_run_won: Counter,
         probes: CounterVec<Reason> = CounterVec::usually(&["probe_for_request", "probe_when_idle"]),
         attempts_responded: CounterVec<Outcome>,
         // The other failures follow from responses, which are counted by outcome.

@@ -8,7 +8,9 @@ use curtail_proxy::Options;
 use http::{StatusCode, Version};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 const REQUESTS: usize = 200;
 
@@ -126,6 +128,49 @@ fn failures_of_the_holdout_are_retried_and_writes_are_not_drawn() {
         }
         let drawn = |seen: &Seen| seen.method == "POST" && seen.get("curtail-holdout").is_some();
         assert_eq!(good.record().matching(drawn), 0);
+    });
+}
+
+#[test]
+fn a_dry_run_counts_a_hedge_and_sends_none() {
+    run_within(Duration::from_secs(60), async {
+        // The first request, at one replica, has a response at once; the second one, at the other, waits.
+        let gate = Arc::new(Semaphore::new(1));
+        let gated = || {
+            let gate = Arc::clone(&gate);
+            Replica::start(Speaks::Http1, move |_| {
+                let gate = Arc::clone(&gate);
+                async move {
+                    gate.acquire().await.expect("never closed").forget();
+                    ok("good")
+                }
+            })
+        };
+        let replicas = [gated().await, gated().await];
+        let addresses = replicas.each_ref().map(Replica::address);
+        let keys = format!("{HEDGED}remedy: dry_run\nbalance: round_robin");
+        let proxy = Setup::before(&addresses).upstream(&keys).start();
+        let began = Instant::now();
+        get_all(proxy.address(), 1).await;
+        let first = began.elapsed();
+        let address = proxy.address();
+        let late = tokio::spawn(async move { get_all(address, 1).await });
+        let dry_run = [("reason", "dry_run")];
+        while proxy.metrics().await.sum("curtail_remedies_skipped_total", &dry_run) == 0 {}
+        // The hedge would respond after the time of the first request, at most.
+        let due = Instant::now();
+        while due.elapsed() <= first {
+            proxy.metrics().await;
+        }
+        gate.add_permits(1);
+        late.await.expect("a response");
+        let sent = replicas.each_ref().map(|replica| replica.record().count());
+        assert_eq!(sent, [1, 1], "no hedge was sent");
+        assert_eq!(proxy.metrics().await.sum("curtail_dry_run_hedges_won_total", &[]), 1);
+        let state = proxy.admin("/state").await;
+        let state: serde_json::Value = serde_json::from_slice(&state.body).expect("JSON");
+        let dry_run = &state["upstreams"][0]["dry_run"];
+        assert_eq!((&dry_run["hedges"], &dry_run["hedges_won"]), (&1.into(), &1.into()));
     });
 }
 
