@@ -31,6 +31,12 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
             .default(default.timeout),
         remedy: remedy(s),
     };
+    if config.remedy == RemedyMode::Auto && config.hedge.is_none() {
+        s.error(
+            "remedy",
+            "auto needs hedges, because a dry run estimates them: expected hedge: true",
+        );
+    }
     let hedges = config.hedge.map_or(0, |hedge| usize::from(hedge.hedges_max));
     let retries = config.retry.map_or(0, |retry| usize::from(retry.retries_max));
     let attempts = 1 + usize::from(config.tie.is_some()) + hedges + retries;
@@ -48,8 +54,13 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
 fn remedy(s: &mut Section<'_>) -> RemedyMode {
     s.choice(
         "remedy",
-        "Whether hedges and ties are sent. `on`: they are sent. `off`: they are not sent. `dry_run`: hedges are counted and not sent, and the proxy estimates their effect.",
-        &[("on", RemedyMode::On), ("off", RemedyMode::Off), ("dry_run", RemedyMode::DryRun)],
+        "Whether hedges and ties are sent. `on`: they are sent. `off`: they are not sent. `dry_run`: hedges are counted and not sent, and the proxy estimates their effect. `auto`: the proxy tries them, and sends them as long as a holdout proves that they help.",
+        &[
+            ("on", RemedyMode::On),
+            ("off", RemedyMode::Off),
+            ("dry_run", RemedyMode::DryRun),
+            ("auto", RemedyMode::Auto),
+        ],
     )
     .default(RemedyMode::On)
 }

@@ -266,14 +266,7 @@ impl Period {
         if !is_enough(without) || !is_enough(with) {
             return None;
         }
-        let interval = |sequence: &Sequence| sequence.interval(quantile, LEVEL / 2.0);
-        Some(PercentileEffect {
-            name,
-            quantile,
-            latency: self.sides.map(|side| side.sequence.quantile(quantile)),
-            interval: Sides { without: interval(without)?, with: interval(with)? },
-            long_run: self.sides.map(|s| s.sequence.long_run_interval(quantile, LEVEL / 2.0)),
-        })
+        PercentileEffect::of(Sides { without, with }, (name, quantile), LEVEL)
     }
 }
 
@@ -288,6 +281,21 @@ impl PeriodEffects {
 }
 
 impl PercentileEffect {
+    /// The effect on a percentile, with intervals that hold together with a probability of 1 − `level`; [`None`] without
+    /// requests on a side.
+    #[must_use]
+    pub fn of(
+        sides: Sides<&Sequence>,
+        (name, quantile): (&'static str, Quantile),
+        level: f64,
+    ) -> Option<Self> {
+        let interval = |sequence: &Sequence| sequence.interval(quantile, level / 2.0);
+        let interval = Sides { without: interval(sides.without)?, with: interval(sides.with)? };
+        let latency = sides.map(|side| side.quantile(quantile));
+        let long_run = sides.map(|side| side.long_run_interval(quantile, level / 2.0));
+        Some(Self { name, quantile, latency, interval, long_run })
+    }
+
     /// The latency with the remedy, divided by that without it; [`None`] when either is a failed request.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {

@@ -9,6 +9,7 @@
 //! | find the rate that a service bears | [`mod@knee`] |
 //! | compare two arms | [`compare`] |
 //! | state the effect of a remedy at any time, from a random holdout | [`mod@holdout`], with [`mod@sequence`] |
+//! | decide whether a remedy gains, within a minute | [`mod@remedy`], with [`mod@proportion`] |
 //! | measure how often comparisons are wrong | [`calibrate`], on the model in [`stalls`] |
 //! | measure the error of a quantile that is read from buckets | [`mod@buckets`] |
 //!
@@ -22,6 +23,8 @@ pub mod holdout;
 pub mod knee;
 pub mod lag;
 mod latencies;
+pub mod proportion;
+pub mod remedy;
 pub mod schedule;
 pub mod sequence;
 pub mod stalls;

@@ -1,6 +1,6 @@
 //! The decisions of the machines, and the IDs of the replicas, attempts and probes in the effects of the root.
 
-use crate::{Choice, Class, Failure, Tie};
+use crate::{Choice, Class, Failure, RemedyState, Tie};
 use serde::{Deserialize, Serialize};
 
 /// The number of a replica, assigned when it joins its upstream. No other replica of the upstream gets this number.
@@ -61,6 +61,8 @@ pub enum Effect {
     Fail { why: RequestFailure },
     /// Count a skipped extra attempt, which was due. The reason states why it is skipped.
     Skip,
+    /// Follow a decision about the remedies of the upstream: begin new evidence, and draw the holdout of this state.
+    SetRemedy { state: RemedyState },
     /// Ask a replica's leaf for its load.
     Probe { replica: ReplicaId },
 }

@@ -19,6 +19,7 @@
 //! - [`Upstream`]: the state that the requests of one root to one upstream share: replicas, balance and group.
 //! - [`Group`]: the recent latencies and the budget of one upstream, or of several that share them.
 //! - [`Call`]: one request at the root; it composes [`hedge`], [`tie`] and [`retry`].
+//! - [`Remedy`]: whether hedges and ties are sent, if their measured effect decides (`remedy: auto`); its [`Upstream`] owns it.
 //! - [`Gather`]: one request that needs several calls, such as one to each shard. Its driver owns the calls.
 //! - [`Leaf`]: the queue in front of one server, with its classes, its side of ties, and its load.
 #![no_std]
@@ -40,7 +41,7 @@ mod leaf;
 mod load;
 mod quantile_delay;
 mod reason;
-mod remedy;
+pub mod remedy;
 mod replica;
 mod replica_map;
 pub mod retry;
@@ -63,7 +64,10 @@ pub use leaf::{Leaf, LeafConfig, LeafEffect, LeafEvent, LeafReason, LeafRequestI
 pub use load::{Load, LoadTracker};
 pub use quantile_delay::QuantileDelay;
 pub use reason::Reason;
-pub use remedy::RemedyMode;
+pub use remedy::{
+    Remedy, RemedyEstimate, RemedyEvent, RemedyMode, RemedyState, RemedyStatus, SlowCount,
+    SlowShares,
+};
 pub use replica::REPLICAS_MAX;
 pub use replica_map::ReplicaMap;
 pub use retry::RetryConfig;

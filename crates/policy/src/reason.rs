@@ -4,7 +4,7 @@
 //! show both. Metric labels show the name.
 
 use crate::label::reasons;
-use crate::{AttemptId, Failure};
+use crate::{AttemptId, Failure, RemedyEstimate, SlowShares};
 use curtail_units::{Duration, Quantile, Ratio};
 use serde::Serialize;
 
@@ -55,6 +55,19 @@ reasons!(
         ClientGone => "client_gone", "the client has gone";
         /// The upstream has no replica, or none of those that the call is pinned to.
         NoReplica => "no_replica", "the upstream has no replica";
+        /// A dry run estimates a gain: a trial begins.
+        GainEstimated { estimate: RemedyEstimate } => "gain_estimated", "estimated: {estimate}";
+        /// A dry run begins again.
+        NoGainEstimated { estimate: RemedyEstimate } =>
+            "no_gain_estimated", "estimated: {estimate}";
+        /// The holdout has more slow requests: the remedies are on.
+        GainProven { shares: SlowShares } => "gain_proven", "measured: {shares}";
+        /// The remedies gain too little, or do harm.
+        NoGain { shares: SlowShares } => "no_gain", "measured: {shares}";
+        /// The time for a proof is over.
+        GainUnproven { shares: SlowShares } => "gain_unproven", "measured: {shares}";
+        /// A new dry run begins.
+        TriesAgain { waited: Duration } => "tries_again", "off for {waited}";
         ProbeForRequest => "probe_for_request", "probe for a request";
         /// No probe was sent for a while, so the known loads are getting old.
         ProbeWhenIdle => "probe_when_idle", "probe while idle";

@@ -8,7 +8,9 @@ use crate::balance::{BalanceConfig, Choice, Rule};
 use crate::budget::{Budget, BudgetConfig};
 use crate::group::{Group, GroupConfig};
 use crate::hedge::HedgeConfig;
-use crate::remedy::RemedyMode;
+use crate::remedy::{
+    Remedy, RemedyEstimate, RemedyEvent, RemedyMode, RemedyState, RemedyStatus, SlowShares,
+};
 use crate::replica::Replicas;
 use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
@@ -63,7 +65,7 @@ impl UpstreamConfig {
     /// The maximum numbers of attempts that requests can cause.
     #[must_use]
     pub fn amplification(&self) -> Amplification {
-        let is_sent = self.remedy == RemedyMode::On;
+        let is_sent = matches!(self.remedy, RemedyMode::On | RemedyMode::Auto);
         let tie = u32::from(self.tie.is_some() && is_sent);
         let hedges = self.hedge.filter(|_| is_sent).map_or(0, |hedge| u32::from(hedge.hedges_max));
         let retries = self.retry.map_or(0, |retry| u32::from(retry.retries_max));
@@ -91,6 +93,10 @@ pub enum UpstreamEvent {
     ReplicaLeft { replica: ReplicaId },
     /// A message between root and leaf took `one_way` in one direction.
     MessageTimed { one_way: Duration },
+    /// The estimate of a dry run so far, of an upstream whose remedies are switched by their effect.
+    RemedyEstimated { estimate: RemedyEstimate },
+    /// The comparison with the holdout so far, of such an upstream.
+    RemedyMeasured { shares: SlowShares },
     /// The instant of [`Upstream::poll_timeout`] has come.
     Woke,
 }
@@ -111,6 +117,8 @@ pub struct Upstream {
     replicas: Replicas,
     group: Group,
     message_delay: Option<MessageDelay>,
+    /// Decides whether hedges and ties are sent, if `config.remedy` is auto.
+    remedy: Remedy,
     /// The latest latencies of two different replicas, the latest first.
     latest: [Option<(ReplicaId, Duration)>; 2],
     effects: VecDeque<Decided<Effect, Reason>>,
@@ -139,6 +147,7 @@ impl Upstream {
             replicas: Replicas::new(),
             group: Group::new(GroupConfig::from(&config)),
             message_delay: config.tie.map(MessageDelay::new),
+            remedy: Remedy::new(),
             latest: [None; 2],
             effects: VecDeque::with_capacity(8),
             balance_rng: rng.split("balance"),
@@ -204,6 +213,12 @@ impl Upstream {
         Some(self.hedge()?.delay.clamp_estimate(self.group.peek_hedge_estimate(now)))
     }
 
+    /// The state of the remedies and the evidence that they need, if `config.remedy` is auto.
+    #[must_use]
+    pub const fn remedy_status(&self) -> RemedyStatus {
+        self.remedy.status()
+    }
+
     /// Handles an event that does not concern one request.
     pub fn handle(&mut self, now: Instant, event: UpstreamEvent) {
         match event {
@@ -228,7 +243,16 @@ impl Upstream {
                     self.rule.probe_unsupported(&self.replicas, replica, now);
                 }
             }
-            UpstreamEvent::Woke => self.rule.woke(&self.replicas, now),
+            UpstreamEvent::RemedyEstimated { estimate } => {
+                self.remedy_event(now, RemedyEvent::Estimated(estimate));
+            }
+            UpstreamEvent::RemedyMeasured { shares } => {
+                self.remedy_event(now, RemedyEvent::Measured(shares));
+            }
+            UpstreamEvent::Woke => {
+                self.rule.woke(&self.replicas, now);
+                self.remedy_event(now, RemedyEvent::Woke);
+            }
         }
         self.drain_probes();
     }
@@ -241,7 +265,16 @@ impl Upstream {
     /// When to send [`UpstreamEvent::Woke`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.rule.poll_timeout()
+        self.rule.poll_timeout().into_iter().chain(self.remedy.poll_timeout()).min()
+    }
+
+    fn remedy_event(&mut self, now: Instant, event: RemedyEvent) {
+        if self.config.remedy == RemedyMode::Auto {
+            self.remedy.handle(now, event);
+        }
+        if let Some(Decided { effect: state, reason }) = self.remedy.poll_effect() {
+            self.decide(Effect::SetRemedy { state }, reason);
+        }
     }
 
     fn replica_joined(&mut self, replica: ReplicaId) {
@@ -379,14 +412,24 @@ impl Upstream {
             .map_or(Duration::ZERO, |config| retry::backoff(config, nth, &mut self.retry_rng))
     }
 
-    /// The configuration of hedges, unless the mode of the remedies switches them off.
+    /// Whether hedges and ties are sent now. In a trial they are, and the driver draws the requests that go without.
+    const fn remedy_state(&self) -> RemedyState {
+        match self.config.remedy {
+            RemedyMode::On => RemedyState::On,
+            RemedyMode::Off => RemedyState::Off,
+            RemedyMode::DryRun => RemedyState::DryRun,
+            RemedyMode::Auto => self.remedy.status().state,
+        }
+    }
+
+    /// The configuration of hedges, unless they are off.
     pub(crate) fn hedge(&self) -> Option<HedgeConfig> {
-        self.config.hedge.filter(|_| self.config.remedy != RemedyMode::Off)
+        self.config.hedge.filter(|_| self.remedy_state() != RemedyState::Off)
     }
 
     /// Whether hedges are counted, but not sent.
     pub(crate) fn is_dry_run(&self) -> bool {
-        self.config.remedy == RemedyMode::DryRun
+        self.remedy_state() == RemedyState::DryRun
     }
 
     /// The latency of the latest response of one of the `eligible` replicas that is not in `exclude`, as far as it is
@@ -407,7 +450,7 @@ impl Upstream {
 
     /// The ID of a new tie and the time between its copies, if requests are tied.
     pub(crate) fn tie(&mut self) -> Option<(TieId, Duration)> {
-        if self.config.remedy != RemedyMode::On {
+        if matches!(self.remedy_state(), RemedyState::Off | RemedyState::DryRun) {
             return None;
         }
         let delay = self.message_delay.as_ref()?.between_copies();

@@ -14,6 +14,7 @@ use crate::leaf::Leaf;
 use crate::metrics::{
     ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
 };
+use crate::remedy::RemedySnapshot;
 use crate::replica::Replica;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -139,7 +140,11 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
             latencies,
             hedge_delay,
             budget,
-            holdout: upstream.holdout.as_ref().map(|holdout| holdout.read(upstream.clock.now())),
+            holdout: upstream.holdout.as_ref().map(|holdout| {
+                holdout.read(upstream.clock.now()).at_ratio(upstream.holdout_ratio())
+            }),
+            remedy_mode: upstream.policy.remedy,
+            remedy: upstream.auto.as_ref().map(|auto| auto.read(upstream.clock.now())),
             dry_run: upstream.dry_run.as_ref().map(|dry_run| dry_run.read(upstream.clock.now())),
             replicas: members.iter().zip(states).map(replica).collect(),
         }
@@ -170,6 +175,13 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
         spans: snapshot.spans.as_ref().map(|spans| spans.counts()),
         journal_lost: process_state.journal.as_ref().map(|journal| journal.lost()),
     }
+}
+
+/// The mode of the remedies, and the state if they are switched by their effect.
+fn remedy_json(upstream: &UpstreamSnapshot) -> Value {
+    let mut json = upstream.remedy.map_or_else(|| json!({}), RemedySnapshot::to_json);
+    json["mode"] = upstream.remedy_mode.name().into();
+    json
 }
 
 /// The numbers of a dry run: those of a holdout, and the hedges that would have been sent.
@@ -205,6 +217,7 @@ fn state(worker: &Worker) -> Value {
             "hedge_delay_ms": ms(upstream.hedge_delay),
             "budget": { "requests": requests, "extra": extra },
             "holdout": upstream.holdout.as_ref().map(HoldoutSnapshot::to_json),
+            "remedy": remedy_json(upstream),
             "dry_run": upstream.dry_run.as_ref().map(|dry_run| dry_run_json(upstream, dry_run)),
             "replicas": upstream.replicas.iter().map(replica).collect::<Vec<_>>(),
         })

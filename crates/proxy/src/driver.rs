@@ -15,9 +15,10 @@ use crate::StartError;
 use crate::config::NamedUpstream;
 use crate::group::Group;
 use crate::guard::{Guard, Step};
-use crate::holdout::Holdout;
+use crate::holdout::{Holdout, measured};
 use crate::journal::Journal;
 use crate::metrics::{ResponseClass, UpstreamMetrics};
+use crate::remedy::AutoRemedy;
 use crate::replica::{Replica, Replicas};
 use crate::snapshot::ProcessState;
 use crate::trail::Trail;
@@ -27,9 +28,9 @@ use curtail_http::pool::Pool;
 use curtail_policy::journal::Entry;
 use curtail_policy::{
     BalanceConfig, Call, Decided, Effect, Event, Group as GroupMachine, Reason, RemedyMode,
-    ReplicaId, Request, Upstream as Machine, UpstreamConfig, UpstreamEvent,
+    RemedyState, ReplicaId, Request, Upstream as Machine, UpstreamConfig, UpstreamEvent,
 };
-use curtail_units::{Duration, Instant, Rng};
+use curtail_units::{Duration, Instant, Ratio, Rng};
 use membership::Membership;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -48,10 +49,13 @@ pub(crate) struct Upstream {
     pub(crate) metrics: UpstreamMetrics,
     pub(crate) clock: Clock,
     guard: Guard,
+    configured_holdout: Option<Ratio>,
     /// The measurement of the effect of hedges and ties; absent: there is no holdout.
     pub(crate) holdout: Option<Holdout>,
-    /// The estimate of the effect that hedges would have; absent: this is no dry run.
+    /// The estimate of the effect that hedges would have; absent: there is no dry run.
     pub(crate) dry_run: Option<Holdout>,
+    /// Absent: the remedies are not switched by their effect.
+    pub(crate) auto: Option<AutoRemedy>,
     pub(crate) group: Option<Arc<Group>>,
     root: Mutex<Root>,
 }
@@ -93,6 +97,11 @@ impl Upstream {
             journal,
             group: group.as_ref().and_then(|group| group.number()),
         };
+        let is_auto = config.policy.remedy == RemedyMode::Auto;
+        let holdout =
+            if is_auto { RemedyState::On.holdout_ratio(config.holdout) } else { config.holdout };
+        let is_dry_run = is_auto || config.policy.remedy == RemedyMode::DryRun;
+        let now = process_state.clock.now();
         let upstream = Self {
             name: config.name.clone(),
             policy: config.policy,
@@ -102,8 +111,10 @@ impl Upstream {
             metrics: UpstreamMetrics::default(),
             clock: process_state.clock,
             guard: Guard::new(&config.name, &process_state.process),
-            holdout: config.holdout.map(|ratio| Holdout::new(ratio, &config.policy)),
-            dry_run: (config.policy.remedy == RemedyMode::DryRun).then(Holdout::dry_run),
+            configured_holdout: config.holdout,
+            holdout: holdout.map(|ratio| Holdout::new(ratio, &config.policy)),
+            dry_run: is_dry_run.then(Holdout::dry_run),
+            auto: is_auto.then(|| AutoRemedy::new(config.holdout, now)),
             group,
             root: Mutex::new(root),
         };
@@ -114,11 +125,18 @@ impl Upstream {
     /// Whether a reload to `config` keeps this upstream, perhaps with other replicas.
     pub(crate) fn is_kept_by(&self, config: &NamedUpstream) -> bool {
         let group = self.group.as_ref().map(|group| group.name());
-        let holdout = self.holdout.as_ref().map(|holdout| holdout.ratio);
         self.name == config.name
             && self.policy == config.policy
-            && holdout == config.holdout
+            && self.configured_holdout == config.holdout
             && group == config.group.as_deref()
+    }
+
+    /// The share of the requests in the holdout now, if there is one.
+    pub(crate) fn holdout_ratio(&self) -> Option<Ratio> {
+        match &self.auto {
+            Some(auto) => auto.holdout_ratio(),
+            None => self.configured_holdout,
+        }
     }
 
     /// Records the end of a request, in the metrics and in the measurements of holdout and dry run.
@@ -128,8 +146,14 @@ impl Upstream {
         if let (Some(holdout), Some(drawn)) = (&self.holdout, trail.holdout) {
             holdout.record(now, drawn, (response, age), trail.attempts.len());
         }
-        if let Some(dry_run) = self.dry_run.as_ref().filter(|_| trail.is_repeatable) {
-            let saved = trail.dry_run_saved(now);
+        if !trail.is_repeatable {
+            return;
+        }
+        let saved = trail.dry_run_saved(now);
+        let auto = self.auto.as_ref();
+        let state = auto.map(|auto| auto.record(trail, measured(response, age), saved));
+        let is_dry_run = state.is_none_or(|state| state == RemedyState::DryRun);
+        if let Some(dry_run) = self.dry_run.as_ref().filter(|_| is_dry_run) {
             dry_run.record_dry_run(now, (response, age), (trail.attempts.len(), saved));
             let is_won = saved.is_some_and(|saved| saved > Duration::ZERO);
             self.metrics.dry_run_won.add(u64::from(is_won));

@@ -15,6 +15,7 @@ use crate::driver::Upstream;
 use crate::guard::{Guard, Step};
 use crate::holdout::Holdout;
 use crate::metrics::{FanOutMetrics, FanOutResult, ResponseClass};
+use crate::remedy::AutoRemedy;
 use crate::replica::Replicas;
 use crate::request::{ProxyResponse, own, record_own};
 use crate::response::RelayedBody;
@@ -29,7 +30,7 @@ use curtail_policy::{
     CallId, Decided, Gather, GatherEffect, GatherEvent, GatherOutcome, GatherReason, Reason,
     RestMode,
 };
-use curtail_units::Instant;
+use curtail_units::{Instant, Ratio};
 use http::{Method, StatusCode};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -54,7 +55,8 @@ pub(crate) struct FanOut {
     /// The route in metrics and logs: its host, if it has one, and its path prefix.
     pub(crate) name: String,
     pub(crate) metrics: Arc<FanOutMetrics>,
-    /// The measurement of the effect of hedges and ties on whole requests; absent: no shard has a holdout.
+    /// The measurement of the effect of hedges and ties on whole requests; absent: no shard has a holdout
+    /// of a constant share.
     pub(crate) holdout: Option<Arc<Holdout>>,
     /// One for each selected upstream.
     shards: Box<[Shard]>,
@@ -82,12 +84,22 @@ impl FanOut {
             })
             .collect();
         // The largest share of a shard is that of the request: each call of a request is on the same side.
+        let is_constant = |shard: &&Shard| shard.upstream.auto.is_none();
         let held = shards.iter().filter(|shard| shard.upstream.holdout.is_some());
+        let held = held.filter(is_constant);
         let ratio = |shard: &Shard| shard.upstream.holdout.as_ref().map(|holdout| holdout.ratio);
         let first = held.max_by(|a, b| ratio(a).partial_cmp(&ratio(b)).unwrap_or(Ordering::Equal));
         let holdout = first
             .and_then(|first| Some(Arc::new(Holdout::new(ratio(first)?, &first.upstream.policy))));
         Self { name, metrics, holdout, shards, config: config.clone(), guard }
+    }
+
+    /// The share of the requests in the holdout now, the largest of all shards, if there is one.
+    pub(crate) fn holdout_ratio(&self) -> Option<Ratio> {
+        let constant = self.holdout.as_ref().map(|holdout| holdout.ratio);
+        let changing = self.shards.iter().filter_map(|shard| shard.upstream.auto.as_ref());
+        let ratios = changing.filter_map(AutoRemedy::holdout_ratio).chain(constant);
+        ratios.max_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal))
     }
 
     /// Continues the measurement of `before` if it is about the same upstreams.

@@ -28,6 +28,13 @@ pub(crate) struct Drawn {
     is_random: bool,
 }
 
+impl Drawn {
+    /// The side, if it was drawn at random: whether it is the holdout.
+    pub(crate) fn random_side(self) -> Option<bool> {
+        self.is_random.then_some(self.is_holdout)
+    }
+}
+
 /// Draws the side of a request, unless a proxy before this one has drawn it. `ratio` is the share of the holdout;
 /// [`None`]: there is no holdout here.
 pub(crate) fn draw(
@@ -112,6 +119,11 @@ impl Holdout {
         }
     }
 
+    /// Begins again, because the share of the holdout has changed.
+    pub(crate) fn begin_again(&self) {
+        self.lock().measurement = Measurement::new();
+    }
+
     /// Records the end of a request in a dry run, on both sides. A hedge would have `saved` this time, if one was due.
     pub(crate) fn record_dry_run(
         &self,
@@ -153,7 +165,7 @@ impl State {
 }
 
 /// The latency of a request that ended at this age, as it is measured. A client that has left waited this long.
-fn measured(response: ResponseClass, age: Duration) -> Duration {
+pub(crate) fn measured(response: ResponseClass, age: Duration) -> Duration {
     let is_failure = match response {
         ResponseClass::Status(status) => status.is_server_error(),
         ResponseClass::Incomplete => true,
@@ -163,6 +175,11 @@ fn measured(response: ResponseClass, age: Duration) -> Duration {
 }
 
 impl HoldoutSnapshot {
+    /// The same with the share of the holdout now, if there is one.
+    pub(crate) fn at_ratio(self, ratio: Option<Ratio>) -> Self {
+        Self { ratio: ratio.unwrap_or(Ratio::ZERO), ..self }
+    }
+
     /// The state page's object.
     pub(crate) fn to_json(&self) -> Value {
         json!({

@@ -24,6 +24,7 @@ mod listeners;
 pub mod log;
 mod metrics;
 mod probe;
+mod remedy;
 mod replica;
 mod request;
 mod response;

@@ -53,6 +53,10 @@ pub(crate) fn carry_out(
     for decided in effects {
         let carried_out = match decided.effect {
             Effect::Probe { replica } => send(worker, upstream, replica),
+            Effect::SetRemedy { state } => {
+                let auto = upstream.auto.as_ref().ok_or("a remedy is switched that is not auto");
+                auto.map(|auto| auto.decided(&upstream.name, state, decided.reason))
+            }
             Effect::Send { .. }
             | Effect::Cancel { .. }
             | Effect::Respond { .. }

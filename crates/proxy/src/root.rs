@@ -293,6 +293,7 @@ impl Exchange {
                 *ended = Some(Err(NoResponse::RequestFailure(why)));
             }
             Effect::Skip => self.trail.skipped(now, reason),
+            Effect::SetRemedy { .. } => return Err("a request decided about the remedies"),
             Effect::Probe { replica } => {
                 probe::send(&self.worker, &self.driver.upstream, replica)?;
             }

@@ -45,8 +45,8 @@ impl Target {
     /// The share of the requests that is in the holdout, if there is one.
     pub(crate) fn holdout_ratio(&self) -> Option<Ratio> {
         match self {
-            Self::Upstream(upstream) => upstream.holdout.as_ref().map(|holdout| holdout.ratio),
-            Self::FanOut(fan_out) => fan_out.holdout.as_ref().map(|holdout| holdout.ratio),
+            Self::Upstream(upstream) => upstream.holdout_ratio(),
+            Self::FanOut(fan_out) => fan_out.holdout_ratio(),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::metrics::ProcessMetrics;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::spans::export::Exporter;
 use crate::worker::{REST_CALLS_MAX, Shared, Worker};
-use crate::{StartError, check, probe, serve};
+use crate::{StartError, check, probe, remedy, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
 use curtail_metrics::ReloadResult;
@@ -301,7 +301,8 @@ async fn tick(worker: Arc<Worker>) {
     }
 }
 
-/// Wakes the upstreams that have asked for it: those that probe while no requests come.
+/// Wakes the upstreams that have asked for it: those that probe while no requests come, and those whose remedy is off for
+/// some time. Hands new figures to those whose remedies are switched by their effect.
 async fn wake_upstreams(worker: Arc<Worker>) {
     let clock = worker.shared.process_state.clock;
     loop {
@@ -309,6 +310,7 @@ async fn wake_upstreams(worker: Arc<Worker>) {
         let now = clock.now();
         let mut next = now + TICK.into();
         for upstream in &snapshot.upstreams {
+            remedy::advance(&worker, upstream);
             let Some(at) = upstream.poll_timeout() else { continue };
             if at > now {
                 next = next.min(at);

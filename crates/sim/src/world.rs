@@ -13,6 +13,7 @@
 
 mod fault;
 mod leaf;
+mod remedy;
 mod request;
 
 use crate::alarm::{Alarm, Rung};
@@ -25,6 +26,7 @@ use crate::recorded::RecordedCursor;
 use crate::scenario::Arm;
 use crate::slab::{Key, Slab};
 use crate::tally::{Counts, Stop, Tallied, Tally};
+use curtail_load::remedy::RemedyEvidence;
 use curtail_model::Faults;
 use curtail_policy::{Group, Upstream};
 use curtail_units::{Duration, Instant, Rng};
@@ -52,6 +54,7 @@ enum Step {
     /// A fault begins, ends or changes, or sends a request.
     FaultWakes(u32),
     ClientGivesUp(Key),
+    RemediesTick,
 }
 
 impl Step {
@@ -72,6 +75,7 @@ impl Step {
             Self::FaultWakes(index) => (12, index as u64),
             Self::ClientGivesUp(key) => (13, key.as_u64()),
             Self::RecordedPaceChanges => (14, 0),
+            Self::RemediesTick => (15, 0),
         };
         number.rotate_left(4) ^ kind
     }
@@ -122,6 +126,8 @@ impl StopReason {
 struct UpstreamPlace {
     machine: Upstream,
     alarm: Alarm,
+    /// The evidence for its remedies; absent: they are not switched by their effect.
+    evidence: Option<Box<RemedyEvidence>>,
 }
 
 /// The random generators, one for each purpose.
@@ -137,6 +143,7 @@ struct Draws {
     copies: Rng,
     request_factors: Rng,
     call_factors: Rng,
+    holdout: Rng,
 }
 
 #[derive(Debug)]
@@ -176,6 +183,8 @@ pub(crate) struct World<'m> {
     /// The number of events at which the run is stopped, unless a request ends before.
     idle_until: u64,
     stopped: Option<StopReason>,
+    #[cfg(test)]
+    remedy_steps: Vec<remedy::RemedyStep>,
 }
 
 impl<'m> World<'m> {
@@ -204,6 +213,7 @@ impl<'m> World<'m> {
                 copies: rng.split("copies"),
                 request_factors: rng.split("request_factors"),
                 call_factors: rng.split("call_factors"),
+                holdout: rng.split("holdout"),
             },
             gap_ns: 1e9 / model.requests_per_second(),
             network: Network::new(&model.message_delay, rng.split("network")),
@@ -215,6 +225,7 @@ impl<'m> World<'m> {
                         &machines.split_index(nth),
                     ),
                     alarm: Alarm::OFF,
+                    evidence: None,
                 })
                 .collect(),
             groups: (0..if arm.group.is_some() { model.clients } else { 0 })
@@ -239,8 +250,11 @@ impl<'m> World<'m> {
             limits: LIMITS,
             idle_until: LIMITS.idle_events_max,
             stopped: None,
+            #[cfg(test)]
+            remedy_steps: Vec::new(),
         };
         world.begin();
+        world.begin_remedies(policy.remedy);
         world
     }
 
@@ -367,6 +381,7 @@ impl<'m> World<'m> {
                 self.server_finished(index);
             }
             Step::FaultWakes(site) => self.fault_wakes(site),
+            Step::RemediesTick => self.remedies_tick(),
             Step::RecordedPaceChanges => self.recorded_pace_changes(),
             Step::ClientGivesUp(key) => {
                 if !self.client_gives_up(key) {

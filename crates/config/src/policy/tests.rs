@@ -107,9 +107,18 @@ fn the_mode_of_the_remedies_is_a_word() {
         ("remedy: on", RemedyMode::On),
         ("remedy: off", RemedyMode::Off),
         ("remedy: dry_run", RemedyMode::DryRun),
+        ("remedy: auto", RemedyMode::Auto),
     ] {
         assert_eq!(read("f", text, upstream).expect("a known word").remedy, mode);
     }
+    let errors = read("f", "{remedy: auto, hedge: false}", upstream).expect_err("no hedges");
+    expect![
+        "f:1:10: remedy: auto needs hedges, because a dry run estimates them: expected hedge: true"
+    ]
+    .assert_eq(&errors.to_string());
+    let errors = read("f", "remedy: automatic", upstream).expect_err("an unknown word");
+    expect!["f:1:9: remedy: automatic is not known: expected one of on, off, dry_run, auto"]
+        .assert_eq(&errors.to_string());
 }
 
 #[test]

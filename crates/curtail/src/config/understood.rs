@@ -182,6 +182,9 @@ fn remedy(mode: RemedyMode) -> Option<&'static str> {
         RemedyMode::On => None,
         RemedyMode::Off => Some("off: no hedge and no tie is sent"),
         RemedyMode::DryRun => Some("dry run: hedges are counted, and no hedge and no tie is sent"),
+        RemedyMode::Auto => {
+            Some("auto: hedges and ties are sent as long as a holdout proves that they help")
+        }
     }
 }
 

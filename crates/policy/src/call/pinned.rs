@@ -151,6 +151,7 @@ impl World {
                 | Effect::Respond { .. }
                 | Effect::Fail { .. }
                 | Effect::Skip
+                | Effect::SetRemedy { .. }
                 | Effect::Probe { .. } => {}
             }
         }

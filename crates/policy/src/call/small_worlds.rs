@@ -203,7 +203,9 @@ impl World {
                 );
             }
             Effect::Skip => {}
-            Effect::Probe { .. } => panic!("nothing is probed here: {path:?}"),
+            Effect::Probe { .. } | Effect::SetRemedy { .. } => {
+                panic!("nothing is probed or switched here: {path:?}")
+            }
         }
     }
 

@@ -266,7 +266,10 @@ impl World {
                     assert!(nothing_left, "the response ends the request: {:?}", self.path);
                     self.call.handle(&mut self.upstream, self.now, ended);
                 }
-                Effect::Fail { .. } | Effect::Skip | Effect::Probe { .. } => {}
+                Effect::Fail { .. }
+                | Effect::Skip
+                | Effect::SetRemedy { .. }
+                | Effect::Probe { .. } => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use http::StatusCode;
 
 const OK: ResponseClass = ResponseClass::Status(StatusCode::OK);
 
-fn drawn(is_holdout: bool) -> Drawn {
+pub(crate) fn drawn(is_holdout: bool) -> Drawn {
     Drawn { is_holdout, is_random: true }
 }
 

@@ -128,6 +128,16 @@ catalogue! {
         labels: &["upstream", "period", "percentile", "side", "bound"],
         help: "Latency percentiles of a dry run in this hour or day: as measured (side `holdout`), and estimated with hedges (side `remedy`), each with its interval.",
     };
+    REMEDY_STATE = gauge(
+        "curtail_remedy_state",
+        &["upstream", "state"],
+        "1 for the present state of the remedies of an upstream with `remedy: auto`, otherwise 0: dry_run, trial, on, off.",
+    );
+    REMEDY_DECISIONS = counter(
+        "curtail_remedy_decisions",
+        UPSTREAM_REASON,
+        "Decisions about the remedies of an upstream with `remedy: auto`, by reason. Not every decision changes the state.",
+    );
     FAN_OUT_REQUESTS = counter(
         "curtail_fan_out_requests",
         &["route", "result"],

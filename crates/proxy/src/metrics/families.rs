@@ -8,7 +8,8 @@ use crate::holdout::HoldoutSnapshot;
 use curtail_http::connection_counts::ConnectionCounts;
 use curtail_load::holdout::{EffectVerdict, PercentileEffect, Sides};
 use curtail_metrics::{Counts, Family, FamilyCollector, MetricsSnapshot, process};
-use curtail_units::Duration;
+use curtail_policy::RemedyState;
+use curtail_units::{Duration, Label as _};
 
 /// One function for each part of the proxy, in the order of the catalogue.
 impl MetricsSnapshot for Snapshot {
@@ -113,6 +114,18 @@ impl Snapshot {
         };
         out.add(&table::DRY_RUN_WON, each().map(|(name, u, _)| ([name], u.counts.dry_run_won)));
         out.add(&table::DRY_RUN_LATENCY, bounds(each().map(|(name, _, dry_run)| (name, dry_run))));
+        let auto = || {
+            let upstreams = self.upstreams.iter();
+            upstreams.filter_map(|u| Some((("upstream", &*u.name), u, u.remedy.as_ref()?)))
+        };
+        let states = auto().flat_map(|(name, _, remedy)| {
+            let present = remedy.state.name();
+            let each = RemedyState::NAMES.iter();
+            each.map(move |state| ([name, ("state", *state)], u32::from(*state == present)))
+        });
+        out.add(&table::REMEDY_STATE, states);
+        let decisions = auto().map(|(name, u, _)| (name, "reason", &u.counts.remedy_decisions));
+        out.counts(&table::REMEDY_DECISIONS, decisions);
     }
 
     fn fan_outs<'a>(&'a self, out: &mut FamilyCollector<'a>) {

@@ -48,7 +48,10 @@ impl Label for ResponseClass {
 #[cfg(test)]
 mod tests {
     use super::ResponseClass;
-    use curtail_policy::{AttemptId, Class, Failure, LeafReason, Outcome, Reason};
+    use curtail_policy::{
+        AttemptId, Class, Failure, LeafReason, Outcome, Reason, RemedyEstimate, SlowCount,
+        SlowShares,
+    };
     use curtail_units::{Duration, Label, Quantile, Ratio};
     use http::StatusCode;
 
@@ -64,6 +67,17 @@ mod tests {
     #[test]
     fn every_reason_is_counted_under_its_own_name() {
         let failure = Failure::Broken;
+        let estimate = RemedyEstimate {
+            requests: 1,
+            quantile: Quantile::P99,
+            without: TIME,
+            with: TIME,
+            ratio_high: None,
+            slow: TIME,
+        };
+        let (without, with) = (SlowCount::default(), SlowCount::default());
+        let shares =
+            SlowShares { threshold: TIME, without, with, ratio_low: 0.0, ratio_high: None };
         let reasons = [
             Reason::First,
             Reason::SlowerThanQuantile { age: TIME, delay: TIME, quantile: Quantile::P90 },
@@ -85,6 +99,12 @@ mod tests {
             Reason::RequestTimeout { age: TIME },
             Reason::ClientGone,
             Reason::NoReplica,
+            Reason::GainEstimated { estimate },
+            Reason::NoGainEstimated { estimate },
+            Reason::GainProven { shares },
+            Reason::NoGain { shares },
+            Reason::GainUnproven { shares },
+            Reason::TriesAgain { waited: TIME },
             Reason::ProbeForRequest,
             Reason::ProbeWhenIdle,
         ];

@@ -5,10 +5,11 @@ use super::leaf::LeafCounts;
 use super::process::{ListenerCounts, ProcessCounts};
 use super::upstream::UpstreamCounts;
 use crate::holdout::HoldoutSnapshot;
+use crate::remedy::RemedySnapshot;
 use crate::spans::SpanCounts;
 use curtail_http::connection_counts::ConnectionCounts;
 use curtail_metrics::process::Usage;
-use curtail_policy::ReplicaId;
+use curtail_policy::{RemedyMode, ReplicaId};
 use curtail_units::Duration;
 
 #[derive(Clone, Debug)]
@@ -40,8 +41,11 @@ pub(crate) struct UpstreamSnapshot {
     pub(crate) budget: (u64, u64),
     /// Absent: there is no holdout.
     pub(crate) holdout: Option<HoldoutSnapshot>,
-    /// Absent: this is no dry run.
+    /// Absent: there is no dry run.
     pub(crate) dry_run: Option<HoldoutSnapshot>,
+    pub(crate) remedy_mode: RemedyMode,
+    /// Absent: the remedies are not switched by their effect.
+    pub(crate) remedy: Option<RemedySnapshot>,
     pub(crate) replicas: Vec<ReplicaSnapshot>,
 }
 

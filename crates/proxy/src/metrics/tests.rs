@@ -3,6 +3,7 @@ use super::{
     ProcessMetrics, ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot,
     catalogue, reference,
 };
+use crate::remedy::AutoRemedy;
 use crate::spans::SpanCounts;
 use curtail_http::connection_counts::{ConnectPhases, ConnectionCounters};
 use curtail_metrics::ReloadResult;
@@ -10,9 +11,9 @@ use curtail_metrics::process::Usage;
 use curtail_metrics::render_text;
 use curtail_policy::{
     AttemptId, Class, Decided, Effect, Event, Failure, LeafEffect, LeafReason, LeafRequestId,
-    Outcome, Reason, RequestFailure,
+    Outcome, Reason, RemedyMode, RequestFailure,
 };
-use curtail_units::{Bytes, Duration, Ratio};
+use curtail_units::{Bytes, Duration, Instant, Ratio};
 use http::StatusCode;
 
 fn decide(metrics: &UpstreamMetrics, effect: Effect, reason: Reason) {
@@ -68,6 +69,8 @@ fn upstream() -> UpstreamSnapshot {
         budget: (100, 3),
         holdout: Some(crate::holdout::tests::sample()),
         dry_run: Some(crate::holdout::tests::dry_run_sample()),
+        remedy_mode: RemedyMode::Auto,
+        remedy: Some(AutoRemedy::new(None, Instant::ZERO).read(Instant::ZERO)),
         replicas: vec![ReplicaSnapshot {
             id: curtail_policy::ReplicaId(0),
             name: None,

@@ -44,6 +44,15 @@ curtail_metrics::counters! {
         ]),
         /// Hedges of a dry run that would have been faster than the response.
         dry_run_won: Counter,
+        /// Decisions about the remedies.
+        remedy_decisions: CounterVec<Reason> = CounterVec::usually(&[
+            "gain_estimated",
+            "no_gain_estimated",
+            "gain_proven",
+            "no_gain",
+            "gain_unproven",
+            "tries_again",
+        ]),
         probes: CounterVec<Reason> = CounterVec::usually(&["probe_for_request", "probe_when_idle"]),
         attempts_responded: CounterVec<Outcome>,
         // The other failures follow from responses, which are counted by outcome.
@@ -74,6 +83,7 @@ impl UpstreamMetrics {
             Effect::Fail { .. } => &self.failed,
             Effect::Skip => &self.skipped,
             Effect::Probe { .. } => &self.probes,
+            Effect::SetRemedy { .. } => &self.remedy_decisions,
         };
         counts.add(&decided.reason, 1);
     }

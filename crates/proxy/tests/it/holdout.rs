@@ -175,6 +175,36 @@ fn a_dry_run_counts_a_hedge_and_sends_none() {
 }
 
 #[test]
+fn auto_begins_with_a_dry_run_and_a_reload_overrides_it() {
+    run_within(Duration::from_secs(60), async {
+        let replicas = [(); 2].map(|()| Replica::responding(Speaks::Http1, "good"));
+        let [a, b] = replicas;
+        let (a, b) = (a.await, b.await);
+        let addresses = [a.address(), b.address()];
+        let setup = |mode: &str| Setup::before(&addresses).upstream(&format!("remedy: {mode}"));
+        let proxy = setup("auto").start();
+        get_all(proxy.address(), 10).await;
+        let metrics = proxy.metrics().await;
+        let state = |state| metrics.sum("curtail_remedy_state", &[("state", state)]);
+        assert_eq!(["dry_run", "trial", "on", "off"].map(state), [1, 0, 0, 0]);
+        assert_eq!(metrics.sum("curtail_holdout_requests_total", &[]), 0, "nothing is drawn");
+        let remedy = async || {
+            let state = proxy.admin("/state").await;
+            let state: serde_json::Value = serde_json::from_slice(&state.body).expect("JSON");
+            let upstream = &state["upstreams"][0];
+            (upstream["remedy"].clone(), upstream["hedge_delay_ms"].clone())
+        };
+        let (json, delay) = remedy().await;
+        assert_eq!((&json["mode"], &json["state"]), (&"auto".into(), &"dry_run".into()));
+        assert!(delay.is_number(), "a dry run has a hedge delay: {delay}");
+        let changed = proxy.reload(&setup("off")).expect("it is good");
+        assert_eq!(changed, ["upstreams.service"]);
+        let (json, delay) = remedy().await;
+        assert_eq!((json, delay), (serde_json::json!({"mode": "off"}), serde_json::Value::Null));
+    });
+}
+
+#[test]
 fn all_calls_of_a_request_that_fans_out_are_on_one_side() {
     run_within(Duration::from_secs(60), async {
         let replicas = [hanging().await, hanging().await];

@@ -3,10 +3,10 @@ use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use curtail_policy::{
     AttemptId, BalanceConfig, BudgetConfig, Call, CallId, Class, Event, Failure, Gather,
     GatherConfig, GatherEvent, Leaf, LeafConfig, LeafEvent, LeafRequestId, Load, Outcome,
-    PrequalConfig, ReplicaId, Request, RestMode, TieConfig, TieId, Upstream, UpstreamConfig,
-    UpstreamEvent,
+    PrequalConfig, RemedyEstimate, RemedyMode, ReplicaId, Request, RestMode, SlowCount, SlowShares,
+    TieConfig, TieId, Upstream, UpstreamConfig, UpstreamEvent,
 };
-use curtail_units::{Duration, Instant, Ratio, Rng};
+use curtail_units::{Duration, Instant, Quantile, Ratio, Rng};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -127,6 +127,11 @@ impl Writer {
         let replica =
             ReplicaId(u32::try_from(self.rng.below(self.joined as usize)).expect("small"));
         let latency = Duration::from_us(self.rng.below(9_000) as u64);
+        let is_auto = self.upstream.config().remedy == RemedyMode::Auto;
+        if is_auto && self.rng.chance(0.5) {
+            let event = self.evidence();
+            return self.upstream_event(event);
+        }
         let event = match self.rng.below(6) {
             0 => UpstreamEvent::ProbeUnsupported { replica },
             1 => UpstreamEvent::MessageTimed { one_way: latency },
@@ -135,10 +140,48 @@ impl Writer {
             4 => self.member_leaves(),
             _ => UpstreamEvent::ProbeSucceeded { replica, load: Load { in_flight: 3, latency } },
         };
+        self.upstream_event(event);
+    }
+
+    fn upstream_event(&mut self, event: UpstreamEvent) {
         let now = self.now;
         self.upstream.handle(now, event);
         let effects: Vec<_> = std::iter::from_fn(|| self.upstream.poll_effect()).collect();
         self.write(&Entry::UpstreamEvent { machine: 0, now, event, effects });
+    }
+
+    /// Evidence for the remedies, or the end of the time for which they are off.
+    fn evidence(&mut self) -> UpstreamEvent {
+        let time = Duration::from_us(self.rng.below(9_000) as u64);
+        // Any digits, to be read as they were written.
+        let ratio_low = self.rng.unit();
+        let ratio_high = self.rng.chance(0.8).then(|| 2.0 * self.rng.unit());
+        let count = SlowCount { slow: 3, requests: 5_000 };
+        match self.rng.below(3) {
+            0 => UpstreamEvent::RemedyEstimated {
+                estimate: RemedyEstimate {
+                    requests: 50_000,
+                    quantile: Quantile::P999,
+                    without: time,
+                    with: time,
+                    ratio_high,
+                    slow: time,
+                },
+            },
+            1 => UpstreamEvent::RemedyMeasured {
+                shares: SlowShares {
+                    threshold: time,
+                    without: count,
+                    with: count,
+                    ratio_low,
+                    ratio_high,
+                },
+            },
+            _ => {
+                self.now = self.upstream.poll_timeout().unwrap_or(self.now).max(self.now);
+                UpstreamEvent::Woke
+            }
+        }
     }
 
     fn member_joins(&mut self) -> UpstreamEvent {
@@ -216,7 +259,7 @@ impl Writer {
     }
 }
 
-fn configs() -> [UpstreamConfig; 3] {
+fn configs() -> [UpstreamConfig; 4] {
     let budget =
         BudgetConfig { ratio: Ratio::new(0.02).expect("a ratio"), ..BudgetConfig::default() };
     let hedged = UpstreamConfig { budget, ..UpstreamConfig::default() };
@@ -225,6 +268,7 @@ fn configs() -> [UpstreamConfig; 3] {
         hedged,
         UpstreamConfig { tie: Some(TieConfig::default()), ..hedged },
         UpstreamConfig { balance: prequal, ..hedged },
+        UpstreamConfig { remedy: RemedyMode::Auto, ..hedged },
     ]
 }
 
@@ -274,6 +318,11 @@ fn fresh_machines_decide_what_a_journal_says_byte_for_byte() {
         let ends = ["\"enough\"", "\"too_many_failed\"", "\"deadline\"", "\"rest_rejected\""];
         for what in remedies.into_iter().chain(ends) {
             assert!(journal.contains(what), "seed {seed}: nothing was {what}");
+        }
+        let switched = ["\"gain_estimated\"", "\"gain_proven\"", "\"no_gain\"", "\"tries_again\""];
+        for what in switched {
+            let is_auto = config.remedy == RemedyMode::Auto;
+            assert_eq!(journal.contains(what), is_auto, "seed {seed}: {what}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The side of the roots: requests arrive, their calls decide, attempts and probes travel.
 
+use super::remedy::RemedyCall;
 use super::{Step, World};
 use crate::queue::Lane;
 use crate::record::{AttemptEnd, AttemptRecord, RequestRecord};
@@ -33,7 +34,7 @@ pub(super) struct CallPlace {
     request: Key,
     /// The number of the call among the calls of the request.
     id: CallId,
-    upstream: u32,
+    pub(super) upstream: u32,
     shard: u32,
     attempts: [Key; ATTEMPTS_MAX],
     /// The service time of the call's first attempt, without factors.
@@ -42,7 +43,8 @@ pub(super) struct CallPlace {
     factor: f64,
     /// Whether all attempts of the call have the service time of the first one, apart from the factors of servers.
     copies_alike: bool,
-    good: Option<AttemptId>,
+    pub(super) good: Option<AttemptId>,
+    pub(super) remedy: RemedyCall,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,11 +214,12 @@ impl World<'_> {
             request.factor * self.model.call_factor.draw_factor(&mut self.draws.call_factors);
         let copies_alike = self.model.copies_alike.get();
         let service_ns = self.draw_work_ns(request_key, id, true);
+        let remedy = self.begin_remedy_call(upstream);
         let key = self.calls.insert(CallPlace {
             machine: Call::new(Request {
                 class: self.model.class,
                 repeatable: self.model.repeatable,
-                is_holdout: false,
+                is_holdout: remedy.is_holdout,
             }),
             request: request_key,
             id,
@@ -227,6 +230,7 @@ impl World<'_> {
             factor,
             copies_alike: copies_alike > 0.0 && self.draws.service.chance(copies_alike),
             good: None,
+            remedy,
         });
         if key.index as usize == self.call_alarms.len() {
             self.call_alarms.push(crate::alarm::Alarm::OFF);
@@ -291,7 +295,11 @@ impl World<'_> {
                 Effect::Cancel { attempt } => self.cancel(key, attempt, reason),
                 Effect::Respond { attempt } => winner = Some(attempt),
                 // A call that has failed is over, and finished as such.
-                Effect::Fail { .. } | Effect::Skip => {}
+                Effect::Fail { .. } => {}
+                Effect::Skip => self.skipped(key, reason),
+                Effect::SetRemedy { state } => {
+                    self.remedy_decided(upstream, Decided { effect: state, reason });
+                }
                 Effect::Probe { replica } => self.send_probe(upstream, replica),
             }
         }
@@ -301,6 +309,7 @@ impl World<'_> {
     fn finish_call(&mut self, key: Key) {
         let call = self.calls.get_mut(key).expect("a call is finished once");
         let (request, call, success) = (call.request, call.id, call.good.is_some());
+        self.end_remedy_call(key);
         self.calls.free(key);
         if let Some(recorder) = &mut self.recorder {
             recorder.end_call(request, call, self.now, success);
@@ -426,11 +435,11 @@ impl World<'_> {
         }
     }
 
-    fn upstream_event(&mut self, index: usize, event: UpstreamEvent) {
+    pub(super) fn upstream_event(&mut self, index: usize, event: UpstreamEvent) {
         let group = self.groups.get_mut(index / self.model.shards as usize);
         let now = self.now;
         self.upstreams[index].machine.in_group(group, |upstream| upstream.handle(now, event));
-        // An upstream by itself does nothing but probe.
+        // An upstream by itself probes, and decides about its remedies.
         self.carry_out(index, Key::NONE);
         self.wake_upstream(index);
     }

@@ -14,6 +14,7 @@ use curtail_policy::{
 use curtail_units::{Duration, Quantile, Ratio, Rng};
 
 mod records;
+mod remedy;
 
 const SEED: u64 = 1;
 
