@@ -78,6 +78,45 @@ impl Counterfactual {
     }
 }
 
+/// The share of the slow traces that each factor explains, and the share that none explains.
+///
+/// Without some factors, a trace is slow as often as the traces of its stratum that have only its other factors. The joint
+/// effect is shared as above, which is the average attributable fraction (Eide & Gefeller, "Sequential and average
+/// attributable fractions as aids in the selection of preventive strategies", Journal of Clinical Epidemiology 48, 1995). So a
+/// factor that often occurs together with another one is not charged for the other.
+pub(crate) fn attributable_fractions(
+    populations: &Populations,
+    (masks, factors): (&[u16], usize),
+) -> (Vec<f64>, f64) {
+    let subsets = 1_usize << factors;
+    // The counts of slow and of all traces of each stratum and each set of factors.
+    let mut counts = vec![vec![[0_u32; 2]; subsets]; populations.counts.len()];
+    for (nth, stratum) in populations.strata.iter().enumerate().filter(|(_, s)| **s != NO_STRATUM) {
+        let count = &mut counts[*stratum as usize][usize::from(masks[nth])];
+        count[0] += u32::from(populations.is_slow[nth]);
+        count[1] += 1;
+    }
+    let ratio = |[slow, all]: [u32; 2]| f64::from(slow) / f64::from(all);
+    let mut explained = vec![0.0; subsets];
+    for of_stratum in &counts {
+        let with_traces = || of_stratum.iter().enumerate().filter(|(_, [_, all])| *all > 0);
+        for (removed, explained) in explained.iter_mut().enumerate() {
+            for (mask, count) in with_traces().filter(|(mask, _)| mask & removed != 0) {
+                let others = of_stratum[mask & !removed];
+                // Nothing is known without the factors if no trace of the stratum is without them.
+                if others[1] > 0 {
+                    *explained += f64::from(count[1]) * (ratio(*count) - ratio(others));
+                }
+            }
+        }
+    }
+    let slow = populations.slow.len() as f64;
+    // `shapley` takes values that removal lowers.
+    let values: Vec<f64> = explained.iter().map(|explained| 1.0 - explained / slow).collect();
+    let of_factors = (0..factors).map(|factor| shapley(&values, factor, factors)).collect();
+    (of_factors, values[subsets - 1].clamp(0.0, 1.0))
+}
+
 /// The mean effect of removing `factor` over all orders of removal, where `values` has the quantile for each set of
 /// removed factors.
 fn shapley(values: &[f64], factor: usize, factors: usize) -> f64 {
@@ -117,5 +156,29 @@ mod tests {
         let values = [100.0, 90.0, 80.0, 75.0, 60.0, 55.0, 58.0, 40.0];
         let sum: f64 = (0..3).map(|factor| shapley(&values, factor, 3)).sum();
         assert!((sum - 60.0).abs() < 1e-9, "{sum}");
+    }
+
+    #[test]
+    fn a_factor_is_not_charged_for_a_factor_that_accompanies_it() {
+        // Sets of factors with their slow and all traces. The first factor makes half of its traces slow; the second none,
+        // but most of its traces have the first.
+        let cells = [(0_u16, 1, 100), (1, 20, 40), (2, 1, 100), (3, 30, 60)];
+        let (mut populations, mut masks) = (Populations::default(), Vec::new());
+        for (mask, slow, all) in cells {
+            for nth in 0..all {
+                if nth < slow {
+                    populations.slow.push(u32::try_from(masks.len()).expect("few"));
+                }
+                populations.is_slow.push(nth < slow);
+                populations.strata.push(0);
+                masks.push(mask);
+            }
+        }
+        populations.counts.push((52, 300));
+        let (fractions, unexplained) = attributable_fractions(&populations, (&masks, 2));
+        // 100 traces have the first factor, and half of them are slow instead of one in a hundred.
+        assert!((fractions[0] - 100.0 * (0.5 - 0.01) / 52.0).abs() < 1e-12, "{fractions:?}");
+        assert!(fractions[1].abs() < 1e-12, "{fractions:?}");
+        assert!((fractions.iter().sum::<f64>() + unexplained - 1.0).abs() < 1e-12);
     }
 }

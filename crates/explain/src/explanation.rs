@@ -1,14 +1,15 @@
 //! The result: where the time went, what slow traces have in common, and how sure that is.
 
 use crate::cause::Cause;
-use crate::counterfactual::Counterfactual;
+use crate::counterfactual::{Counterfactual, attributable_fractions};
 use crate::excess::{Charge, Excess};
 use crate::factors::Factors;
 use crate::json;
 use crate::populations::{Populations, SlowTraces};
 use crate::shifts::find_shifts;
 use crate::traces::{Side, Traces, UnusedTraces};
-use crate::writer::Writer;
+use crate::waits::find_waits;
+use crate::writer::{Attribution, Writer};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -238,16 +239,18 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
         explanation.unexplained_ratio = (1.0 - explained).clamp(0.0, 1.0);
         return Ok(explanation);
     }
-    let factors = Factors::find(traces, &populations, &rng);
+    let mut factors = Factors::find(traces, &populations, &rng);
+    let waits = find_waits(traces, &populations, (&excess, charge), &mut factors);
     let quantile = match question.slow {
         SlowTraces::AboveQuantile(quantile) => quantile,
         SlowTraces::LongerThan { .. } | SlowTraces::OfSide => Quantile::P99,
     };
-    let effect =
-        Counterfactual::of(traces, &populations, (&factors.masks, factors.found.len()), quantile);
-    explanation.findings = writer.of_factors(&factors, &effect);
-    explanation.findings.extend(writer.of_waits());
-    explanation.unexplained_ratio = writer.unexplained(&factors);
+    let causes = (&*factors.masks, factors.found.len() + waits.len());
+    let effect = Counterfactual::of(traces, &populations, causes, quantile);
+    let (fractions, unexplained_ratio) = attributable_fractions(&populations, causes);
+    let attribution = Attribution { masks: &factors.masks, fractions: &fractions, effect: &effect };
+    explanation.findings = writer.of_tail(&factors.found, &waits, &attribution);
+    explanation.unexplained_ratio = unexplained_ratio;
     explanation.null_share = factors.null_fraction;
     explanation.tested += factors.tested;
     explanation.quantile =

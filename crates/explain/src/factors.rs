@@ -55,10 +55,8 @@ pub(crate) enum Factor {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FoundFactor {
     pub(crate) factor: Factor,
-    /// The share of the slow traces that would not be slow.
-    pub(crate) fraction: f64,
-    /// The 95 % interval of the fraction.
-    pub(crate) interval: (f64, f64),
+    /// Half of the width of the 95 % interval of its fraction.
+    pub(crate) half_width: f64,
     pub(crate) p_value: f64,
     /// The number of slow and of all traces with the factor.
     pub(crate) slow: u32,
@@ -112,15 +110,13 @@ impl Factors {
             let bit = 1 << this.found.len();
             let with_best = table.take(best, bit, &populations.is_slow, &mut this.masks);
             let aliases = table.aliases(best, &now, &with_best);
-            // Its share of all slow traces, whatever else was found before.
-            let Estimate { fraction, error, p_value, slow, all, lift } = first[best];
-            let interval = ((fraction - 1.96 * error).max(0.0), (fraction + 1.96 * error).min(1.0));
+            // Of all traces, whatever else was found before.
+            let Estimate { error, p_value, slow, all, lift, .. } = first[best];
             let factor = table.factors[best];
             let aliases = aliases.into_iter().map(|alias| table.factors[alias]).collect();
             this.found.push(FoundFactor {
                 factor,
-                fraction,
-                interval,
+                half_width: 1.96 * error,
                 p_value,
                 slow,
                 all,

@@ -16,6 +16,7 @@ mod shifts;
 mod statistics;
 mod table;
 mod traces;
+mod waits;
 mod writer;
 
 pub use cause::Cause;

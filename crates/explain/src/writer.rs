@@ -5,24 +5,22 @@ use crate::component::{Part, Phase};
 use crate::counterfactual::Counterfactual;
 use crate::excess::{Charge, Excess, PartExcess, ServiceExcess};
 use crate::explanation::{ComponentShare, Finding, ServiceShare};
-use crate::factors::{Factor, Factors, FoundFactor};
-use crate::populations::{NO_STRATUM, Populations};
+use crate::factors::{Factor, FoundFactor};
+use crate::populations::Populations;
 use crate::shifts::Shift;
 use crate::statistics::index;
 use crate::traces::Traces;
+use crate::waits::FoundWait;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use curtail_text::numbers::{latency, percent, short, thousands};
-use curtail_units::Duration;
+use curtail_units::{Duration, wilson_interval};
 
 /// The number of components of a service in the result.
 const COMPONENTS_MAX: usize = 5;
-
-/// The smallest share of a wait (gap, queue, connection) that is a finding of its own.
-const WAIT_SHARE_MIN: f64 = 0.2;
 
 /// The quantiles of a finding's traces at which examples are taken.
 const EXAMPLES: [f64; 4] = [0.999, 0.99, 0.9, 0.5];
@@ -205,15 +203,16 @@ impl Writer<'_> {
         examples
     }
 
-    /// A finding for each factor, the largest share first.
-    pub(crate) fn of_factors(&self, factors: &Factors, effect: &Counterfactual) -> Vec<Finding> {
+    /// A finding for each factor.
+    fn of_factors(&self, factors: &[FoundFactor], attribution: &Attribution<'_>) -> Vec<Finding> {
         let finding = |(nth, found): (usize, &FoundFactor)| {
             // Of factors with the same traces, the one that names a cause.
             let mut same: Vec<Factor> =
                 [found.factor].into_iter().chain(found.aliases.iter().copied()).collect();
             same.sort_by_key(|factor| self.cause_of_factor(*factor).rank());
             let (service, condition) = self.condition(same[0]);
-            let quantile_ns = effect.of_factors_ns.get(nth).copied();
+            let quantile_ns = attribution.effect.of_factors_ns.get(nth).copied();
+            let share = attribution.fractions[nth];
             let lift = if found.lift.is_finite() {
                 format!("{} times the ratio of the others", short(found.lift, 1))
             } else {
@@ -221,7 +220,7 @@ impl Writer<'_> {
             };
             let text = format!(
                 "{condition} ({service}) explains {} of the slow requests: {} of {} requests with it are slow, {lift}",
-                percent(found.fraction),
+                percent(share),
                 thousands(found.slow.into()),
                 thousands(found.all.into()),
             );
@@ -239,18 +238,20 @@ impl Writer<'_> {
                 text,
                 service: service.to_owned(),
                 subject: condition,
-                share: found.fraction,
-                interval: found.interval,
+                share,
+                interval: (
+                    (share - found.half_width).max(0.0),
+                    (share + found.half_width).min(1.0),
+                ),
                 p_value: Some(found.p_value),
                 traces: (found.slow.into(), found.all.into()),
                 quantile_ns,
                 same_as,
-                examples: self.examples(|trace| factors.masks[trace as usize] & (1 << nth) != 0),
+                examples: self
+                    .examples(|trace| attribution.masks[trace as usize] & (1 << nth) != 0),
             }
         };
-        let mut findings: Vec<_> = factors.found.iter().enumerate().map(finding).collect();
-        findings.sort_by(|one, other| other.interval.0.total_cmp(&one.interval.0));
-        findings
+        factors.iter().enumerate().map(finding).collect()
     }
 
     /// The service and the condition of a factor.
@@ -287,61 +288,58 @@ impl Writer<'_> {
         }
     }
 
-    /// Findings for gaps, queues and connections that have a large share of the excess.
-    pub(crate) fn of_waits(&self) -> Vec<Finding> {
-        let total_ns = self.total_ns();
-        let parts = (0..).zip(self.excess.parts.values().iter().zip(&self.excess.of_parts));
-        let is_wait = |part: &Part| match part {
-            Part::Own { operation, .. } => Cause::of_wait(self.name(*operation)).is_some(),
-            Part::Gap { .. } | Part::Phase { .. } => true,
-            // A dependency works as well as it waits; nothing says which.
-            Part::Unseen { .. } => false,
-        };
-        let waits = parts.filter(|(_, (part, _))| is_wait(part));
-        let finding = |(number, (part, excess)): (u32, (&Part, &PartExcess))| {
-            let share = excess.charged_ns(self.charge) / total_ns;
-            let (before, after) = excess.visit_ns;
-            let component = self.component(*part);
-            let half = 1.96 * excess.share_error;
-            (share >= WAIT_SHARE_MIN && share > half).then(|| Finding {
-                cause: self.cause_of(*part),
+    /// A finding for each component that many slow traces are of.
+    fn of_waits(&self, waits: &[FoundWait], attribution: &Attribution<'_>) -> Vec<Finding> {
+        let slow_count = self.populations.slow.len() as f64;
+        let finding = |wait: &FoundWait| {
+            let part = *self.excess.parts.get(wait.part);
+            let (before, after) = self.excess.of_parts[wait.part as usize].visit_ns;
+            let component = self.component(part);
+            let share = attribution.fractions[wait.bit];
+            Finding {
+                cause: self.cause_of(part),
                 text: format!(
-                    "{} of the time that slow requests take longer is in {component}: {} a call instead of {}",
-                    percent(share), time(after), time(before),
+                    "{component} explains {} of the slow requests: most of the time that {} of them take longer is there, {} a call instead of {}",
+                    percent(share),
+                    thousands(wait.slow.into()),
+                    time(after),
+                    time(before),
                 ),
                 service: self.name(part.service()).to_owned(),
                 subject: component,
                 share,
-                interval: ((share - half).max(-1.0), (share + half).min(1.0)),
+                interval: wilson_interval(share.clamp(0.0, 1.0), slow_count),
                 p_value: None,
-                traces: (self.populations.slow.len() as u64, self.traces.len() as u64),
-                quantile_ns: None,
+                traces: (wait.slow.into(), self.traces.len() as u64),
+                quantile_ns: attribution.effect.of_factors_ns.get(wait.bit).copied(),
                 same_as: Vec::new(),
-                examples: self.examples(|trace| self.has_part(trace, number)),
-            })
+                examples: self
+                    .examples(|trace| attribution.masks[trace as usize] & (1 << wait.bit) != 0),
+            }
         };
-        waits.filter_map(finding).collect()
+        waits.iter().map(finding).collect()
     }
 
-    /// The share of slow traces that are slow for none of the factors found.
-    pub(crate) fn unexplained(&self, factors: &Factors) -> f64 {
-        // The counts of slow and of all traces, with and without a factor, of each stratum.
-        let mut counts = vec![[[0.0_f64; 2]; 2]; self.populations.counts.len()];
-        for (trace, stratum) in
-            self.populations.strata.iter().enumerate().filter(|(_, s)| **s != NO_STRATUM)
-        {
-            let has = usize::from(factors.masks[trace] != 0);
-            let count = &mut counts[*stratum as usize][has];
-            count[0] += f64::from(u8::from(self.populations.is_slow[trace]));
-            count[1] += 1.0;
-        }
-        let explained = counts.iter().map(|[without, with]| {
-            let ratio = if without[1] > 0.0 { without[0] / without[1] } else { 0.0 };
-            with[0] - ratio * with[1]
-        });
-        let explained = explained.sum::<f64>() / self.populations.slow.len() as f64;
-        (1.0 - explained).clamp(0.0, 1.0)
+    /// The findings of a tail, the largest share first.
+    pub(crate) fn of_tail(
+        &self,
+        found: &[FoundFactor],
+        waits: &[FoundWait],
+        attribution: &Attribution<'_>,
+    ) -> Vec<Finding> {
+        let mut findings = self.of_factors(found, attribution);
+        findings.extend(self.of_waits(waits, attribution));
+        findings.sort_by(|one, other| other.interval.0.total_cmp(&one.interval.0));
+        findings
     }
+}
+
+/// What each factor and wait explains, by its bit in the masks of traces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attribution<'a> {
+    pub(crate) masks: &'a [u16],
+    pub(crate) fractions: &'a [f64],
+    pub(crate) effect: &'a Counterfactual,
 }
 
 fn time(ns: f64) -> String {

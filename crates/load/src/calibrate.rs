@@ -24,7 +24,7 @@ use crate::compare::{self, Percentile, Rule, Verdict};
 use crate::stalls::Stalls;
 use crate::{Latencies, LatencyKind};
 use curtail_sketch::Histogram;
-use curtail_units::{Duration, Rng};
+use curtail_units::{Duration, Rng, wilson_interval};
 
 /// The comparisons to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,13 +77,7 @@ impl Rate {
     /// The 95 % interval of the true share (Wilson); [`None`] without trials.
     #[must_use]
     pub fn interval(self) -> Option<(f64, f64)> {
-        const Z: f64 = 1.959_964;
-        let share = self.ratio()?;
-        let of = f64::from(self.of);
-        let middle = share + Z * Z / (2.0 * of);
-        let half = Z * (share * (1.0 - share) / of + Z * Z / (4.0 * of * of)).sqrt();
-        let whole = 1.0 + Z * Z / of;
-        Some((((middle - half) / whole).max(0.0), ((middle + half) / whole).min(1.0)))
+        self.ratio().map(|share| wilson_interval(share, f64::from(self.of)))
     }
 }
 

@@ -9,7 +9,7 @@
 //! **Inputs**: work, which is free of the slow periods of replicas.
 //! **Hurts when** requests of one kind still differ: then α is too small.
 
-use curtail_units::{Quantile, Rng};
+use curtail_units::{Quantile, Rng, wilson_interval};
 use std::collections::BTreeMap;
 
 /// Minimum number of slow requests with a second attempt, or with another request of their kind.
@@ -166,17 +166,8 @@ fn from_kinds(works: &[Work], threshold: f64, share: f64) -> Option<Intrinsic> {
 /// The ratio and its interval, from the share `q` of `pairs` whose other attempt is slow too.
 fn intrinsic(q: f64, pairs: f64, p: f64, evidence: Evidence) -> Intrinsic {
     let ratio = |q: f64| ((q - p) / (1.0 - p)).clamp(0.0, 1.0);
-    let (low, high) = wilson(q, pairs);
+    let (low, high) = wilson_interval(q, pairs);
     Intrinsic { ratio: ratio(q), interval: (ratio(low), ratio(high)), evidence }
-}
-
-/// The 95 % interval of a share (Wilson, 1927).
-fn wilson(share: f64, count: f64) -> (f64, f64) {
-    const Z: f64 = 1.96;
-    let z2 = Z * Z / count;
-    let middle = (share + z2 / 2.0) / (1.0 + z2);
-    let half = Z * (share * (1.0 - share) / count + z2 / (4.0 * count)).sqrt() / (1.0 + z2);
-    (middle - half, middle + half)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod instant;
 mod label;
 mod rng;
 mod unit_interval;
+mod wilson;
 
 pub use bytes::Bytes;
 pub use duration::Duration;
@@ -17,6 +18,7 @@ pub use instant::Instant;
 pub use label::Label;
 pub use rng::Rng;
 pub use unit_interval::{Quantile, Ratio};
+pub use wilson::wilson_interval;
 
 /// A number outside the range of its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -51,13 +51,13 @@ pub(crate) fn add_traces(traces: &mut Traces, rng: &mut Rng, count: u64, planted
     }
 }
 
-/// Calls `take` with the spans of a trace.
+/// Calls `take` with the spans of a trace, and returns the causes that delayed it.
 pub(crate) fn with_trace(
     nth: u64,
     rng: &mut Rng,
     planted: &[Planted],
     take: impl FnOnce(&[SpanRow<'_>]),
-) {
+) -> Vec<Planted> {
     let mut request = Request::new(nth, rng.clone(), planted);
     // Each request has its own randomness, so that a cause changes no other request.
     rng.next_u64();
@@ -66,6 +66,7 @@ pub(crate) fn with_trace(
     let rows = request.rows.iter().map(OwnedRow::row).zip(&attributes);
     let rows: Vec<_> = rows.map(|(row, attributes)| SpanRow { attributes, ..row }).collect();
     take(&rows);
+    request.delayed_by
 }
 
 #[derive(Debug)]
@@ -103,6 +104,7 @@ struct Request<'a> {
     planted: &'a [Planted],
     rows: Vec<OwnedRow>,
     now_ns: i64,
+    delayed_by: Vec<Planted>,
 }
 
 const MS: f64 = 1e6;
@@ -111,7 +113,7 @@ impl<'a> Request<'a> {
     fn new(nth: u64, rng: Rng, planted: &'a [Planted]) -> Self {
         // Ten requests a second.
         let now_ns = 1_700_000_000_000_000_000 + i64::try_from(nth).expect("few") * 100_000_000;
-        Self { rng, planted, rows: Vec::new(), now_ns }
+        Self { rng, planted, rows: Vec::new(), now_ns, delayed_by: Vec::new() }
     }
 
     fn has(&self, planted: Planted) -> bool {
@@ -129,9 +131,12 @@ impl<'a> Request<'a> {
         self.now_ns += ns;
     }
 
-    /// The time that a planted cause adds.
-    fn suffer(&mut self) -> f64 {
-        60.0 * (0.3 * self.rng.normal()).exp()
+    /// Waits for the time that a planted cause adds, and returns it.
+    fn suffer(&mut self, planted: Planted) -> f64 {
+        self.delayed_by.push(planted);
+        let ms = 60.0 * (0.3 * self.rng.normal()).exp();
+        self.wait(ms);
+        ms
     }
 
     fn begin(
@@ -147,7 +152,11 @@ impl<'a> Request<'a> {
             start_ns: self.now_ns,
             end_ns: self.now_ns,
         };
-        let pod = format!("{service}-{}", 1 + self.rng.below(4));
+        // All spans of one execution are on one pod; each call may go to another one.
+        let of_caller =
+            self.rows.iter().find(|row| row.span.id == parent && row.service == service);
+        let of_caller = of_caller.map(|row| row.texts[0].1.clone());
+        let pod = of_caller.unwrap_or_else(|| format!("{service}-{}", 1 + self.rng.below(4)));
         let mut texts = vec![
             ("k8s.pod.name", pod.clone()),
             ("host.name", format!("host-of-{pod}")),
@@ -184,19 +193,16 @@ impl<'a> Request<'a> {
             && self.text(root, "tenant") == "tenant-7"
             && self.rng.chance(0.15)
         {
-            let ms = self.suffer();
-            self.wait(ms);
+            self.suffer(Planted::Tenant);
         }
         if self.has(Planted::CodePath) && self.rng.chance(0.012) {
             let rebuild = self.begin("shop", "rebuild index", SpanKind::Internal, self.id(root));
-            let ms = self.suffer();
-            self.wait(ms);
+            self.suffer(Planted::CodePath);
             self.end(rebuild);
         }
         self.cart(root);
         if self.has(Planted::LargePayload) && size > 60_000.0 {
-            let ms = self.suffer();
-            self.wait(ms);
+            self.suffer(Planted::LargePayload);
         }
         self.work(1.0);
         self.end(root);
@@ -212,8 +218,7 @@ impl<'a> Request<'a> {
             self.wait(0.2);
             let server = self.begin("auth", "POST /token", SpanKind::Server, self.id(call));
             if is_again && attempt == 0 {
-                let ms = self.suffer();
-                self.wait(ms);
+                self.suffer(Planted::Retries);
             } else {
                 self.work(3.0);
             }
@@ -230,9 +235,8 @@ impl<'a> Request<'a> {
             (Planted::NameLookup, "curtail.connect.lookup_ns"),
         ] {
             if self.has(planted) && self.rng.chance(0.012) {
-                let ms = self.suffer();
+                let ms = self.suffer(planted);
                 self.rows[call].numbers.push((key, ms * MS));
-                self.wait(ms);
             }
         }
         self.wait(0.3);
@@ -242,26 +246,27 @@ impl<'a> Request<'a> {
         self.rows[server].numbers.push(("host.cpu.busy_ratio", if is_busy { 0.97 } else { cpu }));
         let is_slow_pod =
             self.has(Planted::SlowReplica) && self.text(server, "k8s.pod.name") == "cart-3";
-        if is_busy || is_slow_pod && self.rng.chance(0.05) {
-            let ms = self.suffer();
-            self.wait(ms);
+        if is_busy {
+            self.suffer(Planted::BusyProcessor);
+        } else if is_slow_pod && self.rng.chance(0.05) {
+            self.suffer(Planted::SlowReplica);
         }
         if self.has(Planted::Queue) && self.rng.chance(0.012) {
-            let ms = self.suffer();
+            let ms = self.suffer(Planted::Queue);
             self.rows[server].numbers.push(("curtail.leaf.wait_ns", ms * MS));
-            self.wait(ms);
         }
         if self.has(Planted::Pause) && self.rng.chance(0.012) {
             let pause = self.begin("cart", "gc pause", SpanKind::Internal, self.id(server));
-            let ms = self.suffer();
-            self.wait(ms);
+            self.suffer(Planted::Pause);
             self.end(pause);
         }
         self.work(3.0);
         let cache = self.begin("cart", "GET session", SpanKind::Client, self.id(server));
         self.work(3.0);
         self.end(cache);
-        let calls = if self.has(Planted::MoreCalls) && self.rng.chance(0.012) { 14 } else { 2 };
+        let has_more = self.has(Planted::MoreCalls) && self.rng.chance(0.012);
+        let calls = if has_more { 14 } else { 2 };
+        self.delayed_by.extend(has_more.then_some(Planted::MoreCalls));
         for _ in 0..calls {
             self.select(server);
         }
@@ -276,13 +281,13 @@ impl<'a> Request<'a> {
         let server = self.begin("db", "SELECT", SpanKind::Server, self.id(call));
         let key = format!("key-{}", self.rng.below(40));
         if self.has(Planted::HotKey) && key == "key-13" && self.rng.chance(0.3) {
-            let ms = self.suffer();
-            self.wait(ms);
+            self.suffer(Planted::HotKey);
         }
         self.rows[server].texts.push(("db.key", key));
         self.work(4.0);
         self.end(server);
         if self.has(Planted::PacketLoss) && self.rng.chance(0.006) {
+            self.delayed_by.push(Planted::PacketLoss);
             self.wait(200.0);
         }
         self.wait(0.2);

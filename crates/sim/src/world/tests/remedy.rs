@@ -46,7 +46,12 @@ fn timeline(seed: u64, seconds: f64, stalls_end: f64) -> Arc<RecordedTimeline> {
             from = to + 4.0 * rng.exponential();
         }
     }
-    Arc::new(RecordedTimeline { arrivals, slow_periods, lasts: Duration::from_secs_f64(seconds) })
+    Arc::new(RecordedTimeline {
+        arrivals,
+        works: Vec::new(),
+        slow_periods,
+        lasts: Duration::from_secs_f64(seconds),
+    })
 }
 
 fn steps(model: &Model, seed: u64, seconds: f64) -> Vec<RemedyStep> {
