@@ -3,25 +3,26 @@
 //! The machine [`curtail_policy::Remedy`] decides, and its driver records the requests here. Every [`LOOK_EVERY`] the
 //! driver hands over an event with the figures so far. Each decision of the machine begins new evidence.
 //!
-//! **Dry run**: each request counts on both sides, with its true latency and with the estimated one. For p99 and p99.9
-//! the event has both latencies and the ratio, with the interval of [`Sequence`].
+//! **Dry run**: each request counts on both sides, with its true latency and with the estimated one. A hedge lengthens no
+//! request, so the slow requests with hedges are some of those without, and their share has a [`proportion::interval`].
+//! The interval counts each slow request by itself. But one stall slows several requests, and hedges save all or none of
+//! them, so it is too narrow. It decides only whether a trial is worth while.
 //! **Comparison**: a request is slow if it takes longer than a threshold that was fixed before. If the remedy changes
 //! nothing, each slow request is in the holdout with the probability of the draw, whatever its latency depends on. The
 //! probability is known, and its [`proportion::interval`] becomes one of the ratio of the two shares of slow requests.
 //! Counts above a fixed threshold need some 20 slow requests, where quantiles need some hundreds ([`mod@crate::holdout`]).
-//! **Limits**: both intervals hold at all looks between two decisions, with a probability of 1 − [`LEVEL`].
+//! **Limits**: the interval of the comparison holds at all looks between two decisions, with a probability of 1 − [`LEVEL`].
 //! **Invariant**: a request that arrived before the last decision counts for nothing, because it may be of either state.
 //! **Hurts when** the draws of proxies in front have another share than this proxy: their requests are weighted by the
 //! observed shares, which is exact only while the shares do not change.
 
-use crate::holdout::{PERCENTILES, PercentileEffect, Sides};
+use crate::holdout::Sides;
 use crate::proportion;
-use crate::sequence::Sequence;
 use curtail_policy::{
     RemedyEstimate, RemedyState, RemedyStatus, SlowCount, SlowShares, UpstreamEvent,
 };
 use curtail_sketch::{Histogram, Precision};
-use curtail_units::{Duration, Instant};
+use curtail_units::{Duration, Instant, Quantile};
 
 /// The probability that an interval is wrong at any look between two decisions.
 pub const LEVEL: f64 = 0.01;
@@ -29,8 +30,9 @@ pub const LEVEL: f64 = 0.01;
 /// The time between two looks.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// The percentiles that a dry run looks at, as places in [`PERCENTILES`]: p99 and p99.9.
-const ESTIMATED: core::ops::RangeFrom<usize> = 2..;
+/// The shares of requests beyond the quantiles that a dry run looks at. Stalls that slow a share of the requests show at
+/// quantiles just below it.
+const BEYOND: [f64; 5] = [0.02, 0.01, 0.005, 0.002, 0.001];
 
 /// The evidence since the last decision.
 #[derive(Clone, Debug)]
@@ -38,9 +40,8 @@ pub struct RemedyEvidence {
     status: RemedyStatus,
     began: Instant,
     look_at: Instant,
-    /// Requests of a dry run since the last look.
+    /// Requests of a dry run.
     latencies: Sides<Histogram>,
-    sequences: Sides<Sequence>,
     counts: Sides<SlowCount>,
 }
 
@@ -54,7 +55,6 @@ impl RemedyEvidence {
             began: now,
             look_at: now + LOOK_EVERY,
             latencies: Sides { without: empty(), with: empty() },
-            sequences: Sides::default(),
             counts: Sides::default(),
         }
     }
@@ -98,10 +98,6 @@ impl RemedyEvidence {
         self.look_at = now + LOOK_EVERY;
         match self.state() {
             RemedyState::DryRun => {
-                self.sequences.without.add(&self.latencies.without);
-                self.sequences.with.add(&self.latencies.with);
-                self.latencies.without.clear();
-                self.latencies.with.clear();
                 self.estimate().map(|estimate| UpstreamEvent::RemedyEstimated { estimate })
             }
             RemedyState::Trial | RemedyState::On => {
@@ -111,23 +107,34 @@ impl RemedyEvidence {
         }
     }
 
-    /// The estimate at the percentile with the largest gain; [`None`] without requests.
+    /// The estimate with the largest gain; [`None`] without requests.
     fn estimate(&self) -> Option<RemedyEstimate> {
-        let sides = self.sequences.map(|sequence| sequence);
-        let effects = PERCENTILES[ESTIMATED]
-            .iter()
-            .filter_map(|percentile| PercentileEffect::of(sides, *percentile, LEVEL));
-        let high = |effect: &PercentileEffect| effect.ratio_interval().1;
-        let best = effects.min_by(|a, b| high(a).total_cmp(&high(b)))?;
-        let Sides { without, with } = best.latency.map(|latency| latency.unwrap_or(Duration::MAX));
+        let estimates = BEYOND.iter().filter_map(|beyond| self.estimate_at(1.0 - beyond));
+        let order = |estimate: &RemedyEstimate| (!estimate.is_gain(), estimate.ratio_high);
+        estimates.min_by(|a, b| {
+            let ((a_is_none, a), (b_is_none, b)) = (order(a), order(b));
+            a_is_none.cmp(&b_is_none).then(a.total_cmp(&b))
+        })
+    }
+
+    fn estimate_at(&self, quantile: f64) -> Option<RemedyEstimate> {
+        let quantile = Quantile::new(quantile).expect("below one");
+        let latency = self.latencies.map(|histogram| histogram.quantile(quantile));
+        let (without, with) = (latency.without?, latency.with?);
         let between = (without.as_ns_f64() * with.as_ns_f64()).sqrt();
+        let threshold = Duration::from_ns_f64(between);
+        let slow = self.latencies.map(|histogram| histogram.count_above(threshold));
+        let saved = slow.without.saturating_sub(slow.with);
+        let (_, ratio_high) = proportion::interval(slow.with, saved, LEVEL);
         Some(RemedyEstimate {
-            requests: self.sequences.without.requests(),
-            quantile: best.quantile,
+            requests: self.latencies.without.count(),
+            quantile,
             without,
             with,
-            ratio_high: Some(high(&best)).filter(|ratio| ratio.is_finite()),
-            slow: Duration::from_ns_f64(between),
+            threshold,
+            slow_without: slow.without,
+            slow_with: slow.with,
+            ratio_high,
         })
     }
 

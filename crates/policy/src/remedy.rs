@@ -34,6 +34,9 @@ pub const WINDOW: Duration = Duration::from_secs(45);
 /// The minimum number of requests of a dry run that shows no gain.
 pub const DRY_RUN_REQUESTS_MIN: u64 = 40_000;
 
+/// The minimum number of slow requests of a dry run that shows a gain: with fewer, a trial would prove nothing.
+pub const DRY_RUN_SLOW_MIN: u64 = 20;
+
 /// The minimum number of requests on each side of a comparison that proves nothing.
 pub const SIDE_REQUESTS_MIN: u64 = 4_000;
 
@@ -127,20 +130,33 @@ pub struct RemedyEstimate {
     pub without: Duration,
     /// The latency at the quantile with hedges.
     pub with: Duration,
-    /// The upper end of the interval of the ratio of the two; absent: not bounded.
-    pub ratio_high: Option<f64>,
-    /// A latency between the two.
-    pub slow: Duration,
+    /// A latency between the two: a request that takes longer is slow.
+    pub threshold: Duration,
+    /// The number of slow requests as measured.
+    pub slow_without: u64,
+    /// The number of slow requests with hedges.
+    pub slow_with: u64,
+    /// The upper end of the interval of the ratio of these numbers, with hedges to without them.
+    pub ratio_high: f64,
+}
+
+impl RemedyEstimate {
+    /// Whether the gain is worth a trial.
+    #[must_use]
+    pub fn is_gain(&self) -> bool {
+        self.with.as_ns_f64() <= GAIN_RATIO_MAX * self.without.as_ns_f64()
+            && self.slow_without >= DRY_RUN_SLOW_MIN
+            && self.ratio_high <= GAIN_RATIO_MAX
+    }
 }
 
 impl core::fmt::Display for RemedyEstimate {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { requests, quantile, without, with, ratio_high, .. } = self;
-        write!(f, "quantile {quantile} of {requests} requests {without}, with hedges {with}")?;
-        match ratio_high {
-            Some(ratio) => write!(f, ", ratio at most {ratio:.2}"),
-            None => write!(f, ", ratio not bounded"),
-        }
+        let Self { requests, quantile, without, with, threshold, .. } = self;
+        let Self { slow_without, slow_with, ratio_high, .. } = self;
+        write!(f, "quantile {quantile} of {requests} requests {without}, with hedges {with}; ")?;
+        write!(f, "slower than {threshold}: {slow_without}, with hedges {slow_with}, ")?;
+        write!(f, "ratio at most {ratio_high:.2}")
     }
 }
 
@@ -238,8 +254,8 @@ impl Remedy {
         let is_over = now.since(since) >= WINDOW;
         match (self.status.state, event) {
             (RemedyState::DryRun, RemedyEvent::Estimated(estimate)) => {
-                if estimate.ratio_high.is_some_and(|ratio| ratio <= GAIN_RATIO_MAX) {
-                    self.status.threshold = estimate.slow;
+                if estimate.is_gain() {
+                    self.status.threshold = estimate.threshold;
                     self.decide(now, RemedyState::Trial, Reason::GainEstimated { estimate });
                 } else if is_over && estimate.requests >= DRY_RUN_REQUESTS_MIN {
                     self.decide(now, RemedyState::DryRun, Reason::NoGainEstimated { estimate });

@@ -80,25 +80,53 @@ fn the_ratio_of_equals_is_held_at_all_looks_even_if_slow_requests_come_in_bursts
     assert!(missed <= 12, "seed {seed}: {missed} of {runs}");
 }
 
-#[test]
-fn a_dry_run_states_the_percentile_with_the_largest_gain() {
+/// A dry run of 40,000 requests, of which one in `every` is stalled for 400 ms and would have taken `hedged`.
+fn dry_run(every: u32, hedged: Duration) -> RemedyEstimate {
     let mut evidence = RemedyEvidence::new(at(0.0), status(RemedyState::DryRun));
     for nth in 0..40_000_u32 {
-        // One in 250 is stalled: beyond p99, and before p99.9.
         let body = Duration::from_us(u64::from(1_000 + nth % 1_000));
-        let stalled = Duration::from_ms(400);
-        let is_stalled = nth % 250 == 0;
-        let without = if is_stalled { stalled } else { body };
-        let with = if is_stalled { Duration::from_ms(4) } else { body };
+        let is_stalled = nth % every == 0;
+        let without = if is_stalled { Duration::from_ms(400) } else { body };
+        let with = if is_stalled { hedged } else { body };
         evidence.record_dry_run(at(1.0), Sides { without, with });
     }
-    let estimate = estimate(&mut evidence, at(5.0));
-    assert_eq!((estimate.quantile, estimate.requests), (Quantile::P999, 40_000));
+    estimate(&mut evidence, at(5.0))
+}
+
+#[test]
+fn a_dry_run_states_the_quantile_with_the_largest_gain() {
+    // One in 250 is beyond the quantile 0.996, and before 0.998.
+    let estimate = dry_run(250, Duration::from_ms(4));
+    assert!(estimate.is_gain(), "{estimate}");
+    assert_eq!(
+        (estimate.quantile, estimate.requests),
+        (Quantile::new(0.998).expect("below 1"), 40_000)
+    );
     let ms = |duration: Duration| duration.as_ms_f64();
     assert!((ms(estimate.without) / 400.0 - 1.0).abs() < 0.01, "{estimate}");
     assert!((ms(estimate.with) / 4.0 - 1.0).abs() < 0.01, "{estimate}");
-    assert!((ms(estimate.slow) / 40.0 - 1.0).abs() < 0.01, "{}", estimate.slow);
-    assert!(estimate.ratio_high.expect("bounded") < 0.02, "{estimate}");
+    assert!((ms(estimate.threshold) / 40.0 - 1.0).abs() < 0.01, "{estimate}");
+    assert_eq!((estimate.slow_without, estimate.slow_with), (160, 0), "{estimate}");
+    assert!(estimate.ratio_high < 0.06, "{estimate}");
+}
+
+/// Whatever the share of stalled requests is, a quantile shows it.
+#[test]
+fn a_dry_run_finds_stalls_of_any_share() {
+    for every in [60, 80, 99, 100, 101, 150, 199, 201, 300, 499, 501, 700, 999] {
+        let estimate = dry_run(every, Duration::from_ms(4));
+        assert!(estimate.is_gain(), "one in {every}: {estimate}");
+    }
+}
+
+#[test]
+fn a_dry_run_without_a_gain_in_latency_or_with_few_slow_requests_has_none() {
+    let estimate = dry_run(100, Duration::from_ms(330));
+    assert!(!estimate.is_gain(), "too small a gain: {estimate}");
+    let estimate = dry_run(3_000, Duration::from_ms(4));
+    assert!(!estimate.is_gain(), "14 slow requests: {estimate}");
+    let estimate = dry_run(100, Duration::from_ms(400));
+    assert!(!estimate.is_gain() && estimate.ratio_high > 0.95, "hedges save none: {estimate}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use super::{
-    DRY_RUN_REQUESTS_MIN, OFF_MAX, OFF_MIN, Remedy, RemedyEstimate, RemedyEvent, RemedyState,
-    SIDE_REQUESTS_MIN, SlowCount, SlowShares, WINDOW,
+    DRY_RUN_REQUESTS_MIN, DRY_RUN_SLOW_MIN, OFF_MAX, OFF_MIN, Remedy, RemedyEstimate, RemedyEvent,
+    RemedyState, SIDE_REQUESTS_MIN, SlowCount, SlowShares, WINDOW,
 };
 use crate::Decided;
 use alloc::string::String;
@@ -11,15 +11,31 @@ use expect_test::expect;
 
 const LOOK: Duration = Duration::from_secs(5);
 
-fn estimate(requests: u64, ratio_high: Option<f64>) -> RemedyEvent {
-    RemedyEvent::Estimated(RemedyEstimate {
+fn estimated(requests: u64, ratio_high: f64) -> RemedyEstimate {
+    RemedyEstimate {
         requests,
         quantile: Quantile::P999,
         without: Duration::from_ms(400),
         with: Duration::from_ms(100),
+        threshold: Duration::from_ms(200),
+        slow_without: DRY_RUN_SLOW_MIN,
+        slow_with: 2,
         ratio_high,
-        slow: Duration::from_ms(200),
-    })
+    }
+}
+
+fn estimate(requests: u64, ratio_high: f64) -> RemedyEvent {
+    RemedyEvent::Estimated(estimated(requests, ratio_high))
+}
+
+#[test]
+fn a_gain_needs_a_shorter_latency_and_fewer_slow_requests() {
+    let gain = estimated(5_000, 0.8);
+    assert!(gain.is_gain());
+    assert!(!RemedyEstimate { ratio_high: 0.81, ..gain }.is_gain());
+    assert!(!RemedyEstimate { slow_without: DRY_RUN_SLOW_MIN - 1, ..gain }.is_gain());
+    assert!(RemedyEstimate { with: Duration::from_ms(320), ..gain }.is_gain());
+    assert!(!RemedyEstimate { with: Duration::from_ms(321), ..gain }.is_gain());
 }
 
 fn shares(requests: u64, (ratio_low, ratio_high): (f64, Option<f64>)) -> RemedyEvent {
@@ -45,7 +61,7 @@ impl Recorded {
         let now = Instant::ZERO + Duration::from_secs(100);
         let mut recorded = Self { remedy: Remedy::new(), now, text: String::new() };
         // The first look begins the first window.
-        recorded.after(Duration::ZERO, estimate(0, None));
+        recorded.after(Duration::ZERO, estimate(0, 1.0));
         recorded
     }
 
@@ -65,7 +81,7 @@ impl Recorded {
 
     /// Brings the remedy from a dry run to the state on.
     fn prove(&mut self) {
-        self.after(LOOK, estimate(5_000, Some(0.5)));
+        self.after(LOOK, estimate(5_000, 0.5));
         self.after(LOOK, shares(2_500, GAIN));
         assert_eq!(self.state(), RemedyState::On);
     }
@@ -74,8 +90,8 @@ impl Recorded {
 #[test]
 fn a_gain_is_estimated_tried_proven_and_lost() {
     let mut recorded = Recorded::new();
-    recorded.after(LOOK, estimate(5_000, Some(0.9)));
-    recorded.after(LOOK, estimate(10_000, Some(0.6)));
+    recorded.after(LOOK, estimate(5_000, 0.9));
+    recorded.after(LOOK, estimate(10_000, 0.6));
     recorded.after(LOOK, shares(2_500, UNPROVEN));
     recorded.after(LOOK, shares(5_000, GAIN));
     recorded.after(LOOK, shares(500, GAIN));
@@ -84,7 +100,7 @@ fn a_gain_is_estimated_tried_proven_and_lost() {
     let woken = recorded.remedy.poll_timeout().expect("it tries again");
     recorded.after(woken.since(recorded.now), RemedyEvent::Woke);
     expect![[r#"
-        110 s: trial: gain_estimated (estimated: quantile 0.999 of 10000 requests 400 ms, with hedges 100 ms, ratio at most 0.60)
+        110 s: trial: gain_estimated (estimated: quantile 0.999 of 10000 requests 400 ms, with hedges 100 ms; slower than 200 ms: 20, with hedges 2, ratio at most 0.60)
         120 s: on: gain_proven (measured: slower than 200 ms: 3 of 5000 with remedy, 30 of 5000 without, ratio 0.02 to 0.30)
         125 s: on: gain_proven (measured: slower than 200 ms: 3 of 500 with remedy, 30 of 500 without, ratio 0.02 to 0.30)
         170 s: trial: gain_unproven (measured: slower than 200 ms: 3 of 4500 with remedy, 30 of 4500 without, ratio 0.10 to 1.50)
@@ -96,12 +112,12 @@ fn a_gain_is_estimated_tried_proven_and_lost() {
 #[test]
 fn a_dry_run_without_a_gain_begins_again_after_a_window() {
     let mut recorded = Recorded::new();
-    recorded.after(LOOK, estimate(DRY_RUN_REQUESTS_MIN, None));
-    recorded.after(WINDOW - LOOK - LOOK, estimate(DRY_RUN_REQUESTS_MIN, Some(0.81)));
+    recorded.after(LOOK, estimate(DRY_RUN_REQUESTS_MIN, 1.0));
+    recorded.after(WINDOW - LOOK - LOOK, estimate(DRY_RUN_REQUESTS_MIN, 0.81));
     assert_eq!(recorded.remedy.status().decisions, 0, "the window is not over");
-    recorded.after(LOOK, estimate(DRY_RUN_REQUESTS_MIN - 1, Some(0.81)));
+    recorded.after(LOOK, estimate(DRY_RUN_REQUESTS_MIN - 1, 0.81));
     assert_eq!(recorded.remedy.status().decisions, 0, "too few requests");
-    recorded.after(LOOK, estimate(DRY_RUN_REQUESTS_MIN, Some(0.81)));
+    recorded.after(LOOK, estimate(DRY_RUN_REQUESTS_MIN, 0.81));
     assert_eq!((recorded.state(), recorded.remedy.status().decisions), (RemedyState::DryRun, 1));
     assert!(recorded.text.contains("no_gain_estimated"), "{}", recorded.text);
 }
@@ -109,7 +125,7 @@ fn a_dry_run_without_a_gain_begins_again_after_a_window() {
 #[test]
 fn a_trial_needs_requests_on_both_sides_to_prove_nothing() {
     let mut recorded = Recorded::new();
-    recorded.after(LOOK, estimate(5_000, Some(0.5)));
+    recorded.after(LOOK, estimate(5_000, 0.5));
     recorded.after(WINDOW + WINDOW, shares(SIDE_REQUESTS_MIN - 1, UNPROVEN));
     assert_eq!(recorded.state(), RemedyState::Trial);
     recorded.after(LOOK, shares(SIDE_REQUESTS_MIN, UNPROVEN));
@@ -123,7 +139,7 @@ fn no_gain_switches_off_at_once() {
         if is_on {
             recorded.prove();
         } else {
-            recorded.after(LOOK, estimate(5_000, Some(0.5)));
+            recorded.after(LOOK, estimate(5_000, 0.5));
         }
         recorded.after(LOOK, shares(500, NO_GAIN));
         assert_eq!(recorded.state(), RemedyState::Off);
@@ -135,7 +151,7 @@ fn no_gain_switches_off_at_once() {
 fn the_wait_doubles_with_each_failed_trial_up_to_an_hour_and_a_proof_resets_it() {
     let mut recorded = Recorded::new();
     let fail = |recorded: &mut Recorded| {
-        recorded.after(LOOK, estimate(5_000, Some(0.5)));
+        recorded.after(LOOK, estimate(5_000, 0.5));
         recorded.after(LOOK, shares(2_500, NO_GAIN));
         let woken = recorded.remedy.poll_timeout().expect("it is off");
         let wait = woken.since(recorded.now);
@@ -160,8 +176,8 @@ fn the_wait_doubles_with_each_failed_trial_up_to_an_hour_and_a_proof_resets_it()
 #[test]
 fn on_follows_only_a_proof_and_late_evidence_changes_nothing() {
     let events = [
-        estimate(DRY_RUN_REQUESTS_MIN, Some(0.5)),
-        estimate(DRY_RUN_REQUESTS_MIN, None),
+        estimate(DRY_RUN_REQUESTS_MIN, 0.5),
+        estimate(DRY_RUN_REQUESTS_MIN, 1.0),
         shares(SIDE_REQUESTS_MIN, GAIN),
         shares(SIDE_REQUESTS_MIN, UNPROVEN),
         shares(SIDE_REQUESTS_MIN, NO_GAIN),

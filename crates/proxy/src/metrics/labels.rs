@@ -72,8 +72,10 @@ mod tests {
             quantile: Quantile::P99,
             without: TIME,
             with: TIME,
-            ratio_high: None,
-            slow: TIME,
+            threshold: TIME,
+            slow_without: 0,
+            slow_with: 0,
+            ratio_high: 1.0,
         };
         let (without, with) = (SlowCount::default(), SlowCount::default());
         let shares =
