@@ -35,16 +35,13 @@ fn the_result_is_that_of_the_spans_that_were_sent() {
     let request = Request::get(question).header("accept", "text/plain");
     let (_, text) = service.send_empty(request, "GET");
     assert_eq!(text, predicted.table());
-    let json = service.json(&target("replicas=3&intrinsic_ratio=0.25&remedies=tie,hedge%20p95"));
-    let names: Vec<_> = json["remedies"].as_array().expect("a list").iter().collect();
-    let names: Vec<_> = names.iter().map(|remedy| remedy["name"].as_str()).collect();
-    assert_eq!(names, [Some("hedge p95"), Some("tie")]);
-    let (status, body) = service.get(&target("replicas=3&remedies=hedge"));
+    // One replica alone has no policies to predict.
+    let json = service.json(&target("remedies=load%20%C3%97%201.25"));
+    let names = json["remedies"].as_array().expect("a list").iter().map(|remedy| &remedy["name"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["load × 1.25"]);
+    let (status, body) = service.get(&target("remedies=tie"));
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    assert!(
-        body.contains("remedies: no remedy \\\"hedge\\\" fits the service: expected hedge p90, "),
-        "{body}"
-    );
+    assert!(body.contains("fits the service: expected one more replica, load × 1.25"), "{body}");
 }
 
 #[test]
