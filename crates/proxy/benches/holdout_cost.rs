@@ -90,7 +90,7 @@ fn report(measured: &[[f64; KEYS.len()]]) {
     }
 }
 
-/// The trimmed mean, and half of its interval: Tukey and McLaughlin's, from the winsorized variance.
+/// The trimmed mean, and half of its interval from the winsorized variance (Tukey and `McLaughlin`, Sankhya 25, 1963).
 fn mean(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     let n = values.len() as f64;
