@@ -192,6 +192,18 @@ pub struct Explanation {
     pub unused: UnusedTraces,
 }
 
+impl Explanation {
+    /// Removes the findings that explain nothing besides the others. The shares still add up to 1.
+    fn remove_without_share(&mut self) {
+        let removed: f64 = self
+            .findings
+            .extract_if(.., |finding| finding.share <= 0.0)
+            .map(|finding| finding.share)
+            .sum();
+        self.unexplained_ratio = (self.unexplained_ratio + removed).max(0.0);
+    }
+}
+
 /// Explains why traces are slow.
 ///
 /// # Errors
@@ -251,6 +263,7 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
     let attribution = Attribution { masks: &factors.masks, fractions: &fractions, effect: &effect };
     explanation.findings = writer.of_tail(&factors.found, &waits, &attribution);
     explanation.unexplained_ratio = unexplained_ratio;
+    explanation.remove_without_share();
     explanation.null_share = factors.null_fraction;
     explanation.tested += factors.tested;
     explanation.quantile =

@@ -9,9 +9,13 @@
 //! | attributable fraction | Σ n1 (p1 − p0) / slow traces | Levin, Acta Unio Internationalis contra Cancrum 9, 1953 |
 //! | p-value | observed against expected slow traces, over all strata | Mantel & Haenszel, Journal of the National Cancer Institute 22, 1959 |
 //! | many factors | at most 5 % false discoveries, and a fraction above that of random labels | Benjamini & Hochberg 1995; Westfall & Young 1993 |
+//! | clusters in time | a bound that at most one in a hundred random shifts of the labels reaches | Lotwick & Silverman, Journal of the Royal Statistical Society B 44, 1982 |
 //!
-//! Factors are found one by one: the traces with the best factor leave, and the search goes on among the others. So a
-//! second attribute of the same traces (the host of a pod) is no second finding.
+//! Slow traces come in clusters (a stall), and some values do too (a number that grows). Such a value may meet a cluster by
+//! chance, much more often than random labels tell. Labels that are shifted in time keep their clusters.
+//!
+//! Factors are found one by one, the one with the best evidence first: its traces leave, and the search goes on among the
+//! others. So a second attribute of the same traces (the host of a pod) is no second finding.
 //!
 //! **Limits**: factors with at least [`SLOW_MIN`] slow traces, [`FACTORS_MAX`] found. All values count, no sample.
 
@@ -38,6 +42,9 @@ const FRACTION_MIN: f64 = 0.02;
 
 const FALSE_DISCOVERIES: f64 = 0.05;
 
+/// The largest number of factors whose labels are shifted in time.
+const TRIES_MAX: usize = 32;
+
 /// A property that a trace has or has not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Factor {
@@ -49,6 +56,16 @@ pub(crate) enum Factor {
     AtMost(u32, f64),
     /// The operation of this field is called at all.
     Called(u32),
+}
+
+impl Factor {
+    /// The field of a number that the factor cuts.
+    pub(crate) const fn number(self) -> Option<u32> {
+        match self {
+            Self::Above(field, _) | Self::AtMost(field, _) => Some(field),
+            Self::Value(_) | Self::Called(_) => None,
+        }
+    }
 }
 
 /// A factor that explains slow traces.
@@ -83,7 +100,8 @@ pub(crate) struct Factors {
 struct Estimate {
     fraction: f64,
     error: f64,
-    p_value: f64,
+    /// The score of Mantel and Haenszel.
+    score: f64,
     slow: u32,
     all: u32,
     lift: f64,
@@ -92,6 +110,10 @@ struct Estimate {
 impl Estimate {
     fn lower(&self) -> f64 {
         self.fraction - 1.96 * self.error
+    }
+
+    fn p_value(&self) -> f64 {
+        normal_above(self.score)
     }
 }
 
@@ -105,19 +127,26 @@ impl Factors {
         let first = table.estimate(&cells, slow_count);
         this.null_fraction = table.null_fraction(populations, &cells, rng);
         let mut now = first.clone();
-        while this.found.len() < FACTORS_MAX {
-            let Some(best) = this.best(&now) else { break };
+        let mut rejected = vec![false; table.factors.len()];
+        let mut tries = 0;
+        while this.found.len() < FACTORS_MAX && tries < TRIES_MAX {
+            let Some(best) = this.best(&table.factors, &now, &rejected) else { break };
+            tries += 1;
+            if !table.exceeds_shifts(best, populations, first[best].lower(), rng) {
+                table.reject(best, &mut rejected);
+                continue;
+            }
             let bit = 1 << this.found.len();
             let with_best = table.take(best, bit, &populations.is_slow, &mut this.masks);
             let aliases = table.aliases(best, &now, &with_best);
             // Of all traces, whatever else was found before.
-            let Estimate { error, p_value, slow, all, lift, .. } = first[best];
+            let Estimate { error, slow, all, lift, .. } = first[best];
             let factor = table.factors[best];
             let aliases = aliases.into_iter().map(|alias| table.factors[alias]).collect();
             this.found.push(FoundFactor {
                 factor,
                 half_width: 1.96 * error,
-                p_value,
+                p_value: first[best].p_value(),
                 slow,
                 all,
                 lift,
@@ -129,19 +158,31 @@ impl Factors {
         this
     }
 
-    /// The factor with the best lower bound. Of factors that explain about as much, the one with the highest lift.
-    fn best(&self, estimates: &[Estimate]) -> Option<usize> {
-        let p_values = estimates.iter().map(|estimate| estimate.p_value);
+    /// The factor with the highest score that was not rejected. If it is a cut of a number, the cut with the best lower bound;
+    /// of cuts that explain about as much, the one with the highest lift.
+    fn best(&self, factors: &[Factor], estimates: &[Estimate], rejected: &[bool]) -> Option<usize> {
+        let p_values = estimates.iter().map(Estimate::p_value);
         let limit = discovery_limit(p_values, estimates.len(), FALSE_DISCOVERIES);
         let bar = FRACTION_MIN.max(self.null_fraction);
-        let passes = |estimate: &Estimate| {
-            estimate.slow >= SLOW_MIN && estimate.p_value <= limit && estimate.lower() >= bar
+        let passes = |nth: &usize| {
+            let of = &estimates[*nth];
+            !rejected[*nth] && of.slow >= SLOW_MIN && of.p_value() <= limit && of.lower() >= bar
         };
-        let passing = || estimates.iter().enumerate().filter(|(_, estimate)| passes(estimate));
-        let best = passing().map(|(_, estimate)| estimate.lower()).fold(0.0, f64::max);
+        let passing = || (0..estimates.len()).filter(passes);
+        let by_score =
+            |one: &usize, other: &usize| estimates[*one].score.total_cmp(&estimates[*other].score);
+        let best = passing().max_by(by_score)?;
+        let Some(number) = factors[best].number() else { return Some(best) };
+        let cuts = || {
+            passing()
+                .filter(|nth| factors[*nth].number() == Some(number))
+                .map(|nth| (nth, &estimates[nth]))
+        };
+        let bound = cuts().map(|(_, of)| of.lower()).fold(0.0, f64::max);
         // Among many cuts of a number, a wide one has the best bound by chance.
-        let equal = passing().filter(|(_, of)| {
-            of.lower() >= 0.9 * best || of.lower() >= 0.8 * best && of.fraction + of.error >= best
+        let equal = cuts().filter(|(_, of)| {
+            of.lower() >= 0.9 * bound
+                || of.lower() >= 0.8 * bound && of.fraction + of.error >= bound
         });
         equal.max_by(|(_, one), (_, other)| one.lift.total_cmp(&other.lift)).map(|(nth, _)| nth)
     }
@@ -169,13 +210,13 @@ fn estimate(of_strata: impl Iterator<Item = (Cell, Cell)>, slow_count: f64) -> E
         expected += n1 * s / n;
         spread += n1 * n0 * s * (n - s) / (n * n * (n - 1.0));
     }
-    let p_value =
-        if spread > 0.0 { normal_above((observed - expected - 0.5) / sqrt(spread)) } else { 1.0 };
+    let score =
+        if spread > 0.0 { (observed - expected - 0.5) / sqrt(spread) } else { f64::NEG_INFINITY };
     let without = observed - excess;
     Estimate {
         fraction: excess / slow_count,
         error: sqrt(variance) / slow_count,
-        p_value,
+        score,
         slow,
         all,
         lift: if without >= 0.5 { observed / without } else { f64::INFINITY },

@@ -6,7 +6,8 @@
 //! the largest of several works would seem to be the cause in every trace.
 //!
 //! A component can be how a factor makes traces slow: a slow replica has a queue. If surely more than half of the traces of
-//! a component have a factor, beyond chance, then these are the factor's, and the component has the others.
+//! a component have a factor, beyond chance, then these are the factor's, and the component has the others. A component that
+//! works has only traces without a factor: it is where they are slow, and a factor is why.
 
 use crate::cause::Cause;
 use crate::component::Part;
@@ -89,23 +90,23 @@ pub(crate) fn find_waits(
             of_candidates[candidate].push(*nth);
         }
     }
-    mark(populations, candidates.iter().map(|(part, _)| *part).zip(of_candidates), factors)
+    mark(populations, candidates.into_iter().zip(of_candidates), factors)
 }
 
 /// The components that are findings, with marks for their slow traces. If a component is how the factors make traces slow,
 /// only its traces without a factor count.
 fn mark(
     populations: &Populations,
-    of_candidates: impl Iterator<Item = (u32, Vec<u32>)>,
+    of_candidates: impl Iterator<Item = ((u32, bool), Vec<u32>)>,
     factors: &mut Factors,
 ) -> Vec<FoundWait> {
     let slow_count = populations.slow.len() as f64;
     let mut found = Vec::new();
     let has_factor = populations.baseline.iter().filter(|nth| factors.masks[**nth as usize] != 0);
     let by_chance: f64 = has_factor.map(|nth| populations.weight(*nth)).sum::<f64>() / slow_count;
-    for (part, mut of_part) in of_candidates {
+    for ((part, only_waits), mut of_part) in of_candidates {
         let with_factor = of_part.iter().filter(|nth| factors.masks[**nth as usize] != 0).count();
-        if is_explained((with_factor as f64, of_part.len() as f64), by_chance) {
+        if !only_waits || is_explained((with_factor as f64, of_part.len() as f64), by_chance) {
             of_part.retain(|nth| factors.masks[*nth as usize] == 0);
         }
         let slow = u32::try_from(of_part.len()).expect("the number of traces is limited");

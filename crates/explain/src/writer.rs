@@ -110,7 +110,7 @@ impl Writer<'_> {
                 format!("{} -> {}: {}", self.name(caller), self.name(callee), self.name(operation))
             }
             Part::Unseen { caller, operation, .. } => {
-                format!("{} -> ?: {}", self.name(caller), self.name(operation))
+                format!("{} -> untraced service: {}", self.name(caller), self.name(operation))
             }
             Part::Phase { service, phase } => format!("{}: {}", self.name(service), phase.name()),
         }

@@ -3,10 +3,16 @@
 #[path = "planted/world.rs"]
 mod world;
 
-use curtail_explain::{Explanation, Question, Side, SlowTraces, Traces, explain};
+use curtail_explain::{
+    AttributeValue, Explanation, Question, Side, SlowTraces, SpanKind, SpanRow, Traces, explain,
+};
+use curtail_trace::Span;
 use curtail_units::{Quantile, Rng};
 use std::collections::BTreeSet;
 use world::{Planted, add_traces, with_trace};
+
+/// The time between two requests of [`add`].
+const PERIOD_MS: i64 = 20;
 
 fn explained(seed: u64, planted: &[Planted]) -> Explanation {
     let mut traces = Traces::default();
@@ -50,6 +56,77 @@ fn three_causes_at_once_are_the_three_findings() {
         let names = ["large_payload", "retries", "slow_replica"];
         assert_eq!(causes, BTreeSet::from(names), "seed {seed}: {findings:#?}");
     }
+}
+
+/// A stall makes the requests of one second slow. Whoever is the leader then is the leader of all slow requests.
+#[test]
+fn a_value_that_met_one_stall_is_no_cause() {
+    let subjects = subjects(&led(&["a", "b", "c", "a"], |turn, ms| turn == 1 && ms < 1_000));
+    assert!(!subjects.iter().any(|subject| subject.starts_with("leader")), "{subjects:?}");
+}
+
+#[test]
+fn a_value_that_met_every_stall_is_a_cause() {
+    let mut rng = Rng::new(1);
+    let leaders: Vec<_> = (0..48).map(|_| ["a", "b", "c"][rng.below(3)]).collect();
+    let subjects = subjects(&led(&leaders, |turn, ms| leaders[turn] == "b" && ms < 400));
+    assert_eq!(subjects.first().map(String::as_str), Some("leader = b"), "{subjects:?}");
+}
+
+/// Four of five requests have version 2, and so have all slow ones, by chance: the share may be large and is hardly known.
+#[test]
+fn the_cause_with_the_best_evidence_is_found_before_the_one_that_may_explain_most() {
+    let mut rng = Rng::new(1);
+    let mut traces = Traces::default();
+    for nth in 0..1_000 {
+        let server = rng.below(30);
+        let is_slow = server < 3 && rng.chance(0.5);
+        let version = if !is_slow && rng.chance(0.2) { "1" } else { "2" };
+        let server = format!("{server:02}");
+        let attributes = [("server", &*server), ("version", version)];
+        let attributes = attributes.map(|(key, value)| (key, AttributeValue::Text(value)));
+        let lasts_ms = if is_slow { 300 } else { 10 };
+        add(&mut traces, nth, lasts_ms, &attributes);
+    }
+    let mut first = subjects(&traces);
+    first.truncate(3);
+    first.sort_unstable();
+    assert_eq!(first, ["server = 00", "server = 01", "server = 02"]);
+}
+
+/// 1,200 requests, a trace each, while the leaders take turns. `is_stalled` has the turn and the milliseconds since it began.
+fn led(leaders: &[&str], is_stalled: impl Fn(usize, i64) -> bool) -> Traces {
+    let mut traces = Traces::default();
+    let per_turn = 1_200 / leaders.len();
+    for (nth, turn) in (0..).zip((0..1_200).map(|nth| nth / per_turn)) {
+        let since_turn_ms = nth * PERIOD_MS % (24_000 / i64::try_from(leaders.len()).expect("few"));
+        let lasts_ms = if is_stalled(turn, since_turn_ms) { 300 } else { 10 };
+        add(&mut traces, nth, lasts_ms, &[("leader", AttributeValue::Text(leaders[turn]))]);
+    }
+    traces
+}
+
+/// Adds the request with a number, a span.
+fn add(traces: &mut Traces, nth: i64, lasts_ms: i64, attributes: &[(&str, AttributeValue<'_>)]) {
+    let start_ns = nth * PERIOD_MS * 1_000_000;
+    let end_ns = start_ns + lasts_ms * 1_000_000;
+    let row = SpanRow {
+        span: Span { id: 1, parent_id: 0, start_ns, end_ns },
+        service: "shop",
+        operation: "GET /",
+        kind: SpanKind::Server,
+        is_abandoned: false,
+        attributes,
+    };
+    traces.add(u128::from(nth.unsigned_abs()) + 1, Side::Baseline, &[row]);
+}
+
+/// What the findings name. Slow are the requests that last 100 ms.
+fn subjects(traces: &Traces) -> Vec<String> {
+    let slow = SlowTraces::LongerThan { duration_ns: 100_000_000 };
+    let question = Question { slow, period_ns: 3_600_000_000_000, seed: 1 };
+    let findings = explain(traces, &question).expect("there are slow traces").findings;
+    findings.into_iter().map(|finding| finding.subject).collect()
 }
 
 #[test]

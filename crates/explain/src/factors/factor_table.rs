@@ -18,6 +18,10 @@ use curtail_units::Rng;
 const LABELINGS: usize = 60;
 const LABELINGS_ABOVE: usize = 3;
 
+/// The number of random shifts in time, and how many may be as high as what was seen.
+const SHIFTS: usize = 100;
+const SHIFTS_ABOVE: usize = 1;
+
 /// Numbers of traces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cell {
@@ -60,7 +64,7 @@ pub(super) struct FactorTable {
     pub(super) factors: Vec<Factor>,
     of_factors: Vec<Vec<FactorCells>>,
     cells: u32,
-    /// The traces, stratum by stratum, and the first of each stratum.
+    /// The traces, stratum by stratum, each in the order of their starts, and the first of each stratum.
     traces: Vec<u32>,
     strata: Vec<usize>,
     /// The cells of each of `traces`, at the indices that `ends` bound.
@@ -82,7 +86,7 @@ impl FactorTable {
     pub(super) fn of(traces: &Traces, populations: &Populations) -> Self {
         let candidates = Candidates::of(traces, populations);
         let mut this = Self::default();
-        this.sort_traces(populations);
+        this.sort_traces(traces, populations);
         this.of_factors = vec![Vec::new(); candidates.factors.len()];
         this.ends.reserve(this.traces.len());
         let by_stratum = core::mem::take(&mut this.traces);
@@ -108,7 +112,7 @@ impl FactorTable {
         this
     }
 
-    fn sort_traces(&mut self, populations: &Populations) {
+    fn sort_traces(&mut self, traces: &Traces, populations: &Populations) {
         let with_stratum = || {
             let all = (0_u32..).zip(&populations.strata);
             all.filter(|(_, stratum)| **stratum != NO_STRATUM)
@@ -125,6 +129,10 @@ impl FactorTable {
             let at = &mut next[*stratum as usize];
             self.traces[*at] = nth;
             *at += 1;
+        }
+        for of_stratum in self.strata.windows(2) {
+            let of_stratum = &mut self.traces[of_stratum[0]..of_stratum[1]];
+            of_stratum.sort_by_key(|nth| traces.rows[*nth as usize].start_ns);
         }
     }
 
@@ -257,6 +265,51 @@ impl FactorTable {
         largest[LABELINGS_ABOVE]
     }
 
+    /// Whether at most one in a hundred random shifts of the labels in time has a lower bound of this factor's fraction as
+    /// high as `lower`. Each stratum is shifted as a circle.
+    pub(super) fn exceeds_shifts(
+        &self,
+        factor: usize,
+        populations: &Populations,
+        lower: f64,
+        rng: &Rng,
+    ) -> bool {
+        let mut rng = rng.split("shifts").split_index(factor as u64);
+        let slow_count = populations.slow.len() as f64;
+        let circles = self.circles(factor, &populations.is_slow);
+        let as_high = (0..SHIFTS).filter(|_| {
+            let of_strata = circles.iter().map(|circle| circle.shifted(&mut rng));
+            estimate(of_strata, slow_count).lower() >= lower
+        });
+        as_high.take(SHIFTS_ABOVE + 1).count() <= SHIFTS_ABOVE
+    }
+
+    /// The strata as circles, for one factor.
+    fn circles(&self, factor: usize, is_slow: &[bool]) -> Vec<Circle> {
+        let mut has = vec![Has::Nothing; self.cells as usize];
+        for FactorCells { own, field } in &self.of_factors[factor] {
+            has[as_usize(field)].fill(Has::Field);
+            has[as_usize(own)].fill(Has::Factor);
+        }
+        let circle = |of_stratum: &[usize]| {
+            let places = of_stratum[0]..of_stratum[1];
+            let of_place = |at| self.cells_of(at).iter().map(|cell| has[*cell as usize]).max();
+            let slow = places.clone().map(|at| is_slow[self.traces[at] as usize]);
+            let slow = (0..).zip(slow).filter(|(_, is_slow)| *is_slow).map(|(at, _)| at).collect();
+            Circle::new(slow, places.map(|at| of_place(at).unwrap_or(Has::Nothing)).collect())
+        };
+        self.strata.windows(2).map(circle).collect()
+    }
+
+    /// Rejects a factor, and all other cuts of its number.
+    pub(super) fn reject(&self, factor: usize, rejected: &mut [bool]) {
+        rejected[factor] = true;
+        let number = self.factors[factor].number();
+        for (other, rejected) in self.factors.iter().zip(rejected) {
+            *rejected |= number.is_some() && other.number() == number;
+        }
+    }
+
     /// Marks the traces with a factor in `masks`, and returns the counts of those that had no mark.
     pub(super) fn take(
         &self,
@@ -304,6 +357,48 @@ impl FactorTable {
                 && share(both.all, own.all, other.all)
         };
         (0..self.factors.len()).filter(is_alias).collect()
+    }
+}
+
+/// What a trace has of a factor: nothing, the attribute with another value, or the factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Has {
+    Nothing,
+    Field,
+    Factor,
+}
+
+/// The traces of a stratum in a circle of time.
+#[derive(Debug)]
+struct Circle {
+    /// The places of the slow traces.
+    slow: Vec<usize>,
+    has: Vec<Has>,
+    /// The number of traces with the factor, and with the attribute.
+    with_factor: u32,
+    with_field: u32,
+}
+
+impl Circle {
+    fn new(slow: Vec<usize>, has: Vec<Has>) -> Self {
+        let count = |of: &dyn Fn(&Has) -> bool| has.iter().map(|has| u32::from(of(has))).sum();
+        let with_factor = count(&|has| *has == Has::Factor);
+        let with_field = count(&|has| *has != Has::Nothing);
+        Self { slow, has, with_factor, with_field }
+    }
+
+    /// The counts of the traces with the factor and with the attribute, with the labels shifted by a random number of
+    /// places.
+    fn shifted(&self, rng: &mut Rng) -> (Cell, Cell) {
+        let shift = rng.below(self.has.len());
+        let mut own = Cell { all: self.with_factor, slow: 0 };
+        let mut field = Cell { all: self.with_field, slow: 0 };
+        for at in &self.slow {
+            let has = self.has[(at + shift) % self.has.len()];
+            own.slow += u32::from(has == Has::Factor);
+            field.slow += u32::from(has != Has::Nothing);
+        }
+        (own, field)
     }
 }
 
