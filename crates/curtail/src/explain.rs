@@ -9,8 +9,7 @@
 use crate::exit::{self, usage_error};
 use crate::import::{MalformedLines, ReaderEvent, read_files};
 use crate::output::{Format, print, print_message, quantile};
-use crate::query::request::{QueryRequest, send_for_text};
-use crate::server_access::ServerAccessArgs;
+use crate::server_traces::ServerTracesArgs;
 use crate::terminal;
 use clap::Args;
 use curtail_api::{SpanTable, explanation_json, explanation_text};
@@ -45,27 +44,15 @@ to its end, or no trace of the server begins at the service."
 )]
 pub(crate) struct ExplainArgs {
     /// Files with traces; `-` is standard input.
-    #[arg(value_name = "FILE", required_unless_present_any = ["slow", "service"], conflicts_with_all = ["slow", "baseline"])]
+    #[arg(value_name = "FILE", required_unless_present_any = ["slow", "service"], conflicts_with_all = ["slow", "baseline", "service"])]
     files: Vec<PathBuf>,
-    /// Traces of a server that begin at this service.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["files", "slow", "baseline"])]
-    service: Option<String>,
-    /// Only traces that begin with this operation.
-    #[arg(long, value_name = "NAME", requires = "service")]
-    operation: Option<String>,
-    /// Only traces that began within this time before now: 90s, 1h, 7d [default: 1h].
-    #[arg(long, value_name = "TIME", requires = "service")]
-    since: Option<String>,
-    /// URL of the query API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3200")]
-    server: String,
     #[command(flatten)]
-    access: ServerAccessArgs,
+    traces: ServerTracesArgs,
     /// File with the traces to compare with. Repeatable.
-    #[arg(long, value_name = "FILE", requires = "slow")]
+    #[arg(long, value_name = "FILE", requires = "slow", conflicts_with = "service")]
     baseline: Vec<PathBuf>,
     /// File with the traces to explain. Repeatable.
-    #[arg(long, value_name = "FILE", requires = "baseline")]
+    #[arg(long, value_name = "FILE", requires = "baseline", conflicts_with = "service")]
     slow: Vec<PathBuf>,
     /// Traces above this quantile of their endpoint and period are slow [default: 0.99,
     /// or less if there are few traces].
@@ -86,8 +73,8 @@ pub(crate) struct ExplainArgs {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
-    if let Some(service) = &args.service {
-        return args.ask_server(service);
+    if args.traces.service.is_some() {
+        return args.ask_server();
     }
     let mut traces = Traces::default();
     let mut is_whole = true;
@@ -154,33 +141,15 @@ impl ExplainArgs {
         ))
     }
 
-    fn ask_server(&self, service: &str) -> anyhow::Result<ExitCode> {
-        let mut request = QueryRequest::new("/api/v1/explain").with("service", service);
-        let quantile = self.quantile.map(|quantile| quantile.get().to_string());
-        for (name, value) in [
-            ("operation", &self.operation),
-            ("since", &self.since),
-            ("quantile", &quantile),
-            ("objective", &self.objective),
-        ] {
-            if let Some(value) = value {
-                request = request.with(name, value);
-            }
-        }
-        request = request.with("period", &self.period).with("seed", &self.seed.to_string());
-        let accept = match self.format {
-            Format::Json => "application/json",
-            Format::Table => "text/plain",
-        };
-        request = request.with("width", &terminal::width_of_stdout().to_string());
-        match send_for_text(&self.server, &self.access, &request, accept)? {
-            Ok(text) => print(&text)?,
-            Err(not_found) => {
-                print_message(&not_found);
-                return Ok(ExitCode::from(exit::NO));
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+    fn ask_server(&self) -> anyhow::Result<ExitCode> {
+        let parameters = [
+            ("quantile", self.quantile.map(|quantile| quantile.get().to_string())),
+            ("objective", self.objective.clone()),
+            ("period", Some(self.period.clone())),
+            ("seed", Some(self.seed.to_string())),
+            ("width", Some(terminal::width_of_stdout().to_string())),
+        ];
+        self.traces.ask("/api/v1/explain", &parameters, self.format)
     }
 
     fn period(&self) -> anyhow::Result<i64> {

@@ -15,6 +15,7 @@ mod predict;
 mod query;
 mod server;
 mod server_access;
+mod server_traces;
 mod server_url;
 mod simulate;
 mod sql;

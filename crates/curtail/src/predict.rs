@@ -1,10 +1,9 @@
 //! `curtail predict`: predicts what each remedy would do to the tail of a service, from a recording.
 
-use crate::exit::{self, usage_error};
+use crate::exit::usage_error;
 use crate::input;
-use crate::output::{Format, print, print_message};
-use crate::query::request::{QueryRequest, send_for_text};
-use crate::server_access::ServerAccessArgs;
+use crate::output::{Format, print};
+use crate::server_traces::ServerTracesArgs;
 use anyhow::Context as _;
 use clap::Args;
 use curtail_predict::{
@@ -46,22 +45,15 @@ server begins at the service."
 )]
 pub(crate) struct PredictArgs {
     /// Recording to predict from; `-` is standard input.
-    #[arg(long, value_name = "FILE", required_unless_present = "service")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "service",
+        conflicts_with = "service"
+    )]
     from: Option<PathBuf>,
-    /// Predict from traces of a server that begin at this service.
-    #[arg(long, value_name = "NAME", conflicts_with = "from")]
-    service: Option<String>,
-    /// Only traces that begin with this operation.
-    #[arg(long, value_name = "NAME", requires = "service")]
-    operation: Option<String>,
-    /// Only traces that began within this time before now: 90s, 1h, 7d [default: 1h].
-    #[arg(long, value_name = "TIME", requires = "service")]
-    since: Option<String>,
-    /// URL of the query API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3200")]
-    server: String,
     #[command(flatten)]
-    access: ServerAccessArgs,
+    traces: ServerTracesArgs,
     /// Upstream or service of the recording, or arm of the results; needed if there are several.
     /// Shards of a fan-out: a pattern, such as 'shard-*'.
     #[arg(long, value_name = "NAME")]
@@ -110,36 +102,14 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
 
 /// Has a server predict from its traces.
 fn ask_server(args: &PredictArgs) -> anyhow::Result<ExitCode> {
-    let numbers =
-        [args.replicas.map(|n| n.to_string()), args.intrinsic_ratio.map(|n| n.to_string())];
-    let [replicas, intrinsic_ratio] = &numbers;
-    let mut request = QueryRequest::new("/api/v1/predict");
-    for (name, value) in [
-        ("service", &args.service),
-        ("operation", &args.operation),
-        ("since", &args.since),
-        ("upstream", &args.upstream),
-        ("replicas", replicas),
-        ("intrinsic_ratio", intrinsic_ratio),
-        ("remedies", &args.remedies),
-        ("seed", &Some(args.seed.to_string())),
-    ] {
-        if let Some(value) = value {
-            request = request.with(name, value);
-        }
-    }
-    let accept = match args.format {
-        Format::Json => "application/json",
-        Format::Table => "text/plain",
-    };
-    match send_for_text(&args.server, &args.access, &request, accept)? {
-        Ok(text) => print(&text)?,
-        Err(not_found) => {
-            print_message(&not_found);
-            return Ok(ExitCode::from(exit::NO));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    let parameters = [
+        ("upstream", args.upstream.clone()),
+        ("replicas", args.replicas.map(|replicas| replicas.to_string())),
+        ("intrinsic_ratio", args.intrinsic_ratio.map(|ratio| ratio.to_string())),
+        ("remedies", args.remedies.clone()),
+        ("seed", Some(args.seed.to_string())),
+    ];
+    args.traces.ask("/api/v1/predict", &parameters, args.format)
 }
 
 fn read(args: &PredictArgs, from: &Path) -> anyhow::Result<Recording> {

@@ -16,6 +16,17 @@ pub struct Limits {
     pub depth: u32,
 }
 
+impl Limits {
+    /// For batches whose rows were limited when they were received, as those of a store.
+    pub const STORED: Self = Self {
+        batch_bytes: u32::MAX,
+        attributes: u32::MAX,
+        events: u32::MAX,
+        parts: u32::MAX,
+        depth: 16,
+    };
+}
+
 impl Default for Limits {
     /// Eight times the default limits of SDKs for a span (128 attributes, events, links). The limit of parts is that of
     /// a batch of the maximum size whose parts have 16 bytes each.

@@ -4,7 +4,7 @@
 //! execution follows from the pace by stepping through the periods.
 
 use crate::pace::SlowPeriod;
-use crate::recording::{AttemptEnd, RecordedAttempt, RecordedRequest, Recording};
+use crate::recording::{AttemptEnd, RecordedAttempt, RecordedRequest, Recording, UNKNOWN};
 use curtail_units::{Duration, Instant, Rng};
 
 /// A service with known parameters.
@@ -45,7 +45,7 @@ impl Lab {
                 latency: Some(lasted),
                 kind: 0,
                 attempts: 1,
-                caller: 0,
+                caller: UNKNOWN,
             };
             recording.requests.push(request);
             recording.attempts.push(RecordedAttempt {

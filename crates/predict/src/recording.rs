@@ -59,7 +59,7 @@ pub struct RecordedRequest {
     pub kind: u32,
     /// The number of attempts, which follow each other in [`Recording::attempts`].
     pub attempts: u32,
-    /// Of a call: the index of its request in [`FanOut::requests`].
+    /// Of a call: the index of its request in [`FanOut::requests`]; or [`UNKNOWN`].
     pub caller: u32,
 }
 

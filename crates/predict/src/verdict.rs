@@ -53,7 +53,7 @@ fn gain(present: &RemedyPrediction, chosen: &RemedyPrediction) -> String {
     let text = |ns: f64| latency(Duration::from_ns_f64(ns));
     let (from, to) = (present.latencies[1].value, chosen.latencies[1]);
     format!(
-        "{} cuts p99 from {} to {} ({} to {}) for {} more requests",
+        "{} would cut p99 from {} to {} ({} to {}) for {} more requests",
         chosen.remedy.name,
         text(from),
         text(to.value),
@@ -81,5 +81,5 @@ fn why_none(fit: &Fit, might_gain: bool) -> String {
                 for a share of the requests, or spans with sizes, would tell"
             .to_owned();
     }
-    "no remedy cuts p99 by more than the band".to_owned()
+    "no remedy would cut p99 by more than its band".to_owned()
 }

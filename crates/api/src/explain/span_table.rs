@@ -8,15 +8,6 @@ use curtail_trace::Span;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The limits of a batch. Its rows were limited when they were received; a file has lines of limited length.
-const LIMITS: Limits = Limits {
-    batch_bytes: u32::MAX,
-    attributes: u32::MAX,
-    events: u32::MAX,
-    parts: u32::MAX,
-    depth: 16,
-};
-
 /// Spans with their texts as numbers.
 #[derive(Debug)]
 pub struct SpanTable {
@@ -69,7 +60,7 @@ impl SpanTable {
     /// # Errors
     /// When the batch is malformed.
     pub fn add(&mut self, batch: &[u8]) -> Result<bool, Malformed> {
-        let (spans, _) = Spans::decode(batch, &LIMITS)?;
+        let (spans, _) = Spans::decode(batch, &Limits::STORED)?;
         Ok(self.add_spans(batch, &spans))
     }
 

@@ -5,7 +5,8 @@
 //! The machines of several workers for one upstream are read as one.
 
 use super::{
-    AttemptEnd, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording, RecordingError, choose,
+    AttemptEnd, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording, RecordingError, UNKNOWN,
+    choose,
 };
 use curtail_policy::journal::Entry;
 use curtail_policy::{Event, Outcome, UpstreamConfig, UpstreamEvent};
@@ -195,15 +196,20 @@ impl Reader {
         let attempts = open.attempts.iter().map(|attempt| {
             let (ended, end) = attempt.ended.unwrap_or((attempt.sent, AttemptEnd::Cancelled));
             RecordedAttempt {
-                replica: machine.replicas.get(&attempt.replica).copied().unwrap_or(super::UNKNOWN),
+                replica: machine.replicas.get(&attempt.replica).copied().unwrap_or(UNKNOWN),
                 sent: attempt.sent,
                 lasted: ended.since(attempt.sent),
                 end,
                 service: None,
             }
         });
-        let request =
-            RecordedRequest { arrived, latency: open.latency, kind: 0, attempts: 0, caller: 0 };
+        let request = RecordedRequest {
+            arrived,
+            latency: open.latency,
+            kind: 0,
+            attempts: 0,
+            caller: UNKNOWN,
+        };
         upstream.rows.push((request, attempts.collect()));
     }
 
@@ -236,7 +242,7 @@ impl UpstreamRows {
             self.replicas.push(name);
             self.replicas.len() - 1
         });
-        u32::try_from(index).unwrap_or(super::UNKNOWN)
+        u32::try_from(index).unwrap_or(UNKNOWN)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Takes the records of a simulation as a recording.
 
-use super::{AttemptEnd, RecordedAttempt, RecordedRequest, Recording};
+use super::{AttemptEnd, RecordedAttempt, RecordedRequest, Recording, UNKNOWN};
 use curtail_policy::{Outcome, UpstreamConfig};
 use curtail_sim::{AttemptRecord, RequestRecord};
 
@@ -28,7 +28,7 @@ impl Recording {
                 latency: Some(call.ended.since(call.began)).filter(|_| call.is_complete),
                 kind: 0,
                 attempts: 0,
-                caller: 0,
+                caller: UNKNOWN,
             };
             let attempt = |attempt: &AttemptRecord| recorded(attempt, has_service);
             (request, call.attempts.iter().map(attempt).collect())

@@ -19,15 +19,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Maximum number of kinds of requests, and of names.
 const KINDS_MAX: usize = 65_536;
 
-/// The limits of a batch of a store, which limited its rows when it received them.
-const BATCH_LIMITS: Limits = Limits {
-    batch_bytes: u32::MAX,
-    attributes: u32::MAX,
-    events: u32::MAX,
-    parts: u32::MAX,
-    depth: 16,
-};
-
 /// The status of a failed span, in OTLP.
 const STATUS_ERROR: i32 = 2;
 
@@ -165,7 +156,7 @@ impl SpanReader {
     /// # Errors
     /// When the batch is malformed.
     pub fn add(&mut self, batch: &[u8]) -> Result<(), curtail_otlp::Malformed> {
-        let (spans, _) = Spans::decode(batch, &BATCH_LIMITS)?;
+        let (spans, _) = Spans::decode(batch, &Limits::STORED)?;
         self.add_spans(&spans, batch);
         Ok(())
     }
@@ -398,7 +389,7 @@ impl SpanReader {
         let rows = requests.into_iter().filter_map(|(key, mut attempts)| {
             attempts.sort_by_key(|(attempt, _)| attempt.sent);
             let span = by_id.get(&key)?;
-            let caller = callers.get(&(span.trace, span.parent)).copied().unwrap_or_default();
+            let caller = callers.get(&(span.trace, span.parent)).copied().unwrap_or(UNKNOWN);
             let request = RecordedRequest { caller, ..self.request(span, &mut kinds) };
             Some((request, attempts))
         });
@@ -442,7 +433,7 @@ impl SpanReader {
             latency: Some(span.lasted()).filter(|_| !span.is_failed),
             kind: *kinds.entry((span.name, size)).or_insert(next),
             attempts: 0,
-            caller: 0,
+            caller: UNKNOWN,
         }
     }
 }

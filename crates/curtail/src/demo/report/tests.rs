@@ -77,7 +77,7 @@ fn predicted() -> Value {
             "extra_requests_ratio": 0.01, "config": "hedge: {quantile: 0.95}\nretry: false\n",
         }],
         "recommended": "hedge p95",
-        "why": "hedge p95 cuts p99 from 1580 ms to 24 ms",
+        "why": "hedge p95 would cut p99 from 1580 ms to 24 ms",
     })
 }
 
@@ -118,7 +118,7 @@ fn each_step_has_80_columns() {
         measured                 14.0 ms  1,600 ms
         modelled                 14.1 ms  1,580 ms     900 ms to 1,900 ms
         hedge p95                14.0 ms   24.0 ms     20.0 ms to 28.0 ms         1.00 %
-        Recommended: hedge p95 cuts p99 from 1580 ms to 24 ms.
+        Recommended: hedge p95 would cut p99 from 1580 ms to 24 ms.
 
         4 CUT  a second proxy, with the recommended keys for each shard
           hedge: {quantile: 0.95}

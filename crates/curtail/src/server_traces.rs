@@ -1,0 +1,58 @@
+//! The traces of a server that `curtail explain` and `curtail predict` ask about.
+
+use crate::exit;
+use crate::output::{Format, print, print_message};
+use crate::query::request::{QueryRequest, send_for_text};
+use crate::server_access::ServerAccessArgs;
+use clap::Args;
+use std::process::ExitCode;
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServerTracesArgs {
+    /// Traces of a server that begin at this service.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) service: Option<String>,
+    /// Only traces that begin with this operation.
+    #[arg(long, value_name = "NAME", requires = "service")]
+    operation: Option<String>,
+    /// Only traces that began within this time before now: 90s, 1h, 7d [default: 1h].
+    #[arg(long, value_name = "TIME", requires = "service")]
+    since: Option<String>,
+    /// URL of the query API.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3200")]
+    server: String,
+    #[command(flatten)]
+    access: ServerAccessArgs,
+}
+
+impl ServerTracesArgs {
+    /// Asks the server, and prints its answer.
+    pub(crate) fn ask(
+        &self,
+        path: &str,
+        parameters: &[(&str, Option<String>)],
+        format: Format,
+    ) -> anyhow::Result<ExitCode> {
+        let own =
+            [("service", &self.service), ("operation", &self.operation), ("since", &self.since)];
+        let others = parameters.iter().map(|(name, value)| (*name, value));
+        let mut request = QueryRequest::new(path);
+        for (name, value) in own.into_iter().chain(others) {
+            if let Some(value) = value {
+                request = request.with(name, value);
+            }
+        }
+        let accept = match format {
+            Format::Json => "application/json",
+            Format::Table => "text/plain",
+        };
+        match send_for_text(&self.server, &self.access, &request, accept)? {
+            Ok(text) => print(&text)?,
+            Err(not_found) => {
+                print_message(&not_found);
+                return Ok(ExitCode::from(exit::NO));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
