@@ -4,12 +4,14 @@
 //!
 //! **Limits**: those of [`crate::service_traces`].
 
+mod comparison;
 mod span_table;
 
+pub use comparison::Comparison;
 pub use span_table::SpanTable;
 
 use crate::api_error::ApiError;
-use crate::query_request::{QueryRequest, expected};
+use crate::query_request::{QueryRequest, expected, now_ns};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::service_traces::{self, SPANS_MAX};
 use curtail_explain::{Explanation, NotExplained, Question, SCHEMA, Side, SlowTraces, Traces};
@@ -17,6 +19,7 @@ use curtail_store::Store;
 use curtail_text::WIDTH;
 use curtail_units::Quantile;
 use serde_json::json;
+use std::ops::Range;
 
 /// The default length of a period.
 const PERIOD_NS: i64 = 3_600_000_000_000;
@@ -27,19 +30,17 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
     let width = request.count("width", WIDTH, 1_000)?;
     let _turn = service_traces::turn().await;
     let mut table = SpanTable::new(SPANS_MAX);
-    let unread = service_traces::read(store, request, service, |batch| match table.add(batch) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(service_traces::too_many_spans()),
-        Err(_) => Err(ApiError::damaged()),
-    });
+    let times = question.times(request)?;
+    let unread =
+        service_traces::read(store, request, (service, times), |batch| match table.add(batch) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(service_traces::too_many_spans()),
+            Err(_) => Err(ApiError::damaged()),
+        });
     let unread = unread.await?;
     // Other queries use the threads meanwhile, and the request can end at its time limit.
-    let explained = tokio::task::spawn_blocking(move || {
-        let mut traces = Traces::default();
-        table.add_to(&mut traces, Side::Baseline);
-        curtail_explain::explain(&traces, &question.of_traces(traces.len()))
-    });
-    let explained = explained.await.map_err(|_panic| ApiError::failed())?;
+    let explained = tokio::task::spawn_blocking(move || question.explain(table));
+    let explained = explained.await.map_err(|_panic| ApiError::failed())??;
     let response = if request.accepts("text/plain") {
         let text = explanation_text(&explained, width).into_bytes();
         ApiResponse::of("text/plain; charset=utf-8", text)
@@ -55,6 +56,7 @@ struct Parameters {
     objective_ns: Option<i64>,
     period_ns: i64,
     seed: u64,
+    comparison: Option<Comparison>,
 }
 
 impl Parameters {
@@ -72,7 +74,22 @@ impl Parameters {
         if quantile.is_some() && objective_ns.is_some() {
             return Err(ApiError::wrong("expected quantile or objective, found both"));
         }
+        let comparison = match (request.get("baseline"), request.get("slow")) {
+            (None, None) => None,
+            (Some(_), Some(_)) if quantile.is_some() || objective_ns.is_some() => {
+                return Err(ApiError::wrong(
+                    "expected baseline and slow, or quantile, or objective, found two of them",
+                ));
+            }
+            (Some(baseline), Some(slow)) => {
+                Some(Comparison::parse([baseline, slow], now_ns()).map_err(ApiError::wrong)?)
+            }
+            (None, Some(_)) | (Some(_), None) => {
+                return Err(ApiError::wrong("expected both baseline and slow, found one of them"));
+            }
+        };
         Ok(Self {
+            comparison,
             quantile,
             objective_ns,
             period_ns: positive("period")?.unwrap_or(PERIOD_NS),
@@ -80,10 +97,29 @@ impl Parameters {
         })
     }
 
+    /// The time in which the traces begin.
+    fn times(&self, request: &QueryRequest<'_>) -> Result<Range<i64>, ApiError> {
+        let compared = self.comparison.as_ref().and_then(Comparison::times);
+        compared.map_or_else(|| request.recent_range(), Ok)
+    }
+
+    fn explain(mut self, table: SpanTable) -> Result<Result<Explanation, NotExplained>, ApiError> {
+        let mut traces = Traces::default();
+        match &mut self.comparison {
+            Some(comparison) => {
+                table.add_compared(&mut traces, comparison);
+                comparison.check().map_err(ApiError::not_found)?;
+            }
+            None => table.add_to(&mut traces, Side::Baseline),
+        }
+        Ok(curtail_explain::explain(&traces, &self.of_traces(traces.len())))
+    }
+
     fn of_traces(&self, traces: usize) -> Question {
-        let slow = match self.objective_ns {
-            Some(duration_ns) => SlowTraces::LongerThan { duration_ns },
-            None => SlowTraces::AboveQuantile(
+        let slow = match (&self.comparison, self.objective_ns) {
+            (Some(_), _) => SlowTraces::OfSide,
+            (None, Some(duration_ns)) => SlowTraces::LongerThan { duration_ns },
+            (None, None) => SlowTraces::AboveQuantile(
                 self.quantile.unwrap_or_else(|| SlowTraces::quantile_for(traces)),
             ),
         };

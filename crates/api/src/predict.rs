@@ -26,9 +26,10 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
     let remedies = request.get("remedies").map(str::to_owned);
     let _turn = service_traces::turn().await;
     let mut reader = SpanReader::new();
-    let unread = service_traces::read(store, request, service, |batch| {
-        reader.add(batch).map_err(|_| ApiError::damaged())
-    });
+    let unread =
+        service_traces::read(store, request, (service, request.recent_range()?), |batch| {
+            reader.add(batch).map_err(|_| ApiError::damaged())
+        });
     let unread = unread.await?;
     if reader.left_out() > 0 {
         return Err(service_traces::too_many_spans());

@@ -152,7 +152,8 @@ fn ordered(range: Range<i64>) -> Result<Range<i64>, ApiError> {
     Ok(range)
 }
 
-fn now_ns() -> i64 {
+/// The time in nanoseconds since 1970.
+pub(crate) fn now_ns() -> i64 {
     i64::try_from(unix_time().as_ns()).unwrap_or(i64::MAX)
 }
 
@@ -167,7 +168,7 @@ pub(crate) fn trace_id(id: &str) -> Result<u128, ApiError> {
     id.ok_or_else(|| ApiError::wrong("expected a trace ID: 1 to 32 hexadecimal digits"))
 }
 
-fn time_ns(text: &str) -> Option<i64> {
+pub(crate) fn time_ns(text: &str) -> Option<i64> {
     if let Ok(time) = chrono::DateTime::parse_from_rfc3339(text) {
         return time.timestamp_nanos_opt();
     }

@@ -9,6 +9,7 @@ use curtail_store::query::{Condition, Filter, RootSpans, SpanField, Test};
 use curtail_store::schema::spans::NAME;
 use curtail_store::tree::Unread;
 use curtail_text::expectation;
+use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -35,15 +36,15 @@ pub(crate) fn service<'a>(request: &'a QueryRequest<'_>) -> Result<&'a str, ApiE
     })
 }
 
-/// Reads the spans of the traces that begin at `service`, batch by batch, until `add` fails. Returns what could not be
-/// read.
+/// Reads the spans of the traces that begin at `service` in a time, batch by batch, until `add` fails. Returns what could
+/// not be read.
 pub(crate) async fn read(
     store: &Store,
     request: &QueryRequest<'_>,
-    service: &str,
+    (service, times): (&str, Range<i64>),
     mut add: impl FnMut(&[u8]) -> Result<(), ApiError>,
 ) -> Result<Vec<Unread>, ApiError> {
-    let roots = store.spans().roots(&filter(request)?, service, TRACES_MAX).await;
+    let roots = store.spans().roots(&filter(request, times), service, TRACES_MAX).await;
     if roots.is_cut {
         return Err(ApiError::large(&format!(
             "more than {TRACES_MAX} traces: expected a shorter time range"
@@ -74,14 +75,14 @@ pub(crate) fn too_many_spans() -> ApiError {
 }
 
 /// The filter of the roots.
-fn filter(request: &QueryRequest<'_>) -> Result<Filter, ApiError> {
+fn filter(request: &QueryRequest<'_>, times: Range<i64>) -> Filter {
     let mut filter = Filter::of(request.tenant);
-    filter.starts = request.recent_range()?;
+    filter.starts = times;
     if let Some(operation) = request.get("operation") {
         let is_operation = Condition::Is(SpanField::Column(NAME), Test::Is(operation.into()));
         filter.conditions.push(is_operation);
     }
-    Ok(filter)
+    filter
 }
 
 fn not_found(service: &str, operation: Option<&str>, roots: &RootSpans) -> ApiError {

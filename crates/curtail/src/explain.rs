@@ -5,6 +5,7 @@
 //! | `explain --service S` | the slowest traces of a server that begin at a service with the others |
 //! | `explain FILE…` | the slowest traces of each endpoint with the other traces of this endpoint |
 //! | `explain --baseline FILE --slow FILE` | the traces of some files with those of others |
+//! | `explain … --between A B` | the traces of a time, or with a value of an attribute, with those of another |
 
 use crate::exit::{self, usage_error};
 use crate::import::{MalformedLines, ReaderEvent, read_files};
@@ -12,8 +13,9 @@ use crate::output::{Format, print, print_message, quantile};
 use crate::server_traces::ServerTracesArgs;
 use crate::terminal;
 use clap::Args;
-use curtail_api::{SpanTable, explanation_json, explanation_text};
+use curtail_api::{Comparison, SpanTable, explanation_json, explanation_text};
 use curtail_explain::{NotExplained, Question, Side, SlowTraces, Traces, explain};
+use curtail_http::clock::unix_time;
 use curtail_otlp::Signal;
 use curtail_units::Quantile;
 use std::path::PathBuf;
@@ -38,6 +40,8 @@ Examples:
   curtail explain traces.jsonl.gz --quantile 0.999
   curtail explain traces.jsonl --objective 250ms
   curtail explain --baseline before.jsonl --slow after.jsonl --format json
+  curtail explain --service shop --between 2h..1h 1h..now
+  curtail explain traces.jsonl --between service.version=1.4 service.version=1.5
 
 The result may be that nothing stands out. Exit code 1: a file could not be read
 to its end, or no trace of the server begins at the service."
@@ -54,6 +58,11 @@ pub(crate) struct ExplainArgs {
     /// File with the traces to explain. Repeatable.
     #[arg(long, value_name = "FILE", requires = "baseline", conflicts_with = "service")]
     slow: Vec<PathBuf>,
+    /// Compare the traces of A with those of B: what changed? Each is ATTRIBUTE=VALUE,
+    /// or a time range in which traces began: 2h..1h before now, 1h..now, or
+    /// FROM..TO in RFC 3339.
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["slow", "quantile", "objective"])]
+    between: Vec<String>,
     /// Traces above this quantile of their endpoint and period are slow [default: 0.99,
     /// or less if there are few traces].
     #[arg(long, value_name = "Q", value_parser = quantile, conflicts_with = "slow")]
@@ -78,6 +87,13 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     }
     let mut traces = Traces::default();
     let mut is_whole = true;
+    if let Some(mut comparison) = args.comparison()? {
+        let (table, is_read) = read(&args.files)?;
+        is_whole = is_read;
+        table.add_compared(&mut traces, &mut comparison);
+        comparison.check().map_err(|why| usage_error(&why))?;
+        return args.explain(&traces, is_whole);
+    }
     let sides =
         [(&args.files, Side::Baseline), (&args.baseline, Side::Baseline), (&args.slow, Side::Slow)];
     for (files, side) in sides.into_iter().filter(|(files, _)| !files.is_empty()) {
@@ -85,20 +101,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
         is_whole &= is_read;
         table.add_to(&mut traces, side);
     }
-    let question =
-        Question { slow: args.slow(traces.len())?, period_ns: args.period()?, seed: args.seed };
-    let explained = explain(&traces, &question);
-    if let Err(
-        error @ (NotExplained::NoTraces | NotExplained::EmptySide | NotExplained::NoCommonEndpoint),
-    ) = explained
-    {
-        return Err(usage_error(&error.to_string()));
-    }
-    print(&match args.format {
-        Format::Json => explanation_json(&explained),
-        Format::Table => explanation_text(&explained, terminal::width_of_stdout()),
-    })?;
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+    args.explain(&traces, is_whole)
 }
 
 /// Reads the spans of files; returns also whether all files were read to their ends. Malformed lines are reported and
@@ -129,8 +132,35 @@ fn read(files: &[PathBuf]) -> anyhow::Result<(SpanTable, bool)> {
 }
 
 impl ExplainArgs {
+    fn explain(&self, traces: &Traces, is_whole: bool) -> anyhow::Result<ExitCode> {
+        let question =
+            Question { slow: self.slow(traces.len())?, period_ns: self.period()?, seed: self.seed };
+        let explained = explain(traces, &question);
+        if let Err(
+            error @ (NotExplained::NoTraces
+            | NotExplained::EmptySide
+            | NotExplained::NoCommonEndpoint),
+        ) = explained
+        {
+            return Err(usage_error(&error.to_string()));
+        }
+        print(&match self.format {
+            Format::Json => explanation_json(&explained),
+            Format::Table => explanation_text(&explained, terminal::width_of_stdout()),
+        })?;
+        Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+    }
+
+    /// The two populations of `--between`.
+    fn comparison(&self) -> anyhow::Result<Option<Comparison>> {
+        let [baseline, slow] = &*self.between else { return Ok(None) };
+        let now_ns = i64::try_from(unix_time().as_ns()).unwrap_or(i64::MAX);
+        let comparison = Comparison::parse([baseline, slow], now_ns);
+        comparison.map(Some).map_err(|why| usage_error(&format!("--between: {why}")))
+    }
+
     fn slow(&self, traces: usize) -> anyhow::Result<SlowTraces> {
-        if !self.slow.is_empty() {
+        if !self.slow.is_empty() || !self.between.is_empty() {
             return Ok(SlowTraces::OfSide);
         }
         if let Some(objective) = &self.objective {
@@ -145,6 +175,8 @@ impl ExplainArgs {
         let parameters = [
             ("quantile", self.quantile.map(|quantile| quantile.get().to_string())),
             ("objective", self.objective.clone()),
+            ("baseline", self.between.first().cloned()),
+            ("slow", self.between.get(1).cloned()),
             ("period", Some(self.period.clone())),
             ("seed", Some(self.seed.to_string())),
             ("width", Some(terminal::width_of_stdout().to_string())),

@@ -26,7 +26,7 @@ pub(crate) struct ServerTracesArgs {
 }
 
 impl ServerTracesArgs {
-    /// Asks the server, and prints its answer.
+    /// Sends the question to the server, and prints its response.
     pub(crate) fn ask(
         &self,
         path: &str,

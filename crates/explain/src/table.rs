@@ -20,8 +20,10 @@ pub fn table(explanation: &Explanation, width: usize) -> String {
     page.wrapped(
         "",
         &format!(
-            "{} slow traces take {} on average, {} others {}: {} {}.",
+            "{} {} take {} on average, {} others {}: {} {}.",
             thousands(slow.traces as u64),
+            // Of two populations, there is no quantile.
+            if explanation.quantile.is_some() { "slow traces" } else { "traces to explain" },
             time(slow.mean_ns),
             thousands(baseline.traces as u64),
             time(baseline.mean_ns),
@@ -107,6 +109,7 @@ fn notes(explanation: &Explanation, page: &mut Page) {
         (unused.without_root, "traces have no root span and are left out"),
         (unused.too_long, "traces have too many spans and are left out"),
         (unused.too_many, "traces are too many and are left out"),
+        (unused.not_compared, "traces are in neither population or in both, and are left out"),
     ] {
         if count > 0 {
             page.blank();

@@ -169,6 +169,8 @@ pub struct UnusedTraces {
     pub too_long: u64,
     /// Traces after the first [`TRACES_MAX`], or without room for their values.
     pub too_many: u64,
+    /// Traces in neither of two populations, or in both.
+    pub not_compared: u64,
 }
 
 /// Memory that is used again for each trace.
@@ -202,6 +204,11 @@ impl Traces {
     #[must_use]
     pub const fn unused(&self) -> UnusedTraces {
         self.unused
+    }
+
+    /// Counts a trace in neither of two populations, or in both.
+    pub const fn leave_out(&mut self) {
+        self.unused.not_compared += 1;
     }
 
     /// Adds a trace. The root is the span without a parent that began first; a trace without such a span is left out.

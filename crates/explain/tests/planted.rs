@@ -58,7 +58,7 @@ fn three_causes_at_once_are_the_three_findings() {
     }
 }
 
-/// A stall makes the requests of one second slow. Whoever is the leader then is the leader of all slow requests.
+/// A stall makes the requests of one second slow. The leader of that second is the leader of all slow requests.
 #[test]
 fn a_value_that_met_one_stall_is_no_cause() {
     let subjects = subjects(&led(&["a", "b", "c", "a"], |turn, ms| turn == 1 && ms < 1_000));

@@ -2,6 +2,7 @@
 //!
 //! **Limits**: the spans in memory, about 100 bytes each and 24 for each attribute.
 
+use super::comparison::Comparison;
 use curtail_explain::{AttributeValue, Side, SpanKind, SpanRow, Traces};
 use curtail_otlp::{Limits, Malformed, Spans, Value};
 use curtail_trace::Span;
@@ -145,7 +146,20 @@ impl SpanTable {
     }
 
     /// Adds all traces to `traces`, as traces of a side.
-    pub fn add_to(mut self, traces: &mut Traces, side: Side) {
+    pub fn add_to(self, traces: &mut Traces, side: Side) {
+        self.add_sides(traces, |_| Some(side));
+    }
+
+    /// Adds the traces of a comparison to `traces`. Traces in neither population, or in both, are left out and counted.
+    pub fn add_compared(self, traces: &mut Traces, comparison: &mut Comparison) {
+        self.add_sides(traces, |trace| comparison.side(trace));
+    }
+
+    fn add_sides(
+        mut self,
+        traces: &mut Traces,
+        mut side: impl FnMut(&[SpanRow<'_>]) -> Option<Side>,
+    ) {
         let mut spans = std::mem::take(&mut self.spans);
         spans.sort_by_key(|span| span.trace_id);
         let value = |(key, value): &(u32, StoredValue)| {
@@ -177,7 +191,10 @@ impl SpanTable {
                     attributes,
                 })
                 .collect();
-            traces.add(of_trace[0].trace_id, side, &rows);
+            match side(&rows) {
+                Some(side) => traces.add(of_trace[0].trace_id, side, &rows),
+                None => traces.leave_out(),
+            }
         }
     }
 }

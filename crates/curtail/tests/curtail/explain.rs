@@ -67,6 +67,26 @@ fn nothing_stands_out_among_alike_servers() {
 }
 
 #[test]
+fn the_server_that_is_slower_than_another_is_the_finding() {
+    let spans = simulate("between", "  server_factors: [1, 1, 1, 3]");
+    let between = |one: &str, other: &str| {
+        let [one, other] = [one, other].map(|instance| format!("service.instance.id={instance}"));
+        explain(&[&spans, "--between", &one, &other])
+    };
+    let json = between("server-0", "server-3");
+    assert_eq!(json["findings"][0]["cause"], "slow_service", "{json:#}");
+    let slower = |json: &Value| {
+        let mean = |side: &str| json[side]["mean_ms"].as_f64().expect("a number");
+        mean("slow") / mean("baseline")
+    };
+    assert!(slower(&json) > 2.0, "{json:#}");
+    assert_eq!(between("server-0", "server-1")["findings"], serde_json::json!([]));
+    let ended = curtail(&["explain", &spans, "--between", "a=1", "1.5"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("--between: expected ATTRIBUTE=VALUE"), "{}", ended.stderr);
+}
+
+#[test]
 fn files_without_a_tail_get_clear_words() {
     let span = |id: u32, parent: &str| {
         format!(

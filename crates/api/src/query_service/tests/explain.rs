@@ -48,6 +48,23 @@ fn only_traces_of_the_time_and_the_operation_count() {
 }
 
 #[test]
+fn two_times_or_two_values_are_compared() {
+    let service = TestService::with_traces(&all());
+    let sides = |parameters: &str| {
+        let json = service.json(&target(parameters));
+        ["slow", "baseline"].map(|side| json[side]["traces"].as_u64().expect("a number"))
+    };
+    let [start, middle, end] = [0, 100, 150].map(|seconds| BASE_NS + seconds * SECOND_NS);
+    let times = format!("baseline={start}..{middle}&slow={middle}..{end}");
+    assert_eq!(sides(&times), [50, 100]);
+    // Each trace has both services.
+    let (status, body) =
+        service.get(&target("baseline=service.name%3Dcart&slow=service.name%3Dfront"));
+    assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
+    assert!(body.contains("every trace with service.name=cart is in both"), "{body}");
+}
+
+#[test]
 fn what_is_wrong_with_a_question_is_named() {
     let service = TestService::with_traces(&all()[..60]);
     for (target, status, message) in [
@@ -56,6 +73,10 @@ fn what_is_wrong_with_a_question_is_named() {
         (target("quantile=0.9&objective=1s"), 400, "found both"),
         (target("period=0s"), 400, "period: expected more than 0"),
         (target("objective=soon"), 400, "objective: expected a length of time"),
+        (target("baseline=a%3Db"), 400, "expected both baseline and slow"),
+        (target("baseline=a%3Db&slow=a%3Dc&quantile=0.9"), 400, "found two of them"),
+        (target("baseline=a%3Db&slow=1.4"), 400, "expected ATTRIBUTE=VALUE or a time range"),
+        (target("baseline=a%3Db&slow=a%3Dc"), 404, "no span has the attribute a"),
         (target("operation=none"), 404, "with the operation \"none\""),
         ("/api/v1/explain?service=fornt&start=0".to_owned(), 404, "did you mean front?"),
         // It has spans, but no trace begins there.
