@@ -40,6 +40,7 @@ mod query_request;
 mod query_service;
 mod query_threads;
 mod response_chunks;
+mod scorecard;
 mod search;
 mod service_traces;
 mod sql;

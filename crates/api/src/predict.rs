@@ -62,7 +62,9 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
     let response = if request.accepts("text/plain") {
         ApiResponse::of("text/plain; charset=utf-8", prediction.table().into_bytes())
     } else {
-        ApiResponse::of("application/json", (prediction.json() + "\n").into_bytes())
+        let with_text = request.get("with_text") == Some("true");
+        let json = if with_text { prediction.json_with_text() } else { prediction.json() };
+        ApiResponse::of("application/json", (json + "\n").into_bytes())
     };
     Ok(response.without(&unread))
 }

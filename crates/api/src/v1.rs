@@ -6,7 +6,7 @@ use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, trace_id};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::response_chunks::{LOGS, OtlpChunks, OtlpForm};
-use crate::{Limits, explain, predict};
+use crate::{Limits, explain, predict, scorecard};
 use curtail_store::Store;
 
 /// The prefix of all these paths.
@@ -22,6 +22,9 @@ pub(crate) async fn respond(
     }
     if request.path == "/api/v1/predict" {
         return predict::respond(store, request).await;
+    }
+    if request.path == "/api/v1/scorecard" {
+        return scorecard::respond(store, request).await;
     }
     let of_trace = request.after("/api/v1/traces/");
     if let Some(id) = of_trace.as_deref().and_then(|rest| rest.strip_suffix("/logs")) {

@@ -181,7 +181,11 @@ impl ExplainArgs {
             ("seed", Some(self.seed.to_string())),
             ("width", Some(terminal::width_of_stdout().to_string())),
         ];
-        self.traces.ask("/api/v1/explain", &parameters, self.format)
+        match self.traces.ask("/api/v1/explain", &parameters, self.format)? {
+            Ok(response) => print(&response)?,
+            Err(ended) => return Ok(ended),
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     fn period(&self) -> anyhow::Result<i64> {

@@ -13,7 +13,7 @@ mod batches;
 mod records;
 mod sender;
 
-use crate::output::{NamedValue, one_of, print};
+use crate::output::{NamedValue, one_of, print, print_message};
 use crate::server_access::ServerAccessArgs;
 use crate::server_url::ServerUrl;
 use crate::terminal::ProgressLine;
@@ -84,6 +84,9 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Maximum number of malformed lines that are reported one by one.
 const MALFORMED_SHOWN_MAX: u64 = 100;
 
+/// Maximum duration of the retries of a batch that a person waits for.
+const PATIENCE_OF_ONE: Duration = Duration::from_secs(10);
+
 /// Maximum number of batches that are read ahead of the sender.
 const AHEAD: usize = 2;
 
@@ -98,6 +101,22 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     print(&format!("{counts}\n"))?;
     let is_complete = counts.malformed.0 == 0 && counts.rejected == 0;
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+}
+
+/// Sends one batch, for at most [`PATIENCE_OF_ONE`].
+pub(crate) fn send_batch(
+    to: &ServerUrl,
+    access: &ServerAccessArgs,
+    signal: Signal,
+    batch: &[u8],
+) -> anyhow::Result<()> {
+    let sender = Sender::new(to, access, PATIENCE_OF_ONE)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let sent = runtime.block_on(sender.send((signal, batch), &mut |why| print_message(why)))?;
+    match sent {
+        SendOutcome::Accepted { rejected: 0, .. } => Ok(()),
+        SendOutcome::Accepted { why, .. } | SendOutcome::Rejected(why) => anyhow::bail!(why),
+    }
 }
 
 /// Reads files, malformed lines included, and calls `handle` with each event in their order.
@@ -146,7 +165,8 @@ async fn send_all(
                 message.iter().for_each(|text| progress.say(text));
             }
             ReaderEvent::Batch(batch) => {
-                match sender.send(&batch, &mut |why| progress.say(why)).await {
+                match sender.send((batch.signal, &batch.bytes), &mut |why| progress.say(why)).await
+                {
                     Ok(outcome) => counts.add(&batch, outcome, &mut progress),
                     Err(error) => {
                         progress

@@ -13,6 +13,7 @@ mod open_files;
 mod output;
 mod predict;
 mod query;
+mod scorecard;
 mod server;
 mod server_access;
 mod server_traces;
@@ -42,6 +43,7 @@ enum Command {
     Predict(predict::PredictArgs),
     Proxy(curtail_proxy::cli::ProxyArgs),
     Query(query::QueryArgs),
+    Scorecard(scorecard::ScorecardArgs),
     Server(server::ServerArgs),
     Import(import::ImportArgs),
     Simulate(simulate::SimulateArgs),
@@ -74,6 +76,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(curtail_proxy::cli::run(args)))
         }
         Command::Query(args) => query::run(args),
+        Command::Scorecard(args) => scorecard::run(args),
         Command::Server(args) => server::run(args, &log_service()?),
         Command::Import(args) => import::run(args),
         Command::Simulate(args) => simulate::run(args),

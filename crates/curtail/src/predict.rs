@@ -1,14 +1,19 @@
 //! `curtail predict`: predicts what each remedy would do to the tail of a service, from a recording.
 
 use crate::exit::usage_error;
+use crate::import;
 use crate::input;
-use crate::output::{Format, print};
+use crate::output::{Format, print, print_message};
 use crate::server_traces::ServerTracesArgs;
+use crate::server_url::ServerUrl;
 use anyhow::Context as _;
 use clap::Args;
+use curtail_http::clock::unix_time;
+use curtail_otlp::{Signal, scorecard};
 use curtail_predict::{
     Fit, Known, Prediction, REQUESTS_MAX, Recording, RecordingError, Remedy, SpanReader,
 };
+use serde_json::{Value, json};
 use std::io::{self, BufRead, Cursor, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,6 +41,7 @@ const HEAD_BYTES: u64 = 256;
     after_help = "\
 Examples:
   curtail predict --service search --since 1h
+  curtail predict --service search --since 1h --keep
   curtail predict --from requests.journal
   curtail predict --from spans.jsonl.gz --upstream search --format json
   curtail predict --from run.json --replicas 5 --intrinsic-ratio 0.3
@@ -67,6 +73,12 @@ pub(crate) struct PredictArgs {
     /// Predict only these remedies, divided by commas: 'hedge p95,tie'.
     #[arg(long, value_name = "NAMES")]
     remedies: Option<String>,
+    /// Keep the prediction on the server, for curtail scorecard.
+    #[arg(long, requires = "service")]
+    keep: bool,
+    /// URL of the OTLP receiver that keeps it, without `/v1/logs`.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4318")]
+    to: ServerUrl,
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -108,8 +120,37 @@ fn ask_server(args: &PredictArgs) -> anyhow::Result<ExitCode> {
         ("intrinsic_ratio", args.intrinsic_ratio.map(|ratio| ratio.to_string())),
         ("remedies", args.remedies.clone()),
         ("seed", Some(args.seed.to_string())),
+        ("with_text", args.keep.then(|| true.to_string())),
     ];
-    args.traces.ask("/api/v1/predict", &parameters, args.format)
+    let format = if args.keep { Format::Json } else { args.format };
+    let response = match args.traces.ask("/api/v1/predict", &parameters, format)? {
+        Ok(response) => response,
+        Err(ended) => return Ok(ended),
+    };
+    if !args.keep {
+        print(&response)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut prediction: Value = serde_json::from_str(&response)?;
+    // The table is for people, and not part of what is kept.
+    let text = prediction.as_object_mut().and_then(|members| members.remove("text"));
+    match (args.format, text) {
+        (Format::Table, Some(Value::String(text))) => print(&text)?,
+        (Format::Table | Format::Json, _) => print(&format!("{prediction}\n"))?,
+    }
+    keep(args, &prediction)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps a prediction as an event of the scorecard.
+fn keep(args: &PredictArgs, prediction: &Value) -> anyhow::Result<()> {
+    let service = args.traces.service.as_deref().unwrap_or_default();
+    let resource = json!({ "service.name": service }).to_string();
+    let body = json!({ "upstream": args.upstream, "prediction": prediction }).to_string();
+    let batch = scorecard::events(&resource, unix_time().as_ns(), scorecard::PREDICTION, &[body])?;
+    import::send_batch(&args.to, args.traces.access(), Signal::Logs, &batch)?;
+    print_message("kept for the scorecard: see curtail scorecard once the remedy is on");
+    Ok(())
 }
 
 fn read(args: &PredictArgs, from: &Path) -> anyhow::Result<Recording> {

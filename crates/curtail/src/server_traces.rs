@@ -1,7 +1,7 @@
 //! The traces of a server that `curtail explain` and `curtail predict` ask about.
 
 use crate::exit;
-use crate::output::{Format, print, print_message};
+use crate::output::{Format, print_message};
 use crate::query::request::{QueryRequest, send_for_text};
 use crate::server_access::ServerAccessArgs;
 use clap::Args;
@@ -26,13 +26,19 @@ pub(crate) struct ServerTracesArgs {
 }
 
 impl ServerTracesArgs {
-    /// Sends the question to the server, and prints its response.
+    /// The access to the server.
+    pub(crate) const fn access(&self) -> &ServerAccessArgs {
+        &self.access
+    }
+
+    /// Sends the question to the server, and returns its response; or the exit code, after a message, if the server found
+    /// nothing.
     pub(crate) fn ask(
         &self,
         path: &str,
         parameters: &[(&str, Option<String>)],
         format: Format,
-    ) -> anyhow::Result<ExitCode> {
+    ) -> anyhow::Result<Result<String, ExitCode>> {
         let own =
             [("service", &self.service), ("operation", &self.operation), ("since", &self.since)];
         let others = parameters.iter().map(|(name, value)| (*name, value));
@@ -46,13 +52,10 @@ impl ServerTracesArgs {
             Format::Json => "application/json",
             Format::Table => "text/plain",
         };
-        match send_for_text(&self.server, &self.access, &request, accept)? {
-            Ok(text) => print(&text)?,
-            Err(not_found) => {
-                print_message(&not_found);
-                return Ok(ExitCode::from(exit::NO));
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+        let response = send_for_text(&self.server, &self.access, &request, accept)?;
+        Ok(response.map_err(|not_found| {
+            print_message(&not_found);
+            ExitCode::from(exit::NO)
+        }))
     }
 }

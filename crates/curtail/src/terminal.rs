@@ -17,6 +17,12 @@ pub(crate) fn width_of_stdout() -> usize {
     size.map_or(WIDTH, |(width, _)| usize::from(width.0).max(WIDTH))
 }
 
+/// Whether results on standard output may have colors: it is a terminal, and `NO_COLOR` is not set.
+pub(crate) fn has_colors() -> bool {
+    let is_set = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !is_set
+}
+
 /// The progress of a command.
 #[derive(Debug)]
 pub(crate) struct ProgressLine {

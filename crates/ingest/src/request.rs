@@ -43,7 +43,7 @@ impl WireFormat {
 pub(crate) fn parse(head: &request::Parts, access: &Access) -> Result<ExportRequest, Rejection> {
     let tenant = access.check(&head.headers)?.unwrap_or_else(|| DEFAULT_TENANT.to_owned());
     let path = head.uri.path();
-    let Some((signal, is_grpc)) = signal_of_path(path) else {
+    let Some((signal, is_grpc)) = Signal::of_export_path(path) else {
         let message =
             format!("nothing is received at {path}: expected /v1/traces, /v1/logs or /v1/metrics");
         return Err(RejectReason::NotFound.reject(message));
@@ -67,21 +67,6 @@ pub(crate) fn parse(head: &request::Parts, access: &Access) -> Result<ExportRequ
             RejectReason::Unsupported.reject(format!("{name} is not one of {}", Encoding::ALL))
         })?;
     Ok(ExportRequest { signal, form, encoding, tenant })
-}
-
-/// Returns the signal of a path, and whether it is a path of gRPC.
-fn signal_of_path(path: &str) -> Option<(Signal, bool)> {
-    Some(match path {
-        "/v1/traces" => (Signal::Traces, false),
-        "/v1/logs" => (Signal::Logs, false),
-        "/v1/metrics" => (Signal::Metrics, false),
-        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => (Signal::Traces, true),
-        "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => (Signal::Logs, true),
-        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => {
-            (Signal::Metrics, true)
-        }
-        _ => return None,
-    })
 }
 
 impl From<AccessError> for Rejection {

@@ -34,6 +34,7 @@ mod metrics;
 pub mod plain;
 mod response;
 mod schema;
+pub mod scorecard;
 mod slice;
 mod spans;
 mod wire;

@@ -18,7 +18,31 @@ pub enum Signal {
 
 curtail_units::labels!(Signal { Traces => "traces", Logs => "logs", Metrics => "metrics", });
 
+/// The paths of exports, each with its signal and whether it is a gRPC method.
+const EXPORT_PATHS: [(&str, Signal, bool); 6] = [
+    ("/v1/traces", Signal::Traces, false),
+    ("/v1/logs", Signal::Logs, false),
+    ("/v1/metrics", Signal::Metrics, false),
+    ("/opentelemetry.proto.collector.trace.v1.TraceService/Export", Signal::Traces, true),
+    ("/opentelemetry.proto.collector.logs.v1.LogsService/Export", Signal::Logs, true),
+    ("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", Signal::Metrics, true),
+];
+
 impl Signal {
+    /// The path to which batches are sent over HTTP, or the gRPC method.
+    #[must_use]
+    pub fn export_path(self, is_grpc: bool) -> &'static str {
+        let of = EXPORT_PATHS.iter().find(|(_, signal, grpc)| (*signal, *grpc) == (self, is_grpc));
+        of.expect("each signal has both").0
+    }
+
+    /// The signal that a path is for, and whether it is a gRPC method.
+    #[must_use]
+    pub fn of_export_path(path: &str) -> Option<(Self, bool)> {
+        let of = EXPORT_PATHS.iter().find(|(known, ..)| *known == path);
+        of.map(|(_, signal, is_grpc)| (*signal, *is_grpc))
+    }
+
     /// Returns the name of the field with the number of rejected rows, in a JSON response.
     const fn rejected(self) -> &'static str {
         match self {

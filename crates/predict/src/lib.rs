@@ -26,6 +26,7 @@ mod prediction;
 mod recording;
 mod remedy;
 mod report;
+mod scorecard;
 mod verdict;
 mod world;
 
@@ -40,4 +41,8 @@ pub use recording::{
 };
 pub use remedy::Remedy;
 pub use report::Timeouts;
+pub use scorecard::{
+    MeasuredEffect, PredictedEffect, SCHEMA as SCORECARD_SCHEMA, ScoreVerdict, Scorecard,
+    ScorecardEntry, ScorecardEvent,
+};
 pub use verdict::Verdict;

@@ -27,7 +27,15 @@ impl Prediction {
     /// The report as one JSON object (`curtail.predict/1`).
     #[must_use]
     pub fn json(&self) -> String {
-        json::render(self)
+        json::render(self).to_string()
+    }
+
+    /// The same with the [table](Self::table) as its member `text`.
+    #[must_use]
+    pub fn json_with_text(&self) -> String {
+        let mut json = json::render(self);
+        json["text"] = self.table().into();
+        json.to_string()
     }
 
     /// The timeouts that the data call for; [`None`] if p99.9 is a failed request.

@@ -8,6 +8,7 @@ use crate::StartError;
 use crate::config::{Config, ConnectConfig, ReplicaUrl, certified_key, load_trust};
 use crate::spans::receiver::Receiver;
 use curtail_http::connect::Connector;
+use curtail_otlp::Signal;
 
 /// All errors with which a start with `config` would fail, except addresses that cannot be bound.
 #[must_use]
@@ -30,7 +31,10 @@ pub fn check(config: &Config) -> Vec<StartError> {
         add(check_connections(server, &leaf.connect), leaf_section(&leaf.name));
     }
     if let Some(spans) = &config.spans {
-        add(Receiver::new(spans).err().into_iter().collect(), SPANS_SECTION.to_owned());
+        add(
+            Receiver::new(spans, Signal::Traces).err().into_iter().collect(),
+            SPANS_SECTION.to_owned(),
+        );
     }
     refused
 }

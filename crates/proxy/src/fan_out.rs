@@ -94,6 +94,11 @@ impl FanOut {
         Self { name, metrics, holdout, shards, config: config.clone(), guard }
     }
 
+    /// The upstreams of the shards.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.shards.iter().map(|shard| &shard.upstream)
+    }
+
     /// The share of the requests in the holdout now, the largest of all shards, if there is one.
     pub(crate) fn holdout_ratio(&self) -> Option<Ratio> {
         let constant = self.holdout.as_ref().map(|holdout| holdout.ratio);

@@ -190,6 +190,15 @@ impl HoldoutSnapshot {
         })
     }
 
+    /// The figures of the shortest period that states the p99, or else any percentile; [`None`]: none states one.
+    pub(crate) fn statement(&self) -> Option<Value> {
+        let has_p99 = |of: &&PeriodEffects| of.percentiles.iter().any(|of| of.name == "p99");
+        let stated = || self.periods.iter().filter(|period| !period.percentiles.is_empty());
+        let mut json = period(stated().find(has_p99).or_else(|| stated().next())?);
+        json["remedy"] = self.remedy.into();
+        Some(json)
+    }
+
     /// The effect in a sentence: the highest percentile of the shortest period that states one.
     fn effect(&self) -> Option<String> {
         let stated = |period: &PeriodEffects| !period.percentiles.is_empty();

@@ -12,6 +12,7 @@ mod check;
 pub mod cli;
 mod config;
 mod driver;
+mod effects;
 mod fan_out;
 mod group;
 mod guard;

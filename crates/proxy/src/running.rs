@@ -1,6 +1,7 @@
 //! A running proxy: its threads, its reloads and its stop.
 
 use crate::config::Config;
+use crate::effects::EffectSender;
 use crate::journal::Journal;
 use crate::listen::{self, Inbox};
 use crate::listeners::Listeners;
@@ -85,13 +86,13 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         process: Arc::new(ProcessMetrics::default()),
     };
     let (snapshot, _) = ConfigSnapshot::new(config, &process_state, None)?;
-    let exporter = ExporterThread::start(&snapshot)?;
     let snapshot = Arc::new(snapshot);
     let shared = Arc::new(Shared {
         snapshot: ArcSwap::new(Arc::clone(&snapshot)),
         process_state,
         drain: Arc::default(),
     });
+    let exporter = ExporterThread::start(&snapshot, &shared)?;
     let (stop, _) = watch::channel(false);
     let (workers, mut listeners) = start_workers(&shared, &stop)?;
     let prepared = listeners.prepare(&snapshot)?;
@@ -136,7 +137,7 @@ impl Running {
         let sink = |snapshot: &ConfigSnapshot| snapshot.spans.as_ref().map(Arc::as_ptr);
         if sink(&snapshot) != sink(&before) {
             // The earlier exporter sends what it has, and ends.
-            reloaded.exporter = ExporterThread::start(&snapshot)?;
+            reloaded.exporter = ExporterThread::start(&snapshot, &self.shared)?;
         }
         let changed = before.config.changed_keys(&snapshot.config);
         for (upstream, membership) in changes {
@@ -227,8 +228,8 @@ struct ExporterThread {
 }
 
 impl ExporterThread {
-    /// Starts to send the spans of a snapshot, if it has a receiver for them.
-    fn start(snapshot: &ConfigSnapshot) -> Result<Option<Self>, StartError> {
+    /// Starts to send the spans of a snapshot, if it has a receiver for them, and the effects of remedies.
+    fn start(snapshot: &ConfigSnapshot, shared: &Arc<Shared>) -> Result<Option<Self>, StartError> {
         let (Some(config), Some(sink)) = (&snapshot.config.spans, &snapshot.spans) else {
             return Ok(None);
         };
@@ -236,13 +237,21 @@ impl ExporterThread {
         let entered = runtime.enter();
         let exporter = Exporter::start(config, Arc::clone(sink));
         drop(entered);
-        let exporter = exporter.map_err(|error| error.within(check::SPANS_SECTION.to_owned()))?;
+        let within = |error: StartError| error.within(check::SPANS_SECTION.to_owned());
+        let exporter = exporter.map_err(within)?;
+        let mut effects = EffectSender::new(config, shared).map_err(within)?;
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("spans".to_owned()).spawn(move || {
             runtime.block_on(async {
                 // A stop and a dropped owner both end the thread.
-                stopped.await.ok();
-                exporter.flush(tokio::time::Instant::now() + FLUSH).await;
+                tokio::select! {
+                    _ = stopped => {}
+                    () = effects.run() => {}
+                }
+                let deadline = tokio::time::Instant::now() + FLUSH;
+                let last = effects.send(curtail_units::Duration::ZERO);
+                let last = tokio::time::timeout_at(deadline, last);
+                let (_, ()) = tokio::join!(last, exporter.flush(deadline));
             });
         })?;
         Ok(Some(Self { stop, thread }))

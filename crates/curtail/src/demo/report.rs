@@ -12,6 +12,7 @@ pub(crate) use measured::{Circumstances, Measured};
 use super::proxies::Arm;
 use curtail_load::LatencyKind;
 use curtail_load::compare::{self, Rule};
+use curtail_predict::{PredictedEffect, ScoreVerdict};
 use curtail_text::numbers::{percent_to, rounded_latency};
 use curtail_text::{Columns, Left, Right, WIDTH, wrapped};
 use curtail_units::{Duration, Quantile};
@@ -220,15 +221,17 @@ impl Report {
             return vec![text];
         };
         let [low, high] = score.predicted_p99_band_ms.map(milliseconds);
-        let verdict = if score.is_within_band { "within its band" } else { "MISSED its band" };
+        let verdict =
+            if score.is_within_band { ScoreVerdict::WithinBand } else { ScoreVerdict::MissedBand };
         let extra = [score.predicted_extra_requests_ratio, score.measured_extra_requests_ratio]
             .map(|ratio| percent_to(ratio, 2));
         let text = format!(
-            "SCORECARD  {}: p99 predicted {} ({low} to {high}), measured {}: {verdict}; more requests predicted {}, \
+            "SCORECARD  {}: p99 predicted {} ({low} to {high}), measured {}: {}; more requests predicted {}, \
              measured {}",
             score.remedy,
             milliseconds(score.predicted_p99_ms),
             milliseconds(score.measured_p99_ms),
+            verdict.text(),
             extra[0],
             extra[1],
         );
@@ -238,16 +241,16 @@ impl Report {
     fn score(&self) -> Option<Score> {
         let (remedy, [_, measured]) =
             (self.recommended_remedy()?, self.verified.as_ref()?.reports());
-        let number = |value: &Value| value.as_f64();
-        let band = [number(&remedy["p99_band_ms"][0])?, number(&remedy["p99_band_ms"][1])?];
+        let predicted = PredictedEffect::of(remedy, 0)?;
         let measured_p99_ms = measured.p99_ms?;
+        let verdict = ScoreVerdict::on(predicted.p99_band_ms, Some(measured_p99_ms));
         Some(Score {
             remedy: remedy["name"].as_str()?.to_owned(),
-            predicted_p99_ms: number(&remedy["p99_ms"])?,
-            predicted_p99_band_ms: band,
+            predicted_p99_ms: predicted.p99_ms,
+            predicted_p99_band_ms: predicted.p99_band_ms,
             measured_p99_ms,
-            is_within_band: band[0] <= measured_p99_ms && measured_p99_ms <= band[1],
-            predicted_extra_requests_ratio: number(&remedy["extra_requests_ratio"])?,
+            is_within_band: verdict == ScoreVerdict::WithinBand,
+            predicted_extra_requests_ratio: predicted.extra_requests_ratio,
             measured_extra_requests_ratio: measured.extra_requests_ratio?,
         })
     }

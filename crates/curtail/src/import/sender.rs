@@ -6,7 +6,6 @@
 //!
 //! **Source**: the OTLP specification 1.x, "OTLP/HTTP Response" and "OTLP/HTTP Throttling".
 
-use super::batches::Batch;
 use crate::server_access::ServerAccessArgs;
 use crate::server_url::ServerUrl;
 use bytes::Bytes;
@@ -56,12 +55,7 @@ enum Attempt {
 }
 
 fn path(target: &ServerUrl, signal: Signal) -> String {
-    let name = match signal {
-        Signal::Traces => "traces",
-        Signal::Logs => "logs",
-        Signal::Metrics => "metrics",
-    };
-    format!("{}/v1/{name}", target.path)
+    format!("{}{}", target.path, signal.export_path(false))
 }
 
 impl Sender {
@@ -80,13 +74,13 @@ impl Sender {
     /// Sends a batch until the server decides on it. Calls `report` with the reason of each wait.
     pub(super) async fn send(
         &self,
-        batch: &Batch,
+        (signal, batch): (Signal, &[u8]),
         report: &mut impl FnMut(&str),
     ) -> anyhow::Result<SendOutcome> {
-        let body = Bytes::from(batch.bytes.clone());
+        let body = Bytes::copy_from_slice(batch);
         let (deadline, mut backoff) = (Instant::now() + self.patience, BACKOFF);
         loop {
-            let (why, after) = match self.try_once(batch.signal, body.clone()).await {
+            let (why, after) = match self.try_once(signal, body.clone()).await {
                 Attempt::Done(outcome) => return Ok(outcome),
                 Attempt::Fail(why) => return Err(io::Error::other(why).into()),
                 Attempt::Retry { why, after } => (why, after),

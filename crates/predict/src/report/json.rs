@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const SCHEMA: &str = "curtail.predict/1";
 
-pub(super) fn render(prediction: &Prediction) -> String {
+pub(super) fn render(prediction: &Prediction) -> Value {
     let Prediction { fit, modelled, verdict, .. } = prediction;
     let [p50, p99, p999] = prediction.measured.map(|latency| latency.map(Duration::as_ms_f64));
     let chosen = verdict.recommended.map(|nth| &prediction.remedies[nth]);
@@ -48,7 +48,6 @@ pub(super) fn render(prediction: &Prediction) -> String {
         "replicas_needed": prediction.replicas_needed,
         "timeouts": timeouts,
     })
-    .to_string()
 }
 
 fn model(fit: &Fit) -> Value {

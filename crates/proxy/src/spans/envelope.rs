@@ -83,6 +83,16 @@ impl Envelope {
 #[derive(Clone, Debug)]
 pub(super) struct Parts(VecDeque<Bytes>);
 
+impl Parts {
+    /// A whole message.
+    pub(super) fn of(message: Vec<u8>, protocol: SpansProtocol) -> Self {
+        let is_grpc = protocol == SpansProtocol::Grpc;
+        let prefix = is_grpc.then(|| grpc::prefix(message.len()).expect("it is short"));
+        let prefix = prefix.map(|prefix| Bytes::copy_from_slice(&prefix));
+        Self(prefix.into_iter().chain([message.into()]).collect())
+    }
+}
+
 impl Body for Parts {
     type Data = Bytes;
     type Error = Infallible;

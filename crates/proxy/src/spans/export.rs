@@ -13,6 +13,7 @@ use super::{Batch, Settled, SpanSink};
 use crate::StartError;
 use crate::config::SpansConfig;
 use crate::trace_context::entropy_rng;
+use curtail_otlp::Signal;
 use curtail_units::{Duration, Rng};
 use std::pin::pin;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ impl Exporter {
         let export = Export {
             sink,
             envelope: Envelope::new(config),
-            receiver: Receiver::new(config)?,
+            receiver: Receiver::new(config, Signal::Traces)?,
             pace,
             rng: entropy_rng(),
             failure: None,

@@ -1,4 +1,4 @@
-//! The receiver of spans: one connection to it, one exchange at a time, and the meaning of its responses.
+//! The receiver of spans and effects: one connection to it, one exchange at a time, and the meaning of its responses.
 //!
 //! **Source**: OTLP 1.x, "OTLP/gRPC Response" and "OTLP/HTTP Response".
 //! **Limits**: the size of a response body, and one idle connection ([`LIMITS`]). `Retry-After` is read in seconds; a
@@ -11,7 +11,7 @@ use curtail_http::access;
 use curtail_http::client::{Client, ClientError, ClientLimits, ClientResponse};
 use curtail_http::connect::Connector;
 use curtail_http::grpc;
-use curtail_otlp::left_out;
+use curtail_otlp::{Signal, left_out};
 use curtail_units::Duration;
 use http::{HeaderValue, Request, StatusCode, Uri, header};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 10, idle_max: 
 
 /// The result of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// The receiver has stored the batch except `rejected` spans.
     Accepted { rejected: u64 },
     /// The same batch may be sent again, after this time if the receiver names one.
@@ -35,6 +35,8 @@ pub(super) enum Verdict {
 pub(crate) struct Receiver {
     client: Client<Parts>,
     protocol: SpansProtocol,
+    /// The path of exports.
+    path: &'static str,
     /// The address in messages.
     endpoint: String,
     token_file: Option<PathBuf>,
@@ -42,11 +44,11 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Prepares connections to the receiver; nothing is sent.
+    /// Prepares connections to the receiver, for one signal; nothing is sent.
     ///
     /// # Errors
     /// When the TLS configuration or the token cannot be used.
-    pub(crate) fn new(config: &SpansConfig) -> Result<Self, StartError> {
+    pub(crate) fn new(config: &SpansConfig, signal: Signal) -> Result<Self, StartError> {
         let protocol = match config.protocol {
             SpansProtocol::Http => Protocol::Http1,
             SpansProtocol::Grpc => Protocol::Http2,
@@ -57,6 +59,7 @@ impl Receiver {
         let receiver = Self {
             client: Client::new(Connector::load(&config.endpoint, &connect)?, LIMITS),
             protocol: config.protocol,
+            path: signal.export_path(config.protocol == SpansProtocol::Grpc),
             endpoint: config.endpoint.to_string(),
             token_file: config.token_file.clone(),
             tenant: tenant.and_then(Result::ok),
@@ -66,8 +69,13 @@ impl Receiver {
     }
 
     /// The address in messages.
-    pub(super) fn endpoint(&self) -> &str {
+    pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// Sends a message in protobuf within `timeout`.
+    pub(crate) async fn send_message(&self, message: Vec<u8>, timeout: Duration) -> Verdict {
+        self.send(Parts::of(message, self.protocol), timeout).await
     }
 
     /// Sends a batch within `timeout`. A receiver that closes a reused connection may have stored the batch; the proxy
@@ -109,16 +117,15 @@ impl Receiver {
         headers.extend(self.tenant.clone().map(|tenant| (access::TENANT, tenant)));
         let agent = concat!("curtail-proxy/", env!("CARGO_PKG_VERSION"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
-        let (path, kind) = match self.protocol {
-            SpansProtocol::Http => ("/v1/traces", "application/x-protobuf"),
+        let kind = match self.protocol {
+            SpansProtocol::Http => "application/x-protobuf",
             SpansProtocol::Grpc => {
                 headers.insert(header::TE, HeaderValue::from_static("trailers"));
-                let method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-                (method, "application/grpc")
+                "application/grpc"
             }
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        *request.uri_mut() = Uri::from_static(path);
+        *request.uri_mut() = Uri::from_static(self.path);
         request
     }
 

@@ -1,0 +1,198 @@
+//! `curtail scorecard`: predictions of remedies beside what they then did.
+
+use crate::exit;
+use crate::output::{Format, print, print_message};
+use crate::query::request::{QueryRejected, QueryRequest, send_for_text};
+use crate::server_access::ServerAccessArgs;
+use crate::terminal;
+use clap::Args;
+use curtail_predict::{MeasuredEffect, PredictedEffect, ScoreVerdict, Scorecard, ScorecardEntry};
+use curtail_text::Page;
+use curtail_text::numbers::{percent, rounded_latency, thousands, utc};
+use curtail_units::Duration;
+use std::process::ExitCode;
+
+/// Show predictions of remedies beside what they then did
+///
+/// A prediction is kept by curtail predict --keep. An effect is measured by a proxy
+/// with a holdout whose spans go to the server (spans.endpoint): the proxy sends it
+/// by itself. For each remedy, the last prediction before it was switched on counts:
+/// it missed if its 95 % band does not hold the measured p99.
+#[derive(Args, Clone, Debug)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  curtail scorecard
+  curtail scorecard --service shop --since 7d
+  curtail scorecard --format json
+
+Exit code 1: a prediction missed its band."
+)]
+pub(crate) struct ScorecardArgs {
+    /// Only remedies of this service: the one of the proxy (spans.service_name).
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
+    /// Only predictions and effects of this time before now: 12h, 7d [default: all].
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// URL of the query API.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3200")]
+    server: String,
+    #[command(flatten)]
+    access: ServerAccessArgs,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+pub(crate) fn run(args: &ScorecardArgs) -> anyhow::Result<ExitCode> {
+    let mut request = QueryRequest::new("/api/v1/scorecard");
+    for (name, value) in [("service", &args.service), ("since", &args.since)] {
+        if let Some(value) = value {
+            request = request.with(name, value);
+        }
+    }
+    let json = match send_for_text(&args.server, &args.access, &request, "application/json")? {
+        Ok(json) => json,
+        Err(not_found) => {
+            print_message(&not_found);
+            return Ok(ExitCode::from(exit::NO));
+        }
+    };
+    let scorecard: Scorecard = serde_json::from_str(&json)
+        .map_err(|_| QueryRejected(format!("{} has no scorecard of this version", args.server)))?;
+    match args.format {
+        Format::Json => print(&json)?,
+        Format::Table => print(&table(&scorecard, terminal::has_colors()))?,
+    }
+    let missed = |entry: &ScorecardEntry| entry.verdict == ScoreVerdict::MissedBand;
+    let any_missed = scorecard.remedies.iter().any(missed);
+    Ok(if any_missed { ExitCode::from(exit::NO) } else { ExitCode::SUCCESS })
+}
+
+/// The scorecard for people. A miss is red on a terminal.
+fn table(scorecard: &Scorecard, has_colors: bool) -> String {
+    let mut page = Page::new(terminal::width_of_stdout());
+    if scorecard.remedies.is_empty() {
+        page.wrapped("", "No remedy yet. A proxy with a holdout whose spans go to this server sends the effect of its remedies; curtail predict --keep keeps a prediction.");
+    }
+    for (nth, entry) in scorecard.remedies.iter().enumerate() {
+        if nth > 0 {
+            page.blank();
+        }
+        let upstream =
+            entry.upstream.as_deref().map(|name| format!(", {name}")).unwrap_or_default();
+        let verdict = entry.verdict.text();
+        let verdict = if has_colors && entry.verdict == ScoreVerdict::MissedBand {
+            format!("\x1b[31m{verdict}\x1b[0m")
+        } else {
+            verdict.to_owned()
+        };
+        page.line(format!("{}{upstream}: {}, {verdict}", entry.service, entry.remedy));
+        page.wrapped(
+            "  ",
+            &match &entry.predicted {
+                Some(predicted) => predicted_text(predicted),
+                None => "predicted  nothing: no prediction was kept before".to_owned(),
+            },
+        );
+        page.wrapped(
+            "  ",
+            &match &entry.measured {
+                Some(measured) => measured_text(measured),
+                None => "measured   nothing yet: a p99 needs 100 slower requests on each side"
+                    .to_owned(),
+            },
+        );
+    }
+    if scorecard.malformed > 0 {
+        page.blank();
+        page.wrapped("", &format!("{} events are not understood.", thousands(scorecard.malformed)));
+    }
+    page.finish()
+}
+
+fn predicted_text(predicted: &PredictedEffect) -> String {
+    let [low, high] = predicted.p99_band_ms.map(ms);
+    format!(
+        "predicted  p99 {} ({low} to {high}), {} more requests; on {}",
+        ms(predicted.p99_ms),
+        percent(predicted.extra_requests_ratio.max(0.0)),
+        minute(predicted.time_unix_ns),
+    )
+}
+
+fn measured_text(measured: &MeasuredEffect) -> String {
+    let latency = |of: Option<f64>| of.map_or_else(|| "failed".to_owned(), ms);
+    let (low, high) = measured.p99_interval_ms;
+    let high = high.map_or_else(|| "unbounded".to_owned(), ms);
+    let extra = measured
+        .extra_requests_ratio
+        .map_or_else(String::new, |extra| format!(", {} more requests", percent(extra.max(0.0))));
+    format!(
+        "measured   p99 {} ({} to {high}), {} without it{extra}; from {} to {}",
+        latency(measured.p99_ms),
+        ms(low),
+        latency(measured.p99_without_ms),
+        minute(measured.from_unix_ns),
+        minute(measured.to_unix_ns),
+    )
+}
+
+fn ms(ms: f64) -> String {
+    rounded_latency(Duration::from_ns_f64(ms * 1e6))
+}
+
+/// A time to the minute, in UTC.
+fn minute(unix_ns: u64) -> String {
+    let text = utc(unix_ns);
+    text.get(..16).unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn a_miss_is_red_and_everything_fits_80_columns() {
+        let predicted = PredictedEffect {
+            time_unix_ns: 1_764_200_000_000_000_000,
+            p99_ms: 21.0,
+            p99_band_ms: [9.9, 49.3],
+            extra_requests_ratio: 0.0467,
+        };
+        let measured = MeasuredEffect {
+            from_unix_ns: 1_764_203_600_000_000_000,
+            to_unix_ns: 1_764_207_200_000_000_000,
+            p99_ms: Some(54.2),
+            p99_interval_ms: (50.1, None),
+            p99_without_ms: None,
+            extra_requests_ratio: Some(0.0288),
+        };
+        let entry =
+            |predicted: Option<PredictedEffect>, measured: Option<MeasuredEffect>, verdict| {
+                ScorecardEntry {
+                    service: "checkout".to_owned(),
+                    upstream: Some("search".to_owned()),
+                    remedy: "hedge p95".to_owned(),
+                    config: "hedge: {quantile: 0.95}\n".to_owned(),
+                    predicted,
+                    measured,
+                    verdict,
+                }
+            };
+        let remedies = vec![
+            entry(Some(predicted), Some(measured), ScoreVerdict::MissedBand),
+            entry(None, Some(measured), ScoreVerdict::NotPredicted),
+            entry(Some(predicted), None, ScoreVerdict::NotMeasured),
+        ];
+        let scorecard =
+            Scorecard { schema: "curtail.scorecard/1".to_owned(), remedies, malformed: 2 };
+        let text = table(&scorecard, false);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        expect![].assert_eq(&text);
+        assert!(table(&scorecard, true).contains("\x1b[31mMISSED its band\x1b[0m"));
+    }
+}
