@@ -9,6 +9,7 @@
 //! | `GET /api/v1/traces/{id}/logs` | the log records of a trace: OTLP in protobuf if the client accepts it, else in JSON |
 //! | `GET /api/v1/explain` | why the slow requests of a service are slow, as JSON, or as text if the client accepts that |
 //! | `GET /api/v1/predict` | what each remedy would do to the tail of a service, as JSON, or as text |
+//! | `GET /api/v1/scorecard` | predictions of remedies beside their measured effects, as JSON |
 //! | `GET /api/search` | the newest traces, or the slowest of all traces |
 //! | `GET /api/metrics/query_range`, `GET /api/metrics/query` | rates, counts, quantiles, extremes and heatmaps, over time or in total |
 //! | `GET /api/v2/search/tags`, `GET /api/v2/search/tag/{tag}/values` | attributes, and the values of an attribute; also without `v2` |

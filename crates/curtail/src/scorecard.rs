@@ -16,8 +16,8 @@ use std::process::ExitCode;
 ///
 /// A prediction is kept by curtail predict --keep. An effect is measured by a proxy
 /// with a holdout whose spans go to the server (spans.endpoint): the proxy sends it
-/// by itself. For each remedy, the last prediction before it was switched on counts:
-/// it missed if its 95 % band does not hold the measured p99.
+/// by itself. For each remedy, the last prediction before it was switched on
+/// counts. It missed if its 95 % band does not hold the measured p99.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -30,7 +30,7 @@ Examples:
 Exit code 1: a prediction missed its band."
 )]
 pub(crate) struct ScorecardArgs {
-    /// Only remedies of this service: the one of the proxy (spans.service_name).
+    /// Only remedies of this service: the `spans.service_name` of the proxy.
     #[arg(long, value_name = "NAME")]
     service: Option<String>,
     /// Only predictions and effects of this time before now: 12h, 7d [default: all].
@@ -192,7 +192,25 @@ mod tests {
             Scorecard { schema: "curtail.scorecard/1".to_owned(), remedies, malformed: 2 };
         let text = table(&scorecard, false);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        expect![].assert_eq(&text);
+        expect![[r#"
+            checkout, search: hedge p95, MISSED its band
+              predicted p99 21.0 ms (9.9 ms to 49.3 ms), 4.67 % more requests; on 2025-11-26
+                  23:33
+              measured p99 54.2 ms (50.1 ms to unbounded), failed without it, 2.88 % more
+                  requests; from 2025-11-27 00:33 to 2025-11-27 01:33
+
+            checkout, search: hedge p95, not predicted
+              predicted nothing: no prediction was kept before
+              measured p99 54.2 ms (50.1 ms to unbounded), failed without it, 2.88 % more
+                  requests; from 2025-11-27 00:33 to 2025-11-27 01:33
+
+            checkout, search: hedge p95, not measured yet
+              predicted p99 21.0 ms (9.9 ms to 49.3 ms), 4.67 % more requests; on 2025-11-26
+                  23:33
+              measured nothing yet: a p99 needs 100 slower requests on each side
+
+            2 events are not understood.
+        "#]].assert_eq(&text);
         assert!(table(&scorecard, true).contains("\x1b[31mMISSED its band\x1b[0m"));
     }
 }

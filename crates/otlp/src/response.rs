@@ -30,6 +30,9 @@ const EXPORT_PATHS: [(&str, Signal, bool); 6] = [
 
 impl Signal {
     /// The path to which batches are sent over HTTP, or the gRPC method.
+    ///
+    /// # Panics
+    /// Never: each signal has both.
     #[must_use]
     pub fn export_path(self, is_grpc: bool) -> &'static str {
         let of = EXPORT_PATHS.iter().find(|(_, signal, grpc)| (*signal, *grpc) == (self, is_grpc));
