@@ -210,7 +210,8 @@ mod tests {
               measured nothing yet: a p99 needs 100 slower requests on each side
 
             2 events are not understood.
-        "#]].assert_eq(&text);
+        "#]]
+        .assert_eq(&text);
         assert!(table(&scorecard, true).contains("\x1b[31mMISSED its band\x1b[0m"));
     }
 }
