@@ -153,3 +153,6 @@ fn set_remedy(effect: &mut Value, upstreams: &[&str], policy: &UpstreamConfig) {
     effect["upstreams"] = json!(upstreams);
     effect["policy"] = json!(policy);
 }
+
+#[cfg(test)]
+mod tests;

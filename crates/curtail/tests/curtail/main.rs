@@ -17,6 +17,7 @@ mod predict;
 mod query;
 mod reference;
 mod running;
+mod scorecard;
 mod server;
 mod server_tls;
 mod sql;

@@ -3,7 +3,8 @@
 use crate::command::{curtail, written};
 use serde_json::Value;
 
-const SERVICE: &str = "model:
+/// A service whose replicas stall.
+pub(crate) const SERVICE: &str = "model:
   service: {shape: lognormal, median: 10ms, sigma: 0.5}
   arrivals: {requests_per_second: 150}
   replicas: 3
