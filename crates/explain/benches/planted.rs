@@ -25,7 +25,7 @@ fn main() {
     println!("{runs} runs, seeds 1001 to {}", 1_000 + runs);
     for (planted, cause, subject) in Planted::ALL {
         let is_first = |seed| {
-            let explanation = explained(seed, &[planted]);
+            let explanation = explained(seed, &[(planted, 1.0)]);
             let is_first =
                 explanation.findings.first().is_some_and(|first| is_of(first, cause, subject));
             if !is_first {
@@ -75,17 +75,12 @@ impl ThreeCauses {
             all.swap(nth, other);
         }
         let three = &all[..SHARES.len()];
+        let planted: Vec<_> = three.iter().map(|(planted, ..)| *planted).zip(SHARES).collect();
         let mut traces = Traces::default();
         let mut delayed: Vec<(i64, Vec<Planted>)> = Vec::new();
         for nth in 0..TRACES_OF_THREE {
-            let mut drawn = rng.unit();
-            let of_trace = SHARES.iter().position(|share| {
-                drawn -= share;
-                drawn < 0.0
-            });
             let mut duration_ns = 0;
-            let planted = [three[of_trace.unwrap_or(0)].0];
-            let by = with_trace(nth, &mut rng, &planted, |rows| {
+            let by = with_trace(nth, &rng, &planted, |rows| {
                 duration_ns = rows[0].span.duration_ns();
                 traces.add(u128::from(nth) + 1, Side::Baseline, rows);
             });
@@ -139,9 +134,9 @@ fn is_of(finding: &Finding, cause: &str, subject: &str) -> bool {
     finding.cause.name() == cause && finding.subject.contains(subject)
 }
 
-fn explained(seed: u64, planted: &[Planted]) -> Explanation {
+fn explained(seed: u64, planted: &[(Planted, f64)]) -> Explanation {
     let mut traces = Traces::default();
-    add_traces(&mut traces, &mut Rng::new(seed), 6_000, planted);
+    add_traces(&mut traces, &Rng::new(seed), 6_000, planted);
     explained_traces(&traces, seed)
 }
 

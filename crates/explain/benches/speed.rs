@@ -19,11 +19,11 @@ fn main() {
         "traces", "spans", "reduce", "explain", "a trace", "peak memory"
     );
     for count in counts {
-        let (mut traces, mut rng) = (Traces::default(), Rng::new(1));
+        let (mut traces, rng) = (Traces::default(), Rng::new(1));
         let (mut spans, mut reduced) = (0, Duration::ZERO);
         for nth in 0..count {
-            let of_trace = [Planted::ALL[(nth % 3) as usize].0];
-            with_trace(nth, &mut rng, &of_trace, |rows| {
+            let of_trace = [(Planted::ALL[(nth % 3) as usize].0, 1.0)];
+            with_trace(nth, &rng, &of_trace, |rows| {
                 spans += rows.len();
                 let start = Instant::now();
                 traces.add(u128::from(nth) + 1, Side::Baseline, rows);

@@ -13,6 +13,10 @@ pub enum Cause {
     Retries,
     /// Requests that make more calls take longer.
     MoreCalls,
+    /// Requests wait for the slowest of many parallel calls.
+    FanOut,
+    /// Requests at all replicas take longer at the same time.
+    SlowTogether,
     /// Requests at one replica, host or zone take longer.
     SlowReplica,
     /// Requests that wait for a queue or arrive at a busy server take longer.
@@ -21,6 +25,10 @@ pub enum Cause {
     BusyProcessor,
     /// Requests during a pause of their server (garbage collection, compaction) take longer.
     Pause,
+    /// Requests to a server that was idle take longer.
+    WakeUp,
+    /// Requests that wait for a storage device take longer.
+    Storage,
     /// Requests that open a connection take longer.
     ColdConnection,
     /// Name lookups take longer.
@@ -86,7 +94,10 @@ const OF_KEYS: [(&str, Cause); 38] = [
 ];
 
 /// Words of operations that only wait, each with the cause that it names.
-const OF_WAITS: [(&str, Cause); 10] = [
+const OF_WAITS: [(&str, Cause); 13] = [
+    ("disk", Cause::Storage),
+    ("fsync", Cause::Storage),
+    ("ssd", Cause::Storage),
     ("gc", Cause::Pause),
     ("garbage", Cause::Pause),
     ("pause", Cause::Pause),
@@ -111,8 +122,10 @@ impl Cause {
     /// The order of causes that explain the same traces: zero names a cause, more is less specific.
     #[must_use]
     pub const fn rank(self) -> u8 {
-        let is_vague =
-            matches!(self, Self::MoreCalls | Self::CodePath | Self::SlowService | Self::Dependency);
+        let is_vague = matches!(
+            self,
+            Self::MoreCalls | Self::FanOut | Self::CodePath | Self::SlowService | Self::Dependency
+        );
         if matches!(self, Self::Attribute) { 2 } else { is_vague as u8 }
     }
 
@@ -131,10 +144,14 @@ impl Cause {
             Self::LargePayload => "large_payload",
             Self::Retries => "retries",
             Self::MoreCalls => "more_calls",
+            Self::FanOut => "fan_out",
+            Self::SlowTogether => "slow_together",
             Self::SlowReplica => "slow_replica",
             Self::Queueing => "queueing",
             Self::BusyProcessor => "busy_processor",
             Self::Pause => "pause",
+            Self::WakeUp => "wake_up",
+            Self::Storage => "storage",
             Self::ColdConnection => "cold_connection",
             Self::NameLookup => "name_lookup",
             Self::Network => "network",
@@ -161,6 +178,12 @@ impl Cause {
             Self::MoreCalls => {
                 "Batch the calls or send them in parallel; hedge the calls of a fan-out."
             }
+            Self::FanOut => {
+                "Hedge the calls, respond without the last ones (a good-enough response), or make fewer calls."
+            }
+            Self::SlowTogether => {
+                "Hedging does not help: other replicas are slow at the same time. Look for what they share: load, a job, a dependency, a switch."
+            }
             Self::SlowReplica => {
                 "Hedge, balance by latency, or take the replica out and look at its host."
             }
@@ -170,6 +193,12 @@ impl Cause {
             Self::BusyProcessor => "Add processors or replicas; hedging adds load to a busy host.",
             Self::Pause => {
                 "Hedge: another replica is not paused at the same time. Tune the collector or schedule the work."
+            }
+            Self::WakeUp => {
+                "Keep the server warm: connections open, a request now and then, no deep sleep of idle processors."
+            }
+            Self::Storage => {
+                "Hedge: another replica has another device. Look at the device, its queue and its garbage collection."
             }
             Self::ColdConnection => {
                 "Keep connections open (idle timeout, warm-up), and reuse them."

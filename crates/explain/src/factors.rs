@@ -12,7 +12,9 @@
 //! | clusters in time | a bound that at most one in a hundred random shifts of the labels reaches | Lotwick & Silverman, Journal of the Royal Statistical Society B 44, 1982 |
 //!
 //! Slow traces come in clusters (a stall), and some values do too (a number that grows). Such a value may meet a cluster by
-//! chance, much more often than random labels tell. Labels that are shifted in time keep their clusters.
+//! chance, much more often than random labels tell. Labels that are shifted in time keep their clusters. And a server that
+//! had more stalls than the others may have had them by chance: then the stalls are a cause, and the server is none. So a
+//! value must also have more slow traces than any value has when whole clusters get random values.
 //!
 //! Factors are found one by one, the one with the best evidence first: its traces leave, and the search goes on among the
 //! others. So a second attribute of the same traces (the host of a pod) is no second finding.
@@ -28,7 +30,7 @@ use crate::traces::Traces;
 use alloc::vec;
 use alloc::vec::Vec;
 use curtail_units::Rng;
-use factor_table::{Cell, FactorTable};
+use factor_table::{Cell, FactorTable, Rest};
 use libm::sqrt;
 
 /// The smallest number of slow traces with a factor.
@@ -42,7 +44,7 @@ const FRACTION_MIN: f64 = 0.02;
 
 const FALSE_DISCOVERIES: f64 = 0.05;
 
-/// The largest number of factors whose labels are shifted in time.
+/// The largest number of factors that are compared with shifted labels and random clusters.
 const TRIES_MAX: usize = 32;
 
 /// A property that a trace has or has not.
@@ -132,7 +134,11 @@ impl Factors {
         while this.found.len() < FACTORS_MAX && tries < TRIES_MAX {
             let Some(best) = this.best(&table.factors, &now, &rejected) else { break };
             tries += 1;
-            if !table.exceeds_shifts(best, populations, first[best].lower(), rng) {
+            // Of the traces without the factors found before: beside these, the next one may seem to be less than usual.
+            let rest = Rest { traces, is_slow: &populations.is_slow, masks: &this.masks, rng };
+            let is_beyond_chance = table.exceeds_shifts(best, &rest, now[best].lower())
+                && table.exceeds_clusters(best, &rest, &cells);
+            if !is_beyond_chance {
                 table.reject(best, &mut rejected);
                 continue;
             }

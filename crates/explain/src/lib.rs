@@ -3,12 +3,14 @@
 
 extern crate alloc;
 
+mod at_replicas;
 mod cause;
 mod component;
 mod counterfactual;
 mod excess;
 mod explanation;
 mod factors;
+mod fan_outs;
 mod json;
 mod names;
 mod populations;

@@ -15,7 +15,9 @@
 
 use crate::cause::is_name;
 use crate::component::{Part, Parts, Phase};
+use crate::fan_outs::{CALLS_MIN, FanOut, spread};
 use crate::names::{Names, Numbering};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -124,6 +126,7 @@ pub(crate) struct TraceRow {
     pub(crate) side: Side,
     pub(crate) start_ns: i64,
     pub(crate) duration_ns: i64,
+    pub(crate) fan_out: Option<FanOut>,
     times: Range<u32>,
     values: Range<u32>,
     numbers: Range<u32>,
@@ -143,9 +146,11 @@ pub(crate) struct PartTime {
 pub struct Traces {
     pub(crate) names: Names,
     pub(crate) parts: Parts,
-    /// The service and operation of each endpoint.
+    /// The service and operation of each endpoint, and of each caller of a fan-out.
     pub(crate) endpoints: Numbering<(u32, u32)>,
     pub(crate) fields: Numbering<Field>,
+    /// The depth of the first call that each field counts; zero for attributes.
+    pub(crate) depths: Vec<usize>,
     /// Each text value: its field and the number of the text.
     pub(crate) values: Numbering<(u32, u32)>,
     pub(crate) rows: Vec<TraceRow>,
@@ -185,6 +190,8 @@ struct Scratch {
     sections: Vec<(Part, u32, i64)>,
     /// The number of calls of each operation.
     calls: Vec<(u32, u32)>,
+    /// The durations of parallel calls.
+    durations_ns: Vec<i64>,
 }
 
 impl Traces {
@@ -251,11 +258,14 @@ impl Traces {
     ) -> Option<()> {
         let root = self.assemble(spans, scratch)?;
         self.divide_path(spans, root, scratch);
+        let fan_out = self.fan_out(scratch);
         let times = self.add_times(scratch);
         let (values, numbers) = self.add_values(spans, scratch);
         let (service, operation) = scratch.names[root];
         let (start_ns, duration_ns) =
             (scratch.spans[root].start_ns, scratch.spans[root].duration_ns());
+        let of_parts = self.times[as_usize(&times)].iter().map(|time| time.time_ns);
+        debug_assert_eq!(of_parts.sum::<i64>(), duration_ns, "the sections tile the root");
         let endpoint = self.endpoints.number((service, operation));
         self.rows.push(TraceRow {
             endpoint,
@@ -263,6 +273,7 @@ impl Traces {
             side,
             start_ns,
             duration_ns,
+            fan_out,
             times,
             values,
             numbers,
@@ -370,6 +381,23 @@ impl Traces {
         }
     }
 
+    /// The fan-out with the largest spread, of those with calls on the critical path.
+    fn fan_out(&mut self, scratch: &mut Scratch) -> Option<FanOut> {
+        let Scratch { spans, names, assembly, sections, durations_ns, .. } = scratch;
+        let makes_calls = |span: &usize| assembly.children(*span).len() >= CALLS_MIN;
+        if !(0..spans.len()).any(|span| makes_calls(&span)) {
+            return None;
+        }
+        // A caller may have no section of its own.
+        let on_path = sections.iter().flat_map(|(_, span, _)| callers(assembly, *span as usize));
+        let makes_calls: BTreeSet<usize> = on_path.filter(makes_calls).collect();
+        let of_span = |span| Some((spread(spans, assembly, span, durations_ns)?, span));
+        let spreads = makes_calls.into_iter().filter_map(of_span);
+        let ((calls, spread_ns), span) = spreads.max_by_key(|((_, spread_ns), _)| *spread_ns)?;
+        let caller = self.endpoints.number(names[span]);
+        Some(FanOut { caller, spread_ns, calls })
+    }
+
     fn add_times(&mut self, scratch: &mut Scratch) -> Range<u32> {
         let sections = &mut scratch.sections;
         sections.sort_unstable_by_key(|(part, span, _)| (*part, *span));
@@ -403,7 +431,7 @@ impl Traces {
         rows: &[SpanRow<'_>],
         scratch: &mut Scratch,
     ) -> (Range<u32>, Range<u32>) {
-        let Scratch { sections, names, calls, .. } = scratch;
+        let Scratch { sections, names, calls, assembly, .. } = scratch;
         let (from_value, from_number) = (self.of_values.len(), self.of_numbers.len());
         sections.sort_unstable_by_key(|(_, span, _)| *span);
         sections.dedup_by_key(|(_, span, _)| *span);
@@ -434,6 +462,12 @@ impl Traces {
         for same in calls.chunk_by(|one, other| one == other) {
             let (service, name) = same[0];
             let field = self.fields.number(Field { service, name, is_call_count: true });
+            if self.depths.len() <= field as usize {
+                self.depths.resize(field as usize + 1, 0);
+                let first = names.iter().position(|of| *of == same[0]);
+                self.depths[field as usize] =
+                    first.map_or(0, |first| callers(assembly, first).count());
+            }
             self.of_numbers.push((field, same.len() as f64));
         }
         self.add_resends(rows, names);
@@ -459,7 +493,11 @@ fn is_ignored(key: &str) -> bool {
         || Phase::ATTRIBUTES.iter().any(|(name, _)| *name == key)
         || matches!(
             key,
-            "curtail.response_after_ns" | "curtail.reason.detail" | "curtail.cancelled.detail"
+            "curtail.response_after_ns"
+                | "curtail.reason.detail"
+                | "curtail.cancelled.detail"
+                // The time that a new connection costs is a phase. More of them are an effect of slow requests.
+                | "curtail.connection.reused"
         )
         || key.starts_with("telemetry.sdk.")
 }
@@ -480,6 +518,11 @@ impl Traces {
             self.of_numbers.push((self.fields.number(field), count));
         }
     }
+}
+
+/// A span, its caller, the caller's caller and so on.
+fn callers(assembly: &Assembly, span: usize) -> impl Iterator<Item = usize> {
+    core::iter::successors(Some(span), |caller| assembly.parent(*caller))
 }
 
 /// Removes repeated items from `from` on.

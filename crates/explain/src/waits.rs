@@ -5,16 +5,20 @@
 //! without it. A component that works, and does not only wait, must also take [`HICCUP`] times its usual time: otherwise
 //! the largest of several works would seem to be the cause in every trace.
 //!
-//! A component can be how a factor makes traces slow: a slow replica has a queue. If surely more than half of the traces of
-//! a component have a factor, beyond chance, then these are the factor's, and the component has the others. A component that
+//! A component can be how a factor makes traces slow: a slow replica has a queue. If surely twice as many traces of a
+//! component have a factor as would by chance, then these are the factor's, and the component has the others. A component that
 //! works has only traces without a factor: it is where they are slow, and a factor is why.
+//!
+//! A slow trace that nothing else explains is of a **fan-out** if the same holds for the spread of its parallel calls.
 
+use crate::at_replicas::AtReplicas;
 use crate::cause::Cause;
 use crate::component::Part;
 use crate::excess::{Charge, Excess};
 use crate::factors::{FACTORS_MAX, Factors};
 use crate::populations::Populations;
-use crate::traces::Traces;
+use crate::traces::{TraceRow, Traces};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use curtail_units::wilson_interval;
@@ -29,15 +33,41 @@ const CANDIDATES_MAX: usize = 16;
 /// How many times its usual time a component takes that works.
 const HICCUP: f64 = 10.0;
 
-/// A component that explains slow traces.
+/// A component or a fan-out that explains slow traces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FoundWait {
-    /// The number of the component in [`Excess::parts`].
-    pub(crate) part: u32,
+    /// The number of the component in [`Excess::parts`]; absent: the traces of a fan-out are slow in many components.
+    pub(crate) part: Option<u32>,
+    /// The fan-out of most of its slow traces, if they wait for the slowest of its calls.
+    pub(crate) fan_out: Option<Calls>,
+    /// How the slow traces of the component are spread over replicas and time, if that tells more about them.
+    pub(crate) at_replicas: Option<AtReplicas>,
     /// The bit of its slow traces in [`Factors::masks`].
     pub(crate) bit: usize,
-    /// The number of slow traces of the component.
+    /// The number of its slow traces.
     pub(crate) slow: u32,
+}
+
+/// Parallel calls.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Calls {
+    /// The number of the service and operation that makes them.
+    pub(crate) caller: u32,
+    /// The mean number of calls.
+    pub(crate) count: f64,
+}
+
+impl Calls {
+    /// The fan-out of most of `all` traces.
+    fn most<'a>(of_fan_outs: impl Iterator<Item = &'a (u32, u32)>, all: usize) -> Option<Self> {
+        let mut of_callers: BTreeMap<u32, (usize, f64)> = BTreeMap::new();
+        for (caller, calls) in of_fan_outs {
+            let (traces, sum) = of_callers.entry(*caller).or_default();
+            (*traces, *sum) = (*traces + 1, *sum + f64::from(*calls));
+        }
+        let (caller, (traces, sum)) = of_callers.into_iter().max_by_key(|(_, of)| of.0)?;
+        (traces * 2 > all).then(|| Self { caller, count: sum / traces as f64 })
+    }
 }
 
 /// The means of a stratum's baseline, and its fastest slow trace.
@@ -50,7 +80,25 @@ struct Usual {
     threshold_ns: f64,
 }
 
-/// Finds components, and marks their slow traces in the masks of `factors`.
+impl Usual {
+    /// Whether a trace adds more than half of the time that a slow trace adds.
+    fn is_long(&self, row: &TraceRow) -> bool {
+        let added_ns = row.duration_ns as f64 - self.duration_ns;
+        added_ns > (self.threshold_ns - self.duration_ns) / 2.0
+    }
+
+    /// Whether a trace is slow by this added time: more than half of its added time, and not slow without it.
+    fn is_slow_by(&self, added_ns: f64, duration_ns: i64) -> bool {
+        let duration_ns = duration_ns as f64;
+        added_ns > (duration_ns - self.duration_ns) / 2.0
+            && duration_ns - added_ns < self.threshold_ns
+    }
+}
+
+/// Slow traces of parallel calls: the caller and the number of calls.
+type OfFanOuts = BTreeMap<u32, (u32, u32)>;
+
+/// Finds components and fan-outs, and marks their slow traces in the masks of `factors`.
 pub(crate) fn find_waits(
     traces: &Traces,
     populations: &Populations,
@@ -58,75 +106,130 @@ pub(crate) fn find_waits(
     factors: &mut Factors,
 ) -> Vec<FoundWait> {
     let candidates = candidates(traces, excess, charge);
-    if candidates.is_empty() {
+    let fan_out = |nth: u32| traces.rows[nth as usize].fan_out;
+    if candidates.is_empty() && populations.slow.iter().all(|nth| fan_out(*nth).is_none()) {
         return Vec::new();
     }
     let mut number = vec![None; excess.parts.len()];
     (0..).zip(&candidates).for_each(|(nth, (part, _))| number[*part as usize] = Some(nth));
+    // The last time is the spread of the fan-out.
+    let spread = candidates.len();
     let times = |nth: u32| {
-        let mut times_ns = vec![0.0; candidates.len()];
+        let mut times_ns = vec![0.0; candidates.len() + 1];
         for time in traces.times(&traces.rows[nth as usize]) {
             if let Some(candidate) = number[excess.resolved[time.part as usize] as usize] {
                 let of_candidate: &mut f64 = &mut times_ns[candidate];
                 *of_candidate += time.time_ns as f64;
             }
         }
+        times_ns[spread] = fan_out(nth).map_or(0.0, |of| of.spread_ns as f64);
         times_ns
     };
-    let usual = usual(traces, populations, candidates.len(), times);
+    let usual = usual(traces, populations, candidates.len() + 1, times);
     let mut of_candidates = vec![Vec::new(); candidates.len()];
+    let mut of_fan_outs = OfFanOuts::new();
     for nth in &populations.slow {
         let usual = &usual[populations.strata[*nth as usize] as usize];
-        let duration_ns = traces.rows[*nth as usize].duration_ns as f64;
-        let most = times(*nth).into_iter().enumerate().find(|(candidate, time_ns)| {
-            let usual_ns = usual.times_ns[*candidate];
-            let added_ns = time_ns - usual_ns;
-            let is_hiccup = candidates[*candidate].1 || *time_ns >= HICCUP * usual_ns;
-            is_hiccup
-                && added_ns > (duration_ns - usual.duration_ns) / 2.0
-                && duration_ns - added_ns < usual.threshold_ns
-        });
-        if let Some((candidate, _)) = most {
+        let duration_ns = traces.rows[*nth as usize].duration_ns;
+        let times = times(*nth);
+        let is_slow_by = |at: usize| usual.is_slow_by(times[at] - usual.times_ns[at], duration_ns);
+        let is_of = |candidate: &usize| {
+            let is_hiccup = times[*candidate] >= HICCUP * usual.times_ns[*candidate];
+            (candidates[*candidate].1 || is_hiccup) && is_slow_by(*candidate)
+        };
+        if let Some(candidate) = (0..candidates.len()).find(is_of) {
             of_candidates[candidate].push(*nth);
         }
+        if let Some(fan_out) = fan_out(*nth).filter(|_| is_slow_by(spread)) {
+            of_fan_outs.insert(*nth, (fan_out.caller, fan_out.calls));
+        }
     }
-    mark(populations, candidates.into_iter().zip(of_candidates), factors)
-}
-
-/// The components that are findings, with marks for their slow traces. If a component is how the factors make traces slow,
-/// only its traces without a factor count.
-fn mark(
-    populations: &Populations,
-    of_candidates: impl Iterator<Item = ((u32, bool), Vec<u32>)>,
-    factors: &mut Factors,
-) -> Vec<FoundWait> {
-    let slow_count = populations.slow.len() as f64;
     let mut found = Vec::new();
-    let has_factor = populations.baseline.iter().filter(|nth| factors.masks[**nth as usize] != 0);
-    let by_chance: f64 = has_factor.map(|nth| populations.weight(*nth)).sum::<f64>() / slow_count;
-    for ((part, only_waits), mut of_part) in of_candidates {
-        let with_factor = of_part.iter().filter(|nth| factors.masks[**nth as usize] != 0).count();
-        if !only_waits || is_explained((with_factor as f64, of_part.len() as f64), by_chance) {
-            of_part.retain(|nth| factors.masks[*nth as usize] == 0);
-        }
-        let slow = u32::try_from(of_part.len()).expect("the number of traces is limited");
-        let (lower, _) = wilson_interval(f64::from(slow) / slow_count, slow_count);
-        let bit = factors.found.len() + found.len();
-        if lower >= SHARE_MIN && bit < FACTORS_MAX {
-            of_part.iter().for_each(|nth| factors.masks[*nth as usize] |= 1 << bit);
-            found.push(FoundWait { part, bit, slow });
-        }
-    }
+    let of_candidates = candidates.into_iter().zip(of_candidates);
+    let is_long: Vec<bool> = (traces.rows.iter().zip(&populations.strata))
+        .map(|(row, stratum)| usual.get(*stratum as usize).is_some_and(|of| of.is_long(row)))
+        .collect();
+    let of_traces = (&of_fan_outs, &*is_long);
+    mark((traces, populations, excess), of_candidates, of_traces, (&mut found, factors));
+    mark_fan_outs(populations, of_fan_outs, (&mut found, factors));
     found
 }
 
-/// Whether surely more than half of a component's slow traces have a factor, beyond those that have one by chance.
-fn is_explained((with_factor, all): (f64, f64), by_chance: f64) -> bool {
-    if all == 0.0 || by_chance >= 1.0 {
-        return false;
+/// Adds the components that are findings, with marks for their slow traces. If a component is how the factors make traces
+/// slow, only its traces without a factor count.
+fn mark(
+    (traces, populations, excess): (&Traces, &Populations, &Excess),
+    of_candidates: impl Iterator<Item = ((u32, bool), Vec<u32>)>,
+    (of_fan_outs, is_long): (&OfFanOuts, &[bool]),
+    (found, factors): (&mut Vec<FoundWait>, &mut Factors),
+) {
+    let slow_count = populations.slow.len() as f64;
+    let factor_count = factors.found.len();
+    let has_factor = |nth: u32, bit: usize| factors.masks[nth as usize] & (1 << bit) != 0;
+    let by_chance = |bit| {
+        let with_factor = populations.baseline.iter().filter(|nth| has_factor(**nth, bit));
+        with_factor.map(|nth| populations.weight(*nth)).sum::<f64>() / slow_count
+    };
+    let by_chance: Vec<f64> = (0..factor_count).map(by_chance).collect();
+    for ((part, only_waits), mut of_part) in of_candidates {
+        let is_factors = |bit: &usize| {
+            let with_factor =
+                of_part.iter().filter(|nth| factors.masks[**nth as usize] & (1 << bit) != 0);
+            let counts = (with_factor.count() as f64, of_part.len() as f64);
+            !only_waits || is_beyond_chance(counts, by_chance[*bit])
+        };
+        let of_factors: u16 = (0..factor_count).filter(is_factors).map(|bit| 1 << bit).sum();
+        of_part.retain(|nth| factors.masks[*nth as usize] & of_factors == 0);
+        let Some(wait) = add(&of_part, slow_count, (found, factors)) else { continue };
+        wait.part = Some(part);
+        let in_fan_outs = of_part.iter().filter_map(|nth| of_fan_outs.get(nth));
+        wait.fan_out = Calls::most(in_fan_outs, of_part.len());
+        let mut is_of = vec![false; traces.rows.len()];
+        of_part.iter().for_each(|nth| is_of[*nth as usize] = true);
+        let part = *excess.parts.get(part);
+        wait.at_replicas = AtReplicas::find(traces, populations, part, (&is_of, is_long));
     }
-    let (lower, _) = wilson_interval(with_factor / all, all);
-    (lower - by_chance) / (1.0 - by_chance) > 0.5
+}
+
+/// Adds a finding with marks for its slow traces, if they are many and there is room.
+fn add<'f>(
+    slow: &[u32],
+    slow_count: f64,
+    (found, factors): (&'f mut Vec<FoundWait>, &mut Factors),
+) -> Option<&'f mut FoundWait> {
+    let count = u32::try_from(slow.len()).expect("the number of traces is limited");
+    let (lower, _) = wilson_interval(f64::from(count) / slow_count, slow_count);
+    let bit = factors.found.len() + found.len();
+    if lower < SHARE_MIN || bit >= FACTORS_MAX {
+        return None;
+    }
+    slow.iter().for_each(|nth| factors.masks[*nth as usize] |= 1 << bit);
+    found.push(FoundWait { part: None, fan_out: None, at_replicas: None, bit, slow: count });
+    found.last_mut()
+}
+
+/// Adds the fan-outs of the slow traces that nothing else explains.
+fn mark_fan_outs(
+    populations: &Populations,
+    mut of_fan_outs: OfFanOuts,
+    (found, factors): (&mut Vec<FoundWait>, &mut Factors),
+) {
+    of_fan_outs.retain(|nth, _| factors.masks[*nth as usize] == 0);
+    let slow_count = populations.slow.len() as f64;
+    let callers: BTreeSet<u32> = of_fan_outs.values().map(|(caller, _)| *caller).collect();
+    for caller in callers {
+        let of_caller = || of_fan_outs.iter().filter(|(_, of)| of.0 == caller);
+        let slow: Vec<u32> = of_caller().map(|(nth, _)| *nth).collect();
+        let calls = Calls::most(of_caller().map(|(_, of)| of), slow.len());
+        if let Some(wait) = add(&slow, slow_count, (found, factors)) {
+            wait.fan_out = calls;
+        }
+    }
+}
+
+/// Whether surely more of a component's slow traces have a factor than twice as many as by chance.
+fn is_beyond_chance((with_factor, all): (f64, f64), by_chance: f64) -> bool {
+    all > 0.0 && wilson_interval(with_factor / all, all).0 > 2.0 * by_chance
 }
 
 /// The components with the largest excess, each with whether it only waits.
@@ -182,18 +285,18 @@ fn usual(
 
 #[cfg(test)]
 mod tests {
-    use super::is_explained;
+    use super::is_beyond_chance;
 
     #[test]
     fn traces_are_of_a_factor_only_beyond_chance() {
         // Nearly all traces of a queue are at one replica of four.
-        assert!(is_explained((95.0, 100.0), 0.25));
+        assert!(is_beyond_chance((95.0, 100.0), 0.25));
         // One replica of four has a quarter of them.
-        assert!(!is_explained((25.0, 100.0), 0.25));
+        assert!(!is_beyond_chance((25.0, 100.0), 0.25));
         // A factor of nine traces in ten has most traces of every component.
-        assert!(!is_explained((92.0, 100.0), 0.9));
+        assert!(!is_beyond_chance((92.0, 100.0), 0.9));
         // Few traces prove little.
-        assert!(!is_explained((3.0, 4.0), 0.25));
-        assert!(!is_explained((0.0, 0.0), 0.0));
+        assert!(!is_beyond_chance((3.0, 4.0), 0.25));
+        assert!(!is_beyond_chance((0.0, 0.0), 0.0));
     }
 }

@@ -1,5 +1,6 @@
 //! Writes the result: names for numbers, and a sentence for each finding.
 
+use crate::at_replicas::{AtReplicas, Count, WhySlow};
 use crate::cause::Cause;
 use crate::component::{Part, Phase};
 use crate::counterfactual::Counterfactual;
@@ -10,7 +11,7 @@ use crate::populations::Populations;
 use crate::shifts::Shift;
 use crate::statistics::index;
 use crate::traces::Traces;
-use crate::waits::FoundWait;
+use crate::waits::{Calls, FoundWait};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -206,10 +207,13 @@ impl Writer<'_> {
     /// A finding for each factor.
     fn of_factors(&self, factors: &[FoundFactor], attribution: &Attribution<'_>) -> Vec<Finding> {
         let finding = |(nth, found): (usize, &FoundFactor)| {
-            // Of factors with the same traces, the one that names a cause.
+            // Of factors with the same traces, the one that names a cause; of calls, those that make the others.
             let mut same: Vec<Factor> =
                 [found.factor].into_iter().chain(found.aliases.iter().copied()).collect();
-            same.sort_by_key(|factor| self.cause_of_factor(*factor).rank());
+            same.sort_by_key(|factor| {
+                let depth = self.traces.depths.get(self.field_of(*factor) as usize);
+                (self.cause_of_factor(*factor).rank(), depth.copied().unwrap_or_default())
+            });
             let (service, condition) = self.condition(same[0]);
             let quantile_ns = attribution.effect.of_factors_ns.get(nth).copied();
             let share = attribution.fractions[nth];
@@ -288,25 +292,18 @@ impl Writer<'_> {
         }
     }
 
-    /// A finding for each component that many slow traces are of.
+    /// A finding for each component or fan-out that many slow traces are of.
     fn of_waits(&self, waits: &[FoundWait], attribution: &Attribution<'_>) -> Vec<Finding> {
         let slow_count = self.populations.slow.len() as f64;
         let finding = |wait: &FoundWait| {
-            let part = *self.excess.parts.get(wait.part);
-            let (before, after) = self.excess.of_parts[wait.part as usize].visit_ns;
-            let component = self.component(part);
             let share = attribution.fractions[wait.bit];
+            let (cause, service, subject, why) = self.of_wait(wait);
+            let text = format!("{subject} explains {} of the slow requests: {why}", percent(share));
             Finding {
-                cause: self.cause_of(part),
-                text: format!(
-                    "{component} explains {} of the slow requests: most of the time that {} of them take longer is there, {} a call instead of {}",
-                    percent(share),
-                    thousands(wait.slow.into()),
-                    time(after),
-                    time(before),
-                ),
-                service: self.name(part.service()).to_owned(),
-                subject: component,
+                cause,
+                text,
+                service: self.name(service).to_owned(),
+                subject,
                 share,
                 interval: wilson_interval(share.clamp(0.0, 1.0), slow_count),
                 p_value: None,
@@ -318,6 +315,64 @@ impl Writer<'_> {
             }
         };
         waits.iter().map(finding).collect()
+    }
+
+    /// The cause, the service, the subject, and why it is the cause.
+    fn of_wait(&self, wait: &FoundWait) -> (Cause, u32, String, String) {
+        let slow = thousands(wait.slow.into());
+        let mut whys = Vec::new();
+        let mut named = None;
+        if let Some(number) = wait.part {
+            let part = *self.excess.parts.get(number);
+            let (before, after) = self.excess.of_parts[number as usize].visit_ns;
+            whys.push(format!(
+                "most of the time that {slow} of them take longer is there, {} a call instead of {}",
+                time(after),
+                time(before),
+            ));
+            named = Some((self.cause_of(part), part.service(), self.component(part)));
+        }
+        if let Some(at_replicas) = wait.at_replicas {
+            whys.push(self.at_replicas(at_replicas));
+            let cause = named.as_mut().map(|(cause, ..)| cause);
+            cause.into_iter().for_each(|cause| *cause = with_replicas(*cause, at_replicas));
+        }
+        if let Some(Calls { caller, count }) = wait.fan_out {
+            whys.push(format!(
+                "{slow} of them would not be slow if the slowest of {} parallel calls took as long as the median",
+                short(count, 0),
+            ));
+            let (service, operation) = *self.traces.endpoints.get(caller);
+            let of = format!("fan-out of {}: {}", self.name(service), self.name(operation));
+            named = Some(match named {
+                Some((Cause::SlowService | Cause::Dependency, _, component)) => {
+                    (Cause::FanOut, service, format!("{of} to {component}"))
+                }
+                Some(named) => named,
+                None => (Cause::FanOut, service, of),
+            });
+        }
+        let (cause, service, subject) = named.expect("it is of a component or of a fan-out");
+        (cause, service, subject, whys.join("; "))
+    }
+
+    fn at_replicas(&self, AtReplicas { key, why }: AtReplicas) -> String {
+        let of = |count: Count| {
+            format!("{} of {}", thousands(count.long.into()), thousands(count.all.into()))
+        };
+        let key = self.name(key);
+        match why {
+            WhySlow::Together { same_replica, other_replicas, .. } => format!(
+                "of the requests that begin meanwhile, {} with the same {key} take long too, and {} with another",
+                of(same_replica),
+                of(other_replicas),
+            ),
+            WhySlow::Idle { least_ns, traces } => format!(
+                "{} requests take long that come after {} without a request with the same {key}",
+                of(traces),
+                time(least_ns as f64),
+            ),
+        }
     }
 
     /// The findings of a tail, the largest share first.
@@ -340,6 +395,18 @@ pub(crate) struct Attribution<'a> {
     pub(crate) masks: &'a [u16],
     pub(crate) fractions: &'a [f64],
     pub(crate) effect: &'a Counterfactual,
+}
+
+/// The cause of a component whose slow traces have this in common at their replicas.
+fn with_replicas(cause: Cause, at_replicas: AtReplicas) -> Cause {
+    match (cause, at_replicas.why) {
+        (_, WhySlow::Together { is_everywhere: true, .. }) => Cause::SlowTogether,
+        (Cause::SlowService | Cause::Dependency, WhySlow::Together { .. }) => Cause::Pause,
+        (Cause::SlowService | Cause::Dependency | Cause::Network, WhySlow::Idle { .. }) => {
+            Cause::WakeUp
+        }
+        (named, _) => named,
+    }
 }
 
 fn time(ns: f64) -> String {

@@ -14,9 +14,9 @@ use world::{Planted, add_traces, with_trace};
 /// The time between two requests of [`add`].
 const PERIOD_MS: i64 = 20;
 
-fn explained(seed: u64, planted: &[Planted]) -> Explanation {
+fn explained(seed: u64, planted: &[(Planted, f64)]) -> Explanation {
     let mut traces = Traces::default();
-    add_traces(&mut traces, &mut Rng::new(seed), 6_000, planted);
+    add_traces(&mut traces, &Rng::new(seed), 6_000, planted);
     of(&traces, seed)
 }
 
@@ -29,7 +29,7 @@ fn of(traces: &Traces, seed: u64) -> Explanation {
 fn a_planted_cause_is_the_first_finding() {
     for (planted, cause, subject) in Planted::ALL {
         for seed in 1..=3 {
-            let explanation = explained(seed, &[planted]);
+            let explanation = explained(seed, &[(planted, 1.0)]);
             let first =
                 explanation.findings.first().map(|first| (first.cause.name(), &*first.subject));
             let is_found = first.is_some_and(|(name, of)| name == cause && of.contains(subject));
@@ -42,11 +42,11 @@ fn a_planted_cause_is_the_first_finding() {
 fn three_causes_at_once_are_the_three_findings() {
     let three = [Planted::LargePayload, Planted::Retries, Planted::SlowReplica];
     for seed in 1..=3 {
-        let (mut traces, mut rng) = (Traces::default(), Rng::new(seed));
+        let (mut traces, rng) = (Traces::default(), Rng::new(seed));
         // Each cause meets a third of the requests.
         for nth in 0..100_000_u32 {
-            let planted = [three[nth as usize % 3]];
-            with_trace(nth.into(), &mut rng, &planted, |rows| {
+            let planted = [(three[nth as usize % 3], 1.0)];
+            with_trace(nth.into(), &rng, &planted, |rows| {
                 traces.add(u128::from(nth) + 1, Side::Baseline, rows);
             });
         }
@@ -94,6 +94,69 @@ fn the_cause_with_the_best_evidence_is_found_before_the_one_that_may_explain_mos
     assert_eq!(first, ["server = 00", "server = 01", "server = 02"]);
 }
 
+/// Now and then, at random, a server or all servers stop for 300 ms, or a request takes as long by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stops {
+    OneServer,
+    AllServers,
+    OneRequest,
+}
+
+/// The cause and the subject of the first finding among 6,000 requests to four servers. Servers without spans are known from
+/// the calls of a proxy.
+fn first_of(stops: Stops, has_spans: bool, seed: u64) -> (&'static str, String) {
+    const LASTS_MS: i64 = 300;
+    let mut rng = Rng::new(seed);
+    let mut traces = Traces::default();
+    let mut stop: (i64, Option<usize>) = (0, None);
+    for nth in 0..6_000 {
+        let now_ms = nth * PERIOD_MS;
+        if stop.0 < now_ms && rng.chance(0.006) {
+            let server = (stops == Stops::OneServer).then(|| rng.below(4));
+            stop = (now_ms + LASTS_MS, server);
+        }
+        let server = rng.below(4);
+        let is_stopped = match stops {
+            Stops::OneServer => stop.1 == Some(server) && now_ms < stop.0,
+            Stops::AllServers => now_ms < stop.0,
+            Stops::OneRequest => false,
+        };
+        let is_slow = stops == Stops::OneRequest && rng.chance(0.01);
+        let added_ms = if is_slow { LASTS_MS } else { 0 };
+        let lasts_ms = 10 + if is_stopped { stop.0 - now_ms } else { added_ms };
+        if has_spans {
+            let server = format!("server-{server}");
+            add(&mut traces, nth, lasts_ms, &[("k8s.pod.name", AttributeValue::Text(&server))]);
+        } else {
+            add_call(&mut traces, nth, lasts_ms, 9_000.0 + server as f64);
+        }
+    }
+    let first = of(&traces, seed).findings.into_iter().next();
+    let first = first.unwrap_or_else(|| panic!("{stops:?}, seed {seed}: nothing is found"));
+    (first.cause.name(), first.subject)
+}
+
+/// One of the servers stops more often than the others, by chance: in one run of a hundred, that is a finding.
+#[test]
+fn pauses_and_slow_requests_differ_in_what_begins_meanwhile() {
+    for (stops, cause, without_spans) in [
+        (Stops::OneServer, "pause", "pause"),
+        (Stops::AllServers, "slow_together", "slow_together"),
+        (Stops::OneRequest, "slow_service", "dependency"),
+    ] {
+        let expected = |has_spans| match has_spans {
+            true => (cause, "shop: GET /"),
+            false => (without_spans, "shop -> untraced service: GET"),
+        };
+        for has_spans in [true, false] {
+            let firsts = (1..=20).map(|seed| first_of(stops, has_spans, seed));
+            let others: Vec<_> =
+                firsts.filter(|(found, of)| (*found, &**of) != expected(has_spans)).collect();
+            assert!(others.len() <= 1, "{stops:?}, {has_spans}: {others:?}");
+        }
+    }
+}
+
 /// 1,200 requests, a trace each, while the leaders take turns. `is_stalled` has the turn and the milliseconds since it began.
 fn led(leaders: &[&str], is_stalled: impl Fn(usize, i64) -> bool) -> Traces {
     let mut traces = Traces::default();
@@ -108,17 +171,39 @@ fn led(leaders: &[&str], is_stalled: impl Fn(usize, i64) -> bool) -> Traces {
 
 /// Adds the request with a number, a span.
 fn add(traces: &mut Traces, nth: i64, lasts_ms: i64, attributes: &[(&str, AttributeValue<'_>)]) {
+    traces.add(
+        u128::from(nth.unsigned_abs()) + 1,
+        Side::Baseline,
+        &[row(nth, lasts_ms, attributes)],
+    );
+}
+
+/// Adds the request with a number, to a proxy that calls a server without spans at this port.
+fn add_call(traces: &mut Traces, nth: i64, lasts_ms: i64, port: f64) {
+    let of_proxy = [("server.port", AttributeValue::Number(80.0))];
+    let of_call = [("server.port", AttributeValue::Number(port))];
+    let mut call = row(nth, lasts_ms, &of_call);
+    (call.span.id, call.span.parent_id, call.operation, call.kind) =
+        (2, 1, "GET", SpanKind::Client);
+    let spans = [row(nth, lasts_ms, &of_proxy), call];
+    traces.add(u128::from(nth.unsigned_abs()) + 1, Side::Baseline, &spans);
+}
+
+fn row<'a>(
+    nth: i64,
+    lasts_ms: i64,
+    attributes: &'a [(&'a str, AttributeValue<'a>)],
+) -> SpanRow<'a> {
     let start_ns = nth * PERIOD_MS * 1_000_000;
     let end_ns = start_ns + lasts_ms * 1_000_000;
-    let row = SpanRow {
+    SpanRow {
         span: Span { id: 1, parent_id: 0, start_ns, end_ns },
         service: "shop",
         operation: "GET /",
         kind: SpanKind::Server,
         is_abandoned: false,
         attributes,
-    };
-    traces.add(u128::from(nth.unsigned_abs()) + 1, Side::Baseline, &[row]);
+    }
 }
 
 /// What the findings name. Slow are the requests that last 100 ms.

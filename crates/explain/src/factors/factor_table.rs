@@ -8,6 +8,7 @@ use super::candidates::{BinRange, Candidates, NumericField};
 use super::{Estimate, Factor, SLOW_MIN, estimate};
 use crate::populations::{NO_STRATUM, Populations};
 use crate::traces::{TraceRow, Traces};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::iter::Sum;
@@ -21,6 +22,16 @@ const LABELINGS_ABOVE: usize = 3;
 /// The number of random shifts in time, and how many may be as high as what was seen.
 const SHIFTS: usize = 100;
 const SHIFTS_ABOVE: usize = 1;
+
+/// The number of random assignments of clusters, and how many may have an excess as large as what was seen.
+const ASSIGNMENTS: usize = 200;
+const ASSIGNMENTS_ABOVE: usize = 2;
+
+/// The number of traces whose values the clusters get.
+const DRAWN_TRACES: usize = 4_096;
+
+/// The longest time from the first to the last start of a cluster, relative to its longest trace.
+const CLUSTER_LASTS: i64 = 2;
 
 /// Numbers of traces.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +81,21 @@ pub(super) struct FactorTable {
     /// The cells of each of `traces`, at the indices that `ends` bound.
     of_traces: Vec<u32>,
     ends: Vec<usize>,
+}
+
+/// The traces without the factors found so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest<'a> {
+    pub(super) traces: &'a Traces,
+    pub(super) is_slow: &'a [bool],
+    pub(super) masks: &'a [u16],
+    pub(super) rng: &'a Rng,
+}
+
+impl Rest<'_> {
+    fn has(&self, nth: u32) -> bool {
+        self.masks[nth as usize] == 0
+    }
 }
 
 /// The cells of the stratum whose traces are added.
@@ -267,16 +293,10 @@ impl FactorTable {
 
     /// Whether at most one in a hundred random shifts of the labels in time has a lower bound of this factor's fraction as
     /// high as `lower`. Each stratum is shifted as a circle.
-    pub(super) fn exceeds_shifts(
-        &self,
-        factor: usize,
-        populations: &Populations,
-        lower: f64,
-        rng: &Rng,
-    ) -> bool {
-        let mut rng = rng.split("shifts").split_index(factor as u64);
-        let slow_count = populations.slow.len() as f64;
-        let circles = self.circles(factor, &populations.is_slow);
+    pub(super) fn exceeds_shifts(&self, factor: usize, rest: &Rest<'_>, lower: f64) -> bool {
+        let mut rng = rest.rng.split("shifts").split_index(factor as u64);
+        let slow_count = rest.is_slow.iter().filter(|is_slow| **is_slow).count() as f64;
+        let circles = self.circles(factor, rest);
         let as_high = (0..SHIFTS).filter(|_| {
             let of_strata = circles.iter().map(|circle| circle.shifted(&mut rng));
             estimate(of_strata, slow_count).lower() >= lower
@@ -284,8 +304,49 @@ impl FactorTable {
         as_high.take(SHIFTS_ABOVE + 1).count() <= SHIFTS_ABOVE
     }
 
+    /// Whether at most one in a hundred random assignments of the clusters of slow traces to the values of a field gives any
+    /// value an excess of slow traces as large as that of `factor`. A cluster is slow traces with one value that begin soon
+    /// after one another: a stall of a server. Numbers have no clusters.
+    pub(super) fn exceeds_clusters(&self, factor: usize, rest: &Rest<'_>, cells: &[Cell]) -> bool {
+        let Factor::Value(value) = self.factors[factor] else { return true };
+        let field = rest.traces.values.get(value).0;
+        let mut rng = rest.rng.split("clusters").split_index(factor as u64);
+        let clusters_of_stratum = |of: &[usize]| {
+            let of_stratum = &self.traces[of[0]..of[1]];
+            let clusters = clusters_of(rest, of_stratum, field);
+            let values = drawn_values(rest, of_stratum, field, &mut rng);
+            (clusters, values)
+        };
+        let strata: Vec<_> = self.strata.windows(2).map(clusters_of_stratum).collect();
+        let mut excess = 0.0;
+        for of in &self.of_factors[factor] {
+            let (own, field) = (sum(cells, &of.own), sum(cells, &of.field));
+            let expected = f64::from(own.all) / f64::from(field.all) * f64::from(field.slow);
+            excess += f64::from(own.slow) - expected;
+        }
+        let assign = |_| {
+            let mut assigned: BTreeMap<u32, u32> = BTreeMap::new();
+            for (clusters, values) in strata.iter().filter(|(_, values)| !values.is_empty()) {
+                for slow in clusters {
+                    *assigned.entry(values[rng.below(values.len())]).or_default() += slow;
+                }
+            }
+            assigned
+        };
+        let assigned: Vec<_> = (0..ASSIGNMENTS).map(assign).collect();
+        let mut expected: BTreeMap<u32, f64> = BTreeMap::new();
+        for (value, slow) in assigned.iter().flatten() {
+            *expected.entry(*value).or_default() += f64::from(*slow) / ASSIGNMENTS as f64;
+        }
+        let largest = |of: &BTreeMap<u32, u32>| {
+            of.iter().map(|(value, slow)| f64::from(*slow) - expected[value]).fold(0.0, f64::max)
+        };
+        let as_large = assigned.iter().filter(|of| largest(of) >= excess);
+        as_large.take(ASSIGNMENTS_ABOVE + 1).count() <= ASSIGNMENTS_ABOVE
+    }
+
     /// The strata as circles, for one factor.
-    fn circles(&self, factor: usize, is_slow: &[bool]) -> Vec<Circle> {
+    fn circles(&self, factor: usize, rest: &Rest<'_>) -> Vec<Circle> {
         let mut has = vec![Has::Nothing; self.cells as usize];
         for FactorCells { own, field } in &self.of_factors[factor] {
             has[as_usize(field)].fill(Has::Field);
@@ -293,10 +354,12 @@ impl FactorTable {
         }
         let circle = |of_stratum: &[usize]| {
             let places = of_stratum[0]..of_stratum[1];
+            let places: Vec<usize> = places.filter(|at| rest.has(self.traces[*at])).collect();
             let of_place = |at| self.cells_of(at).iter().map(|cell| has[*cell as usize]).max();
-            let slow = places.clone().map(|at| is_slow[self.traces[at] as usize]);
+            let slow = places.iter().map(|at| rest.is_slow[self.traces[*at] as usize]);
             let slow = (0..).zip(slow).filter(|(_, is_slow)| *is_slow).map(|(at, _)| at).collect();
-            Circle::new(slow, places.map(|at| of_place(at).unwrap_or(Has::Nothing)).collect())
+            let has = places.into_iter().map(|at| of_place(at).unwrap_or(Has::Nothing));
+            Circle::new(slow, has.collect())
         };
         self.strata.windows(2).map(circle).collect()
     }
@@ -360,6 +423,52 @@ impl FactorTable {
     }
 }
 
+/// The values of a field that a trace has.
+fn values_of_field(
+    traces: &Traces,
+    nth: u32,
+    field: u32,
+) -> impl Iterator<Item = u32> + Clone + use<'_> {
+    let values = traces.values_of(&traces.rows[nth as usize]).iter().copied();
+    values.filter(move |value| traces.values.get(*value).0 == field)
+}
+
+/// Values of a field that random traces of a stratum have.
+fn drawn_values(rest: &Rest<'_>, of_stratum: &[u32], field: u32, rng: &mut Rng) -> Vec<u32> {
+    let drawn = (0..DRAWN_TRACES).map(|_| of_stratum[rng.below(of_stratum.len())]);
+    let drawn = drawn.filter(|nth| rest.has(*nth));
+    drawn.flat_map(|nth| values_of_field(rest.traces, nth, field)).collect()
+}
+
+/// The number of slow traces of each cluster of a stratum.
+fn clusters_of(rest: &Rest<'_>, of_stratum: &[u32], field: u32) -> Vec<u32> {
+    let mut open: BTreeMap<u32, Cluster> = BTreeMap::new();
+    let mut ended = Vec::new();
+    let is_slow = |nth: &&u32| rest.is_slow[**nth as usize] && rest.has(**nth);
+    for nth in of_stratum.iter().filter(is_slow) {
+        let row = &rest.traces.rows[*nth as usize];
+        let new = Cluster { start_ns: row.start_ns, longest_ns: 0, slow: 0 };
+        for value in values_of_field(rest.traces, *nth, field) {
+            let cluster = open.entry(value).or_insert(new);
+            if row.start_ns - cluster.start_ns > cluster.longest_ns.saturating_mul(CLUSTER_LASTS) {
+                ended.push(core::mem::replace(cluster, new).slow);
+            }
+            cluster.slow += 1;
+            cluster.longest_ns = cluster.longest_ns.max(row.duration_ns);
+        }
+    }
+    ended.extend(open.into_values().map(|cluster| cluster.slow));
+    ended
+}
+
+/// Slow traces with one value that begin soon after one another.
+#[derive(Clone, Copy, Debug)]
+struct Cluster {
+    start_ns: i64,
+    longest_ns: i64,
+    slow: u32,
+}
+
 /// What a trace has of a factor: nothing, the attribute with another value, or the factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Has {
@@ -390,7 +499,8 @@ impl Circle {
     /// The counts of the traces with the factor and with the attribute, with the labels shifted by a random number of
     /// places.
     fn shifted(&self, rng: &mut Rng) -> (Cell, Cell) {
-        let shift = rng.below(self.has.len());
+        // Without traces, nothing is shifted.
+        let shift = rng.below(self.has.len().max(1));
         let mut own = Cell { all: self.with_factor, slow: 0 };
         let mut field = Cell { all: self.with_field, slow: 0 };
         for at in &self.slow {

@@ -6,6 +6,7 @@
 use curtail_explain::{AttributeValue, Side, SpanKind, SpanRow, Traces};
 use curtail_trace::Span;
 use curtail_units::Rng;
+use std::ops::Range;
 
 /// What makes some requests slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +24,28 @@ pub(crate) enum Planted {
     MoreCalls,
     CodePath,
     BusyProcessor,
+    NetworkGap,
+    DistantRoute,
+    Restart,
+    ThrottledProcessor,
+    Disk,
+    WakeUp,
+    Switch,
+    FanOut,
 }
+
+/// The number of requests after which a server falls asleep that gets none of them, and the probability that it gets none of
+/// one.
+const AWAKE_FOR: f64 = 16.0;
+const STAYS_AWAKE: f64 = 0.75;
+
+/// The requests after the restart of a server, of 6,000; and those during which a switch fails, of 500.
+const RESTART: Range<u64> = 3_000..3_240;
+const SWITCH_FAILS: Range<u64> = 0..6;
 
 impl Planted {
     /// Every cause, with the name of the finding and a part of its subject.
-    pub(crate) const ALL: [(Self, &str, &str); 13] = [
+    pub(crate) const ALL: [(Self, &str, &str); 21] = [
         (Self::LargePayload, "large_payload", "body.size >"),
         (Self::Retries, "retries", "resend_count"),
         (Self::SlowReplica, "slow_replica", "cart-3"),
@@ -40,27 +58,43 @@ impl Planted {
         (Self::PacketLoss, "network", "cart -> db"),
         (Self::MoreCalls, "more_calls", "calls of SELECT"),
         (Self::CodePath, "code_path", "rebuild index"),
-        (Self::BusyProcessor, "busy_processor", "cpu"),
+        (Self::BusyProcessor, "busy_processor", "cpu.busy"),
+        (Self::NetworkGap, "network", "shop -> auth"),
+        (Self::DistantRoute, "slow_replica", "cloud.region = far"),
+        (Self::Restart, "slow_replica", "cart-2"),
+        (Self::ThrottledProcessor, "busy_processor", "cpu.throttled"),
+        (Self::Disk, "storage", "db: disk read"),
+        (Self::WakeUp, "wake_up", "cart"),
+        (Self::Switch, "slow_together", "shop -> cart"),
+        (Self::FanOut, "fan_out", "to part: GET /part"),
     ];
 }
 
+impl Planted {
+    /// Whether the cause is no property of single requests: it meets the requests of a time, or each request makes the calls
+    /// of a fan-out.
+    const fn is_of_all_requests(self) -> bool {
+        matches!(self, Self::Restart | Self::WakeUp | Self::Switch | Self::FanOut)
+    }
+}
+
 /// Adds `count` traces; each cause delays the requests that it meets.
-pub(crate) fn add_traces(traces: &mut Traces, rng: &mut Rng, count: u64, planted: &[Planted]) {
+pub(crate) fn add_traces(traces: &mut Traces, rng: &Rng, count: u64, planted: &[(Planted, f64)]) {
     for nth in 0..count {
         with_trace(nth, rng, planted, |rows| traces.add(u128::from(nth) + 1, Side::Baseline, rows));
     }
 }
 
-/// Calls `take` with the spans of a trace, and returns the causes that delayed it.
+/// Calls `take` with the spans of a trace, and returns the causes that delayed it. Each cause has a share: of the requests
+/// that it may meet, or of the times at which it does.
 pub(crate) fn with_trace(
     nth: u64,
-    rng: &mut Rng,
-    planted: &[Planted],
+    rng: &Rng,
+    planted: &[(Planted, f64)],
     take: impl FnOnce(&[SpanRow<'_>]),
 ) -> Vec<Planted> {
-    let mut request = Request::new(nth, rng.clone(), planted);
     // Each request has its own randomness, so that a cause changes no other request.
-    rng.next_u64();
+    let mut request = Request::new(nth, rng.split_index(nth), planted);
     request.run();
     let attributes: Vec<_> = request.rows.iter().map(OwnedRow::attributes).collect();
     let rows = request.rows.iter().map(OwnedRow::row).zip(&attributes);
@@ -99,9 +133,11 @@ impl OwnedRow {
     }
 }
 
-struct Request<'a> {
+struct Request {
+    nth: u64,
     rng: Rng,
-    planted: &'a [Planted],
+    /// The causes that may delay this request, with their shares.
+    planted: Vec<(Planted, f64)>,
     rows: Vec<OwnedRow>,
     now_ns: i64,
     delayed_by: Vec<Planted>,
@@ -109,15 +145,50 @@ struct Request<'a> {
 
 const MS: f64 = 1e6;
 
-impl<'a> Request<'a> {
-    fn new(nth: u64, rng: Rng, planted: &'a [Planted]) -> Self {
+/// The pod of the cart that serves a request.
+fn cart_pod(nth: u64) -> usize {
+    1 + Rng::new(1).split_index(nth).below(4)
+}
+
+/// The number of requests since the last one that the same pod of the cart served.
+fn idle_for(nth: u64) -> u64 {
+    let is_same = |before: &u64| cart_pod(nth - before) == cart_pod(nth);
+    (1..=nth).find(is_same).unwrap_or(nth)
+}
+
+impl Request {
+    fn new(nth: u64, mut rng: Rng, planted: &[(Planted, f64)]) -> Self {
         // Ten requests a second.
         let now_ns = 1_700_000_000_000_000_000 + i64::try_from(nth).expect("few") * 100_000_000;
-        Self { rng, planted, rows: Vec::new(), now_ns, delayed_by: Vec::new() }
+        let mut drawn = rng.unit();
+        let may_meet = |(of, share): &&(Planted, f64)| {
+            let is_drawn = (0.0..*share).contains(&drawn);
+            drawn -= share;
+            is_drawn || of.is_of_all_requests()
+        };
+        let planted = planted.iter().filter(may_meet).copied().collect();
+        Self { nth, rng, planted, rows: Vec::new(), now_ns, delayed_by: Vec::new() }
     }
 
     fn has(&self, planted: Planted) -> bool {
-        self.planted.contains(&planted)
+        self.share(planted).is_some()
+    }
+
+    fn share(&self, planted: Planted) -> Option<f64> {
+        self.planted.iter().find(|(of, _)| *of == planted).map(|(_, share)| *share)
+    }
+
+    /// Whether the request is one of `times` of the first in `period` requests, in a share of the periods.
+    fn is_at(&self, planted: Planted, period: u64, times: &Range<u64>) -> bool {
+        let is_of_share = |share| Rng::new(2).split_index(self.nth / period).chance(share);
+        times.contains(&(self.nth % period)) && self.share(planted).is_some_and(is_of_share)
+    }
+
+    /// Whether the pod of the cart has fallen asleep: the smaller the share, the later it does.
+    fn needs_wake_up(&self) -> bool {
+        let longer = |share: f64| share.ln() / STAYS_AWAKE.ln();
+        let is_asleep = |share| idle_for(self.nth) as f64 >= AWAKE_FOR + longer(share);
+        self.share(Planted::WakeUp).is_some_and(is_asleep)
     }
 
     fn work(&mut self, median_ms: f64) {
@@ -156,7 +227,10 @@ impl<'a> Request<'a> {
         let of_caller =
             self.rows.iter().find(|row| row.span.id == parent && row.service == service);
         let of_caller = of_caller.map(|row| row.texts[0].1.clone());
-        let pod = of_caller.unwrap_or_else(|| format!("{service}-{}", 1 + self.rng.below(4)));
+        let pod = of_caller.unwrap_or_else(|| match service {
+            "cart" => format!("cart-{}", cart_pod(self.nth)),
+            _ => format!("{service}-{}", 1 + self.rng.below(4)),
+        });
         let mut texts = vec![
             ("k8s.pod.name", pod.clone()),
             ("host.name", format!("host-of-{pod}")),
@@ -201,6 +275,9 @@ impl<'a> Request<'a> {
             self.end(rebuild);
         }
         self.cart(root);
+        if self.has(Planted::FanOut) {
+            self.parts(root);
+        }
         if self.has(Planted::LargePayload) && size > 60_000.0 {
             self.suffer(Planted::LargePayload);
         }
@@ -216,6 +293,9 @@ impl<'a> Request<'a> {
                 self.rows[call].numbers.push(("http.request.resend_count", attempt as f64));
             }
             self.wait(0.2);
+            if self.has(Planted::NetworkGap) && self.rng.chance(0.012) {
+                self.suffer(Planted::NetworkGap);
+            }
             let server = self.begin("auth", "POST /token", SpanKind::Server, self.id(call));
             if is_again && attempt == 0 {
                 self.suffer(Planted::Retries);
@@ -240,7 +320,29 @@ impl<'a> Request<'a> {
             }
         }
         self.wait(0.3);
+        if self.needs_wake_up() {
+            self.suffer(Planted::WakeUp);
+        }
+        if self.is_at(Planted::Switch, 500, &SWITCH_FAILS) {
+            self.wait(120.0);
+            self.suffer(Planted::Switch);
+        }
         let server = self.begin("cart", "GET /items", SpanKind::Server, self.id(call));
+        if self.has(Planted::Restart)
+            && RESTART.contains(&(self.nth % 6_000))
+            && cart_pod(self.nth) == 2
+        {
+            self.suffer(Planted::Restart);
+        }
+        let throttled = self.rng.unit() * 0.1;
+        let is_throttled = self.has(Planted::ThrottledProcessor) && self.rng.chance(0.012);
+        let key = "container.cpu.throttled_ratio";
+        self.rows[server].numbers.push((key, if is_throttled { 0.8 } else { throttled }));
+        if is_throttled {
+            self.suffer(Planted::ThrottledProcessor);
+        }
+        let is_far = self.has(Planted::DistantRoute) && self.rng.chance(0.012);
+        self.rows[server].texts.push(("cloud.region", if is_far { "far" } else { "near" }.into()));
         let cpu = self.rng.unit() * 0.7;
         let is_busy = self.has(Planted::BusyProcessor) && self.rng.chance(0.02);
         self.rows[server].numbers.push(("host.cpu.busy_ratio", if is_busy { 0.97 } else { cpu }));
@@ -271,8 +373,32 @@ impl<'a> Request<'a> {
             self.select(server);
         }
         self.end(server);
+        if is_far {
+            self.suffer(Planted::DistantRoute);
+        }
         self.wait(0.3);
         self.end(call);
+    }
+
+    /// Sixteen calls at the same time.
+    fn parts(&mut self, root: usize) {
+        let (from_ns, mut to_ns) = (self.now_ns, 0);
+        for _ in 0..16 {
+            self.now_ns = from_ns;
+            let call = self.begin("shop", "GET /part", SpanKind::Client, self.id(root));
+            self.wait(0.2);
+            let server = self.begin("part", "GET /part", SpanKind::Server, self.id(call));
+            self.work(1.0);
+            let share = self.share(Planted::FanOut).unwrap_or_default();
+            if self.rng.chance(0.000_8 * share) {
+                self.suffer(Planted::FanOut);
+            }
+            self.end(server);
+            self.wait(0.2);
+            self.end(call);
+            to_ns = to_ns.max(self.now_ns);
+        }
+        self.now_ns = to_ns;
     }
 
     fn select(&mut self, cart: usize) {
@@ -284,6 +410,12 @@ impl<'a> Request<'a> {
             self.suffer(Planted::HotKey);
         }
         self.rows[server].texts.push(("db.key", key));
+        let read = self.begin("db", "disk read", SpanKind::Internal, self.id(server));
+        self.work(0.5);
+        if self.has(Planted::Disk) && self.rng.chance(0.006) {
+            self.suffer(Planted::Disk);
+        }
+        self.end(read);
         self.work(4.0);
         self.end(server);
         if self.has(Planted::PacketLoss) && self.rng.chance(0.006) {

@@ -1,0 +1,202 @@
+//! Whether requests are slow alone, together with others at the same replica or at all replicas, or after an idle time.
+//!
+//! A slow trace of a component lasts for some time. Of the other traces that begin in this time at the same replica, and of
+//! those that begin at other replicas, how many take long as well? Alone, as few as ever; during a pause, most at the same
+//! replica; during an overload or a failure of what replicas share, most at all of them. A replica that sleeps when it is idle
+//! is slow whenever it had no trace for some time.
+//!
+//! The whole trace stands for its call to the replica, because most of the time of a slow trace is in the component.
+
+use crate::component::Part;
+use crate::populations::Populations;
+use crate::statistics::index;
+use crate::traces::Traces;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use curtail_units::wilson_interval;
+
+/// The share of the traces from which on a value does not tell replicas apart.
+const NEARLY_ALL: f64 = 0.9;
+
+/// The attributes of a service's spans that tell its replicas apart, the best first.
+const OWN_KEYS: [&str; 5] =
+    ["service.instance.id", "k8s.pod.name", "k8s.pod.uid", "container.id", "host.name"];
+
+/// The attributes of a caller's spans that tell apart the replicas of a service without spans.
+const CALLER_KEYS: [&str; 4] =
+    ["server.address", "server.port", "network.peer.address", "network.peer.port"];
+
+/// The smallest lower bound of the ratio of long traces among those that begin while another one is slow; and the same
+/// relative to the ratio of all traces.
+const TOGETHER_MIN: f64 = 0.2;
+const TIMES_USUAL: f64 = 3.0;
+
+/// The smallest lower bound of the ratio of long traces among those that begin after an idle time.
+const AFTER_IDLE_MIN: f64 = 0.5;
+
+/// The number of traces, and of those that take long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) long: u32,
+    pub(crate) all: u32,
+}
+
+impl Count {
+    fn add(&mut self, is_long: bool) {
+        self.all += 1;
+        self.long += u32::from(is_long);
+    }
+
+    /// Whether surely more than this share of them takes long.
+    fn surely_exceeds(self, ratio: f64) -> bool {
+        let n = f64::from(self.all);
+        n > 0.0 && wilson_interval(f64::from(self.long) / n, n).0 > ratio
+    }
+}
+
+/// How the slow traces of a component are spread over replicas and time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct AtReplicas {
+    /// The number of the key that tells replicas apart.
+    pub(crate) key: u32,
+    pub(crate) why: WhySlow,
+}
+
+/// What slow traces of a component have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum WhySlow {
+    /// Many of the traces that begin meanwhile take long: at the same replica, perhaps at other replicas too.
+    Together { same_replica: Count, other_replicas: Count, is_everywhere: bool },
+    /// Most traces take long that begin after their replica had none for this time.
+    Idle { least_ns: i64, traces: Count },
+}
+
+impl AtReplicas {
+    /// Finds what the slow traces of a component have in common; [`None`]: nothing. `is_of` has the slow traces of the
+    /// component, which spans tell apart by replica; `is_long` has these and all others that take long.
+    pub(crate) fn find(
+        traces: &Traces,
+        populations: &Populations,
+        part: Part,
+        (is_of, is_long): (&[bool], &[bool]),
+    ) -> Option<Self> {
+        let (service, keys) = match part {
+            Part::Unseen { caller, .. } => (caller, &CALLER_KEYS[..]),
+            Part::Own { .. } | Part::Gap { .. } => (part.service(), &OWN_KEYS[..]),
+            Part::Phase { .. } => return None,
+        };
+        let (key, replicas) = replicas_of(traces, populations, (service, keys), is_of)?;
+        let mut all = Count::default();
+        let (mut same_replica, mut other_replicas) = (Count::default(), Count::default());
+        let mut idle: Vec<Idle> = Vec::new();
+        // The end of the last trace at each replica, and the ends of the slow traces that have begun.
+        let mut ends_ns: BTreeMap<u32, i64> = BTreeMap::new();
+        let mut slow_until_ns: Vec<(u32, i64)> = Vec::new();
+        for nth in by_start(traces, populations) {
+            let (row, is_slow) = (&traces.rows[nth as usize], is_of[nth as usize]);
+            let is_long = is_slow || is_long[nth as usize];
+            all.add(is_long);
+            let of_trace = || {
+                let values = traces.values_of(row).iter().copied();
+                values.filter(|value| replicas.contains(value))
+            };
+            if of_trace().next().is_none() {
+                continue;
+            }
+            let idle_ns = of_trace().filter_map(|replica| ends_ns.get(&replica));
+            if let Some(ns) = idle_ns.map(|end_ns| row.start_ns - end_ns).max() {
+                idle.push(Idle { ns, is_slow, is_long });
+            }
+            slow_until_ns.retain(|(_, end_ns)| row.start_ns < *end_ns);
+            let is_same = |(slow, _): &(u32, i64)| of_trace().any(|replica| replica == *slow);
+            if slow_until_ns.iter().any(is_same) {
+                same_replica.add(is_long);
+            }
+            if !slow_until_ns.iter().all(is_same) {
+                other_replicas.add(is_long);
+            }
+            let end_ns = row.start_ns + row.duration_ns;
+            for replica in of_trace() {
+                let last_ns = ends_ns.entry(replica).or_insert(end_ns);
+                *last_ns = end_ns.max(*last_ns);
+                if is_slow {
+                    slow_until_ns.push((replica, end_ns));
+                }
+            }
+        }
+        let usual = TIMES_USUAL * f64::from(all.long) / f64::from(all.all);
+        let ratio_min = TOGETHER_MIN.max(usual);
+        let why = if same_replica.surely_exceeds(ratio_min) {
+            let is_everywhere = other_replicas.surely_exceeds(ratio_min);
+            WhySlow::Together { same_replica, other_replicas, is_everywhere }
+        } else {
+            after_idle(&idle)?
+        };
+        Some(Self { key, why })
+    }
+}
+
+/// The time for which the replica of a trace had no other one.
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    ns: i64,
+    is_slow: bool,
+    is_long: bool,
+}
+
+/// Whether most traces take long whose replica was idle for as long as it was before nine of ten slow traces.
+fn after_idle(idle: &[Idle]) -> Option<WhySlow> {
+    let mut slow: Vec<i64> = idle.iter().filter(|of| of.is_slow).map(|of| of.ns).collect();
+    if slow.is_empty() {
+        return None;
+    }
+    let at = index(0.1, slow.len());
+    let (_, least_ns, _) = slow.select_nth_unstable(at);
+    let (least_ns, mut traces) = (*least_ns, Count::default());
+    idle.iter().filter(|of| of.ns >= least_ns).for_each(|of| traces.add(of.is_long));
+    let is_idle = least_ns > 0 && traces.surely_exceeds(AFTER_IDLE_MIN);
+    is_idle.then_some(WhySlow::Idle { least_ns, traces })
+}
+
+/// The first of the keys that most slow traces of the component have, with the values that tell replicas apart: a value that
+/// nearly all traces have is none of them, as the port at which a service is called.
+fn replicas_of(
+    traces: &Traces,
+    populations: &Populations,
+    (service, keys): (u32, &[&str]),
+    is_of: &[bool],
+) -> Option<(u32, BTreeSet<u32>)> {
+    let compared = || populations.slow.iter().chain(&populations.baseline);
+    keys.iter().find_map(|key| {
+        let mut fields = (0..).zip(traces.fields.values());
+        let (number, field) = fields.find(|(_, field)| {
+            let is_of_service = field.service == service && !field.is_call_count;
+            is_of_service && traces.names.get(field.name) == *key
+        })?;
+        let values_of = |nth: u32| {
+            let values = traces.values_of(&traces.rows[nth as usize]).iter().copied();
+            values.filter(|value| traces.values.get(*value).0 == number)
+        };
+        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut all = 0;
+        for nth in compared() {
+            values_of(*nth).for_each(|value| *counts.entry(value).or_default() += 1);
+            all += u32::from(values_of(*nth).next().is_some());
+        }
+        counts.retain(|_, count| f64::from(*count) < NEARLY_ALL * f64::from(all));
+        let replicas: BTreeSet<u32> = counts.into_keys().collect();
+        let slow = || populations.slow.iter().filter(|nth| is_of[**nth as usize]);
+        let has = |nth: &&u32| values_of(**nth).any(|value| replicas.contains(&value));
+        let is_common = slow().filter(has).count() * 2 > slow().count();
+        (replicas.len() > 1 && is_common).then_some((field.name, replicas))
+    })
+}
+
+/// All compared traces, in the order of their starts.
+fn by_start(traces: &Traces, populations: &Populations) -> Vec<u32> {
+    let start = |nth: &u32| traces.rows[*nth as usize].start_ns;
+    let mut all = [&populations.slow[..], &populations.baseline].concat();
+    // Two sorted runs: one merge.
+    all.sort_by_key(start);
+    all
+}
