@@ -7,10 +7,13 @@
 //! | `explain --baseline FILE --slow FILE` | the traces of some files with those of others |
 //! | `explain … --between A B` | the traces of a time, or with a value of an attribute, with those of another |
 
+mod watch;
+
 use crate::exit::{self, usage_error};
 use crate::import::{MalformedLines, ReaderEvent, read_files};
 use crate::output::{Format, print, print_message, quantile};
 use crate::server_traces::ServerTracesArgs;
+use crate::server_url::ServerUrl;
 use crate::terminal;
 use clap::Args;
 use curtail_api::{Comparison, SpanTable, explanation_json, explanation_text};
@@ -42,13 +45,14 @@ Examples:
   curtail explain --baseline before.jsonl --slow after.jsonl --format json
   curtail explain --service shop --between 2h..1h 1h..now
   curtail explain traces.jsonl --between service.version=1.4 service.version=1.5
+  curtail explain --watch 5m --webhook https://hooks.example.com/T0/B0
 
 The result may be that nothing stands out. Exit code 1: a file could not be read
 to its end, or no trace of the server begins at the service."
 )]
 pub(crate) struct ExplainArgs {
     /// Files with traces; `-` is standard input.
-    #[arg(value_name = "FILE", required_unless_present_any = ["slow", "service"], conflicts_with_all = ["slow", "baseline", "service"])]
+    #[arg(value_name = "FILE", required_unless_present_any = ["slow", "service", "watch"], conflicts_with_all = ["slow", "baseline", "service", "watch"])]
     files: Vec<PathBuf>,
     #[command(flatten)]
     traces: ServerTracesArgs,
@@ -73,6 +77,13 @@ pub(crate) struct ExplainArgs {
     /// Length of a period: only traces of the same period are compared.
     #[arg(long, value_name = "TIME", default_value = "1h")]
     period: String,
+    /// Explain the traces of each such interval, of --service or of all services, and
+    /// print what is new: a finding of two intervals in a row. Ctrl-C stops it.
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "5m", conflicts_with_all = ["slow", "between", "since", "operation", "quantile", "objective"])]
+    watch: Option<String>,
+    /// Also send what is new to this URL: POST of JSON, with `text` for people.
+    #[arg(long, value_name = "URL", requires = "watch")]
+    webhook: Option<ServerUrl>,
     /// Seed of resampling and of random labels.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
@@ -82,6 +93,9 @@ pub(crate) struct ExplainArgs {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
+    if let Some(every) = &args.watch {
+        return args.watch(every);
+    }
     if args.traces.service.is_some() {
         return args.ask_server();
     }
@@ -186,6 +200,21 @@ impl ExplainArgs {
             Err(ended) => return Ok(ended),
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn watch(&self, every: &str) -> anyhow::Result<ExitCode> {
+        let every_ns = duration("--watch", every)?;
+        if every_ns < watch::EVERY_MIN_NS {
+            return Err(usage_error("--watch: expected at least 1s"));
+        }
+        watch::run(&watch::Plan {
+            every_ns,
+            server: self.traces.server().to_owned(),
+            access: self.traces.access().clone(),
+            service: self.traces.service.clone(),
+            webhook: self.webhook.clone(),
+            format: self.format,
+        })
     }
 
     fn period(&self) -> anyhow::Result<i64> {

@@ -31,6 +31,11 @@ impl ServerTracesArgs {
         &self.access
     }
 
+    /// The URL of the query API.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// Sends the question to the server, and returns its response; or the exit code, after a message, if the server found
     /// nothing.
     pub(crate) fn ask(

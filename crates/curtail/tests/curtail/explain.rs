@@ -1,8 +1,14 @@
 //! `curtail explain`: spans that the simulator wrote, and files that are not what they should be.
 
 use crate::command::{curtail, written};
+use crate::running::Running;
 use crate::server::{Server, folder};
+use curtail_units::Rng;
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::time::SystemTime;
 
 /// Simulates requests to four servers; returns the name of a file with their spans.
 fn simulate(name: &str, keys: &str) -> String {
@@ -142,4 +148,87 @@ fn a_cause_is_found_in_the_traces_of_a_server() {
         assert!(ended.stderr.contains(message.trim_start_matches("--")), "{}", ended.stderr);
     }
     server.ended("TERM");
+}
+
+/// Requests of ten seconds from now on, a hundred a second; those at one of four pods take nine times as long.
+fn spans_from_now_on() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let mut rng = Rng::new(1);
+    let span = |nth: u128| {
+        let start = now.as_nanos() + nth * 10_000_000;
+        let pod = rng.below(4);
+        let lasts_us = (10_000 + rng.below(10_000) as u128) * if pod == 3 { 9 } else { 1 };
+        let end = start + lasts_us * 1_000;
+        format!(
+            r#"{{"resourceSpans":[{{"resource":{{"attributes":[{{"key":"service.name","value":{{"stringValue":"shop"}}}},{{"key":"k8s.pod.name","value":{{"stringValue":"shop-{pod}"}}}}]}},"scopeSpans":[{{"spans":[{{"traceId":"{:032x}","spanId":"00000000000000aa","name":"GET /","kind":2,"startTimeUnixNano":"{start}","endTimeUnixNano":"{end}"}}]}}]}}]}}"#,
+            nth + 1
+        ) + "\n"
+    };
+    (0..1_000).map(span).collect()
+}
+
+/// Accepts requests, rejects the first one, and hands on the bodies of the others.
+fn webhook() -> (String, mpsc::Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/hooks/secret", listener.local_addr().expect("it is bound"));
+    let (send, receive) = mpsc::sync_channel(16);
+    std::thread::spawn(move || {
+        for (nth, stream) in listener.incoming().enumerate() {
+            let mut stream = BufReader::new(stream.expect("a connection"));
+            let (mut line, mut length) = (String::new(), 0);
+            while stream.read_line(&mut line).is_ok() && line != "\r\n" {
+                let (name, value) = line.split_once(':').unwrap_or_default();
+                if name.eq_ignore_ascii_case("content-length") {
+                    length = value.trim().parse().expect("a number");
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).expect("a body");
+            let status = if nth == 0 { "503 Service Unavailable" } else { "200 OK" };
+            let head = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+            stream.get_mut().write_all(head.as_bytes()).expect("it reads");
+            if nth > 0 {
+                // The test has ended when nobody receives.
+                send.send(serde_json::from_slice(&body).expect("JSON")).ok();
+            }
+        }
+    });
+    (url, receive)
+}
+
+#[test]
+fn a_watch_prints_what_is_new_and_sends_it_to_a_webhook() {
+    let server = Server::start(&folder("explain-watch"));
+    let spans = written("explain-watch.jsonl", spans_from_now_on());
+    let imported = curtail(&["import", &spans, "--to", &format!("http://{}", server.otlp)]);
+    assert_eq!(imported.code, Some(0), "{}", imported.stderr);
+    let (webhook, news) = webhook();
+    let url = format!("http://{}", server.api);
+    let mut watch = Running::start(&[
+        "explain",
+        "--watch",
+        "2s",
+        "--server",
+        &url,
+        "--webhook",
+        &webhook,
+        "--format",
+        "json",
+    ]);
+    let line: Value = serde_json::from_str(&watch.line()).expect("JSON");
+    assert_eq!((&line["schema"], &line["state"]), (&"curtail.watch/1".into(), &"new".into()));
+    assert_eq!((&line["service"], &line["question"]), (&"shop".into(), &"tail".into()));
+    assert_eq!(line["finding"]["subject"], "k8s.pod.name = shop-3", "{line:#}");
+    let since = line["since_unix_ns"].as_u64().expect("a time");
+    assert_eq!(line["until_unix_ns"].as_u64(), Some(since + 4_000_000_000));
+    // The webhook has rejected it once.
+    assert_eq!(news.recv().expect("the watch tries again"), line);
+    watch.signal("TERM");
+    assert_eq!(watch.ended().code(), Some(0));
+    let ended = curtail(&["explain", "--watch", "10ms", "--server", &url]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    server.ended("TERM");
+    let ended = curtail(&["explain", "--watch", "1s", "--server", &url]);
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
 }

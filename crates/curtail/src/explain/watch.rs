@@ -1,0 +1,419 @@
+//! `curtail explain --watch`: explains the newest traces again and again, and prints what is new.
+//!
+//! Each round asks a server two questions about the traces of each service that began in the last interval:
+//!
+//! | question | compares |
+//! |---|---|
+//! | `tail` | the slow traces of the interval with its other traces |
+//! | `change` | the traces of the interval with those of the twelve intervals before |
+//!
+//! **Decides** what is news: a finding that two rounds in a row have, because one round in twenty may have a finding by chance;
+//! and that such a finding is over, when two rounds in a row do not have it.
+//! **Limits**: the news that a webhook does not accept wait for the next round, at most [`UNSENT_MAX`] of them.
+
+use crate::output::{Format, print, print_message};
+use crate::query::request::{QueryRequest, QueryResult, send, send_for_text};
+use crate::server_access::ServerAccessArgs;
+use crate::server_url::ServerUrl;
+use crate::terminal;
+use bytes::Bytes;
+use curtail_http::client::ClientLimits;
+use curtail_http::clock::unix_time;
+use curtail_proxy::signals::StopSignals;
+use curtail_text::numbers::utc;
+use curtail_text::wrapped;
+use curtail_units::Duration;
+use http::{Request, header};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::process::ExitCode;
+
+/// The version of the shape of a piece of news in JSON.
+const SCHEMA: &str = "curtail.watch/1";
+
+/// The shortest interval.
+pub(super) const EVERY_MIN_NS: i64 = SECOND_NS;
+
+/// The number of intervals before the last one that it is compared with.
+const INTERVALS_BEFORE: i64 = 12;
+
+/// The time after which the spans of a trace are expected to be stored; less for short intervals.
+const SETTLED_NS: i64 = 10 * SECOND_NS;
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// The rounds in a row that must have a finding, and that must not have it, until it is news.
+const ROUNDS_MIN: u32 = 2;
+
+const UNSENT_MAX: usize = 100;
+
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What to watch.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) every_ns: i64,
+    pub(super) server: String,
+    pub(super) access: ServerAccessArgs,
+    /// Absent: all services at which traces begin.
+    pub(super) service: Option<String>,
+    pub(super) webhook: Option<ServerUrl>,
+    pub(super) format: Format,
+}
+
+/// Watches until a signal stops it.
+pub(super) fn run(plan: &Plan) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(async {
+        let mut signals = StopSignals::new()?;
+        tokio::select! {
+            () = signals.received() => Ok(ExitCode::SUCCESS),
+            ended = watch(plan) => ended,
+        }
+    });
+    // A question to the server may take a minute, and nobody waits for its response.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Without end, unless the first round fails.
+async fn watch(plan: &Plan) -> anyhow::Result<ExitCode> {
+    let of = plan.service.as_deref().unwrap_or("all services");
+    let every = std::time::Duration::from_nanos(plan.every_ns.unsigned_abs());
+    print_message(&format!("watching {of} every {every:?}; a finding is news after two rounds"));
+    let settled_ns = SETTLED_NS.min(plan.every_ns);
+    let mut findings = Findings::default();
+    let mut unsent: VecDeque<String> = VecDeque::new();
+    // Whole seconds, so that a time in RFC 3339 needs no fraction.
+    let mut to_ns = (now_ns() / SECOND_NS) * SECOND_NS;
+    for round in 0.. {
+        let wait_ns = (to_ns + settled_ns - now_ns()).max(0);
+        tokio::time::sleep(Duration::from_ns(wait_ns.unsigned_abs()).into()).await;
+        let times = to_ns - plan.every_ns..to_ns;
+        let (asking, of_round) = (plan.clone(), times.clone());
+        let asked = tokio::task::spawn_blocking(move || ask(&asking, &of_round)).await?;
+        match asked {
+            Ok((services, found)) => {
+                for news in findings.round(&times, &services, found) {
+                    print(&news.written(plan.format))?;
+                    unsent.push_back(news.json().to_string());
+                }
+            }
+            Err(error) if round == 0 => return Err(error),
+            Err(error) => print_message(&format!("{}: {error:#}", utc(unix_time().as_ns()))),
+        }
+        if let Some(webhook) = &plan.webhook {
+            send_news(webhook, &mut unsent).await;
+        } else {
+            unsent.clear();
+        }
+        // Rounds that took longer than the interval leave intervals out.
+        let late = (now_ns() - settled_ns - to_ns) / plan.every_ns;
+        to_ns += plan.every_ns * late.max(1);
+    }
+    unreachable!("there is no last round")
+}
+
+fn now_ns() -> i64 {
+    i64::try_from(unix_time().as_ns()).unwrap_or(i64::MAX)
+}
+
+/// Explains the traces of these times of each service. Returns the services about which the server has responded.
+fn ask(plan: &Plan, times: &Range<i64>) -> anyhow::Result<(BTreeSet<String>, Vec<Found>)> {
+    let Plan { server, access, .. } = plan;
+    let services = match &plan.service {
+        Some(service) => vec![service.clone()],
+        None => services(server, access)?,
+    };
+    let before = times.start - INTERVALS_BEFORE * plan.every_ns..times.start;
+    let (mut asked, mut found) = (BTreeSet::new(), Vec::new());
+    for service in services {
+        let about = || QueryRequest::new("/api/v1/explain").with("service", &service);
+        let tail = about().with("start", &rfc3339(times.start)).with("end", &rfc3339(times.end));
+        let change = about().with("baseline", &range(&before)).with("slow", &range(times));
+        for (question, request) in [("tail", tail), ("change", change)] {
+            // No trace began at this service, or the server has no trace of the time before.
+            let Ok(json) = send_for_text(server, access, &request, "application/json")? else {
+                continue;
+            };
+            let mut explanation: Value = serde_json::from_str(&json)?;
+            if let Some(Value::Array(findings)) = explanation.get_mut("findings").map(Value::take) {
+                let of = |finding| Found { service: service.clone(), question, finding };
+                found.extend(findings.into_iter().map(of));
+            }
+        }
+        asked.insert(service);
+    }
+    Ok((asked, found))
+}
+
+fn services(server: &str, access: &ServerAccessArgs) -> anyhow::Result<Vec<String>> {
+    let QueryResult::Json { json, .. } =
+        send(server, access, &QueryRequest::new("/jaeger/api/services"))?
+    else {
+        return Ok(Vec::new());
+    };
+    let names = json["data"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
+/// A time of whole seconds.
+fn rfc3339(ns: i64) -> String {
+    utc(ns.max(0).unsigned_abs()).replace(" UTC", "Z").replace(' ', "T")
+}
+
+fn range(times: &Range<i64>) -> String {
+    format!("{}..{}", rfc3339(times.start), rfc3339(times.end))
+}
+
+/// Sends news in their order until one is not accepted.
+async fn send_news(webhook: &ServerUrl, unsent: &mut VecDeque<String>) {
+    while let Some(body) = unsent.front() {
+        if let Err(error) = post(webhook, body.clone()).await {
+            // The path may be a secret.
+            print_message(&format!("--webhook {}: {error:#}; it is tried again", webhook.origin));
+            break;
+        }
+        unsent.pop_front();
+    }
+    while unsent.len() > UNSENT_MAX {
+        unsent.pop_front();
+        print_message("a finding was not sent: too many wait for the webhook");
+    }
+}
+
+async fn post(webhook: &ServerUrl, body: String) -> anyhow::Result<()> {
+    let limits = ClientLimits { body_bytes_max: 1 << 20, idle_max: 0 };
+    let client = ServerAccessArgs::default().client(webhook, WEBHOOK_TIMEOUT, limits)?;
+    let path = if webhook.path.is_empty() { "/" } else { &webhook.path };
+    let request = Request::post(path)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body)))?;
+    let response = client.send(request, WEBHOOK_TIMEOUT).await?;
+    anyhow::ensure!(
+        response.status.is_success(),
+        "expected a status of 2xx, got {}",
+        response.status
+    );
+    Ok(())
+}
+
+/// A finding of one round.
+#[derive(Clone, Debug, PartialEq)]
+struct Found {
+    service: String,
+    question: &'static str,
+    finding: Value,
+}
+
+/// What a finding is about: service, question, cause and subject. The cut of a number differs from round to round.
+type Key = (String, &'static str, String, String);
+
+impl Found {
+    fn key(&self) -> Key {
+        let text = |key: &str| self.finding[key].as_str().unwrap_or_default();
+        let subject = text("subject");
+        let cut = [" > ", " <= "].into_iter().find_map(|sign| subject.split_once(sign));
+        let subject = cut.map_or(subject, |(field, _)| field);
+        (self.service.clone(), self.question, text("cause").to_owned(), subject.to_owned())
+    }
+}
+
+/// The findings of the last rounds.
+#[derive(Debug, Default)]
+struct Findings {
+    known: BTreeMap<Key, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    since_ns: i64,
+    last: Found,
+    last_ns: i64,
+    rounds: u32,
+    missing: u32,
+}
+
+/// A finding that is new, or over.
+#[derive(Clone, Debug, PartialEq)]
+struct News {
+    is_over: bool,
+    of: Found,
+    /// The traces of the rounds with the finding began from this time to that time.
+    times: Range<i64>,
+}
+
+impl Findings {
+    /// Takes the findings of a round, and returns what is news. Findings of services that were not asked stay as they are.
+    fn round(
+        &mut self,
+        times: &Range<i64>,
+        asked: &BTreeSet<String>,
+        found: Vec<Found>,
+    ) -> Vec<News> {
+        let mut news = Vec::new();
+        let mut keys = BTreeSet::new();
+        for of in found {
+            let key = of.key();
+            if !keys.insert(key.clone()) {
+                continue;
+            }
+            let new = Known {
+                since_ns: times.start,
+                last: of.clone(),
+                last_ns: 0,
+                rounds: 0,
+                missing: 0,
+            };
+            let known = self.known.entry(key).or_insert(new);
+            (known.last, known.last_ns, known.missing) = (of, times.end, 0);
+            known.rounds += 1;
+            if known.rounds == ROUNDS_MIN {
+                news.push(known.news(false));
+            }
+        }
+        self.known.retain(|key, known| {
+            if keys.contains(key) || !asked.contains(&key.0) {
+                return true;
+            }
+            known.missing += 1;
+            let was_news = known.rounds >= ROUNDS_MIN;
+            if was_news && known.missing >= ROUNDS_MIN {
+                news.push(known.news(true));
+            }
+            was_news && known.missing < ROUNDS_MIN
+        });
+        news
+    }
+}
+
+impl Known {
+    fn news(&self, is_over: bool) -> News {
+        News { is_over, of: self.last.clone(), times: self.since_ns..self.last_ns }
+    }
+}
+
+impl News {
+    fn text(&self) -> String {
+        let Found { service, finding, .. } = &self.of;
+        let about = finding["text"].as_str().unwrap_or_default();
+        let [since, until] = [self.times.start, self.times.end].map(|ns| utc(ns.unsigned_abs()));
+        if self.is_over {
+            let subject = finding["subject"].as_str().unwrap_or_default();
+            format!("{service}: over since {until}, began at {since}: {subject}")
+        } else {
+            format!("{service}: since {since}: {about}")
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "schema": SCHEMA,
+            "state": if self.is_over { "over" } else { "new" },
+            "service": self.of.service,
+            "question": self.of.question,
+            "since_unix_ns": self.times.start,
+            "until_unix_ns": self.times.end,
+            "text": self.text(),
+            "finding": self.of.finding,
+        })
+    }
+
+    /// Lines for people, or one line of JSON.
+    fn written(&self, format: Format) -> String {
+        if format == Format::Json {
+            return format!("{}\n", self.json());
+        }
+        let mut lines = wrapped("", &self.text(), terminal::width_of_stdout());
+        let example = self.of.finding["examples"][0].as_str().filter(|_| !self.is_over);
+        lines.extend(example.map(|id| format!("  curtail query trace {id}")));
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(service: &str, subject: &str) -> Found {
+        let finding = json!({
+            "cause": "pause", "subject": subject, "text": format!("{subject} explains 40 %"),
+            "examples": ["4bf92f3577b34da6a3ce929d0e0e4736"],
+        });
+        Found { service: service.to_owned(), question: "tail", finding }
+    }
+
+    /// The news of rounds of ten seconds, each with these subjects at the service `shop`.
+    fn news_of(rounds: &[&[&str]]) -> Vec<(usize, bool, String, Range<i64>)> {
+        let mut findings = Findings::default();
+        let asked = BTreeSet::from(["shop".to_owned()]);
+        let mut all = Vec::new();
+        for (nth, subjects) in rounds.iter().enumerate() {
+            let from = i64::try_from(nth).expect("few") * 10;
+            let of_round = subjects.iter().map(|subject| found("shop", subject)).collect();
+            let news = findings.round(&(from..from + 10), &asked, of_round);
+            let of = |news: News| {
+                let subject = news.of.finding["subject"].as_str().expect("a text").to_owned();
+                (nth, news.is_over, subject, news.times)
+            };
+            all.extend(news.into_iter().map(of));
+        }
+        all
+    }
+
+    #[test]
+    fn a_finding_of_two_rounds_is_news_once_until_two_rounds_do_not_have_it() {
+        let a: &[&str] = &["a"];
+        let news = news_of(&[&[], a, a, a, &[], a, &[], &[], &[]]);
+        let new = (2, false, "a".to_owned(), 10..30);
+        let over = (7, true, "a".to_owned(), 10..60);
+        assert_eq!(news, [new, over]);
+    }
+
+    #[test]
+    fn a_finding_of_one_round_is_no_news() {
+        assert_eq!(news_of(&[&["a"], &["b"], &["a"], &["b"], &[]]), []);
+    }
+
+    #[test]
+    fn the_cut_of_a_number_may_differ() {
+        let news = news_of(&[&["size > 10", "size > 20"], &["size > 12"]]);
+        assert_eq!(news, [(1, false, "size > 12".to_owned(), 0..20)]);
+    }
+
+    #[test]
+    fn what_was_not_asked_stays() {
+        let mut findings = Findings::default();
+        let asked = BTreeSet::from(["shop".to_owned()]);
+        for nth in 0..2 {
+            findings.round(&(nth..nth + 1), &asked, vec![found("shop", "a")]);
+        }
+        for nth in 2..9 {
+            assert_eq!(findings.round(&(nth..nth + 1), &BTreeSet::new(), Vec::new()), []);
+        }
+    }
+
+    #[test]
+    fn news_are_lines_of_80_columns_or_json() {
+        let times = 1_764_200_000_000_000_000..1_764_200_300_000_000_000;
+        let of = found("shop", "shard-0: GET / of a service with a long name");
+        let new = News { is_over: false, of: of.clone(), times: times.clone() };
+        expect_test::expect![[r"
+            shop: since 2025-11-26 23:33:20 UTC: shard-0: GET / of a service with a long
+                name explains 40 %
+              curtail query trace 4bf92f3577b34da6a3ce929d0e0e4736
+        "]]
+        .assert_eq(&new.written(Format::Table));
+        let over = News { is_over: true, of, times };
+        expect_test::expect![[r"
+            shop: over since 2025-11-26 23:38:20 UTC, began at 2025-11-26 23:33:20 UTC:
+                shard-0: GET / of a service with a long name
+        "]]
+        .assert_eq(&over.written(Format::Table));
+        let json = over.json();
+        assert_eq!((&json["schema"], &json["state"]), (&json!(SCHEMA), &json!("over")));
+        assert_eq!(rfc3339(1_764_200_000_000_000_000), "2025-11-26T23:33:20Z");
+    }
+}
