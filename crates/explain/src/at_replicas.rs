@@ -1,7 +1,7 @@
 //! Whether requests are slow alone, together with others at the same replica or at all replicas, or after an idle time.
 //!
 //! A slow trace of a component lasts for some time. Of the other traces that begin in this time at the same replica, and of
-//! those that begin at other replicas, how many take long as well? Alone, as few as ever; during a pause, most at the same
+//! the traces that begin at other replicas, how many take long as well? Alone, as few as ever; during a pause, most at the same
 //! replica; during an overload or a failure of what replicas share, most at all of them. A replica that sleeps when it is idle
 //! is slow whenever it had no trace for some time.
 //!
@@ -26,15 +26,15 @@ const OWN_KEYS: [&str; 5] =
 const CALLER_KEYS: [&str; 4] =
     ["server.address", "server.port", "network.peer.address", "network.peer.port"];
 
-/// The smallest lower bound of the ratio of long traces among those that begin while another one is slow; and the same
+/// The smallest lower bound of the ratio of long traces among the traces that begin while another one is slow; and the same
 /// relative to the ratio of all traces.
 const TOGETHER_MIN: f64 = 0.2;
 const TIMES_USUAL: f64 = 3.0;
 
-/// The smallest lower bound of the ratio of long traces among those that begin after an idle time.
+/// The smallest lower bound of the ratio of long traces among the traces that begin after an idle time.
 const AFTER_IDLE_MIN: f64 = 0.5;
 
-/// The number of traces, and of those that take long.
+/// The number of traces, and of long ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) long: u32,
@@ -89,9 +89,9 @@ impl AtReplicas {
         let mut all = Count::default();
         let (mut same_replica, mut other_replicas) = (Count::default(), Count::default());
         let mut idle: Vec<Idle> = Vec::new();
-        // The end of the last trace at each replica, and the ends of the slow traces that have begun.
+        // The end of the last trace at each replica, and of the last slow one at those that are slow now.
         let mut ends_ns: BTreeMap<u32, i64> = BTreeMap::new();
-        let mut slow_until_ns: Vec<(u32, i64)> = Vec::new();
+        let mut slow = SlowReplicas::default();
         for nth in by_start(traces, populations) {
             let (row, is_slow) = (&traces.rows[nth as usize], is_of[nth as usize]);
             let is_long = is_slow || is_long[nth as usize];
@@ -107,12 +107,12 @@ impl AtReplicas {
             if let Some(ns) = idle_ns.map(|end_ns| row.start_ns - end_ns).max() {
                 idle.push(Idle { ns, is_slow, is_long });
             }
-            slow_until_ns.retain(|(_, end_ns)| row.start_ns < *end_ns);
-            let is_same = |(slow, _): &(u32, i64)| of_trace().any(|replica| replica == *slow);
-            if slow_until_ns.iter().any(is_same) {
+            slow.advance(row.start_ns);
+            let own = of_trace().filter(|replica| slow.ends_ns.contains_key(replica)).count();
+            if own > 0 {
                 same_replica.add(is_long);
             }
-            if !slow_until_ns.iter().all(is_same) {
+            if slow.ends_ns.len() > own {
                 other_replicas.add(is_long);
             }
             let end_ns = row.start_ns + row.duration_ns;
@@ -120,7 +120,7 @@ impl AtReplicas {
                 let last_ns = ends_ns.entry(replica).or_insert(end_ns);
                 *last_ns = end_ns.max(*last_ns);
                 if is_slow {
-                    slow_until_ns.push((replica, end_ns));
+                    slow.add(replica, end_ns);
                 }
             }
         }
@@ -133,6 +133,34 @@ impl AtReplicas {
             after_idle(&idle)?
         };
         Some(Self { key, why })
+    }
+}
+
+/// The replicas at which a slow trace goes on. However many there are, a trace costs a few lookups.
+#[derive(Debug, Default)]
+struct SlowReplicas {
+    ends_ns: BTreeMap<u32, i64>,
+    by_end: BTreeSet<(i64, u32)>,
+}
+
+impl SlowReplicas {
+    fn add(&mut self, replica: u32, end_ns: i64) {
+        let before_ns = self.ends_ns.get(&replica).copied();
+        if before_ns.is_none_or(|before_ns| before_ns < end_ns) {
+            before_ns.map(|before_ns| self.by_end.remove(&(before_ns, replica)));
+            self.by_end.insert((end_ns, replica));
+            self.ends_ns.insert(replica, end_ns);
+        }
+    }
+
+    /// Forgets the replicas whose slow traces have ended by now.
+    fn advance(&mut self, now_ns: i64) {
+        while let Some((end_ns, replica)) = self.by_end.first().copied()
+            && end_ns <= now_ns
+        {
+            self.by_end.pop_first();
+            self.ends_ns.remove(&replica);
+        }
     }
 }
 
@@ -159,7 +187,7 @@ fn after_idle(idle: &[Idle]) -> Option<WhySlow> {
 }
 
 /// The first of the keys that most slow traces of the component have, with the values that tell replicas apart: a value that
-/// nearly all traces have is none of them, as the port at which a service is called.
+/// nearly all traces have is no replica, such as the port at which a service is called.
 fn replicas_of(
     traces: &Traces,
     populations: &Populations,

@@ -13,7 +13,7 @@
 //!
 //! Slow traces come in clusters (a stall), and some values do too (a number that grows). Such a value may meet a cluster by
 //! chance, much more often than random labels tell. Labels that are shifted in time keep their clusters. And a server that
-//! had more stalls than the others may have had them by chance: then the stalls are a cause, and the server is none. So a
+//! had more stalls than the others may have had them by chance: then the cause is the stalls, not the server. So a
 //! value must also have more slow traces than any value has when whole clusters get random values.
 //!
 //! Factors are found one by one, the one with the best evidence first: its traces leave, and the search goes on among the

@@ -45,6 +45,14 @@ pub(crate) struct ProcessState {
     pub(crate) process: Arc<ProcessMetrics>,
 }
 
+#[cfg(test)]
+impl ProcessState {
+    /// That of a process without a journal.
+    pub(crate) fn for_tests() -> Self {
+        Self { clock: Clock::start(), rng: Rng::new(1), journal: None, process: Arc::default() }
+    }
+}
+
 impl ConfigSnapshot {
     /// Builds the snapshot of `config`. Upstreams with the same policy and group as in `before` keep their state; the
     /// caller applies the changes of their replicas. Leaves with the same configuration keep their state too, and so

@@ -5,8 +5,7 @@ use crate::metrics::ResponseClass;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::worker::Shared;
 use arc_swap::ArcSwap;
-use curtail_http::clock::Clock;
-use curtail_units::{Duration, Instant, Rng};
+use curtail_units::{Duration, Instant};
 use http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -24,12 +23,7 @@ spans: {endpoint: \"http://127.0.0.1:4318\"}
 ";
 
 fn sender() -> EffectSender {
-    let process_state = ProcessState {
-        clock: Clock::start(),
-        rng: Rng::new(1),
-        journal: None,
-        process: Arc::default(),
-    };
+    let process_state = ProcessState::for_tests();
     let config = Config::from_yaml("test.yaml", YAML).expect("a configuration");
     let spans = config.spans.clone().expect("it has a receiver");
     let (snapshot, _) = ConfigSnapshot::new(config, &process_state, None).expect("no files");

@@ -7,10 +7,8 @@ use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::trail::Trail;
 use crate::worker::{Shared, Worker};
 use arc_swap::ArcSwap;
-use curtail_http::clock::Clock;
 use curtail_http::head::RequestHead;
 use curtail_policy::{Class, Request};
-use curtail_units::Rng;
 use http::StatusCode;
 use std::sync::Arc;
 
@@ -22,12 +20,7 @@ upstreams: {s: {replicas: [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\", \"htt
 
 #[tokio::test]
 async fn fewer_replicas_than_needed_are_an_error_without_a_call() {
-    let process_state = ProcessState {
-        clock: Clock::start(),
-        rng: Rng::new(1),
-        journal: None,
-        process: Arc::default(),
-    };
+    let process_state = ProcessState::for_tests();
     let config = Config::from_yaml("test.yaml", YAML).expect("a configuration");
     let (snapshot, _) = ConfigSnapshot::new(config, &process_state, None).expect("no files");
     // A reload replaces the replicas before it replaces the routes.

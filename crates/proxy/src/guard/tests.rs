@@ -5,7 +5,6 @@ use super::{DefectLog, Guard, LOG_INTERVAL, Step};
 use crate::driver::{Driver, Effects, Upstream};
 use crate::snapshot::ProcessState;
 use crate::{Config, Options, Running};
-use curtail_http::clock::Clock;
 use curtail_policy::{Class, Event, GatherEvent, LeafEvent, Request, UpstreamEvent};
 use curtail_units::{Duration, Instant, Rng};
 use std::net::SocketAddr;
@@ -215,12 +214,7 @@ async fn a_panic_or_an_impossible_decision_at_any_step_of_a_request_costs_only_i
 fn two_reports_of_one_machine_replace_it_once() {
     let yaml = "routes: [{upstream: late}]\nlisteners: [{address: \"127.0.0.1:0\"}]\n\
                 upstreams: {late: {replicas: [\"http://127.0.0.1:1\"]}}";
-    let process_state = ProcessState {
-        clock: Clock::start(),
-        rng: Rng::new(1),
-        journal: None,
-        process: Arc::default(),
-    };
+    let process_state = ProcessState::for_tests();
     let config = config(yaml);
     let upstream = Upstream::new(&config.upstreams[0], 1, Rng::new(1), &process_state, None);
     let upstream = Arc::new(upstream.expect("no TLS"));
