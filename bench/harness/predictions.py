@@ -115,24 +115,26 @@ def quantile(values, share):
     return values[rank - 1] / 1e6
 
 
-def read_journal(path):
-    """Reads the requests of a journal."""
-    arrived, latencies, attempts, requests = {}, [], 0, 0
+def read_journal(path, warm_up_ns=0):
+    """Reads the requests of a journal that arrived after its warm-up."""
+    start, arrived, latencies, attempts = None, {}, [], 0
     for line in path.open():
         entry = json.loads(line)
         if entry.get("entry") != "call":
             continue
-        key, event = (entry["machine"], entry["call"]), entry["event"]
+        key, event, now = (entry["machine"], entry["call"]), entry["event"], entry["now"]
+        start = now if start is None else start
+        if event == "arrived" and now >= start + warm_up_ns:
+            arrived[key] = now
+        if key not in arrived:
+            continue
         attempts += sum("send" in effect["effect"] for effect in entry["effects"] if isinstance(effect["effect"], dict))
-        if event == "arrived":
-            arrived[key] = entry["now"]
-            requests += 1
-        elif isinstance(event, dict) and event.get("ended", {}).get("whole"):
-            latencies.append((arrived[key], entry["now"] - arrived[key]))
-    start, blocks = min(arrived.values()), {}
+        if isinstance(event, dict) and event.get("ended", {}).get("whole"):
+            latencies.append((arrived[key], now - arrived[key]))
+    blocks = {}
     for at, latency in latencies:
         blocks.setdefault((at - start) // BLOCK_NS, []).append(latency)
-    return Measured(list(blocks.values()), requests - len(latencies), attempts / requests - 1)
+    return Measured(list(blocks.values()), len(arrived) - len(latencies), attempts / len(arrived) - 1)
 
 
 class Service:
@@ -274,9 +276,10 @@ def find(prediction, name):
     return next(remedy for remedy in prediction["remedies"] if remedy["name"] == name)
 
 
-def predict(program, journal, seed):
-    command = [program, "predict", "--from", journal, "--intrinsic-ratio", INTRINSIC_RATIO, "--seed", seed]
-    command += ["--format", "json"]
+def predict(program, journal, seed, intrinsic_ratio=INTRINSIC_RATIO):
+    command = [program, "predict", "--from", journal, "--seed", seed, "--format", "json"]
+    if intrinsic_ratio is not None:
+        command += ["--intrinsic-ratio", intrinsic_ratio]
     run = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     # 1: the model does not reproduce the recording, which the result states.
     if run.returncode not in (0, 1):

@@ -86,6 +86,21 @@ pub fn holdout(s: &mut Section<'_>) -> Option<Ratio> {
     .filter(|ratio| *ratio != Ratio::ZERO)
 }
 
+/// Reads the key for the switchback of an upstream.
+///
+/// # Panics
+/// Never: the bounds are ratios.
+pub fn switchback(s: &mut Section<'_>) -> Option<Ratio> {
+    let ratio = |ratio| Ratio::new(ratio).expect("a ratio");
+    s.field(
+        "switchback",
+        "Ratio of time blocks of 30 s in which no request gets hedges and ties, drawn at random, so that the proxy measures what they do to the load of all requests; absent: no such blocks.",
+    )
+    .at_least(ratio(0.05))
+    .at_most(ratio(0.5))
+    .optional()
+}
+
 /// Reads the key for a class.
 pub fn class(s: &mut Section<'_>, doc: &'static str, default: Class) -> Class {
     s.choice("class", doc, &Class::ALL.map(|class| (class.name(), class))).default(default)

@@ -6,7 +6,9 @@ use crate::query::request::{QueryRejected, QueryRequest, send_for_text};
 use crate::server_access::ServerAccessArgs;
 use crate::terminal;
 use clap::Args;
-use curtail_predict::{MeasuredEffect, PredictedEffect, ScoreVerdict, Scorecard, ScorecardEntry};
+use curtail_predict::{
+    EffectOnAll, MeasuredEffect, PredictedEffect, ScoreVerdict, Scorecard, ScorecardEntry,
+};
 use curtail_text::Page;
 use curtail_text::numbers::{percent, rounded_latency, thousands, utc};
 use curtail_units::Duration;
@@ -105,6 +107,9 @@ fn table(scorecard: &Scorecard, has_colors: bool) -> String {
                     .to_owned(),
             },
         );
+        if let Some(all) = entry.measured.as_ref().and_then(|of| of.on_all_requests.as_ref()) {
+            page.wrapped("  ", &on_all_text(all));
+        }
     }
     if scorecard.malformed > 0 {
         page.blank();
@@ -140,6 +145,17 @@ fn measured_text(measured: &MeasuredEffect) -> String {
     )
 }
 
+fn on_all_text(all: &EffectOnAll) -> String {
+    let latency = |of: Option<f64>| of.map_or_else(|| "failed".to_owned(), ms);
+    format!(
+        "all        {} {} in time blocks with it, {} without it: {}",
+        all.percentile,
+        latency(all.latency_ms),
+        latency(all.latency_without_ms),
+        all.verdict
+    )
+}
+
 fn ms(ms: f64) -> String {
     rounded_latency(Duration::from_ns_f64(ms * 1e6))
 }
@@ -170,6 +186,12 @@ mod tests {
             p99_interval_ms: (50.1, None),
             p99_without_ms: None,
             extra_requests_ratio: Some(0.0288),
+            on_all_requests: Some(EffectOnAll {
+                percentile: "p90".to_owned(),
+                latency_ms: Some(31.0),
+                latency_without_ms: Some(29.4),
+                verdict: "undecided".to_owned(),
+            }),
         };
         let entry =
             |predicted: Option<PredictedEffect>, measured: Option<MeasuredEffect>, verdict| {
@@ -184,7 +206,7 @@ mod tests {
                 }
             };
         let remedies = vec![
-            entry(Some(predicted), Some(measured), ScoreVerdict::MissedBand),
+            entry(Some(predicted), Some(measured.clone()), ScoreVerdict::MissedBand),
             entry(None, Some(measured), ScoreVerdict::NotPredicted),
             entry(Some(predicted), None, ScoreVerdict::NotMeasured),
         ];
@@ -198,11 +220,13 @@ mod tests {
                   23:33
               measured p99 54.2 ms (50.1 ms to unbounded), failed without it, 2.88 % more
                   requests; from 2025-11-27 00:33 to 2025-11-27 01:33
+              all p90 31.0 ms in time blocks with it, 29.4 ms without it: undecided
 
             checkout, search: hedge p95, not predicted
               predicted nothing: no prediction was kept before
               measured p99 54.2 ms (50.1 ms to unbounded), failed without it, 2.88 % more
                   requests; from 2025-11-27 00:33 to 2025-11-27 01:33
+              all p90 31.0 ms in time blocks with it, 29.4 ms without it: undecided
 
             checkout, search: hedge p95, not measured yet
               predicted p99 21.0 ms (9.9 ms to 49.3 ms), 4.67 % more requests; on 2025-11-26

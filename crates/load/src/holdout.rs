@@ -1,7 +1,7 @@
 //! The effect of a remedy on the requests of an upstream, from a random holdout that goes without the remedy.
 //!
 //! **Inputs**: for each request its side (with the remedy or without), its latency and its number of attempts, in the
-//! order of time. A side is drawn at random for each request, or for each block of time.
+//! order of time. A side is drawn at random for each request.
 //! **Computes** for each [`PERCENTILES`] the quantile of both sides with a confidence sequence each ([`Sequence`]), the
 //! ratio of the two, and a verdict. Both sequences have half of [`LEVEL`], so all intervals of a percentile hold at
 //! once, at all looks, with 95 %. Each percentile has 5 % of its own.
@@ -11,7 +11,7 @@
 //! grow with the requests: two sequences for each period.
 //! **Invariant**: a failed request counts as longer than every response. Verdict and intervals never disagree.
 //! **Hurts when** a side affects the other: requests share queues, so the intervals miss what a remedy does to the load
-//! of everybody.
+//! of everybody ([`mod@crate::switchback`] has that).
 
 use crate::compare::EXCEEDANCES_MIN;
 use crate::sequence::{Interval, Sequence};
@@ -65,7 +65,7 @@ impl<T> Sides<T> {
 
 /// The requests of one side in one block.
 #[derive(Clone, Debug)]
-struct Block {
+pub(crate) struct Block {
     latencies: Histogram,
     attempts: u64,
 }
@@ -77,12 +77,21 @@ impl Default for Block {
 }
 
 impl Block {
+    pub(crate) fn record(&mut self, latency: Duration, attempts: u64) {
+        self.latencies.record(latency);
+        self.attempts += attempts;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.latencies.count() == 0
+    }
+
     fn merge(&mut self, other: &Self) {
         self.latencies.merge(&other.latencies);
         self.attempts = self.attempts.saturating_add(other.attempts);
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.latencies.clear();
         self.attempts = 0;
     }
@@ -90,9 +99,23 @@ impl Block {
 
 /// All requests of one side in one period.
 #[derive(Clone, Debug, Default)]
-struct Side {
+pub(crate) struct Side {
     sequence: Sequence,
     attempts: u64,
+}
+
+impl Side {
+    pub(crate) fn add(&mut self, block: &Block) {
+        self.sequence.add(&block.latencies);
+        self.attempts = self.attempts.saturating_add(block.attempts);
+    }
+
+    fn attempts_per_request(&self) -> f64 {
+        match self.sequence.requests() {
+            0 => 0.0,
+            requests => self.attempts as f64 / requests as f64,
+        }
+    }
 }
 
 /// A period in progress.
@@ -191,9 +214,7 @@ impl Holdout {
     /// Records a request that ended at `now`. A failed request has the latency [`Duration::MAX`].
     pub fn record(&mut self, now: Instant, is_holdout: bool, latency: Duration, attempts: u64) {
         self.advance(now);
-        let block = self.block.get_mut(is_holdout);
-        block.latencies.record(latency);
-        block.attempts += attempts;
+        self.block.get_mut(is_holdout).record(latency, attempts);
     }
 
     /// Ends the blocks and periods that are over.
@@ -233,9 +254,8 @@ impl Period {
         }
         self.block_ends = Some(now + self.block_len);
         for is_holdout in [false, true] {
-            let (side, block) = (self.sides.get_mut(is_holdout), self.block.get_mut(is_holdout));
-            side.sequence.add(&block.latencies);
-            side.attempts = side.attempts.saturating_add(block.attempts);
+            let block = self.block.get_mut(is_holdout);
+            self.sides.get_mut(is_holdout).add(block);
             block.clear();
         }
         if now >= *self.ends.get_or_insert(now + self.length) {
@@ -247,30 +267,35 @@ impl Period {
     }
 
     fn effects(&self) -> PeriodEffects {
-        let attempts = |side: &Side| match side.sequence.requests() {
-            0 => 0.0,
-            requests => side.attempts as f64 / requests as f64,
-        };
-        PeriodEffects {
-            period: self.name,
-            is_complete: false,
-            requests: self.sides.map(|side| side.sequence.requests()),
-            attempts_per_request: self.sides.map(attempts),
-            percentiles: PERCENTILES.iter().filter_map(|of| self.percentile(*of)).collect(),
-        }
-    }
-
-    fn percentile(&self, (name, quantile): (&'static str, Quantile)) -> Option<PercentileEffect> {
-        let is_enough = |sequence: &Sequence| sequence.exceedances(quantile) >= EXCEEDANCES_MIN;
-        let Sides { without, with } = self.sides.map(|side| &side.sequence);
-        if !is_enough(without) || !is_enough(with) {
-            return None;
-        }
-        PercentileEffect::of(Sides { without, with }, (name, quantile), LEVEL)
+        PeriodEffects::of(self.name, &self.sides, |sides, percentile| {
+            PercentileEffect::of(sides, percentile, LEVEL)
+        })
     }
 }
 
 impl PeriodEffects {
+    /// The effects in a period in progress. `effect` states a percentile, if both sides have enough requests beyond it.
+    pub(crate) fn of(
+        period: &'static str,
+        sides: &Sides<Side>,
+        effect: impl Fn(Sides<&Sequence>, (&'static str, Quantile)) -> Option<PercentileEffect>,
+    ) -> Self {
+        let sequences = sides.map(|side| &side.sequence);
+        let is_enough = |(_, quantile): &(&str, Quantile)| {
+            let is_enough =
+                |sequence: &Sequence| sequence.exceedances(*quantile) >= EXCEEDANCES_MIN;
+            is_enough(sequences.without) && is_enough(sequences.with)
+        };
+        let stated = PERCENTILES.into_iter().filter(is_enough);
+        Self {
+            period,
+            is_complete: false,
+            requests: sequences.map(|sequence| sequence.requests()),
+            attempts_per_request: sides.map(Side::attempts_per_request),
+            percentiles: stated.filter_map(|percentile| effect(sequences, percentile)).collect(),
+        }
+    }
+
     /// Extra attempts that the remedy sends, as a share of the requests; [`None`] without requests on a side, or if
     /// attempts are not counted.
     #[must_use]

@@ -9,6 +9,7 @@
 //! | find the rate that a service bears | [`mod@knee`] |
 //! | compare two arms | [`compare`] |
 //! | state the effect of a remedy at any time, from a random holdout | [`mod@holdout`], with [`mod@sequence`] |
+//! | state its effect on everybody's load, from blocks of time without it | [`mod@switchback`] |
 //! | decide whether a remedy gains, within a minute | [`mod@remedy`], with [`mod@proportion`] |
 //! | measure how often comparisons are wrong | [`calibrate`], on the model in [`stalls`] |
 //! | measure the error of a quantile that is read from buckets | [`mod@buckets`] |
@@ -29,6 +30,7 @@ pub mod schedule;
 pub mod sequence;
 pub mod stalls;
 pub mod steady;
+pub mod switchback;
 mod timeline;
 
 pub use failure::{Failure, Failures};

@@ -44,7 +44,7 @@ use curtail_units::{Duration, Quantile};
 const RHO: f64 = 40.0;
 
 /// The minimum number of blocks for an interval of the long run: in fewer, rare stalls may not have come yet.
-const LONG_RUN_BLOCKS_MIN: u64 = 60;
+pub(crate) const LONG_RUN_BLOCKS_MIN: u64 = 60;
 
 /// The minimum number of independent events among the requests beyond a quantile for an interval of the long run: as
 /// many equal stalls would give the variance of the blocks.

@@ -42,7 +42,7 @@ pub use recording::{
 pub use remedy::Remedy;
 pub use report::Timeouts;
 pub use scorecard::{
-    MeasuredEffect, PredictedEffect, SCHEMA as SCORECARD_SCHEMA, ScoreVerdict, Scorecard,
-    ScorecardEntry, ScorecardEvent,
+    EffectOnAll, MeasuredEffect, PredictedEffect, SCHEMA as SCORECARD_SCHEMA, ScoreVerdict,
+    Scorecard, ScorecardEntry, ScorecardEvent,
 };
 pub use verdict::Verdict;

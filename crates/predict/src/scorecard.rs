@@ -73,7 +73,7 @@ pub struct PredictedEffect {
 }
 
 /// What a remedy did.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredEffect {
     /// The times of the first and of the last effect, in nanoseconds since 1970.
     pub from_unix_ns: u64,
@@ -87,6 +87,33 @@ pub struct MeasuredEffect {
     pub p99_without_ms: Option<f64>,
     /// Further requests, as a share of the requests; absent without requests.
     pub extra_requests_ratio: Option<f64>,
+    /// The effect on all requests, which share queues; absent without a switchback that states it.
+    pub on_all_requests: Option<EffectOnAll>,
+}
+
+/// What a remedy did to all requests, by a switchback.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EffectOnAll {
+    /// The highest percentile that is stated: `p99`.
+    pub percentile: String,
+    /// It in time blocks with the remedy, in milliseconds; absent: a failed request.
+    pub latency_ms: Option<f64>,
+    /// It in time blocks without the remedy; absent: a failed request.
+    pub latency_without_ms: Option<f64>,
+    /// `better`, `worse` or `undecided`.
+    pub verdict: String,
+}
+
+impl EffectOnAll {
+    fn of(switchback: &Value) -> Option<Self> {
+        let highest = switchback["percentiles"].as_array()?.last()?;
+        Some(Self {
+            percentile: highest["percentile"].as_str()?.to_owned(),
+            latency_ms: highest["latency_ms"]["remedy"].as_f64(),
+            latency_without_ms: highest["latency_ms"]["holdout"].as_f64(),
+            verdict: highest["verdict"].as_str()?.to_owned(),
+        })
+    }
 }
 
 /// The verdict on a prediction.
@@ -282,6 +309,7 @@ impl<'a> Effects<'a> {
             ),
             p99_without_ms: p99["latency_ms"]["holdout"].as_f64(),
             extra_requests_ratio: self.last.body["extra_ratio"].as_f64(),
+            on_all_requests: EffectOnAll::of(&self.last.body["switchback"]),
         });
         let name = predicted.and_then(|(_, remedy)| remedy["name"].as_str());
         let effect = predicted.and_then(|(time_ns, remedy)| PredictedEffect::of(remedy, time_ns));

@@ -143,6 +143,7 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
             holdout: upstream.holdout.as_ref().map(|holdout| {
                 holdout.read(upstream.clock.now()).at_ratio(upstream.holdout_ratio())
             }),
+            switchback: upstream.switchback.as_ref().map(|of| of.read(upstream.clock.now())),
             remedy_mode: upstream.policy.remedy,
             remedy: upstream.auto.as_ref().map(|auto| auto.read(upstream.clock.now())),
             dry_run: upstream.dry_run.as_ref().map(|dry_run| dry_run.read(upstream.clock.now())),
@@ -217,6 +218,7 @@ fn state(worker: &Worker) -> Value {
             "hedge_delay_ms": ms(upstream.hedge_delay),
             "budget": { "requests": requests, "extra": extra },
             "holdout": upstream.holdout.as_ref().map(HoldoutSnapshot::to_json),
+            "switchback": upstream.switchback.as_ref().map(HoldoutSnapshot::to_json),
             "remedy": remedy_json(upstream),
             "dry_run": upstream.dry_run.as_ref().map(|dry_run| dry_run_json(upstream, dry_run)),
             "replicas": upstream.replicas.iter().map(replica).collect::<Vec<_>>(),
@@ -234,7 +236,8 @@ fn state(worker: &Worker) -> Value {
     let now = worker.shared.process_state.clock.now();
     let fan_out = |route: &Arc<FanOut>| {
         let holdout = route.holdout.as_ref().map(|holdout| holdout.read(now).to_json());
-        json!({ "route": route.name, "holdout": holdout })
+        let switchback = route.switchback.as_ref().map(|of| of.read(now).to_json());
+        json!({ "route": route.name, "holdout": holdout, "switchback": switchback })
     };
     let fan_outs: Vec<_> = worker.shared.snapshot.load().fan_outs.iter().map(fan_out).collect();
     let snapshot = snapshot(worker, &QUANTILES);

@@ -99,6 +99,8 @@ pub struct NamedUpstream {
     pub group: Option<String>,
     /// The share of requests that go without hedges and ties; absent: none.
     pub holdout: Option<Ratio>,
+    /// The share of time blocks in which no request gets hedges and ties; absent: none.
+    pub switchback: Option<Ratio>,
     /// The configuration of connections to the replicas.
     pub connect: ConnectConfig,
     /// The policies for the requests.
@@ -326,6 +328,7 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         replicas,
         group: policy::group(s),
         holdout: policy::holdout(s),
+        switchback: policy::switchback(s),
         connect: s.section("connect", "Connections to the replicas.", connect::read),
         policy: policy::upstream(s),
     }

@@ -21,6 +21,7 @@ use crate::metrics::{ResponseClass, UpstreamMetrics};
 use crate::remedy::AutoRemedy;
 use crate::replica::{Replica, Replicas};
 use crate::snapshot::ProcessState;
+use crate::switchback::Switchback;
 use crate::trail::Trail;
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
@@ -52,6 +53,7 @@ pub(crate) struct Upstream {
     configured_holdout: Option<Ratio>,
     /// The measurement of the effect of hedges and ties; absent: there is no holdout.
     pub(crate) holdout: Option<Holdout>,
+    pub(crate) switchback: Option<Switchback>,
     /// The estimate of the effect that hedges would have; absent: there is no dry run.
     pub(crate) dry_run: Option<Holdout>,
     /// Absent: the remedies are not switched by their effect.
@@ -113,6 +115,9 @@ impl Upstream {
             guard: Guard::new(&config.name, &process_state.process),
             configured_holdout: config.holdout,
             holdout: holdout.map(|ratio| Holdout::new(ratio, &config.policy)),
+            switchback: config
+                .switchback
+                .map(|share| Switchback::new(share, &config.policy, process_state.clock)),
             dry_run: is_dry_run.then(Holdout::dry_run),
             auto: is_auto.then(|| AutoRemedy::new(config.holdout, now)),
             group,
@@ -128,6 +133,7 @@ impl Upstream {
         self.name == config.name
             && self.policy == config.policy
             && self.configured_holdout == config.holdout
+            && self.switchback.as_ref().map(|switchback| switchback.share) == config.switchback
             && group == config.group.as_deref()
     }
 
@@ -143,11 +149,15 @@ impl Upstream {
     pub(crate) fn record_end(&self, trail: &Trail, response: ResponseClass, now: Instant) {
         let age = now.since(trail.started);
         self.metrics.ended(response, age);
-        if let (Some(holdout), Some(drawn)) = (&self.holdout, trail.holdout) {
-            holdout.record(now, drawn, (response, age), trail.attempts.len());
+        if let (Some(holdout), Some(draw)) = (&self.holdout, trail.draw) {
+            holdout.record(now, draw, (response, age), trail.attempts.len());
         }
         if !trail.is_repeatable {
             return;
+        }
+        if let Some(switchback) = &self.switchback {
+            let times = (trail.started, now);
+            switchback.record(times, trail.draw, response, trail.attempts.len());
         }
         let saved = trail.dry_run_saved(now);
         let auto = self.auto.as_ref();

@@ -10,6 +10,7 @@ use crate::config::SpansConfig;
 use crate::holdout::Holdout;
 use crate::snapshot::ConfigSnapshot;
 use crate::spans::receiver::{Receiver, Verdict};
+use crate::switchback::Switchback;
 use crate::trace_context::entropy_rng;
 use crate::worker::Shared;
 use curtail_otlp::{Signal, scorecard};
@@ -111,6 +112,7 @@ impl EffectSender {
                 self.if_due(name, holdout, (now, every), |effect| {
                     effect["route"] = json!(route.name);
                     set_remedy(effect, &names, policy);
+                    set_switchback(effect, route.switchback.as_deref(), now);
                 })
             }));
             shards.extend(names.into_iter().map(str::to_owned));
@@ -120,6 +122,7 @@ impl EffectSender {
             let name = format!("upstream {}", upstream.name);
             due.extend(self.if_due(name, holdout, (now, every), |effect| {
                 set_remedy(effect, &[&upstream.name], &upstream.policy);
+                set_switchback(effect, upstream.switchback.as_ref(), now);
             }));
         }
         due
@@ -152,6 +155,13 @@ impl EffectSender {
 fn set_remedy(effect: &mut Value, upstreams: &[&str], policy: &UpstreamConfig) {
     effect["upstreams"] = json!(upstreams);
     effect["policy"] = json!(policy);
+}
+
+/// Adds the effect on the load of all requests, as far as a switchback states it.
+fn set_switchback(effect: &mut Value, switchback: Option<&Switchback>, now: Instant) {
+    if let Some(statement) = switchback.and_then(|switchback| switchback.read(now).statement()) {
+        effect["switchback"] = statement;
+    }
 }
 
 #[cfg(test)]

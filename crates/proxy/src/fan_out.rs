@@ -21,6 +21,7 @@ use crate::request::{ProxyResponse, own, record_own};
 use crate::response::RelayedBody;
 use crate::root::Outgoing;
 use crate::spans::prepared::PreparedRoute;
+use crate::switchback::Switchback;
 use crate::trail::{Destination, Trail};
 use crate::worker::Worker;
 use call::{CallError, ResponseBuffer, ShardResponse, TOO_LARGE};
@@ -58,6 +59,8 @@ pub(crate) struct FanOut {
     /// The measurement of the effect of hedges and ties on whole requests; absent: no shard has a holdout
     /// of a constant share.
     pub(crate) holdout: Option<Arc<Holdout>>,
+    /// The switchback of the route, with the largest share of its shards.
+    pub(crate) switchback: Option<Arc<Switchback>>,
     /// One for each selected upstream.
     shards: Box<[Shard]>,
     config: FanOutConfig,
@@ -91,7 +94,14 @@ impl FanOut {
         let first = held.max_by(|a, b| ratio(a).partial_cmp(&ratio(b)).unwrap_or(Ordering::Equal));
         let holdout = first
             .and_then(|first| Some(Arc::new(Holdout::new(ratio(first)?, &first.upstream.policy))));
-        Self { name, metrics, holdout, shards, config: config.clone(), guard }
+        let largest = shards.iter().filter_map(|shard| {
+            let switchback = shard.upstream.switchback.as_ref()?;
+            Some((switchback.share, &shard.upstream))
+        });
+        let largest = largest.max_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+        let switchback =
+            largest.map(|(share, of)| Arc::new(Switchback::new(share, &of.policy, of.clock)));
+        Self { name, metrics, holdout, switchback, shards, config: config.clone(), guard }
     }
 
     /// The upstreams of the shards.
@@ -107,13 +117,14 @@ impl FanOut {
         ratios.max_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal))
     }
 
-    /// Continues the measurement of `before` if it is about the same upstreams.
-    pub(crate) fn keep_holdout(&mut self, before: &Self) {
+    /// Continues the measurements of `before` if it is about the same upstreams.
+    pub(crate) fn keep_measurements(&mut self, before: &Self) {
         let pairs = || self.shards.iter().zip(&before.shards);
         let is_same = self.shards.len() == before.shards.len()
             && pairs().all(|(new, old)| Arc::ptr_eq(&new.upstream, &old.upstream));
         if is_same {
             self.holdout.clone_from(&before.holdout);
+            self.switchback.clone_from(&before.switchback);
         }
     }
 }
@@ -317,7 +328,7 @@ impl FanOutRequest {
             Box::new(Trail::new(context, now, Arc::clone(&trail.request_head), trail.tls));
         trail.is_call = true;
         trail.is_repeatable = self.outgoing.request.repeatable;
-        trail.holdout = self.trail.as_ref().and_then(|trail| trail.holdout);
+        trail.draw = self.trail.as_ref().and_then(|trail| trail.draw);
         let (route, class) = (Arc::clone(&shard.route), self.outgoing.request.class);
         trail.destination = Some(Destination { route, class });
         let run = call::run(
@@ -451,15 +462,16 @@ impl FanOutRequest {
         let missing = (self.results.len() - self.succeeded()) as u64;
         let latency = self.now().since(trail.started);
         self.fan_out.metrics.ended(result, missing, latency);
-        if let (Some(holdout), Some(drawn)) = (&self.fan_out.holdout, trail.holdout) {
-            let response = match result {
-                FanOutResult::Complete | FanOutResult::Partial => {
-                    ResponseClass::Status(StatusCode::OK)
-                }
-                FanOutResult::ClientGone => ResponseClass::None,
-                FanOutResult::Failed | FanOutResult::TooLarge => ResponseClass::Incomplete,
-            };
-            holdout.record(self.now(), drawn, (response, latency), 0);
+        let response = match result {
+            FanOutResult::Complete | FanOutResult::Partial => ResponseClass::Status(StatusCode::OK),
+            FanOutResult::ClientGone => ResponseClass::None,
+            FanOutResult::Failed | FanOutResult::TooLarge => ResponseClass::Incomplete,
+        };
+        if let (Some(holdout), Some(draw)) = (&self.fan_out.holdout, trail.draw) {
+            holdout.record(self.now(), draw, (response, latency), 0);
+        }
+        if let Some(switchback) = self.fan_out.switchback.as_ref().filter(|_| trail.is_repeatable) {
+            switchback.record((trail.started, self.now()), trail.draw, response, 0);
         }
         record_own(&self.worker, None, *trail, end);
     }

@@ -4,7 +4,7 @@
 //! `curtail-holdout`. A proxy that receives the header obeys it and does not draw. Only requests that may be sent twice
 //! are drawn and measured: no other request gets hedges or ties. A header of a client that is no trusted proxy is
 //! obeyed and marked as chosen, and no proxy measures its request, because clients that choose their side would spoil
-//! the comparison.
+//! the comparison. In a block of a [switchback](crate::switchback), all requests are in the holdout, and not measured here.
 //! A dry run is measured in the same way: each request counts on both sides, on that of the remedy with the time that a
 //! hedge would have saved.
 //! **Limits**: for each upstream with a holdout or a dry run, about a megabyte.
@@ -20,48 +20,71 @@ use curtail_units::{Duration, Instant, Ratio};
 use serde_json::{Value, json};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The side of a request.
+/// The side of a request, and what decided it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Drawn {
+pub(crate) struct Draw {
     pub(crate) is_holdout: bool,
-    /// Whether the side was drawn at random, here or by a trusted proxy.
-    is_random: bool,
+    pub(crate) by: DrawnBy,
 }
 
-impl Drawn {
-    /// The side, if it was drawn at random: whether it is the holdout.
+/// What decided the side of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DrawnBy {
+    /// A draw for this request, here or at a trusted proxy.
+    Request,
+    /// The block of a switchback in which it arrived: the remedies are off.
+    Block,
+    /// A client that is no trusted proxy.
+    Client,
+}
+
+impl Draw {
+    /// The side, if it was drawn for this request: whether it is the holdout.
     pub(crate) fn random_side(self) -> Option<bool> {
-        self.is_random.then_some(self.is_holdout)
+        (self.by == DrawnBy::Request).then_some(self.is_holdout)
+    }
+
+    fn from_header(value: &[u8]) -> Option<Self> {
+        let (is_holdout, by) = match value {
+            b"1" => (true, DrawnBy::Request),
+            b"0" => (false, DrawnBy::Request),
+            b"1;block" => (true, DrawnBy::Block),
+            b"1;chosen" => (true, DrawnBy::Client),
+            b"0;chosen" => (false, DrawnBy::Client),
+            _ => return None,
+        };
+        Some(Self { is_holdout, by })
+    }
+
+    const fn header(self) -> &'static [u8] {
+        match (self.by, self.is_holdout) {
+            (DrawnBy::Request, true) => b"1",
+            (DrawnBy::Request, false) => b"0",
+            (DrawnBy::Block, _) => b"1;block",
+            (DrawnBy::Client, true) => b"1;chosen",
+            (DrawnBy::Client, false) => b"0;chosen",
+        }
     }
 }
 
-/// Draws the side of a request, unless a proxy before this one has drawn it. `ratio` is the share of the holdout;
-/// [`None`]: there is no holdout here.
+/// Draws the side of a request, unless a proxy before this one has drawn it. `is_off`: a switchback is in a block without
+/// remedies. `ratio` is the share of the holdout; [`None`]: there is no holdout here.
 pub(crate) fn draw(
     worker: &Worker,
     client: &Client,
     head: &mut RequestHead,
-    ratio: Option<Ratio>,
-) -> Option<Drawn> {
-    let given = match head.fields.get(Known::CurtailHoldout) {
-        Some(b"1") => Some((true, true)),
-        Some(b"0") => Some((false, true)),
-        Some(b"1;chosen") => Some((true, false)),
-        Some(b"0;chosen") => Some((false, false)),
-        Some(_) | None => None,
+    (is_off, ratio): (bool, Option<Ratio>),
+) -> Option<Draw> {
+    let given = head.fields.get(Known::CurtailHoldout).and_then(Draw::from_header);
+    let draw = match given {
+        Some(draw) if client.is_trusted => return Some(draw),
+        // The proxies behind this one trust it, but not its client.
+        Some(draw) => Draw { by: DrawnBy::Client, ..draw },
+        None if is_off => Draw { is_holdout: true, by: DrawnBy::Block },
+        None => Draw { is_holdout: worker.draw(ratio?), by: DrawnBy::Request },
     };
-    if let Some((is_holdout, is_random)) = given {
-        let is_random = is_random && client.is_trusted;
-        if !is_random {
-            // The proxies behind this one trust it, but not its client.
-            let chosen: &[u8] = if is_holdout { b"1;chosen" } else { b"0;chosen" };
-            head.fields.set(Known::CurtailHoldout, chosen);
-        }
-        return Some(Drawn { is_holdout, is_random });
-    }
-    let is_holdout = worker.draw(ratio?);
-    head.fields.set(Known::CurtailHoldout, if is_holdout { b"1" } else { b"0" });
-    Some(Drawn { is_holdout, is_random: true })
+    head.fields.set(Known::CurtailHoldout, draw.header());
+    Some(draw)
 }
 
 /// The holdout of an upstream, or of a route that fans out, or the dry run of an upstream.
@@ -79,12 +102,12 @@ struct State {
     requests: Sides<u64>,
 }
 
-/// The numbers of a holdout for the state page and the metrics.
+/// The numbers of a holdout or a switchback for the state page and the metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldoutSnapshot {
-    ratio: Ratio,
-    remedy: &'static str,
-    /// The number of measured requests since the start.
+    pub(crate) ratio: Ratio,
+    pub(crate) remedy: &'static str,
+    /// The number of measured requests: of a holdout since the start, of a switchback in its period.
     pub(crate) requests: Sides<u64>,
     pub(crate) periods: Vec<PeriodEffects>,
 }
@@ -92,13 +115,7 @@ pub(crate) struct HoldoutSnapshot {
 impl Holdout {
     /// The holdout of an upstream with this policy.
     pub(crate) fn new(ratio: Ratio, policy: &UpstreamConfig) -> Self {
-        let remedy = match (policy.hedge, policy.tie) {
-            (Some(_), None) => "hedging",
-            (None, Some(_)) => "ties",
-            (Some(_), Some(_)) => "hedging and ties",
-            (None, None) => "no remedy",
-        };
-        Self { ratio, remedy, state: Mutex::default() }
+        Self { ratio, remedy: remedy_name(policy), state: Mutex::default() }
     }
 
     /// The measurement of a dry run.
@@ -110,12 +127,12 @@ impl Holdout {
     pub(crate) fn record(
         &self,
         now: Instant,
-        drawn: Drawn,
+        draw: Draw,
         (response, age): (ResponseClass, Duration),
         attempts: usize,
     ) {
-        if drawn.is_random {
-            self.lock().record(now, drawn.is_holdout, measured(response, age), attempts);
+        if let Some(is_holdout) = draw.random_side() {
+            self.lock().record(now, is_holdout, measured(response, age), attempts);
         }
     }
 
@@ -161,6 +178,16 @@ impl State {
     fn record(&mut self, now: Instant, is_holdout: bool, latency: Duration, attempts: usize) {
         self.measurement.record(now, is_holdout, latency, attempts as u64);
         *self.requests.get_mut(is_holdout) += 1;
+    }
+}
+
+/// The remedies of an upstream, as a sentence names them.
+pub(crate) const fn remedy_name(policy: &UpstreamConfig) -> &'static str {
+    match (policy.hedge, policy.tie) {
+        (Some(_), None) => "hedging",
+        (None, Some(_)) => "ties",
+        (Some(_), Some(_)) => "hedging and ties",
+        (None, None) => "no remedy",
     }
 }
 

@@ -376,6 +376,7 @@ pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
         replicas: vec![ReplicaConfig::unnamed(config.server.clone())],
         group: None,
         holdout: None,
+        switchback: None,
         connect: config.connect.clone(),
         // The root handles errors here: it knows the other replicas.
         policy: UpstreamConfig::plain(BalanceConfig::RoundRobin),

@@ -36,6 +36,7 @@ mod serve;
 pub mod signals;
 mod snapshot;
 mod spans;
+mod switchback;
 mod trace_context;
 mod trail;
 mod tunnel;

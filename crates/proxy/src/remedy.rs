@@ -5,7 +5,7 @@
 //! **Invariant**: a request counts only if it arrived after the holdout of its state was in effect.
 
 use crate::driver::{Effects, Upstream};
-use crate::holdout::{Drawn, Holdout};
+use crate::holdout::{Draw, Holdout};
 use crate::probe;
 use crate::trail::Trail;
 use crate::worker::Worker;
@@ -79,7 +79,7 @@ impl AutoRemedy {
             latency => latency - saved.unwrap_or(Duration::ZERO),
         };
         state.evidence.record_dry_run(trail.started, Sides { without: latency, with: hedged });
-        if let Some(is_holdout) = trail.holdout.and_then(Drawn::random_side) {
+        if let Some(is_holdout) = trail.draw.and_then(Draw::random_side) {
             state.evidence.record(trail.started, is_holdout, latency);
         }
         state.status.state

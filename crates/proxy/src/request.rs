@@ -71,18 +71,18 @@ pub(crate) async fn respond(
             // The safe methods (RFC 9110, section 9.2.1) except TRACE, which asks about the path of the request itself.
             let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
             let repeatable = (is_read || idempotent) && upgrade.is_none();
-            let ratio = target.holdout_ratio();
-            let drawn =
-                if repeatable { holdout::draw(&worker, &client, &mut head, ratio) } else { None };
-            let is_holdout = drawn.is_some_and(|drawn| drawn.is_holdout);
+            let sides = (target.is_switched_off(started), target.holdout_ratio());
+            let draw =
+                if repeatable { holdout::draw(&worker, &client, &mut head, sides) } else { None };
+            let is_holdout = draw.is_some_and(|draw| draw.is_holdout);
             let class = destination.class;
-            (destination, target, drawn, curtail_policy::Request { class, repeatable, is_holdout })
+            (destination, target, draw, curtail_policy::Request { class, repeatable, is_holdout })
         });
     let head = Arc::new(head);
     let mut trail = Box::new(Trail::new(context, started, Arc::clone(&head), client.tls));
     let (target, request) = match found {
-        Ok((destination, target, drawn, request)) => {
-            (trail.destination, trail.holdout) = (Some(destination), drawn);
+        Ok((destination, target, draw, request)) => {
+            (trail.destination, trail.draw) = (Some(destination), draw);
             trail.is_repeatable = request.repeatable;
             (target, request)
         }

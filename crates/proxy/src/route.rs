@@ -10,7 +10,7 @@ use crate::driver::Upstream;
 use crate::fan_out::FanOut;
 use crate::spans::prepared::PreparedRoute;
 use curtail_http::head::Fault;
-use curtail_units::Ratio;
+use curtail_units::{Instant, Ratio};
 use http::StatusCode;
 use path::{PathReading, Prefix};
 use std::borrow::Cow;
@@ -42,6 +42,15 @@ pub(crate) enum Target {
 }
 
 impl Target {
+    /// Whether a switchback has switched hedges and ties off for requests that arrive now.
+    pub(crate) fn is_switched_off(&self, now: Instant) -> bool {
+        let switchback = match self {
+            Self::Upstream(upstream) => upstream.switchback.as_ref(),
+            Self::FanOut(fan_out) => fan_out.switchback.as_deref(),
+        };
+        switchback.is_some_and(|switchback| switchback.is_off(now))
+    }
+
     /// The share of the requests that is in the holdout, if there is one.
     pub(crate) fn holdout_ratio(&self) -> Option<Ratio> {
         match self {

@@ -178,7 +178,7 @@ fn fan_out_of(
     let metrics = metrics.unwrap_or_default();
     let mut fan_out = FanOut::new((name, &route.path_prefix), config, shards, (guard, metrics));
     if let Some(kept) = kept {
-        fan_out.keep_holdout(kept);
+        fan_out.keep_measurements(kept);
     }
     fan_out
 }

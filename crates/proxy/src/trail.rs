@@ -3,7 +3,7 @@
 //! **Limits**: [`curtail_policy::ATTEMPTS_MAX`] attempts and [`SKIPPED_MAX`] extra attempts that were due and skipped.
 //! A trail costs one allocation for the attempts, and one more when an extra attempt was skipped.
 
-use crate::holdout::Drawn;
+use crate::holdout::Draw;
 use crate::spans::prepared::{PreparedReplica, PreparedRoute};
 use crate::trace_context::{SpanId, TraceContext};
 use curtail_http::connection_counts::ConnectPhases;
@@ -29,8 +29,8 @@ pub(crate) struct Trail {
     pub(crate) tls: bool,
     /// Whether the request is one call of a fan-out, so that its parent is another span of the proxy.
     pub(crate) is_call: bool,
-    /// The side of the request, if there is a holdout.
-    pub(crate) holdout: Option<Drawn>,
+    /// The side of the request, if there is a holdout or a switchback.
+    pub(crate) draw: Option<Draw>,
     /// Whether servers may execute the request twice, so that it can be hedged.
     pub(crate) is_repeatable: bool,
     /// The route and the class; absent: no route matched.
@@ -107,7 +107,7 @@ impl Trail {
             request_head,
             tls,
             is_call: false,
-            holdout: None,
+            draw: None,
             is_repeatable: false,
             destination: None,
             attempts: Vec::with_capacity(ATTEMPTS_USUAL),

@@ -63,6 +63,7 @@ fn example(path: &str) -> Option<&'static str> {
         path if path.ends_with(".tls.certificate_file") => "/etc/curtail/certificate.pem",
         path if path.ends_with(".tls.key_file") => "/etc/curtail/key.pem",
         path if path.ends_with(".holdout") => "0.01",
+        path if path.ends_with(".switchback") => "0.1",
         path if path.ends_with(".connect.ca_file") => "/etc/curtail/authority.pem",
         _ => return None,
     })

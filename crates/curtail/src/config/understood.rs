@@ -4,6 +4,7 @@
 //! deployment does not match them (a tie, which is executed twice unless each replica is a leaf).
 
 use curtail_load::holdout::time_to_state;
+use curtail_load::switchback::{BLOCK, time_to_state as time_to_state_by_blocks};
 use curtail_policy::{QuantileDelay, RemedyMode, RestMode, SAMPLES_MIN, UpstreamConfig};
 use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
 use curtail_text::numbers;
@@ -84,24 +85,30 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     };
     writeln!(text, "\nupstream {}: {count}: {}", upstream.name, replicas.join(", "))?;
     let policy = &upstream.policy;
-    writeln!(text, "  balance   {}", policy.balance)?;
-    writeln!(text, "  hedge     {}", hedge(policy))?;
-    writeln!(text, "  tie       {}", tie(policy))?;
-    writeln!(text, "  retry     {}", retry(policy))?;
-    writeln!(text, "  timeout   {}", policy.timeout)?;
+    writeln!(text, "  balance    {}", policy.balance)?;
+    writeln!(text, "  hedge      {}", hedge(policy))?;
+    writeln!(text, "  tie        {}", tie(policy))?;
+    writeln!(text, "  retry      {}", retry(policy))?;
+    writeln!(text, "  timeout    {}", policy.timeout)?;
     if let Some(remedy) = remedy(policy.remedy) {
-        writeln!(text, "  remedy    {remedy}")?;
+        writeln!(text, "  remedy     {remedy}")?;
     }
     if let Some(ratio) = upstream.holdout {
-        writeln!(text, "  holdout   {}", holdout(ratio))?;
+        writeln!(text, "  holdout    {}", holdout(ratio))?;
     }
-    writeln!(text, "  at worst  {}", at_worst(policy))?;
+    if let Some(share) = upstream.switchback {
+        writeln!(text, "  switchback {}", switchback(share))?;
+    }
+    writeln!(text, "  at worst   {}", at_worst(policy))?;
     let mut notes = notes(policy, replicas.len(), is_used);
-    if upstream.holdout.is_some() && policy.hedge.is_none() && policy.tie.is_none() {
-        notes.push("hedge and tie are off: the holdout measures no effect".to_owned());
-    }
-    if upstream.holdout.is_some() && matches!(policy.remedy, RemedyMode::Off | RemedyMode::DryRun) {
-        notes.push("hedges and ties are not sent: the holdout measures no effect".to_owned());
+    let holdout = upstream.holdout.map(|_| "holdout");
+    for of in holdout.into_iter().chain(upstream.switchback.map(|_| "switchback")) {
+        if policy.hedge.is_none() && policy.tie.is_none() {
+            notes.push(format!("hedge and tie are off: the {of} measures no effect"));
+        }
+        if matches!(policy.remedy, RemedyMode::Off | RemedyMode::DryRun) {
+            notes.push(format!("hedges and ties are not sent: the {of} measures no effect"));
+        }
     }
     if policy.remedy == RemedyMode::DryRun && policy.hedge.is_none() {
         notes.push("hedge is off: the dry run counts nothing".to_owned());
@@ -207,6 +214,15 @@ fn holdout(ratio: Ratio) -> String {
         numbers::percent(ratio.get()),
         until(Quantile::P99),
         until(Quantile::P999)
+    )
+}
+
+/// Describes a switchback: its share, and the time until it can state a percentile.
+fn switchback(share: Ratio) -> String {
+    format!(
+        "{} of blocks of {BLOCK} without hedges and ties; states nothing before {}",
+        numbers::percent(share.get()),
+        time_to_state_by_blocks(share),
     )
 }
 

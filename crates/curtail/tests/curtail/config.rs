@@ -138,31 +138,31 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
         route orders.example.org / (any method may be sent twice) -> upstream orders
 
         upstream search: 3 replicas: http://10.0.0.1:80, http://10.0.0.2:80, https://search.example.org:443
-          balance   prequal: 3 probes a request, hot from quantile 0.6
-          hedge     when slower than quantile 0.99 of recent attempts, after 1 ms to 1 s; at most 1
-          tie       the second copy after 2 ms
-          retry     off
-          timeout   60 s
-          at worst  4 attempts for one request; 2.02 on average over 10 s
+          balance    prequal: 3 probes a request, hot from quantile 0.6
+          hedge      when slower than quantile 0.99 of recent attempts, after 1 ms to 1 s; at most 1
+          tie        the second copy after 2 ms
+          retry      off
+          timeout    60 s
+          at worst   4 attempts for one request; 2.02 on average over 10 s
           note: each replica must be a leaf; else a tie is executed twice
 
         upstream orders: 1 replica: http://10.0.1.1:80
-          balance   peak_ewma: of two at random, lower peak latency × in flight; decay 5 s
-          hedge     when slower than quantile 0.99 of recent attempts, after 1 ms to 1 s; at most 2
-          tie       off
-          retry     at most 2, backoff 10 ms to 1 s
-          timeout   60 s
-          at worst  5 attempts for one request; 1.00 on average over 10 s,
+          balance    peak_ewma: of two at random, lower peak latency × in flight; decay 5 s
+          hedge      when slower than quantile 0.99 of recent attempts, after 1 ms to 1 s; at most 2
+          tie        off
+          retry      at most 2, backoff 10 ms to 1 s
+          timeout    60 s
+          at worst   5 attempts for one request; 1.00 on average over 10 s,
                     and 3 retries in 10 s
           note: hedges and ties need a second replica
 
         upstream spare: 2 replicas: http://10.0.2.1:80, http://10.0.2.2:80
-          balance   least_request: of two at random, fewer in flight
-          hedge     off
-          tie       off
-          retry     at most 2, backoff 10 ms to 1 s; overdue when slower than quantile 0.995, after 100 ms to 5 s
-          timeout   500 ms
-          at worst  3 attempts for one request; 1.02 on average over 10 s,
+          balance    least_request: of two at random, fewer in flight
+          hedge      off
+          tie        off
+          retry      at most 2, backoff 10 ms to 1 s; overdue when slower than quantile 0.995, after 100 ms to 5 s
+          timeout    500 ms
+          at worst   3 attempts for one request; 1.02 on average over 10 s,
                     or 10 retries if 10 s has fewer than 500 requests
           note: timeout 500 ms is not above retry.overdue.delay_max 5 s: no attempt is overdue while fewer than 100 latencies are known
           note: no route leads here
@@ -231,7 +231,7 @@ fn values_from_the_command_line_are_checked_with_the_file() {
     let file = written("small.yaml", SMALL);
     let right = curtail(&["config", "check", &file, "--set", "upstreams.search.hedge=false"]);
     assert_eq!(right.code, Some(0));
-    assert!(right.stdout.contains("hedge     off\n"), "{}", right.stdout);
+    assert!(right.stdout.contains("hedge      off\n"), "{}", right.stdout);
     let wrong = curtail(&["config", "check", &file, "--set", "limits.drain=soon"]);
     assert_eq!(wrong.code, Some(2));
     expect![[r#"

@@ -1,4 +1,4 @@
-use super::{Drawn, Holdout, HoldoutSnapshot};
+use super::{Draw, DrawnBy, Holdout, HoldoutSnapshot, remedy_name};
 use crate::metrics::ResponseClass;
 use curtail_policy::{TieConfig, UpstreamConfig};
 use curtail_units::{Duration, Instant, Ratio};
@@ -7,8 +7,8 @@ use http::StatusCode;
 
 const OK: ResponseClass = ResponseClass::Status(StatusCode::OK);
 
-pub(crate) fn drawn(is_holdout: bool) -> Drawn {
-    Drawn { is_holdout, is_random: true }
+pub(crate) fn drawn(is_holdout: bool) -> Draw {
+    Draw { is_holdout, by: DrawnBy::Request }
 }
 
 fn holdout() -> Holdout {
@@ -119,8 +119,10 @@ fn the_state_page_has_both_sides_with_their_intervals() {
 #[test]
 fn only_requests_with_a_random_side_are_measured() {
     let holdout = holdout();
-    let chosen = Drawn { is_random: false, ..drawn(true) };
-    holdout.record(Instant::ZERO, chosen, (OK, Duration::from_ms(1)), 1);
+    for by in [DrawnBy::Client, DrawnBy::Block] {
+        let draw = Draw { by, ..drawn(true) };
+        holdout.record(Instant::ZERO, draw, (OK, Duration::from_ms(1)), 1);
+    }
     holdout.record(Instant::ZERO, drawn(false), (OK, Duration::from_ms(1)), 1);
     let snapshot = holdout.read(Instant::ZERO);
     assert_eq!((snapshot.requests.without, snapshot.requests.with), (0, 1));
@@ -151,8 +153,7 @@ fn an_error_counts_as_longer_than_all_responses_and_a_client_that_leaves_as_its_
 fn the_sentence_names_the_remedies_that_are_on() {
     let tie = Some(TieConfig::default());
     let both = UpstreamConfig { tie, ..UpstreamConfig::default() };
-    let name = |policy: &UpstreamConfig| Holdout::new(Ratio::ONE, policy).remedy;
-    assert_eq!(name(&both), "hedging and ties");
-    assert_eq!(name(&UpstreamConfig { hedge: None, ..both }), "ties");
-    assert_eq!(name(&UpstreamConfig { hedge: None, tie: None, ..both }), "no remedy");
+    assert_eq!(remedy_name(&both), "hedging and ties");
+    assert_eq!(remedy_name(&UpstreamConfig { hedge: None, ..both }), "ties");
+    assert_eq!(remedy_name(&UpstreamConfig { hedge: None, tie: None, ..both }), "no remedy");
 }

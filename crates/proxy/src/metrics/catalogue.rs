@@ -116,6 +116,18 @@ catalogue! {
         &["upstream", "period", "percentile"],
         "1: the percentile is lower with the remedy. -1: it is higher. 0: undecided.",
     );
+    SWITCHBACK_LATENCY = Metric {
+        base: "curtail_switchback_latency",
+        unit: Some(Unit::Seconds),
+        kind: MetricType::Gauge,
+        labels: &["upstream", "period", "percentile", "side", "bound"],
+        help: "Latency percentiles of all requests in this day's time blocks without hedges and ties (side `holdout`) and in the other blocks (side `remedy`), each with its interval; absent until each side has 60 blocks.",
+    };
+    SWITCHBACK_VERDICT = gauge(
+        "curtail_switchback_verdict",
+        &["upstream", "period", "percentile"],
+        "1: the percentile of all requests is lower in time blocks with the remedy. -1: it is higher. 0: undecided.",
+    );
     DRY_RUN_WON = counter(
         "curtail_dry_run_hedges_won",
         UPSTREAM,

@@ -93,18 +93,13 @@ impl Snapshot {
         let extra = periods().filter_map(|(labels, p)| Some((labels, p.extra_ratio()?)));
         out.add(&table::HOLDOUT_EXTRA, extra);
         out.add(&table::HOLDOUT_LATENCY, bounds(each()));
-        let percentiles = || {
-            periods().flat_map(|([name, period], p)| {
-                let labels = move |e: &PercentileEffect| [name, period, ("percentile", e.name)];
-                p.percentiles.iter().map(move |effect| (labels(effect), effect))
-            })
+        out.add(&table::HOLDOUT_VERDICT, verdicts(each()));
+        let switchbacks = || {
+            let upstreams = self.upstreams.iter();
+            upstreams.filter_map(|u| Some((("upstream", &*u.name), u.switchback.as_ref()?)))
         };
-        let verdict = |effect: &PercentileEffect| match effect.verdict() {
-            EffectVerdict::Better => 1.0,
-            EffectVerdict::Undecided => 0.0,
-            EffectVerdict::Worse => -1.0,
-        };
-        out.add(&table::HOLDOUT_VERDICT, percentiles().map(|(labels, e)| (labels, verdict(e))));
+        out.add(&table::SWITCHBACK_LATENCY, bounds(switchbacks()));
+        out.add(&table::SWITCHBACK_VERDICT, verdicts(switchbacks()));
     }
 
     fn dry_runs<'a>(&'a self, out: &mut FamilyCollector<'a>) {
@@ -236,17 +231,39 @@ impl Snapshot {
 
 type LabelPair<'a> = (&'a str, &'a str);
 
+/// The percentiles of all periods, with their labels.
+fn percentiles<'a>(
+    each: impl Iterator<Item = (LabelPair<'a>, &'a HoldoutSnapshot)>,
+) -> impl Iterator<Item = ([LabelPair<'a>; 3], &'a PercentileEffect)> {
+    each.flat_map(|(name, snapshot)| {
+        snapshot.periods.iter().flat_map(move |period| {
+            let labels = move |of: &PercentileEffect| {
+                [name, ("period", period.period), ("percentile", of.name)]
+            };
+            period.percentiles.iter().map(move |effect| (labels(effect), effect))
+        })
+    })
+}
+
+/// The verdict on each percentile.
+fn verdicts<'a>(
+    each: impl Iterator<Item = (LabelPair<'a>, &'a HoldoutSnapshot)>,
+) -> impl Iterator<Item = ([LabelPair<'a>; 3], f64)> {
+    percentiles(each).map(|(labels, effect)| {
+        let verdict = match effect.verdict() {
+            EffectVerdict::Better => 1.0,
+            EffectVerdict::Undecided => 0.0,
+            EffectVerdict::Worse => -1.0,
+        };
+        (labels, verdict)
+    })
+}
+
 /// The latencies of both sides at each percentile, with the bounds of their intervals.
 fn bounds<'a>(
     each: impl Iterator<Item = (LabelPair<'a>, &'a HoldoutSnapshot)>,
 ) -> impl Iterator<Item = ([LabelPair<'a>; 5], f64)> {
-    let percentiles = each.flat_map(|(name, snapshot)| {
-        snapshot.periods.iter().flat_map(move |period| {
-            let labels = [name, ("period", period.period)];
-            period.percentiles.iter().map(move |effect| (labels, effect))
-        })
-    });
-    percentiles.flat_map(|([name, period], effect)| {
+    percentiles(each).flat_map(|([name, period, percentile], effect)| {
         let Sides { without, with } = effect.latency;
         let (low, high) = (effect.interval.without, effect.interval.with);
         let bounds = [
@@ -258,7 +275,6 @@ fn bounds<'a>(
             ("remedy", "high", high.high),
         ];
         bounds.into_iter().filter_map(move |(side, bound, latency)| {
-            let percentile = ("percentile", effect.name);
             let labels = [name, period, percentile, ("side", side), ("bound", bound)];
             Some((labels, latency?.as_secs_f64()))
         })

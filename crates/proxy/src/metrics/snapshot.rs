@@ -41,6 +41,8 @@ pub(crate) struct UpstreamSnapshot {
     pub(crate) budget: (u64, u64),
     /// Absent: there is no holdout.
     pub(crate) holdout: Option<HoldoutSnapshot>,
+    /// Absent: there is no switchback.
+    pub(crate) switchback: Option<HoldoutSnapshot>,
     /// Absent: there is no dry run.
     pub(crate) dry_run: Option<HoldoutSnapshot>,
     pub(crate) remedy_mode: RemedyMode,

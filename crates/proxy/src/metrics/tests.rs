@@ -68,6 +68,7 @@ fn upstream() -> UpstreamSnapshot {
         hedge_delay: Some(Duration::from_us(12_500)),
         budget: (100, 3),
         holdout: Some(crate::holdout::tests::sample()),
+        switchback: Some(crate::switchback::tests::sample()),
         dry_run: Some(crate::holdout::tests::dry_run_sample()),
         remedy_mode: RemedyMode::Auto,
         remedy: Some(AutoRemedy::new(None, Instant::ZERO).read(Instant::ZERO)),

@@ -119,8 +119,8 @@ impl Encoder<'_> {
             if let Some(destination) = &trail.destination {
                 describe_destination(&mut attributes, destination);
             }
-            if let Some(drawn) = trail.holdout {
-                attributes.flag(b"curtail.holdout", drawn.is_holdout);
+            if let Some(draw) = trail.draw {
+                attributes.flag(b"curtail.holdout", draw.is_holdout);
             }
             attributes.int(b"curtail.attempts", trail.attempts.len() as u64);
             if let Some(reason) = &end.reason {
