@@ -5,7 +5,7 @@
 use crate::api_error::ApiError;
 use crate::query_request::QueryRequest;
 use crate::query_service::{ApiResponse, ApiResult};
-use curtail_otlp::scorecard::TRACE_ID;
+use curtail_otlp::events::SCORECARD_ID;
 use curtail_predict::{Scorecard, ScorecardEvent};
 use curtail_store::Store;
 use curtail_store::schema::envelope::SERVICE;
@@ -18,7 +18,7 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
     let service = request.get("service");
     let is_recent = request.get("since").is_some();
     let times = if is_recent { request.recent_range() } else { request.range() }?;
-    let found = store.logs().rows_with_id(request.tenant, TRACE_ID, usize::MAX).await;
+    let found = store.logs().rows_with_id(request.tenant, SCORECARD_ID, usize::MAX).await;
     let last = found.len().saturating_sub(EVENTS_MAX)..found.len();
     let window = found.window(&[SERVICE, TIME, BODY, EVENT_NAME], last).await;
     let (rows, mut unread) = (window.rows, window.unread);

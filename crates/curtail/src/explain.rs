@@ -84,6 +84,12 @@ pub(crate) struct ExplainArgs {
     /// Also send what is new to this URL: POST of JSON, with `text` for people.
     #[arg(long, value_name = "URL", requires = "watch")]
     webhook: Option<ServerUrl>,
+    /// Also keep what is new on the server, as log records named curtail.finding.
+    #[arg(long, requires = "watch")]
+    keep: bool,
+    /// URL of the OTLP receiver that keeps it, without `/v1/logs`.
+    #[arg(long, value_name = "URL", requires = "keep", default_value = "http://127.0.0.1:4318")]
+    to: ServerUrl,
     /// Seed of resampling and of random labels.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
@@ -213,6 +219,7 @@ impl ExplainArgs {
             access: self.traces.access().clone(),
             service: self.traces.service.clone(),
             webhook: self.webhook.clone(),
+            keep: self.keep.then(|| self.to.clone()),
             format: self.format,
         })
     }

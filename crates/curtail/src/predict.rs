@@ -9,7 +9,7 @@ use crate::server_url::ServerUrl;
 use anyhow::Context as _;
 use clap::Args;
 use curtail_http::clock::unix_time;
-use curtail_otlp::{Signal, scorecard};
+use curtail_otlp::{Signal, events};
 use curtail_predict::{
     Fit, Known, Prediction, REQUESTS_MAX, Recording, RecordingError, Remedy, SpanReader,
 };
@@ -147,7 +147,7 @@ fn keep(args: &PredictArgs, prediction: &Value) -> anyhow::Result<()> {
     let service = args.traces.service.as_deref().unwrap_or_default();
     let resource = json!({ "service.name": service }).to_string();
     let body = json!({ "upstream": args.upstream, "prediction": prediction }).to_string();
-    let batch = scorecard::events(&resource, unix_time().as_ns(), scorecard::PREDICTION, &[body])?;
+    let batch = events::batch(&resource, unix_time().as_ns(), events::PREDICTION, &[body])?;
     import::send_batch(&args.to, args.traces.access(), Signal::Logs, &batch)?;
     print_message("kept for the scorecard: see curtail scorecard once the remedy is on");
     Ok(())

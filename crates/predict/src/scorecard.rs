@@ -1,13 +1,13 @@
 //! The scorecard: for each remedy that was switched on, its prediction beside its measured effect.
 //!
-//! The events are those of [`curtail_otlp::scorecard`]. Effects of the same service, upstream and remedy are one entry, with the
+//! The events are those of [`curtail_otlp::events`]. Effects of the same service, upstream and remedy are one entry, with the
 //! last effect. A remedy is what the policy says of balance, hedges and ties. Its prediction is the last one that was
 //! kept before the first effect, for the same service and upstream, with the same keys. The last prediction of a service and
 //! upstream is an entry by itself while its recommended remedy is not on.
 //! **Limits**: those of the caller, who reads the events.
 
 use crate::policy_yaml;
-use curtail_otlp::scorecard::{EFFECT, PREDICTION};
+use curtail_otlp::events::{EFFECT, PREDICTION};
 use curtail_policy::UpstreamConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

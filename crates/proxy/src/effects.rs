@@ -13,7 +13,7 @@ use crate::spans::receiver::{Receiver, Verdict};
 use crate::switchback::Switchback;
 use crate::trace_context::entropy_rng;
 use crate::worker::Shared;
-use curtail_otlp::{Signal, scorecard};
+use curtail_otlp::{Signal, events};
 use curtail_policy::UpstreamConfig;
 use curtail_units::{Duration, Instant};
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ impl EffectSender {
         }
         let unix_ns = self.shared.process_state.clock.unix_ns(now);
         let bodies: Vec<String> = due.iter().map(|due| due.body.clone()).collect();
-        let batch = scorecard::events(&self.resource, unix_ns, scorecard::EFFECT, &bodies);
+        let batch = events::batch(&self.resource, unix_ns, events::EFFECT, &bodies);
         let batch = batch.expect("the resource is an object");
         match self.receiver.send_message(batch, TIMEOUT).await {
             Verdict::Accepted { .. } => self.has_failed = false,

@@ -149,10 +149,7 @@ impl Holdout {
         (attempts, saved): (usize, Option<Duration>),
     ) {
         let latency = measured(response, age);
-        let hedged = match latency {
-            Duration::MAX => latency,
-            latency => latency - saved.unwrap_or(Duration::ZERO),
-        };
+        let hedged = with_hedge(latency, saved);
         let mut state = self.lock();
         state.record(now, true, latency, attempts);
         state.record(now, false, hedged, attempts + usize::from(saved.is_some()));
@@ -188,6 +185,15 @@ pub(crate) const fn remedy_name(policy: &UpstreamConfig) -> &'static str {
         (None, Some(_)) => "ties",
         (Some(_), Some(_)) => "hedging and ties",
         (None, None) => "no remedy",
+    }
+}
+
+/// The latency of a request if the hedge of a dry run had been sent, which would have `saved` this time. A failure
+/// stays one.
+pub(crate) fn with_hedge(latency: Duration, saved: Option<Duration>) -> Duration {
+    match latency {
+        Duration::MAX => latency,
+        latency => latency - saved.unwrap_or(Duration::ZERO),
     }
 }
 

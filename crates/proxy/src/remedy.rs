@@ -5,7 +5,7 @@
 //! **Invariant**: a request counts only if it arrived after the holdout of its state was in effect.
 
 use crate::driver::{Effects, Upstream};
-use crate::holdout::{Draw, Holdout};
+use crate::holdout::{Draw, Holdout, with_hedge};
 use crate::probe;
 use crate::trail::Trail;
 use crate::worker::Worker;
@@ -74,11 +74,8 @@ impl AutoRemedy {
         saved: Option<Duration>,
     ) -> RemedyState {
         let mut state = self.lock();
-        let hedged = match latency {
-            Duration::MAX => latency,
-            latency => latency - saved.unwrap_or(Duration::ZERO),
-        };
-        state.evidence.record_dry_run(trail.started, Sides { without: latency, with: hedged });
+        let sides = Sides { without: latency, with: with_hedge(latency, saved) };
+        state.evidence.record_dry_run(trail.started, sides);
         if let Some(is_holdout) = trail.draw.and_then(Draw::random_side) {
             state.evidence.record(trail.started, is_holdout, latency);
         }

@@ -9,8 +9,10 @@
 //!
 //! **Decides** what is news: a finding that two rounds in a row have, because one round in twenty may have a finding by chance;
 //! and that such a finding is over, when two rounds in a row do not have it.
-//! **Limits**: the news that a webhook does not accept wait for the next round, at most [`UNSENT_MAX`] of them.
+//! **Limits**: the news that a webhook or a server does not accept wait for the next round, at most [`UNSENT_MAX`] of them
+//! for each of the two.
 
+use crate::import;
 use crate::output::{Format, print, print_message};
 use crate::query::request::{QueryRequest, QueryResult, send, send_for_text};
 use crate::server_access::ServerAccessArgs;
@@ -19,6 +21,7 @@ use crate::terminal;
 use bytes::Bytes;
 use curtail_http::client::ClientLimits;
 use curtail_http::clock::unix_time;
+use curtail_otlp::{Signal, events};
 use curtail_proxy::signals::StopSignals;
 use curtail_text::numbers::utc;
 use curtail_text::wrapped;
@@ -60,6 +63,8 @@ pub(super) struct Plan {
     /// Absent: all services at which traces begin.
     pub(super) service: Option<String>,
     pub(super) webhook: Option<ServerUrl>,
+    /// The OTLP receiver that keeps the news, if any.
+    pub(super) keep: Option<ServerUrl>,
     pub(super) format: Format,
 }
 
@@ -85,7 +90,7 @@ async fn watch(plan: &Plan) -> anyhow::Result<ExitCode> {
     print_message(&format!("watching {of} every {every:?}; a finding is news after two rounds"));
     let settled_ns = SETTLED_NS.min(plan.every_ns);
     let mut findings = Findings::default();
-    let mut unsent: VecDeque<String> = VecDeque::new();
+    let (mut unsent, mut unkept) = (VecDeque::new(), VecDeque::new());
     // Whole seconds, so that a time in RFC 3339 needs no fraction.
     let mut to_ns = (now_ns() / SECOND_NS) * SECOND_NS;
     for round in 0.. {
@@ -98,16 +103,24 @@ async fn watch(plan: &Plan) -> anyhow::Result<ExitCode> {
             Ok((services, found)) => {
                 for news in findings.round(&times, &services, found) {
                     print(&news.written(plan.format))?;
-                    unsent.push_back(news.json().to_string());
+                    if plan.webhook.is_some() {
+                        unsent.push_back(news.json());
+                    }
+                    if plan.keep.is_some() {
+                        unkept.push_back(news.json());
+                    }
                 }
             }
             Err(error) if round == 0 => return Err(error),
             Err(error) => print_message(&format!("{}: {error:#}", utc(unix_time().as_ns()))),
         }
         if let Some(webhook) = &plan.webhook {
-            send_news(webhook, &mut unsent).await;
-        } else {
-            unsent.clear();
+            let send = async |news: &Value| post(webhook, news.to_string()).await;
+            send_all(("--webhook", webhook), &mut unsent, send).await;
+        }
+        if let Some(to) = &plan.keep {
+            let send = async |news: &Value| keep(to.clone(), plan.access.clone(), news).await;
+            send_all(("--to", to), &mut unkept, send).await;
         }
         // Rounds that took longer than the interval leave intervals out.
         let late = (now_ns() - settled_ns - to_ns) / plan.every_ns;
@@ -169,19 +182,32 @@ fn range(times: &Range<i64>) -> String {
 }
 
 /// Sends news in their order until one is not accepted.
-async fn send_news(webhook: &ServerUrl, unsent: &mut VecDeque<String>) {
-    while let Some(body) = unsent.front() {
-        if let Err(error) = post(webhook, body.clone()).await {
+async fn send_all(
+    (flag, to): (&str, &ServerUrl),
+    waiting: &mut VecDeque<Value>,
+    send: impl AsyncFn(&Value) -> anyhow::Result<()>,
+) {
+    while let Some(news) = waiting.front() {
+        if let Err(error) = send(news).await {
             // The path may be a secret.
-            print_message(&format!("--webhook {}: {error:#}; it is tried again", webhook.origin));
+            print_message(&format!("{flag} {}: {error:#}; it is tried again", to.origin));
             break;
         }
-        unsent.pop_front();
+        waiting.pop_front();
     }
-    while unsent.len() > UNSENT_MAX {
-        unsent.pop_front();
-        print_message("a finding was not sent: too many wait for the webhook");
+    while waiting.len() > UNSENT_MAX {
+        waiting.pop_front();
+        print_message(&format!("a finding was not sent: too many wait for {flag}"));
     }
+}
+
+/// Keeps a piece of news as a log record of its service.
+async fn keep(to: ServerUrl, access: ServerAccessArgs, news: &Value) -> anyhow::Result<()> {
+    let resource = json!({ "service.name": news["service"] }).to_string();
+    let now_ns = unix_time().as_ns();
+    let batch = events::batch(&resource, now_ns, events::FINDING, &[news.to_string()])?;
+    let send = move || import::send_batch(&to, &access, Signal::Logs, &batch);
+    tokio::task::spawn_blocking(send).await?
 }
 
 async fn post(webhook: &ServerUrl, body: String) -> anyhow::Result<()> {

@@ -213,6 +213,9 @@ fn a_watch_prints_what_is_new_and_sends_it_to_a_webhook() {
         &url,
         "--webhook",
         &webhook,
+        "--keep",
+        "--to",
+        &format!("http://{}", server.otlp),
         "--format",
         "json",
     ]);
@@ -226,6 +229,15 @@ fn a_watch_prints_what_is_new_and_sends_it_to_a_webhook() {
     assert_eq!(news.recv().expect("the watch tries again"), line);
     watch.signal("TERM");
     assert_eq!(watch.ended().code(), Some(0));
+    // It was kept in the first round.
+    let id = format!("{:032x}", u128::from_be_bytes(*b"curtail-findings"));
+    let logs = server.get(&format!("/api/v1/traces/{id}/logs"));
+    let (_, logs) = logs.split_once("\r\n\r\n").expect("a head");
+    let logs: Value = serde_json::from_str(logs).expect("JSON");
+    let record = &logs["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
+    assert_eq!(record["eventName"], "curtail.finding", "{logs:#}");
+    let kept = record["body"]["stringValue"].as_str().expect("a text");
+    assert_eq!(serde_json::from_str::<Value>(kept).expect("JSON"), line);
     let ended = curtail(&["explain", "--watch", "10ms", "--server", &url]);
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     server.ended("TERM");

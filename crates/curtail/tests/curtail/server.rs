@@ -99,7 +99,7 @@ impl Server {
         value.unwrap_or_else(|| panic!("{response}"))
     }
 
-    fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
         send_request(self.api, head.as_bytes()).expect("it responds")
     }
