@@ -307,12 +307,14 @@ impl Demo<'_, '_> {
     fn title(&self) -> Vec<String> {
         let (config, seed) = (self.testbed.config(), self.args.seed);
         let (shards, replicas) = (config.shards, config.replicas);
-        let keys = shards * KEYS_PER_SHARD;
+        let (keys, servers) = (shards * KEYS_PER_SHARD, shards * replicas);
         vec![
             format!(
                 "Reads of {keys} keys from {shards} shards of {replicas} replicas, seed {seed}."
             ),
-            "Three of the 150 servers stop for 0.45 s every 4.5 s. A read waits for 50".to_owned(),
+            format!(
+                "Three of the {servers} servers stop for 0.45 s every 4.5 s. A read waits for {shards}"
+            ),
             "servers, so one read in ten meets a stopped one.".to_owned(),
         ]
     }
