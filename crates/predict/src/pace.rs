@@ -7,13 +7,19 @@
 //! their chances to last on. A gap that chance hardly explains (1 in 100 over the whole recording) is a stop; the time
 //! beyond the usual rest of executions, before and after, is lost. If the replica was idle, the stop began before the first
 //! arrival, on average in the middle of the idle time.
-//! **Slow periods**: a hidden Markov model with one state for each of [`SLOWDOWNS`]; the most likely sequence of states of a replica (Viterbi, 1967), given the distribution of all executions.
+//! **Slow periods**: a hidden Markov model with one state for each of [`SLOWDOWNS`]; the most likely sequence of states
+//! (Viterbi, 1967), given the distribution of all executions.
+//! **Common slow periods** come first, from the executions of all replicas together (`common.rs`): those of one replica may
+//! be too few to show them. Stops and slow periods of each replica are then found in a time without the common ones.
 //! **Source**: the jointness of slow executions: ARCHITECTURE.md, "the problem"; Viterbi, "Error bounds for
 //! convolutional codes", 1967.
 //! **Hurts when** a replica executes one request at a time: then no two executions are slow together, and its stops
 //! count as slow requests.
 
+mod common;
+
 use crate::executions::{Execution, instant_before};
+use common::{PacedTime, find_common};
 use curtail_units::{Duration, Instant};
 use std::collections::VecDeque;
 
@@ -53,6 +59,28 @@ impl SlowPeriod {
 
 /// Finds the slow periods of all replicas, by replica and start; `executions` are those of each replica.
 pub(crate) fn find_slow_periods(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
+    let common = find_common(executions);
+    if common.is_empty() {
+        return find_own(executions);
+    }
+    let time = PacedTime::new(&common);
+    let paced = |execution: &Execution| Execution {
+        started: time.paced(execution.started),
+        ended: time.paced(execution.ended),
+        ..*execution
+    };
+    let of_replica = |executions: &Vec<Execution>| executions.iter().map(paced).collect();
+    let paced: Vec<Vec<Execution>> = executions.iter().map(of_replica).collect();
+    let own = find_own(&paced).into_iter().zip(executions);
+    own.map(|(own, executions)| {
+        let replica = executions.first().map_or(0, |execution| execution.replica);
+        common::overlaid(replica, &time.real_periods(own), &common)
+    })
+    .collect()
+}
+
+/// Finds the stops and slow periods of each replica by itself.
+fn find_own(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
     let mut stops: Vec<Vec<SlowPeriod>> = vec![Vec::new(); executions.len()];
     for _ in 0..ROUNDS {
         let survival = Survival::of(works(executions, &stops));
@@ -235,6 +263,11 @@ fn bin(ns: f64) -> usize {
     (ns.max(1.0).ln() / BIN_WIDTH).clamp(0.0, (BINS - 1) as f64) as usize
 }
 
+/// What a change of state must be worth: more than chance makes of this number of executions.
+fn change_cost(executions: usize) -> f64 {
+    (executions.max(2) as f64).ln() + 2.0
+}
+
 /// One round: the most likely pace of each replica, with the distribution of executions at the paces found before.
 fn find_slowdowns(
     executions: &[Vec<Execution>],
@@ -244,8 +277,7 @@ fn find_slowdowns(
     let works = works(executions, before);
     let count = works.len();
     let density = LogDensity::of(works.into_iter());
-    // A change of state must be worth more than chance makes of this number of executions.
-    let change = (count.max(2) as f64).ln() + 2.0;
+    let change = change_cost(count);
     let of_replica = |(executions, stops): (&Vec<Execution>, &Vec<SlowPeriod>)| {
         let whole = executions.iter().filter(|execution| execution.is_whole);
         let whole: Vec<(Instant, f64)> =

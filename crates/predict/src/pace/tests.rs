@@ -96,6 +96,46 @@ fn slower_times_are_found_with_their_slowdown() {
 }
 
 #[test]
+fn short_slow_periods_of_all_replicas_are_found_at_all_of_them() {
+    for seed in 0..3 {
+        // Six executions of each replica in a period, and those of three replicas together are eighteen.
+        let of_one = Lab::periods((seed, 1), 3.0, 300, 3.0, 240.0);
+        let on = |replica| of_one.iter().map(move |period| SlowPeriod { replica, ..*period });
+        let planted: Vec<SlowPeriod> = (0..3).flat_map(on).collect();
+        let lab = Lab {
+            seed,
+            requests: 14_400,
+            per_second: 60.0,
+            replicas: 3,
+            places: 8,
+            work_ms: lognormal,
+            periods: planted.clone(),
+        };
+        let found = found(&lab);
+        let is_hit = |period: &&SlowPeriod| {
+            let middle = period.from + period.lasted().mul_f64(0.5);
+            let holds = |f: &&SlowPeriod| f.from <= middle && middle < f.to;
+            found.iter().filter(|f| f.replica == period.replica).any(|f| holds(&f))
+        };
+        let hits = planted.iter().filter(is_hit).count();
+        let ratio = total_s(&found) / total_s(&planted);
+        println!("seed {seed}: {hits} of {}, time {ratio:.2}", planted.len());
+        assert!(hits * 100 >= planted.len() * 90, "seed {seed}: {hits} of {}", planted.len());
+        assert!((0.75..1.25).contains(&ratio), "seed {seed}: {ratio}");
+    }
+}
+
+#[test]
+fn a_slow_replica_does_not_make_the_others_slow() {
+    for seed in 0..3 {
+        let planted = Lab::periods((seed, 1), 2.0, 1_000, 3.0, 98.0);
+        let found = found(&lab(seed, planted, lognormal));
+        let others = found.iter().filter(|period| period.replica != 0);
+        assert_eq!(others.count(), 0, "seed {seed}: {found:?}");
+    }
+}
+
+#[test]
 fn work_is_the_time_at_the_usual_pace() {
     let at = |ms| curtail_units::Instant::ZERO + Duration::from_ms(ms);
     let period =
