@@ -9,17 +9,17 @@
 //! arrival, on average in the middle of the idle time.
 //! **Slow periods**: a hidden Markov model with one state for each of [`SLOWDOWNS`]; the most likely sequence of states
 //! (Viterbi, 1967), given the distribution of all executions.
-//! **Common slow periods** come first, from the executions of all replicas together (`common.rs`): those of one replica may
+//! **Common slow periods** come first, from the executions of all replicas together (`all_replicas.rs`): those of one replica may
 //! be too few to show them. Stops and slow periods of each replica are then found in a time without the common ones.
 //! **Source**: the jointness of slow executions: ARCHITECTURE.md, "the problem"; Viterbi, "Error bounds for
 //! convolutional codes", 1967.
 //! **Hurts when** a replica executes one request at a time: then no two executions are slow together, and its stops
 //! count as slow requests.
 
-mod common;
+mod all_replicas;
 
 use crate::executions::{Execution, instant_before};
-use common::{PacedTime, find_common};
+use all_replicas::{PacedTime, find_common, overlaid};
 use curtail_units::{Duration, Instant};
 use std::collections::VecDeque;
 
@@ -74,7 +74,7 @@ pub(crate) fn find_slow_periods(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPe
     let own = find_own(&paced).into_iter().zip(executions);
     own.map(|(own, executions)| {
         let replica = executions.first().map_or(0, |execution| execution.replica);
-        common::overlaid(replica, &time.real_periods(own), &common)
+        overlaid(replica, &time.real_periods(own), &common)
     })
     .collect()
 }
