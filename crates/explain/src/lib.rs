@@ -28,6 +28,7 @@ pub use explanation::{
     Question, SCHEMA, ServiceShare, TRACES_MIN, explain,
 };
 pub use populations::SlowTraces;
+pub use statistics::discovery_limit;
 pub use table::table;
 pub use traces::{
     AttributeValue, SPANS_MAX, Side, SpanKind, SpanRow, TRACES_MAX, Traces, UnusedTraces,

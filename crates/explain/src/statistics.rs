@@ -80,11 +80,8 @@ fn exact_above(first: usize, second: usize, u: usize) -> f64 {
 /// The largest p-value that is a discovery when a share of `q` of all discoveries may be false; below zero if none is
 /// (Benjamini & Hochberg, "Controlling the false discovery rate", Journal of the Royal Statistical Society B 57, 1995).
 /// `tests` is the number of all tests, of which `p_values` are the smallest ones.
-pub(crate) fn discovery_limit(
-    p_values: impl IntoIterator<Item = f64>,
-    tests: usize,
-    q: f64,
-) -> f64 {
+#[must_use]
+pub fn discovery_limit(p_values: impl IntoIterator<Item = f64>, tests: usize, q: f64) -> f64 {
     let mut sorted: Vec<f64> = p_values.into_iter().collect();
     sorted.sort_unstable_by(f64::total_cmp);
     let limits = (1..).zip(&sorted).map(|(nth, p)| (f64::from(nth) * q / tests as f64, *p));

@@ -4,7 +4,8 @@
 //! of a slow period is that executions at one replica are slow *together*; a single slow execution proves nothing.
 //!
 //! **Stops**: between two departures, with k executions in service, the chance of such a long gap is the product of
-//! their chances to last on. A gap that chance hardly explains (1 in 100 over the whole recording) is a stop; the time
+//! their chances to last on. Gaps that chance hardly explains are stops, so many that at most 2 % of them are expected to
+//! be chance (Benjamini & Hochberg, 1995): where many stops are certain, less evidence is enough for another. The time
 //! beyond the usual rest of executions, before and after, is lost. If the replica was idle, the stop began before the first
 //! arrival, on average in the middle of the idle time.
 //! **Slow periods**: a hidden Markov model with one state for each of [`SLOWDOWNS`]; the most likely sequence of states
@@ -17,17 +18,15 @@
 //! count as slow requests.
 
 mod all_replicas;
+mod stops;
 
-use crate::executions::{Execution, instant_before};
+use crate::executions::Execution;
 use all_replicas::{PacedTime, find_common, overlaid};
 use curtail_units::{Duration, Instant};
-use std::collections::VecDeque;
+use stops::{find_certain_stops, find_likely_stops};
 
 /// The slowdowns that are distinguished; 1 is the pace of most executions.
 const SLOWDOWNS: [f64; 13] = [1.0, 0.5, 0.7, 1.3, 1.6, 2.0, 2.5, 3.0, 4.0, 6.0, 9.0, 14.0, 20.0];
-
-/// Chance of one false stop in a whole recording.
-const FALSE_STOPS: f64 = 0.01;
 
 /// The number of rounds: each finds slow periods with the distribution of the executions outside those found before.
 const ROUNDS: usize = 3;
@@ -59,38 +58,47 @@ impl SlowPeriod {
 
 /// Finds the slow periods of all replicas, by replica and start; `executions` are those of each replica.
 pub(crate) fn find_slow_periods(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
-    let common = find_common(executions);
-    if common.is_empty() {
-        return find_own(executions);
-    }
-    let time = PacedTime::new(&common);
-    let paced = |execution: &Execution| Execution {
-        started: time.paced(execution.started),
-        ended: time.paced(execution.ended),
-        ..*execution
-    };
-    let of_replica = |executions: &Vec<Execution>| executions.iter().map(paced).collect();
-    let paced: Vec<Vec<Execution>> = executions.iter().map(of_replica).collect();
-    let own = find_own(&paced).into_iter().zip(executions);
-    own.map(|(own, executions)| {
-        let replica = executions.first().map_or(0, |execution| execution.replica);
-        overlaid(replica, &time.real_periods(own), &common)
-    })
-    .collect()
+    let common = vec![find_common(executions); executions.len()];
+    find_beside(&common, executions, find_own)
 }
 
-/// Finds the stops and slow periods of each replica by itself.
+/// Finds the stops and slow periods of each replica by itself. Certain stops come first, so that they do not pass for
+/// very slow periods, and the other stops last, so that slow periods do not pass for many short stops.
 fn find_own(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
-    let mut stops: Vec<Vec<SlowPeriod>> = vec![Vec::new(); executions.len()];
-    for _ in 0..ROUNDS {
-        let survival = Survival::of(works(executions, &stops));
-        stops = executions.iter().map(|executions| find_stops(executions, &survival)).collect();
-    }
+    let stops = find_certain_stops(executions);
     let mut paces = stops.clone();
     for _ in 0..ROUNDS {
         paces = find_slowdowns(executions, &stops, &paces);
     }
-    paces
+    for periods in &mut paces {
+        periods.retain(|period| !period.is_stop());
+    }
+    find_beside(&paces, executions, find_likely_stops)
+}
+
+/// Finds periods in a time without the `known` ones of each replica, and adds these.
+fn find_beside(
+    known: &[Vec<SlowPeriod>],
+    executions: &[Vec<Execution>],
+    find: impl Fn(&[Vec<Execution>]) -> Vec<Vec<SlowPeriod>>,
+) -> Vec<Vec<SlowPeriod>> {
+    let times: Vec<PacedTime> = known.iter().map(|known| PacedTime::new(known)).collect();
+    let paced = executions.iter().zip(&times).map(|(executions, time)| {
+        let paced = executions.iter().map(|execution| Execution {
+            started: time.paced(execution.started),
+            ended: time.paced(execution.ended),
+            ..*execution
+        });
+        paced.collect::<Vec<Execution>>()
+    });
+    let found = find(&paced.collect::<Vec<_>>());
+    let of_replicas = found.into_iter().zip(&times).zip(known).zip(executions);
+    of_replicas
+        .map(|(((found, time), known), executions)| {
+            let replica = executions.first().map_or(0, |execution| execution.replica);
+            overlaid(replica, &time.real_periods(found), known)
+        })
+        .collect()
 }
 
 /// The work of an execution: its duration at the usual pace. `periods` are those of its replica, in order.
@@ -111,113 +119,6 @@ fn works(executions: &[Vec<Execution>], periods: &[Vec<SlowPeriod>]) -> Vec<f64>
         whole.map(|execution| work_ns(execution, periods)).collect::<Vec<f64>>()
     };
     executions.iter().zip(periods).flat_map(of_replica).collect()
-}
-
-/// The share of executions that last longer than a time.
-struct Survival {
-    sorted_ns: Vec<f64>,
-    /// The mean time until the first of k executions ends, from a random instant on, for each k from 1.
-    first_ends_ns: [f64; FIRST_OF_MAX],
-}
-
-/// The largest k in [`Survival::first_ends_ns`].
-const FIRST_OF_MAX: usize = 16;
-
-impl Survival {
-    fn of(mut durations_ns: Vec<f64>) -> Self {
-        durations_ns.sort_unstable_by(f64::total_cmp);
-        let first_ends_ns = first_ends(&durations_ns);
-        Self { sorted_ns: durations_ns, first_ends_ns }
-    }
-
-    fn log_above(&self, ns: f64) -> f64 {
-        let len = self.sorted_ns.len();
-        let above = len - self.sorted_ns.partition_point(|known| *known <= ns);
-        ((above as f64 + 0.5) / (len as f64 + 1.0)).ln()
-    }
-
-    /// The mean time until the first of `count` executions ends; zero if there are none.
-    fn first_end_ns(&self, count: usize) -> f64 {
-        count.checked_sub(1).map_or(0.0, |nth| self.first_ends_ns[nth.min(FIRST_OF_MAX - 1)])
-    }
-
-    fn median_ns(&self) -> f64 {
-        self.sorted_ns.get(self.sorted_ns.len() / 2).copied().unwrap_or(0.0)
-    }
-}
-
-/// The mean time until the first of k executions ends. At a random instant, the rest of an execution is above t with the
-/// chance `R(t) = E[max(0, S − t)] / E[S]`, and the first of k rests has the mean `∫ R(t)^k dt`.
-fn first_ends(sorted_ns: &[f64]) -> [f64; FIRST_OF_MAX] {
-    let mut means = [0.0; FIRST_OF_MAX];
-    let sum: f64 = sorted_ns.iter().sum();
-    let (mut above_sum, mut from) = (sum, 0.0);
-    for (nth, ns) in sorted_ns.iter().enumerate() {
-        let above = (sorted_ns.len() - nth) as f64;
-        let middle = f64::midpoint(from, *ns);
-        let rest = ((above_sum - above * middle) / sum.max(1.0)).max(0.0);
-        let mut power = rest;
-        for mean in &mut means {
-            *mean += power * (ns - from);
-            power *= rest;
-        }
-        (above_sum, from) = (above_sum - ns, *ns);
-    }
-    means
-}
-
-/// Finds the stops of one replica; `executions` are in order of their start.
-fn find_stops(executions: &[Execution], survival: &Survival) -> Vec<SlowPeriod> {
-    let mut ends: Vec<Instant> = executions.iter().map(|execution| execution.ended).collect();
-    ends.sort_unstable();
-    let chance_min = FALSE_STOPS.ln() - (ends.len().max(1) as f64).ln();
-    let mut stops: Vec<SlowPeriod> = Vec::new();
-    // The executions that may be in service in the gap.
-    let mut open: VecDeque<&Execution> = VecDeque::new();
-    let mut next = 0;
-    for pair in ends.windows(2) {
-        let (from, to) = (pair[0], pair[1]);
-        open.retain(|execution| execution.ended > from);
-        while next < executions.len() && executions[next].started < to {
-            if executions[next].ended > from {
-                open.push_back(&executions[next]);
-            }
-            next += 1;
-        }
-        let gap_ns = to.since(from).as_ns_f64();
-        // Most gaps are short: nothing to look at.
-        if gap_ns < survival.median_ns() / 2.0 || open.is_empty() {
-            continue;
-        }
-        let began = open.iter().map(|execution| execution.started).min().unwrap_or(from).max(from);
-        if open.len() < 2 || log_chance(&open, (began, to), survival) > chance_min {
-            continue;
-        }
-        let replica = open[0].replica;
-        let before = open.iter().filter(|execution| execution.started < began).count();
-        let usual_ns = [before, open.len()].map(|count| survival.first_end_ns(count));
-        let length_ns = to.since(began).as_ns_f64();
-        let scale = (length_ns / 2.0 / (usual_ns[0] + usual_ns[1])).min(1.0);
-        let [from, until] = usual_ns.map(|ns| Duration::from_ns_f64(ns * scale));
-        let to = began + Duration::from_ns_f64(length_ns - until.as_ns_f64());
-        // An idle replica stops anywhere between the departure before and the first arrival.
-        let from = match before {
-            0 => instant_before(began, began.since(pair[0]).mul_f64(0.5)),
-            _ => began + from,
-        };
-        stops.push(SlowPeriod { replica, from, to, slowdown: f64::INFINITY });
-    }
-    stops
-}
-
-/// The logarithm of the chance that none of the executions ends between two instants.
-fn log_chance(open: &VecDeque<&Execution>, (from, to): (Instant, Instant), of: &Survival) -> f64 {
-    let lasts_on = |execution: &&Execution| {
-        let age_ns = |at: Instant| at.since(execution.started).as_ns_f64();
-        let before = if execution.started >= from { 0.0 } else { of.log_above(age_ns(from)) };
-        of.log_above(age_ns(to) - 1.0) - before
-    };
-    open.iter().map(lasts_on).sum()
 }
 
 /// The width of a bin of [`LogDensity`], as a difference of natural logarithms.
@@ -254,13 +155,18 @@ impl LogDensity {
     }
 }
 
+fn bin(ns: f64) -> usize {
+    log_bin(ns, BIN_WIDTH, BINS)
+}
+
+/// The bin of a duration among `bins`, whose width is a difference of natural logarithms.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "the bin is within the limits before the conversion"
 )]
-fn bin(ns: f64) -> usize {
-    (ns.max(1.0).ln() / BIN_WIDTH).clamp(0.0, (BINS - 1) as f64) as usize
+fn log_bin(ns: f64, width: f64, bins: usize) -> usize {
+    (ns.max(1.0).ln() / width).clamp(0.0, (bins - 1) as f64) as usize
 }
 
 /// What a change of state must be worth: more than chance makes of this number of executions.

@@ -157,3 +157,37 @@ fn work_is_the_time_at_the_usual_pace() {
     assert_eq!(work(15, 40), 15.0);
     assert_eq!(work(0, 60), 40.0);
 }
+
+/// Three replicas with few executions at once: 20 a second of 20 ms each.
+fn quiet_lab(seed: u64, periods: Vec<SlowPeriod>) -> Lab {
+    Lab { requests: 14_400, per_second: 60.0, places: 8, ..lab(seed, periods, lognormal) }
+}
+
+#[test]
+fn where_many_stops_are_certain_less_evidence_is_enough_for_another() {
+    for seed in 0..3 {
+        let planted = Lab::periods((seed, 3), 3.0, 200, f64::INFINITY, 240.0);
+        let found = found(&quiet_lab(seed, planted.clone()));
+        let is_hit = |stop: &&SlowPeriod| {
+            found.iter().any(|f| f.replica == stop.replica && f.from < stop.to && stop.from < f.to)
+        };
+        let hits = planted.iter().filter(is_hit).count();
+        let ratio = total_s(&found) / total_s(&planted);
+        println!("seed {seed}: {hits} of {}, time {ratio:.2}", planted.len());
+        // Some have no two requests that wait for their end.
+        assert!(hits * 100 >= planted.len() * 90, "seed {seed}: {hits} of {}", planted.len());
+        assert!((0.9..1.1).contains(&ratio), "seed {seed}: {ratio}");
+    }
+}
+
+#[test]
+fn a_slow_replica_does_not_stop() {
+    for seed in 0..3 {
+        let end = curtail_units::Instant::ZERO + Duration::from_secs(240);
+        let planted = SlowPeriod { replica: 0, from: Default::default(), to: end, slowdown: 3.0 };
+        let found = found(&quiet_lab(seed, vec![planted]));
+        let stops: Vec<&SlowPeriod> = found.iter().filter(|period| period.is_stop()).collect();
+        // A chance of one in fifty at each replica.
+        assert!(stops.len() <= 1, "seed {seed}: {stops:?}");
+    }
+}

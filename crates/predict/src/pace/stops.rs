@@ -1,0 +1,268 @@
+//! The stops of replicas: gaps between departures that chance does not explain.
+//!
+//! **When a stop began and ended** is not recorded. Every start and end within its gap is possible, and as likely as the
+//! executions in service are with it: one of them ended at the end of the gap, and the others lasted longer. Lengths
+//! that other stops have are likelier (empirical Bayes); the stop is the mean over all possible ones.
+//! **Source**: Benjamini & Hochberg, "Controlling the false discovery rate", 1995; Robbins, "An empirical Bayes approach
+//! to statistics", 1956.
+
+use super::{ROUNDS, SlowPeriod, log_bin, works};
+use crate::executions::Execution;
+use curtail_explain::discovery_limit;
+use curtail_units::{Duration, Instant};
+use std::collections::VecDeque;
+
+/// The share of the stops of a replica that may be chance; the chance of a false one where there are none.
+const FALSE_STOPS: f64 = 0.02;
+
+/// The number of instants in a gap at which a stop may start or end, and of the executions in service that tell which.
+const PLACE_STEPS: usize = 40;
+const PLACED_BY_MAX: usize = 16;
+
+/// The width of a bin of lengths, as a difference of natural logarithms, and the number of bins: up to about 10^18 ns.
+const LENGTH_BIN_WIDTH: f64 = 0.03;
+const LENGTH_BINS: usize = 1_380;
+
+/// The number of rounds in which the distribution of the lengths of stops is found.
+const LENGTH_ROUNDS: usize = 20;
+
+/// The number of stops, of any length alike, that the distribution of lengths begins with.
+const LENGTH_ANYWHERE: f64 = 1.0;
+
+/// Finds the stops of each replica of which hardly any is chance.
+pub(super) fn find_certain_stops(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
+    find_stops(executions, |_, gaps| FALSE_STOPS / gaps as f64)
+}
+
+/// Finds the stops of each replica, so many that a share of [`FALSE_STOPS`] of them may be chance.
+pub(super) fn find_likely_stops(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
+    let limit = |long: &[LongGap<'_>], gaps| {
+        discovery_limit(long.iter().map(|gap| gap.chance), gaps, FALSE_STOPS)
+    };
+    find_stops(executions, limit)
+}
+
+/// Finds the stops of each replica: its gaps up to the chance that `chance_max` makes of its long gaps and the number
+/// of all its gaps.
+fn find_stops(
+    executions: &[Vec<Execution>],
+    chance_max: impl Fn(&[LongGap<'_>], usize) -> f64,
+) -> Vec<Vec<SlowPeriod>> {
+    let mut stops: Vec<Vec<SlowPeriod>> = vec![Vec::new(); executions.len()];
+    for _ in 0..ROUNDS {
+        let survival = Survival::of(works(executions, &stops));
+        let gaps_of = |executions: &Vec<Execution>| {
+            let mut gaps = find_long_gaps(executions, &survival);
+            let chance_max = chance_max(&gaps, executions.len().max(1));
+            gaps.retain(|gap| gap.chance <= chance_max);
+            gaps.iter().map(|gap| PossibleStops::of(gap, &survival)).collect()
+        };
+        let possible: Vec<Vec<PossibleStops>> = executions.iter().map(gaps_of).collect();
+        let lengths = length_weights(possible.iter().flatten());
+        let stops_of = |possible: &Vec<PossibleStops>| {
+            possible.iter().map(|possible| possible.mean(&lengths)).collect()
+        };
+        stops = possible.iter().map(stops_of).collect();
+    }
+    stops
+}
+
+/// A gap between two departures that is longer than most.
+struct LongGap<'e> {
+    /// The chance of a gap this long.
+    chance: f64,
+    /// The instants of the departures.
+    from: Instant,
+    to: Instant,
+    /// The executions in service in the gap.
+    open: Vec<&'e Execution>,
+}
+
+/// Finds the long gaps of one replica; `executions` are in order of their start.
+fn find_long_gaps<'e>(executions: &'e [Execution], survival: &Survival) -> Vec<LongGap<'e>> {
+    let mut ends: Vec<Instant> = executions.iter().map(|execution| execution.ended).collect();
+    ends.sort_unstable();
+    let mut long_gaps = Vec::new();
+    // The executions that may be in service in the gap.
+    let mut open: VecDeque<&Execution> = VecDeque::new();
+    let mut next = 0;
+    for pair in ends.windows(2) {
+        let (from, to) = (pair[0], pair[1]);
+        open.retain(|execution| execution.ended > from);
+        while next < executions.len() && executions[next].started < to {
+            if executions[next].ended > from {
+                open.push_back(&executions[next]);
+            }
+            next += 1;
+        }
+        let gap_ns = to.since(from).as_ns_f64();
+        // Most gaps are short: nothing to look at.
+        if gap_ns < survival.median_ns() / 2.0 || open.is_empty() {
+            continue;
+        }
+        let began = open.iter().map(|execution| execution.started).min().unwrap_or(from).max(from);
+        if open.len() < 2 {
+            continue;
+        }
+        let chance = log_chance(&open, (began, to), survival).exp();
+        if chance > FALSE_STOPS {
+            continue;
+        }
+        long_gaps.push(LongGap { chance, from, to, open: open.iter().copied().collect() });
+    }
+    long_gaps
+}
+
+/// The logarithm of the chance that none of the executions ends between two instants.
+fn log_chance(open: &VecDeque<&Execution>, (from, to): (Instant, Instant), of: &Survival) -> f64 {
+    let lasts_on = |execution: &&Execution| {
+        let age_ns = |at: Instant| at.since(execution.started).as_ns_f64();
+        let before = if execution.started >= from { 0.0 } else { of.log_above(age_ns(from)) };
+        of.log_above(age_ns(to) - 1.0) - before
+    };
+    open.iter().map(lasts_on).sum()
+}
+
+/// All stops that a gap may be.
+struct PossibleStops {
+    replica: u32,
+    /// The start of the gap.
+    from: Instant,
+    stops: Vec<PossibleStop>,
+}
+
+/// A stop, from and to these times after the start of the gap.
+struct PossibleStop {
+    start_ns: f64,
+    end_ns: f64,
+    /// How likely the executions in service are with it, as a share of all lengths of its bin.
+    likelihood: f64,
+}
+
+impl PossibleStop {
+    fn length_bin(&self) -> usize {
+        log_bin(self.end_ns - self.start_ns, LENGTH_BIN_WIDTH, LENGTH_BINS)
+    }
+}
+
+impl PossibleStops {
+    fn of(gap: &LongGap<'_>, survival: &Survival) -> Self {
+        let gap_ns = gap.to.since(gap.from).as_ns_f64();
+        let step_ns = gap_ns / PLACE_STEPS as f64;
+        let ending = gap.open.iter().position(|it| it.ended == gap.to && it.is_whole);
+        let placing =
+            (0..).zip(&gap.open).filter(|(nth, _)| *nth < PLACED_BY_MAX || ending == Some(*nth));
+        let placing: Vec<(f64, bool)> = placing
+            .map(|(nth, it)| {
+                let started_ns = it.started.as_ns() as f64 - gap.from.as_ns() as f64;
+                (started_ns, ending == Some(nth))
+            })
+            .collect();
+        let log_likelihood = |start_ns: f64, end_ns: f64| {
+            let logs = placing.iter().map(|(started_ns, is_ending)| {
+                let stopped_ns = (end_ns - start_ns.max(*started_ns)).max(0.0);
+                let worked_ns = gap_ns - started_ns - stopped_ns;
+                match is_ending {
+                    true => survival.log_ending(worked_ns, step_ns),
+                    false => survival.log_above(worked_ns - 1.0),
+                }
+            });
+            logs.sum::<f64>()
+        };
+        let mut stops = Vec::with_capacity(PLACE_STEPS * (PLACE_STEPS + 1) / 2);
+        for start in 0..PLACE_STEPS {
+            for end in start + 1..=PLACE_STEPS {
+                let [start_ns, end_ns] = [start, end].map(|step| step as f64 * step_ns);
+                let likelihood = log_likelihood(start_ns, end_ns);
+                stops.push(PossibleStop { start_ns, end_ns, likelihood });
+            }
+        }
+        let best = stops.iter().map(|stop| stop.likelihood).fold(f64::NEG_INFINITY, f64::max);
+        let mut of_bin = vec![0.0; LENGTH_BINS];
+        for stop in &stops {
+            of_bin[stop.length_bin()] += 1.0;
+        }
+        for stop in &mut stops {
+            stop.likelihood = (stop.likelihood - best).exp() / of_bin[stop.length_bin()];
+        }
+        Self { replica: gap.open[0].replica, from: gap.from, stops }
+    }
+
+    /// The mean of the possible stops, with these weights of their lengths.
+    fn mean(&self, lengths: &[f64]) -> SlowPeriod {
+        let [mut weights, mut starts, mut ends] = [0.0; 3];
+        for stop in &self.stops {
+            let weight = stop.likelihood * lengths[stop.length_bin()];
+            weights += weight;
+            starts += weight * stop.start_ns;
+            ends += weight * stop.end_ns;
+        }
+        let at = |sum_ns: f64| self.from + Duration::from_ns_f64(sum_ns / weights);
+        SlowPeriod {
+            replica: self.replica,
+            from: at(starts),
+            to: at(ends),
+            slowdown: f64::INFINITY,
+        }
+    }
+}
+
+/// The distribution of the lengths of stops, in bins, under which the gaps are most likely: each round takes the lengths
+/// that the stops have with the distribution of the round before (expectation maximization). A little of every length
+/// remains.
+fn length_weights<'p>(all: impl Iterator<Item = &'p PossibleStops>) -> Vec<f64> {
+    let of_gap = |possible: &PossibleStops| {
+        let mut likelihoods: Vec<(usize, f64)> = Vec::new();
+        let mut by_bin = vec![0.0; LENGTH_BINS];
+        for stop in &possible.stops {
+            by_bin[stop.length_bin()] += stop.likelihood;
+        }
+        likelihoods.extend((0..).zip(by_bin).filter(|(_, likelihood)| *likelihood > 0.0));
+        likelihoods
+    };
+    let gaps: Vec<Vec<(usize, f64)>> = all.map(of_gap).collect();
+    let mut weights = vec![1.0; LENGTH_BINS];
+    for _ in 0..LENGTH_ROUNDS {
+        let mut next = vec![LENGTH_ANYWHERE / LENGTH_BINS as f64; LENGTH_BINS];
+        for likelihoods in &gaps {
+            let all: f64 = likelihoods.iter().map(|(bin, l)| weights[*bin] * l).sum();
+            for (bin, likelihood) in likelihoods {
+                next[*bin] += weights[*bin] * likelihood / all;
+            }
+        }
+        weights = next;
+    }
+    weights
+}
+
+/// The share of executions that last longer than a time.
+struct Survival {
+    sorted_ns: Vec<f64>,
+}
+
+impl Survival {
+    fn of(mut durations_ns: Vec<f64>) -> Self {
+        durations_ns.sort_unstable_by(f64::total_cmp);
+        Self { sorted_ns: durations_ns }
+    }
+
+    fn above(&self, ns: f64) -> f64 {
+        let len = self.sorted_ns.len();
+        let above = len - self.sorted_ns.partition_point(|known| *known <= ns);
+        (above as f64 + 0.5) / (len as f64 + 1.0)
+    }
+
+    fn log_above(&self, ns: f64) -> f64 {
+        self.above(ns).ln()
+    }
+
+    /// The logarithm of the share of executions that end within `width_ns` after `ns`.
+    fn log_ending(&self, ns: f64, width_ns: f64) -> f64 {
+        let least = 0.5 / (self.sorted_ns.len() as f64 + 1.0);
+        (self.above(ns) - self.above(ns + width_ns)).max(least).ln()
+    }
+
+    fn median_ns(&self) -> f64 {
+        self.sorted_ns.get(self.sorted_ns.len() / 2).copied().unwrap_or(0.0)
+    }
+}
