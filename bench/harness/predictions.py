@@ -229,7 +229,7 @@ def measure(plan, program, print_line, scratch, causes=tuple(CAUSES)):
     results, predicted = {}, None
     for name in (*causes, None):
         seed = plan.seed + 1_000 * len(results)
-        folder = scratch / (name or "end").replace(" ", "-")
+        folder = folder_of(scratch, name or "end")
         with contextlib.ExitStack() as stack:
             services = []
             start = lambda *arguments: services.append(stack.enter_context(Service(program, *arguments)))
@@ -244,6 +244,21 @@ def measure(plan, program, print_line, scratch, causes=tuple(CAUSES)):
         if name:
             predicted = Predicted(name, folder, predict(program, services[0].journal, seed))
     return results
+
+
+def predict_again(plan, program, print_line, scratch, causes=tuple(CAUSES)):
+    """As `measure`, from the recordings and measurements that it left in `scratch`."""
+    results = {}
+    for nth, name in enumerate(causes):
+        folder = folder_of(scratch, name)
+        journal = folder / "recorded" / "requests.journal"
+        results[name] = Predicted(name, folder, predict(program, journal, plan.seed + 1_000 * max(nth - 1, 0))).result()
+        print_line(f"predictions: {name}: predicted again")
+    return results
+
+
+def folder_of(scratch, cause):
+    return scratch / cause.replace(" ", "-")
 
 
 class Predicted:
