@@ -3,7 +3,8 @@
 //! **Value**: the mean of a few runs of the fitted model, of the logarithm of each latency.
 //! **Band**: where the latency of another run as long as the recording lies, 19 times in 20. The fitted model is drawn
 //! anew from blocks of the recording, and simulated anew; the spread of these runs is that of one recording. The fit
-//! and the run that it predicts both have this error, so the band has √2 times the spread.
+//! and the run that it predicts both have this error, and the model itself has [`MODEL_ERROR`]: the band has the
+//! deviation `√(2 × spread² + MODEL_ERROR²)`.
 //! **Comparisons** are paired: run k of every remedy has the same blocks and the same random numbers.
 //! If nothing is known of how alike the attempts of a request are, the band covers both extremes.
 //! **Source**: Künsch, "The jackknife and the bootstrap for general stationary observations", 1989.
@@ -34,6 +35,10 @@ pub const REQUESTS_MAX: usize = 100_000;
 /// The quantile 0.975 of Student's t with 15 degrees of freedom.
 const STUDENT_T: f64 = 2.131;
 
+/// The standard deviation of what chance does not explain of the logarithm of predicted / measured p99, by maximum
+/// likelihood over 88 settings of `bench/predictions --seconds 240 --seed 7` (0.027).
+const MODEL_ERROR: f64 = 0.03;
+
 /// The difference between model and measurement at p50 and p99 up to which the model reproduces the recording.
 const DIFFERENCE_MAX: f64 = 0.1;
 
@@ -57,6 +62,9 @@ pub struct RemedyPrediction {
     pub p99_ratio: Banded,
     /// Executions that servers begin beyond one for each request, as a share of the requests.
     pub extra_requests: f64,
+    /// Attempts that are sent beyond one for each request, as a share of the requests. Those that are cancelled before
+    /// their turn are not executed.
+    pub extra_sent: f64,
     /// The multiple of the recorded load from which on the remedy makes p99 worse; absent: not up to the largest load
     /// that was tried, or not known.
     pub knee_load_ratio: Option<f64>,
@@ -117,7 +125,8 @@ impl Prediction {
             p99_ratio: over_assumptions(
                 runs.iter().zip(present).map(|(runs, present)| runs.ratio(present, 1)),
             ),
-            extra_requests: runs.iter().map(Runs::extra_requests).sum::<f64>() / runs.len() as f64,
+            extra_requests: mean_of_fitted(runs, |run| run.extra_requests),
+            extra_sent: mean_of_fitted(runs, |run| run.extra_sent),
             knee_load_ratio: None,
         });
         let by_chance = std::array::from_fn(|nth| by_chance(present, nth));
@@ -203,11 +212,12 @@ impl Runs {
             self.redrawn.iter().zip(&other.redrawn).map(of),
         )
     }
+}
 
-    fn extra_requests(&self) -> f64 {
-        let sum: f64 = self.fitted.iter().map(|run| run.extra_requests).sum();
-        sum / self.fitted.len() as f64
-    }
+/// The mean of a value over the fitted runs of all assumptions.
+fn mean_of_fitted(runs: &[Runs], of: impl Fn(&Simulated) -> f64) -> f64 {
+    let fitted = runs.iter().flat_map(|runs| &runs.fitted);
+    fitted.clone().map(of).sum::<f64>() / fitted.count() as f64
 }
 
 /// The mean of the logarithms of the fitted runs, with the spread of the redrawn ones.
@@ -217,8 +227,8 @@ fn banded(fitted: impl Iterator<Item = f64>, redrawn: impl Iterator<Item = f64>)
     let value = mean(&fitted);
     let spread_around = mean(&redrawn);
     let squares = redrawn.iter().map(|log| (log - spread_around).powi(2)).sum::<f64>();
-    let deviation = (squares / (redrawn.len() as f64 - 1.0)).sqrt();
-    let half = STUDENT_T * deviation * std::f64::consts::SQRT_2;
+    let variance = squares / (redrawn.len() as f64 - 1.0);
+    let half = STUDENT_T * MODEL_ERROR.mul_add(MODEL_ERROR, 2.0 * variance).sqrt();
     if !value.is_finite() || !half.is_finite() {
         // Some runs fail: there is no upper end.
         let low = fitted.iter().chain(&redrawn).copied().fold(f64::INFINITY, f64::min);

@@ -160,7 +160,9 @@ impl PredictedEffect {
             time_unix_ns,
             p99_ms: number(&remedy["p99_ms"])?,
             p99_band_ms: [number(&band[0])?, number(&band[1])?],
-            extra_requests_ratio: number(&remedy["extra_requests_ratio"])?,
+            // The proxy counts what it sends. Predictions that were kept by earlier versions have executions only.
+            extra_requests_ratio: number(&remedy["extra_sent_ratio"])
+                .or_else(|| number(&remedy["extra_requests_ratio"]))?,
         })
     }
 }

@@ -17,8 +17,10 @@ pub(crate) const QUANTILES: [Quantile; 3] = [Quantile::P50, Quantile::P99, Quant
 pub(crate) struct Simulated {
     /// The latencies at [`QUANTILES`], in nanoseconds; infinite at a failed request, or when the load is too high.
     pub(crate) latencies_ns: [f64; QUANTILES.len()],
-    /// Attempts beyond one for each request, as a share of the requests.
+    /// Executions beyond one for each request, as a share of the requests.
     pub(crate) extra_requests: f64,
+    /// Attempts beyond one for each request, as a share of the requests.
+    pub(crate) extra_sent: f64,
 }
 
 /// Simulates a remedy on the service of a fit; a share `alike` of the requests takes equally long everywhere.
@@ -27,7 +29,11 @@ pub(crate) fn simulate(fit: &Fit, remedy: &Remedy, alike: f64, seed: u64) -> Sim
     let report = curtail_sim::run(&scenario, seed, |_| {});
     let arm = &report.arms[0];
     let at = |quantile| arm.quantile_ns(quantile).map_or(f64::INFINITY, |latency| latency.value);
-    Simulated { latencies_ns: QUANTILES.map(at), extra_requests: arm.extra_work_ratio }
+    Simulated {
+        latencies_ns: QUANTILES.map(at),
+        extra_requests: arm.extra_work_ratio,
+        extra_sent: arm.extra_requests_ratio,
+    }
 }
 
 fn scenario(fit: &Fit, remedy: &Remedy, alike: f64) -> Scenario {

@@ -90,6 +90,7 @@ fn remedy(fit: &Fit, one: &RemedyPrediction) -> Value {
     value["p99_ratio"] = json!(finite(one.p99_ratio.value));
     value["p99_ratio_band"] = json!([finite(one.p99_ratio.band.0), finite(one.p99_ratio.band.1)]);
     value["extra_requests_ratio"] = json!(one.extra_requests);
+    value["extra_sent_ratio"] = json!(one.extra_sent);
     value["attempts_worst"] = json!(remedy.policy.amplification().attempts_max);
     value["knee_load_ratio"] = json!(one.knee_load_ratio);
     value["replicas"] = json!(remedy.replicas);
