@@ -4,10 +4,8 @@
 //! of a slow period is that executions at one replica are slow *together*; a single slow execution proves nothing.
 //!
 //! **Stops**: between two departures, with k executions in service, the chance of such a long gap is the product of
-//! their chances to last on. Gaps that chance hardly explains are stops, so many that at most 2 % of them are expected to
-//! be chance (Benjamini & Hochberg, 1995): where many stops are certain, less evidence is enough for another. The time
-//! beyond the usual rest of executions, before and after, is lost. If the replica was idle, the stop began before the first
-//! arrival, on average in the middle of the idle time.
+//! their chances to last on. Gaps that chance hardly explains are stops, up to the chance at which 2 % of them are
+//! expected to be false (Benjamini & Hochberg, 1995): where many stops are certain, less evidence is enough for another.
 //! **Slow periods**: a hidden Markov model with one state for each of [`SLOWDOWNS`]; the most likely sequence of states
 //! (Viterbi, 1967), given the distribution of all executions.
 //! **Common slow periods** come first, from the executions of all replicas together (`all_replicas.rs`): those of one replica may

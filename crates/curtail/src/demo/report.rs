@@ -250,7 +250,8 @@ impl Report {
             predicted_p99_band_ms: predicted.p99_band_ms,
             measured_p99_ms,
             is_within_band: verdict == ScoreVerdict::WithinBand,
-            predicted_extra_requests_ratio: predicted.extra_requests_ratio,
+            // Executions, as measured.
+            predicted_extra_requests_ratio: remedy["extra_requests_ratio"].as_f64()?,
             measured_extra_requests_ratio: measured.extra_requests_ratio?,
         })
     }

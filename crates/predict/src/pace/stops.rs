@@ -34,7 +34,7 @@ pub(super) fn find_certain_stops(executions: &[Vec<Execution>]) -> Vec<Vec<SlowP
     find_stops(executions, |_, gaps| FALSE_STOPS / gaps as f64)
 }
 
-/// Finds the stops of each replica, so many that a share of [`FALSE_STOPS`] of them may be chance.
+/// Finds the stops of each replica, up to the chance at which [`FALSE_STOPS`] of them may be false.
 pub(super) fn find_likely_stops(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
     let limit = |long: &[LongGap<'_>], gaps| {
         discovery_limit(long.iter().map(|gap| gap.chance), gaps, FALSE_STOPS)
