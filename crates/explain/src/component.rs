@@ -11,14 +11,14 @@ pub(crate) enum Part {
     Gap { caller: u32, callee: u32, operation: u32 },
     /// A call whose other side has no span. Not `is_client`: its span does not say that it is a call.
     Unseen { caller: u32, operation: u32, is_client: bool },
-    /// A phase of a call or an operation that is no span but an attribute.
+    /// A phase of a call or an operation, whose duration is an attribute or a span below that of the call.
     Phase { service: u32, phase: Phase },
 }
 
 /// The components of all traces.
 pub(crate) type Parts = Numbering<Part>;
 
-/// A phase whose duration is an attribute of a span.
+/// A phase of a call or an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// The lookup of a name.
@@ -27,7 +27,7 @@ pub enum Phase {
     Connect,
     /// The TLS handshake.
     Handshake,
-    /// The wait in a queue of the server.
+    /// The wait in a queue of the server, or for a connection of a pool.
     Queue,
 }
 
@@ -39,6 +39,19 @@ impl Phase {
         ("curtail.connect.tls_ns", Self::Handshake),
         ("curtail.leaf.wait_ns", Self::Queue),
     ];
+
+    /// The phase of a call that a span stands for, by the names that the instrumentation of Go (`otelhttptrace`) and of
+    /// Node.js (`instrumentation-net`, `instrumentation-dns`) has for them. Absent inside: the time of a message.
+    pub(crate) fn of_span(operation: &str) -> Option<Option<Self>> {
+        match operation {
+            "http.dns" | "dns.lookup" => Some(Some(Self::Lookup)),
+            "http.connect" | "tcp.connect" => Some(Some(Self::Connect)),
+            "http.tls" | "tls.connect" => Some(Some(Self::Handshake)),
+            "http.getconn" => Some(Some(Self::Queue)),
+            "http.headers" | "http.send" | "http.receive" => Some(None),
+            _ => None,
+        }
+    }
 
     /// The name.
     #[must_use]

@@ -328,32 +328,50 @@ impl Traces {
         let Scratch { spans, names, assembly, path, sections, .. } = scratch;
         sections.clear();
         for section in path.of(spans, assembly, root) {
-            let nth = section.span as usize;
-            let ((service, operation), children) = (names[nth], assembly.children(nth));
-            let callee = match children {
-                [child] => Some(names[*child as usize].0).filter(|callee| *callee != service),
-                _ => None,
-            };
-            let is_call = matches!(rows[nth].kind, SpanKind::Client | SpanKind::Unset);
-            let part = match callee {
-                Some(callee) if is_call => {
-                    let served = self.served.number((operation, callee)) as usize;
-                    if served == self.served_counts.len() {
-                        self.served_counts.push(0);
-                    }
-                    self.served_counts[served] += 1;
-                    Part::Gap { caller: service, callee, operation }
-                }
-                _ if children.is_empty() && is_call => {
-                    let is_client = rows[nth].kind == SpanKind::Client;
-                    Part::Unseen { caller: service, operation, is_client }
-                }
-                _ => Part::Own { service, operation },
-            };
+            let part = self.part_of(rows, section.span as usize, names, assembly);
             sections.push((part, section.span, section.to_ns - section.from_ns));
         }
         sections.sort_unstable_by_key(|(part, span, _)| (*span, *part));
         self.split_phases(rows, scratch);
+    }
+
+    /// The component of the own time of a span.
+    fn part_of(
+        &mut self,
+        rows: &[SpanRow<'_>],
+        nth: usize,
+        names: &[(u32, u32)],
+        assembly: &Assembly,
+    ) -> Part {
+        let of_call = Phase::of_span(rows[nth].operation);
+        if let Some(Some(phase)) = of_call {
+            return Part::Phase { service: names[nth].0, phase };
+        }
+        // The time of a message belongs to its call.
+        let nth = of_call.and_then(|_| assembly.parent(nth)).unwrap_or(nth);
+        let (service, operation) = names[nth];
+        let is_no_phase = |child: &&u32| Phase::of_span(rows[**child as usize].operation).is_none();
+        let mut children = assembly.children(nth).iter().filter(is_no_phase);
+        let (first, second) = (children.next(), children.next());
+        let callee =
+            first.map(|child| names[*child as usize].0).filter(|callee| *callee != service);
+        match callee {
+            _ if !matches!(rows[nth].kind, SpanKind::Client | SpanKind::Unset) => {}
+            None if first.is_none() => {
+                let is_client = rows[nth].kind == SpanKind::Client;
+                return Part::Unseen { caller: service, operation, is_client };
+            }
+            Some(callee) if second.is_none() => {
+                let served = self.served.number((operation, callee)) as usize;
+                if served == self.served_counts.len() {
+                    self.served_counts.push(0);
+                }
+                self.served_counts[served] += 1;
+                return Part::Gap { caller: service, callee, operation };
+            }
+            _ => {}
+        }
+        Part::Own { service, operation }
     }
 
     /// Takes the phases of a span, whose durations are attributes, out of its own sections.
@@ -436,8 +454,11 @@ impl Traces {
         sections.sort_unstable_by_key(|(_, span, _)| *span);
         sections.dedup_by_key(|(_, span, _)| *span);
         for (_, nth, _) in &*sections {
-            let (service, _) = names[*nth as usize];
-            for (key, value) in rows[*nth as usize].attributes {
+            let ((service, _), row) = (names[*nth as usize], &rows[*nth as usize]);
+            if Phase::of_span(row.operation).is_some() {
+                continue;
+            }
+            for (key, value) in row.attributes {
                 if is_ignored(key) {
                     continue;
                 }
@@ -457,7 +478,11 @@ impl Traces {
             }
         }
         calls.clear();
-        calls.extend(names.iter().copied());
+        // Slow requests need more connections: this is an effect. What a new connection costs is a phase.
+        let is_no_phase = |(row, _): &(&SpanRow<'_>, _)| Phase::of_span(row.operation).is_none();
+        calls.extend(
+            rows.iter().zip(names.iter().copied()).filter(is_no_phase).map(|(_, name)| name),
+        );
         calls.sort_unstable();
         for same in calls.chunk_by(|one, other| one == other) {
             let (service, name) = same[0];
@@ -496,7 +521,7 @@ fn is_ignored(key: &str) -> bool {
             "curtail.response_after_ns"
                 | "curtail.reason.detail"
                 | "curtail.cancelled.detail"
-                // The time that a new connection costs is a phase. More of them are an effect of slow requests.
+                // As the calls of phases: an effect of slow requests.
                 | "curtail.connection.reused"
         )
         || key.starts_with("telemetry.sdk.")

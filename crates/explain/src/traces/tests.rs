@@ -12,6 +12,7 @@ fn random_rows(rng: &mut Rng) -> Vec<SpanRow<'static>> {
         SpanKind::Producer,
         SpanKind::Consumer,
     ];
+    const OPERATIONS: [&str; 5] = ["work", "work", "http.getconn", "http.tls", "http.receive"];
     const PHASES: [&[(&str, AttributeValue<'_>)]; 3] = [
         &[],
         &[("curtail.connect.tls_ns", AttributeValue::Number(700.0))],
@@ -37,7 +38,7 @@ fn random_rows(rng: &mut Rng) -> Vec<SpanRow<'static>> {
                 end_ns: start_ns + time(rng, 5_000) - 100,
             },
             service: SERVICES[rng.below(SERVICES.len())],
-            operation: "work",
+            operation: OPERATIONS[rng.below(OPERATIONS.len())],
             kind: KINDS[rng.below(KINDS.len())],
             is_abandoned: rng.chance(0.1),
             attributes: PHASES[rng.below(PHASES.len())],
@@ -59,6 +60,63 @@ fn the_times_of_a_trace_sum_to_the_duration_of_its_root() {
         assert_eq!(last.duration_ns, sum);
     }
     assert_eq!(traces.len(), 10_000);
+}
+
+/// As the instrumentation of Go writes it: the connection, the messages and the server are children of the call.
+#[test]
+fn phases_that_are_spans_divide_a_call() {
+    let row = |id, parent_id, (start_ns, end_ns), service, operation, kind| SpanRow {
+        span: Span { id, parent_id, start_ns, end_ns },
+        service,
+        operation,
+        kind,
+        is_abandoned: false,
+        attributes: match operation {
+            "http.dns" => &[("http.dns.addrs", AttributeValue::Text("127.0.0.1"))],
+            _ => &[],
+        },
+    };
+    let rows = [
+        row(1, 0, (0, 1_000), "shop", "GET /cart", SpanKind::Server),
+        row(2, 1, (100, 900), "shop", "GET", SpanKind::Client),
+        row(3, 2, (100, 400), "shop", "http.getconn", SpanKind::Client),
+        row(4, 3, (110, 150), "shop", "http.dns", SpanKind::Client),
+        row(5, 3, (150, 160), "shop", "http.connect", SpanKind::Client),
+        row(6, 3, (160, 395), "shop", "http.tls", SpanKind::Client),
+        row(7, 2, (400, 410), "shop", "http.send", SpanKind::Client),
+        row(8, 2, (450, 800), "cart", "GET /items", SpanKind::Server),
+        row(9, 2, (820, 890), "shop", "http.receive", SpanKind::Client),
+    ];
+    let mut traces = Traces::default();
+    traces.add(1, Side::Baseline, &rows);
+    let of = |part: Part| {
+        let service = traces.names.get(part.service()).as_str();
+        match part {
+            Part::Own { .. } => (service, "own"),
+            Part::Gap { .. } => (service, "gap"),
+            Part::Unseen { .. } => (service, "unseen"),
+            Part::Phase { phase, .. } => (service, phase.name()),
+        }
+    };
+    let times = traces.times(&traces.rows[0]).iter();
+    let mut found: Vec<_> =
+        times.map(|time| (of(*traces.parts.get(time.part)), time.time_ns)).collect();
+    found.sort_unstable();
+    let expected = [
+        (("cart", "gap"), 150),
+        (("cart", "own"), 350),
+        (("shop", "DNS lookup"), 40),
+        (("shop", "TCP connect"), 10),
+        (("shop", "TLS handshake"), 235),
+        (("shop", "own"), 200),
+        (("shop", "queue"), 15),
+    ];
+    assert_eq!(found, expected);
+    // They are no calls, and their attributes say nothing.
+    let fields: Vec<&str> =
+        traces.fields.values().iter().map(|field| traces.names.get(field.name).as_str()).collect();
+    assert!(!fields.iter().any(|field| field.starts_with("http.dns") || *field == "http.tls"));
+    assert!(fields.contains(&"GET"));
 }
 
 #[test]
