@@ -24,7 +24,6 @@ func main() {
 	if !causes[*cause] {
 		log.Fatalf("causes: there is no cause %q", *cause)
 	}
-	// The default of Go, while the shop is the only one of its programs that needs to end in order.
 	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	shop, err := start(*cause, *endpoint, *address, *name, *seed)

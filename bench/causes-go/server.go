@@ -26,7 +26,7 @@ import (
 
 // server is one replica of a service.
 type server struct {
-	*causer
+	*scenario
 	name      string
 	nth       int
 	provider  *trace.TracerProvider
@@ -42,7 +42,7 @@ type server struct {
 	place chan struct{}
 }
 
-func newServer(c *causer, service string, nth int, endpoint string) (*server, error) {
+func newServer(c *scenario, service string, nth int, endpoint string) (*server, error) {
 	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint+"/v1/traces"))
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func newServer(c *causer, service string, nth int, endpoint string) (*server, er
 		trace.WithResource(described),
 		trace.WithBatcher(exporter, trace.WithMaxQueueSize(1<<16), trace.WithMaxExportBatchSize(2048), trace.WithBatchTimeout(time.Second)),
 	)
-	s := &server{causer: c, name: name, nth: nth, provider: provider, tracer: provider.Tracer("causes"), place: make(chan struct{}, 1)}
+	s := &server{scenario: c, name: name, nth: nth, provider: provider, tracer: provider.Tracer("causes"), place: make(chan struct{}, 1)}
 	dialer := net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: c.dialNameServer}}
 	transport := &http.Transport{
 		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 1024,
@@ -108,7 +108,7 @@ func (s *server) listen(operation, address string, isTLS bool, relayed *delays, 
 	if isTLS {
 		s.http.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			if s.cause == "cold connections" {
-				s.suffer()
+				s.delay()
 			}
 			return nil, nil
 		}}
@@ -190,7 +190,7 @@ func relay(address string, of *delays) (string, error) {
 }
 
 // startNameServer answers every name with the loopback address.
-func (c *causer) startNameServer() error {
+func (c *scenario) startNameServer() error {
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (c *causer) startNameServer() error {
 	c.nameServer = packets.LocalAddr().String()
 	answer := func(w dns.ResponseWriter, query *dns.Msg) {
 		if c.cause == "name lookups" {
-			c.suffer()
+			c.delay()
 		}
 		response := new(dns.Msg).SetReply(query)
 		for _, question := range query.Question {
@@ -213,6 +213,6 @@ func (c *causer) startNameServer() error {
 	return nil
 }
 
-func (c *causer) dialNameServer(ctx context.Context, _, _ string) (net.Conn, error) {
+func (c *scenario) dialNameServer(ctx context.Context, _, _ string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "udp", c.nameServer)
 }

@@ -32,8 +32,8 @@ var began = time.Now()
 // now is the time since the start of the process, in nanoseconds.
 func now() int64 { return time.Since(began).Nanoseconds() }
 
-// causer draws random numbers, and delays requests by the cause.
-type causer struct {
+// scenario is a cause with its random numbers.
+type scenario struct {
 	cause      string
 	nameServer string
 	lock       sync.Mutex
@@ -42,28 +42,28 @@ type causer struct {
 	switchUntil int64
 }
 
-func draw[T any](c *causer, of func(*rand.Rand) T) T {
+func draw[T any](c *scenario, of func(*rand.Rand) T) T {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	return of(c.random)
 }
 
-func (c *causer) below(n int) int { return draw(c, func(r *rand.Rand) int { return r.IntN(n) }) }
+func (c *scenario) below(n int) int { return draw(c, func(r *rand.Rand) int { return r.IntN(n) }) }
 
-func (c *causer) chance(p float64) bool { return draw(c, (*rand.Rand).Float64) < p }
+func (c *scenario) chance(p float64) bool { return draw(c, (*rand.Rand).Float64) < p }
 
-func (c *causer) is(cause string, p float64) bool { return c.cause == cause && c.chance(p) }
+func (c *scenario) is(cause string, p float64) bool { return c.cause == cause && c.chance(p) }
 
-func (c *causer) lognormal(median, sigma float64) float64 {
+func (c *scenario) lognormal(median, sigma float64) float64 {
 	return median * math.Exp(sigma*draw(c, (*rand.Rand).NormFloat64))
 }
 
-func (c *causer) exponential(mean time.Duration) time.Duration {
+func (c *scenario) exponential(mean time.Duration) time.Duration {
 	return time.Duration(float64(mean) * draw(c, (*rand.Rand).ExpFloat64))
 }
 
-// suffer waits for about 60 ms.
-func (c *causer) suffer() { sleep(c.lognormal(60, 0.3)) }
+// delay waits for the time that most causes add, about 60 ms.
+func (c *scenario) delay() { sleep(c.lognormal(60, 0.3)) }
 
 func sleep(ms float64) { time.Sleep(time.Duration(ms * float64(time.Millisecond))) }
 
@@ -88,18 +88,18 @@ func (s *server) work(medianMs float64) {
 
 // shop is all servers of all services.
 type shop struct {
-	*causer
+	*scenario
 	name                          string
 	front                         *server
 	auth, cart, db, part, servers []*server
 }
 
 func start(cause, endpoint, address, name string, seed uint64) (*shop, error) {
-	c := &causer{cause: cause, random: rand.New(rand.NewPCG(seed, 0))}
+	c := &scenario{cause: cause, random: rand.New(rand.NewPCG(seed, 0))}
 	if err := c.startNameServer(); err != nil {
 		return nil, err
 	}
-	s := &shop{causer: c, name: name}
+	s := &shop{scenario: c, name: name}
 	for _, of := range []struct {
 		service  string
 		replicas int
@@ -224,10 +224,10 @@ func (s *shop) disturb(cart *server) {
 func (s *shop) page(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	tenant := s.below(12)
-	oteltrace.SpanFromContext(ctx).SetAttributes(attribute.String("tenant", fmt.Sprintf("tenant-%d", tenant)), attribute.String("request.id", strconv.FormatUint(draw(s.causer, (*rand.Rand).Uint64), 16)))
+	oteltrace.SpanFromContext(ctx).SetAttributes(attribute.String("tenant", fmt.Sprintf("tenant-%d", tenant)), attribute.String("request.id", strconv.FormatUint(draw(s.scenario, (*rand.Rand).Uint64), 16)))
 	s.front.work(2)
 	if tenant == 7 && s.is("tenant", 0.15) {
-		s.suffer()
+		s.delay()
 	}
 	if err := s.authorize(ctx); err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -278,21 +278,21 @@ func (s *shop) items(cart *server, w http.ResponseWriter, r *http.Request) {
 	key := int(s.exponential(8))
 	span.SetAttributes(attribute.String("cache.key", fmt.Sprintf("key-%d", key)))
 	switch {
-	case s.cause == "wake-up" && cart.inService.Load() == 1 && now()-cart.idleSince.Load() > (100*time.Millisecond).Nanoseconds():
-		s.suffer()
+	case s.cause == "wake-up" && cart.inService.Load() == 1 && now()-cart.idleSince.Load() > (200*time.Millisecond).Nanoseconds():
+		s.delay()
 	case s.cause == "restart" && cart.nth == 2 && now() > 20e9 && now() < 23e9:
 		// Its caches are empty.
-		s.suffer()
+		s.delay()
 	case key == 13 && s.is("hot key", 0.4):
-		s.suffer()
+		s.delay()
 	}
 	if s.is("cold connections", rare) || s.is("name lookups", rare) {
 		w.Header().Set("Connection", "close")
 	}
 	if s.cause == "busy processor" {
-		busy := 0.2 + 0.5*draw(s.causer, (*rand.Rand).Float64)
+		busy := 0.2 + 0.5*draw(s.scenario, (*rand.Rand).Float64)
 		if now() < cart.busyUntil.Load() {
-			busy = 1 - 0.05*draw(s.causer, (*rand.Rand).Float64)
+			busy = 1 - 0.05*draw(s.scenario, (*rand.Rand).Float64)
 		}
 		span.SetAttributes(attribute.Float64("system.cpu.utilization", busy))
 	}
@@ -329,7 +329,7 @@ func (s *shop) rows(db *server, _ http.ResponseWriter, r *http.Request) {
 	}
 	_, read := db.tracer.Start(r.Context(), "disk read")
 	if s.is("disk", rare/2) {
-		s.suffer()
+		s.delay()
 	} else {
 		sleep(s.lognormal(0.4, 0.4))
 	}

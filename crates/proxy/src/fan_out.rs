@@ -87,20 +87,17 @@ impl FanOut {
             })
             .collect();
         // The largest share of a shard is that of the request: each call of a request is on the same side.
-        let is_constant = |shard: &&Shard| shard.upstream.auto.is_none();
-        let held = shards.iter().filter(|shard| shard.upstream.holdout.is_some());
-        let held = held.filter(is_constant);
-        let ratio = |shard: &Shard| shard.upstream.holdout.as_ref().map(|holdout| holdout.ratio);
-        let first = held.max_by(|a, b| ratio(a).partial_cmp(&ratio(b)).unwrap_or(Ordering::Equal));
-        let holdout = first
-            .and_then(|first| Some(Arc::new(Holdout::new(ratio(first)?, &first.upstream.policy))));
-        let largest = shards.iter().filter_map(|shard| {
-            let switchback = shard.upstream.switchback.as_ref()?;
-            Some((switchback.share, &shard.upstream))
-        });
-        let largest = largest.max_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+        let constant = shards.iter().filter(|shard| shard.upstream.auto.is_none());
+        let holdout =
+            largest(constant.filter_map(|shard| {
+                Some((shard.upstream.holdout.as_ref()?.ratio, &shard.upstream))
+            }));
+        let holdout = holdout.map(|(ratio, of)| Arc::new(Holdout::new(ratio, &of.policy)));
+        let switchback = largest(shards.iter().filter_map(|shard| {
+            Some((shard.upstream.switchback.as_ref()?.share, &shard.upstream))
+        }));
         let switchback =
-            largest.map(|(share, of)| Arc::new(Switchback::new(share, &of.policy, of.clock)));
+            switchback.map(|(share, of)| Arc::new(Switchback::new(share, &of.policy, of.clock)));
         Self { name, metrics, holdout, switchback, shards, config: config.clone(), guard }
     }
 
@@ -114,7 +111,7 @@ impl FanOut {
         let constant = self.holdout.as_ref().map(|holdout| holdout.ratio);
         let changing = self.shards.iter().filter_map(|shard| shard.upstream.auto.as_ref());
         let ratios = changing.filter_map(AutoRemedy::holdout_ratio).chain(constant);
-        ratios.max_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal))
+        largest(ratios.map(|ratio| (ratio, ()))).map(|(ratio, ())| ratio)
     }
 
     /// Continues the measurements of `before` if it is about the same upstreams.
@@ -488,6 +485,11 @@ impl Drop for FanOutRequest {
         }
         self.end(FanOutResult::ClientGone, (None, Some(Reason::ClientGone.name())));
     }
+}
+
+/// The item with the largest ratio.
+fn largest<T>(of: impl Iterator<Item = (Ratio, T)>) -> Option<(Ratio, T)> {
+    of.max_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal))
 }
 
 /// A shard's response with the headers that describe it.

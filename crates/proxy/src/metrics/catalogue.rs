@@ -4,7 +4,7 @@
 
 use curtail_metrics::process::{BUILD, PROCESS_CPU, PROCESS_MEMORY, PROCESS_START};
 use curtail_metrics::{
-    CONFIG_RELOADS, Metric, MetricType, Unit, counter, gauge, histogram_seconds,
+    CONFIG_RELOADS, Metric, MetricType, Unit, counter, gauge, histogram_seconds, with_unit,
 };
 
 const UPSTREAM: &[&str] = &["upstream"];
@@ -75,13 +75,13 @@ catalogue! {
         "Hedges and other remedies that were due, but that the proxy skipped, by reason.",
     );
     PROBES = counter("curtail_probes", UPSTREAM_REASON, "Probes sent to leaves, by reason.");
-    HEDGE_DELAY = Metric {
-        base: "curtail_hedge_delay",
-        unit: Some(Unit::Seconds),
-        kind: MetricType::Gauge,
-        labels: UPSTREAM,
-        help: "Current hedge delay; absent if hedging is off.",
-    };
+    HEDGE_DELAY = with_unit(
+        MetricType::Gauge,
+        Unit::Seconds,
+        "curtail_hedge_delay",
+        UPSTREAM,
+        "Current hedge delay; absent if hedging is off.",
+    );
     BUDGET_REQUESTS = gauge("curtail_budget_requests", UPSTREAM, "Requests within the window of the budget.");
     BUDGET_EXTRA = gauge("curtail_budget_extra", UPSTREAM, "Extra attempts within the window of the budget.");
     IN_FLIGHT = gauge(
@@ -104,25 +104,25 @@ catalogue! {
         &["upstream", "period"],
         "Attempts per request with the remedy, minus those without it, in this hour or day.",
     );
-    HOLDOUT_LATENCY = Metric {
-        base: "curtail_holdout_latency",
-        unit: Some(Unit::Seconds),
-        kind: MetricType::Gauge,
-        labels: &["upstream", "period", "percentile", "side", "bound"],
-        help: "Latency percentiles with and without the remedy in this hour or day, each with its interval (95 % for both sides together, at all times); absent until 100 requests of each side are beyond the percentile.",
-    };
+    HOLDOUT_LATENCY = with_unit(
+        MetricType::Gauge,
+        Unit::Seconds,
+        "curtail_holdout_latency",
+        &["upstream", "period", "percentile", "side", "bound"],
+        "Latency percentiles with and without the remedy in this hour or day, each with its interval (95 % for both sides together, at all times); absent until 100 requests of each side are beyond the percentile.",
+    );
     HOLDOUT_VERDICT = gauge(
         "curtail_holdout_verdict",
         &["upstream", "period", "percentile"],
         "1: the percentile is lower with the remedy. -1: it is higher. 0: undecided.",
     );
-    SWITCHBACK_LATENCY = Metric {
-        base: "curtail_switchback_latency",
-        unit: Some(Unit::Seconds),
-        kind: MetricType::Gauge,
-        labels: &["upstream", "period", "percentile", "side", "bound"],
-        help: "Latency percentiles of all requests in this day's time blocks without hedges and ties (side `holdout`) and in the other blocks (side `remedy`), each with its interval; absent until each side has 60 blocks.",
-    };
+    SWITCHBACK_LATENCY = with_unit(
+        MetricType::Gauge,
+        Unit::Seconds,
+        "curtail_switchback_latency",
+        &["upstream", "period", "percentile", "side", "bound"],
+        "Latency percentiles of all requests in this day's time blocks without hedges and ties (side `holdout`) and in the other blocks (side `remedy`), each with its interval; absent until each side has 60 blocks.",
+    );
     SWITCHBACK_VERDICT = gauge(
         "curtail_switchback_verdict",
         &["upstream", "period", "percentile"],
@@ -133,13 +133,13 @@ catalogue! {
         UPSTREAM,
         "Hedges of a dry run that would have been faster than the true response, by the latest latency of another replica. All hedges of a dry run: curtail_remedies_skipped with the reason `dry_run`.",
     );
-    DRY_RUN_LATENCY = Metric {
-        base: "curtail_dry_run_latency",
-        unit: Some(Unit::Seconds),
-        kind: MetricType::Gauge,
-        labels: &["upstream", "period", "percentile", "side", "bound"],
-        help: "Latency percentiles of a dry run in this hour or day: as measured (side `holdout`), and estimated with hedges (side `remedy`), each with its interval.",
-    };
+    DRY_RUN_LATENCY = with_unit(
+        MetricType::Gauge,
+        Unit::Seconds,
+        "curtail_dry_run_latency",
+        &["upstream", "period", "percentile", "side", "bound"],
+        "Latency percentiles of a dry run in this hour or day: as measured (side `holdout`), and estimated with hedges (side `remedy`), each with its interval.",
+    );
     REMEDY_STATE = gauge(
         "curtail_remedy_state",
         &["upstream", "state"],
@@ -174,13 +174,13 @@ catalogue! {
     CONNECTIONS_IDLE = gauge("curtail_connections_idle", REPLICA, "Idle HTTP/1.1 connections to a replica.");
     CONNECTIONS_OPENED = counter("curtail_connections_opened", REPLICA, "Connections opened.");
     CONNECTIONS_FAILED = counter("curtail_connections_failed", REPLICA, "Failed connection attempts.");
-    CONNECT = Metric {
-        base: "curtail_connect",
-        unit: Some(Unit::Seconds),
-        kind: MetricType::Counter,
-        labels: &["upstream or leaf", "replica", "phase"],
-        help: "Total time of connection attempts, by phase: lookup, tcp, tls. Divided by the number of opened connections, it is the mean per connection.",
-    };
+    CONNECT = with_unit(
+        MetricType::Counter,
+        Unit::Seconds,
+        "curtail_connect",
+        &["upstream or leaf", "replica", "phase"],
+        "Total time of connection attempts, by phase: lookup, tcp, tls. Divided by the number of opened connections, it is the mean per connection.",
+    );
     LEAF_QUEUE_LEN = gauge("curtail_leaf_queue_len", LEAF, "Queued requests at a leaf.");
     LEAF_IN_SERVICE = gauge("curtail_leaf_in_service", LEAF, "Requests in service at the server behind a leaf.");
     LEAF_STARTED = counter("curtail_leaf_started", LEAF_REASON, "Requests started at the server, by reason.");
