@@ -61,22 +61,27 @@ func newServer(c *scenario, service string, nth int, endpoint string) (*server, 
 		trace.WithBatcher(exporter, trace.WithMaxQueueSize(1<<16), trace.WithMaxExportBatchSize(2048), trace.WithBatchTimeout(time.Second)),
 	)
 	s := &server{scenario: c, name: name, nth: nth, provider: provider, tracer: provider.Tracer("causes"), place: make(chan struct{}, 1)}
-	dialer := net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: c.dialNameServer}}
+	s.client = s.newClient()
+	return s, nil
+}
+
+// newClient returns a client without any connections.
+func (s *server) newClient() *http.Client {
+	dialer := net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: s.dialNameServer}}
 	transport := &http.Transport{
-		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 1024,
-		// The name in the certificate of net/http/httptest.
+		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 1024, IdleConnTimeout: 10 * time.Minute,
+		// The certificate is that of net/http/httptest, which has no authority.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}
-	s.client = &http.Client{Transport: otelhttp.NewTransport(transport,
-		otelhttp.WithTracerProvider(provider), otelhttp.WithPropagators(propagation.TraceContext{}),
+	return &http.Client{Transport: otelhttp.NewTransport(transport,
+		otelhttp.WithTracerProvider(s.provider), otelhttp.WithPropagators(propagation.TraceContext{}),
 		otelhttp.WithClientTrace(func(ctx context.Context) *httptrace.ClientTrace {
 			if attempt, is := ctx.Value(resend{}).(int); is {
 				oteltrace.SpanFromContext(ctx).SetAttributes(semconv.HTTPRequestResendCount(attempt))
 			}
-			return otelhttptrace.NewClientTrace(ctx, otelhttptrace.WithTracerProvider(provider))
+			return otelhttptrace.NewClientTrace(ctx, otelhttptrace.WithTracerProvider(s.provider))
 		}),
 	)}
-	return s, nil
 }
 
 // resend is the key of the number of an attempt.
@@ -129,13 +134,17 @@ func (s *server) listen(operation, address string, isTLS bool, relayed *delays, 
 
 // call sends a request to one replica of a service and reads the response.
 func (s *server) call(ctx context.Context, to []*server, scheme, method, path string) error {
+	return s.callWith(s.client, ctx, to, scheme, method, path)
+}
+
+func (s *server) callWith(client *http.Client, ctx context.Context, to []*server, scheme, method, path string) error {
 	replica := to[s.below(len(to))]
 	url := fmt.Sprintf("%s://%s.shop.test:%s%s", scheme, replica.name, replica.port, path)
 	request, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := s.client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}

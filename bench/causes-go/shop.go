@@ -233,7 +233,12 @@ func (s *shop) page(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	if err := s.front.call(ctx, s.cart, "https", "GET", "/items"); err != nil {
+	client := s.front.client
+	if s.is("cold connections", rare) || s.is("name lookups", rare) {
+		// This path of the code has no connections of its own.
+		client = s.front.newClient()
+	}
+	if err := s.front.callWith(client, ctx, s.cart, "https", "GET", "/items"); err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
@@ -285,9 +290,6 @@ func (s *shop) items(cart *server, w http.ResponseWriter, r *http.Request) {
 		s.delay()
 	case key == 13 && s.is("hot key", 0.4):
 		s.delay()
-	}
-	if s.is("cold connections", rare) || s.is("name lookups", rare) {
-		w.Header().Set("Connection", "close")
 	}
 	if s.cause == "busy processor" {
 		busy := 0.2 + 0.5*draw(s.scenario, (*rand.Rand).Float64)

@@ -20,11 +20,16 @@ const NEARLY_ALL: f64 = 0.9;
 
 /// The attributes of a service's spans that tell its replicas apart, the best first.
 const OWN_KEYS: [&str; 5] =
-    ["service.instance.id", "k8s.pod.name", "k8s.pod.uid", "container.id", "host.name"];
+    ["k8s.pod.name", "service.instance.id", "k8s.pod.uid", "container.id", "host.name"];
 
 /// The attributes of a caller's spans that tell apart the replicas of a service without spans.
 const CALLER_KEYS: [&str; 4] =
     ["server.address", "server.port", "network.peer.address", "network.peer.port"];
+
+/// The place of a key among those that tell replicas apart; other keys come last.
+pub(crate) fn order_of_replica_key(key: &str) -> usize {
+    OWN_KEYS.iter().chain(&CALLER_KEYS).position(|known| *known == key).unwrap_or(usize::MAX)
+}
 
 /// The smallest lower bound of the ratio of long traces among the traces that begin while another one is slow; and the same
 /// relative to the ratio of all traces.

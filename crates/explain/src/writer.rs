@@ -1,6 +1,6 @@
 //! Writes the result: names for numbers, and a sentence for each finding.
 
-use crate::at_replicas::{AtReplicas, Count, WhySlow};
+use crate::at_replicas::{AtReplicas, Count, WhySlow, order_of_replica_key};
 use crate::cause::Cause;
 use crate::component::{Part, Phase};
 use crate::counterfactual::Counterfactual;
@@ -207,12 +207,15 @@ impl Writer<'_> {
     /// A finding for each factor.
     fn of_factors(&self, factors: &[FoundFactor], attribution: &Attribution<'_>) -> Vec<Finding> {
         let finding = |(nth, found): (usize, &FoundFactor)| {
-            // Of factors with the same traces, the one that names a cause; of calls, those that make the others.
+            // Of factors with the same traces, the one that names a cause; of calls, those that make the others; of a
+            // replica's attributes, its name.
             let mut same: Vec<Factor> =
                 [found.factor].into_iter().chain(found.aliases.iter().copied()).collect();
             same.sort_by_key(|factor| {
-                let depth = self.traces.depths.get(self.field_of(*factor) as usize);
-                (self.cause_of_factor(*factor).rank(), depth.copied().unwrap_or_default())
+                let field = self.field_of(*factor);
+                let depth = self.traces.depths.get(field as usize).copied().unwrap_or_default();
+                let key = self.name(self.traces.fields.get(field).name);
+                (self.cause_of_factor(*factor).rank(), depth, order_of_replica_key(key))
             });
             let (service, condition) = self.condition(same[0]);
             let quantile_ns = attribution.effect.of_factors_ns.get(nth).copied();
