@@ -323,7 +323,7 @@ func (s *shop) items(cart *server, w http.ResponseWriter, r *http.Request) {
 func (s *shop) rows(db *server, _ http.ResponseWriter, r *http.Request) {
 	medianMs := 2.0
 	if s.cause == "queue" {
-		medianMs = 4
+		medianMs = 7
 		_, queued := db.tracer.Start(r.Context(), "queue")
 		db.place <- struct{}{}
 		queued.End()
