@@ -459,7 +459,7 @@ impl Traces {
                 continue;
             }
             for (key, value) in row.attributes {
-                if is_ignored(key) {
+                if is_ignored(key) || is_client_port(row.kind, key) {
                     continue;
                 }
                 let name = self.names.text(key);
@@ -525,6 +525,15 @@ fn is_ignored(key: &str) -> bool {
                 | "curtail.connection.reused"
         )
         || key.starts_with("telemetry.sdk.")
+}
+
+/// Whether an attribute of a served request is the port of its client, which tells connections apart, not replicas.
+fn is_client_port(kind: SpanKind, key: &str) -> bool {
+    kind == SpanKind::Server
+        && matches!(
+            key,
+            "network.peer.port" | "client.port" | "net.peer.port" | "net.sock.peer.port"
+        )
 }
 
 impl Traces {

@@ -290,7 +290,10 @@ impl Writer<'_> {
             Factor::Called(_) => Cause::of_wait(self.name(field.name)).unwrap_or(Cause::CodePath),
             Factor::Above(..) | Factor::AtMost(..) if field.is_call_count => Cause::MoreCalls,
             Factor::Value(_) | Factor::Above(..) | Factor::AtMost(..) => {
-                Cause::of_key(self.name(field.name))
+                match (Cause::of_key(self.name(field.name)), factor) {
+                    (Cause::LargePayload, Factor::AtMost(..)) => Cause::Attribute,
+                    (cause, _) => cause,
+                }
             }
         }
     }

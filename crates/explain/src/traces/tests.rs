@@ -73,6 +73,8 @@ fn phases_that_are_spans_divide_a_call() {
         is_abandoned: false,
         attributes: match operation {
             "http.dns" => &[("http.dns.addrs", AttributeValue::Text("127.0.0.1"))],
+            "GET /items" => &[("network.peer.port", AttributeValue::Number(54_321.0))],
+            "GET" => &[("network.peer.port", AttributeValue::Number(8_080.0))],
             _ => &[],
         },
     };
@@ -117,6 +119,9 @@ fn phases_that_are_spans_divide_a_call() {
         traces.fields.values().iter().map(|field| traces.names.get(field.name).as_str()).collect();
     assert!(!fields.iter().any(|field| field.starts_with("http.dns") || *field == "http.tls"));
     assert!(fields.contains(&"GET"));
+    // The port of the server is known, that of the client is not.
+    let ports = fields.iter().filter(|field| **field == "network.peer.port");
+    assert_eq!(ports.count(), 1);
 }
 
 #[test]
