@@ -1,5 +1,5 @@
 // Command causes is a shop of real HTTP servers with the OpenTelemetry SDK for Go and its standard instrumentation, in
-// which one cause makes some requests slow. bench/planted-services asks `curtail explain` what the cause is.
+// which one cause makes some requests slow. bench/planted-sockets asks `curtail explain` what the cause is.
 //
 // A request to shop calls auth once and cart once; cart calls db twice. The servers work by sleeping for lognormal times.
 package main

@@ -27,15 +27,16 @@ import (
 // server is one replica of a service.
 type server struct {
 	*scenario
-	name      string
-	nth       int
-	provider  *trace.TracerProvider
-	tracer    oteltrace.Tracer
-	client    *http.Client
-	http      *httptest.Server
-	port      string
-	inService atomic.Int64
-	idleSince atomic.Int64
+	name     string
+	nth      int
+	provider *trace.TracerProvider
+	tracer   oteltrace.Tracer
+	// One keeps its connections, the other has none.
+	client, coldClient *http.Client
+	http               *httptest.Server
+	port               string
+	inService          atomic.Int64
+	idleSince          atomic.Int64
 	// The last time that a pause or a busy processor ends, by the clock of the process.
 	pausedUntil, busyUntil atomic.Int64
 	// The place in service, where there is only one.
@@ -61,15 +62,15 @@ func newServer(c *scenario, service string, nth int, endpoint string) (*server, 
 		trace.WithBatcher(exporter, trace.WithMaxQueueSize(1<<16), trace.WithMaxExportBatchSize(2048), trace.WithBatchTimeout(time.Second)),
 	)
 	s := &server{scenario: c, name: name, nth: nth, provider: provider, tracer: provider.Tracer("causes"), place: make(chan struct{}, 1)}
-	s.client = s.newClient()
+	s.client, s.coldClient = s.newClient(true), s.newClient(false)
 	return s, nil
 }
 
-// newClient returns a client without any connections.
-func (s *server) newClient() *http.Client {
+// newClient returns a client that keeps its connections, or opens one for each request.
+func (s *server) newClient(keeps bool) *http.Client {
 	dialer := net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: s.dialNameServer}}
 	transport := &http.Transport{
-		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 1024, IdleConnTimeout: 10 * time.Minute,
+		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 1024, DisableKeepAlives: !keeps,
 		// The certificate is that of net/http/httptest, which has no authority.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}
@@ -87,7 +88,7 @@ func (s *server) newClient() *http.Client {
 // resend is the key of the number of an attempt.
 type resend struct{}
 
-// listen serves one operation; with an address there, and else on a free port, behind a relay if the cause is in the network.
+// listen serves one operation at an address or, without one, on a free port; with delays, behind a relay.
 func (s *server) listen(operation, address string, isTLS bool, relayed *delays, handle http.HandlerFunc) error {
 	counted := func(w http.ResponseWriter, r *http.Request) {
 		s.inService.Add(1)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -24,7 +25,7 @@ var causes = map[string]bool{
 	"disk": true, "wake-up": true, "switch": true, "fan-out": true,
 }
 
-// rare is the share of requests that a cause delays which meets single requests.
+// rare is the share of the requests that are delayed, of a cause that meets single requests.
 const rare = 0.012
 
 var began = time.Now()
@@ -235,8 +236,7 @@ func (s *shop) page(w http.ResponseWriter, r *http.Request) {
 	}
 	client := s.front.client
 	if s.is("cold connections", rare) || s.is("name lookups", rare) {
-		// This path of the code has no connections of its own.
-		client = s.front.newClient()
+		client = s.front.coldClient
 	}
 	if err := s.front.callWith(client, ctx, s.cart, "https", "GET", "/items"); err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -244,10 +244,19 @@ func (s *shop) page(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.cause == "fan-out" {
 		var parts sync.WaitGroup
+		var failed atomic.Bool
 		for range 20 {
-			parts.Go(func() { s.front.call(ctx, s.part, "http", "GET", "/part") })
+			parts.Go(func() {
+				if s.front.call(ctx, s.part, "http", "GET", "/part") != nil {
+					failed.Store(true)
+				}
+			})
 		}
 		parts.Wait()
+		if failed.Load() {
+			http.Error(w, "a part failed", http.StatusBadGateway)
+			return
+		}
 	}
 	s.front.work(1)
 }

@@ -26,7 +26,7 @@ const OWN_KEYS: [&str; 5] =
 const CALLER_KEYS: [&str; 4] =
     ["server.address", "server.port", "network.peer.address", "network.peer.port"];
 
-/// The place of a key among those that tell replicas apart; other keys come last.
+/// The place of a key among the keys of replicas; other keys come last.
 pub(crate) fn order_of_replica_key(key: &str) -> usize {
     OWN_KEYS.iter().chain(&CALLER_KEYS).position(|known| *known == key).unwrap_or(usize::MAX)
 }

@@ -29,7 +29,7 @@ const LENGTH_ROUNDS: usize = 20;
 /// The number of stops, of any length alike, that the distribution of lengths begins with.
 const LENGTH_ANYWHERE: f64 = 1.0;
 
-/// Finds the stops of each replica of which hardly any is chance.
+/// Finds the certain stops of each replica: one is false with a chance of [`FALSE_STOPS`].
 pub(super) fn find_certain_stops(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
     find_stops(executions, |_, gaps| FALSE_STOPS / gaps as f64)
 }
