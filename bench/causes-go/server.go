@@ -157,27 +157,50 @@ func (s *server) callWith(client *http.Client, ctx context.Context, to []*server
 // delays are those of messages to a server and from it.
 type delays struct{ to, from func() time.Duration }
 
-// relay forwards connections to an address, and returns its own.
+// message is a part of a stream, and when it arrives.
+type message struct {
+	bytes []byte
+	due   time.Time
+}
+
+// relay forwards connections to an address, and returns its own. A delay is that of a route: the messages of a stream are on
+// their way at the same time.
 func relay(address string, of *delays) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
 	forward := func(from, to net.Conn, delay func() time.Duration) {
-		defer to.Close()
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := from.Read(buffer)
-			if n > 0 {
-				if delay != nil {
-					time.Sleep(delay())
+		messages := make(chan message, 64)
+		go func() {
+			defer close(messages)
+			var due time.Time
+			for {
+				buffer := make([]byte, 16<<10)
+				n, err := from.Read(buffer)
+				if n > 0 {
+					arrives := time.Now()
+					if delay != nil {
+						arrives = arrives.Add(delay())
+					}
+					// TCP keeps the order.
+					if due.Before(arrives) {
+						due = arrives
+					}
+					messages <- message{buffer[:n], due}
 				}
-				if _, err := to.Write(buffer[:n]); err != nil {
+				if err != nil {
 					return
 				}
 			}
-			if err != nil {
-				return
+		}()
+		defer to.Close()
+		failed := false
+		for next := range messages {
+			if !failed {
+				time.Sleep(time.Until(next.due))
+				_, err := to.Write(next.bytes)
+				failed = err != nil
 			}
 		}
 	}
