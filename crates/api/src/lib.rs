@@ -49,7 +49,7 @@ mod tempo;
 mod translation;
 mod v1;
 
-pub use explain::{Comparison, SpanTable, explanation_json, explanation_text};
+pub use explain::{Comparison, SpanTable, SpanTableError, explanation_json, explanation_text};
 pub use listen::{Api, Limits, Running, start};
 pub use metrics::{KindMetrics, MetricsPage, QueryKind, QueryMetrics, QueryOutcome};
 pub use query_request::duration_ns;

@@ -12,6 +12,8 @@ use crate::query_service::{ApiResponse, ApiResult};
 use crate::service_traces;
 use curtail_predict::{Fit, Known, Prediction, RecordingError, Remedy, SpanReader};
 use curtail_store::Store;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum number of requests or calls to predict from, so that a prediction takes seconds.
 const REQUESTS_MAX: usize = 50_000;
@@ -24,7 +26,7 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
     let known = known(request)?;
     let seed = request.number("seed")?.unwrap_or(1) as u64;
     let remedies = request.get("remedies").map(str::to_owned);
-    let _turn = service_traces::turn().await;
+    let turn = service_traces::turn().await;
     let mut reader = SpanReader::new();
     let unread =
         service_traces::read(store, request, (service, request.recent_range()?), |batch| {
@@ -37,8 +39,12 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
     // Without a proxy, the replicas are those of the service itself.
     let own = (!reader.has_upstreams()).then_some(service);
     let upstream = request.get("upstream").or(own).map(str::to_owned);
-    // Other queries use the threads meanwhile, and the request can end at its time limit.
+    // Other queries use the threads meanwhile. If the request ends at its time limit, so does the prediction, and only then
+    // the turn.
+    let cancelled = Cancellation::default();
+    let is_cancelled = Arc::clone(&cancelled.0);
     let predicted = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
         let mut recording = reader.finish(upstream.as_deref())?;
         recording.shorten(REQUESTS_MAX);
         let fit = Fit::new(&recording, known)?;
@@ -46,19 +52,10 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
             Some(names) => Remedy::named(&fit, names)?,
             None => Remedy::all(&fit),
         };
-        Ok(Prediction::of(&recording, fit, remedies, seed))
+        Ok(Prediction::unless_cancelled(&recording, fit, remedies, seed, &is_cancelled))
     });
     let predicted = predicted.await.map_err(|_panic| ApiError::failed())?;
-    let prediction = predicted.map_err(|error: RecordingError| match &error {
-        RecordingError::Ambiguous(_) | RecordingError::NotThere { .. } => {
-            ApiError::wrong(format!("upstream: {error}"))
-        }
-        RecordingError::NoRemedy { .. } => ApiError::wrong(format!("remedies: {error}")),
-        RecordingError::Journal(_)
-        | RecordingError::Io(_)
-        | RecordingError::Invalid { .. }
-        | RecordingError::TooFew { .. } => ApiError::wrong(error.to_string()),
-    })?;
+    let prediction = predicted.map_err(of_caller)?.ok_or_else(ApiError::failed)?;
     let response = if request.accepts("text/plain") {
         ApiResponse::of("text/plain; charset=utf-8", prediction.table().into_bytes())
     } else {
@@ -67,6 +64,29 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
         ApiResponse::of("application/json", (json + "\n").into_bytes())
     };
     Ok(response.without(&unread))
+}
+
+/// Sets its flag when it is dropped.
+#[derive(Default)]
+struct Cancellation(Arc<AtomicBool>);
+
+impl Drop for Cancellation {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn of_caller(error: RecordingError) -> ApiError {
+    match &error {
+        RecordingError::Ambiguous(_) | RecordingError::NotThere { .. } => {
+            ApiError::wrong(format!("upstream: {error}"))
+        }
+        RecordingError::NoRemedy { .. } => ApiError::wrong(format!("remedies: {error}")),
+        RecordingError::Journal(_)
+        | RecordingError::Io(_)
+        | RecordingError::Invalid { .. }
+        | RecordingError::TooFew { .. } => ApiError::wrong(error.to_string()),
+    }
 }
 
 fn known(request: &QueryRequest<'_>) -> Result<Known, ApiError> {
@@ -86,4 +106,18 @@ fn known(request: &QueryRequest<'_>) -> Result<Known, ApiError> {
         }
     };
     Ok(Known { replicas, intrinsic_ratio: request.get("intrinsic_ratio").map(ratio).transpose()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_is_given_up_cancels_its_prediction() {
+        let cancelled = Cancellation::default();
+        let flag = Arc::clone(&cancelled.0);
+        assert!(!flag.load(Ordering::Relaxed));
+        drop(cancelled);
+        assert!(flag.load(Ordering::Relaxed));
+    }
 }

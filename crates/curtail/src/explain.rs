@@ -16,16 +16,19 @@ use crate::server_traces::ServerTracesArgs;
 use crate::server_url::ServerUrl;
 use crate::terminal;
 use clap::Args;
-use curtail_api::{Comparison, SpanTable, explanation_json, explanation_text};
-use curtail_explain::{NotExplained, Question, Side, SlowTraces, Traces, explain};
+use curtail_api::{Comparison, SpanTable, SpanTableError, explanation_json, explanation_text};
+use curtail_explain::{
+    Explanation, NotExplained, Question, Side, SlowTraces, Tenants, Traces, explain,
+};
 use curtail_http::clock::unix_time;
 use curtail_otlp::Signal;
 use curtail_units::Quantile;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Maximum number of spans of files.
+/// Maximum number of spans of files, and of their bytes.
 const SPANS_MAX: usize = 40_000_000;
+const BYTES_MAX: usize = 32 << 30;
 
 /// Explain why the slow requests are slow
 ///
@@ -44,6 +47,7 @@ Examples:
   curtail explain traces.jsonl --objective 250ms
   curtail explain --baseline before.jsonl --slow after.jsonl --format json
   curtail explain --service shop --between 2h..1h 1h..now
+  curtail explain --service shop --by-tenant tenant.id
   curtail explain traces.jsonl --between service.version=1.4 service.version=1.5
   curtail explain --watch 5m --webhook https://hooks.example.com/T0/B0
 
@@ -77,6 +81,10 @@ pub(crate) struct ExplainArgs {
     /// Length of a period: only traces of the same period are compared.
     #[arg(long, value_name = "TIME", default_value = "1h")]
     period: String,
+    /// Also print percentiles by tenant: by the values of this attribute, and by the
+    /// number of requests that tenants have.
+    #[arg(long, value_name = "ATTRIBUTE", conflicts_with = "watch")]
+    by_tenant: Option<String>,
     /// Explain the traces of each such interval, of --service or of all services, and
     /// print what is new: a finding of two intervals in a row. Ctrl-C stops it.
     #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "5m", conflicts_with_all = ["slow", "between", "since", "operation", "quantile", "objective"])]
@@ -127,7 +135,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
 /// Reads the spans of files; returns also whether all files were read to their ends. Malformed lines are reported and
 /// skipped.
 fn read(files: &[PathBuf]) -> anyhow::Result<(SpanTable, bool)> {
-    let mut table = SpanTable::new(SPANS_MAX);
+    let mut table = SpanTable::new(SPANS_MAX, BYTES_MAX);
     let mut malformed = MalformedLines::default();
     let (mut is_full, mut is_whole) = (false, true);
     read_files(files, Some(Signal::Traces), |event| match event {
@@ -139,13 +147,19 @@ fn read(files: &[PathBuf]) -> anyhow::Result<(SpanTable, bool)> {
                 .for_each(|text| print_message(text));
         }
         ReaderEvent::Batch(batch) if batch.signal == Signal::Traces && !is_full => {
-            // The reader reports what is malformed.
-            is_full = matches!(table.add(&batch.bytes), Ok(false));
+            is_full = match table.add(&batch.bytes) {
+                // The reader reports what is malformed.
+                Ok(()) | Err(SpanTableError::Malformed(_)) => false,
+                Err(SpanTableError::TooManySpans | SpanTableError::TooManyBytes) => true,
+            };
         }
         ReaderEvent::Batch(_) | ReaderEvent::Record => {}
     })?;
     if is_full {
-        print_message(&format!("more than {SPANS_MAX} spans: the rest of the files is not used"));
+        print_message(&format!(
+            "more than {SPANS_MAX} spans or {} GiB: the rest of the files is not used",
+            BYTES_MAX >> 30
+        ));
         is_whole = false;
     }
     Ok((table, is_whole))
@@ -156,6 +170,8 @@ impl ExplainArgs {
         let question =
             Question { slow: self.slow(traces.len())?, period_ns: self.period()?, seed: self.seed };
         let explained = explain(traces, &question);
+        let tenants = self.by_tenant.as_deref().map(|key| Tenants::of(traces, key));
+        let explained = explained.map(|explanation| Explanation { tenants, ..explanation });
         if let Err(
             error @ (NotExplained::NoTraces
             | NotExplained::EmptySide
@@ -199,6 +215,7 @@ impl ExplainArgs {
             ("slow", self.between.get(1).cloned()),
             ("period", Some(self.period.clone())),
             ("seed", Some(self.seed.to_string())),
+            ("by_tenant", self.by_tenant.clone()),
             ("width", Some(terminal::width_of_stdout().to_string())),
         ];
         match self.traces.ask("/api/v1/explain", &parameters, self.format)? {
@@ -213,11 +230,14 @@ impl ExplainArgs {
         if every_ns < watch::EVERY_MIN_NS {
             return Err(usage_error("--watch: expected at least 1s"));
         }
+        self.period()?;
         watch::run(&watch::Plan {
             every_ns,
             server: self.traces.server().to_owned(),
             access: self.traces.access().clone(),
             service: self.traces.service.clone(),
+            period: self.period.clone(),
+            seed: self.seed,
             webhook: self.webhook.clone(),
             keep: self.keep.then(|| self.to.clone()),
             format: self.format,
@@ -230,7 +250,9 @@ impl ExplainArgs {
 }
 
 fn duration(flag: &str, text: &str) -> anyhow::Result<i64> {
-    let ns = curtail_api::duration_ns(text).filter(|ns| *ns > 0);
+    // A number alone would be seconds for the server.
+    let has_unit = text.parse::<f64>().is_err();
+    let ns = curtail_api::duration_ns(text).filter(|ns| has_unit && *ns > 0);
     ns.ok_or_else(|| {
         usage_error(&format!("{flag}: expected a length of time, as 250ms or 1h, found {text:?}"))
     })

@@ -73,7 +73,7 @@ pub(crate) struct PredictArgs {
     /// Predict only these remedies, divided by commas: 'hedge p95,tie'.
     #[arg(long, value_name = "NAMES")]
     remedies: Option<String>,
-    /// Keep the prediction on the server, for curtail scorecard.
+    /// Keep the prediction on the server, for curtail scorecard, if the model reproduces the recording.
     #[arg(long, requires = "service")]
     keep: bool,
     /// URL of the OTLP receiver that keeps it, without `/v1/logs`.
@@ -120,25 +120,28 @@ fn ask_server(args: &PredictArgs) -> anyhow::Result<ExitCode> {
         ("intrinsic_ratio", args.intrinsic_ratio.map(|ratio| ratio.to_string())),
         ("remedies", args.remedies.clone()),
         ("seed", Some(args.seed.to_string())),
-        ("with_text", args.keep.then(|| true.to_string())),
+        ("with_text", (args.format == Format::Table).then(|| true.to_string())),
     ];
-    let format = if args.keep { Format::Json } else { args.format };
-    let response = match args.traces.ask("/api/v1/predict", &parameters, format)? {
+    let response = match args.traces.ask("/api/v1/predict", &parameters, Format::Json)? {
         Ok(response) => response,
         Err(ended) => return Ok(ended),
     };
-    if !args.keep {
-        print(&response)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let mut prediction: Value = serde_json::from_str(&response)?;
     // The table is for people, and not part of what is kept.
     let text = prediction.as_object_mut().and_then(|members| members.remove("text"));
-    match (args.format, text) {
-        (Format::Table, Some(Value::String(text))) => print(&text)?,
-        (Format::Table | Format::Json, _) => print(&format!("{prediction}\n"))?,
+    match text {
+        Some(Value::String(text)) => print(&text)?,
+        _ => print(&format!("{prediction}\n"))?,
     }
-    keep(args, &prediction)?;
+    if prediction["reproduced"] == false {
+        if args.keep {
+            print_message("not kept for the scorecard: the model does not reproduce the recording");
+        }
+        return Ok(ExitCode::FAILURE);
+    }
+    if args.keep {
+        keep(args, &prediction)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,7 +19,8 @@ use std::process::ExitCode;
 /// A prediction is kept by curtail predict --keep. An effect is measured by a proxy
 /// with a holdout whose spans go to the server (spans.endpoint): the proxy sends it
 /// by itself. For each remedy, the last prediction before it was switched on
-/// counts. It missed if its 95 % band does not hold the measured p99.
+/// counts. It missed if its 95 % band and the interval of the measured p99 are
+/// apart, and is undecided if they overlap only in part.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -35,7 +36,7 @@ pub(crate) struct ScorecardArgs {
     /// Only remedies of this service: the `spans.service_name` of the proxy.
     #[arg(long, value_name = "NAME")]
     service: Option<String>,
-    /// Only predictions and effects of this time before now: 12h, 7d [default: all].
+    /// Only remedies with a prediction or an effect in this time before now: 12h, 7d [default: all].
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// URL of the query API.
@@ -86,11 +87,6 @@ fn table(scorecard: &Scorecard, has_colors: bool) -> String {
         let upstream =
             entry.upstream.as_deref().map(|name| format!(", {name}")).unwrap_or_default();
         let verdict = entry.verdict.text();
-        let verdict = if has_colors && entry.verdict == ScoreVerdict::MissedBand {
-            format!("\x1b[31m{verdict}\x1b[0m")
-        } else {
-            verdict.to_owned()
-        };
         page.line(format!("{}{upstream}: {}, {verdict}", entry.service, entry.remedy));
         page.wrapped(
             "  ",
@@ -115,7 +111,14 @@ fn table(scorecard: &Scorecard, has_colors: bool) -> String {
         page.blank();
         page.wrapped("", &format!("{} events are not understood.", thousands(scorecard.malformed)));
     }
-    page.finish()
+    if scorecard.left_out > 0 {
+        page.blank();
+        let text = format!("{} older events are left out.", thousands(scorecard.left_out));
+        page.wrapped("", &text);
+    }
+    let text = page.finish();
+    let missed = ScoreVerdict::MissedBand.text();
+    if has_colors { text.replace(missed, &format!("\x1b[31m{missed}\x1b[0m")) } else { text }
 }
 
 fn predicted_text(predicted: &PredictedEffect) -> String {
@@ -210,8 +213,12 @@ mod tests {
             entry(None, Some(measured), ScoreVerdict::NotPredicted),
             entry(Some(predicted), None, ScoreVerdict::NotMeasured),
         ];
-        let scorecard =
-            Scorecard { schema: "curtail.scorecard/1".to_owned(), remedies, malformed: 2 };
+        let scorecard = Scorecard {
+            schema: "curtail.scorecard/1".to_owned(),
+            remedies,
+            malformed: 2,
+            left_out: 1_200,
+        };
         let text = table(&scorecard, false);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         expect![[r#"
@@ -234,6 +241,8 @@ mod tests {
               measured nothing yet: a p99 needs 100 slower requests on each side
 
             2 events are not understood.
+
+            1,200 older events are left out.
         "#]]
         .assert_eq(&text);
         assert!(table(&scorecard, true).contains("\x1b[31mMISSED its band\x1b[0m"));

@@ -36,6 +36,10 @@ pub(crate) fn order_of_replica_key(key: &str) -> usize {
 const TOGETHER_MIN: f64 = 0.2;
 const TIMES_USUAL: f64 = 3.0;
 
+/// The smallest ratio at other replicas, relative to that at the same replica, if what replicas share is slow. Replicas that
+/// are busy at the same time have queues at the same time too, but each its own.
+const EVERYWHERE_MIN: f64 = 0.75;
+
 /// The smallest lower bound of the ratio of long traces among the traces that begin after an idle time.
 const AFTER_IDLE_MIN: f64 = 0.5;
 
@@ -52,10 +56,14 @@ impl Count {
         self.long += u32::from(is_long);
     }
 
+    /// The share of them that takes long.
+    fn ratio(self) -> f64 {
+        f64::from(self.long) / f64::from(self.all.max(1))
+    }
+
     /// Whether surely more than this share of them takes long.
     fn surely_exceeds(self, ratio: f64) -> bool {
-        let n = f64::from(self.all);
-        n > 0.0 && wilson_interval(f64::from(self.long) / n, n).0 > ratio
+        self.all > 0 && wilson_interval(self.ratio(), f64::from(self.all)).0 > ratio
     }
 }
 
@@ -132,7 +140,8 @@ impl AtReplicas {
         let usual = TIMES_USUAL * f64::from(all.long) / f64::from(all.all);
         let ratio_min = TOGETHER_MIN.max(usual);
         let why = if same_replica.surely_exceeds(ratio_min) {
-            let is_everywhere = other_replicas.surely_exceeds(ratio_min);
+            let is_everywhere = other_replicas.surely_exceeds(ratio_min)
+                && other_replicas.ratio() >= EVERYWHERE_MIN * same_replica.ratio();
             WhySlow::Together { same_replica, other_replicas, is_everywhere }
         } else {
             after_idle(&idle)?

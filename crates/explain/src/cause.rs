@@ -137,6 +137,17 @@ impl Cause {
         OF_KEYS.iter().find(|(words, _)| has(words)).map_or(Self::Attribute, |(_, cause)| *cause)
     }
 
+    /// The cause that small numbers of an attribute stand for. What makes requests slow by its amount is none of them.
+    #[must_use]
+    pub fn of_small_number(key: &str) -> Self {
+        let cause = Self::of_key(key);
+        let is_amount = matches!(
+            cause,
+            Self::LargePayload | Self::Retries | Self::Queueing | Self::BusyProcessor | Self::Pause
+        );
+        if is_amount { Self::Attribute } else { cause }
+    }
+
     /// The name in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -11,6 +11,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use curtail_units::Quantile;
 
+/// 1 − 0.9 is less than 0.1 by rounding.
+const ROUNDING: f64 = 1e-12;
+
 /// The quantile with and without the factors found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counterfactual {
@@ -37,26 +40,22 @@ impl Counterfactual {
             .collect();
         sorted.sort_unstable_by(|one, other| other.cmp(one));
         let subsets = 1_usize << factors;
-        let mut counts = vec![vec![0_u32; subsets]; populations.counts.len()];
+        let mut counts: Vec<FactorSets<u32>> = vec![Vec::new(); populations.counts.len()];
         for (_, nth) in &sorted {
             let stratum = populations.strata[*nth as usize];
             if stratum != NO_STRATUM {
-                counts[stratum as usize][usize::from(masks[*nth as usize])] += 1;
+                *entry(&mut counts[stratum as usize], masks[*nth as usize]) += 1;
             }
         }
         let without = |removed: usize| {
-            let kept = |counts: &Vec<u32>| -> u32 {
-                counts
-                    .iter()
-                    .enumerate()
-                    .filter(|(mask, _)| mask & removed == 0)
-                    .map(|(_, n)| n)
-                    .sum()
+            let kept = |counts: &FactorSets<u32>| -> u32 {
+                let kept = counts.iter().filter(|(mask, _)| usize::from(*mask) & removed == 0);
+                kept.map(|(_, n)| n).sum()
             };
             // A stratum in which every trace has a factor cannot be imagined without it.
-            let weight = |counts: &Vec<u32>| match kept(counts) {
+            let weight = |counts: &FactorSets<u32>| match kept(counts) {
                 0 => 0.0,
-                kept => f64::from(counts.iter().sum::<u32>()) / f64::from(kept),
+                kept => f64::from(counts.iter().map(|(_, n)| n).sum::<u32>()) / f64::from(kept),
             };
             let weights: Vec<f64> = counts.iter().map(weight).collect();
             let kept = counts.iter().map(kept).map(f64::from);
@@ -65,7 +64,7 @@ impl Counterfactual {
             for (duration_ns, nth) in &sorted {
                 if usize::from(masks[*nth as usize]) & removed == 0 {
                     above -= weights[populations.strata[*nth as usize] as usize];
-                    if above < 0.0 {
+                    if above < -ROUNDING * total {
                         return *duration_ns as f64;
                     }
                 }
@@ -89,23 +88,23 @@ pub(crate) fn attributable_fractions(
     (masks, factors): (&[u16], usize),
 ) -> (Vec<f64>, f64) {
     let subsets = 1_usize << factors;
-    // The counts of slow and of all traces of each stratum and each set of factors.
-    let mut counts = vec![vec![[0_u32; 2]; subsets]; populations.counts.len()];
+    // The counts of slow and of all traces of each stratum.
+    let mut counts: Vec<FactorSets<[u32; 2]>> = vec![Vec::new(); populations.counts.len()];
     for (nth, stratum) in populations.strata.iter().enumerate().filter(|(_, s)| **s != NO_STRATUM) {
-        let count = &mut counts[*stratum as usize][usize::from(masks[nth])];
+        let count = entry(&mut counts[*stratum as usize], masks[nth]);
         count[0] += u32::from(populations.is_slow[nth]);
         count[1] += 1;
     }
     let ratio = |[slow, all]: [u32; 2]| f64::from(slow) / f64::from(all);
     let mut explained = vec![0.0; subsets];
     for of_stratum in &counts {
-        let with_traces = || of_stratum.iter().enumerate().filter(|(_, [_, all])| *all > 0);
-        for (removed, explained) in explained.iter_mut().enumerate() {
-            for (mask, count) in with_traces().filter(|(mask, _)| mask & removed != 0) {
-                let others = of_stratum[mask & !removed];
+        // Nothing is removed from traces without factors.
+        for (mask, count) in of_stratum.iter().filter(|(mask, _)| *mask != 0) {
+            for (removed, explained) in (0_u16..).zip(&mut explained) {
                 // Nothing is known without the factors if no trace of the stratum is without them.
-                if others[1] > 0 {
-                    *explained += f64::from(count[1]) * (ratio(*count) - ratio(others));
+                let others = get(of_stratum, mask & !removed).filter(|_| mask & removed != 0);
+                if let Some(others) = others {
+                    *explained += f64::from(count[1]) * (ratio(*count) - ratio(*others));
                 }
             }
         }
@@ -115,6 +114,23 @@ pub(crate) fn attributable_fractions(
     let values: Vec<f64> = explained.iter().map(|explained| 1.0 - explained / slow).collect();
     let of_factors = (0..factors).map(|factor| shapley(&values, factor, factors)).collect();
     (of_factors, values[subsets - 1].clamp(0.0, 1.0))
+}
+
+/// A figure of each set of factors that occurs in a stratum, in ascending order of the sets. A stratum has few of them.
+type FactorSets<T> = Vec<(u16, T)>;
+
+fn get<T>(sets: &[(u16, T)], mask: u16) -> Option<&T> {
+    let at = sets.binary_search_by_key(&mask, |(mask, _)| *mask);
+    at.ok().map(|at| &sets[at].1)
+}
+
+/// The figure of a set, which is added if it is new.
+fn entry<T: Default>(sets: &mut FactorSets<T>, mask: u16) -> &mut T {
+    let at = sets.binary_search_by_key(&mask, |(mask, _)| *mask).unwrap_or_else(|at| {
+        sets.insert(at, (mask, T::default()));
+        at
+    });
+    &mut sets[at].1
 }
 
 /// The mean effect of removing `factor` over all orders of removal, where `values` has the quantile for each set of

@@ -1,7 +1,8 @@
 //! Where the time went: the excess of slow traces over the baseline, by component and by service.
 //!
-//! For a component with V visits and time T a trace, the excess is split as Kitagawa does it ("Components of a difference
-//! between two rates", Journal of the American Statistical Association 50, 1955):
+//! For a component with V visits and time T a trace, the excess has a twofold decomposition (Oaxaca, "Male-female wage
+//! differentials in urban labor markets", International Economic Review 14, 1973; Blinder, "Wage discrimination", Journal
+//! of Human Resources 8, 1973). The interaction (more visits that are also longer) counts as longer visits:
 //!
 //! | part | formula | meaning |
 //! |---|---|---|
@@ -54,8 +55,6 @@ pub(crate) struct PartExcess {
     pub(crate) visits: (f64, f64),
     /// The part of `longer_ns` that is charged to the caller of a gap.
     pub(crate) of_caller_ns: f64,
-    /// The standard error of this component's share of the excess.
-    pub(crate) share_error: f64,
 }
 
 impl PartExcess {
@@ -174,7 +173,6 @@ impl Excess {
                 visit_ns: (base_ns, slow_ns),
                 visits,
                 of_caller_ns: 0.0,
-                share_error: 0.0,
             }
         };
         let mut parts: Vec<_> =
@@ -193,10 +191,13 @@ impl Excess {
             }
         }
         let common = |calls: &BTreeMap<u32, (f64, f64)>| {
+            // Slow traces without calls of a service say nothing about these calls.
             let of_calls = calls.values().filter(|(_, visits)| *visits > 0.0);
-            let least =
-                of_calls.map(|(longer, visits)| longer / visits).fold(f64::INFINITY, f64::min);
-            if calls.len() > 1 && least.is_finite() { least.max(0.0) } else { 0.0 }
+            let of_visits = of_calls.map(|(longer, visits)| longer / visits);
+            if of_visits.clone().count() < 2 {
+                return 0.0;
+            }
+            of_visits.fold(f64::INFINITY, f64::min).max(0.0)
         };
         let common: BTreeMap<u32, f64> =
             of_callers.iter().map(|(caller, calls)| (*caller, common(calls))).collect();
@@ -221,12 +222,11 @@ impl Excess {
         services
     }
 
-    /// Sets the intervals of all services, and the errors of the shares of components.
+    /// Sets the intervals of all services.
     fn resample(&mut self, blocks: (&[Vec<Sum>], &[Vec<Sum>]), charge: Charge, rng: &Rng) {
         let width = self.parts.len() + 1;
         let mut rng = rng.split("blocks");
         let mut resamples: Vec<Vec<f64>> = Vec::with_capacity(RESAMPLES);
-        let mut shares = Shares::default();
         for _ in 0..RESAMPLES {
             let mut draw = |blocks: &[Vec<Sum>]| {
                 let drawn: Vec<_> =
@@ -239,7 +239,6 @@ impl Excess {
             };
             let (slow, baseline) = (draw(blocks.0), draw(blocks.1));
             let parts = self.split(&slow, &baseline);
-            shares.add(&parts, charge);
             let services = self.charge_services(&parts, charge);
             resamples.push(
                 self.of_services
@@ -247,9 +246,6 @@ impl Excess {
                     .map(|of| services.get(&of.service).copied().unwrap_or(0.0))
                     .collect(),
             );
-        }
-        for (part, error) in self.of_parts.iter_mut().zip(shares.deviations()) {
-            part.share_error = error;
         }
         let deviations: Vec<f64> = (0..self.of_services.len())
             .map(|nth| deviation(resamples.iter().map(|resample| resample[nth])))
@@ -277,35 +273,6 @@ impl Excess {
 fn interface(operation: &str) -> Option<&str> {
     let (interface, _) = operation.rsplit_once('/')?;
     (interface.contains('.') && !interface.contains(' ')).then_some(interface)
-}
-
-/// The shares of components in resamples: sums of shares and of their squares.
-#[derive(Debug, Default)]
-struct Shares {
-    count: f64,
-    sums: Vec<(f64, f64)>,
-}
-
-impl Shares {
-    fn add(&mut self, parts: &[PartExcess], charge: Charge) {
-        let total_ns: f64 = parts.iter().map(|part| part.charged_ns(charge)).sum();
-        if total_ns <= 0.0 {
-            return;
-        }
-        self.count += 1.0;
-        self.sums.resize(parts.len(), (0.0, 0.0));
-        for (sum, part) in self.sums.iter_mut().zip(parts) {
-            let share = part.charged_ns(charge) / total_ns;
-            *sum = (sum.0 + share, sum.1 + share * share);
-        }
-    }
-
-    fn deviations(&self) -> impl Iterator<Item = f64> {
-        let variance = |(sum, squares): &(f64, f64)| {
-            squares / self.count - (sum / self.count) * (sum / self.count)
-        };
-        self.sums.iter().map(move |sums| sqrt(variance(sums).max(0.0)))
-    }
 }
 
 /// Sums of consecutive groups of traces.
@@ -349,4 +316,30 @@ fn deviation(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let n = values.clone().count() as f64;
     let mean = values.clone().sum::<f64>() / n;
     sqrt(values.map(|value| (value - mean) * (value - mean)).sum::<f64>() / n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The parts of the gaps from one caller to the services 1, 2 and so on that are charged to the caller. Each gap has its
+    /// added time and its visits in a slow trace.
+    fn charged_to_caller(gaps: &[(f64, f64)]) -> Vec<f64> {
+        let (mut excess, mut parts) = (Excess::default(), Vec::new());
+        for (callee, (longer_ns, visits)) in (1..).zip(gaps) {
+            excess.parts.number(Part::Gap { caller: 0, callee, operation: 9 });
+            let visits = (1.0, *visits);
+            parts.push(PartExcess { longer_ns: *longer_ns, visits, ..PartExcess::default() });
+        }
+        excess.charge_callers(&mut parts);
+        parts.iter().map(|part| part.of_caller_ns).collect()
+    }
+
+    #[test]
+    fn a_caller_is_charged_for_what_its_calls_have_in_common() {
+        assert_eq!(charged_to_caller(&[(50.0, 1.0), (20.0, 1.0)]), [20.0, 20.0]);
+        assert_eq!(charged_to_caller(&[(50.0, 1.0)]), [0.0]);
+        // Slow traces call one of the two services only: nothing is common.
+        assert_eq!(charged_to_caller(&[(50.0, 1.0), (0.0, 0.0)]), [0.0, 0.0]);
+    }
 }

@@ -5,8 +5,10 @@ use crate::counterfactual::{Counterfactual, attributable_fractions};
 use crate::excess::{Charge, Excess};
 use crate::factors::Factors;
 use crate::json;
+use crate::long_traces::find_long_traces;
 use crate::populations::{Populations, SlowTraces};
 use crate::shifts::find_shifts;
+use crate::tenants::Tenants;
 use crate::traces::{Side, Traces, UnusedTraces};
 use crate::waits::find_waits;
 use crate::writer::{Attribution, Writer};
@@ -45,8 +47,10 @@ pub enum NotExplained {
         /// The number of traces.
         traces: usize,
     },
-    /// All traces take equally long, or none is above the bar.
+    /// All traces take equally long, or none exceeds the objective.
     NoneSlow,
+    /// No endpoint has enough traces for one above the quantile.
+    TooFewForQuantile,
 }
 
 impl fmt::Display for NotExplained {
@@ -61,7 +65,12 @@ impl fmt::Display for NotExplained {
                 f,
                 "too few traces for a tail: expected at least {TRACES_MIN} of one endpoint, found {traces}"
             ),
-            Self::NoneSlow => f.write_str("no trace is slow: all take equally long, or none is above the bar"),
+            Self::NoneSlow => f.write_str(
+                "no trace is slow: all durations are equal, or none exceeds the objective",
+            ),
+            Self::TooFewForQuantile => f.write_str(
+                "too few traces for this quantile: expected a lower quantile, or more traces of one endpoint",
+            ),
         }
     }
 }
@@ -182,7 +191,7 @@ pub struct Explanation {
     pub findings: Vec<Finding>,
     /// The share of slow traces, or of the excess, that no finding explains.
     pub unexplained_ratio: f64,
-    /// The share that the best finding of random labels has in one of twenty labelings.
+    /// The lower bound of the share that the best finding of random labels has in one of twenty labelings.
     pub null_share: f64,
     /// The number of contrasts tested.
     pub tested: usize,
@@ -190,6 +199,9 @@ pub struct Explanation {
     pub quantile: Option<QuantileEffect>,
     /// Traces that were left out.
     pub unused: UnusedTraces,
+    /// Percentiles by tenant, if the caller adds them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<Tenants>,
 }
 
 impl Explanation {
@@ -220,7 +232,7 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
     }
     let populations = Populations::of(traces, question.slow, question.period_ns);
     if populations.slow.is_empty() || populations.baseline.is_empty() {
-        return Err(why_empty(traces, question.slow));
+        return Err(why_empty(traces, &populations, question.slow));
     }
     let rng = Rng::new(question.seed);
     let charge = match question.slow {
@@ -242,7 +254,12 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
         null_share: 0.0,
         tested: excess.parts.len(),
         quantile: None,
-        unused: traces.unused(),
+        unused: UnusedTraces {
+            too_rare: populations.too_rare,
+            unmatched: populations.unmatched,
+            ..traces.unused()
+        },
+        tenants: None,
     };
     if charge == Charge::LongerVisits {
         let shifts = find_shifts(traces, &populations, &excess, baseline_ns);
@@ -251,8 +268,9 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
         explanation.unexplained_ratio = (1.0 - explained).clamp(0.0, 1.0);
         return Ok(explanation);
     }
-    let mut factors = Factors::find(traces, &populations, &rng);
-    let waits = find_waits(traces, &populations, (&excess, charge), &mut factors);
+    let is_long = find_long_traces(traces, &populations);
+    let mut factors = Factors::find(traces, &populations, &is_long, &rng);
+    let waits = find_waits(traces, &populations, (&excess, &is_long), &mut factors);
     let quantile = match question.slow {
         SlowTraces::AboveQuantile(quantile) => quantile,
         SlowTraces::LongerThan { .. } | SlowTraces::OfSide => Quantile::P99,
@@ -278,7 +296,7 @@ fn most_of_an_endpoint(traces: &Traces) -> usize {
     counts.into_iter().max().unwrap_or(0)
 }
 
-fn why_empty(traces: &Traces, slow: SlowTraces) -> NotExplained {
+fn why_empty(traces: &Traces, populations: &Populations, slow: SlowTraces) -> NotExplained {
     match slow {
         SlowTraces::OfSide => {
             let is_empty = |side| traces.rows.iter().all(|row| row.side != side);
@@ -288,6 +306,9 @@ fn why_empty(traces: &Traces, slow: SlowTraces) -> NotExplained {
             } else {
                 NotExplained::NoCommonEndpoint
             }
+        }
+        SlowTraces::AboveQuantile(_) if populations.too_rare == traces.len() as u64 => {
+            NotExplained::TooFewForQuantile
         }
         SlowTraces::AboveQuantile(_) | SlowTraces::LongerThan { .. } => NotExplained::NoneSlow,
     }

@@ -9,12 +9,14 @@
 //! | attributable fraction | Σ n1 (p1 − p0) / slow traces | Levin, Acta Unio Internationalis contra Cancrum 9, 1953 |
 //! | p-value | observed against expected slow traces, over all strata | Mantel & Haenszel, Journal of the National Cancer Institute 22, 1959 |
 //! | many factors | at most 5 % false discoveries, and a fraction above that of random labels | Benjamini & Hochberg 1995; Westfall & Young 1993 |
-//! | clusters in time | a bound that at most one in a hundred random shifts of the labels reaches | Lotwick & Silverman, Journal of the Royal Statistical Society B 44, 1982 |
+//! | clusters in time | a bound that at most one in a hundred random shifts of the labels reaches with any factor of the attribute | Lotwick & Silverman, Journal of the Royal Statistical Society B 44, 1982 |
 //!
 //! Slow traces come in clusters (a stall), and some values do too (a number that grows). Such a value may meet a cluster by
 //! chance, much more often than random labels tell. Labels that are shifted in time keep their clusters. And a server that
 //! had more stalls than the others may have had them by chance: then the cause is the stalls, not the server. So a
-//! value must also have more slow traces than any value has when whole clusters get random values.
+//! value must also have more slow traces than any value has when whole clusters get random values. Or both must hold of
+//! traces that take long ([`crate::long_traces`]): at a server that is always slower, they come without clusters, even if
+//! those come in clusters that are slow.
 //!
 //! Factors are found one by one, the one with the best evidence first: its traces leave, and the search goes on among the
 //! others. So a second attribute of the same traces (the host of a pod) is no second finding.
@@ -22,6 +24,7 @@
 //! **Limits**: factors with at least [`SLOW_MIN`] slow traces, [`FACTORS_MAX`] found. All values count, no sample.
 
 mod candidates;
+mod circular_shifts;
 mod factor_table;
 
 use crate::populations::Populations;
@@ -30,7 +33,7 @@ use crate::traces::Traces;
 use alloc::vec;
 use alloc::vec::Vec;
 use curtail_units::Rng;
-use factor_table::{Cell, FactorTable, Rest};
+use factor_table::{Cell, FactorTable, RemainingTraces};
 use libm::sqrt;
 
 /// The smallest number of slow traces with a factor.
@@ -70,20 +73,12 @@ impl Factor {
     }
 }
 
-/// A factor that explains slow traces.
+/// A factor that explains slow traces, and further factors of nearly the same traces. Each has the estimate from all
+/// traces, whatever else was found before.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FoundFactor {
-    pub(crate) factor: Factor,
-    /// Half of the width of the 95 % interval of its fraction.
-    pub(crate) half_width: f64,
-    pub(crate) p_value: f64,
-    /// The number of slow and of all traces with the factor.
-    pub(crate) slow: u32,
-    pub(crate) all: u32,
-    /// The slow ratio with the factor, relative to the ratio without.
-    pub(crate) lift: f64,
-    /// Further factors of nearly the same traces.
-    pub(crate) aliases: Vec<Factor>,
+    /// The factor found is the first.
+    pub(crate) same: Vec<(Factor, Estimate)>,
 }
 
 /// The factors found.
@@ -98,34 +93,59 @@ pub(crate) struct Factors {
     pub(crate) masks: Vec<u16>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Estimate {
+/// How many traces with a factor are slow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Estimate {
+    /// The attributable fraction, and its standard error.
     fraction: f64,
     error: f64,
-    /// The score of Mantel and Haenszel.
+    /// The score of Mantel and Haenszel; not finite if there is nothing to compare with.
     score: f64,
-    slow: u32,
-    all: u32,
-    lift: f64,
+    /// The number of slow and of all traces with the factor.
+    pub(crate) slow: u32,
+    pub(crate) all: u32,
+    /// The number of slow traces with the factor in the strata that have others, and if they were slow as often as these.
+    observed: f64,
+    expected: f64,
 }
 
 impl Estimate {
-    fn lower(&self) -> f64 {
-        self.fraction - 1.96 * self.error
+    /// Half of the width of the 95 % interval of the fraction.
+    pub(crate) fn half_width(&self) -> f64 {
+        1.96 * self.error
     }
 
-    fn p_value(&self) -> f64 {
+    fn lower(&self) -> f64 {
+        self.fraction - self.half_width()
+    }
+
+    pub(crate) fn p_value(&self) -> f64 {
         normal_above(self.score)
+    }
+
+    /// The slow ratio with the factor, relative to the ratio without; absent if none of the others is slow.
+    pub(crate) fn risk_ratio(&self) -> Option<f64> {
+        (self.expected > 0.0).then(|| self.observed / self.expected)
+    }
+
+    /// The slow ratio with the factor, relative to the ratio without. Half a slow trace stands for none.
+    fn least_risk_ratio(&self) -> f64 {
+        self.observed / self.expected.max(0.5)
     }
 }
 
 impl Factors {
-    pub(crate) fn find(traces: &Traces, populations: &Populations, rng: &Rng) -> Self {
+    pub(crate) fn find(
+        traces: &Traces,
+        populations: &Populations,
+        is_long: &[bool],
+        rng: &Rng,
+    ) -> Self {
         let mut this = Self { masks: vec![0; traces.rows.len()], ..Self::default() };
         let table = FactorTable::of(traces, populations);
         this.tested = table.factors.len();
         let slow_count = populations.slow.len() as f64;
-        let mut cells = table.count(&populations.is_slow);
+        let mut cells = table.count(&populations.is_slow, &this.masks);
         let first = table.estimate(&cells, slow_count);
         this.null_fraction = table.null_fraction(populations, &cells, rng);
         let mut now = first.clone();
@@ -135,29 +155,20 @@ impl Factors {
             let Some(best) = this.best(&table.factors, &now, &rejected) else { break };
             tries += 1;
             // Of the traces without the factors found before: beside these, the next one may seem to be less than usual.
-            let rest = Rest { traces, is_slow: &populations.is_slow, masks: &this.masks, rng };
-            let is_beyond_chance = table.exceeds_shifts(best, &rest, now[best].lower())
-                && table.exceeds_clusters(best, &rest, &cells);
+            let mut labels = [&populations.is_slow[..], is_long].into_iter();
+            let is_beyond_chance = labels.any(|is_slow| {
+                let remaining = RemainingTraces { traces, is_slow, masks: &this.masks, rng };
+                table.is_beyond_chance(best, &remaining)
+            });
             if !is_beyond_chance {
                 table.reject(best, &mut rejected);
                 continue;
             }
             let bit = 1 << this.found.len();
             let with_best = table.take(best, bit, &populations.is_slow, &mut this.masks);
-            let aliases = table.aliases(best, &now, &with_best);
-            // Of all traces, whatever else was found before.
-            let Estimate { error, slow, all, lift, .. } = first[best];
-            let factor = table.factors[best];
-            let aliases = aliases.into_iter().map(|alias| table.factors[alias]).collect();
-            this.found.push(FoundFactor {
-                factor,
-                half_width: 1.96 * error,
-                p_value: first[best].p_value(),
-                slow,
-                all,
-                lift,
-                aliases,
-            });
+            let same = [best].into_iter().chain(table.aliases(best, &now, &with_best));
+            let same = same.map(|nth| (table.factors[nth], first[nth])).collect();
+            this.found.push(FoundFactor { same });
             cells.iter_mut().zip(&with_best).for_each(|(cell, taken)| *cell = cell.without(*taken));
             now = table.estimate(&cells, slow_count);
         }
@@ -165,7 +176,7 @@ impl Factors {
     }
 
     /// The factor with the highest score that was not rejected. If it is a cut of a number, the cut with the best lower bound;
-    /// of cuts that explain about as much, the one with the highest lift.
+    /// of cuts that explain about as much, the one with the highest risk ratio.
     fn best(&self, factors: &[Factor], estimates: &[Estimate], rejected: &[bool]) -> Option<usize> {
         let p_values = estimates.iter().map(Estimate::p_value);
         let limit = discovery_limit(p_values, estimates.len(), FALSE_DISCOVERIES);
@@ -190,14 +201,18 @@ impl Factors {
             of.lower() >= 0.9 * bound
                 || of.lower() >= 0.8 * bound && of.fraction + of.error >= bound
         });
-        equal.max_by(|(_, one), (_, other)| one.lift.total_cmp(&other.lift)).map(|(nth, _)| nth)
+        equal
+            .max_by(|(_, one), (_, other)| {
+                one.least_risk_ratio().total_cmp(&other.least_risk_ratio())
+            })
+            .map(|(nth, _)| nth)
     }
 }
 
 /// The estimate of a factor from its counts and those of its attribute, in each stratum.
 fn estimate(of_strata: impl Iterator<Item = (Cell, Cell)>, slow_count: f64) -> Estimate {
-    let (mut excess, mut variance) = (0.0, 0.0);
-    let (mut observed, mut expected, mut spread) = (0.0, 0.0, 0.0);
+    let (mut attributable, mut variance) = (0.0, 0.0);
+    let (mut observed, mut hypergeometric, mut spread) = (0.0, 0.0, 0.0);
     let (mut slow, mut all) = (0, 0);
     for (own, field) in of_strata {
         let (n1, n) = (f64::from(own.all), f64::from(field.all));
@@ -208,23 +223,26 @@ fn estimate(of_strata: impl Iterator<Item = (Cell, Cell)>, slow_count: f64) -> E
             continue;
         }
         let (p1, p0) = (s1 / n1, (s - s1) / n0);
-        excess += n1 * (p1 - p0);
+        attributable += n1 * (p1 - p0);
         // The ratio of all, because that of few others is zero by chance, and would seem to be without error.
         let p = s / n;
         variance += n1 * p1 * (1.0 - p1) + n1 * n1 * p * (1.0 - p) / n0;
         observed += s1;
-        expected += n1 * s / n;
+        hypergeometric += n1 * s / n;
         spread += n1 * n0 * s * (n - s) / (n * n * (n - 1.0));
     }
-    let score =
-        if spread > 0.0 { (observed - expected - 0.5) / sqrt(spread) } else { f64::NEG_INFINITY };
-    let without = observed - excess;
+    let score = if spread > 0.0 {
+        (observed - hypergeometric - 0.5) / sqrt(spread)
+    } else {
+        f64::NEG_INFINITY
+    };
     Estimate {
-        fraction: excess / slow_count,
+        fraction: attributable / slow_count,
         error: sqrt(variance) / slow_count,
         score,
         slow,
         all,
-        lift: if without >= 0.5 { observed / without } else { f64::INFINITY },
+        observed,
+        expected: observed - attributable,
     }
 }

@@ -12,11 +12,13 @@ mod explanation;
 mod factors;
 mod fan_outs;
 mod json;
+mod long_traces;
 mod names;
 mod populations;
 mod shifts;
 mod statistics;
 mod table;
+mod tenants;
 mod traces;
 mod waits;
 mod writer;
@@ -30,6 +32,7 @@ pub use explanation::{
 pub use populations::SlowTraces;
 pub use statistics::discovery_limit;
 pub use table::table;
+pub use tenants::{DecadeLatency, TENANTS_MAX, TenantLatency, Tenants};
 pub use traces::{
     AttributeValue, SPANS_MAX, Side, SpanKind, SpanRow, TRACES_MAX, Traces, UnusedTraces,
 };

@@ -14,7 +14,8 @@ use hashbrown::HashMap;
 /// The slow traces of a question.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SlowTraces {
-    /// Traces above this quantile of their own endpoint and period.
+    /// Traces whose duration reaches or exceeds this quantile of their own endpoint and period. Traces equal to the
+    /// threshold are not slow if they would more than double the number of slow traces.
     AboveQuantile(Quantile),
     /// Traces longer than this time.
     LongerThan {
@@ -41,6 +42,9 @@ const ENOUGH: f64 = 50.0;
 /// The smallest number of slow traces from which a stratum is compared alone.
 const SLOW_MIN: usize = 5;
 
+/// 10 × (1 − 0.9) is less than one by rounding.
+const ROUNDING: f64 = 1e-9;
+
 /// No stratum: the trace is not compared.
 pub(crate) const NO_STRATUM: u32 = u32::MAX;
 
@@ -55,6 +59,10 @@ pub(crate) struct Populations {
     pub(crate) counts: Vec<(u32, u32)>,
     /// Whether each trace is slow.
     pub(crate) is_slow: Vec<bool>,
+    /// The number of traces of operations with too few traces for the quantile.
+    pub(crate) too_rare: u64,
+    /// The number of traces of operations that only one of two populations has.
+    pub(crate) unmatched: u64,
 }
 
 impl Populations {
@@ -99,7 +107,11 @@ impl Populations {
                 SlowTraces::LongerThan { duration_ns } => row.duration_ns > duration_ns,
                 SlowTraces::OfSide | SlowTraces::AboveQuantile(_) => row.side == Side::Slow,
             };
-            return self.add_stratum(of_endpoint, |nth| is_slow(&rows[nth as usize]));
+            let is_added = self.add_stratum(of_endpoint, |nth| is_slow(&rows[nth as usize]));
+            if !is_added && slow == SlowTraces::OfSide {
+                self.unmatched += of_endpoint.len() as u64;
+            }
+            return;
         };
         // Periods that are too short for a quantile of their own are one stratum together.
         let mut rest = Vec::new();
@@ -118,13 +130,15 @@ impl Populations {
     fn add_tail(&mut self, rows: &[TraceRow], of_stratum: &[u32], quantile: Quantile) {
         let mut durations: Vec<i64> =
             of_stratum.iter().map(|nth| rows[*nth as usize].duration_ns).collect();
-        if durations.is_empty() {
+        // Not even one slow trace is expected: the slowest of a few traces of a rare operation says nothing.
+        if durations.len() as f64 * (1.0 - quantile.get()) < 1.0 - ROUNDING {
+            self.too_rare += durations.len() as u64;
             return;
         }
         let at = index(quantile.get(), durations.len());
         let (_, threshold_ns, _) = durations.select_nth_unstable(at);
         let threshold_ns = *threshold_ns;
-        // Many equal durations are not slow; the threshold itself is, if it is alone.
+        // Traces equal to the threshold are slow, unless they would more than double the number of slow traces.
         let above =
             of_stratum.iter().filter(|nth| rows[**nth as usize].duration_ns >= threshold_ns);
         let wanted = durations.len() - at;
@@ -135,11 +149,11 @@ impl Populations {
         });
     }
 
-    /// Adds a stratum, if it has both slow and other traces.
-    fn add_stratum(&mut self, of_stratum: &[u32], is_slow: impl Fn(u32) -> bool) {
+    /// Adds a stratum, if it has both slow and other traces; returns whether it has.
+    fn add_stratum(&mut self, of_stratum: &[u32], is_slow: impl Fn(u32) -> bool) -> bool {
         let slow = of_stratum.iter().filter(|nth| is_slow(**nth)).count();
         if slow == 0 || slow == of_stratum.len() {
-            return;
+            return false;
         }
         let count = |n: usize| u32::try_from(n).expect("the number of traces is limited");
         let stratum = count(self.counts.len());
@@ -148,6 +162,7 @@ impl Populations {
             self.strata[*nth as usize] = stratum;
             self.is_slow[*nth as usize] = is_slow(*nth);
         }
+        true
     }
 
     /// The mean durations of the slow traces and of the baseline.
@@ -173,4 +188,64 @@ impl Populations {
 
 fn same_endpoint(rows: &[TraceRow], one: u32, other: u32) -> bool {
     rows[one as usize].endpoint == rows[other as usize].endpoint
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traces::{SpanKind, SpanRow};
+    use curtail_trace::Span;
+
+    /// Traces of one span each: the operation, the side and the duration.
+    fn reduced(of: impl IntoIterator<Item = (&'static str, Side, i64)>) -> Traces {
+        let mut traces = Traces::default();
+        for (nth, (operation, side, duration_ns)) in (0..).zip(of) {
+            let start_ns = nth * 1_000;
+            let span = Span { id: 1, parent_id: 0, start_ns, end_ns: start_ns + duration_ns };
+            let row = SpanRow {
+                span,
+                service: "shop",
+                operation,
+                kind: SpanKind::Server,
+                is_abandoned: false,
+                attributes: &[],
+            };
+            traces.add(u128::from(nth.unsigned_abs()) + 1, side, &[row]);
+        }
+        traces
+    }
+
+    fn of(traces: &Traces, slow: SlowTraces) -> Populations {
+        Populations::of(traces, slow, i64::MAX)
+    }
+
+    #[test]
+    fn traces_of_rare_operations_are_not_slow() {
+        let often = (0..1_000).map(|nth| ("GET /", Side::Baseline, 1_000 + nth));
+        let rare = ["GET /a", "GET /b", "GET /c"]
+            .map(|operation| [(operation, Side::Baseline, 10), (operation, Side::Baseline, 9_000)]);
+        let traces = reduced(often.chain(rare.into_iter().flatten()));
+        let populations = of(&traces, SlowTraces::AboveQuantile(Quantile::P99));
+        assert_eq!((populations.slow.len(), populations.too_rare), (10, 6));
+        // Ten traces are enough for a quantile of 0.9.
+        let ten = reduced((0..10).map(|nth| ("GET /", Side::Baseline, 1_000 + nth)));
+        let populations = of(&ten, SlowTraces::AboveQuantile(Quantile::P90));
+        assert_eq!((populations.slow.len(), populations.too_rare), (1, 0));
+    }
+
+    #[test]
+    fn traces_of_operations_of_one_population_are_counted() {
+        let traces = reduced([
+            ("GET /", Side::Baseline, 10),
+            ("GET /", Side::Slow, 20),
+            ("GET /new", Side::Slow, 20),
+            ("GET /new", Side::Slow, 30),
+            ("GET /old", Side::Baseline, 30),
+        ]);
+        let populations = of(&traces, SlowTraces::OfSide);
+        assert_eq!((populations.slow.len(), populations.baseline.len()), (1, 1));
+        assert_eq!(populations.unmatched, 3);
+        let longer = of(&traces, SlowTraces::LongerThan { duration_ns: 25 });
+        assert_eq!(longer.unmatched, 0);
+    }
 }

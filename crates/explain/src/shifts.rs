@@ -1,11 +1,12 @@
 //! Which components take longer in one population than in the other, beyond chance.
 //!
 //! Each trace has one value of a component: its mean time a visit. The values are compared by their ranks, so that one
-//! extreme trace decides nothing, and all components are tested together.
+//! extreme trace decides nothing. They are compared within strata, so that a different mix of operations is no shift. All
+//! components are tested together.
 
 use crate::excess::Excess;
 use crate::populations::Populations;
-use crate::statistics::{discovery_limit, rank_sum};
+use crate::statistics::{SampleValue, discovery_limit, rank_sum};
 use crate::traces::Traces;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -32,7 +33,7 @@ pub(crate) fn find_shifts(
     baseline_ns: f64,
 ) -> Vec<Shift> {
     let is_tested = |part: u32| excess.of_parts[part as usize].longer_ns >= SHIFT_MIN * baseline_ns;
-    let mut values: Vec<Vec<(f64, bool)>> = vec![Vec::new(); excess.parts.len()];
+    let mut values: Vec<Vec<SampleValue>> = vec![Vec::new(); excess.parts.len()];
     let mut of_trace: Vec<(u32, f64, f64)> = Vec::new();
     for nth in populations.slow.iter().chain(&populations.baseline) {
         of_trace.clear();
@@ -47,7 +48,11 @@ pub(crate) fn find_shifts(
         for same in of_trace.chunk_by(|one, other| one.0 == other.0) {
             let sum =
                 same.iter().fold((0.0, 0.0), |sum, (_, visits, ns)| (sum.0 + visits, sum.1 + ns));
-            values[same[0].0 as usize].push((sum.1 / sum.0, populations.is_slow[*nth as usize]));
+            values[same[0].0 as usize].push(SampleValue {
+                stratum: populations.strata[*nth as usize],
+                value: sum.1 / sum.0,
+                is_first: populations.is_slow[*nth as usize],
+            });
         }
     }
     let mut shifts = Vec::new();

@@ -22,38 +22,86 @@ pub(crate) fn index(quantile: f64, len: usize) -> usize {
 /// The largest number of values whose rank sums are counted exactly.
 const EXACT_MAX: usize = 24;
 
+/// A value of one of two samples.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampleValue {
+    /// Values are compared within their stratum.
+    pub(crate) stratum: u32,
+    pub(crate) value: f64,
+    pub(crate) is_first: bool,
+}
+
 /// Compares two samples (Mann & Whitney, "On a test of whether one of two random variables is stochastically larger
-/// than the other", Annals of Mathematical Statistics 18, 1947). Sorts `values`: each with whether it is of the first
-/// sample. Returns the one-sided probability of ranks at least as high as those of the first sample, if both samples have
-/// the same distribution; [`None`] if a sample is empty.
-pub(crate) fn rank_sum(values: &mut [(f64, bool)]) -> Option<f64> {
-    values.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
-    let n = values.len();
-    let first = values.iter().filter(|(_, is_first)| *is_first).count();
-    let second = n - first;
-    if first == 0 || second == 0 {
-        return None;
-    }
-    let (mut ranks, mut ties, mut from) = (0.0, 0.0, 0);
-    while from < n {
-        let same = values[from..].iter().take_while(|value| value.0 == values[from].0).count();
-        let of_first = values[from..from + same].iter().filter(|value| value.1).count() as f64;
-        // Ranks count from one; tied values share the mean of their ranks.
-        ranks += of_first * (from as f64 + (same as f64 + 1.0) / 2.0);
-        from += same;
-        let same = same as f64;
-        ties += same * same * same - same;
-    }
-    let (a, b, all) = (first as f64, second as f64, n as f64);
-    let u = ranks - a * (a + 1.0) / 2.0;
-    Some(if n <= EXACT_MAX && ties == 0.0 {
+/// than the other", Annals of Mathematical Statistics 18, 1947), within strata (van Elteren, "On the combination of
+/// independent two-sample tests of Wilcoxon", Bulletin of the International Statistical Institute 37, 1960): the rank sum of a
+/// stratum of n values has the weight 1 / (n + 1). Sorts `values`. Returns the one-sided probability of ranks at least as
+/// high as those of the first sample, if both samples have the same distribution in each stratum; [`None`] if no stratum
+/// has values of both.
+pub(crate) fn rank_sum(values: &mut [SampleValue]) -> Option<f64> {
+    values.sort_unstable_by(|one, other| {
+        one.stratum.cmp(&other.stratum).then(one.value.total_cmp(&other.value))
+    });
+    let strata = values.chunk_by(|one, other| one.stratum == other.stratum);
+    let strata: Vec<StratumRanks> = strata.filter_map(StratumRanks::of).collect();
+    if let [of @ StratumRanks { has_ties: false, .. }] = &*strata
+        && of.first + of.second <= EXACT_MAX
+    {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
-        let u = u as usize;
-        exact_above(first, second, u)
-    } else {
-        let variance = a * b / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
-        if variance <= 0.0 { 1.0 } else { normal_above((u - a * b / 2.0 - 0.5) / sqrt(variance)) }
-    })
+        let u = of.u as usize;
+        return Some(exact_above(of.first, of.second, u));
+    }
+    let (mut above, mut variance, mut step) = (0.0, 0.0, f64::INFINITY);
+    for of in &strata {
+        let weight = 1.0 / ((of.first + of.second) as f64 + 1.0);
+        above += weight * (of.u - of.first as f64 * of.second as f64 / 2.0);
+        variance += weight * weight * of.variance;
+        step = step.min(weight);
+    }
+    // The sum is discrete: half of its smallest step is the correction for continuity.
+    let p_value =
+        if variance <= 0.0 { 1.0 } else { normal_above((above - step / 2.0) / sqrt(variance)) };
+    (!strata.is_empty()).then_some(p_value)
+}
+
+/// The ranks of the first sample in one stratum.
+#[derive(Clone, Copy, Debug)]
+struct StratumRanks {
+    /// The numbers of values of the first and of the second sample.
+    first: usize,
+    second: usize,
+    /// The number of pairs in which the value of the first sample is larger; of equal values, half of the pairs.
+    u: f64,
+    variance: f64,
+    has_ties: bool,
+}
+
+impl StratumRanks {
+    /// The ranks of sorted values; [`None`] if one sample has none of them.
+    fn of(values: &[SampleValue]) -> Option<Self> {
+        let n = values.len();
+        let first = values.iter().filter(|value| value.is_first).count();
+        let second = n - first;
+        if first == 0 || second == 0 {
+            return None;
+        }
+        let (mut ranks, mut ties, mut from) = (0.0, 0.0, 0);
+        for same in values.chunk_by(|one, other| one.value == other.value) {
+            let of_first = same.iter().filter(|value| value.is_first).count() as f64;
+            let count = same.len() as f64;
+            // Ranks count from one; tied values share the mean of their ranks.
+            ranks += of_first * (from as f64 + (count + 1.0) / 2.0);
+            from += same.len();
+            ties += count * count * count - count;
+        }
+        let (a, b, all) = (first as f64, second as f64, n as f64);
+        Some(Self {
+            first,
+            second,
+            u: ranks - a * (a + 1.0) / 2.0,
+            variance: a * b / 12.0 * (all + 1.0 - ties / (all * (all - 1.0))),
+            has_ties: ties > 0.0,
+        })
+    }
 }
 
 /// The probability that U is at least `u`, by counting: `counts[k][v]` selections of k of the ranks so far have U = v.
@@ -93,9 +141,13 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    fn samples(first: &[f64], second: &[f64]) -> Vec<(f64, bool)> {
+    fn samples(first: &[f64], second: &[f64]) -> Vec<SampleValue> {
+        in_stratum(0, first, second)
+    }
+
+    fn in_stratum(stratum: u32, first: &[f64], second: &[f64]) -> Vec<SampleValue> {
         let of = |values: &[f64], is_first| -> Vec<_> {
-            values.iter().map(|value| (*value, is_first)).collect()
+            values.iter().map(|value| SampleValue { stratum, value: *value, is_first }).collect()
         };
         [of(first, true), of(second, false)].concat()
     }
@@ -116,6 +168,37 @@ mod tests {
     fn equal_values_share_their_ranks() {
         assert_eq!(rank_sum(&mut samples(&[1.0, 1.0], &[1.0, 1.0])), Some(1.0));
         assert_eq!(rank_sum(&mut samples(&[1.0], &[])), None);
+    }
+
+    #[test]
+    fn strata_add_up_by_their_weights() {
+        // One stratum is the test of Mann and Whitney: n = 15 and 15, without ties, U = 225 of 225.
+        let values = |from: u32| -> Vec<f64> { (from..from + 15).map(f64::from).collect() };
+        let (low, high) = (values(0), values(100));
+        let p = rank_sum(&mut samples(&high, &low)).expect("two samples");
+        let mann_whitney = normal_above((112.5 - 0.5) / sqrt(15.0 * 15.0 * 31.0 / 12.0));
+        assert!((p / mann_whitney - 1.0).abs() < 1e-9, "{p} {mann_whitney}");
+        // Two pairs of two: U = 4 of 4 in each, with a mean of 2 and a variance of 5/3. A stratum of one sample adds nothing.
+        let of = |stratum| in_stratum(stratum, &[3.0, 4.0], &[1.0, 2.0]);
+        let mut both = [of(7), of(3), in_stratum(5, &[9.0], &[])].concat();
+        let p = rank_sum(&mut both).expect("two samples");
+        assert!((p - normal_above(3.5 / sqrt(10.0 / 3.0))).abs() < 1e-12, "{p}");
+    }
+
+    #[test]
+    fn another_mix_of_strata_is_no_difference() {
+        let cycle =
+            |count: u32| -> Vec<f64> { (0..count).map(|nth| f64::from(nth % 10)).collect() };
+        let slower =
+            |count| -> Vec<f64> { cycle(count).iter().map(|value| value + 100.0).collect() };
+        let mut mixed =
+            [in_stratum(0, &cycle(20), &cycle(80)), in_stratum(1, &slower(80), &slower(20))]
+                .concat();
+        let p = rank_sum(&mut mixed).expect("two samples");
+        assert!(p > 0.4, "{p}");
+        mixed.iter_mut().for_each(|value| value.stratum = 0);
+        let pooled = rank_sum(&mut mixed).expect("two samples");
+        assert!(pooled < 1e-9, "{pooled}");
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! An explanation for a terminal.
 
 use crate::explanation::{Explanation, Finding, ServiceShare};
+use crate::tenants::{DecadeLatency, TenantLatency, Tenants};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use curtail_text::numbers::{latency, percent, percentile_name, thousands};
-use curtail_text::{Columns, Left, Page, Rest, Right};
+use curtail_text::{Columns, Left, Page, Right};
 use curtail_units::Duration;
+
+/// The smallest part of the difference between two populations that is worth a word, if it comes from other calls.
+const MORE_CALLS_MIN: f64 = 0.1;
 
 /// The number of services in the table.
 const SERVICES_MAX: usize = 10;
@@ -31,6 +35,20 @@ pub fn table(explanation: &Explanation, width: usize) -> String {
             if added_ns < 0.0 { "less" } else { "more" },
         ),
     );
+    if added_ns < 0.0 && explanation.quantile.is_none() {
+        page.wrapped("", "The traces to explain are faster: swap the two populations to see why.");
+    }
+    let more_ns = explanation.more_calls_ns;
+    if explanation.quantile.is_none() && more_ns.abs() > MORE_CALLS_MIN * added_ns.abs() {
+        page.wrapped(
+            "",
+            &format!(
+                "{} of the difference comes from {} calls, for which no service has a share below.",
+                time(more_ns.abs()),
+                if more_ns < 0.0 { "fewer" } else { "more" },
+            ),
+        );
+    }
     for (endpoint, count) in explanation.endpoints.iter().take(3) {
         page.wrapped("  ", &format!("{} of {endpoint}", thousands(*count)));
     }
@@ -38,13 +56,17 @@ pub fn table(explanation: &Explanation, width: usize) -> String {
     findings(explanation, &mut page);
     page.blank();
     ranking(explanation, &mut page);
+    if let Some(tenants) = &explanation.tenants {
+        page.blank();
+        write_tenants(tenants, &mut page);
+    }
     notes(explanation, &mut page);
     page.finish()
 }
 
 fn findings(explanation: &Explanation, page: &mut Page) {
     if explanation.findings.is_empty() {
-        page.wrapped("", "Nothing stands out: no contrast exceeds chance.");
+        page.wrapped("", "No finding is statistically significant.");
         return;
     }
     page.line("What stands out");
@@ -65,7 +87,7 @@ fn findings(explanation: &Explanation, page: &mut Page) {
             );
         }
         if !same_as.is_empty() {
-            page.wrapped("    ", &format!("the same traces: {}", same_as.join(", ")));
+            page.wrapped("    ", &format!("nearly the same traces: {}", same_as.join(", ")));
         }
         page.wrapped("    ", cause.remedy());
         if let Some(slowest) = examples.first() {
@@ -78,20 +100,20 @@ fn findings(explanation: &Explanation, page: &mut Page) {
         Some(effect) => page.wrapped(
             "",
             &format!(
-                "Without these causes {} is {} instead of {}; {unexplained} of the slow traces remain unexplained.",
+                "Without these causes {} is {} instead of {}; {unexplained} of the slow traces remains unexplained.",
                 percentile_name(effect.quantile),
                 time(effect.without_ns),
                 time(effect.with_ns),
             ),
         ),
-        None => page.wrapped("", &format!("{unexplained} of the added time remain unexplained.")),
+        None => page.wrapped("", &format!("{unexplained} of the added time remains unexplained.")),
     }
 }
 
 fn ranking(explanation: &Explanation, page: &mut Page) {
     page.line("Where the time went");
-    let columns = Columns::new([Left(24), Right(8), Right(16), Right(10), Rest]).apart(2);
-    page.row(&columns, ["  service", "share", "95 % interval", "added", "most of it"]);
+    let columns = Columns::new([Left(30), Right(8), Right(18), Right(12)]).apart(2);
+    page.row(&columns, ["  service, and its largest component", "share", "95 % interval", "added"]);
     for of in explanation.ranking.iter().take(SERVICES_MAX) {
         let ServiceShare { service, share, interval, excess_ns, component, .. } = of;
         let share = share.map_or_else(|| "n/a".to_owned(), percent);
@@ -99,7 +121,41 @@ fn ranking(explanation: &Explanation, page: &mut Page) {
             format!("{} to {}", percent(low), percent(high))
         });
         let added = format!("{}{}", if *excess_ns < 0.0 { "-" } else { "" }, time(excess_ns.abs()));
-        page.row(&columns, [&format!("  {service}"), &share, &interval, &added, component]);
+        page.row(&columns, [&format!("  {service}"), &share, &interval, &added]);
+        page.wrapped("      ", component);
+    }
+}
+
+/// The number of tenants in the table.
+const TENANTS_MAX: usize = 10;
+
+fn write_tenants(of: &Tenants, page: &mut Page) {
+    let Tenants { key, tenants, decades, count, unnamed_requests } = of;
+    if *count == 0 {
+        page.wrapped("", &format!("By tenant: no trace has the attribute {key}."));
+        return;
+    }
+    page.line(format!("By tenant ({key}): the largest of {}", thousands(*count)));
+    let columns = Columns::new([Left(34), Right(12), Right(12), Right(12)]).apart(2);
+    page.row(&columns, ["  tenant", "requests", "p50", "p99"]);
+    for TenantLatency { tenant, requests, p50_ns, p99_ns } in tenants.iter().take(TENANTS_MAX) {
+        let name = format!("  {tenant}");
+        page.row(&columns, [&name, &thousands(*requests), &time(*p50_ns), &time(*p99_ns)]);
+    }
+    page.blank();
+    page.row(&columns, ["  tenants by their number of requests", "requests", "p50", "p99"]);
+    for DecadeLatency { requests_min, tenants, requests, p50_ns, p99_ns } in decades {
+        let requests_max = requests_min * 10 - 1;
+        let name = format!(
+            "  {} with {} to {}",
+            thousands(*tenants),
+            thousands(*requests_min),
+            thousands(requests_max)
+        );
+        page.row(&columns, [&name, &thousands(*requests), &time(*p50_ns), &time(*p99_ns)]);
+    }
+    if *unnamed_requests > 0 {
+        page.line(format!("  {} requests do not have it", thousands(*unnamed_requests)));
     }
 }
 
@@ -110,6 +166,14 @@ fn notes(explanation: &Explanation, page: &mut Page) {
         (unused.too_long, "traces have too many spans and are left out"),
         (unused.too_many, "traces are too many and are left out"),
         (unused.not_compared, "traces are in neither population or in both, and are left out"),
+        (
+            unused.too_rare,
+            "traces are of an operation with too few traces for the quantile, and are left out",
+        ),
+        (
+            unused.unmatched,
+            "traces are of an operation that only one population has, and are left out",
+        ),
     ] {
         if count > 0 {
             page.blank();

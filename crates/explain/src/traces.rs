@@ -9,19 +9,22 @@
 //! A call is a span of kind client, or a span without a kind whose only child is on another service, or whose operation
 //! another service serves elsewhere. An abandoned attempt counts until the next attempt started. Asynchronous work (a producer's consumers) is not waited for.
 //!
-//! **Limits**: [`TRACES_MAX`] traces and [`SPANS_MAX`] spans of a trace, [`VALUES_MAX`] values of all traces, and
-//! [`PARTS_MAX`] components; further operations of a service are one component. Of each trace, attributes are those of the
-//! spans on its critical path, and each operation called is a value too.
+//! **Limits**: [`TRACES_MAX`] traces and [`SPANS_MAX`] spans of a trace; [`VALUES_MAX`] values of all traces. Beyond
+//! [`PARTS_MAX`] components, further operations of a service are one component; beyond twice as many, all others are one
+//! component together. Beyond [`FIELDS_MAX`] attributes and called operations of services, the values of others are left
+//! out. Of each trace, attributes are those of the spans on its critical path, and each operation called is a value too.
+
+mod sections;
 
 use crate::cause::is_name;
 use crate::component::{Part, Parts, Phase};
-use crate::fan_outs::{CALLS_MIN, FanOut, spread};
+use crate::fan_outs::{FanOut, ParallelCalls};
 use crate::names::{Names, Numbering};
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 use curtail_trace::{Assembly, CriticalPath, Span};
+use sections::PathSection;
 use serde::Serialize;
 
 /// Maximum number of traces.
@@ -33,11 +36,11 @@ pub const SPANS_MAX: usize = 1 << 20;
 /// Maximum number of values, and of times of components, of all traces; further traces are left out and counted.
 const VALUES_MAX: usize = 1 << 28;
 
-/// Maximum number of components.
+/// Maximum number of components with an operation of their own, and of further ones with a service of their own.
 const PARTS_MAX: usize = 4_096;
 
-/// The operation of components beyond [`PARTS_MAX`].
-const OTHER_OPERATIONS: &str = "(other operations)";
+/// Maximum number of fields (attributes and called operations of services), and of operations that services serve.
+const FIELDS_MAX: usize = 1 << 16;
 
 /// A span, as a caller passes it.
 #[derive(Clone, Copy, Debug)]
@@ -176,6 +179,10 @@ pub struct UnusedTraces {
     pub too_many: u64,
     /// Traces in neither of two populations, or in both.
     pub not_compared: u64,
+    /// Traces of an operation with too few traces for the quantile.
+    pub too_rare: u64,
+    /// Traces of an operation that only one of two populations has.
+    pub unmatched: u64,
 }
 
 /// Memory that is used again for each trace.
@@ -186,12 +193,19 @@ struct Scratch {
     names: Vec<(u32, u32)>,
     assembly: Assembly,
     path: CriticalPath,
-    /// The part of each section, the section's span and its time.
-    sections: Vec<(Part, u32, i64)>,
-    /// The number of calls of each operation.
-    calls: Vec<(u32, u32)>,
-    /// The durations of parallel calls.
-    durations_ns: Vec<i64>,
+    /// The component of the own time of each span on the path.
+    parts: Vec<Option<Part>>,
+    sections: Vec<PathSection>,
+    /// The number of the component of each section, the section's span and its time.
+    numbered: Vec<(u32, u32, i64)>,
+    /// The service and operation of each call, and its span.
+    calls: Vec<((u32, u32), u32)>,
+    /// The number of callers of each span and itself; empty: not counted yet.
+    depths: Vec<usize>,
+    /// The spans of a walk to the root.
+    way: Vec<usize>,
+    is_on_path: Vec<bool>,
+    parallel: ParallelCalls,
 }
 
 impl Traces {
@@ -258,7 +272,7 @@ impl Traces {
     ) -> Option<()> {
         let root = self.assemble(spans, scratch)?;
         self.divide_path(spans, root, scratch);
-        let fan_out = self.fan_out(scratch);
+        let fan_out = self.fan_out(spans, scratch);
         let times = self.add_times(scratch);
         let (values, numbers) = self.add_values(spans, scratch);
         let (service, operation) = scratch.names[root];
@@ -323,138 +337,18 @@ impl Traces {
         Some(root)
     }
 
-    /// Divides the critical path of the root into components.
-    fn divide_path(&mut self, rows: &[SpanRow<'_>], root: usize, scratch: &mut Scratch) {
-        let Scratch { spans, names, assembly, path, sections, .. } = scratch;
-        sections.clear();
-        for section in path.of(spans, assembly, root) {
-            let part = self.part_of(rows, section.span as usize, names, assembly);
-            sections.push((part, section.span, section.to_ns - section.from_ns));
-        }
-        sections.sort_unstable_by_key(|(part, span, _)| (*span, *part));
-        self.split_phases(rows, scratch);
-    }
-
-    /// The component of the own time of a span.
-    fn part_of(
-        &mut self,
-        rows: &[SpanRow<'_>],
-        nth: usize,
-        names: &[(u32, u32)],
-        assembly: &Assembly,
-    ) -> Part {
-        let of_call = Phase::of_span(rows[nth].operation);
-        if let Some(Some(phase)) = of_call {
-            return Part::Phase { service: names[nth].0, phase };
-        }
-        // The time of a message belongs to its call.
-        let nth = of_call.and_then(|_| assembly.parent(nth)).unwrap_or(nth);
-        let (service, operation) = names[nth];
-        let is_no_phase = |child: &&u32| Phase::of_span(rows[**child as usize].operation).is_none();
-        let mut children = assembly.children(nth).iter().filter(is_no_phase);
-        let (first, second) = (children.next(), children.next());
-        let callee =
-            first.map(|child| names[*child as usize].0).filter(|callee| *callee != service);
-        match callee {
-            _ if !matches!(rows[nth].kind, SpanKind::Client | SpanKind::Unset) => {}
-            None if first.is_none() => {
-                let is_client = rows[nth].kind == SpanKind::Client;
-                return Part::Unseen { caller: service, operation, is_client };
-            }
-            Some(callee) if second.is_none() => {
-                let served = self.served.number((operation, callee)) as usize;
-                if served == self.served_counts.len() {
-                    self.served_counts.push(0);
-                }
-                self.served_counts[served] += 1;
-                return Part::Gap { caller: service, callee, operation };
-            }
-            _ => {}
-        }
-        Part::Own { service, operation }
-    }
-
-    /// Takes the phases of a span, whose durations are attributes, out of its own sections.
-    fn split_phases(&self, rows: &[SpanRow<'_>], scratch: &mut Scratch) {
-        let Scratch { sections, names, .. } = scratch;
-        for at in 0..sections.len() {
-            let (_, nth, _) = sections[at];
-            let is_first = at == 0 || sections[at - 1].1 != nth;
-            let phases = rows[nth as usize].attributes.iter().filter_map(|(key, value)| {
-                let (_, phase) = Phase::ATTRIBUTES.iter().find(|(name, _)| name == key)?;
-                let AttributeValue::Number(ns) = value else { return None };
-                (*ns > 0.0).then_some((*phase, *ns))
-            });
-            for (phase, ns) in phases.take_while(|_| is_first) {
-                let time_ns = &mut sections[at].2;
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "at most the time of the section"
-                )]
-                let taken_ns = ns.min(*time_ns as f64) as i64;
-                *time_ns -= taken_ns;
-                let service = names[nth as usize].0;
-                sections.push((Part::Phase { service, phase }, nth, taken_ns));
-            }
-        }
-    }
-
-    /// The fan-out with the largest spread, of those with calls on the critical path.
-    fn fan_out(&mut self, scratch: &mut Scratch) -> Option<FanOut> {
-        let Scratch { spans, names, assembly, sections, durations_ns, .. } = scratch;
-        let makes_calls = |span: &usize| assembly.children(*span).len() >= CALLS_MIN;
-        if !(0..spans.len()).any(|span| makes_calls(&span)) {
-            return None;
-        }
-        // A caller may have no section of its own.
-        let on_path = sections.iter().flat_map(|(_, span, _)| callers(assembly, *span as usize));
-        let makes_calls: BTreeSet<usize> = on_path.filter(makes_calls).collect();
-        let of_span = |span| Some((spread(spans, assembly, span, durations_ns)?, span));
-        let spreads = makes_calls.into_iter().filter_map(of_span);
-        let ((calls, spread_ns), span) = spreads.max_by_key(|((_, spread_ns), _)| *spread_ns)?;
-        let caller = self.endpoints.number(names[span]);
-        Some(FanOut { caller, spread_ns, calls })
-    }
-
-    fn add_times(&mut self, scratch: &mut Scratch) -> Range<u32> {
-        let sections = &mut scratch.sections;
-        sections.sort_unstable_by_key(|(part, span, _)| (*part, *span));
-        let from = self.times.len();
-        let mut last = None;
-        for (part, span, time_ns) in &*sections {
-            let number = self.part_number(*part);
-            match self.times[from..].last_mut() {
-                Some(time) if time.part == number => {
-                    time.visits += u32::from(last != Some(*span));
-                    time.time_ns += time_ns;
-                }
-                _ => self.times.push(PartTime { part: number, visits: 1, time_ns: *time_ns }),
-            }
-            last = Some(*span);
-        }
-        range(from, self.times.len())
-    }
-
-    fn part_number(&mut self, part: Part) -> u32 {
-        if self.parts.len() < PARTS_MAX || self.parts.knows(&part) {
-            return self.parts.number(part);
-        }
-        let other = self.names.text(OTHER_OPERATIONS);
-        self.parts.number(part.with_operation(other))
-    }
-
     /// Adds the attributes of the spans on the critical path, and the calls of all operations.
     fn add_values(
         &mut self,
         rows: &[SpanRow<'_>],
         scratch: &mut Scratch,
     ) -> (Range<u32>, Range<u32>) {
-        let Scratch { sections, names, calls, assembly, .. } = scratch;
+        let Scratch { sections, names, .. } = scratch;
         let (from_value, from_number) = (self.of_values.len(), self.of_numbers.len());
-        sections.sort_unstable_by_key(|(_, span, _)| *span);
-        sections.dedup_by_key(|(_, span, _)| *span);
-        for (_, nth, _) in &*sections {
-            let ((service, _), row) = (names[*nth as usize], &rows[*nth as usize]);
+        sections.sort_unstable_by_key(|section| section.span);
+        sections.dedup_by_key(|section| section.span);
+        for PathSection { span, .. } in &*sections {
+            let ((service, _), row) = (names[*span as usize], &rows[*span as usize]);
             if Phase::of_span(row.operation).is_some() {
                 continue;
             }
@@ -463,7 +357,8 @@ impl Traces {
                     continue;
                 }
                 let name = self.names.text(key);
-                let field = self.fields.number(Field { service, name, is_call_count: false });
+                let field = Field { service, name, is_call_count: false };
+                let Some(field) = self.field(field) else { continue };
                 match value {
                     AttributeValue::Text(text) => {
                         let text = self.names.text(text);
@@ -477,25 +372,8 @@ impl Traces {
                 }
             }
         }
-        calls.clear();
-        // Slow requests need more connections: this is an effect. What a new connection costs is a phase.
-        let is_no_phase = |(row, _): &(&SpanRow<'_>, _)| Phase::of_span(row.operation).is_none();
-        calls.extend(
-            rows.iter().zip(names.iter().copied()).filter(is_no_phase).map(|(_, name)| name),
-        );
-        calls.sort_unstable();
-        for same in calls.chunk_by(|one, other| one == other) {
-            let (service, name) = same[0];
-            let field = self.fields.number(Field { service, name, is_call_count: true });
-            if self.depths.len() <= field as usize {
-                self.depths.resize(field as usize + 1, 0);
-                let first = names.iter().position(|of| *of == same[0]);
-                self.depths[field as usize] =
-                    first.map_or(0, |first| callers(assembly, first).count());
-            }
-            self.of_numbers.push((field, same.len() as f64));
-        }
-        self.add_resends(rows, names);
+        self.add_call_counts(rows, scratch);
+        self.add_resends(rows, &scratch.names);
         let values = &mut self.of_values;
         values[from_value..].sort_unstable();
         truncate_repeated(values, from_value, |one, other| one == other);
@@ -505,6 +383,37 @@ impl Traces {
             .sort_unstable_by(|(one, a), (other, b)| one.cmp(other).then(b.total_cmp(a)));
         truncate_repeated(numbers, from_number, |one, other| one.0 == other.0);
         (range(from_value, values.len()), range(from_number, numbers.len()))
+    }
+
+    /// The number of a field; [`None`] if it is new and there are too many.
+    fn field(&mut self, field: Field) -> Option<u32> {
+        let has_room = self.fields.len() < FIELDS_MAX || self.fields.knows(&field);
+        has_room.then(|| self.fields.number(field))
+    }
+
+    /// Adds the number of calls of each operation.
+    fn add_call_counts(&mut self, rows: &[SpanRow<'_>], scratch: &mut Scratch) {
+        let Scratch { names, calls, assembly, depths, way, .. } = scratch;
+        calls.clear();
+        // Slow requests need more connections: this is an effect. What a new connection costs is a phase.
+        let of_rows = (0..).zip(rows.iter().zip(&*names));
+        let no_phases = of_rows.filter(|(_, (row, _))| Phase::of_span(row.operation).is_none());
+        calls.extend(no_phases.map(|(nth, (_, name))| (*name, nth)));
+        calls.sort_unstable();
+        depths.clear();
+        for same in calls.chunk_by(|one, other| one.0 == other.0) {
+            let ((service, name), first) = same[0];
+            let field = Field { service, name, is_call_count: true };
+            let Some(field) = self.field(field) else { continue };
+            if self.depths.len() <= field as usize {
+                if depths.is_empty() {
+                    count_callers(assembly, rows.len(), (depths, way));
+                }
+                self.depths.resize(field as usize + 1, 0);
+                self.depths[field as usize] = depths[first as usize];
+            }
+            self.of_numbers.push((field, same.len() as f64));
+        }
     }
 }
 
@@ -549,14 +458,32 @@ impl Traces {
                 _ => 0.0,
             };
             let field = Field { service: *service, name: key, is_call_count: false };
-            self.of_numbers.push((self.fields.number(field), count));
+            if let Some(field) = self.field(field) {
+                self.of_numbers.push((field, count));
+            }
         }
     }
 }
 
-/// A span, its caller, the caller's caller and so on.
-fn callers(assembly: &Assembly, span: usize) -> impl Iterator<Item = usize> {
-    core::iter::successors(Some(span), |caller| assembly.parent(*caller))
+/// Sets the number of callers of each span, and itself, in a time in proportion to the number of spans.
+fn count_callers(
+    assembly: &Assembly,
+    spans: usize,
+    (depths, way): (&mut Vec<usize>, &mut Vec<usize>),
+) {
+    depths.resize(spans, 0);
+    for from in 0..spans {
+        way.clear();
+        let mut at = Some(from);
+        while let Some(span) = at.filter(|span| depths[*span] == 0) {
+            way.push(span);
+            at = assembly.parent(span);
+        }
+        let known = at.map_or(0, |span| depths[span]);
+        for (depth, span) in (known + 1..).zip(way.iter().rev()) {
+            depths[*span] = depth;
+        }
+    }
 }
 
 /// Removes repeated items from `from` on.

@@ -15,9 +15,9 @@ use crate::at_replicas::AtReplicas;
 use crate::cause::Cause;
 use crate::component::Part;
 use crate::excess::{Charge, Excess};
-use crate::factors::{FACTORS_MAX, Factors};
+use crate::factors::{FACTORS_MAX, Factors, SLOW_MIN};
 use crate::populations::Populations;
-use crate::traces::{TraceRow, Traces};
+use crate::traces::Traces;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -81,12 +81,6 @@ struct Usual {
 }
 
 impl Usual {
-    /// Whether a trace adds more than half of the time that a slow trace adds.
-    fn is_long(&self, row: &TraceRow) -> bool {
-        let added_ns = row.duration_ns as f64 - self.duration_ns;
-        added_ns > (self.threshold_ns - self.duration_ns) / 2.0
-    }
-
     /// Whether a trace is slow by this added time: more than half of its added time, and not slow without it.
     fn is_slow_by(&self, added_ns: f64, duration_ns: i64) -> bool {
         let duration_ns = duration_ns as f64;
@@ -102,10 +96,10 @@ type OfFanOuts = BTreeMap<u32, (u32, u32)>;
 pub(crate) fn find_waits(
     traces: &Traces,
     populations: &Populations,
-    (excess, charge): (&Excess, Charge),
+    (excess, is_long): (&Excess, &[bool]),
     factors: &mut Factors,
 ) -> Vec<FoundWait> {
-    let candidates = candidates(traces, excess, charge);
+    let candidates = candidates(traces, excess);
     let fan_out = |nth: u32| traces.rows[nth as usize].fan_out;
     if candidates.is_empty() && populations.slow.iter().all(|nth| fan_out(*nth).is_none()) {
         return Vec::new();
@@ -146,10 +140,7 @@ pub(crate) fn find_waits(
     }
     let mut found = Vec::new();
     let of_candidates = candidates.into_iter().zip(of_candidates);
-    let is_long: Vec<bool> = (traces.rows.iter().zip(&populations.strata))
-        .map(|(row, stratum)| usual.get(*stratum as usize).is_some_and(|of| of.is_long(row)))
-        .collect();
-    let of_traces = (&of_fan_outs, &*is_long);
+    let of_traces = (&of_fan_outs, is_long);
     mark((traces, populations, excess), of_candidates, of_traces, (&mut found, factors));
     mark_fan_outs(populations, of_fan_outs, (&mut found, factors));
     found
@@ -200,7 +191,7 @@ fn add<'f>(
     let count = u32::try_from(slow.len()).expect("the number of traces is limited");
     let (lower, _) = wilson_interval(f64::from(count) / slow_count, slow_count);
     let bit = factors.found.len() + found.len();
-    if lower < SHARE_MIN || bit >= FACTORS_MAX {
+    if count < SLOW_MIN || lower < SHARE_MIN || bit >= FACTORS_MAX {
         return None;
     }
     slow.iter().for_each(|nth| factors.masks[*nth as usize] |= 1 << bit);
@@ -233,11 +224,11 @@ fn is_beyond_chance((with_factor, all): (f64, f64), by_chance: f64) -> bool {
 }
 
 /// The components with the largest excess, each with whether it only waits.
-fn candidates(traces: &Traces, excess: &Excess, charge: Charge) -> Vec<(u32, bool)> {
-    let total_ns: f64 = excess.of_parts.iter().map(|part| part.charged_ns(charge)).sum();
-    let of_parts = excess.of_parts.iter().map(|part| part.charged_ns(charge));
+fn candidates(traces: &Traces, excess: &Excess) -> Vec<(u32, bool)> {
+    let of_parts = || excess.of_parts.iter().map(|part| part.charged_ns(Charge::AllTime));
+    let total_ns: f64 = of_parts().sum();
     let mut sorted: Vec<_> = (0_u32..)
-        .zip(of_parts)
+        .zip(of_parts())
         .filter(|(_, ns)| *ns >= EXCESS_MIN * total_ns && *ns > 0.0)
         .collect();
     sorted.sort_by(|one, other| other.1.total_cmp(&one.1));

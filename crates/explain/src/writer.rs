@@ -192,8 +192,8 @@ impl Writer<'_> {
     /// IDs of slow traces at several quantiles, the slowest first.
     fn examples(&self, is_of: impl Fn(u32) -> bool) -> Vec<u128> {
         let rows = &self.traces.rows;
-        let mut slow: Vec<u32> =
-            self.populations.slow.iter().copied().filter(|nth| is_of(*nth)).collect();
+        let slow = self.populations.slow.iter().copied();
+        let mut slow: Vec<u32> = slow.filter(|nth| is_of(*nth)).collect();
         slow.sort_unstable_by_key(|nth| rows[*nth as usize].duration_ns);
         if slow.is_empty() {
             return Vec::new();
@@ -204,35 +204,44 @@ impl Writer<'_> {
         examples
     }
 
+    /// Slow traces with a cause, without another one if there are such.
+    fn examples_of(&self, masks: &[u16], bit: usize) -> Vec<u128> {
+        let only = self.examples(|trace| masks[trace as usize] == 1 << bit);
+        if only.is_empty() {
+            self.examples(|trace| masks[trace as usize] & (1 << bit) != 0)
+        } else {
+            only
+        }
+    }
+
     /// A finding for each factor.
     fn of_factors(&self, factors: &[FoundFactor], attribution: &Attribution<'_>) -> Vec<Finding> {
         let finding = |(nth, found): (usize, &FoundFactor)| {
             // Of factors with the same traces, the one that names a cause; of calls, those that make the others; of a
             // replica's attributes, its name.
-            let mut same: Vec<Factor> =
-                [found.factor].into_iter().chain(found.aliases.iter().copied()).collect();
-            same.sort_by_key(|factor| {
+            let mut same = found.same.clone();
+            same.sort_by_key(|(factor, _)| {
                 let field = self.field_of(*factor);
                 let depth = self.traces.depths.get(field as usize).copied().unwrap_or_default();
                 let key = self.name(self.traces.fields.get(field).name);
                 (self.cause_of_factor(*factor).rank(), depth, order_of_replica_key(key))
             });
-            let (service, condition) = self.condition(same[0]);
+            let (named, estimate) = same[0];
+            let (service, condition) = self.condition(named);
             let quantile_ns = attribution.effect.of_factors_ns.get(nth).copied();
             let share = attribution.fractions[nth];
-            let lift = if found.lift.is_finite() {
-                format!("{} times the ratio of the others", short(found.lift, 1))
-            } else {
-                "and none of the others".to_owned()
-            };
+            let compared = estimate.risk_ratio().map_or_else(
+                || "and none of the others".to_owned(),
+                |ratio| format!("{} times the ratio of the others", short(ratio, 1)),
+            );
             let text = format!(
-                "{condition} ({service}) explains {} of the slow requests: {} of {} requests with it are slow, {lift}",
+                "{condition} ({service}) explains {} of the slow requests: {} of {} requests with it are slow, {compared}",
                 percent(share),
-                thousands(found.slow.into()),
-                thousands(found.all.into()),
+                thousands(estimate.slow.into()),
+                thousands(estimate.all.into()),
             );
             let mut same_as: Vec<String> =
-                same[1..].iter().map(|alias| self.condition(*alias).1).collect();
+                same[1..].iter().map(|(alias, _)| self.condition(*alias).1).collect();
             // A call counts at both of its services, with the same text.
             let mut known = vec![condition.clone()];
             same_as.retain(|alias| {
@@ -241,21 +250,20 @@ impl Writer<'_> {
                 is_new
             });
             Finding {
-                cause: self.cause_of_factor(same[0]),
+                cause: self.cause_of_factor(named),
                 text,
                 service: service.to_owned(),
                 subject: condition,
                 share,
                 interval: (
-                    (share - found.half_width).max(0.0),
-                    (share + found.half_width).min(1.0),
+                    (share - estimate.half_width()).max(0.0),
+                    (share + estimate.half_width()).min(1.0),
                 ),
-                p_value: Some(found.p_value),
-                traces: (found.slow.into(), found.all.into()),
+                p_value: Some(estimate.p_value()),
+                traces: (estimate.slow.into(), estimate.all.into()),
                 quantile_ns,
                 same_as,
-                examples: self
-                    .examples(|trace| attribution.masks[trace as usize] & (1 << nth) != 0),
+                examples: self.examples_of(attribution.masks, nth),
             }
         };
         factors.iter().enumerate().map(finding).collect()
@@ -286,16 +294,7 @@ impl Writer<'_> {
 
     fn cause_of_factor(&self, factor: Factor) -> Cause {
         let field = self.traces.fields.get(self.field_of(factor));
-        match factor {
-            Factor::Called(_) => Cause::of_wait(self.name(field.name)).unwrap_or(Cause::CodePath),
-            Factor::Above(..) | Factor::AtMost(..) if field.is_call_count => Cause::MoreCalls,
-            Factor::Value(_) | Factor::Above(..) | Factor::AtMost(..) => {
-                match (Cause::of_key(self.name(field.name)), factor) {
-                    (Cause::LargePayload, Factor::AtMost(..)) => Cause::Attribute,
-                    (cause, _) => cause,
-                }
-            }
-        }
+        cause_of_condition(factor, self.name(field.name), field.is_call_count)
     }
 
     /// A finding for each component or fan-out that many slow traces are of.
@@ -316,8 +315,7 @@ impl Writer<'_> {
                 traces: (wait.slow.into(), self.traces.len() as u64),
                 quantile_ns: attribution.effect.of_factors_ns.get(wait.bit).copied(),
                 same_as: Vec::new(),
-                examples: self
-                    .examples(|trace| attribution.masks[trace as usize] & (1 << wait.bit) != 0),
+                examples: self.examples_of(attribution.masks, wait.bit),
             }
         };
         waits.iter().map(finding).collect()
@@ -403,6 +401,18 @@ pub(crate) struct Attribution<'a> {
     pub(crate) effect: &'a Counterfactual,
 }
 
+/// The cause that a condition on an attribute, or on the number of calls of an operation, stands for.
+fn cause_of_condition(factor: Factor, name: &str, is_call_count: bool) -> Cause {
+    match factor {
+        Factor::Called(_) => Cause::of_wait(name).unwrap_or(Cause::CodePath),
+        Factor::Above(..) if is_call_count => Cause::MoreCalls,
+        // Requests with fewer calls take another path.
+        Factor::AtMost(..) if is_call_count => Cause::CodePath,
+        Factor::AtMost(..) => Cause::of_small_number(name),
+        Factor::Value(_) | Factor::Above(..) => Cause::of_key(name),
+    }
+}
+
 /// The cause of a component whose slow traces have this in common at their replicas.
 fn with_replicas(cause: Cause, at_replicas: AtReplicas) -> Cause {
     match (cause, at_replicas.why) {
@@ -417,4 +427,26 @@ fn with_replicas(cause: Cause, at_replicas: AtReplicas) -> Cause {
 
 fn time(ns: f64) -> String {
     latency(Duration::from_ns_f64(ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_calls_and_small_amounts_are_other_causes_than_many_and_large_ones() {
+        let (above, at_most) = (Factor::Above(0, 1.0), Factor::AtMost(0, 1.0));
+        for (name, is_call_count, of_above, of_at_most) in [
+            ("SELECT", true, Cause::MoreCalls, Cause::CodePath),
+            ("http.request.body.size", false, Cause::LargePayload, Cause::Attribute),
+            ("http.request.resend_count", false, Cause::Retries, Cause::Attribute),
+            ("queue.length", false, Cause::Queueing, Cause::Attribute),
+            ("host.cpu.busy_ratio", false, Cause::BusyProcessor, Cause::Attribute),
+            ("jvm.gc.duration", false, Cause::Pause, Cause::Attribute),
+            ("connection.age", false, Cause::ColdConnection, Cause::ColdConnection),
+        ] {
+            assert_eq!(cause_of_condition(above, name, is_call_count), of_above, "{name}");
+            assert_eq!(cause_of_condition(at_most, name, is_call_count), of_at_most, "{name}");
+        }
+    }
 }

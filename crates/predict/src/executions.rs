@@ -102,6 +102,12 @@ impl Executions {
         let of_replica = of_replica.collect();
         Self { of_replica, concurrency, is_measured, failed, attempts }
     }
+
+    /// The time in service of all executions together.
+    pub(crate) fn total(&self) -> Duration {
+        let all = self.of_replica.iter().flatten();
+        all.fold(Duration::ZERO, |sum, execution| sum + execution.lasted())
+    }
 }
 
 /// The visits of each replica, in order of arrival.
@@ -110,8 +116,9 @@ fn visits(recording: &Recording) -> Vec<Vec<Visit>> {
     let mut visits = vec![Vec::new(); recording.replicas.len().max(1)];
     for (request, (_, attempts)) in (0..).zip(recording.with_attempts()) {
         for (nth, attempt) in (0..).zip(attempts) {
+            // Among named replicas, an attempt to none of them has no place.
             let place = match attempt.replica {
-                UNKNOWN => 0,
+                UNKNOWN if recording.replicas.is_empty() => 0,
                 replica => replica as usize,
             };
             let Some(visits) = visits.get_mut(place) else { continue };

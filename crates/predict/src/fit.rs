@@ -32,6 +32,9 @@ pub const SAMPLES_MAX: usize = 200_000;
 /// The number of time blocks of a recording.
 const BLOCKS: usize = 40;
 
+/// The fractional part of the golden ratio.
+const GOLDEN_RATIO: f64 = 0.618_033_988_749_895;
+
 /// What the caller knows, and the recording does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Known {
@@ -88,6 +91,8 @@ pub struct Fit {
     pub message_delay: Duration,
     /// The time in which requests arrived.
     pub span: Duration,
+    /// The time in service of all executions together, in slow periods and of further attempts too.
+    pub(crate) executed: Duration,
     /// The share of time in which replicas stopped, and in which they were slower or faster.
     pub slow_shares: (f64, f64),
     /// The policies during the recording; one attempt to a random replica if they are not known.
@@ -118,7 +123,7 @@ impl Fit {
         let works = works(recording, &executions, &periods);
         let intrinsic = match known.intrinsic_ratio {
             Some(ratio) => Intrinsic::given(ratio),
-            None => intrinsic::estimate(&works.iter().map(|(_, work)| *work).collect::<Vec<_>>()),
+            None => intrinsic::estimate(&works),
         };
         let slow_periods: Vec<SlowPeriod> = periods.into_iter().flatten().collect();
         let recorded = u32::try_from(recording.replicas.len()).unwrap_or(u32::MAX);
@@ -146,6 +151,7 @@ impl Fit {
             failed_ratio: executions.failed as f64 / executions.attempts.max(1) as f64,
             message_delay: recording.message_delay.unwrap_or_default(),
             span: recording.span(),
+            executed: executions.total(),
             policy: recording.policy.unwrap_or_else(plain),
             has_replicas,
             notes: notes(recording, &executions, &intrinsic, known),
@@ -153,7 +159,7 @@ impl Fit {
         })
     }
 
-    /// The mean work of a request.
+    /// The mean work of a call.
     #[must_use]
     pub fn mean_work(&self) -> Duration {
         let sum: f64 = self.samples.iter().map(|sample| sample.work.as_ns_f64()).sum();
@@ -170,9 +176,7 @@ impl Fit {
     #[must_use]
     pub fn utilization(&self) -> Option<f64> {
         let places = f64::from(self.concurrency?) * f64::from(self.replicas * self.shards);
-        let paced = 1.0 - self.slow_shares.0;
-        let calls_per_second = self.requests_per_second() * f64::from(self.calls);
-        Some(calls_per_second * self.mean_work().as_secs_f64() / places / paced)
+        Some(self.executed.as_secs_f64() / self.span.as_secs_f64().max(1e-9) / places)
     }
 
     /// Whether waiting is known apart from service, so that another load or number of replicas can be predicted.
@@ -232,10 +236,10 @@ fn within<T>(
 
 /// The work of the first attempts of the calls of each request that fans out. Calls of one request are alike: they wait
 /// for the same root, and are sent at the same time. Drawn one by one, the slowest of many would be too slow.
-fn call_works(recording: &Recording, works: &[(Instant, Work)]) -> Vec<Vec<Duration>> {
+fn call_works(recording: &Recording, works: &[Work]) -> Vec<Vec<Duration>> {
     let requests = recording.fan_out.as_ref().map_or(0, |fan_out| fan_out.requests.len());
     let mut of_requests = vec![Vec::new(); requests];
-    for (_, work) in works.iter().filter(|(_, work)| work.nth == 0 && work.is_whole) {
+    for work in works.iter().filter(|work| work.nth == 0 && work.is_whole) {
         let caller = recording.requests[work.request as usize].caller as usize;
         if let Some(of_request) = of_requests.get_mut(caller) {
             of_request.push(Duration::from_ns_f64(work.ns));
@@ -244,48 +248,52 @@ fn call_works(recording: &Recording, works: &[(Instant, Work)]) -> Vec<Vec<Durat
     of_requests
 }
 
-/// The work of all executions, each with the instant of its start.
-fn works(
-    recording: &Recording,
-    executions: &Executions,
-    periods: &[Vec<SlowPeriod>],
-) -> Vec<(Instant, Work)> {
+/// The work of all executions.
+fn works(recording: &Recording, executions: &Executions, periods: &[Vec<SlowPeriod>]) -> Vec<Work> {
     let of_replica = executions.of_replica.iter().zip(periods);
     let works = of_replica.flat_map(|(executions, periods)| {
-        executions.iter().map(|execution| {
-            let work = Work {
-                request: execution.request,
-                nth: execution.nth,
-                kind: recording.requests[execution.request as usize].kind,
-                ns: work_ns(execution, periods),
-                is_whole: execution.is_whole,
-            };
-            (execution.started, work)
+        executions.iter().map(|execution| Work {
+            request: execution.request,
+            nth: execution.nth,
+            kind: recording.requests[execution.request as usize].kind,
+            started: execution.started,
+            ns: work_ns(execution, periods),
+            is_whole: execution.is_whole,
         })
     });
     works.collect()
 }
 
-/// The samples of work, in order of time. A cancelled execution gets the work of one of the executions that lasted
-/// longer, in turn, so its work is that of the executions that are known to be longer.
-fn to_samples(works: Vec<(Instant, Work)>) -> Vec<Sample> {
+/// The samples of work, in order of time. A cancelled execution gets a work above its own, from the product-limit
+/// distribution: its mass moves to all longer executions, and that of cancelled ones among them moves on (Efron, 1967).
+fn to_samples(mut works: Vec<Work>) -> Vec<Sample> {
     // Second attempts are of slow requests only, so they are no sample of all requests.
-    let mut by_work: Vec<_> = works.into_iter().filter(|(_, work)| work.nth == 0).collect();
-    by_work.sort_unstable_by(|a, b| a.1.ns.total_cmp(&b.1.ns));
-    let whole: Vec<f64> = by_work.iter().filter(|(_, w)| w.is_whole).map(|(_, w)| w.ns).collect();
-    let mut samples = Vec::with_capacity(by_work.len());
-    let mut turn = 0;
-    for (at, work) in &by_work {
-        let ns = if work.is_whole {
-            work.ns
-        } else {
-            let longer = &whole[whole.partition_point(|ns| *ns <= work.ns)..];
-            turn += 1;
-            // A step that is prime to most lengths visits all of them evenly.
-            let nth = (turn * 7_919) % longer.len().max(1);
-            longer.get(nth).copied().unwrap_or(work.ns)
-        };
-        samples.push(Sample { at: *at, work: Duration::from_ns_f64(ns) });
+    works.retain(|work| work.nth == 0);
+    works.sort_unstable_by(|a, b| a.ns.total_cmp(&b.ns).then(b.is_whole.cmp(&a.is_whole)));
+    // The mass of all executions before each one, and of all.
+    let mut masses_before = Vec::with_capacity(works.len() + 1);
+    let (mut sum, mut mass) = (0.0, 1.0);
+    for (nth, work) in works.iter().enumerate() {
+        masses_before.push(sum);
+        match works.len() - nth - 1 {
+            longer if longer > 0 && !work.is_whole => mass *= 1.0 + 1.0 / longer as f64,
+            // The longest one counts as complete.
+            _ => sum += mass,
+        }
+    }
+    masses_before.push(sum);
+    let mut samples = Vec::with_capacity(works.len());
+    let mut turn = 0.0;
+    for (nth, work) in works.iter().enumerate() {
+        let mut ns = work.ns;
+        if !work.is_whole {
+            // Steps of the golden ratio visit the distribution evenly.
+            turn = (turn + GOLDEN_RATIO) % 1.0;
+            let target = turn.mul_add(sum - masses_before[nth], masses_before[nth]);
+            let above = masses_before.partition_point(|mass| *mass <= target);
+            ns = works.get(above - 1).map_or(ns, |longer| longer.ns.max(ns));
+        }
+        samples.push(Sample { at: work.started, work: Duration::from_ns_f64(ns) });
     }
     samples.sort_unstable_by_key(|sample| sample.at);
     let keep_every = samples.len().div_ceil(SAMPLES_MAX).max(1);
@@ -327,27 +335,44 @@ fn notes(
     }
     if recording.policy.is_none() {
         note("policies", "not recorded: assumed one attempt to a random replica, without retries");
+        if recording.attempts.len() > recording.requests.len() {
+            note(
+                "further attempts",
+                "spans do not have the policy of these: predict from the journal of the proxy",
+            );
+        }
+    }
+    if recording.holdout_ratio() > 0.0 {
+        note(
+            "holdout",
+            "its requests are load, but their latencies are left out; the model hedges them as all others",
+        );
     }
     if recording.message_delay.is_none() {
         note("messages", "not measured: counted as service");
     }
-    match intrinsic.evidence {
-        Evidence::Nothing => note(
-            "alike attempts",
-            "not known without second attempts or kinds of requests: both extremes are predicted",
-        ),
-        Evidence::Kinds { .. } => {
-            note(
-                "alike attempts",
-                "from requests of the same kind: other differences count as chance",
-            );
-        }
-        Evidence::Attempts { .. } | Evidence::Given => {}
+    if let Some(text) = alike_note(intrinsic.evidence) {
+        note("alike attempts", text);
     }
     if executions.failed > 0 {
         note("failures", "assumed independent of each other and of the replica");
     }
     notes
+}
+
+const fn alike_note(evidence: Evidence) -> Option<&'static str> {
+    match evidence {
+        Evidence::Nothing => Some(
+            "not known without second attempts or kinds of requests: both extremes are predicted",
+        ),
+        Evidence::Kinds { is_one_kind: true, .. } => {
+            Some("from one kind of requests: other kinds have too few slow requests")
+        }
+        Evidence::Kinds { is_one_kind: false, .. } => {
+            Some("from requests of the same kind: other differences count as chance")
+        }
+        Evidence::Attempts { .. } | Evidence::Given => None,
+    }
 }
 
 #[cfg(test)]

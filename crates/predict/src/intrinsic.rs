@@ -4,19 +4,33 @@
 //! requests whose attempts all take equally long; the attempts of other requests are independent. If one attempt
 //! is slow (its work is above a threshold that a share p exceeds), another one is slow with the probability
 //! q = α + (1 − α)·p, so α = (q − p) / (1 − p).
-//! **Evidence**, the best there is: a second attempt of a slow request at another replica (its latency may be cut short:
-//! Kaplan & Meier, 1958); otherwise another request of the same kind. Without either, α may be anything from 0 to 1.
+//! **Evidence**, the best there is: a second attempt of a slow request at another replica; otherwise another request of
+//! the same kind. Without either, α may be anything from 0 to 1.
+//! **Second attempts** are incomplete in two ways. The response of the first attempt cuts a second one short (Kaplan &
+//! Meier, 1958). A second attempt that responds early cuts the first one short before it is slow, so the pair is not
+//! seen: a second attempt counts from the work on at which its first attempt was slow in any case (Lynden-Bell, 1971).
+//! **Kinds**: the requests of one kind are a cluster, so the interval comes from leaving out one kind at a time
+//! (jackknife: Tukey, 1958).
 //! **Inputs**: work, which is free of the slow periods of replicas.
 //! **Hurts when** requests of one kind still differ: then α is too small.
 
-use curtail_units::{Quantile, Rng, wilson_interval};
+use curtail_load::compare::student;
+use curtail_units::{Instant, Quantile, Rng, wilson_interval};
 use std::collections::BTreeMap;
 
 /// Minimum number of slow requests with a second attempt, or with another request of their kind.
 const PAIRS_MIN: usize = 30;
 
-/// The quantiles of work that may be the threshold of slowness: the highest one with enough evidence.
-const THRESHOLDS: [f64; 2] = [0.95, 0.9];
+/// The share of the slow requests from which on one kind stands for nearly all of them.
+const ONE_KIND_RATIO: f64 = 0.9;
+
+/// The quantiles of work that may be the threshold of slowness: the highest one with enough evidence. Second attempts
+/// after a short delay are evidence for the lower ones only.
+const ATTEMPT_THRESHOLDS: [f64; 6] = [0.95, 0.9, 0.8, 0.7, 0.6, 0.5];
+const KIND_THRESHOLDS: [f64; 2] = [0.95, 0.9];
+
+/// The width of a 95 % interval of a normal distribution, in standard deviations.
+const INTERVAL_DEVIATIONS: f64 = 3.92;
 
 /// How alike two attempts of the same request are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +55,8 @@ pub enum Evidence {
     Kinds {
         /// Slow requests of kinds with several requests.
         pairs: usize,
+        /// Whether nearly all of them are of one kind: they then count as independent.
+        is_one_kind: bool,
     },
     /// The caller states the ratio.
     Given,
@@ -61,7 +77,7 @@ impl Intrinsic {
 
     /// The ratio, or with `anew` one that is as likely given its interval.
     pub(crate) fn draw(&self, rng: &mut Rng, anew: bool) -> f64 {
-        let deviation = (self.interval.1 - self.interval.0) / 3.92;
+        let deviation = (self.interval.1 - self.interval.0) / INTERVAL_DEVIATIONS;
         let error = if anew { deviation * rng.normal() } else { 0.0 };
         (self.ratio + error).clamp(0.0, 1.0)
     }
@@ -79,6 +95,7 @@ pub(crate) struct Work {
     pub(crate) request: u32,
     pub(crate) nth: u32,
     pub(crate) kind: u32,
+    pub(crate) started: Instant,
     pub(crate) ns: f64,
     /// Whether it is complete; otherwise it would have been more.
     pub(crate) is_whole: bool,
@@ -88,19 +105,11 @@ pub(crate) struct Work {
 pub(crate) fn estimate(works: &[Work]) -> Intrinsic {
     let mut whole: Vec<f64> = works.iter().filter(|work| work.is_whole).map(|w| w.ns).collect();
     whole.sort_unstable_by(f64::total_cmp);
-    for quantile in THRESHOLDS {
-        let threshold = at(&whole, quantile);
-        if let Some(found) = from_attempts(works, threshold, 1.0 - quantile) {
-            return found;
-        }
-    }
-    for quantile in THRESHOLDS {
-        let threshold = at(&whole, quantile);
-        if let Some(found) = from_kinds(works, threshold, 1.0 - quantile) {
-            return found;
-        }
-    }
-    Intrinsic::UNKNOWN
+    let from_attempts = |quantile| from_attempts(works, at(&whole, quantile));
+    let from_kinds = |quantile| from_kinds(works, at(&whole, quantile));
+    let found = ATTEMPT_THRESHOLDS.into_iter().find_map(from_attempts);
+    let found = found.or_else(|| KIND_THRESHOLDS.into_iter().find_map(from_kinds));
+    found.unwrap_or(Intrinsic::UNKNOWN)
 }
 
 fn at(sorted: &[f64], quantile: f64) -> f64 {
@@ -110,64 +119,156 @@ fn at(sorted: &[f64], quantile: f64) -> f64 {
     sorted.get(nth).copied().unwrap_or(f64::INFINITY)
 }
 
-fn from_attempts(works: &[Work], threshold: f64, share: f64) -> Option<Intrinsic> {
-    let slow_firsts = works.iter().filter(|work| work.nth == 0 && work.ns > threshold);
-    let slow: BTreeMap<u32, ()> = slow_firsts.map(|work| (work.request, ())).collect();
-    let seconds = works.iter().filter(|work| work.nth == 1 && slow.contains_key(&work.request));
-    let mut seconds: Vec<(f64, bool)> = seconds.map(|work| (work.ns, work.is_whole)).collect();
-    if seconds.len() < PAIRS_MIN {
-        return None;
-    }
-    seconds.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    // The product-limit estimate of the share above the threshold, with Greenwood's variance.
-    let (mut above, mut greenwood) = (1.0, 0.0);
-    for (nth, (ns, is_whole)) in seconds.iter().enumerate() {
-        if *ns > threshold {
-            break;
-        }
-        if *is_whole {
-            let at_risk = (seconds.len() - nth) as f64;
-            above *= 1.0 - 1.0 / at_risk;
-            greenwood += 1.0 / (at_risk * (at_risk - 1.0).max(1.0));
-        }
-    }
-    // As many independent pairs as would have this variance.
-    let pairs = seconds.len();
-    let variance = above * above * greenwood;
-    let effective = if variance > 0.0 { above * (1.0 - above) / variance } else { pairs as f64 };
-    Some(intrinsic(above, effective.min(pairs as f64), share, Evidence::Attempts { pairs }))
+/// A work that may be incomplete.
+#[derive(Clone, Copy, Debug)]
+struct Observed {
+    /// It would not be known if it had been at most this.
+    above_ns: f64,
+    ns: f64,
+    is_whole: bool,
 }
 
-fn from_kinds(works: &[Work], threshold: f64, share: f64) -> Option<Intrinsic> {
+impl Observed {
+    const fn of(work: &Work) -> Self {
+        Self { above_ns: f64::NEG_INFINITY, ns: work.ns, is_whole: work.is_whole }
+    }
+}
+
+fn from_attempts(works: &[Work], threshold: f64) -> Option<Intrinsic> {
+    let firsts = works.iter().filter(|work| work.nth == 0);
+    let slow = firsts.clone().filter(|work| work.ns > threshold);
+    let started: BTreeMap<u32, Instant> = slow.map(|work| (work.request, work.started)).collect();
+    let seconds = works.iter().filter(|work| work.nth == 1).filter_map(|work| {
+        let first_started = started.get(&work.request)?;
+        let delay_ns = work.started.as_ns() as f64 - first_started.as_ns() as f64;
+        let above_ns = Some(threshold - delay_ns).filter(|ns| *ns > 0.0);
+        let above_ns = above_ns.unwrap_or(f64::NEG_INFINITY);
+        Some(Observed { above_ns, ..Observed::of(work) })
+    });
+    let seconds: Vec<Observed> = seconds.collect();
+    let pairs = seconds.len();
+    let (both, effective) = share_above(seconds, threshold)?;
+    let (low, high) = wilson_interval(both, effective);
+    let (share, _) = share_above(firsts.map(Observed::of).collect(), threshold)?;
+    if share >= 1.0 {
+        return None;
+    }
+    let ratio = |q: f64| ((q - share) / (1.0 - share)).clamp(0.0, 1.0);
+    Some(Intrinsic {
+        ratio: ratio(both),
+        interval: (ratio(low), ratio(high)),
+        evidence: Evidence::Attempts { pairs },
+    })
+}
+
+/// The product-limit estimate of the share above a threshold, and the number of independent works that would have its
+/// variance (Greenwood's); [`None`] if fewer than [`PAIRS_MIN`] are at risk at any point up to the threshold.
+fn share_above(mut works: Vec<Observed>, threshold: f64) -> Option<(f64, f64)> {
+    works.retain(|work| work.above_ns < work.ns);
+    works.sort_unstable_by(|a, b| a.ns.total_cmp(&b.ns).then(b.is_whole.cmp(&a.is_whole)));
+    let mut entries: Vec<f64> = works.iter().map(|work| work.above_ns).collect();
+    entries.sort_unstable_by(f64::total_cmp);
+    let at_risk = |ns: f64, ended: usize| {
+        let count = entries.partition_point(|above_ns| *above_ns < ns) - ended;
+        Some(count).filter(|count| *count >= PAIRS_MIN)
+    };
+    at_risk(0.0, 0)?;
+    let ended = works.partition_point(|work| work.ns <= threshold);
+    let (mut above, mut greenwood) = (1.0, 0.0);
+    for (nth, work) in works[..ended].iter().enumerate().filter(|(_, work)| work.is_whole) {
+        let count = at_risk(work.ns, nth)? as f64;
+        above *= 1.0 - 1.0 / count;
+        greenwood += 1.0 / (count * (count - 1.0));
+    }
+    let followed = at_risk(threshold, ended)? as f64;
+    let variance = above * above * greenwood;
+    // Without an end below the threshold, only those that are followed up to it tell.
+    let effective = if variance > 0.0 { above * (1.0 - above) / variance } else { followed };
+    Some((above, effective.min(works.len() as f64)))
+}
+
+/// Counts over some kinds.
+#[derive(Clone, Copy, Debug, Default)]
+struct KindCounts {
+    /// Slow requests, and all.
+    slow: f64,
+    all: f64,
+    /// Slow requests with another request of their kind, and those whose other request is slow too.
+    pairs: f64,
+    both: f64,
+}
+
+impl KindCounts {
+    fn of(slow: f64, all: f64) -> Self {
+        if all < 2.0 {
+            return Self { slow, all, pairs: 0.0, both: 0.0 };
+        }
+        Self { slow, all, pairs: slow, both: slow * (slow - 1.0) / (all - 1.0) }
+    }
+
+    /// These counts and `factor` times the others.
+    fn plus(self, factor: f64, other: &Self) -> Self {
+        Self {
+            slow: self.slow + factor * other.slow,
+            all: self.all + factor * other.all,
+            pairs: self.pairs + factor * other.pairs,
+            both: self.both + factor * other.both,
+        }
+    }
+
+    /// The ratio if the share `q` of other requests is slow too.
+    fn ratio_at(&self, q: f64) -> f64 {
+        let p = self.slow / self.all;
+        (q - p) / (1.0 - p)
+    }
+
+    fn ratio(&self) -> f64 {
+        self.ratio_at(self.both / self.pairs)
+    }
+}
+
+fn from_kinds(works: &[Work], threshold: f64) -> Option<Intrinsic> {
     let mut kinds: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     for work in works.iter().filter(|work| work.nth == 0 && work.is_whole) {
         let (slow, all) = kinds.entry(work.kind).or_default();
         *slow += f64::from(u8::from(work.ns > threshold));
         *all += 1.0;
     }
-    let several = kinds.values().filter(|(_, all)| *all >= 2.0);
-    let (mut pairs, mut both) = (0.0, 0.0);
-    for (slow, all) in several {
-        pairs += slow;
-        both += slow * (slow - 1.0) / (all - 1.0);
-    }
-    if kinds.len() < 2 || pairs < PAIRS_MIN as f64 {
+    let kinds: Vec<KindCounts> =
+        kinds.values().map(|(slow, all)| KindCounts::of(*slow, *all)).collect();
+    let sum = kinds.iter().fold(KindCounts::default(), |sum, kind| sum.plus(1.0, kind));
+    if kinds.len() < 2 || sum.pairs < PAIRS_MIN as f64 {
         return None;
     }
+    let without = kinds.iter().filter(|kind| kind.pairs > 0.0).map(|kind| sum.plus(-1.0, kind));
+    let rest_min = (PAIRS_MIN as f64).max((1.0 - ONE_KIND_RATIO) * sum.pairs);
+    let is_one_kind = without.clone().any(|rest| rest.pairs < rest_min);
+    let (low, high) = if is_one_kind {
+        let (low, high) = wilson_interval(sum.both / sum.pairs, sum.pairs);
+        (sum.ratio_at(low), sum.ratio_at(high))
+    } else {
+        let half = jackknife_half_width(&without.map(|rest| rest.ratio()).collect::<Vec<_>>());
+        (sum.ratio() - half, sum.ratio() + half)
+    };
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a count of requests, as a float"
     )]
-    let evidence = Evidence::Kinds { pairs: pairs as usize };
-    Some(intrinsic(both / pairs, pairs, share, evidence))
+    let pairs = sum.pairs as usize;
+    Some(Intrinsic {
+        ratio: sum.ratio().clamp(0.0, 1.0),
+        interval: (low.clamp(0.0, 1.0), high.clamp(0.0, 1.0)),
+        evidence: Evidence::Kinds { pairs, is_one_kind },
+    })
 }
 
-/// The ratio and its interval, from the share `q` of `pairs` whose other attempt is slow too.
-fn intrinsic(q: f64, pairs: f64, p: f64, evidence: Evidence) -> Intrinsic {
-    let ratio = |q: f64| ((q - p) / (1.0 - p)).clamp(0.0, 1.0);
-    let (low, high) = wilson_interval(q, pairs);
-    Intrinsic { ratio: ratio(q), interval: (ratio(low), ratio(high)), evidence }
+/// Half of the 95 % interval of an estimate, from the estimates without one cluster each.
+fn jackknife_half_width(without_one: &[f64]) -> f64 {
+    let count = without_one.len() as f64;
+    let mean = without_one.iter().sum::<f64>() / count;
+    let squares = without_one.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    student::critical(0.05, count - 1.0) * ((count - 1.0) / count * squares).sqrt()
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The knee of each remedy, and the number of replicas that are needed with it.
 //!
 //! A remedy that sends more requests helps while there is room, and hurts beyond a load. **Decides** the first load, as a
-//! multiple of the recorded one, at which p99 with the remedy is above p99 without it, at that load.
-//! **Limits**: loads up to [`LOADS`]; one run each, with the same arrivals and the same random numbers.
+//! multiple of the recorded one, at which p99 with the remedy is above p99 without it, at that load; and the least number
+//! of replicas with which the whole band of the p99 is at most the present one.
+//! **Limits**: loads up to [`LOADS`]; one run each, with the same arrivals and the same random numbers, so a knee has no
+//! band.
 
-use crate::fit::Fit;
-use crate::prediction::{RemedyPrediction, in_parallel};
+use crate::prediction::{Cancelled, RemedyPrediction, Runs, Simulations, p99_ratio};
 use crate::remedy::Remedy;
 use crate::world::simulate;
 
@@ -16,7 +17,11 @@ const LOADS: [f64; 7] = [1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0];
 const WORSE: f64 = 1.03;
 
 /// Finds the knee of each remedy that is a policy.
-pub(crate) fn find(fit: &Fit, remedies: &mut [RemedyPrediction], seed: u64) {
+pub(crate) fn find(
+    simulations: &Simulations<'_>,
+    remedies: &mut [RemedyPrediction],
+) -> Result<(), Cancelled> {
+    let fit = simulations.fit;
     let policies = remedies.iter().enumerate().filter(|(_, one)| one.remedy.is_policy(fit));
     let none = Remedy::none(fit);
     let mut remedies_tried = vec![(None, none)];
@@ -25,9 +30,9 @@ pub(crate) fn find(fit: &Fit, remedies: &mut [RemedyPrediction], seed: u64) {
         .iter()
         .flat_map(|(_, remedy)| LOADS.map(|load_ratio| Remedy { load_ratio, ..remedy.clone() }))
         .collect();
-    let p99s = in_parallel(&tasks, |remedy| {
-        simulate(fit, remedy, fit.intrinsic.ratio, seed).latencies_ns[1]
-    });
+    let p99s = simulations.in_parallel(&tasks, |remedy| {
+        simulate(fit, remedy, fit.intrinsic.ratio, simulations.seed).latencies_ns[1]
+    })?;
     let (present, with_remedies) = p99s.split_at(LOADS.len());
     for ((place, _), p99s) in remedies_tried[1..].iter().zip(with_remedies.chunks(LOADS.len())) {
         let hurts = |((with, without), _): &((&f64, &f64), f64)| **with > **without * WORSE;
@@ -36,21 +41,64 @@ pub(crate) fn find(fit: &Fit, remedies: &mut [RemedyPrediction], seed: u64) {
             remedies[*nth].knee_load_ratio = knee.map(|(_, load)| load);
         }
     }
+    Ok(())
 }
 
-/// The least number of replicas whose p99 with the remedy is at most `p99_ns`, if it is fewer than there are.
+/// The least number of replicas with which the p99 with the remedy is for certain at most that of the `present` runs, if
+/// it is fewer than there are.
 pub(crate) fn replicas_needed(
-    fit: &Fit,
-    with: &RemedyPrediction,
-    p99_ns: f64,
-    seed: u64,
-) -> Option<u32> {
-    if !fit.separates_waiting() || !fit.intrinsic.is_known() {
-        return None;
+    simulations: &Simulations<'_>,
+    with: &Remedy,
+    present: &[Runs],
+) -> Result<Option<u32>, Cancelled> {
+    let fit = simulations.fit;
+    // Replicas whose concurrency is not known bear any load.
+    if fit.concurrency.is_none() || !fit.separates_waiting() || !fit.intrinsic.is_known() {
+        return Ok(None);
     }
-    let enough = |replicas: &u32| {
-        let remedy = Remedy { replicas: *replicas, ..with.remedy.clone() };
-        simulate(fit, &remedy, fit.intrinsic.ratio, seed).latencies_ns[1] <= p99_ns
-    };
-    (1..fit.replicas).rev().take_while(enough).last()
+    let (mut too_few, mut enough) = (0, fit.replicas);
+    // Mostly, one fewer is too few already.
+    let mut next = fit.replicas - 1;
+    while next > too_few {
+        let runs = simulations.run_all(&[Remedy { replicas: next, ..with.clone() }])?;
+        let is_enough = p99_ratio(&runs[0], present).band.1 <= 1.0;
+        if is_enough {
+            enough = next
+        } else {
+            too_few = next
+        }
+        next = u32::midpoint(too_few, enough);
+    }
+    Ok(Some(enough).filter(|replicas| *replicas < fit.replicas))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::{Fit, Known};
+    use crate::lab::Lab;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn fewer_replicas_need_a_certain_gain() {
+        let lab = Lab {
+            seed: 1,
+            requests: 12_000,
+            per_second: 100.0,
+            replicas: 4,
+            places: 2,
+            work_ms: |rng| 10.0 * (0.3 * rng.normal()).exp(),
+            periods: Lab::periods((1, 4), 2.0, 100, f64::INFINITY, 120.0),
+        };
+        let known = Known { intrinsic_ratio: Some(0.0), ..Known::default() };
+        let fit = Fit::new(&lab.record(), known).expect("enough requests");
+        let simulations = Simulations { fit: &fit, seed: 1, is_cancelled: &AtomicBool::new(false) };
+        let none = Remedy::none(&fit);
+        let runs = simulations.run_all(std::slice::from_ref(&none)).expect("it is not cancelled");
+        // p99 is nearly the same with three replicas, but not for certain.
+        let needed = |remedy| replicas_needed(&simulations, remedy, &runs[0]).ok().flatten();
+        assert_eq!(needed(&none), None);
+        let hedge = Remedy::named(&fit, "hedge p95").expect("it fits").remove(0);
+        assert!(matches!(needed(&hedge), Some(2..=3)), "{:?}", needed(&hedge));
+    }
 }

@@ -46,6 +46,7 @@ impl Lab {
                 kind: 0,
                 attempts: 1,
                 caller: UNKNOWN,
+                is_holdout: false,
             };
             recording.requests.push(request);
             recording.attempts.push(RecordedAttempt {

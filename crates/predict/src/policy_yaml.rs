@@ -6,8 +6,7 @@ use curtail_policy::{
 };
 use curtail_units::Duration;
 
-/// The keys of an upstream with this policy. Keys that have their defaults are left out, except for the techniques
-/// themselves.
+/// The keys of an upstream with this policy. Only `tie` and `remedy` are left out if they have their defaults.
 #[must_use]
 pub fn policy_yaml(policy: &UpstreamConfig) -> String {
     let UpstreamConfig { balance, hedge, tie, retry, budget, timeout, remedy } = policy;

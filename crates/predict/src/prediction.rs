@@ -21,6 +21,7 @@ use curtail_load::compare::student;
 use curtail_units::{Duration, Rng};
 use std::borrow::Cow;
 use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 /// The number of runs of the model as fitted.
@@ -32,15 +33,15 @@ const REDRAWN_RUNS: usize = 16;
 /// Maximum number of requests of a recording that is predicted.
 pub const REQUESTS_MAX: usize = 100_000;
 
-/// The quantile 0.975 of Student's t with 15 degrees of freedom.
-const STUDENT_T: f64 = 2.131;
-
 /// The standard deviation of what chance does not explain of the logarithm of predicted / measured p99, by maximum
 /// likelihood over 88 settings of `bench/predictions --seconds 240 --seed 7` (0.027).
 const MODEL_ERROR: f64 = 0.03;
 
 /// The difference between model and measurement at p50 and p99 up to which the model reproduces the recording.
 const DIFFERENCE_MAX: f64 = 0.1;
+
+/// The most that chance can explain, as a logarithm: that of 1.25. A recording that is noisier checks nothing.
+const BY_CHANCE_MAX: f64 = 0.223_144;
 
 /// A latency and its band, in nanoseconds; infinite where requests fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,7 +91,7 @@ pub struct Prediction {
     pub remedies: Vec<RemedyPrediction>,
     /// The recommendation.
     pub verdict: Verdict,
-    /// The least number of replicas that keeps the recorded p99 with the recommended remedy, if that is fewer.
+    /// The least number of replicas that keeps the present p99 for certain with the recommended remedy, if that is fewer.
     pub replicas_needed: Option<u32>,
 }
 
@@ -102,6 +103,10 @@ struct Task<'t> {
     run: usize,
 }
 
+/// Nobody waits for the prediction any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cancelled;
+
 impl Prediction {
     /// Predicts the service of `recording` with every remedy; `fit` is the fit of the recording, which has at most
     /// [`REQUESTS_MAX`] requests ([`Recording::shorten`]).
@@ -112,19 +117,35 @@ impl Prediction {
     }
 
     /// As [`new`](Self::new), with these `remedies` alone.
+    ///
+    /// # Panics
+    /// Never: nobody cancels it.
     #[must_use]
-    pub fn of(recording: &Recording, fit: Fit, mut remedies: Vec<Remedy>, seed: u64) -> Self {
+    pub fn of(recording: &Recording, fit: Fit, remedies: Vec<Remedy>, seed: u64) -> Self {
+        let predicted =
+            Self::unless_cancelled(recording, fit, remedies, seed, &AtomicBool::new(false));
+        predicted.expect("nobody cancels it")
+    }
+
+    /// As [`of`](Self::of); [`None`] soon after `is_cancelled` is set.
+    #[must_use]
+    pub fn unless_cancelled(
+        recording: &Recording,
+        fit: Fit,
+        mut remedies: Vec<Remedy>,
+        seed: u64,
+        is_cancelled: &AtomicBool,
+    ) -> Option<Self> {
         remedies.insert(0, Remedy::none(&fit));
-        let runs = run_all(&fit, &remedies, seed);
+        let simulations = Simulations { fit: &fit, seed, is_cancelled };
+        let runs = simulations.run_all(&remedies).ok()?;
         let present = &runs[0];
         let predicted = remedies.iter().zip(&runs).map(|(remedy, runs)| RemedyPrediction {
             remedy: remedy.clone(),
             latencies: std::array::from_fn(|nth| {
                 over_assumptions(runs.iter().map(|runs| runs.latency(nth)))
             }),
-            p99_ratio: over_assumptions(
-                runs.iter().zip(present).map(|(runs, present)| runs.ratio(present, 1)),
-            ),
+            p99_ratio: p99_ratio(runs, present),
             extra_requests: mean_of_fitted(runs, |run| run.extra_requests),
             extra_sent: mean_of_fitted(runs, |run| run.extra_sent),
             knee_load_ratio: None,
@@ -135,35 +156,41 @@ impl Prediction {
         let modelled = remedies.remove(0);
         // Without the share of alike requests, no load and no number of replicas is known to be enough.
         if fit.separates_waiting() && fit.intrinsic.is_known() {
-            knee::find(&fit, &mut remedies, seed);
+            knee::find(&simulations, &mut remedies).ok()?;
         }
         let verdict = verdict::choose(&fit, &modelled, &remedies);
-        let replicas_needed = verdict.recommended.and_then(|nth| {
-            knee::replicas_needed(&fit, &remedies[nth], modelled.latencies[1].value, seed)
-        });
-        let measured = QUANTILES.map(|quantile| recording.latency_at(quantile));
-        let requests = recording.request_count();
-        let mut this = Self {
-            fit,
+        let replicas_needed = match verdict.recommended {
+            Some(nth) => {
+                knee::replicas_needed(&simulations, &remedies[nth].remedy, present).ok()?
+            }
+            None => None,
+        };
+        let this = Self {
             seed,
-            requests,
-            measured,
+            requests: recording.request_count(),
+            measured: QUANTILES.map(|quantile| recording.latency_at(quantile)),
             modelled,
             by_chance,
             remedies,
             verdict,
             replicas_needed,
+            fit,
         };
-        if let Some(difference) = this.difference() {
-            let why = format!("the model does not reproduce the recording: {difference}");
-            this.verdict = Verdict { recommended: None, why };
-            this.replicas_needed = None;
-        }
-        this
+        Some(this.unless_different())
     }
 
-    /// Why the model does not reproduce the recording; [`None`] if it does: within a tenth, or within what chance makes of
-    /// the same arrivals and slow periods; p99.9 also within its band.
+    /// The prediction; without a recommendation if the model does not reproduce the recording.
+    fn unless_different(mut self) -> Self {
+        if let Some(difference) = self.difference() {
+            let why = format!("the model does not reproduce the recording: {difference}");
+            self.verdict = Verdict { recommended: None, why };
+            self.replicas_needed = None;
+        }
+        self
+    }
+
+    /// Why the model does not reproduce the recording; [`None`] if it does: within a tenth, or by chance (another
+    /// recording with the same arrivals and slow periods would differ as much); p99.9 also within its band.
     #[must_use]
     pub fn difference(&self) -> Option<String> {
         let names = ["p50", "p99", "p99.9"];
@@ -174,14 +201,21 @@ impl Prediction {
             let difference = (modelled.value / measured - 1.0).abs();
             let (low, high) = modelled.band;
             let is_in_band = nth == 2 && low <= measured && measured <= high;
-            let is_by_chance = (modelled.value / measured).ln().abs() <= self.by_chance[nth];
+            let by_chance = self.by_chance[nth];
+            let is_by_chance = (modelled.value / measured).ln().abs() <= by_chance;
             let is_close = difference <= DIFFERENCE_MAX
                 || measured == modelled.value
-                || is_by_chance
+                || (is_by_chance && by_chance <= BY_CHANCE_MAX)
                 || is_in_band;
             if !is_close {
                 let percent = (modelled.value / measured - 1.0) * 100.0;
-                wrong.push(format!("{name} is off by {percent:+.0} %"));
+                let unknown = match is_by_chance {
+                    true => {
+                        ", and the recording has too few slow periods to tell whether by chance"
+                    }
+                    false => "",
+                };
+                wrong.push(format!("{name} is off by {percent:+.0} %{unknown}"));
             }
         }
         (!wrong.is_empty()).then(|| wrong.join(", "))
@@ -190,7 +224,7 @@ impl Prediction {
 
 /// The runs of a remedy under one assumption on alike attempts.
 #[derive(Clone, Debug, Default)]
-struct Runs {
+pub(crate) struct Runs {
     fitted: Vec<Simulated>,
     redrawn: Vec<Simulated>,
 }
@@ -228,7 +262,8 @@ fn banded(fitted: impl Iterator<Item = f64>, redrawn: impl Iterator<Item = f64>)
     let spread_around = mean(&redrawn);
     let squares = redrawn.iter().map(|log| (log - spread_around).powi(2)).sum::<f64>();
     let variance = squares / (redrawn.len() as f64 - 1.0);
-    let half = STUDENT_T * MODEL_ERROR.mul_add(MODEL_ERROR, 2.0 * variance).sqrt();
+    let deviation = MODEL_ERROR.mul_add(MODEL_ERROR, 2.0 * variance).sqrt();
+    let half = student::critical(0.05, redrawn.len() as f64 - 1.0) * deviation;
     if !value.is_finite() || !half.is_finite() {
         // Some runs fail: there is no upper end.
         let low = fitted.iter().chain(&redrawn).copied().fold(f64::INFINITY, f64::min);
@@ -260,64 +295,87 @@ fn over_assumptions(all: impl Iterator<Item = Banded>) -> Banded {
     Banded { value: value.exp(), band: (low, high) }
 }
 
-/// Simulates all remedies: for each, the runs under each assumption on alike attempts.
-fn run_all(fit: &Fit, remedies: &[Remedy], seed: u64) -> Vec<Vec<Runs>> {
-    let rng = Rng::new(seed).split("predict");
-    let redraw = |run| fit.redrawn(&mut rng.split("blocks").split_index(run as u64));
-    let fits: Vec<Cow<'_, Fit>> = (0..FITTED_RUNS + REDRAWN_RUNS)
-        .map(|run| match run < FITTED_RUNS {
-            true => Cow::Borrowed(fit),
-            false => Cow::Owned(redraw(run)),
-        })
-        .collect();
-    let assumptions: &[f64] = if fit.intrinsic.is_known() { &[0.0] } else { &[0.0, 1.0] };
-    let mut tasks = Vec::new();
-    for (nth, remedy) in remedies.iter().enumerate() {
-        for assumption in 0..assumptions.len() {
-            let runs = 0..FITTED_RUNS + REDRAWN_RUNS;
-            tasks.extend(runs.map(|run| Task { remedy, place: (nth, assumption), run }));
-        }
-    }
-    let done = in_parallel(&tasks, |task| {
-        let Task { remedy, place: (_, assumption), run } = *task;
-        let mut rng = rng.split("run").split_index(run as u64);
-        let alike = if fit.intrinsic.is_known() {
-            fit.intrinsic.draw(&mut rng, run >= FITTED_RUNS)
-        } else {
-            assumptions[assumption]
-        };
-        simulate(&fits[run], remedy, alike, rng.next_u64())
-    });
-    let mut runs = vec![vec![Runs::default(); assumptions.len()]; remedies.len()];
-    for (task, simulated) in tasks.iter().zip(done) {
-        let runs = &mut runs[task.place.0][task.place.1];
-        let is_fitted = task.run < FITTED_RUNS;
-        if is_fitted { runs.fitted.push(simulated) } else { runs.redrawn.push(simulated) }
-    }
-    runs
+/// The p99 as a multiple of the present one.
+pub(crate) fn p99_ratio(runs: &[Runs], present: &[Runs]) -> Banded {
+    over_assumptions(runs.iter().zip(present).map(|(runs, present)| runs.ratio(present, 1)))
 }
 
-/// Runs tasks on all processors; the results are in the order of the tasks.
-pub(crate) fn in_parallel<T: Sync, R: Send>(tasks: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let nth = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let Some(task) = tasks.get(nth) else { return done };
-            done.push((nth, run(task)));
+/// The simulations of a fit, as long as somebody waits for them.
+pub(crate) struct Simulations<'s> {
+    pub(crate) fit: &'s Fit,
+    pub(crate) seed: u64,
+    pub(crate) is_cancelled: &'s AtomicBool,
+}
+
+impl Simulations<'_> {
+    /// Simulates remedies: for each, the runs under each assumption on alike attempts.
+    pub(crate) fn run_all(&self, remedies: &[Remedy]) -> Result<Vec<Vec<Runs>>, Cancelled> {
+        let fit = self.fit;
+        let rng = Rng::new(self.seed).split("predict");
+        let redraw = |run| fit.redrawn(&mut rng.split("blocks").split_index(run as u64));
+        let fits: Vec<Cow<'_, Fit>> = (0..FITTED_RUNS + REDRAWN_RUNS)
+            .map(|run| match run < FITTED_RUNS {
+                true => Cow::Borrowed(fit),
+                false => Cow::Owned(redraw(run)),
+            })
+            .collect();
+        let assumptions: &[f64] = if fit.intrinsic.is_known() { &[0.0] } else { &[0.0, 1.0] };
+        let mut tasks = Vec::new();
+        for (nth, remedy) in remedies.iter().enumerate() {
+            for assumption in 0..assumptions.len() {
+                let runs = 0..FITTED_RUNS + REDRAWN_RUNS;
+                tasks.extend(runs.map(|run| Task { remedy, place: (nth, assumption), run }));
+            }
         }
-    };
-    let mut done = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let joined = workers.into_iter().flat_map(|worker| {
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let done = self.in_parallel(&tasks, |task| {
+            let Task { remedy, place: (_, assumption), run } = *task;
+            let mut rng = rng.split("run").split_index(run as u64);
+            let alike = if fit.intrinsic.is_known() {
+                fit.intrinsic.draw(&mut rng, run >= FITTED_RUNS)
+            } else {
+                assumptions[assumption]
+            };
+            simulate(&fits[run], remedy, alike, rng.next_u64())
+        })?;
+        let mut runs = vec![vec![Runs::default(); assumptions.len()]; remedies.len()];
+        for (task, simulated) in tasks.iter().zip(done) {
+            let runs = &mut runs[task.place.0][task.place.1];
+            let is_fitted = task.run < FITTED_RUNS;
+            if is_fitted { runs.fitted.push(simulated) } else { runs.redrawn.push(simulated) }
+        }
+        Ok(runs)
+    }
+
+    /// Runs tasks on all processors; the results are in the order of the tasks.
+    pub(crate) fn in_parallel<T: Sync, R: Send>(
+        &self,
+        tasks: &[T],
+        run: impl Fn(&T) -> R + Sync,
+    ) -> Result<Vec<R>, Cancelled> {
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            while !self.is_cancelled.load(Ordering::Relaxed) {
+                let nth = next.fetch_add(1, Ordering::Relaxed);
+                let Some(task) = tasks.get(nth) else { break };
+                done.push((nth, run(task)));
+            }
+            done
+        };
+        let mut done = thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let joined = workers.into_iter().flat_map(|worker| {
+                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            joined.collect::<Vec<_>>()
         });
-        joined.collect::<Vec<_>>()
-    });
-    done.sort_unstable_by_key(|(nth, _)| *nth);
-    done.into_iter().map(|(_, result)| result).collect()
+        if done.len() < tasks.len() {
+            return Err(Cancelled);
+        }
+        done.sort_unstable_by_key(|(nth, _)| *nth);
+        Ok(done.into_iter().map(|(_, result)| result).collect())
+    }
 }
 
 #[cfg(test)]

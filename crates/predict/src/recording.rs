@@ -61,6 +61,8 @@ pub struct RecordedRequest {
     pub attempts: u32,
     /// Of a call: the index of its request in [`FanOut::requests`]; or [`UNKNOWN`].
     pub caller: u32,
+    /// Whether hedges and ties were withheld from it. It is load, but its latency does not count.
+    pub is_holdout: bool,
 }
 
 /// One attempt of a request.
@@ -157,12 +159,23 @@ impl Recording {
         self.fan_out.as_ref().map_or(self.requests.len(), |fan_out| fan_out.requests.len())
     }
 
-    /// The latency of each request that succeeded; of a fan-out, not of their calls.
-    pub(crate) fn latencies(&self) -> impl Iterator<Item = Duration> {
+    /// The latency of each request that counts, [`None`] if it failed; of a fan-out, not of their calls.
+    fn outcomes(&self) -> impl Iterator<Item = Option<Duration>> {
         let of_fan_out = self.fan_out.iter().flat_map(|fan_out| &fan_out.requests);
         let own = self.requests.iter().take_while(|_| self.fan_out.is_none());
-        let of_fan_out = of_fan_out.filter_map(|request| request.latency);
-        of_fan_out.chain(own.filter_map(|request| request.latency))
+        let own = own.filter(|request| !request.is_holdout);
+        of_fan_out.map(|request| request.latency).chain(own.map(|request| request.latency))
+    }
+
+    /// The latency of each request that counts and succeeded; of a fan-out, not of their calls.
+    pub(crate) fn latencies(&self) -> impl Iterator<Item = Duration> {
+        self.outcomes().flatten()
+    }
+
+    /// The share of the requests from which hedges and ties were withheld.
+    pub(crate) fn holdout_ratio(&self) -> f64 {
+        let holdout = self.requests.iter().filter(|request| request.is_holdout).count();
+        holdout as f64 / self.requests.len().max(1) as f64
     }
 
     /// Keeps the first `requests_max` requests or calls; the others are left out and counted.
@@ -177,12 +190,12 @@ impl Recording {
         self.attempts.truncate(attempts);
     }
 
-    /// The latency at a quantile of all requests, where a failed request is longer than all others; [`None`]: a failed
-    /// request, or there are no requests.
+    /// The latency at a quantile of all requests that are in no holdout, where a failed request is longer than all
+    /// others; [`None`]: a failed request, or there are no requests.
     #[must_use]
     pub fn latency_at(&self, quantile: Quantile) -> Option<Duration> {
         let mut latencies: Vec<Duration> = self.latencies().collect();
-        let rank = curtail_sketch::rank(quantile, self.request_count() as u64);
+        let rank = curtail_sketch::rank(quantile, self.outcomes().count() as u64);
         let nth = usize::try_from(rank).ok()?.checked_sub(1)?;
         if nth >= latencies.len() {
             return None;

@@ -4,8 +4,8 @@ use crate::fit::Fit;
 use crate::policy_yaml::policy_yaml;
 use crate::recording::RecordingError;
 use curtail_policy::{
-    BalanceConfig, BudgetConfig, HedgeConfig, PrequalConfig, QuantileDelay, RetryConfig, TieConfig,
-    UpstreamConfig,
+    BalanceConfig, BudgetConfig, HedgeConfig, PrequalConfig, QuantileDelay, RemedyMode,
+    RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::{Duration, Quantile, Ratio};
 
@@ -73,7 +73,7 @@ impl Remedy {
     #[must_use]
     pub fn all(fit: &Fit) -> Vec<Self> {
         let mut remedies = Vec::new();
-        let now = Self::none(fit);
+        let now = Self { policy: sent(&fit.policy), ..Self::none(fit) };
         let mut add = |name: &str, policy: UpstreamConfig| {
             // A remedy that is on already is none.
             if policy != now.policy {
@@ -114,6 +114,17 @@ impl Remedy {
     }
 }
 
+/// The policy of which everything is sent, as it is: without hedges and ties that `remedy` withholds. A remedy is
+/// predicted as switched on, also after a dry run.
+const fn sent(policy: &UpstreamConfig) -> UpstreamConfig {
+    match policy.remedy {
+        RemedyMode::On => *policy,
+        RemedyMode::Off | RemedyMode::DryRun | RemedyMode::Auto => {
+            UpstreamConfig { hedge: None, tie: None, remedy: RemedyMode::On, ..*policy }
+        }
+    }
+}
+
 /// A policy that hedges requests slower than a quantile. The budget is twice what ordinary requests need, so that half
 /// of it remains for stalls.
 fn hedged(policy: &UpstreamConfig, quantile: f64) -> UpstreamConfig {
@@ -139,3 +150,6 @@ fn balances() -> [(&'static str, BalanceConfig); 3] {
 fn retried(policy: &UpstreamConfig) -> UpstreamConfig {
     UpstreamConfig { retry: Some(RetryConfig::default()), hedge: None, tie: None, ..*policy }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use curtail_units::Duration;
 /// Timeouts that fit the latencies with the recommended remedy, or without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// The timeout of a request: three times the upper end of p99.9, so that it cuts no request that would succeed.
+    /// The timeout of a request: three times the upper end of p99.9, so that it rarely cuts one that would succeed.
     pub request: Duration,
     /// The first backoff: the median latency, the time in which a busy replica serves one request.
     pub backoff: Duration,

@@ -4,14 +4,17 @@
 //! last effect. A remedy is what the policy says of balance, hedges and ties. Its prediction is the last one that was
 //! kept before the first effect, for the same service and upstream, with the same keys. The last prediction of a service and
 //! upstream is an entry by itself while its recommended remedy is not on.
-//! **Limits**: those of the caller, who reads the events.
+//! **Limits**: [`REMEDIES_MAX`] remedies of a prediction; the number of events is limited by the caller, who reads them.
 
 use crate::policy_yaml;
 use curtail_otlp::events::{EFFECT, PREDICTION};
 use curtail_policy::UpstreamConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Maximum number of remedies of a kept prediction that are looked at; a prediction has a dozen.
+const REMEDIES_MAX: usize = 64;
 
 /// The schema of the scorecard in JSON.
 pub const SCHEMA: &str = "curtail.scorecard/1";
@@ -38,6 +41,9 @@ pub struct Scorecard {
     pub remedies: Vec<ScorecardEntry>,
     /// The number of events that could not be understood.
     pub malformed: u64,
+    /// The number of older events that were left out.
+    #[serde(default)]
+    pub left_out: u64,
 }
 
 /// A remedy with its prediction and its effect, as far as they are known.
@@ -55,7 +61,7 @@ pub struct ScorecardEntry {
     pub predicted: Option<PredictedEffect>,
     /// The effect, if the p99 of both sides is known.
     pub measured: Option<MeasuredEffect>,
-    /// Whether the band holds the measured p99.
+    /// Whether the prediction came true.
     pub verdict: ScoreVerdict,
 }
 
@@ -75,9 +81,9 @@ pub struct PredictedEffect {
 /// What a remedy did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredEffect {
-    /// The times of the first and of the last effect, in nanoseconds since 1970.
+    /// The time of the first effect, in nanoseconds since 1970.
     pub from_unix_ns: u64,
-    /// The time of the effect shown.
+    /// The time of the last effect with a p99, which is shown.
     pub to_unix_ns: u64,
     /// The p99 of the requests with the remedy, in milliseconds; absent: a failed request.
     pub p99_ms: Option<f64>,
@@ -122,8 +128,10 @@ impl EffectOnAll {
 pub enum ScoreVerdict {
     /// The band holds the measured p99.
     WithinBand,
-    /// The band does not hold it.
+    /// The band and the interval are apart.
     MissedBand,
+    /// The band holds a part of the interval: the measurement is not precise enough.
+    Undecided,
     /// No prediction was kept before the remedy was switched on.
     NotPredicted,
     /// No p99 was measured yet.
@@ -137,16 +145,27 @@ impl ScoreVerdict {
         match self {
             Self::WithinBand => "within its band",
             Self::MissedBand => "MISSED its band",
+            Self::Undecided => "undecided",
             Self::NotPredicted => "not predicted",
             Self::NotMeasured => "not measured yet",
         }
     }
 
-    /// The verdict on a measured p99; [`None`]: a failed request.
+    /// The verdict on a measured p99 and its interval, whose upper end may be unbounded; [`None`]: a failed request.
     #[must_use]
-    pub fn on(band_ms: [f64; 2], p99_ms: Option<f64>) -> Self {
-        let is_within = p99_ms.is_some_and(|ms| band_ms[0] <= ms && ms <= band_ms[1]);
-        if is_within { Self::WithinBand } else { Self::MissedBand }
+    pub fn on(
+        [band_low, band_high]: [f64; 2],
+        p99_ms: Option<f64>,
+        (low, high): (f64, Option<f64>),
+    ) -> Self {
+        let high = high.unwrap_or(f64::INFINITY);
+        if high < band_low || band_high < low {
+            Self::MissedBand
+        } else if p99_ms.is_some_and(|ms| band_low <= ms && ms <= band_high) {
+            Self::WithinBand
+        } else {
+            Self::Undecided
+        }
     }
 }
 
@@ -186,70 +205,106 @@ struct Effects<'a> {
     remedy: &'a str,
     config: String,
     first_ns: u64,
+    /// The last effect with a p99, if there is one.
     last: &'a ScorecardEvent,
+    /// The time of the last effect, with or without a p99.
+    last_ns: u64,
 }
+
+/// The predicted remedies by keys, each with the index of its prediction, in the order of time.
+type RemediesByKeys<'a> = HashMap<String, Vec<(usize, &'a Value)>>;
 
 impl Scorecard {
     /// Makes the scorecard from events in the order of time.
     #[must_use]
     pub fn of(events: &[ScorecardEvent]) -> Self {
+        Self::since(events, 0)
+    }
+
+    /// As [`of`](Self::of), with only the remedies whose last event was at `from_ns` or later.
+    #[must_use]
+    pub fn since(events: &[ScorecardEvent], from_ns: u64) -> Self {
         let (mut kept, mut effects): (Vec<Kept<'_>>, Vec<Effects<'_>>) = (Vec::new(), Vec::new());
+        let mut places = HashMap::new();
         let mut malformed = 0;
         for event in events {
             let is_known = match &*event.name {
                 PREDICTION => Kept::of(event).map(|one| kept.push(one)),
-                EFFECT => Effects::of(event).map(|one| one.add_to(&mut effects)),
+                EFFECT => Effects::of(event).map(|one| one.add_to(&mut effects, &mut places)),
                 _ => None,
             };
             malformed += u64::from(is_known.is_none());
         }
+        let by_keys = remedies_by_keys(&kept);
         let mut remedies: Vec<(u64, ScorecardEntry)> = Vec::new();
+        // The predictions whose recommended remedy is on.
+        let mut on = BTreeSet::new();
         for of in &effects {
-            let before = kept.iter().filter(|kept| kept.event.time_ns <= of.first_ns);
-            let matching =
-                before.filter_map(|kept| Some((kept.event.time_ns, kept.remedy_of(of)?)));
-            remedies.push((of.first_ns, of.entry(matching.max_by_key(|(time_ns, _)| *time_ns))));
+            let same_keys = by_keys.get(&of.config);
+            let predicted = same_keys.into_iter().flatten().filter(|(nth, _)| kept[*nth].is_of(of));
+            on.extend(predicted.clone().filter_map(|(nth, remedy)| {
+                (remedy["name"].as_str() == kept[*nth].recommended).then_some(*nth)
+            }));
+            let before = predicted.map(|(nth, remedy)| (kept[*nth].event.time_ns, *remedy));
+            let before = before.filter(|(time_ns, _)| *time_ns <= of.first_ns);
+            if of.last_ns >= from_ns {
+                remedies.push((of.first_ns, of.entry(before.max_by_key(|(time_ns, _)| *time_ns))));
+            }
         }
-        let last: BTreeMap<_, _> =
-            kept.iter().map(|kept| ((&kept.event.service, kept.upstream), kept)).collect();
-        let is_on = |kept: &Kept<'_>| {
-            let of = effects.iter().filter_map(|of| kept.remedy_of(of));
-            of.into_iter().any(|remedy| remedy["name"].as_str() == kept.recommended)
-        };
-        let not_on = last.into_values().filter(|kept| !is_on(kept));
+        let last: BTreeMap<_, usize> = kept
+            .iter()
+            .zip(0..)
+            .map(|(kept, nth)| ((&kept.event.service, kept.upstream), nth))
+            .collect();
+        let not_on = last.into_values().filter(|nth| !on.contains(nth)).map(|nth| &kept[nth]);
+        let not_on = not_on.filter(|kept| kept.event.time_ns >= from_ns);
         remedies.extend(not_on.filter_map(|kept| Some((kept.event.time_ns, kept.entry()?))));
         remedies.sort_by_key(|(time_ns, _)| std::cmp::Reverse(*time_ns));
         let remedies = remedies.into_iter().map(|(_, entry)| entry).collect();
-        Self { schema: SCHEMA.to_owned(), remedies, malformed }
+        Self { schema: SCHEMA.to_owned(), remedies, malformed, left_out: 0 }
     }
+}
+
+/// The first remedy with the same keys of each prediction.
+fn remedies_by_keys<'a>(kept: &[Kept<'a>]) -> RemediesByKeys<'a> {
+    let mut by_keys = RemediesByKeys::new();
+    for (kept, nth) in kept.iter().zip(0..) {
+        for remedy in kept.remedies {
+            let keys = remedy_keys(remedy["config"].as_str().unwrap_or_default());
+            let same_keys = by_keys.entry(keys).or_default();
+            if same_keys.last().is_none_or(|(last, _)| *last != nth) {
+                same_keys.push((nth, remedy));
+            }
+        }
+    }
+    by_keys
 }
 
 impl<'a> Kept<'a> {
     fn of(event: &'a ScorecardEvent) -> Option<Self> {
         let prediction = &event.body["prediction"];
+        let remedies = prediction["remedies"].as_array()?;
         Some(Self {
             event,
             upstream: event.body["upstream"].as_str(),
             fans_out: prediction["model"]["shards"].as_u64()? > 1,
-            remedies: prediction["remedies"].as_array()?,
+            remedies: &remedies[..remedies.len().min(REMEDIES_MAX)],
             recommended: prediction["recommended"].as_str(),
         })
     }
 
-    /// The predicted remedy that these effects are of.
-    fn remedy_of(&self, effects: &Effects<'_>) -> Option<&'a Value> {
+    /// Whether it is for the upstreams of these effects. Traces may begin at an application, which has another name than the
+    /// proxy: then the prediction has to name the upstream.
+    fn is_of(&self, effects: &Effects<'_>) -> bool {
         let is_of = |name: &&str| match self.upstream.map(|of| (of, of.strip_suffix('*'))) {
             None => true,
             Some((_, Some(prefix))) => name.starts_with(prefix),
             Some((whole, None)) => *name == whole,
         };
-        let matches = self.event.service == effects.service
+        let is_same_service = self.event.service == effects.service;
+        (is_same_service || self.upstream.is_some())
             && self.fans_out == effects.is_route
-            && effects.shards.iter().any(is_of);
-        let of_config = |remedy: &&Value| {
-            remedy_keys(remedy["config"].as_str().unwrap_or_default()) == effects.config
-        };
-        self.remedies.iter().filter(|_| matches).find(of_config)
+            && effects.shards.iter().any(is_of)
     }
 
     /// The recommended remedy, which was not switched on.
@@ -284,19 +339,19 @@ impl<'a> Effects<'a> {
             config: remedy_keys(&policy_yaml(&policy)),
             first_ns: event.time_ns,
             last: event,
+            last_ns: event.time_ns,
         })
     }
 
-    /// Adds the effect to those of the same remedy. Only an effect with a p99 replaces the last one.
-    fn add_to(self, all: &mut Vec<Self>) {
-        let is_same = |other: &&mut Self| {
-            (other.service, other.upstream, &other.config)
-                == (self.service, self.upstream, &self.config)
-        };
-        match all.iter_mut().find(is_same) {
-            None => all.push(self),
-            Some(same) if p99_of(&self.last.body).is_some() => same.last = self.last,
-            Some(_) => {}
+    /// Adds the effect to those of the same remedy; `places` has the index of each remedy. Only an effect with a p99
+    /// replaces the last one.
+    fn add_to(self, all: &mut Vec<Self>, places: &mut HashMap<(&'a str, &'a str, String), usize>) {
+        let place = places.entry((self.service, self.upstream, self.config.clone()));
+        let place = *place.or_insert(all.len());
+        let Some(same) = all.get_mut(place) else { return all.push(self) };
+        same.last_ns = self.last_ns;
+        if p99_of(&self.last.body).is_some() {
+            same.last = self.last;
         }
     }
 
@@ -319,7 +374,7 @@ impl<'a> Effects<'a> {
             (_, None) => ScoreVerdict::NotMeasured,
             (None, Some(_)) => ScoreVerdict::NotPredicted,
             (Some(predicted), Some(measured)) => {
-                ScoreVerdict::on(predicted.p99_band_ms, measured.p99_ms)
+                ScoreVerdict::on(predicted.p99_band_ms, measured.p99_ms, measured.p99_interval_ms)
             }
         };
         ScorecardEntry {

@@ -42,7 +42,10 @@ pub(crate) fn choose(
     let close = certain.iter().filter(|(_, one)| p99(one) <= best * (1.0 + CLOSE_MAX));
     let cheapest = close.min_by(|a, b| a.1.extra_requests.total_cmp(&b.1.extra_requests));
     if let Some((nth, chosen)) = cheapest {
-        let why = gain(present, chosen);
+        let mut why = gain(present, chosen);
+        if chosen.remedy.policy.tie.is_some() {
+            why += "; without a leaf in front of each replica, a tie doubles all requests instead";
+        }
         return Verdict { recommended: Some(*nth), why };
     }
     let might_gain = policies.clone().any(|(_, one)| one.p99_ratio.band.0 < 1.0 - GAIN_MIN);

@@ -38,14 +38,17 @@ pub(crate) fn simulate(fit: &Fit, remedy: &Remedy, alike: f64, seed: u64) -> Sim
 
 fn scenario(fit: &Fit, remedy: &Remedy, alike: f64) -> Scenario {
     let group = remedy.group(fit).map(str::to_owned);
-    // The requests of the recording, and those that the simulator drops as its warm-up.
     let requests = fit.arrivals.len() as u64;
-    let requests = requests + requests / 64;
     Scenario {
         variants: vec![Variant { name: String::new(), model: model(fit, remedy, alike) }],
         arms: vec![Arm { group, ..Arm::new(remedy.name.clone(), remedy.policy) }],
         above: Vec::new(),
-        stop: Stop { precision: None, requests_min: requests, requests_max: requests },
+        stop: Stop {
+            precision: None,
+            requests_min: requests,
+            requests_max: requests,
+            has_warm_up: false,
+        },
     }
 }
 
@@ -107,5 +110,32 @@ fn timeline(fit: &Fit, remedy: &Remedy) -> RecordedTimeline {
         slow_periods,
         // The next arrival follows the last one after a usual gap.
         lasts: fit.span.mul_f64((1.0 + 1.0 / fit.arrivals.len() as f64) / load),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::Known;
+    use crate::lab::Lab;
+
+    #[test]
+    fn every_recorded_request_counts() {
+        // The first quarter is slow: a warm-up would drop it.
+        let quarter = Instant::ZERO + Duration::from_secs(5);
+        let slow =
+            |replica| SlowPeriod { replica, from: Instant::ZERO, to: quarter, slowdown: 3.0 };
+        let lab = Lab {
+            seed: 1,
+            requests: 4_000,
+            per_second: 200.0,
+            replicas: 3,
+            places: 64,
+            work_ms: |rng| 10.0 * (0.4 * rng.normal()).exp(),
+            periods: (0..3).map(slow).collect(),
+        };
+        let fit = Fit::new(&lab.record(), Known::default()).expect("enough requests");
+        let report = curtail_sim::run(&scenario(&fit, &Remedy::none(&fit), 0.0), 1, |_| {});
+        assert_eq!(report.arms[0].requests, 4_000);
     }
 }

@@ -154,7 +154,7 @@ fn row(truth: &Truth, requests_max: u64, seeds: u64) {
         variants: vec![Variant { name: String::new(), model: truth.model.clone() }],
         arms: vec![Arm::new("", policy)],
         above: Vec::new(),
-        stop: Stop { precision: None, requests_min: 0, requests_max },
+        stop: Stop { precision: None, requests_min: 0, requests_max, has_warm_up: true },
     };
     let mut counts = [Count::default(); 3];
     for seed in 1..=seeds {

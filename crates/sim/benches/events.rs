@@ -36,7 +36,7 @@ fn queue(replicas: u32, load: f64, message_delay: Duration, policy: UpstreamConf
         variants: vec![Variant { name: String::new(), model }],
         arms: vec![Arm::new("", policy)],
         above: Vec::new(),
-        stop: Stop { precision: None, requests_min: 0, requests_max: 600_000 },
+        stop: Stop { precision: None, requests_min: 0, requests_max: 600_000, has_warm_up: true },
     }
 }
 

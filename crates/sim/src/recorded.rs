@@ -146,7 +146,12 @@ mod tests {
             variants: vec![Variant { name: String::new(), model }],
             arms: vec![Arm::new("plain", UpstreamConfig::plain(BalanceConfig::Random))],
             above: vec![Duration::from_ms(11), Duration::from_ms(51)],
-            stop: Stop { precision: None, requests_min: 0, requests_max: 20_000 },
+            stop: Stop {
+                precision: None,
+                requests_min: 0,
+                requests_max: 20_000,
+                has_warm_up: true,
+            },
         };
         run(&scenario, 1, |_| {}).arms.remove(0)
     }
@@ -196,7 +201,12 @@ mod tests {
             variants: vec![Variant { name: String::new(), model }],
             arms: vec![Arm::new("plain", UpstreamConfig::plain(BalanceConfig::Random))],
             above: vec![ms(2), ms(4), ms(59), ms(61)],
-            stop: Stop { precision: None, requests_min: 0, requests_max: 20_000 },
+            stop: Stop {
+                precision: None,
+                requests_min: 0,
+                requests_max: 20_000,
+                has_warm_up: true,
+            },
         };
         let report = run(&scenario, 1, |_| {}).arms.remove(0);
         let above: Vec<f64> = report.above.iter().map(|(_, share)| share.value).collect();

@@ -197,5 +197,5 @@ fn stop(s: &mut Section<'_>) -> Stop {
         s.error("requests_min", text);
     }
     let requests_min = requests_min.unwrap_or(REQUESTS_MIN).min(requests_max);
-    Stop { precision, requests_min, requests_max }
+    Stop { precision, requests_min, requests_max, has_warm_up: true }
 }

@@ -1,6 +1,6 @@
 //! The tally of one run: the requests that count, and the end of the run.
 //!
-//! A request counts if it arrives between the warm-up and the end of counting. Counting ends after
+//! A request counts if it arrives between the warm-up (if there is one) and the end of counting. Counting ends after
 //! [`Stop::requests_max`] arrivals, or when the interval of the chosen statistic is narrow enough. The run ends when
 //! all counted requests have ended, because the last ones in flight are slow and would be missing.
 //! **Hurts when** the interval is checked often: a run that stops as soon as its interval is narrow enough reports a
@@ -19,6 +19,9 @@ pub struct Stop {
     pub requests_min: u64,
     /// Maximum number of requests, the warm-up included.
     pub requests_max: u64,
+    /// Whether the requests up to the steady state are dropped. A recorded timeline has no warm-up: all of its requests
+    /// count.
+    pub has_warm_up: bool,
 }
 
 /// The precision at which a run ends.
@@ -80,7 +83,7 @@ impl Tally {
     pub(crate) fn new(stop: Stop, thresholds: &[Duration]) -> Self {
         Self {
             stop,
-            warm_up: Some(WarmUp::new(stop.requests_max)),
+            warm_up: stop.has_warm_up.then(|| WarmUp::new(stop.requests_max)),
             settled: true,
             batches: Batches::new(thresholds, 0),
             requests: 0,

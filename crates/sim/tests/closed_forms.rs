@@ -33,7 +33,7 @@ fn simulate_for(requests_max: u64, model: &Model, policy: UpstreamConfig) -> Vec
         variants: vec![Variant { name: String::new(), model: model.clone() }],
         arms: vec![Arm::new("", policy)],
         above: Vec::new(),
-        stop: Stop { precision: None, requests_min: 0, requests_max },
+        stop: Stop { precision: None, requests_min: 0, requests_max, has_warm_up: true },
     };
     (1..=RUNS).map(|seed| run(&scenario, seed, |_| {}).arms.remove(0)).collect()
 }

@@ -70,13 +70,15 @@ pub fn rate(rate: f64) -> String {
 /// A share in percent, with enough decimals that a small one is not printed as zero.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
-    let percent = 100.0 * ratio;
-    match percent {
-        0.0 => "0 %".to_owned(),
+    let of_hundred = 100.0 * ratio;
+    match of_hundred {
+        // Also negative zero, and what rounds to it.
+        -0.001..=0.0 => "0 %".to_owned(),
+        ..0.0 => format!("-{}", percent(-ratio)),
         0.0..0.001 => "< 0.001 %".to_owned(),
-        0.0..0.1 => format!("{percent:.3} %"),
-        0.0..10.0 => format!("{percent:.2} %"),
-        _ => format!("{percent:.1} %"),
+        0.0..0.1 => format!("{of_hundred:.3} %"),
+        0.0..10.0 => format!("{of_hundred:.2} %"),
+        _ => format!("{of_hundred:.1} %"),
     }
 }
 

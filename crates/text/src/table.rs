@@ -2,7 +2,7 @@
 //!
 //! A name that is too wide is cut with `…`; a number is never cut.
 
-use crate::lines::{self, WIDTH, cut, width};
+use crate::lines::{self, WIDTH, cut, one_line, width};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -88,9 +88,9 @@ impl Page {
         Self { text: String::new(), width }
     }
 
-    /// Adds a line; a line that is too long is cut.
+    /// Adds a line; a line that is too long is cut, and control characters are escaped.
     pub fn line(&mut self, line: impl AsRef<str>) {
-        self.text.push_str(&cut(line.as_ref().trim_end(), self.width));
+        self.text.push_str(&cut(&one_line(line.as_ref().trim_end()), self.width));
         self.text.push('\n');
     }
 

@@ -56,15 +56,14 @@ impl Comparison {
         Ok(Self { baseline, slow })
     }
 
-    /// The time in which traces of the comparison began; [`None`]: it does not limit the time.
+    /// The times of the populations whose traces began in a time.
     #[must_use]
-    pub fn times(&self) -> Option<Range<i64>> {
-        match (&self.baseline.condition, &self.slow.condition) {
-            (Condition::Began(one), Condition::Began(other)) => {
-                Some(one.start.min(other.start)..one.end.max(other.end))
-            }
-            (Condition::Has { .. }, _) | (_, Condition::Has { .. }) => None,
-        }
+    pub fn ranges(&self) -> Vec<Range<i64>> {
+        let range = |population: &Population| match &population.condition {
+            Condition::Began(range) => Some(range.clone()),
+            Condition::Has { .. } => None,
+        };
+        [&self.baseline, &self.slow].into_iter().filter_map(range).collect()
     }
 
     /// The side of a trace; [`None`] if it is in neither population, or in both.
@@ -195,20 +194,23 @@ mod tests {
     #[test]
     fn times_are_before_now_or_as_in_other_requests() {
         let mut times = Comparison::parse(["2h..1h", "1h..now"], NOW_NS).expect("both are ranges");
-        assert_eq!(times.times(), Some(NOW_NS - 2 * HOUR_NS..NOW_NS));
+        assert_eq!(
+            times.ranges(),
+            [NOW_NS - 2 * HOUR_NS..NOW_NS - HOUR_NS, NOW_NS - HOUR_NS..NOW_NS]
+        );
         assert_eq!(side(&mut times, NOW_NS - HOUR_NS - 1, "1"), Some(Side::Baseline));
         assert_eq!(side(&mut times, NOW_NS - HOUR_NS, "1"), Some(Side::Slow));
         assert_eq!(side(&mut times, NOW_NS, "1"), None);
         let same = ["2025-06-15T13:06:40Z..2025-06-15T14:06:40Z", "1749996400..1750000000"];
         let same = Comparison::parse(same, NOW_NS).expect("both are ranges");
-        assert_eq!(same.times(), times.times());
+        assert_eq!(same.ranges(), times.ranges());
     }
 
     #[test]
     fn a_trace_has_one_value_of_an_attribute() {
         let texts = ["service.version=1.4", "service.version=1.5"];
         let mut versions = Comparison::parse(texts, NOW_NS).expect("both are attributes");
-        assert_eq!(versions.times(), None);
+        assert_eq!(versions.ranges(), []);
         assert_eq!(side(&mut versions, 0, "1.4"), Some(Side::Baseline));
         assert_eq!(side(&mut versions, 0, "1.4.1"), None);
         let error = versions.check().expect_err("no trace has 1.5");

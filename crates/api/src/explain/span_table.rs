@@ -1,6 +1,6 @@
 //! Spans of batches, grouped by trace.
 //!
-//! **Limits**: the spans in memory, about 100 bytes each and 24 for each attribute.
+//! **Limits**: a maximum number of spans, and of bytes: about 100 for each span, 24 for each attribute, and the texts.
 
 use super::comparison::Comparison;
 use curtail_explain::{AttributeValue, Side, SpanKind, SpanRow, Traces};
@@ -13,6 +13,9 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct SpanTable {
     spans_max: usize,
+    bytes_max: usize,
+    /// The bytes of the texts, each of which is stored twice.
+    text_bytes: usize,
     texts: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32>,
     spans: Vec<StoredSpan>,
@@ -39,15 +42,31 @@ enum StoredValue {
     Number(f64),
 }
 
+/// Why the spans of a batch were not added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpanTableError {
+    /// The batch is malformed.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// The table has room for fewer spans.
+    #[error("too many spans")]
+    TooManySpans,
+    /// The table has room for fewer bytes.
+    #[error("too many bytes of spans")]
+    TooManyBytes,
+}
+
 /// The attribute of an attempt that the proxy cancelled because another attempt won.
 const CANCELLED: &str = "curtail.cancelled";
 
 impl SpanTable {
-    /// A table for at most `spans_max` spans.
+    /// A table for at most `spans_max` spans. It takes batches until it has `bytes_max` bytes.
     #[must_use]
-    pub fn new(spans_max: usize) -> Self {
+    pub fn new(spans_max: usize, bytes_max: usize) -> Self {
         Self {
             spans_max,
+            bytes_max,
+            text_bytes: 0,
             texts: Vec::new(),
             numbers: HashMap::new(),
             spans: Vec::new(),
@@ -56,19 +75,37 @@ impl SpanTable {
         }
     }
 
-    /// Adds the spans of a batch of traces; returns whether there was room.
+    /// Adds the spans of a batch of traces.
     ///
     /// # Errors
-    /// When the batch is malformed.
-    pub fn add(&mut self, batch: &[u8]) -> Result<bool, Malformed> {
+    /// When the batch is malformed, or there is no room.
+    pub fn add(&mut self, batch: &[u8]) -> Result<(), SpanTableError> {
         let (spans, _) = Spans::decode(batch, &Limits::STORED)?;
-        Ok(self.add_spans(batch, &spans))
+        if self.spans.len() + spans.spans.len() > self.spans_max {
+            return Err(SpanTableError::TooManySpans);
+        }
+        if self.bytes() >= self.bytes_max {
+            return Err(SpanTableError::TooManyBytes);
+        }
+        self.add_spans(batch, &spans);
+        Ok(())
     }
 
-    fn add_spans(&mut self, batch: &[u8], spans: &Spans) -> bool {
-        if self.spans.len() + spans.spans.len() > self.spans_max {
-            return false;
-        }
+    /// Whether there is no span.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The bytes of spans, attributes and texts.
+    const fn bytes(&self) -> usize {
+        size_of_val(self.spans.as_slice())
+            + size_of_val(self.attributes.as_slice())
+            + size_of_val(self.resources.as_slice())
+            + self.text_bytes
+    }
+
+    fn add_spans(&mut self, batch: &[u8], spans: &Spans) {
         let first = self.resources.len();
         let service = self.text("service.name");
         let mut services = Vec::new();
@@ -106,7 +143,6 @@ impl SpanTable {
                 attributes,
             });
         }
-        true
     }
 
     fn text(&mut self, text: &str) -> u32 {
@@ -114,6 +150,7 @@ impl SpanTable {
             return *number;
         }
         let number = u32::try_from(self.texts.len()).expect("the number of spans is limited");
+        self.text_bytes += 2 * (text.len() + size_of::<Box<str>>());
         self.texts.push(text.into());
         self.numbers.insert(text.into(), number);
         number

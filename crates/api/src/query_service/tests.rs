@@ -3,6 +3,7 @@ mod jaeger;
 mod large;
 mod odd;
 mod predict;
+mod scorecard;
 mod sql;
 mod strict;
 mod tempo;

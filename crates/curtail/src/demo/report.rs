@@ -243,7 +243,11 @@ impl Report {
             (self.recommended_remedy()?, self.verified.as_ref()?.reports());
         let predicted = PredictedEffect::of(remedy, 0)?;
         let measured_p99_ms = measured.p99_ms?;
-        let verdict = ScoreVerdict::on(predicted.p99_band_ms, Some(measured_p99_ms));
+        let verdict = ScoreVerdict::on(
+            predicted.p99_band_ms,
+            Some(measured_p99_ms),
+            (measured_p99_ms, Some(measured_p99_ms)),
+        );
         Some(Score {
             remedy: remedy["name"].as_str()?.to_owned(),
             predicted_p99_ms: predicted.p99_ms,

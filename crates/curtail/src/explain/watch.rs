@@ -8,13 +8,13 @@
 //! | `change` | the traces of the interval with those of the twelve intervals before |
 //!
 //! **Decides** what is news: a finding that two rounds in a row have, because one round in twenty may have a finding by chance;
-//! and that such a finding is over, when two rounds in a row do not have it.
+//! and that such a finding is over, when two rounds in a row do not have it, or when twelve rounds could not ask about it.
 //! **Limits**: the news that a webhook or a server does not accept wait for the next round, at most [`UNSENT_MAX`] of them
 //! for each of the two.
 
 use crate::import;
 use crate::output::{Format, print, print_message};
-use crate::query::request::{QueryRequest, QueryResult, send, send_for_text};
+use crate::query::request::{QueryRejected, QueryRequest, QueryResult, send, send_for_text};
 use crate::server_access::ServerAccessArgs;
 use crate::server_url::ServerUrl;
 use crate::terminal;
@@ -50,6 +50,9 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// The rounds in a row that must have a finding, and that must not have it, until it is news.
 const ROUNDS_MIN: u32 = 2;
 
+/// The rounds in a row without a response about a service, after which its findings end: the service may be gone forever.
+const UNASKED_MAX: u32 = 12;
+
 const UNSENT_MAX: usize = 100;
 
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,6 +65,9 @@ pub(super) struct Plan {
     pub(super) access: ServerAccessArgs,
     /// Absent: all services at which traces begin.
     pub(super) service: Option<String>,
+    /// The length of a period, as a text.
+    pub(super) period: String,
+    pub(super) seed: u64,
     pub(super) webhook: Option<ServerUrl>,
     /// The OTLP receiver that keeps the news, if any.
     pub(super) keep: Option<ServerUrl>,
@@ -87,7 +93,9 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<ExitCode> {
 async fn watch(plan: &Plan) -> anyhow::Result<ExitCode> {
     let of = plan.service.as_deref().unwrap_or("all services");
     let every = std::time::Duration::from_nanos(plan.every_ns.unsigned_abs());
-    print_message(&format!("watching {of} every {every:?}; a finding is news after two rounds"));
+    print_message(&format!(
+        "watching {of} every {every:?}; reports a finding after two consecutive intervals"
+    ));
     let settled_ns = SETTLED_NS.min(plan.every_ns);
     let mut findings = Findings::default();
     let (mut unsent, mut unkept) = (VecDeque::new(), VecDeque::new());
@@ -100,8 +108,8 @@ async fn watch(plan: &Plan) -> anyhow::Result<ExitCode> {
         let (asking, of_round) = (plan.clone(), times.clone());
         let asked = tokio::task::spawn_blocking(move || ask(&asking, &of_round)).await?;
         match asked {
-            Ok((services, found)) => {
-                for news in findings.round(&times, &services, found) {
+            Ok((asked, found)) => {
+                for news in findings.round(&times, &asked, found) {
                     print(&news.written(plan.format))?;
                     if plan.webhook.is_some() {
                         unsent.push_back(news.json());
@@ -133,31 +141,54 @@ fn now_ns() -> i64 {
     i64::try_from(unix_time().as_ns()).unwrap_or(i64::MAX)
 }
 
-/// Explains the traces of these times of each service. Returns the services about which the server has responded.
-fn ask(plan: &Plan, times: &Range<i64>) -> anyhow::Result<(BTreeSet<String>, Vec<Found>)> {
+/// The services and questions about which the server has responded.
+type Asked = BTreeSet<(String, &'static str)>;
+
+/// Explains the traces of these times of each service. A service whose question the server rejects (too many spans, too
+/// late) is reported, and the others are asked.
+///
+/// # Errors
+/// When the server does not respond, or rejects every question.
+fn ask(plan: &Plan, times: &Range<i64>) -> anyhow::Result<(Asked, Vec<Found>)> {
     let Plan { server, access, .. } = plan;
     let services = match &plan.service {
         Some(service) => vec![service.clone()],
         None => services(server, access)?,
     };
     let before = times.start - INTERVALS_BEFORE * plan.every_ns..times.start;
+    let seed = plan.seed.to_string();
     let (mut asked, mut found) = (BTreeSet::new(), Vec::new());
+    let mut rejections = Vec::new();
     for service in services {
-        let about = || QueryRequest::new("/api/v1/explain").with("service", &service);
+        let about = || {
+            let request = QueryRequest::new("/api/v1/explain").with("service", &service);
+            request.with("period", &plan.period).with("seed", &seed)
+        };
         let tail = about().with("start", &rfc3339(times.start)).with("end", &rfc3339(times.end));
         let change = about().with("baseline", &range(&before)).with("slow", &range(times));
         for (question, request) in [("tail", tail), ("change", change)] {
-            // No trace began at this service, or the server has no trace of the time before.
-            let Ok(json) = send_for_text(server, access, &request, "application/json")? else {
-                continue;
+            let response = match send_for_text(server, access, &request, "application/json") {
+                Err(error) if error.is::<QueryRejected>() => {
+                    rejections.push(error.context(format!("{service} ({question})")));
+                    continue;
+                }
+                response => response?,
             };
+            asked.insert((service.clone(), question));
+            // No trace began at this service, or the server has no trace of the time before.
+            let Ok(json) = response else { continue };
             let mut explanation: Value = serde_json::from_str(&json)?;
             if let Some(Value::Array(findings)) = explanation.get_mut("findings").map(Value::take) {
                 let of = |finding| Found { service: service.clone(), question, finding };
                 found.extend(findings.into_iter().map(of));
             }
         }
-        asked.insert(service);
+    }
+    if asked.is_empty() && !rejections.is_empty() {
+        return Err(rejections.swap_remove(0));
+    }
+    for error in rejections {
+        print_message(&format!("{}: {error:#}", utc(unix_time().as_ns())));
     }
     Ok((asked, found))
 }
@@ -190,7 +221,10 @@ async fn send_all(
     while let Some(news) = waiting.front() {
         if let Err(error) = send(news).await {
             // The path may be a secret.
-            print_message(&format!("{flag} {}: {error:#}; it is tried again", to.origin));
+            print_message(&format!(
+                "{flag} {}: {error:#}; will retry after the next interval",
+                to.origin
+            ));
             break;
         }
         waiting.pop_front();
@@ -260,6 +294,8 @@ struct Known {
     last_ns: i64,
     rounds: u32,
     missing: u32,
+    /// The last rounds without a response about the service.
+    unasked: u32,
 }
 
 /// A finding that is new, or over.
@@ -272,13 +308,8 @@ struct News {
 }
 
 impl Findings {
-    /// Takes the findings of a round, and returns what is news. Findings of services that were not asked stay as they are.
-    fn round(
-        &mut self,
-        times: &Range<i64>,
-        asked: &BTreeSet<String>,
-        found: Vec<Found>,
-    ) -> Vec<News> {
+    /// Takes the findings of a round, and returns what is news. Findings that were not asked about stay for some rounds.
+    fn round(&mut self, times: &Range<i64>, asked: &Asked, found: Vec<Found>) -> Vec<News> {
         let mut news = Vec::new();
         let mut keys = BTreeSet::new();
         for of in found {
@@ -292,24 +323,32 @@ impl Findings {
                 last_ns: 0,
                 rounds: 0,
                 missing: 0,
+                unasked: 0,
             };
             let known = self.known.entry(key).or_insert(new);
-            (known.last, known.last_ns, known.missing) = (of, times.end, 0);
+            (known.last, known.last_ns) = (of, times.end);
+            (known.missing, known.unasked) = (0, 0);
             known.rounds += 1;
             if known.rounds == ROUNDS_MIN {
                 news.push(known.news(false));
             }
         }
         self.known.retain(|key, known| {
-            if keys.contains(key) || !asked.contains(&key.0) {
+            if keys.contains(key) {
                 return true;
             }
-            known.missing += 1;
             let was_news = known.rounds >= ROUNDS_MIN;
-            if was_news && known.missing >= ROUNDS_MIN {
+            let stays = if asked.contains(&(key.0.clone(), key.1)) {
+                (known.missing, known.unasked) = (known.missing + 1, 0);
+                was_news && known.missing < ROUNDS_MIN
+            } else {
+                known.unasked += 1;
+                known.unasked < UNASKED_MAX
+            };
+            if was_news && !stays {
                 news.push(known.news(true));
             }
-            was_news && known.missing < ROUNDS_MIN
+            stays
         });
         news
     }
@@ -362,6 +401,9 @@ impl News {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+    use std::sync::mpsc;
 
     fn found(service: &str, subject: &str) -> Found {
         let finding = json!({
@@ -371,15 +413,18 @@ mod tests {
         Found { service: service.to_owned(), question: "tail", finding }
     }
 
+    fn asked() -> Asked {
+        BTreeSet::from([("shop".to_owned(), "tail")])
+    }
+
     /// The news of rounds of ten seconds, each with these subjects at the service `shop`.
     fn news_of(rounds: &[&[&str]]) -> Vec<(usize, bool, String, Range<i64>)> {
         let mut findings = Findings::default();
-        let asked = BTreeSet::from(["shop".to_owned()]);
         let mut all = Vec::new();
         for (nth, subjects) in rounds.iter().enumerate() {
             let from = i64::try_from(nth).expect("few") * 10;
             let of_round = subjects.iter().map(|subject| found("shop", subject)).collect();
-            let news = findings.round(&(from..from + 10), &asked, of_round);
+            let news = findings.round(&(from..from + 10), &asked(), of_round);
             let of = |news: News| {
                 let subject = news.of.finding["subject"].as_str().expect("a text").to_owned();
                 (nth, news.is_over, subject, news.times)
@@ -410,15 +455,77 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_stays() {
+    fn what_was_not_asked_stays_for_twelve_rounds() {
         let mut findings = Findings::default();
-        let asked = BTreeSet::from(["shop".to_owned()]);
         for nth in 0..2 {
-            findings.round(&(nth..nth + 1), &asked, vec![found("shop", "a")]);
+            findings.round(&(nth..nth + 1), &asked(), vec![found("shop", "a")]);
         }
-        for nth in 2..9 {
+        for nth in 2..13 {
             assert_eq!(findings.round(&(nth..nth + 1), &BTreeSet::new(), Vec::new()), []);
         }
+        let over = findings.round(&(13..14), &BTreeSet::new(), Vec::new());
+        assert_eq!(over.iter().map(|news| news.is_over).collect::<Vec<_>>(), [true]);
+        assert!(findings.known.is_empty());
+    }
+
+    /// A server with two services that rejects questions about one of them. Returns its URL, and the first line of each
+    /// request.
+    fn server() -> (String, mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let (send, receive) = mpsc::sync_channel(16);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.expect("a connection"));
+                let (mut first, mut line) = (String::new(), String::new());
+                stream.read_line(&mut first).expect("a request");
+                while stream.read_line(&mut line).is_ok() && line != "\r\n" {
+                    line.clear();
+                }
+                let (status, body) = if first.contains("/services") {
+                    ("200 OK", r#"{"data":["bad","good"]}"#)
+                } else if first.contains("service=bad") {
+                    ("422 Unprocessable Entity", "too large")
+                } else {
+                    ("200 OK", r#"{"findings":[{"cause":"pause","subject":"a"}]}"#)
+                };
+                // The test has ended when nobody receives.
+                send.send(first).ok();
+                let length = body.len();
+                write!(
+                    stream.get_mut(),
+                    "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}"
+                )
+                .expect("it reads");
+            }
+        });
+        (url, receive)
+    }
+
+    #[test]
+    fn a_rejected_question_does_not_end_the_round() {
+        let (server, requests) = server();
+        let mut plan = Plan {
+            every_ns: SECOND_NS,
+            server,
+            access: ServerAccessArgs::default(),
+            service: None,
+            period: "10m".to_owned(),
+            seed: 7,
+            webhook: None,
+            keep: None,
+            format: Format::Table,
+        };
+        let times = 100 * SECOND_NS..101 * SECOND_NS;
+        let (asked, found) = ask(&plan, &times).expect("one service has responses");
+        let good = ["tail", "change"].map(|question| ("good".to_owned(), question));
+        assert_eq!(asked, BTreeSet::from(good));
+        assert_eq!(found.len(), 2);
+        let requests: Vec<String> = requests.try_iter().collect();
+        assert!(requests[1..].iter().all(|of| of.contains("period=10m&seed=7")), "{requests:?}");
+        plan.service = Some("bad".to_owned());
+        let error = ask(&plan, &times).expect_err("every question is rejected");
+        assert_eq!(format!("{error:#}"), "bad (tail): too large");
     }
 
     #[test]

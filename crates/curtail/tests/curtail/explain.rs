@@ -106,7 +106,7 @@ fn files_without_a_tail_get_clear_words() {
         ("empty", String::new(), Some(2), "no trace has a root span"),
         ("orphans", spans(3, "00000000000000bb"), Some(2), "no trace has a root span"),
         ("single", spans(1, ""), Some(0), "too few traces"),
-        ("equal", spans(200, ""), Some(0), "all take equally long"),
+        ("equal", spans(200, ""), Some(0), "all durations are equal"),
     ] {
         let file = written(&format!("explain-{name}.jsonl"), content);
         let ended = curtail(&["explain", &file]);

@@ -1,7 +1,9 @@
 //! `curtail predict`: from spans of the simulator, and from files that are no recording.
 
 use crate::command::{curtail, written};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 
 /// A service whose replicas stall.
 pub(crate) const SERVICE: &str = "model:
@@ -49,4 +51,44 @@ fn a_file_that_is_no_recording_is_named_with_the_reason() {
         assert_eq!(ended.code, code, "{name}: {}", ended.stderr);
         assert!(ended.stderr.contains(&file), "{name}: {}", ended.stderr);
     }
+}
+
+/// A server with this prediction; returns its URL.
+fn server_with(prediction: &Value) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let body = prediction.to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.expect("a connection"));
+            let mut line = String::new();
+            while stream.read_line(&mut line).is_ok_and(|read| read > 0) && line != "\r\n" {
+                line.clear();
+            }
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+            let response = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+            stream.get_mut().write_all(response.as_bytes()).expect("it reads");
+        }
+    });
+    url
+}
+
+#[test]
+fn a_prediction_of_a_server_that_is_not_reproduced_fails_and_is_not_kept() {
+    let prediction = json!({
+        "schema": "curtail.predict/1", "reproduced": false, "difference": "p99 is off by +40 %",
+        "text": "The model does NOT reproduce the recording: p99 is off by +40 %.\n",
+    });
+    let server = server_with(&prediction);
+    let ask = ["predict", "--service", "shop", "--server", &server];
+    let ended = curtail(&ask);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""));
+    assert_eq!(ended.stdout, prediction["text"].as_str().expect("it is text"));
+    // Nothing listens there.
+    let ended = curtail(&[&ask[..], &["--keep", "--to", "http://127.0.0.1:1"]].concat());
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("not kept"), "{}", ended.stderr);
+    let reproduced = server_with(&json!({ "reproduced": true, "text": "Fine.\n" }));
+    let ended = curtail(&["predict", "--service", "shop", "--server", &reproduced]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Fine.\n"));
 }

@@ -5,12 +5,14 @@
 //! of a field. Traces are in the order of their strata, so that the cells in use are close together.
 
 use super::candidates::{BinRange, Candidates, NumericField};
+use super::circular_shifts::{Circle, PlaceFactors, largest_lower};
 use super::{Estimate, Factor, SLOW_MIN, estimate};
 use crate::populations::{NO_STRATUM, Populations};
 use crate::traces::{TraceRow, Traces};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::iter::Sum;
 use core::ops::Range;
 use curtail_units::Rng;
@@ -23,11 +25,14 @@ const LABELINGS_ABOVE: usize = 3;
 const SHIFTS: usize = 100;
 const SHIFTS_ABOVE: usize = 1;
 
-/// The number of random assignments of clusters, and how many may have an excess as large as what was seen.
+/// Maximum number of factors of an attribute that are shifted.
+const RIVALS_MAX: usize = 64;
+
+/// The number of random assignments of clusters, and how many may have as many more slow traces than expected.
 const ASSIGNMENTS: usize = 200;
 const ASSIGNMENTS_ABOVE: usize = 2;
 
-/// The number of traces whose values the clusters get.
+/// Maximum number of traces of a stratum whose values its clusters get.
 const DRAWN_TRACES: usize = 4_096;
 
 /// The longest time from the first to the last start of a cluster, relative to its longest trace.
@@ -85,14 +90,14 @@ pub(super) struct FactorTable {
 
 /// The traces without the factors found so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rest<'a> {
+pub(super) struct RemainingTraces<'a> {
     pub(super) traces: &'a Traces,
     pub(super) is_slow: &'a [bool],
     pub(super) masks: &'a [u16],
     pub(super) rng: &'a Rng,
 }
 
-impl Rest<'_> {
+impl RemainingTraces<'_> {
     fn has(&self, nth: u32) -> bool {
         self.masks[nth as usize] == 0
     }
@@ -242,10 +247,11 @@ impl FactorTable {
         vec![Cell::default(); self.cells as usize]
     }
 
-    /// The counts of all traces.
-    pub(super) fn count(&self, is_slow: &[bool]) -> Vec<Cell> {
+    /// The counts of the traces without a mark.
+    pub(super) fn count(&self, is_slow: &[bool], masks: &[u16]) -> Vec<Cell> {
         let mut cells = self.empty_cells();
-        for (at, trace) in self.traces.iter().enumerate() {
+        let traces = self.traces.iter().enumerate();
+        for (at, trace) in traces.filter(|(_, trace)| masks[**trace as usize] == 0) {
             let is_slow = is_slow[*trace as usize];
             self.cells_of(at).iter().for_each(|cell| cells[*cell as usize].add(is_slow));
         }
@@ -291,38 +297,58 @@ impl FactorTable {
         largest[LABELINGS_ABOVE]
     }
 
-    /// Whether at most one in a hundred random shifts of the labels in time has a lower bound of this factor's fraction as
-    /// high as `lower`. Each stratum is shifted as a circle.
-    pub(super) fn exceeds_shifts(&self, factor: usize, rest: &Rest<'_>, lower: f64) -> bool {
-        let mut rng = rest.rng.split("shifts").split_index(factor as u64);
-        let slow_count = rest.is_slow.iter().filter(|is_slow| **is_slow).count() as f64;
-        let circles = self.circles(factor, rest);
-        let as_high = (0..SHIFTS).filter(|_| {
-            let of_strata = circles.iter().map(|circle| circle.shifted(&mut rng));
-            estimate(of_strata, slow_count).lower() >= lower
-        });
+    /// Whether the slow traces with a factor are more than by chance, although slow traces come in clusters.
+    pub(super) fn is_beyond_chance(&self, factor: usize, remaining: &RemainingTraces<'_>) -> bool {
+        let cells = self.count(remaining.is_slow, remaining.masks);
+        self.exceeds_shifts(factor, remaining, &cells)
+            && self.exceeds_clusters(factor, remaining, &cells)
+    }
+
+    /// Whether at most one in a hundred random shifts of the labels in time gives any factor of the same attribute a lower
+    /// bound as high as this factor has.
+    fn exceeds_shifts(
+        &self,
+        factor: usize,
+        remaining: &RemainingTraces<'_>,
+        cells: &[Cell],
+    ) -> bool {
+        let mut rng = remaining.rng.split("shifts").split_index(factor as u64);
+        let slow_count = remaining.is_slow.iter().filter(|is_slow| **is_slow).count() as f64;
+        let of_stratum = |of: &FactorCells| (sum(cells, &of.own), sum(cells, &of.field));
+        let lower = estimate(self.of_factors[factor].iter().map(of_stratum), slow_count).lower();
+        let circles = self.circles(factor, remaining, cells);
+        let as_high =
+            (0..SHIFTS).filter(|_| largest_lower(&circles, slow_count, &mut rng) >= lower);
         as_high.take(SHIFTS_ABOVE + 1).count() <= SHIFTS_ABOVE
     }
 
     /// Whether at most one in a hundred random assignments of the clusters of slow traces to the values of a field gives any
-    /// value an excess of slow traces as large as that of `factor`. A cluster is slow traces with one value that begin soon
+    /// value as many more slow traces than expected as `factor`. A cluster is slow traces with one value that begin soon
     /// after one another: a stall of a server. Numbers have no clusters.
-    pub(super) fn exceeds_clusters(&self, factor: usize, rest: &Rest<'_>, cells: &[Cell]) -> bool {
+    fn exceeds_clusters(
+        &self,
+        factor: usize,
+        remaining: &RemainingTraces<'_>,
+        cells: &[Cell],
+    ) -> bool {
         let Factor::Value(value) = self.factors[factor] else { return true };
-        let field = rest.traces.values.get(value).0;
-        let mut rng = rest.rng.split("clusters").split_index(factor as u64);
+        let field = remaining.traces.values.get(value).0;
+        let mut rng = remaining.rng.split("clusters").split_index(factor as u64);
         let clusters_of_stratum = |of: &[usize]| {
             let of_stratum = &self.traces[of[0]..of[1]];
-            let clusters = clusters_of(rest, of_stratum, field);
-            let values = drawn_values(rest, of_stratum, field, &mut rng);
+            let clusters = clusters_of(remaining, of_stratum, field);
+            if clusters.is_empty() {
+                return (clusters, Vec::new());
+            }
+            let values = drawn_values(remaining, of_stratum, field, &mut rng);
             (clusters, values)
         };
         let strata: Vec<_> = self.strata.windows(2).map(clusters_of_stratum).collect();
-        let mut excess = 0.0;
+        let mut surplus = 0.0;
         for of in &self.of_factors[factor] {
             let (own, field) = (sum(cells, &of.own), sum(cells, &of.field));
             let expected = f64::from(own.all) / f64::from(field.all) * f64::from(field.slow);
-            excess += f64::from(own.slow) - expected;
+            surplus += f64::from(own.slow) - expected;
         }
         let assign = |_| {
             let mut assigned: BTreeMap<u32, u32> = BTreeMap::new();
@@ -341,27 +367,58 @@ impl FactorTable {
         let largest = |of: &BTreeMap<u32, u32>| {
             of.iter().map(|(value, slow)| f64::from(*slow) - expected[value]).fold(0.0, f64::max)
         };
-        let as_large = assigned.iter().filter(|of| largest(of) >= excess);
+        let as_large = assigned.iter().filter(|of| largest(of) >= surplus);
         as_large.take(ASSIGNMENTS_ABOVE + 1).count() <= ASSIGNMENTS_ABOVE
     }
 
-    /// The strata as circles, for one factor.
-    fn circles(&self, factor: usize, rest: &Rest<'_>) -> Vec<Circle> {
-        let mut has = vec![Has::Nothing; self.cells as usize];
-        for FactorCells { own, field } in &self.of_factors[factor] {
-            has[as_usize(field)].fill(Has::Field);
-            has[as_usize(own)].fill(Has::Factor);
+    /// The strata as circles, for the attribute of a factor.
+    fn circles(
+        &self,
+        factor: usize,
+        remaining: &RemainingTraces<'_>,
+        cells: &[Cell],
+    ) -> Vec<Circle> {
+        let rivals = self.rivals(factor, remaining.traces, cells);
+        let mut has_attribute = vec![false; self.cells as usize];
+        let mut of_cells: Vec<Vec<u16>> = vec![Vec::new(); self.cells as usize];
+        for (number, rival) in (0..).zip(&rivals) {
+            for FactorCells { own, field } in &self.of_factors[*rival] {
+                has_attribute[as_usize(field)].fill(true);
+                of_cells[as_usize(own)].iter_mut().for_each(|of_cell| of_cell.push(number));
+            }
         }
+        let of_place = |at: &usize| {
+            let of_trace = || self.cells_of(*at).iter().map(|cell| *cell as usize);
+            PlaceFactors {
+                has_attribute: of_trace().any(|cell| has_attribute[cell]),
+                factors: of_trace().flat_map(|cell| &of_cells[cell]).copied().collect(),
+            }
+        };
         let circle = |of_stratum: &[usize]| {
             let places = of_stratum[0]..of_stratum[1];
-            let places: Vec<usize> = places.filter(|at| rest.has(self.traces[*at])).collect();
-            let of_place = |at| self.cells_of(at).iter().map(|cell| has[*cell as usize]).max();
-            let slow = places.iter().map(|at| rest.is_slow[self.traces[*at] as usize]);
+            let places: Vec<usize> = places.filter(|at| remaining.has(self.traces[*at])).collect();
+            let slow = places.iter().map(|at| remaining.is_slow[self.traces[*at] as usize]);
             let slow = (0..).zip(slow).filter(|(_, is_slow)| *is_slow).map(|(at, _)| at).collect();
-            let has = places.into_iter().map(|at| of_place(at).unwrap_or(Has::Nothing));
-            Circle::new(slow, has.collect())
+            Circle::new(slow, places.iter().map(of_place).collect(), rivals.len())
         };
         self.strata.windows(2).map(circle).collect()
+    }
+
+    /// The factors of the same attribute as `factor`, which is one of them: those with the most traces.
+    fn rivals(&self, factor: usize, traces: &Traces, cells: &[Cell]) -> Vec<usize> {
+        let field_of = |factor: Factor| match factor {
+            Factor::Value(value) => (traces.values.get(value).0, false),
+            Factor::Above(field, _) | Factor::AtMost(field, _) => (field, false),
+            Factor::Called(field) => (field, true),
+        };
+        let field = field_of(self.factors[factor]);
+        let mut rivals: Vec<usize> =
+            (0..self.factors.len()).filter(|of| field_of(self.factors[*of]) == field).collect();
+        let all =
+            |of: usize| self.of_factors[of].iter().map(|of| sum(cells, &of.own).all).sum::<u32>();
+        rivals.sort_by_cached_key(|of| (*of != factor, Reverse(all(*of))));
+        rivals.truncate(RIVALS_MAX);
+        rivals
     }
 
     /// Rejects a factor, and all other cuts of its number.
@@ -400,7 +457,8 @@ impl FactorTable {
         taken
     }
 
-    /// The factors whose traces are nearly those of `factor`; `common` counts the traces with `factor`.
+    /// The factors whose traces are nearly those of `factor`; `common` counts the traces with `factor`. An attribute with one
+    /// value is contrasted with nothing: it says only that a span is there.
     pub(super) fn aliases(
         &self,
         factor: usize,
@@ -416,6 +474,7 @@ impl FactorTable {
             let both: Cell = self.of_factors[*nth].iter().map(|of| sum(common, &of.own)).sum();
             let other = &estimates[*nth];
             *nth != factor
+                && other.score.is_finite()
                 && share(both.slow, own.slow, other.slow)
                 && share(both.all, own.all, other.all)
         };
@@ -434,21 +493,27 @@ fn values_of_field(
 }
 
 /// Values of a field that random traces of a stratum have.
-fn drawn_values(rest: &Rest<'_>, of_stratum: &[u32], field: u32, rng: &mut Rng) -> Vec<u32> {
-    let drawn = (0..DRAWN_TRACES).map(|_| of_stratum[rng.below(of_stratum.len())]);
-    let drawn = drawn.filter(|nth| rest.has(*nth));
-    drawn.flat_map(|nth| values_of_field(rest.traces, nth, field)).collect()
+fn drawn_values(
+    remaining: &RemainingTraces<'_>,
+    of_stratum: &[u32],
+    field: u32,
+    rng: &mut Rng,
+) -> Vec<u32> {
+    let drawn =
+        (0..DRAWN_TRACES.min(of_stratum.len())).map(|_| of_stratum[rng.below(of_stratum.len())]);
+    let drawn = drawn.filter(|nth| remaining.has(*nth));
+    drawn.flat_map(|nth| values_of_field(remaining.traces, nth, field)).collect()
 }
 
 /// The number of slow traces of each cluster of a stratum.
-fn clusters_of(rest: &Rest<'_>, of_stratum: &[u32], field: u32) -> Vec<u32> {
+fn clusters_of(remaining: &RemainingTraces<'_>, of_stratum: &[u32], field: u32) -> Vec<u32> {
     let mut open: BTreeMap<u32, Cluster> = BTreeMap::new();
     let mut ended = Vec::new();
-    let is_slow = |nth: &&u32| rest.is_slow[**nth as usize] && rest.has(**nth);
+    let is_slow = |nth: &&u32| remaining.is_slow[**nth as usize] && remaining.has(**nth);
     for nth in of_stratum.iter().filter(is_slow) {
-        let row = &rest.traces.rows[*nth as usize];
+        let row = &remaining.traces.rows[*nth as usize];
         let new = Cluster { start_ns: row.start_ns, longest_ns: 0, slow: 0 };
-        for value in values_of_field(rest.traces, *nth, field) {
+        for value in values_of_field(remaining.traces, *nth, field) {
             let cluster = open.entry(value).or_insert(new);
             if row.start_ns - cluster.start_ns > cluster.longest_ns.saturating_mul(CLUSTER_LASTS) {
                 ended.push(core::mem::replace(cluster, new).slow);
@@ -467,49 +532,6 @@ struct Cluster {
     start_ns: i64,
     longest_ns: i64,
     slow: u32,
-}
-
-/// What a trace has of a factor: nothing, the attribute with another value, or the factor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Has {
-    Nothing,
-    Field,
-    Factor,
-}
-
-/// The traces of a stratum in a circle of time.
-#[derive(Debug)]
-struct Circle {
-    /// The places of the slow traces.
-    slow: Vec<usize>,
-    has: Vec<Has>,
-    /// The number of traces with the factor, and with the attribute.
-    with_factor: u32,
-    with_field: u32,
-}
-
-impl Circle {
-    fn new(slow: Vec<usize>, has: Vec<Has>) -> Self {
-        let count = |of: &dyn Fn(&Has) -> bool| has.iter().map(|has| u32::from(of(has))).sum();
-        let with_factor = count(&|has| *has == Has::Factor);
-        let with_field = count(&|has| *has != Has::Nothing);
-        Self { slow, has, with_factor, with_field }
-    }
-
-    /// The counts of the traces with the factor and with the attribute, with the labels shifted by a random number of
-    /// places.
-    fn shifted(&self, rng: &mut Rng) -> (Cell, Cell) {
-        // Without traces, nothing is shifted.
-        let shift = rng.below(self.has.len().max(1));
-        let mut own = Cell { all: self.with_factor, slow: 0 };
-        let mut field = Cell { all: self.with_field, slow: 0 };
-        for at in &self.slow {
-            let has = self.has[(at + shift) % self.has.len()];
-            own.slow += u32::from(has == Has::Factor);
-            field.slow += u32::from(has != Has::Nothing);
-        }
-        (own, field)
-    }
 }
 
 impl StratumCells {

@@ -159,3 +159,79 @@ fn operations_beyond_the_limit_are_one_component() {
     }
     assert_eq!(traces.parts.len(), PARTS_MAX + 1);
 }
+
+/// A span of a service in milliseconds, without attributes.
+fn row<'a>(
+    (id, parent_id): (u64, u64),
+    (start_ms, end_ms): (i64, i64),
+    service: &'a str,
+    operation: &'a str,
+) -> SpanRow<'a> {
+    let [start_ns, end_ns] = [start_ms, end_ms].map(|ms| ms * 1_000_000);
+    SpanRow {
+        span: Span { id, parent_id, start_ns, end_ns },
+        service,
+        operation,
+        kind: SpanKind::Client,
+        is_abandoned: false,
+        attributes: &[],
+    }
+}
+
+#[test]
+fn services_and_fields_beyond_the_limit_add_no_components_and_fields() {
+    let mut traces = Traces::default();
+    let key = |nth: usize| format!("key.{nth}");
+    for nth in 0..3 * PARTS_MAX {
+        let service = format!("service-{nth}");
+        let keys: Vec<_> = (0..8).map(|of| key(nth * 8 + of)).collect();
+        let attributes: Vec<_> =
+            keys.iter().map(|key| (key.as_str(), AttributeValue::Number(1.0))).collect();
+        let mut row = row((1, 0), (0, 1), &service, "GET /");
+        row.attributes = &attributes;
+        traces.add(nth as u128 + 1, Side::Baseline, &[row]);
+        let last = traces.rows.last().expect("it was added");
+        assert_eq!(traces.times(last).iter().map(|time| time.time_ns).sum::<i64>(), 1_000_000);
+    }
+    assert_eq!(traces.parts.len(), 2 * PARTS_MAX + 1);
+    let last = traces.parts.values().last().map(|part| traces.names.get(part.service()).as_str());
+    assert_eq!(last, Some("(other services)"));
+    assert_eq!(traces.fields.len(), FIELDS_MAX);
+}
+
+/// A call waits for 40 others in turn, so that it has 41 sections of 2 ms; the handshake lasts longer than one of them.
+#[test]
+fn a_phase_takes_its_time_from_all_sections_of_its_span() {
+    let mut rows = alloc::vec![row((1, 0), (0, 122), "shop", "GET /")];
+    rows[0].attributes = &[("curtail.connect.tls_ns", AttributeValue::Number(50e6))];
+    rows.extend((0..40_i64).map(|nth| {
+        let start_ms = 2 + nth * 3;
+        row((nth.unsigned_abs() + 2, 1), (start_ms, start_ms + 1), "cart", "GET /item")
+    }));
+    let mut traces = Traces::default();
+    traces.add(1, Side::Baseline, &rows);
+    let times = traces.times(&traces.rows[0]);
+    let of = |is: &dyn Fn(&Part) -> bool| -> i64 {
+        let of_parts = times.iter().filter(|time| is(traces.parts.get(time.part)));
+        of_parts.map(|time| time.time_ns / 1_000_000).sum()
+    };
+    assert_eq!(of(&|part| matches!(part, Part::Phase { phase: Phase::Handshake, .. })), 50);
+    assert_eq!(of(&|part| matches!(part, Part::Own { .. })), 82 - 50);
+    assert_eq!(of(&|_| true), 122);
+}
+
+/// Each span calls the next one, each an operation of its own: the depth of a field is that of its first call.
+#[test]
+fn a_chain_of_calls_has_the_depth_of_each_call() {
+    let count = 50_000;
+    let names: Vec<_> = (0..count).map(|nth| format!("step-{nth}")).collect();
+    let rows: Vec<_> =
+        (0..).zip(&names).map(|(nth, name)| row((nth + 1, nth), (0, 1), "shop", name)).collect();
+    let mut traces = Traces::default();
+    traces.add(1, Side::Baseline, &rows);
+    for (field, depth) in traces.fields.values().iter().zip(&traces.depths) {
+        let name = traces.names.get(field.name);
+        let step: Option<usize> = name.strip_prefix("step-").and_then(|nth| nth.parse().ok());
+        assert_eq!(step.map_or(0, |nth| nth + 1), *depth, "{name}");
+    }
+}

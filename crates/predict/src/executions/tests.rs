@@ -1,6 +1,7 @@
 use super::Executions;
 use crate::lab::Lab;
-use curtail_units::Rng;
+use crate::recording::UNKNOWN;
+use curtail_units::{Duration, Rng};
 
 fn lab(seed: u64, places: usize, per_second: f64, work_ms: fn(&mut Rng) -> f64) -> Lab {
     Lab { seed, requests: 20_000, per_second, replicas: 3, places, work_ms, periods: Vec::new() }
@@ -28,4 +29,22 @@ fn a_concurrency_that_nobody_waits_for_stays_open() {
     let recording = lab(1, 1_000, 300.0, |rng| 10.0 * rng.exponential()).record();
     let executions = Executions::infer(&recording);
     assert_eq!(executions.concurrency, None);
+}
+
+#[test]
+fn an_attempt_to_an_unknown_replica_is_of_none_of_the_named_ones() {
+    let mut recording = lab(1, 4, 240.0, |rng| 10.0 * rng.exponential()).record();
+    let of_first = |executions: &Executions| executions.of_replica[0].len();
+    let all = of_first(&Executions::infer(&recording));
+    // Unknown replicas hold these attempts for an hour.
+    for attempt in recording.attempts.iter_mut().filter(|attempt| attempt.replica == 1) {
+        (attempt.replica, attempt.lasted) = (UNKNOWN, Duration::from_secs(3_600));
+    }
+    let executions = Executions::infer(&recording);
+    assert_eq!((of_first(&executions), executions.of_replica[1].len()), (all, 0));
+    recording.replicas.clear();
+    for attempt in &mut recording.attempts {
+        attempt.replica = UNKNOWN;
+    }
+    assert_eq!(of_first(&Executions::infer(&recording)), recording.attempts.len());
 }

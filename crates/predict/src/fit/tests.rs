@@ -1,6 +1,7 @@
-use super::{Fit, Known};
+use super::{Fit, Known, to_samples};
+use crate::intrinsic::Work;
 use crate::lab::Lab;
-use curtail_units::Rng;
+use curtail_units::{Instant, Rng};
 
 #[test]
 fn a_fit_recovers_what_was_planted() {
@@ -21,4 +22,53 @@ fn a_fit_recovers_what_was_planted() {
     let utilization = fit.utilization().expect("the concurrency is known");
     assert!((utilization / 0.75 - 1.0).abs() < 0.06, "{utilization}");
     assert!(!fit.intrinsic.is_known());
+}
+
+#[test]
+fn slow_periods_make_replicas_busier() {
+    let lab = Lab {
+        seed: 2,
+        requests: 20_000,
+        per_second: 200.0,
+        replicas: 3,
+        places: 4,
+        work_ms: |rng: &mut Rng| 20.0 * rng.exponential(),
+        periods: Lab::periods((2, 3), 3.0, 1_000, 2.5, 99.0),
+    };
+    let fit = Fit::new(&lab.record(), Known::default()).expect("enough requests");
+    assert_eq!(fit.concurrency, Some(4));
+    // 200 requests of 20 ms a second at 12 places: 0.33, and in a quarter of the time 2.5 times as much.
+    let utilization = fit.utilization().expect("the concurrency is known");
+    assert!((utilization / 0.458 - 1.0).abs() < 0.1, "{utilization}");
+}
+
+/// Each request slower than the median gets a second attempt, which cancels the first one if it responds earlier.
+#[test]
+fn the_tail_of_the_work_is_known_although_hedges_cancel_most_of_it() {
+    let mut rng = Rng::new(3);
+    let mut works = Vec::new();
+    let mut all = Vec::new();
+    for request in 0..60_000 {
+        let [first, other] = [(); 2].map(|()| 10.0 * (0.5 * rng.normal()).exp());
+        let end = if first <= 10.0 { first } else { first.min(10.0 + other) };
+        all.push(first);
+        works.push(Work {
+            request,
+            nth: 0,
+            kind: 0,
+            started: Instant::from_ns(u64::from(request)),
+            ns: end * 1e6,
+            is_whole: first <= end,
+        });
+    }
+    assert!(works.iter().filter(|work| !work.is_whole).count() > 5_000);
+    let mut sampled: Vec<f64> =
+        to_samples(works).iter().map(|sample| sample.work.as_ms_f64()).collect();
+    sampled.sort_unstable_by(f64::total_cmp);
+    all.sort_unstable_by(f64::total_cmp);
+    // The median, p90 and p99.
+    for (nth, tolerance) in [(30_000, 0.01), (54_000, 0.02), (59_400, 0.08)] {
+        let ratio = sampled[nth] / all[nth];
+        assert!((ratio - 1.0).abs() < tolerance, "{nth}: {ratio}");
+    }
 }

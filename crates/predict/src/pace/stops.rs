@@ -10,10 +10,14 @@ use super::{ROUNDS, SlowPeriod, log_bin, works};
 use crate::executions::Execution;
 use curtail_explain::discovery_limit;
 use curtail_units::{Duration, Instant};
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 /// The share of the stops of a replica that may be chance; the chance of a false one where there are none.
 const FALSE_STOPS: f64 = 0.02;
+
+/// Maximum number of executions in service that are looked at for a gap. Fewer executions make a gap more likely by
+/// chance, so a part of them finds fewer stops, never more.
+const OPEN_MAX: usize = 64;
 
 /// The number of instants in a gap at which a stop may start or end, and of the executions in service that tell which.
 const PLACE_STEPS: usize = 40;
@@ -80,41 +84,47 @@ struct LongGap<'e> {
 
 /// Finds the long gaps of one replica; `executions` are in order of their start.
 fn find_long_gaps<'e>(executions: &'e [Execution], survival: &Survival) -> Vec<LongGap<'e>> {
-    let mut ends: Vec<Instant> = executions.iter().map(|execution| execution.ended).collect();
+    let mut ends: Vec<(Instant, usize)> =
+        executions.iter().zip(0..).map(|(execution, nth)| (execution.ended, nth)).collect();
     ends.sort_unstable();
     let mut long_gaps = Vec::new();
-    // The executions that may be in service in the gap.
-    let mut open: VecDeque<&Execution> = VecDeque::new();
-    let mut next = 0;
+    // The executions that may be in service in the gap, in order of their start.
+    let mut open: BTreeSet<usize> = BTreeSet::new();
+    let (mut next, mut gone) = (0, 0);
     for pair in ends.windows(2) {
-        let (from, to) = (pair[0], pair[1]);
-        open.retain(|execution| execution.ended > from);
+        let ((from, _), (to, last)) = (pair[0], pair[1]);
+        while let Some((_, nth)) = ends.get(gone).filter(|(ended, _)| *ended <= from) {
+            open.remove(nth);
+            gone += 1;
+        }
         while next < executions.len() && executions[next].started < to {
             if executions[next].ended > from {
-                open.push_back(&executions[next]);
+                open.insert(next);
             }
             next += 1;
         }
-        let gap_ns = to.since(from).as_ns_f64();
         // Most gaps are short: nothing to look at.
-        if gap_ns < survival.median_ns() / 2.0 || open.is_empty() {
+        if to.since(from).as_ns_f64() < survival.median_ns() / 2.0 || open.len() < 2 {
             continue;
         }
-        let began = open.iter().map(|execution| execution.started).min().unwrap_or(from).max(from);
-        if open.len() < 2 {
-            continue;
+        let mut looked_at: Vec<usize> = open.iter().copied().take(OPEN_MAX).collect();
+        // The one that ends the gap tells when the stop ended.
+        if open.contains(&last) && !looked_at.contains(&last) {
+            looked_at.push(last);
         }
-        let chance = log_chance(&open, (began, to), survival).exp();
-        if chance > FALSE_STOPS {
-            continue;
+        let looked_at: Vec<&Execution> = looked_at.iter().map(|nth| &executions[*nth]).collect();
+        let began = looked_at.iter().map(|execution| execution.started).min();
+        let began = began.unwrap_or(from).max(from);
+        let chance = log_chance(&looked_at, (began, to), survival).exp();
+        if chance <= FALSE_STOPS {
+            long_gaps.push(LongGap { chance, from, to, open: looked_at });
         }
-        long_gaps.push(LongGap { chance, from, to, open: open.iter().copied().collect() });
     }
     long_gaps
 }
 
 /// The logarithm of the chance that none of the executions ends between two instants.
-fn log_chance(open: &VecDeque<&Execution>, (from, to): (Instant, Instant), of: &Survival) -> f64 {
+fn log_chance(open: &[&Execution], (from, to): (Instant, Instant), of: &Survival) -> f64 {
     let lasts_on = |execution: &&Execution| {
         let age_ns = |at: Instant| at.since(execution.started).as_ns_f64();
         let before = if execution.started >= from { 0.0 } else { of.log_above(age_ns(from)) };

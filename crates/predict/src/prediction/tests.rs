@@ -1,8 +1,11 @@
 use super::Prediction;
 use crate::fit::{Fit, Known};
+use crate::lab::Lab;
 use crate::recording::{Recording as ServiceRecording, SpanReader};
 use crate::world::QUANTILES;
 use curtail_sim::{Arm, Recording, RequestRecord, Scenario, SpanWriter, run, run_recorded};
+use curtail_units::Duration;
+use std::sync::atomic::AtomicBool;
 
 const SEED: u64 = 5;
 
@@ -131,4 +134,49 @@ arms: {plain: {balance: random, hedge: false, retry: false}}
     assert!((low..=high).contains(&measured), "{measured} is not in {low} to {high}");
     let extra = (chosen.extra_requests - report.arms[0].extra_work_ratio).abs();
     assert!(extra < 0.01, "{extra}");
+}
+
+fn small_recording() -> ServiceRecording {
+    let lab = Lab {
+        seed: SEED,
+        requests: 2_000,
+        per_second: 100.0,
+        replicas: 3,
+        places: 4,
+        work_ms: |rng| 10.0 * rng.exponential(),
+        periods: Vec::new(),
+    };
+    lab.record()
+}
+
+#[test]
+fn a_cancelled_prediction_ends_without_a_result() {
+    let recording = small_recording();
+    let fit = || Fit::new(&recording, Known::default()).expect("enough requests");
+    let predicted = |is_cancelled| {
+        let is_cancelled = AtomicBool::new(is_cancelled);
+        Prediction::unless_cancelled(&recording, fit(), Vec::new(), SEED, &is_cancelled).is_some()
+    };
+    assert!(predicted(false));
+    assert!(!predicted(true));
+}
+
+#[test]
+fn a_recording_with_too_few_slow_periods_checks_nothing() {
+    let recording = small_recording();
+    let fit = Fit::new(&recording, Known::default()).expect("enough requests");
+    let mut prediction = Prediction::of(&recording, fit, Vec::new(), SEED);
+    let difference = |prediction: &mut Prediction, ratio: f64, by_chance: f64| {
+        prediction.measured[1] =
+            Some(Duration::from_ns_f64(prediction.modelled.latencies[1].value / ratio));
+        prediction.by_chance[1] = by_chance;
+        prediction.difference()
+    };
+    assert_eq!(difference(&mut prediction, 1.2, 0.2), None);
+    let too_far = difference(&mut prediction, 1.2, 0.1).expect("chance explains less");
+    assert_eq!(too_far, "p99 is off by +20 %");
+    // A model so noisy that chance would explain a factor of two.
+    assert_eq!(difference(&mut prediction, 1.05, 0.7), None);
+    let unknown = difference(&mut prediction, 1.2, 0.7).expect("nothing is checked");
+    assert!(unknown.contains("p99 is off by +20 %, and the recording has too few"), "{unknown}");
 }

@@ -3,13 +3,15 @@
 //! A journal has each request and attempt as the proxy saw them, the replicas by name, the policies in force, and the
 //! measured time of a message. It has no sizes and no names of operations, so all requests are of one kind.
 //! The machines of several workers for one upstream are read as one.
+//! **Invariant**: the requests of an upstream had one policy. A journal with two, after a reload or a decision of
+//! `remedy: auto`, is rejected. Requests of a holdout are marked.
 
 use super::{
     AttemptEnd, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording, RecordingError, UNKNOWN,
     choose,
 };
 use curtail_policy::journal::Entry;
-use curtail_policy::{Event, Outcome, UpstreamConfig, UpstreamEvent};
+use curtail_policy::{Event, Outcome, RemedyMode, RemedyState, UpstreamConfig, UpstreamEvent};
 use curtail_sim::{JournalLines, Unreadable};
 use curtail_units::{Duration, Instant};
 use serde::Deserialize;
@@ -26,17 +28,34 @@ struct DecisionLine {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum EffectLine {
-    Send { attempt: usize, replica: u32 },
-    Cancel { attempt: usize },
-    Respond { attempt: usize },
+    Send {
+        attempt: usize,
+        replica: u32,
+    },
+    Cancel {
+        attempt: usize,
+    },
+    Respond {
+        attempt: usize,
+    },
     Fail(IgnoredAny),
     Skip,
-    Probe(IgnoredAny),
+    SetRemedy {
+        state: RemedyState,
+    },
+    /// An effect of a probe, a gather or a leaf.
+    #[serde(alias = "probe", alias = "start_call", alias = "abandon_call", alias = "done")]
+    #[serde(alias = "start", alias = "tell_twin", alias = "drop", alias = "refuse")]
+    Other(IgnoredAny),
 }
 
 /// One upstream, over all workers.
+#[derive(Default)]
 struct UpstreamRows {
-    policy: UpstreamConfig,
+    /// The policy of the requests so far.
+    policy: Option<UpstreamConfig>,
+    /// Whether there were others.
+    has_other_policies: bool,
     /// The names of the replicas, each once.
     replicas: Vec<String>,
     message_ns: Vec<u64>,
@@ -44,9 +63,10 @@ struct UpstreamRows {
     left_out: u64,
 }
 
-/// A machine of a worker: the name of its upstream, and the index of each of its replicas.
+/// A machine of a worker: the name of its upstream, its policy, and the index of each of its replicas.
 struct Machine {
     upstream: String,
+    policy: UpstreamConfig,
     replicas: BTreeMap<u32, u32>,
 }
 
@@ -60,6 +80,7 @@ struct Reader {
 /// A request whose response, or last attempt, is still to come.
 #[derive(Default)]
 struct OpenRequest {
+    is_holdout: bool,
     arrived: Option<Instant>,
     latency: Option<Duration>,
     is_over: bool,
@@ -94,16 +115,11 @@ impl Reader {
     fn entry(&mut self, lines: &JournalLines<'_>) -> Result<(), Unreadable> {
         match lines.parse::<Vec<DecisionLine>>()? {
             Entry::Upstream { machine, name, config, replicas, .. } => {
-                let upstream = self.upstreams.entry(name.clone()).or_insert(UpstreamRows {
-                    policy: config,
-                    replicas: Vec::new(),
-                    message_ns: Vec::new(),
-                    rows: Vec::new(),
-                    left_out: 0,
-                });
+                let upstream = self.upstreams.entry(name.clone()).or_default();
                 let known = replicas.into_iter().map(|(id, name)| (id.0, upstream.replica(name)));
-                let known = known.collect();
-                self.machines.insert(machine, Machine { upstream: name, replicas: known });
+                let replicas = known.collect();
+                let policy = in_force(config);
+                self.machines.insert(machine, Machine { upstream: name, policy, replicas });
             }
             Entry::Replica { machine, replica, name } => {
                 if let Some(machine) = self.machines.get_mut(&machine)
@@ -112,39 +128,50 @@ impl Reader {
                     machine.replicas.insert(replica.0, upstream.replica(name));
                 }
             }
-            Entry::Request { machine, call, .. } => {
+            Entry::Request { machine, call, request, .. } => {
                 if !self.machines.contains_key(&machine) {
                     let text = format!("unknown upstream {machine}: expected its entry first");
                     return Err(lines.wrong(text));
                 }
-                self.open.insert((machine, call), OpenRequest::default());
+                let is_holdout = request.is_holdout;
+                let open = OpenRequest { is_holdout, ..OpenRequest::default() };
+                self.open.insert((machine, call), open);
             }
             Entry::Call { machine, call, now, event, effects } => {
                 self.call_event((machine, call), now, event, effects);
             }
-            Entry::UpstreamEvent {
-                machine,
-                event: UpstreamEvent::MessageTimed { one_way },
-                ..
-            } => {
-                if let Some(machine) = self.machines.get(&machine)
-                    && let Some(upstream) = self.upstreams.get_mut(&machine.upstream)
-                    && upstream.message_ns.len() < ROWS_MAX
-                {
-                    upstream.message_ns.push(one_way.as_ns());
-                }
+            Entry::UpstreamEvent { machine, event, effects, .. } => {
+                self.upstream_event(machine, event, &effects);
             }
             Entry::Journal { .. }
             | Entry::Group { .. }
             | Entry::Leaf { .. }
             | Entry::Gather { .. }
             | Entry::GatherEvent { .. }
-            | Entry::UpstreamEvent { .. }
             | Entry::LeafEvent { .. }
             | Entry::Cut { .. }
             | Entry::End { .. } => {}
         }
         Ok(())
+    }
+
+    fn upstream_event(&mut self, machine: u32, event: UpstreamEvent, effects: &[DecisionLine]) {
+        let Some(machine) = self.machines.get_mut(&machine) else { return };
+        if let UpstreamEvent::MessageTimed { one_way } = event
+            && let Some(upstream) = self.upstreams.get_mut(&machine.upstream)
+            && upstream.message_ns.len() < ROWS_MAX
+        {
+            upstream.message_ns.push(one_way.as_ns());
+        }
+        for DecisionLine { effect } in effects {
+            if let EffectLine::SetRemedy { state } = effect {
+                machine.policy.remedy = match state {
+                    RemedyState::DryRun => RemedyMode::DryRun,
+                    RemedyState::Off => RemedyMode::Off,
+                    RemedyState::Trial | RemedyState::On => RemedyMode::On,
+                };
+            }
+        }
     }
 
     fn call_event(
@@ -189,6 +216,8 @@ impl Reader {
         let Some(machine) = self.machines.get(&machine) else { return };
         let Some(upstream) = self.upstreams.get_mut(&machine.upstream) else { return };
         let Some(arrived) = open.arrived else { return };
+        let policy = *upstream.policy.get_or_insert(machine.policy);
+        upstream.has_other_policies |= policy != machine.policy;
         if upstream.rows.len() == ROWS_MAX {
             upstream.left_out += 1;
             return;
@@ -209,6 +238,7 @@ impl Reader {
             kind: 0,
             attempts: 0,
             caller: UNKNOWN,
+            is_holdout: open.is_holdout,
         };
         upstream.rows.push((request, attempts.collect()));
     }
@@ -218,12 +248,20 @@ impl Reader {
         let name = choose(busy.map(|(name, _)| name.clone()).collect(), wanted)?;
         let mut upstream =
             self.upstreams.remove(&name).ok_or(RecordingError::TooFew { found: 0 })?;
+        if upstream.has_other_policies {
+            return Err(RecordingError::Invalid {
+                place: format!("upstream {name}"),
+                expected: "one policy for all requests, but a reload or remedy: auto changed it: \
+                           record again without a change"
+                    .to_owned(),
+            });
+        }
         upstream.message_ns.sort_unstable();
         let median = upstream.message_ns.get(upstream.message_ns.len() / 2);
         let mut recording = Recording {
             source: format!("journal, upstream {name}"),
             replicas: upstream.replicas,
-            policy: Some(upstream.policy),
+            policy: upstream.policy,
             message_delay: median.map(|ns| Duration::from_ns(*ns)),
             has_arrivals: true,
             left_out: upstream.left_out,
@@ -293,7 +331,19 @@ impl OpenRequest {
                     attempt.ended.get_or_insert((now, AttemptEnd::Cancelled));
                 }
             }
-            EffectLine::Skip | EffectLine::Probe(_) => {}
+            EffectLine::Skip | EffectLine::SetRemedy { .. } | EffectLine::Other(_) => {}
         }
     }
 }
+
+/// The policy that is in force at first: with `remedy: auto`, a dry run.
+fn in_force(config: UpstreamConfig) -> UpstreamConfig {
+    let remedy = match config.remedy {
+        RemedyMode::Auto => RemedyMode::DryRun,
+        mode @ (RemedyMode::On | RemedyMode::Off | RemedyMode::DryRun) => mode,
+    };
+    UpstreamConfig { remedy, ..config }
+}
+
+#[cfg(test)]
+mod tests;

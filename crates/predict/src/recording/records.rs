@@ -29,6 +29,7 @@ impl Recording {
                 kind: 0,
                 attempts: 0,
                 caller: UNKNOWN,
+                is_holdout: false,
             };
             let attempt = |attempt: &AttemptRecord| recorded(attempt, has_service);
             (request, call.attempts.iter().map(attempt).collect())

@@ -59,7 +59,14 @@ impl Recording {
 }
 
 fn row(at: Instant, latency: Option<Duration>) -> (RecordedRequest, Vec<RecordedAttempt>) {
-    let request = RecordedRequest { arrived: at, latency, kind: 0, attempts: 0, caller: UNKNOWN };
+    let request = RecordedRequest {
+        arrived: at,
+        latency,
+        kind: 0,
+        attempts: 0,
+        caller: UNKNOWN,
+        is_holdout: false,
+    };
     let end = if latency.is_some() { AttemptEnd::Responded } else { AttemptEnd::Failed };
     let attempt = RecordedAttempt {
         replica: UNKNOWN,

@@ -1,12 +1,16 @@
 //! Reads spans: OTLP as JSON, one batch a line.
 //!
-//! Spans of a Curtail proxy have the attempts of each request, with the replica of each. The span of a server below an
+//! Spans of a Curtail proxy have the attempts of each request, with the replica of each. The span of a leaf below an
 //! attempt has its time in service. Of other spans, each span through which a request enters the service is a request
 //! with one attempt, at the pod, instance or host of its resource; the span that called it, in another service, has the
 //! time with messages and waiting.
 //! Requests with the same operation and a similar size (to a factor of two) are of one kind.
+//! **Fan-outs**: upstreams whose names differ after a common prefix are the shards of one service, if requests call
+//! several of them at the same time.
+//! **Left out** are copies of spans that were exported again, spans that end before they start, and those longer than
+//! [`LASTED_MAX`]. Requests further apart than [`SPAN_MAX`] are rejected: a clock is wrong.
 //! **Limits**: [`ROWS_MAX`] spans, [`KINDS_MAX`] kinds and as many names; further spans are left out, and further kinds
-//! are one.
+//! are one. [`REPLICAS_MAX`] replicas.
 
 use super::{
     AttemptEnd, FanOut, FanOutRequest, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording,
@@ -14,10 +18,19 @@ use super::{
 };
 use curtail_otlp::{Attribute, Limits, Signal, Slice, Span, Spans, Value, json};
 use curtail_units::{Duration, Instant};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Maximum number of kinds of requests, and of names.
 const KINDS_MAX: usize = 65_536;
+
+/// Maximum number of replicas of all shards together, with those that got no request.
+const REPLICAS_MAX: usize = 4_096;
+
+/// The longest span of a request. Time in proportion to it would be simulated.
+const LASTED_MAX: Duration = Duration::from_secs(3_600);
+
+/// The longest recording.
+const SPAN_MAX: Duration = Duration::from_secs(31 * 86_400);
 
 /// The status of a failed span, in OTLP.
 const STATUS_ERROR: i32 = 2;
@@ -44,8 +57,8 @@ struct SpanFacts {
     /// The upstream of an attempt.
     upstream: Option<u32>,
     bytes: u64,
-    /// The time in the queue of a leaf, which the span includes.
-    queued_ns: u64,
+    /// The time in the queue of a leaf, which the span includes; absent: the span is of no leaf.
+    queued_ns: Option<u64>,
     is_cancelled: bool,
     is_failed: bool,
 }
@@ -56,8 +69,8 @@ impl SpanFacts {
     }
 
     /// The time of the span without its queue.
-    const fn in_service(&self) -> Duration {
-        Duration::from_ns(self.lasted().as_ns().saturating_sub(self.queued_ns))
+    fn in_service(&self) -> Duration {
+        Duration::from_ns(self.lasted().as_ns().saturating_sub(self.queued_ns.unwrap_or(0)))
     }
 }
 
@@ -167,6 +180,11 @@ impl SpanReader {
                 self.left_out += 1;
                 continue;
             }
+            let is_plausible =
+                span.end_ns.checked_sub(span.start_ns).is_some_and(|ns| ns <= LASTED_MAX.as_ns());
+            if !is_plausible {
+                continue;
+            }
             match self.facts(span, spans, batch) {
                 Some(facts) => self.spans.push(facts),
                 None => self.left_out += 1,
@@ -212,7 +230,7 @@ impl SpanReader {
                 None => None,
             },
             bytes,
-            queued_ns: int(own, b"curtail.leaf.wait_ns", batch).unwrap_or_default(),
+            queued_ns: int(own, b"curtail.leaf.wait_ns", batch),
             is_cancelled: find(own, b"curtail.cancelled", batch).is_some(),
             is_failed: span.status == STATUS_ERROR,
         })
@@ -223,7 +241,9 @@ impl SpanReader {
     ///
     /// # Errors
     /// When there are several and none is wanted, when the wanted one is not there, or when there is no request.
-    pub fn finish(self, wanted: Option<&str>) -> Result<Recording, RecordingError> {
+    pub fn finish(mut self, wanted: Option<&str>) -> Result<Recording, RecordingError> {
+        let mut known = HashSet::with_capacity(self.spans.len());
+        self.spans.retain(|span| known.insert((span.trace, span.id)));
         let of_proxy: BTreeSet<u32> = self.spans.iter().filter_map(|span| span.upstream).collect();
         let names = |numbers: &BTreeSet<u32>| -> Vec<String> {
             numbers.iter().map(|number| self.names.name(*number)).collect()
@@ -268,16 +288,22 @@ impl SpanReader {
             }
         }
         let replicas_max = used.values().map(BTreeSet::len).max().unwrap_or(0);
+        if used.len() * replicas_max > REPLICAS_MAX {
+            let found = format!("{} shards of {replicas_max} replicas", used.len());
+            return Err(RecordingError::Invalid {
+                place: "spans".to_owned(),
+                expected: format!("at most {REPLICAS_MAX} replicas of all shards, found {found}"),
+            });
+        }
         let mut numbers = HashMap::new();
-        for (shard, replicas) in &used {
-            for nth in 0..replicas_max {
-                let replica = replicas.iter().nth(nth);
+        for ((shard, replicas), nth) in used.iter().zip(1..) {
+            for replica in replicas {
                 let next = u32::try_from(recording.replicas.len()).unwrap_or(UNKNOWN);
-                // A replica that got no request has no name.
-                let name = replica.map_or_else(String::new, |replica| self.names.name(*replica));
-                recording.replicas.push(name);
-                numbers.extend(replica.map(|replica| ((*shard, *replica), next)));
+                recording.replicas.push(self.names.name(*replica));
+                numbers.insert((*shard, *replica), next);
             }
+            // A replica that got no request has no name.
+            recording.replicas.resize(nth * replicas_max, String::new());
         }
         let renumbered = rows.into_iter().map(|(request, attempts)| {
             let attempts = attempts.into_iter().map(|(attempt, upstream)| {
@@ -287,36 +313,67 @@ impl SpanReader {
             (request, attempts.collect())
         });
         recording.fill(renumbered.collect());
-        if recording.requests.is_empty() {
+        let Some(last) = recording.requests.last() else {
             return Err(RecordingError::TooFew { found: 0 });
+        };
+        if last.arrived > Instant::ZERO + SPAN_MAX {
+            let days = last.arrived.as_ns() / 86_400_000_000_000;
+            return Err(RecordingError::Invalid {
+                place: "spans".to_owned(),
+                expected: format!(
+                    "requests of at most 31 days, found {days} days: is a clock wrong?"
+                ),
+            });
         }
         Ok(recording)
     }
 
-    /// The upstreams that `wanted` names with a pattern, or, if nothing is wanted, all upstreams if a request calls
-    /// several of them; [`None`]: requests do not fan out.
+    /// The upstreams that `wanted` names with a pattern, or, if nothing is wanted, all upstreams if they are named as
+    /// shards and requests call several at the same time; [`None`]: requests do not fan out.
     fn shards(&self, of_proxy: &BTreeSet<u32>, wanted: Option<&str>) -> Option<BTreeSet<u32>> {
+        let name = |number: &u32| &*self.names.names[*number as usize];
         let shards: BTreeSet<u32> = match wanted.map(|wanted| wanted.strip_suffix('*')) {
             Some(prefix) => {
                 let prefix = prefix?;
-                let has = |number: &&u32| self.names.names[**number as usize].starts_with(prefix);
-                of_proxy.iter().filter(has).copied().collect()
+                of_proxy.iter().filter(|number| name(number).starts_with(prefix)).copied().collect()
             }
             None => of_proxy.clone(),
         };
-        let by_id = self.by_id();
-        let mut of_request = HashMap::new();
-        let calls = self.spans.iter().filter_map(|span| {
-            let upstream = span.upstream.filter(|upstream| shards.contains(upstream))?;
-            let call = by_id.get(&(span.trace, span.parent))?;
-            Some(((call.trace, call.parent), upstream))
-        });
-        let mut calls_several = |(request, upstream)| {
-            let other = of_request.entry(request).or_insert(upstream);
-            *other != upstream && by_id.contains_key(&request)
+        let (several, at_once) = self.count_fan_outs(&shards);
+        // A user who names the shards knows that requests fan out to them.
+        let fans_out = match wanted {
+            Some(_) => several > 0,
+            None => {
+                let names: Vec<&str> = shards.iter().map(name).collect();
+                at_once > 0 && at_once * 2 >= several && are_shards(&names)
+            }
         };
-        let fans_out = calls.into_iter().any(&mut calls_several);
         fans_out.then_some(shards)
+    }
+
+    /// The number of requests that call several of the shards, and of those that do at the same time.
+    fn count_fan_outs(&self, shards: &BTreeSet<u32>) -> (usize, usize) {
+        let by_id = self.by_id();
+        let mut of_requests: HashMap<SpanKey, Vec<(u64, u64, u32)>> = HashMap::new();
+        for span in &self.spans {
+            if let Some(upstream) = span.upstream.filter(|upstream| shards.contains(upstream))
+                && let Some(call) = by_id.get(&(span.trace, span.parent))
+                && by_id.contains_key(&(call.trace, call.parent))
+            {
+                let calls = of_requests.entry((call.trace, call.parent)).or_default();
+                calls.push((call.start_ns, call.end_ns, upstream));
+            }
+        }
+        let (mut several, mut at_once) = (0, 0);
+        for calls in of_requests.values_mut() {
+            calls.sort_unstable();
+            let are_several = calls.iter().any(|(.., upstream)| *upstream != calls[0].2);
+            let overlap =
+                |pair: &[(u64, u64, u32)]| pair[0].2 != pair[1].2 && pair[1].0 < pair[0].1;
+            several += usize::from(are_several);
+            at_once += usize::from(calls.windows(2).any(overlap));
+        }
+        (several, at_once)
     }
 
     /// The requests that call the shards, and the index of each.
@@ -381,7 +438,11 @@ impl SpanReader {
                     (false, true) => AttemptEnd::Failed,
                     (false, false) => AttemptEnd::Responded,
                 },
-                service: below.get(&(span.trace, span.id)).map(|span| span.in_service()),
+                // The span of a server that pauses begins only after the pause; a leaf runs on.
+                service: below
+                    .get(&(span.trace, span.id))
+                    .filter(|span| span.queued_ns.is_some())
+                    .map(|span| span.in_service()),
             };
             requests.entry((span.trace, span.parent)).or_default().push((attempt, upstream));
         }
@@ -434,6 +495,7 @@ impl SpanReader {
             kind: *kinds.entry((span.name, size)).or_insert(next),
             attempts: 0,
             caller: UNKNOWN,
+            is_holdout: false,
         }
     }
 }
@@ -443,6 +505,20 @@ type Row = (RecordedRequest, Vec<(RecordedAttempt, u32)>);
 
 /// The trace and the ID of a span.
 type SpanKey = (u128, u64);
+
+/// Whether names are those of shards: they differ in a number, or after a separator.
+fn are_shards(names: &[&str]) -> bool {
+    let Some((first, others)) = names.split_first() else { return false };
+    let common = |prefix: &str, other: &str| {
+        let same = prefix.chars().zip(other.chars()).take_while(|(a, b)| a == b);
+        same.map(|(a, _)| a.len_utf8()).sum::<usize>()
+    };
+    let length = others.iter().fold(first.len(), |length, other| common(&first[..length], other));
+    let prefix = first[..length].trim_end_matches(|c: char| c.is_ascii_digit());
+    let is_number = |name: &&str| name[prefix.len()..].bytes().all(|byte| byte.is_ascii_digit());
+    let is_separated = prefix.ends_with(|c: char| !c.is_alphanumeric());
+    !prefix.is_empty() && (is_separated || names.iter().all(is_number))
+}
 
 /// Whether a calling span is that of one call: then it lasts hardly longer than its callee and the messages.
 const fn has_one_callee(caller: &SpanFacts, callee: &SpanFacts) -> bool {

@@ -66,7 +66,7 @@ fn alike(fit: &Fit) -> String {
         Evidence::Attempts { pairs } => {
             format!("{interval} {means}, by {} second attempts", thousands(pairs as u64))
         }
-        Evidence::Kinds { pairs } => {
+        Evidence::Kinds { pairs, .. } => {
             format!(
                 "{interval} {means}, by {} slow requests of their kinds",
                 thousands(pairs as u64)

@@ -94,17 +94,53 @@ fn the_last_prediction_is_an_entry_until_its_remedy_is_on() {
 }
 
 #[test]
-fn a_band_that_does_not_hold_the_measured_p99_is_missed() {
+fn a_band_is_missed_only_if_the_interval_of_the_measured_p99_is_apart() {
+    // The band is 10 to 40 ms, and each interval a tenth to both sides.
     for (p99_ms, verdict) in [
+        (20.0, ScoreVerdict::WithinBand),
         (10.0, ScoreVerdict::WithinBand),
         (40.0, ScoreVerdict::WithinBand),
-        (9.9, ScoreVerdict::MissedBand),
-        (40.1, ScoreVerdict::MissedBand),
+        (9.5, ScoreVerdict::Undecided),
+        (43.0, ScoreVerdict::Undecided),
+        (9.0, ScoreVerdict::MissedBand),
+        (45.0, ScoreVerdict::MissedBand),
     ] {
         let events = [prediction(1, None, 1, 20.0), effect(2, "search", Some((p99_ms, 400.0)))];
         assert_eq!(only(&events).verdict, verdict, "{p99_ms} ms");
     }
-    assert_eq!(ScoreVerdict::on([1.0, 2.0], None), ScoreVerdict::MissedBand);
+    // Without an upper end.
+    assert_eq!(ScoreVerdict::on([1.0, 2.0], None, (1.5, None)), ScoreVerdict::Undecided);
+    assert_eq!(ScoreVerdict::on([1.0, 2.0], None, (2.5, None)), ScoreVerdict::MissedBand);
+}
+
+#[test]
+fn a_remedy_of_late_has_its_prediction_of_long_ago() {
+    let events = [
+        prediction(1, None, 1, 20.0),
+        effect(100, "search", Some((20.0, 400.0))),
+        effect(200, "search", None),
+    ];
+    let since = |hour: u64| Scorecard::since(&events, hour * HOUR_NS).remedies;
+    let verdicts: Vec<_> = since(150).iter().map(|entry| entry.verdict).collect();
+    assert_eq!(verdicts, [ScoreVerdict::WithinBand]);
+    assert_eq!(since(201), []);
+}
+
+#[test]
+fn only_the_first_remedies_of_a_kept_prediction_are_looked_at() {
+    let mut long = prediction(1, None, 1, 20.0);
+    let remedies = &mut long.body["prediction"]["remedies"];
+    let hedge = remedies[1].clone();
+    let others = |count| std::iter::repeat_n(remedies[0].clone(), count);
+    let with = |count| json!(others(count).chain([hedge.clone()]).collect::<Vec<_>>());
+    let (fitting, too_long) = (with(REMEDIES_MAX - 1), with(REMEDIES_MAX));
+    for (remedies, verdict) in
+        [(fitting, ScoreVerdict::WithinBand), (too_long, ScoreVerdict::NotPredicted)]
+    {
+        long.body["prediction"]["remedies"] = remedies;
+        let entry = only(&[long.clone(), effect(2, "search", Some((20.0, 400.0)))]);
+        assert_eq!(entry.verdict, verdict);
+    }
 }
 
 #[test]

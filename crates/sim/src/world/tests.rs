@@ -37,7 +37,7 @@ const fn hedge_after(delay: Duration) -> HedgeConfig {
 }
 
 fn stop(requests_max: u64) -> Stop {
-    Stop { precision: None, requests_min: 0, requests_max }
+    Stop { precision: None, requests_min: 0, requests_max, has_warm_up: true }
 }
 
 /// Runs to the end.

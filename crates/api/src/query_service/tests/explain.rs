@@ -1,7 +1,7 @@
 //! `GET /api/v1/explain`: the same result as from the spans that were sent, and clear errors.
 
 use super::*;
-use crate::{SpanTable, explanation_json};
+use crate::{SpanTable, SpanTableError, explanation_json};
 use curtail_explain::{Question, Side, SlowTraces, Traces, explain};
 use curtail_units::Quantile;
 
@@ -13,8 +13,8 @@ fn target(parameters: &str) -> String {
 fn the_result_is_that_of_the_spans_that_were_sent() {
     let all = all();
     let service = TestService::with_traces(&all);
-    let mut table = SpanTable::new(usize::MAX);
-    all.iter().for_each(|sent| assert_eq!(table.add(&batch(sent)), Ok(true)));
+    let mut table = SpanTable::new(usize::MAX, usize::MAX);
+    all.iter().for_each(|sent| assert_eq!(table.add(&batch(sent)), Ok(())));
     let mut traces = Traces::default();
     table.add_to(&mut traces, Side::Baseline);
     assert_eq!(traces.len(), TRACES);
@@ -50,18 +50,74 @@ fn only_traces_of_the_time_and_the_operation_count() {
 #[test]
 fn two_times_or_two_values_are_compared() {
     let service = TestService::with_traces(&all());
-    let sides = |parameters: &str| {
-        let json = service.json(&target(parameters));
-        ["slow", "baseline"].map(|side| json[side]["traces"].as_u64().expect("a number"))
+    let front = |parameters: &str| format!("/api/v1/explain?service=front&{parameters}");
+    let counts = |target: &str| {
+        let json = service.json(target);
+        let sides =
+            ["slow", "baseline"].map(|side| json[side]["traces"].as_u64().expect("a number"));
+        (sides, json["unused"]["not_compared"].as_u64().expect("a number"))
     };
     let [start, middle, end] = [0, 100, 150].map(|seconds| BASE_NS + seconds * SECOND_NS);
     let times = format!("baseline={start}..{middle}&slow={middle}..{end}");
-    assert_eq!(sides(&times), [50, 100]);
+    assert_eq!(counts(&front(&times)), ([50, 100], 0));
+    let (status, body) = service.get(&target(&times));
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+    assert!(body.contains("expected start, or time ranges"), "{body}");
     // Each trace has both services.
     let (status, body) =
         service.get(&target("baseline=service.name%3Dcart&slow=service.name%3Dfront"));
     assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
     assert!(body.contains("every trace with service.name=cart is in both"), "{body}");
+}
+
+#[test]
+fn times_far_from_each_other_are_read_apart() {
+    const DAY_NS: i64 = 86_400 * SECOND_NS;
+    let mut all = all();
+    // A hundred traces each of three days.
+    for (nth, sent) in (0..).zip(&mut all) {
+        sent.start_ns = BASE_NS + nth / 100 * DAY_NS + nth % 100 * SECOND_NS;
+    }
+    let service = TestService::with_traces(&all);
+    let explained = |parameters: &str| {
+        let json = service.json(&format!("/api/v1/explain?service=front&{parameters}"));
+        let traces = |side: &str| json[side]["traces"].as_u64().expect("a number");
+        let unused = json["unused"]["not_compared"].as_u64().expect("a number");
+        [traces("baseline"), traces("slow"), unused]
+    };
+    let day = |nth: i64| {
+        let from = BASE_NS + nth * DAY_NS;
+        format!("{from}..{}", from + 100 * SECOND_NS)
+    };
+    // The day between them is not read.
+    assert_eq!(explained(&format!("baseline={}&slow={}", day(0), day(2))), [100, 100, 0]);
+    // The first day has the range, and the last one is the time of the request.
+    let requested = BASE_NS + 2 * DAY_NS;
+    let with_attribute = format!(
+        "baseline={}&slow=http.response.status_code%3D503&start={requested}&end={}",
+        day(0),
+        requested + DAY_NS
+    );
+    let is_bad = |nth: usize| u64::from(all[nth].is_error);
+    let bad = |of: std::ops::Range<usize>| of.map(is_bad).sum::<u64>();
+    // Bad traces of the first day are in both, and good ones of the last day in neither.
+    let unused = bad(0..100) + 100 - bad(200..300);
+    assert_eq!(explained(&with_attribute), [100 - bad(0..100), bad(200..300), unused]);
+    let (status, body) =
+        service.get(&format!("/api/v1/explain?service=front&baseline={}&slow={}", day(0), day(9)));
+    assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
+    assert!(body.contains("no trace began in this time"), "{body}");
+}
+
+#[test]
+fn a_table_of_spans_is_bounded() {
+    let all = all();
+    let mut few = SpanTable::new(3, usize::MAX);
+    assert_eq!(few.add(&batch(&all[0])), Ok(()));
+    assert_eq!(few.add(&batch(&all[1])), Err(SpanTableError::TooManySpans));
+    let mut small = SpanTable::new(usize::MAX, 100);
+    assert_eq!(small.add(&batch(&all[0])), Ok(()));
+    assert_eq!(small.add(&batch(&all[1])), Err(SpanTableError::TooManyBytes));
 }
 
 #[test]
