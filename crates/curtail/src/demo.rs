@@ -57,8 +57,8 @@ Your own service (clients call the first address; spans go to the server):
   curtail proxy --listen 127.0.0.1:7300 \\
       --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081 \\
       --set spans.endpoint=http://127.0.0.1:4318
-  curtail explain --service curtail
-  curtail predict --service curtail";
+  curtail explain --service curtail-proxy
+  curtail predict --service curtail-proxy";
 
 /// The time between two progress lines if standard output is not a terminal.
 const LINE_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
