@@ -7,7 +7,7 @@ use curtail_explain::{
     AttributeValue, Explanation, Question, Side, SlowTraces, SpanKind, SpanRow, Traces, explain,
 };
 use curtail_trace::Span;
-use curtail_units::{Quantile, Rng};
+use curtail_units::{Duration, Quantile, Rng};
 use std::collections::BTreeSet;
 use world::{Planted, add_traces, with_trace};
 
@@ -261,4 +261,43 @@ fn an_attribute_with_one_value_is_not_the_cause() {
     let first = explain(&traces, &question).expect("there are slow traces").findings.swap_remove(0);
     assert_eq!(first.cause.name(), "retries", "{first:#?}");
     assert!(first.same_as.iter().all(|other| !other.starts_with("host.name")), "{first:#?}");
+}
+
+/// A time in whole nanoseconds.
+fn whole(ns: f64) -> i64 {
+    i64::try_from(Duration::from_ns_f64(ns).as_ns()).expect("a short time")
+}
+
+/// One server with a queue at 85 % load, and sessions whose requests come in a row: neither has to do with the other.
+#[test]
+fn sessions_are_no_cause_of_a_queue() {
+    let mut alarms = Vec::new();
+    for seed in 1..=40 {
+        let mut rng = Rng::new(seed);
+        let (mut traces, mut wait, mut at, mut session) = (Traces::default(), 0.0_f64, 0.0, 0);
+        for nth in 0..6_000_u32 {
+            if nth == 0 || rng.below(40) == 0 {
+                session = rng.below(30);
+            }
+            let (gap, service) = (rng.exponential() / 0.85, rng.exponential());
+            // Busy periods are long, and requests short.
+            at += gap * 50.0;
+            wait = (wait - gap).max(0.0);
+            wait += service;
+            let name = format!("s{session}");
+            let attributes = [("session", AttributeValue::Text(&name))];
+            let mut span = row(0, 0, &attributes);
+            span.span.start_ns = whole(at * 1e6);
+            span.span.end_ns = span.span.start_ns + whole(wait * 4e6);
+            traces.add(u128::from(nth) + 1, Side::Baseline, &[span]);
+        }
+        let findings = of(&traces, seed).findings;
+        alarms.extend(
+            findings
+                .into_iter()
+                .filter(|of| of.p_value.is_some())
+                .map(|of| (seed, of.subject, of.traces, of.share)),
+        );
+    }
+    assert!(alarms.len() <= 4, "{} {alarms:#?}", alarms.len());
 }

@@ -378,7 +378,10 @@ impl FactorTable {
         remaining: &RemainingTraces<'_>,
         cells: &[Cell],
     ) -> Vec<Circle> {
-        let rivals = self.rivals(factor, remaining.traces, cells);
+        if let Factor::Value(value) = self.factors[factor] {
+            return self.circles_of_values(value, remaining);
+        }
+        let rivals = self.rivals(factor, cells);
         let mut has_attribute = vec![false; self.cells as usize];
         let mut of_cells: Vec<Vec<u16>> = vec![Vec::new(); self.cells as usize];
         for (number, rival) in (0..).zip(&rivals) {
@@ -394,26 +397,54 @@ impl FactorTable {
                 factors: of_trace().flat_map(|cell| &of_cells[cell]).copied().collect(),
             }
         };
+        self.circles_with(remaining, rivals.len(), of_place)
+    }
+
+    /// The strata as circles, for the values of an attribute. Also values of few slow traces count: after a shift, they may
+    /// have many.
+    fn circles_of_values(&self, value: u32, remaining: &RemainingTraces<'_>) -> Vec<Circle> {
+        let traces = remaining.traces;
+        let field = traces.values.get(value).0;
+        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+        for nth in self.traces.iter().filter(|nth| remaining.has(**nth)) {
+            values_of_field(traces, *nth, field)
+                .for_each(|value| *counts.entry(value).or_default() += 1);
+        }
+        let mut rivals: Vec<(u32, u32)> = counts.into_iter().collect();
+        rivals.sort_by_key(|(of, count)| (*of != value, Reverse(*count)));
+        rivals.truncate(RIVALS_MAX);
+        let numbers: BTreeMap<u32, u16> = rivals.iter().map(|(of, _)| *of).zip(0..).collect();
+        self.circles_with(remaining, rivals.len(), |at| {
+            let values = values_of_field(traces, self.traces[*at], field);
+            PlaceFactors {
+                has_attribute: values.clone().next().is_some(),
+                factors: values.filter_map(|value| numbers.get(&value).copied()).collect(),
+            }
+        })
+    }
+
+    fn circles_with(
+        &self,
+        remaining: &RemainingTraces<'_>,
+        factors: usize,
+        of_place: impl Fn(&usize) -> PlaceFactors,
+    ) -> Vec<Circle> {
         let circle = |of_stratum: &[usize]| {
             let places = of_stratum[0]..of_stratum[1];
             let places: Vec<usize> = places.filter(|at| remaining.has(self.traces[*at])).collect();
             let slow = places.iter().map(|at| remaining.is_slow[self.traces[*at] as usize]);
             let slow = (0..).zip(slow).filter(|(_, is_slow)| *is_slow).map(|(at, _)| at).collect();
-            Circle::new(slow, places.iter().map(of_place).collect(), rivals.len())
+            Circle::new(slow, places.iter().map(&of_place).collect(), factors)
         };
         self.strata.windows(2).map(circle).collect()
     }
 
-    /// The factors of the same attribute as `factor`, which is one of them: those with the most traces.
-    fn rivals(&self, factor: usize, traces: &Traces, cells: &[Cell]) -> Vec<usize> {
-        let field_of = |factor: Factor| match factor {
-            Factor::Value(value) => (traces.values.get(value).0, false),
-            Factor::Above(field, _) | Factor::AtMost(field, _) => (field, false),
-            Factor::Called(field) => (field, true),
-        };
-        let field = field_of(self.factors[factor]);
-        let mut rivals: Vec<usize> =
-            (0..self.factors.len()).filter(|of| field_of(self.factors[*of]) == field).collect();
+    /// The cuts of the same number as `factor`, which is one of them: those with the most traces.
+    fn rivals(&self, factor: usize, cells: &[Cell]) -> Vec<usize> {
+        let number = self.factors[factor].number();
+        let is_rival =
+            |of: &usize| *of == factor || number.is_some() && self.factors[*of].number() == number;
+        let mut rivals: Vec<usize> = (0..self.factors.len()).filter(is_rival).collect();
         let all =
             |of: usize| self.of_factors[of].iter().map(|of| sum(cells, &of.own).all).sum::<u32>();
         rivals.sort_by_cached_key(|of| (*of != factor, Reverse(all(*of))));
