@@ -20,7 +20,7 @@ use std::process::ExitCode;
 /// with a holdout whose spans go to the server (spans.endpoint): the proxy sends it
 /// by itself. For each remedy, the last prediction before it was switched on
 /// counts. It missed if its 95 % band and the interval of the measured p99 are
-/// apart, and is undecided if the p99 is outside but its interval reaches the band.
+/// apart, and is undecided if only a part of the interval is in the band.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
