@@ -15,43 +15,57 @@ use curtail_units::Rng;
 /// The number of places up to which a label is shifted by itself.
 const OWN_SHIFT: usize = 16;
 
-/// What a trace has of an attribute.
-#[derive(Clone, Debug, Default)]
-pub(super) struct PlaceFactors {
-    pub(super) has_attribute: bool,
-    /// The factors of the attribute that the trace has.
-    pub(super) factors: Vec<u16>,
-}
-
 /// The traces of a stratum in a circle of time.
 #[derive(Debug)]
 pub(super) struct Circle {
     /// The places of the slow traces.
     slow: Vec<usize>,
-    places: Vec<PlaceFactors>,
+    has_attribute: Vec<bool>,
+    /// The factors of the attribute that each trace has, at the indices that `ends` bounds.
+    factors: Vec<u16>,
+    ends: Vec<usize>,
     with_attribute: u32,
     with_factor: Vec<u32>,
 }
 
 impl Circle {
-    pub(super) fn new(slow: Vec<usize>, places: Vec<PlaceFactors>, factors: usize) -> Self {
-        let mut with_factor = vec![0; factors];
-        for factor in places.iter().flat_map(|place| &place.factors) {
-            with_factor[usize::from(*factor)] += 1;
+    /// A circle of `places`, of an attribute with `factors` factors. `add` adds the factors of a trace, and returns whether
+    /// it has the attribute.
+    pub(super) fn new(
+        slow: Vec<usize>,
+        places: &[usize],
+        factors: usize,
+        add: impl Fn(usize, &mut Vec<u16>) -> bool,
+    ) -> Self {
+        let mut this = Self {
+            slow,
+            has_attribute: Vec::with_capacity(places.len()),
+            factors: Vec::with_capacity(places.len()),
+            ends: Vec::with_capacity(places.len()),
+            with_attribute: 0,
+            with_factor: vec![0; factors],
+        };
+        for at in places {
+            let has_attribute = add(*at, &mut this.factors);
+            this.with_attribute += u32::from(has_attribute);
+            this.has_attribute.push(has_attribute);
+            this.ends.push(this.factors.len());
         }
-        let with_attribute = places.iter().map(|place| u32::from(place.has_attribute)).sum();
-        Self { slow, places, with_attribute, with_factor }
+        this.factors.iter().for_each(|factor| this.with_factor[usize::from(*factor)] += 1);
+        this
     }
 
     /// The number of slow traces with the attribute and with each factor after a random shift.
     fn shifted(&self, rng: &mut Rng) -> (u32, Vec<u32>) {
         let (mut of_attribute, mut of_factors) = (0, vec![0; self.with_factor.len()]);
         // Without traces, nothing is shifted.
-        let shift = rng.below(self.places.len().max(1));
+        let shift = rng.below(self.ends.len().max(1));
         for at in &self.slow {
-            let place = &self.places[(at + shift + rng.below(OWN_SHIFT)) % self.places.len()];
-            of_attribute += u32::from(place.has_attribute);
-            place.factors.iter().for_each(|factor| of_factors[usize::from(*factor)] += 1);
+            let place = (at + shift + rng.below(OWN_SHIFT)) % self.ends.len();
+            of_attribute += u32::from(self.has_attribute[place]);
+            let from = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+            let factors = &self.factors[from..self.ends[place]];
+            factors.iter().for_each(|factor| of_factors[usize::from(*factor)] += 1);
         }
         (of_attribute, of_factors)
     }

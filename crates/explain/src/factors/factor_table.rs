@@ -5,7 +5,7 @@
 //! of a field. Traces are in the order of their strata, so that the cells in use are close together.
 
 use super::candidates::{BinRange, Candidates, NumericField};
-use super::circular_shifts::{Circle, PlaceFactors, largest_lower};
+use super::circular_shifts::{Circle, largest_lower};
 use super::{Estimate, Factor, SLOW_MIN, estimate};
 use crate::populations::{NO_STRATUM, Populations};
 use crate::traces::{TraceRow, Traces};
@@ -390,14 +390,11 @@ impl FactorTable {
                 of_cells[as_usize(own)].iter_mut().for_each(|of_cell| of_cell.push(number));
             }
         }
-        let of_place = |at: &usize| {
-            let of_trace = || self.cells_of(*at).iter().map(|cell| *cell as usize);
-            PlaceFactors {
-                has_attribute: of_trace().any(|cell| has_attribute[cell]),
-                factors: of_trace().flat_map(|cell| &of_cells[cell]).copied().collect(),
-            }
-        };
-        self.circles_with(remaining, rivals.len(), of_place)
+        self.circles_with(remaining, rivals.len(), |at, factors| {
+            let of_trace = || self.cells_of(at).iter().map(|cell| *cell as usize);
+            factors.extend(of_trace().flat_map(|cell| &of_cells[cell]));
+            of_trace().any(|cell| has_attribute[cell])
+        })
     }
 
     /// The strata as circles, for the values of an attribute. Also values of few slow traces count: after a shift, they may
@@ -405,21 +402,23 @@ impl FactorTable {
     fn circles_of_values(&self, value: u32, remaining: &RemainingTraces<'_>) -> Vec<Circle> {
         let traces = remaining.traces;
         let field = traces.values.get(value).0;
-        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut counts = vec![0_u32; traces.values.len()];
         for nth in self.traces.iter().filter(|nth| remaining.has(**nth)) {
-            values_of_field(traces, *nth, field)
-                .for_each(|value| *counts.entry(value).or_default() += 1);
+            values_of_field(traces, *nth, field).for_each(|value| counts[value as usize] += 1);
         }
-        let mut rivals: Vec<(u32, u32)> = counts.into_iter().collect();
-        rivals.sort_by_key(|(of, count)| (*of != value, Reverse(*count)));
+        let counted = (0_u32..).zip(&counts).filter(|(_, count)| **count > 0);
+        let mut rivals: Vec<u32> = counted.map(|(of, _)| of).collect();
+        rivals.sort_by_key(|of| (*of != value, Reverse(counts[*of as usize])));
         rivals.truncate(RIVALS_MAX);
-        let numbers: BTreeMap<u32, u16> = rivals.iter().map(|(of, _)| *of).zip(0..).collect();
-        self.circles_with(remaining, rivals.len(), |at| {
-            let values = values_of_field(traces, self.traces[*at], field);
-            PlaceFactors {
-                has_attribute: values.clone().next().is_some(),
-                factors: values.filter_map(|value| numbers.get(&value).copied()).collect(),
+        let mut numbers: Vec<Option<u16>> = vec![None; counts.len()];
+        rivals.iter().zip(0..).for_each(|(of, number)| numbers[*of as usize] = Some(number));
+        self.circles_with(remaining, rivals.len(), |at, factors| {
+            let mut has_attribute = false;
+            for value in values_of_field(traces, self.traces[at], field) {
+                has_attribute = true;
+                factors.extend(numbers[value as usize]);
             }
+            has_attribute
         })
     }
 
@@ -427,14 +426,14 @@ impl FactorTable {
         &self,
         remaining: &RemainingTraces<'_>,
         factors: usize,
-        of_place: impl Fn(&usize) -> PlaceFactors,
+        add: impl Fn(usize, &mut Vec<u16>) -> bool,
     ) -> Vec<Circle> {
         let circle = |of_stratum: &[usize]| {
             let places = of_stratum[0]..of_stratum[1];
             let places: Vec<usize> = places.filter(|at| remaining.has(self.traces[*at])).collect();
             let slow = places.iter().map(|at| remaining.is_slow[self.traces[*at] as usize]);
             let slow = (0..).zip(slow).filter(|(_, is_slow)| *is_slow).map(|(at, _)| at).collect();
-            Circle::new(slow, places.iter().map(&of_place).collect(), factors)
+            Circle::new(slow, &places, factors, &add)
         };
         self.strata.windows(2).map(circle).collect()
     }
