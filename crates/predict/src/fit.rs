@@ -333,6 +333,12 @@ fn notes(
     if recording.left_out > 0 {
         note("requests", "the recording has more than a prediction uses: the first ones are used");
     }
+    if recording.rejected_spans > 0 {
+        note(
+            "spans",
+            "copies, and those that end before they start or last above an hour, are left out",
+        );
+    }
     if recording.policy.is_none() {
         note("policies", "not recorded: assumed one attempt to a random replica, without retries");
         if recording.attempts.len() > recording.requests.len() {

@@ -46,6 +46,8 @@ pub struct Recording {
     pub has_arrivals: bool,
     /// Requests that were left out beyond [`ROWS_MAX`].
     pub left_out: u64,
+    /// The number of spans that were copies, ended before they started, or lasted too long.
+    pub rejected_spans: u64,
 }
 
 /// One request.

@@ -114,7 +114,7 @@ impl Remedy {
     }
 }
 
-/// The policy of which everything is sent, as it is: without hedges and ties that `remedy` withholds. A remedy is
+/// The policy with `remedy` on, and without the hedges and ties that `remedy` withheld. A remedy is
 /// predicted as switched on, also after a dry run.
 const fn sent(policy: &UpstreamConfig) -> UpstreamConfig {
     match policy.remedy {

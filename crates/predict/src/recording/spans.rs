@@ -7,7 +7,7 @@
 //! Requests with the same operation and a similar size (to a factor of two) are of one kind.
 //! **Fan-outs**: upstreams whose names differ after a common prefix are the shards of one service, if requests call
 //! several of them at the same time.
-//! **Left out** are copies of spans that were exported again, spans that end before they start, and those longer than
+//! **Left out**, with a note, are copies of spans that were exported again, spans that end before they start, and those longer than
 //! [`LASTED_MAX`]. Requests further apart than [`SPAN_MAX`] are rejected: a clock is wrong.
 //! **Limits**: [`ROWS_MAX`] spans, [`KINDS_MAX`] kinds and as many names; further spans are left out, and further kinds
 //! are one. [`REPLICAS_MAX`] replicas.
@@ -110,6 +110,8 @@ pub struct SpanReader {
     spans: Vec<SpanFacts>,
     lines: u64,
     left_out: u64,
+    /// Copies, and spans of impossible times.
+    rejected: u64,
 }
 
 impl SpanReader {
@@ -183,6 +185,7 @@ impl SpanReader {
             let is_plausible =
                 span.end_ns.checked_sub(span.start_ns).is_some_and(|ns| ns <= LASTED_MAX.as_ns());
             if !is_plausible {
+                self.rejected += 1;
                 continue;
             }
             match self.facts(span, spans, batch) {
@@ -243,15 +246,21 @@ impl SpanReader {
     /// When there are several and none is wanted, when the wanted one is not there, or when there is no request.
     pub fn finish(mut self, wanted: Option<&str>) -> Result<Recording, RecordingError> {
         let mut known = HashSet::with_capacity(self.spans.len());
+        let all = self.spans.len();
         self.spans.retain(|span| known.insert((span.trace, span.id)));
+        self.rejected += (all - self.spans.len()) as u64;
         let of_proxy: BTreeSet<u32> = self.spans.iter().filter_map(|span| span.upstream).collect();
         let names = |numbers: &BTreeSet<u32>| -> Vec<String> {
             numbers.iter().map(|number| self.names.name(*number)).collect()
         };
         let shards = self.shards(&of_proxy, wanted);
         let is_service = wanted.is_some_and(|name| !names(&of_proxy).iter().any(|of| of == name));
-        let mut recording =
-            Recording { has_arrivals: true, left_out: self.left_out, ..Recording::default() };
+        let mut recording = Recording {
+            has_arrivals: true,
+            left_out: self.left_out,
+            rejected_spans: self.rejected,
+            ..Recording::default()
+        };
         let rows;
         if let Some(shards) = &shards {
             let (fan_out, callers) = self.fan_out(shards);

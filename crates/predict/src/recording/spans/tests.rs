@@ -201,7 +201,7 @@ fn copies_and_implausible_spans_are_left_out() {
     let spans: Vec<Value> =
         requests.into_iter().flat_map(|(trace, times)| call(trace, times)).collect();
     let recording = read(&spans, None).expect("two requests");
-    assert_eq!(recording.requests.len(), 2);
+    assert_eq!((recording.requests.len(), recording.rejected_spans), (2, 6));
     let far: Vec<Value> = [(1, (1, 11)), (2, (900 * hours, 900 * hours))]
         .into_iter()
         .flat_map(|(trace, times)| call(trace, times))
