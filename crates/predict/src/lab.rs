@@ -20,6 +20,19 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
+    /// A service without slow periods, and just enough requests for a prediction.
+    pub(crate) fn small(seed: u64) -> Self {
+        Self {
+            seed,
+            requests: 2_000,
+            per_second: 100.0,
+            replicas: 3,
+            places: 4,
+            work_ms: |rng| 10.0 * rng.exponential(),
+            periods: Vec::new(),
+        }
+    }
+
     /// One attempt for each request, to a random replica.
     pub(crate) fn record(&self) -> Recording {
         let mut rng = Rng::new(self.seed);

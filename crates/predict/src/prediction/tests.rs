@@ -137,16 +137,7 @@ arms: {plain: {balance: random, hedge: false, retry: false}}
 }
 
 fn small_recording() -> ServiceRecording {
-    let lab = Lab {
-        seed: SEED,
-        requests: 2_000,
-        per_second: 100.0,
-        replicas: 3,
-        places: 4,
-        work_ms: |rng| 10.0 * rng.exponential(),
-        periods: Vec::new(),
-    };
-    lab.record()
+    Lab::small(SEED).record()
 }
 
 #[test]

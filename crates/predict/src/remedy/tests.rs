@@ -4,16 +4,7 @@ use crate::lab::Lab;
 
 /// A fit of a service that was recorded with these policies.
 fn fit(policy: UpstreamConfig) -> Fit {
-    let lab = Lab {
-        seed: 1,
-        requests: 2_000,
-        per_second: 100.0,
-        replicas: 3,
-        places: 4,
-        work_ms: |rng| 10.0 * rng.exponential(),
-        periods: Vec::new(),
-    };
-    let recording = crate::Recording { policy: Some(policy), ..lab.record() };
+    let recording = crate::Recording { policy: Some(policy), ..Lab::small(1).record() };
     Fit::new(&recording, Known::default()).expect("enough requests")
 }
 
