@@ -52,6 +52,7 @@ mod tests;
 mod tls;
 mod tree;
 mod value;
+mod value_file;
 
 pub use cases::{Cases, CasesField};
 pub use config_error::{CONFIG_ERRORS_MAX, ConfigErrors};
@@ -65,6 +66,7 @@ pub use section::Section;
 pub use tls::ServerTls;
 pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
 pub use value::{ScalarError, Value};
+pub use value_file::{FILE_BYTES_MAX, LINES_MAX, ValueFiles, read_file_bytes};
 
 use config_error::SourcePosition;
 use section::ReadLog;
@@ -103,7 +105,7 @@ pub fn read_with_sets<T>(
     sets: &[String],
     read: impl FnOnce(&mut Section<'_>) -> T,
 ) -> Result<T, ConfigErrors> {
-    read_tree(file, text, sets, None, read)
+    read_tree((file, text), sets, None, None, read)
 }
 
 /// The parameters of a file: the key of their section, and predefined parameters with their values.
@@ -120,14 +122,28 @@ pub fn read_with_parameters<T>(
     parameters: Parameters<'_>,
     read: impl FnOnce(&mut Section<'_>) -> T,
 ) -> Result<T, ConfigErrors> {
-    read_tree(file, text, sets, Some(parameters), read)
+    read_tree((file, text), sets, Some(parameters), None, read)
 }
 
-fn read_tree<T>(
+/// Reads `text`, changed by `sets`; its keys may name `files` of values.
+///
+/// # Errors
+/// All errors of the text, of the sets and of the files.
+pub fn read_with_files<T>(
     file: &str,
     text: &str,
     sets: &[String],
+    files: &dyn ValueFiles,
+    read: impl FnOnce(&mut Section<'_>) -> T,
+) -> Result<T, ConfigErrors> {
+    read_tree((file, text), sets, None, Some(files), read)
+}
+
+fn read_tree<T>(
+    (file, text): (&str, &str),
+    sets: &[String],
     parameters: Option<Parameters<'_>>,
+    files: Option<&dyn ValueFiles>,
     read: impl FnOnce(&mut Section<'_>) -> T,
 ) -> Result<T, ConfigErrors> {
     let mut errors = ConfigErrors::none(file, sets);
@@ -137,7 +153,7 @@ fn read_tree<T>(
         parameters::fill_in(&mut root, key, given, &mut errors);
     }
     let log = RefCell::new(ReadLog { errors, keys: Vec::new() });
-    let value = Section::root(&log, &root).read(read);
+    let value = Section::root(&log, &root, files).read(read);
     log.into_inner().errors.or(value)
 }
 

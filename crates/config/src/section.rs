@@ -16,6 +16,7 @@ use crate::scalar::Meaning;
 use crate::set::place_of;
 use crate::tree::{Content, Entry, Node, join};
 use crate::value::Value;
+use crate::value_file::ValueFiles;
 use curtail_text::expectation;
 use serde_json::json;
 use std::cell::RefCell;
@@ -50,12 +51,14 @@ pub(crate) enum Source<'a> {
 pub struct Section<'a> {
     log: &'a RefCell<ReadLog>,
     path: String,
-    place: SourcePosition,
+    pub(crate) place: SourcePosition,
     pub(crate) source: Source<'a>,
     /// The keys that were read.
     known: Vec<&'static str>,
     /// Whether a key directly in this section could not be read.
-    broken: bool,
+    pub(crate) broken: bool,
+    /// The files of values that keys may name; absent: there are none.
+    pub(crate) files: Option<&'a dyn ValueFiles>,
     /// The case that is being read, as `key: word`.
     pub(crate) case: Option<String>,
 }
@@ -133,6 +136,10 @@ impl<'a> Section<'a> {
         section.read(|s| {
             let enabled =
                 s.field("enabled", "Whether this section is in effect.").alone().default(true);
+            if !enabled && matches!(s.source, Source::Entries([])) {
+                // `key: false` misses no key of the section.
+                s.silent();
+            }
             let value = read(s);
             enabled.then_some(value)
         })
@@ -257,9 +264,13 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    pub(crate) fn root(log: &'a RefCell<ReadLog>, node: &'a Node) -> Self {
+    pub(crate) fn root(
+        log: &'a RefCell<ReadLog>,
+        node: &'a Node,
+        files: Option<&'a dyn ValueFiles>,
+    ) -> Self {
         let listing = Self::listing(log);
-        Self { source: Source::Placeholders, ..listing }.open(
+        Self { source: Source::Placeholders, files, ..listing }.open(
             String::new(),
             SourcePosition::START,
             node,
@@ -274,6 +285,7 @@ impl<'a> Section<'a> {
             source: Source::Listing,
             known: Vec::new(),
             broken: false,
+            files: None,
             case: None,
         }
     }
@@ -420,7 +432,7 @@ impl<'a> Section<'a> {
             Source::Listing => Source::Listing,
             Source::Entries(_) | Source::Alone(_) | Source::Placeholders => Source::Placeholders,
         };
-        Self { path, place: self.place, source, ..Self::listing(self.log) }
+        Self { path, place: self.place, source, files: self.files, ..Self::listing(self.log) }
     }
 
     /// Reports that `node` is not the expected value.
@@ -435,7 +447,7 @@ impl<'a> Section<'a> {
         self.push(node.place, path, format!("{found}: expected {expected}"));
     }
 
-    fn push(&self, place: SourcePosition, path: &str, text: String) {
+    pub(crate) fn push(&self, place: SourcePosition, path: &str, text: String) {
         self.log.borrow_mut().errors.push(place, path, text);
     }
 }
