@@ -1,12 +1,14 @@
 //! The input files of commands; `-` is standard input.
 //!
-//! **Limits**: a configuration has at most [`curtail_config::TEXT_BYTES_MAX`] bytes.
+//! **Limits**: a configuration has at most [`curtail_config::TEXT_BYTES_MAX`] bytes, and a file of values that it names
+//! at most [`curtail_config::FILE_BYTES_MAX`].
 
 use anyhow::Context as _;
+use curtail_config::ValueFiles;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const STANDARD_INPUT: &str = "<stdin>";
 
@@ -41,6 +43,23 @@ pub(crate) fn text(file: &Path) -> anyhow::Result<(String, String)> {
     let bytes = curtail_config::read_bytes(input).with_context(|| name.clone())?;
     let text = curtail_config::text_of(&name, bytes)?;
     Ok((name, text))
+}
+
+/// The files of values that a configuration names, relative to its folder. Those of standard input are relative to the
+/// working directory.
+#[derive(Debug)]
+pub(crate) struct FilesBeside(PathBuf);
+
+impl FilesBeside {
+    pub(crate) fn new(configuration: &Path) -> Self {
+        Self(configuration.parent().map_or_else(PathBuf::new, Path::to_owned))
+    }
+}
+
+impl ValueFiles for FilesBeside {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        curtail_config::read_file_bytes(File::open(self.0.join(path))?)
+    }
 }
 
 /// Decompresses input if its first bytes are those of gzip or zstd.

@@ -92,7 +92,8 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
 
 fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let (name, text) = input::text(file)?;
-    match Described::read(&name, &text, &args.set)? {
+    let files = input::FilesBeside::new(file);
+    match Described::read_with_files(&name, &text, &args.set, &files)? {
         Described::Policies(scenario) => return simulate_policies(&scenario, args),
         Described::Sharding(sharding) => {
             let report = sharding.run(args.seed);

@@ -66,7 +66,8 @@ pub(crate) enum Format {
 pub(crate) fn run(args: &TestbedArgs) -> anyhow::Result<ExitCode> {
     let (name, text) = input::text(&args.file)?;
     let roles = Some(&*args.role).filter(|roles| !roles.is_empty());
-    match File::from_yaml(&name, &text, &args.set, roles)? {
+    let files = input::FilesBeside::new(&args.file);
+    match File::from_yaml_with_files(&name, &text, &args.set, roles, &files)? {
         File::Servers(config) => run_servers(&config, args),
         File::App(config) => run_app(&config, roles.unwrap_or(&Role::ALL), args),
     }

@@ -1,16 +1,61 @@
 //! Open arrivals: rate and spacing of requests that do not wait for responses.
+//!
+//! The rate may change: in random [`Bursts`], and at fixed times of a [`RateCurve`]. [`ArrivalProcess`] draws the
+//! instants.
 
+mod process;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub use process::ArrivalProcess;
+
+use crate::distribution::Distribution;
 use curtail_config::Section;
 use curtail_units::{Duration, Rng};
 use std::ops::RangeInclusive;
 
 /// The arrivals of requests, over all clients.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Arrivals {
     /// The spacing of the arrivals.
     pub spacing: Spacing,
     /// The rate of the arrivals.
     pub rate: Rate,
+    /// Bursts, which leave the mean rate unchanged; absent: there are none.
+    pub bursts: Option<Bursts>,
+    /// Factors on the rate at fixed times.
+    pub curve: RateCurve,
+}
+
+/// Random times with a higher rate. With exponential distributions, Poisson arrivals are a Markov-modulated Poisson
+/// process with two states.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bursts {
+    /// The time from the end of a burst to the next one.
+    pub every: Distribution,
+    /// The duration of a burst.
+    pub lasts: Distribution,
+    /// The rate in a burst, divided by the rate outside of bursts.
+    pub rate_factor: f64,
+}
+
+/// A factor on the rate that is constant between its changes; it begins with 1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RateCurve {
+    /// The changes, in the order of their times.
+    pub changes: Vec<RateChange>,
+    /// The time after which the curve begins again, later than all changes; absent: the last factor remains.
+    pub repeats_every: Option<Duration>,
+}
+
+/// A change of the factor on the rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateChange {
+    /// The time since the start of the curve.
+    pub at: Duration,
+    /// The factor from then on.
+    pub factor: f64,
 }
 
 /// The rate of requests.
@@ -60,26 +105,72 @@ impl Spacing {
 }
 
 impl Arrivals {
-    /// Reads the keys of arrivals; absent keys have the values of `base`, if there is one.
-    pub fn read(s: &mut Section<'_>, base: Option<Self>) -> Self {
-        let spacing = Spacing::read(s, base.map_or(Spacing::Poisson, |base| base.spacing));
-        let load = s
-            .field("load_ratio", "Load as a share of the servers' capacity; may exceed 1.")
-            .range(0.0001..=100.0)
-            .optional();
-        let rate = s
-            .field("requests_per_second", "Requests per second, on average.")
-            .range(RATES)
-            .optional();
-        let rate = match (load, rate) {
-            (Some(load), None) => Rate::Load(load),
-            (None, Some(rate)) => Rate::PerSecond(rate),
-            (None, None) if base.is_some() => base.map_or(Rate::Load(1.0), |base| base.rate),
-            _ => {
-                s.error("load_ratio", "expected either this or requests_per_second");
-                Rate::Load(1.0)
-            }
+    /// Arrivals whose rate does not change.
+    #[must_use]
+    pub const fn steady(spacing: Spacing, rate: Rate) -> Self {
+        let curve = RateCurve { changes: Vec::new(), repeats_every: None };
+        Self { spacing, rate, bursts: None, curve }
+    }
+
+    /// The lowest rate above zero and the highest rate, as factors on the mean rate without the curve.
+    #[must_use]
+    pub fn factor_range(&self) -> (f64, f64) {
+        let outside = self.bursts.as_ref().map_or(1.0, Bursts::outside_factor);
+        let inside = self.bursts.as_ref().map_or(1.0, |bursts| outside * bursts.rate_factor);
+        let factors = self.curve.segments().map(|(_, factor)| factor);
+        let range = factors
+            .filter(|factor| *factor > 0.0)
+            .fold((f64::INFINITY, 0.0), |range, factor| (factor.min(range.0), factor.max(range.1)));
+        (outside * range.0, inside * range.1)
+    }
+
+    /// The mean number of changes of the rate from one request to the next.
+    #[must_use]
+    pub fn changes_per_request(&self, requests_per_second: f64) -> f64 {
+        let of_bursts = self.bursts.as_ref().map_or(0.0, |bursts| 2.0 / bursts.cycle_ns());
+        let of_curve = self
+            .curve
+            .repeats_every
+            .map_or(0.0, |period| (self.curve.changes.len() + 1) as f64 / period.as_ns_f64());
+        (of_bursts + of_curve) * 1e9 / (requests_per_second * self.curve.mean_factor())
+    }
+}
+
+impl Bursts {
+    /// The rate outside of bursts, divided by the mean rate.
+    fn outside_factor(&self) -> f64 {
+        let burst_share = self.burst_share();
+        1.0 / (1.0 - burst_share + burst_share * self.rate_factor)
+    }
+
+    /// The share of time in bursts.
+    fn burst_share(&self) -> f64 {
+        self.lasts.mean_ns() / self.cycle_ns()
+    }
+
+    /// The mean time from the start of a burst to the start of the next.
+    fn cycle_ns(&self) -> f64 {
+        self.every.mean_ns() + self.lasts.mean_ns()
+    }
+}
+
+impl RateCurve {
+    /// The mean factor; without a repetition, the last factor.
+    #[must_use]
+    pub fn mean_factor(&self) -> f64 {
+        let Some(lasts) = self.repeats_every else {
+            return self.changes.last().map_or(1.0, |change| change.factor);
         };
-        Self { spacing, rate }
+        let ends = self.changes.iter().map(|change| change.at).chain([lasts]);
+        let area = self.segments().zip(ends);
+        area.map(|((from, factor), to)| factor * (to - from).as_ns_f64()).sum::<f64>()
+            / lasts.as_ns_f64()
+    }
+
+    /// The segments of the curve: the start and the factor of each. The first is empty if a change is at zero.
+    fn segments(&self) -> impl Iterator<Item = (Duration, f64)> {
+        let first = self.changes.first().is_none_or(|change| change.at > Duration::ZERO);
+        let start = (Duration::ZERO, if first { 1.0 } else { 0.0 });
+        [start].into_iter().chain(self.changes.iter().map(|change| (change.at, change.factor)))
     }
 }

@@ -6,6 +6,7 @@
 //! | `garbage_collection` | stops after a number of executions, so a busier server stops more often | hedges |
 //! | `background_job` | is slower for a while, alone or together with other servers | hedges, balancing |
 //! | `slow_replica` | is always slower | balancing |
+//! | `crash` | loses its requests now and then, and accepts none for a while | retries |
 //! | `errors` | fails a share of its executions | retries |
 //! | `noisy_neighbor` | has requests of another client in its queue | ties, balancing |
 //! | `antagonist` | loses cores of its machine to another load | balancing |
@@ -52,6 +53,9 @@ pub enum Recipe {
     BackgroundJob { every: Duration, lasts: Distribution, slowdown: f64, synchronized: bool },
     /// The server is always slower, by the factor `slowdown`.
     SlowReplica { slowdown: f64 },
+    /// The server crashes now and then: the connections of all its requests break, and for `lasts` it accepts none.
+    /// It comes back with an empty queue.
+    Crash { every: Distribution, lasts: Distribution },
     /// Shares of the executions fail, each after its full service time: with a broken connection, with a bad response
     /// such as a 503, and without a response, so that the root waits until a timeout.
     Errors { broken: Ratio, bad: Ratio, silent: Ratio },
@@ -79,6 +83,7 @@ impl Recipe {
             Self::GarbageCollection { .. } => "garbage_collection",
             Self::BackgroundJob { .. } => "background_job",
             Self::SlowReplica { .. } => "slow_replica",
+            Self::Crash { .. } => "crash",
             Self::Errors { .. } => "errors",
             Self::NoisyNeighbor { .. } => "noisy_neighbor",
             Self::Antagonist { .. } => "antagonist",

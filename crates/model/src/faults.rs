@@ -41,6 +41,7 @@ pub struct Faults {
     cores: Option<Cores>,
     has_garbage_collection: bool,
     has_errors: bool,
+    has_crashes: bool,
 }
 
 /// The next steps of the driver after it has woken a site.
@@ -60,6 +61,10 @@ pub enum FaultEffect {
     None,
     /// The [`Faults::pace`] of the servers is another from now on.
     PaceChanges,
+    /// The server loses all its requests, and is down until [`Restarts`](Self::Restarts); see [`Faults::is_down`].
+    Crashes,
+    /// The server is back, with an empty queue, unless another fault keeps it down.
+    Restarts,
     /// A request of a noisy neighbor arrives.
     RequestArrives {
         /// The service time of the request, in nanoseconds.
@@ -93,6 +98,7 @@ impl Faults {
             cores,
             has_garbage_collection: false,
             has_errors: false,
+            has_crashes: false,
         };
         for (nth, fault) in (0..).zip(faults) {
             let mut rng = rng.split_index(nth);
@@ -115,6 +121,7 @@ impl Faults {
             self.of_server[*server as usize].push(number);
         }
         self.has_errors |= matches!(recipe, Recipe::Errors { .. });
+        self.has_crashes |= matches!(recipe, Recipe::Crash { .. });
         self.has_garbage_collection |= matches!(recipe, Recipe::GarbageCollection { .. });
         self.sites.push(Site {
             recipe: recipe.clone(),
@@ -150,7 +157,8 @@ impl Faults {
 
     /// Whether waking a site changes the pace of its servers.
     pub(crate) fn changes_pace(&self, site: u32) -> bool {
-        !matches!(self.sites[site as usize].recipe, Recipe::NoisyNeighbor { .. })
+        let recipe = &self.sites[site as usize].recipe;
+        !matches!(recipe, Recipe::NoisyNeighbor { .. } | Recipe::Crash { .. })
     }
 
     /// The faults of `server` alone, which then has the number 0.
@@ -169,7 +177,7 @@ impl Faults {
         let Site { recipe, rng, is_on, executions_left, .. } = &mut self.sites[site as usize];
         let mut effect = FaultEffect::None;
         let next = match recipe {
-            Recipe::Stall { every, .. } => Some(every.draw_rest(rng)),
+            Recipe::Stall { every, .. } | Recipe::Crash { every, .. } => Some(every.draw_rest(rng)),
             Recipe::BackgroundJob { every, .. } => Some(every.mul_f64(rng.unit())),
             Recipe::SlowReplica { .. } => {
                 *is_on = true;
@@ -198,6 +206,10 @@ impl Faults {
         let mut effect = FaultEffect::PaceChanges;
         let next = match recipe {
             Recipe::Stall { every, lasts } => {
+                Some(if *is_on { lasts.draw(rng) } else { every.draw(rng) })
+            }
+            Recipe::Crash { every, lasts } => {
+                effect = if *is_on { FaultEffect::Crashes } else { FaultEffect::Restarts };
                 Some(if *is_on { lasts.draw(rng) } else { every.draw(rng) })
             }
             Recipe::GarbageCollection { lasts, .. } => is_on.then(|| lasts.draw(rng)),
@@ -239,13 +251,23 @@ impl Faults {
                 Recipe::BackgroundJob { slowdown, .. } | Recipe::SlowReplica { slowdown } => {
                     pace.speed /= slowdown;
                 }
-                Recipe::Errors { .. } | Recipe::NoisyNeighbor { .. } => {}
+                Recipe::Crash { .. } | Recipe::Errors { .. } | Recipe::NoisyNeighbor { .. } => {}
             }
         }
         if left_min.is_finite() {
             pace.cores = (pace.cores - wanted).max(left_min);
         }
         pace
+    }
+
+    /// Whether a server has crashed and is not back.
+    #[must_use]
+    pub fn is_down(&self, server: u32) -> bool {
+        self.has_crashes
+            && self.of_server[server as usize].iter().any(|site| {
+                let site = &self.sites[*site as usize];
+                site.is_on && matches!(site.recipe, Recipe::Crash { .. })
+            })
     }
 
     /// Draws how an execution at a server ends.

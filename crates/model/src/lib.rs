@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`mod@distribution`] | durations and factors: service times, the times between faults |
 //! | [`server_factors`] | servers of different speed |
-//! | [`arrivals`] | rate and spacing of requests |
+//! | [`arrivals`] | rate and spacing of requests, bursts, rates that change |
 //! | [`fault`] | recipes: the cause of slowness, and the affected servers |
 //! | [`faults`] | running faults: the pace of each server, failed executions, requests of noisy neighbors |
 //! | [`timeline`] | the instants at which faults change, for drivers without an event queue |
@@ -23,7 +23,7 @@ pub mod processor;
 pub mod server_factors;
 pub mod timeline;
 
-pub use arrivals::{Arrivals, Rate, Spacing};
+pub use arrivals::{ArrivalProcess, Arrivals, Bursts, Rate, RateChange, RateCurve, Spacing};
 pub use distribution::{Amount, Distribution, Part, Point};
 pub use fault::{Affected, Fault, Recipe};
 pub use faults::{ExecutionOutcome, FaultEffect, FaultStep, Faults};

@@ -118,6 +118,12 @@ impl Processor {
         self.executions.retain(|Reverse(execution)| execution.key != key);
     }
 
+    /// Stops all executions before their end.
+    pub fn abort_all(&mut self, now: Instant) {
+        self.advance(now);
+        self.executions.clear();
+    }
+
     /// Removes an execution that has ended by now, if there is one, and returns its key.
     pub fn finish(&mut self, now: Instant) -> Option<u64> {
         self.advance(now);

@@ -18,6 +18,7 @@
 
 mod alarm;
 mod batches;
+mod connections;
 mod journal_lines;
 mod model;
 mod network;
@@ -36,6 +37,7 @@ mod warm_up;
 mod world;
 
 pub use batches::{BEYOND_MIN, Estimate, MEAN_REQUESTS_MIN, REQUESTS_MIN};
+pub use connections::ConnectionModel;
 pub use journal_lines::{JournalLines, Unreadable};
 pub use model::{Cancelled, Model};
 pub use record::{AttemptEnd, AttemptRecord, CallRecord, RequestRecord};

@@ -4,6 +4,7 @@
 //! with the last response. Each shard is an upstream of `replicas` replicas. Each replica is on a **server**, behind
 //! the leaf of that server.
 
+use crate::connections::ConnectionModel;
 use crate::recorded::RecordedTimeline;
 use curtail_model::{Arrivals, Cores, Distribution, Fault, Rate, ServerFactors, Spacing};
 use curtail_policy::{Class, LeafConfig};
@@ -47,6 +48,8 @@ pub struct Model {
     pub copies_alike: Ratio,
     /// The time of a message, one way.
     pub message_delay: Distribution,
+    /// Connections, which take time to open; absent: they take none.
+    pub connection: Option<ConnectionModel>,
     /// The time of each request at its root, in addition to its calls.
     pub overhead: Distribution,
     /// The effect of a cancel on an attempt.
@@ -82,7 +85,7 @@ impl Model {
     pub fn queue(servers: u32, load: f64, service: Distribution) -> Self {
         Self {
             clients: 1,
-            arrivals: Arrivals { spacing: Spacing::Poisson, rate: Rate::Load(load) },
+            arrivals: Arrivals::steady(Spacing::Poisson, Rate::Load(load)),
             fan_out: 1,
             shards: 1,
             replicas: servers,
@@ -96,6 +99,7 @@ impl Model {
             server_factors: ServerFactors::ONE,
             copies_alike: Ratio::ZERO,
             message_delay: Distribution::ZERO,
+            connection: None,
             overhead: Distribution::ZERO,
             cancelled: Cancelled::Stops,
             gives_up_after: None,
@@ -119,7 +123,7 @@ impl Model {
         each * f64::from(self.servers)
     }
 
-    /// The mean number of requests a second.
+    /// The mean number of requests a second where the curve of the arrivals has the factor 1.
     #[must_use]
     pub fn requests_per_second(&self) -> f64 {
         match self.arrivals.rate {

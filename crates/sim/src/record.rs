@@ -62,7 +62,8 @@ pub struct AttemptRecord {
     pub service: Duration,
     /// The instant at which the root sent the attempt.
     pub sent: Instant,
-    /// The instant at which the attempt arrived at its server; absent: its cancellation was faster.
+    /// The instant at which the attempt arrived at its server; absent: its cancellation was faster, or the server was
+    /// down.
     pub arrived: Option<Instant>,
     /// The instant at which the execution began; absent: the attempt was not executed.
     pub started: Option<Instant>,

@@ -8,13 +8,14 @@
 //! [`CALLS_MAX`](curtail_policy::CALLS_MAX) calls of one request, [`REPLICA_VIEWS_MAX`] clients × shards × replicas,
 //! [`FAULT_PLACES_MAX`] faults × servers, [`REQUESTS_MAX`] requests and [`YEARS_MAX`] simulated years of a run.
 
+mod arrivals;
 mod model;
 mod sharding;
 
 use crate::model::Model;
 use crate::sharding::Sharding;
 use crate::tally::{Precision, Stop};
-use curtail_config::{ConfigErrors, Key, Section};
+use curtail_config::{ConfigErrors, Key, Section, ValueFiles};
 use curtail_policy::UpstreamConfig;
 use curtail_units::{Duration, Quantile};
 
@@ -95,10 +96,20 @@ impl Described {
     /// # Errors
     /// All errors of the text and the sets.
     pub fn read(file: &str, text: &str, sets: &[String]) -> Result<Self, ConfigErrors> {
-        curtail_config::read_with_sets(file, text, sets, |s| {
-            let sharding = s.optional_section(sharding::KEY, sharding::DOC, sharding::sharding);
-            sharding.map_or_else(|| Self::Policies(scenario(s)), Self::Sharding)
-        })
+        curtail_config::read_with_sets(file, text, sets, described)
+    }
+
+    /// Reads a file as [`read`](Self::read) does; its keys may name `files` of recorded values.
+    ///
+    /// # Errors
+    /// All errors of the text, the sets and the files.
+    pub fn read_with_files(
+        file: &str,
+        text: &str,
+        sets: &[String],
+        files: &dyn ValueFiles,
+    ) -> Result<Self, ConfigErrors> {
+        curtail_config::read_with_files(file, text, sets, files, described)
     }
 
     /// Every key that a file may have.
@@ -119,6 +130,11 @@ impl Scenario {
     pub fn read(file: &str, text: &str, sets: &[String]) -> Result<Self, ConfigErrors> {
         curtail_config::read_with_sets(file, text, sets, scenario)
     }
+}
+
+fn described(s: &mut Section<'_>) -> Described {
+    let sharding = s.optional_section(sharding::KEY, sharding::DOC, sharding::sharding);
+    sharding.map_or_else(|| Described::Policies(scenario(s)), Described::Sharding)
 }
 
 fn scenario(s: &mut Section<'_>) -> Scenario {
@@ -151,9 +167,10 @@ fn scenario(s: &mut Section<'_>) -> Scenario {
 }
 
 fn check_simulated_time(s: &mut Section<'_>, model: &Model, requests: u64) {
-    let rate = model.requests_per_second();
+    let rate = model.requests_per_second() * model.arrivals.curve.mean_factor();
     let years = requests as f64 / rate / (365.25 * 86_400.0);
-    if years > YEARS_MAX {
+    // Arrivals without a rate are reported already.
+    if years.is_finite() && years > YEARS_MAX {
         let text = format!("{requests} requests last {years:.0} years at {rate} a second");
         s.error("requests_max", format!("{text}: expected at most {YEARS_MAX} years"));
     }

@@ -67,6 +67,15 @@ impl<T> Slab<T> {
         entry.value.is_some().then_some(Key { index, generation: entry.generation })
     }
 
+    /// The keys of the values that satisfy `is_wanted`.
+    pub(crate) fn keys_where(&self, is_wanted: impl Fn(&T) -> bool) -> Vec<Key> {
+        let key = |(index, entry): (u32, &SlabEntry<T>)| {
+            let is_wanted = entry.value.as_ref().is_some_and(&is_wanted);
+            is_wanted.then_some(Key { index, generation: entry.generation })
+        };
+        (0..).zip(&self.entries).filter_map(key).collect()
+    }
+
     pub(crate) fn remove(&mut self, key: Key) -> Option<T>
     where
         T: Copy,
@@ -119,6 +128,8 @@ mod tests {
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get_mut(second), Some(&mut 'b'));
         assert_eq!(slab.key_at(second.index), Some(second));
+        assert_eq!(slab.keys_where(|value| *value == 'b'), [second]);
+        assert!(slab.keys_where(|value| *value == 'a').is_empty());
         assert_eq!(slab.get_mut(Key::NONE), None);
         assert_eq!(Key::from_u64(second.as_u64()), second);
     }

@@ -18,6 +18,7 @@ mod request;
 
 use crate::alarm::{Alarm, Rung};
 use crate::batches::Batches;
+use crate::connections::Connections;
 use crate::model::Model;
 use crate::network::Network;
 use crate::queue::{Lane, Queue};
@@ -27,7 +28,7 @@ use crate::scenario::Arm;
 use crate::slab::{Key, Slab};
 use crate::tally::{Counts, Stop, Tallied, Tally};
 use curtail_load::remedy::RemedyEvidence;
-use curtail_model::Faults;
+use curtail_model::{ArrivalProcess, Faults};
 use curtail_policy::{Group, Upstream};
 use curtail_units::{Duration, Instant, Rng};
 use leaf::LeafPlace;
@@ -133,7 +134,6 @@ struct UpstreamPlace {
 /// The random generators, one for each purpose.
 #[derive(Debug)]
 struct Draws {
-    arrivals: Rng,
     clients: Rng,
     shards: Rng,
     overhead: Rng,
@@ -154,8 +154,9 @@ pub(crate) struct World<'m> {
     events: u64,
     log: u64,
     draws: Draws,
-    gap_ns: f64,
+    arrivals: ArrivalProcess,
     network: Network,
+    connections: Option<Connections>,
     /// The machine of each client and shard: by client, then by shard.
     upstreams: Vec<UpstreamPlace>,
     /// The group of each client; empty without groups.
@@ -205,7 +206,6 @@ impl<'m> World<'m> {
             events: 0,
             log: 0,
             draws: Draws {
-                arrivals: rng.split("arrivals"),
                 clients: rng.split("clients"),
                 shards: rng.split("shards"),
                 overhead: rng.split("overhead"),
@@ -215,8 +215,9 @@ impl<'m> World<'m> {
                 call_factors: rng.split("call_factors"),
                 holdout: rng.split("holdout"),
             },
-            gap_ns: 1e9 / model.requests_per_second(),
+            arrivals: ArrivalProcess::new(&model.arrivals, model.requests_per_second(), &rng),
             network: Network::new(&model.message_delay, rng.split("network")),
+            connections: Connections::new(model, &rng),
             upstreams: (0..upstreams)
                 .map(|nth| UpstreamPlace {
                     machine: Upstream::new(
@@ -410,7 +411,12 @@ impl<'m> World<'m> {
 
     /// Sends a message; `step` is its arrival.
     fn post(&mut self, step: Step) {
-        let at = self.now + self.network.delay();
+        self.post_after(Duration::ZERO, step);
+    }
+
+    /// Sends a message after `wait`; `step` is its arrival.
+    fn post_after(&mut self, wait: Duration, step: Step) {
+        let at = self.now + wait + self.network.delay();
         self.queue.push_lane(Lane::Messages, at, step);
     }
 

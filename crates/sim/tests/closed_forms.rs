@@ -5,7 +5,9 @@
 //! in ten thousand. So both the estimates and the intervals are tested. Only mean-field results, which hold for
 //! infinitely many servers, are given a margin, and it is stated.
 
-use curtail_model::{Affected, Cores, Distribution, Fault, Part, Rate, Recipe, ServerFactors};
+use curtail_model::{
+    Affected, Bursts, Cores, Distribution, Fault, Part, Rate, Recipe, ServerFactors,
+};
 use curtail_policy::{
     BalanceConfig, BudgetConfig, Class, HedgeConfig, QuantileDelay, UpstreamConfig,
 };
@@ -358,4 +360,65 @@ fn invert(tail: impl Fn(f64) -> f64, share: f64) -> f64 {
         if tail(middle) > share { low = middle } else { high = middle }
     }
     low
+}
+
+type Matrix = [[f64; 2]; 2];
+
+fn product(a: Matrix, b: Matrix) -> Matrix {
+    [0, 1].map(|row| [0, 1].map(|column| a[row][0] * b[0][column] + a[row][1] * b[1][column]))
+}
+
+fn sum(a: Matrix, b: Matrix) -> Matrix {
+    [0, 1].map(|row| [0, 1].map(|column| a[row][column] + b[row][column]))
+}
+
+fn inverse([[a, b], [c, d]]: Matrix) -> Matrix {
+    let determinant = a * d - b * c;
+    [[d, -b], [-c, a]].map(|row| row.map(|value| value / determinant))
+}
+
+fn diagonal([a, b]: [f64; 2]) -> Matrix {
+    [[a, 0.0], [0.0, b]]
+}
+
+/// The mean number of requests in an M/M/1 queue whose arrival rate switches between two values, and the probability
+/// that it is empty, by the matrix-geometric method (Neuts, "Matrix-geometric solutions in stochastic models", 1981).
+/// `switches` has the rates from the first to the second state and back.
+fn switching_queue(arrives: [f64; 2], switches: [f64; 2], serves: f64) -> (f64, f64) {
+    let generator = [[-switches[0], switches[0]], [switches[1], -switches[1]]];
+    let idle = sum(generator, diagonal(arrives.map(|rate| -rate)));
+    let busy = inverse(sum(idle, diagonal([-serves; 2])));
+    // The minimal solution of A0 + R A1 + R² A2 = 0: from n to n + 1 requests, the solution is multiplied by R.
+    let mut ratio = diagonal([0.0; 2]);
+    for _ in 0..100_000 {
+        let next = sum(diagonal(arrives), product(product(ratio, ratio), diagonal([serves; 2])));
+        ratio = product(next, busy).map(|row| row.map(|value| -value));
+    }
+    let rest = inverse(sum(diagonal([1.0; 2]), ratio.map(|row| row.map(|value| -value))));
+    // The empty states balance each other: x (idle + R serves) = 0.
+    let balance = sum(idle, product(ratio, diagonal([serves; 2])));
+    let empty = [balance[1][0], -balance[0][0]];
+    let times = |x: [f64; 2], m: Matrix| [0, 1].map(|c| x[0] * m[0][c] + x[1] * m[1][c]);
+    let all: f64 = times(empty, rest).iter().sum();
+    let requests: f64 = times(empty, product(ratio, product(rest, rest))).iter().sum();
+    (requests / all, empty.iter().sum::<f64>() / all)
+}
+
+#[test]
+fn a_queue_with_bursts_is_that_of_a_switching_arrival_rate() {
+    // Of 4 parts of the time, 3 have a third of the capacity, and 1 all of it.
+    let (load, [every, lasts], factor) = (0.5, [90.0, 30.0], 3.0);
+    let low = load / 1.5;
+    let (mean_count, empty) = switching_queue([low, low * factor], [1.0 / every, 1.0 / lasts], 1.0);
+    assert!((empty - (1.0 - load)).abs() < 1e-9, "the server is idle for the rest of the time");
+    let exponential = |services| Distribution::Exponential { mean: SERVICE.mul_f64(services) };
+    let mut model = Model::queue(1, load, exponential(1.0));
+    model.arrivals.bursts =
+        Some(Bursts { every: exponential(every), lasts: exponential(lasts), rate_factor: factor });
+    let reports = simulate_for(300_000, &model, plain());
+    // Little's law. Without bursts, the mean would be 2 ms.
+    let expected = mean_count / load;
+    assert!(expected > 3.0, "bursts matter: {expected}");
+    assert_hits("MMPP/M/1", &reports, |report| report.mean_ns, expected);
+    assert!(reports.iter().all(|report| (report.utilization_ratio / load - 1.0).abs() < 0.05));
 }

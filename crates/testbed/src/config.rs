@@ -3,7 +3,7 @@
 //! **Limits**: [`SERVERS_MAX`] servers; each needs a listener, and the open files of a process are limited.
 
 use crate::app::{self, Role};
-use curtail_config::{ConfigErrors, Section};
+use curtail_config::{ConfigErrors, Section, ValueFiles};
 use curtail_model::{Cores, Distribution, Fault, Recipe};
 use curtail_policy::LeafConfig;
 use curtail_units::Duration;
@@ -33,6 +33,20 @@ impl File {
         roles: Option<&[Role]>,
     ) -> Result<Self, ConfigErrors> {
         curtail_config::read_with_sets(name, text, sets, |s| Self::read(s, roles))
+    }
+
+    /// Reads a file as [`from_yaml`](Self::from_yaml) does; its keys may name `files` of recorded values.
+    ///
+    /// # Errors
+    /// All errors of the text, of the sets and of the files.
+    pub fn from_yaml_with_files(
+        name: &str,
+        text: &str,
+        sets: &[String],
+        roles: Option<&[Role]>,
+        files: &dyn ValueFiles,
+    ) -> Result<Self, ConfigErrors> {
+        curtail_config::read_with_files(name, text, sets, files, |s| Self::read(s, roles))
     }
 
     fn read(s: &mut Section<'_>, roles: Option<&[Role]>) -> Self {
@@ -151,6 +165,11 @@ const PERIOD_MIN: Duration = Duration::from_us(100);
 fn check_recipe(s: &mut Section<'_>, recipe: &Recipe, cores: Option<Cores>) {
     let name = recipe.name();
     let (key, period_ns) = match recipe {
+        Recipe::Crash { .. } => {
+            let text = "crash: the servers of a testbed share a process, and none crashes alone";
+            s.error("recipe", format!("{text}: expected errors with a broken_ratio, or a stall"));
+            return;
+        }
         Recipe::Stall { every, lasts } => ("every", every.mean_ns() + lasts.mean_ns()),
         Recipe::BackgroundJob { every, .. } => ("every", every.as_ns_f64()),
         Recipe::Antagonist { every, .. } => ("every", every.mean_ns()),

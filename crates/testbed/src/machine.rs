@@ -103,7 +103,8 @@ impl ServerMachine {
             }
             while let Some(event) = self.timeline.poll(at) {
                 match event.effect {
-                    FaultEffect::None => {}
+                    // The configuration rejects crashes.
+                    FaultEffect::None | FaultEffect::Crashes | FaultEffect::Restarts => {}
                     FaultEffect::PaceChanges => self.change_pace(at),
                     FaultEffect::RequestArrives { service_ns, class } => {
                         self.accept(at, class, Some(service_ns));

@@ -3,6 +3,8 @@
 use super::{Amount, Distribution, Part, Point};
 use curtail_config::{Cases, Section};
 
+const SAMPLES_FILE: &str = "File with one recorded value on each line, instead of `values`.";
+
 /// Maximum depth of mixtures and sums.
 const DEPTH_MAX: u8 = 2;
 
@@ -87,12 +89,21 @@ fn tails<T: Amount>(cases: &mut Cases<'_, '_, Distribution<T>>) {
 
 fn recorded<T: Amount>(cases: &mut Cases<'_, '_, Distribution<T>>) {
     cases.case("samples", "drawn from values that were recorded.", |s| {
-        let samples: Vec<T> = s.values("values", "The recorded values.");
+        let values: Vec<T> = s.values("values", "The recorded values.");
+        let file = s.file_values("samples_file", SAMPLES_FILE);
+        if file.is_some() && !values.is_empty() {
+            s.error("samples_file", "expected either this or values");
+        }
+        let key = if file.is_some() { "samples_file" } else { "values" };
+        let samples = file.unwrap_or(values);
         if samples.is_empty() {
-            s.error("values", "there is nothing to draw from: expected at least one value");
+            s.error(key, "there is nothing to draw from: expected at least one value");
         }
         if let Some(nth) = samples.iter().position(|sample| *sample < T::ZERO) {
-            s.error(&format!("values[{nth}]"), "expected zero or more");
+            match key {
+                "values" => s.error(&format!("values[{nth}]"), "expected zero or more"),
+                _ => s.error(key, format!("line {}: expected zero or more", nth + 1)),
+            }
         }
         Distribution::Samples(samples)
     });

@@ -16,6 +16,7 @@ impl Fault {
         let recipe = s.cases("recipe", "Kind of the fault.").required(|cases| {
             pauses(cases);
             slowness(cases);
+            crash(cases);
             errors(cases);
             others(cases);
         });
@@ -63,6 +64,17 @@ fn slowness(cases: &mut Cases<'_, '_, Recipe>) {
     });
     cases.case("slow_replica", "the server is always slower.", |s| Recipe::SlowReplica {
         slowdown: slowdown(s),
+    });
+}
+
+fn crash(cases: &mut Cases<'_, '_, Recipe>) {
+    cases.case("crash", "the server loses its requests, and accepts none for a while.", |s| {
+        let every = period(s, "Time from the end of one crash to the next.");
+        let lasts = s.section("lasts", "Time without the server.", Distribution::read);
+        if lasts.mean_ns() <= 0.0 {
+            s.error("lasts", "the mean is zero: expected a duration above zero");
+        }
+        Recipe::Crash { every, lasts }
     });
 }
 

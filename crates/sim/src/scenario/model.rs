@@ -1,11 +1,12 @@
 //! The keys of a model. Every key is read in one place, for the base and for its variants. In a variant, the default of
 //! each key is the value of the base.
 
-use super::{FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX};
+use super::{FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX, arrivals};
+use crate::connections::ConnectionModel;
 use crate::model::{Cancelled, Model};
 use curtail_config::{Section, policy};
 use curtail_model::arrivals::RATES;
-use curtail_model::{Arrivals, Cores, Distribution, Fault, ServerFactors};
+use curtail_model::{Cores, Distribution, Fault, ServerFactors};
 use curtail_policy::{CALLS_MAX, REPLICAS_MAX};
 use curtail_units::Duration;
 
@@ -13,18 +14,21 @@ use curtail_units::Duration;
 pub(super) fn base(s: &mut Section<'_>) -> Model {
     let defaults = Model::queue(1, 0.5, Distribution::ZERO);
     let service = s.section("service", SERVICE, Distribution::read);
-    let arrivals = s.section("arrivals", ARRIVALS, |s| Arrivals::read(s, None));
-    model(s, Model { service, arrivals, ..defaults }, None)
+    let (arrivals, timeline) = s.section("arrivals", ARRIVALS, |s| arrivals::read(s, None));
+    model(s, Model { service, arrivals, timeline, ..defaults }, None)
 }
 
 /// A model that differs from `base` in the keys that are given.
 pub(super) fn variant(s: &mut Section<'_>, base: &Model) -> Model {
     let service = s.optional_section("service", SERVICE, Distribution::read);
-    let arrivals =
-        s.optional_section("arrivals", ARRIVALS, |s| Arrivals::read(s, Some(base.arrivals)));
+    let of_base = || (base.arrivals.clone(), base.timeline.clone());
+    let (arrivals, timeline) = s
+        .optional_section("arrivals", ARRIVALS, |s| arrivals::read(s, Some(&base.arrivals)))
+        .unwrap_or_else(of_base);
     let defaults = Model {
         service: service.unwrap_or_else(|| base.service.clone()),
-        arrivals: arrivals.unwrap_or(base.arrivals),
+        arrivals,
+        timeline,
         ..base.clone()
     };
     model(s, defaults, Some(base))
@@ -69,6 +73,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         message_delay: s
             .optional_section("message_delay", "Time of a message, one way.", Distribution::read)
             .unwrap_or(defaults.message_delay),
+        connection: s.switch("connection", CONNECTION, defaults.connection, ConnectionModel::read),
         overhead: s
             .optional_section("overhead", "Time of a request at its root.", Distribution::read)
             .unwrap_or(defaults.overhead),
@@ -111,6 +116,8 @@ const REQUEST_BYTES: &str = "Size of the body of a request with the factor 1, in
         times this size (absent: none).";
 const CALL_FACTOR: &str = "The same for all attempts of a call of a request; absent: 1.";
 const COPIES_ALIKE: &str = "Share of calls whose attempts all have the same service time, apart from the factors of servers.";
+const CONNECTION: &str =
+    "Connections of clients to replicas, which take time to open; absent: they take none.";
 const CORES: &str = "Cores that the requests in service of a server share; absent: one core for each \
         request.";
 
@@ -139,6 +146,7 @@ fn check(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
         check_size(s, model);
     }
     check_rate(s, model, base);
+    arrivals::check_changes(s, model, base);
     check_antagonists(s, model, base);
 }
 

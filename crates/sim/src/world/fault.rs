@@ -4,7 +4,7 @@ use super::request::{Attempt, Ending, Owner, Stage};
 use super::{Step, World};
 use crate::recorded::RecordedCursor;
 use curtail_model::{ExecutionOutcome, FaultEffect, FaultStep};
-use curtail_policy::{AttemptId, Class, Failure, LeafEvent, LeafRequestId, Outcome};
+use curtail_policy::{AttemptId, Class, Failure, Leaf, LeafEvent, LeafRequestId, Outcome};
 
 impl World<'_> {
     pub(super) fn begin_faults(&mut self) {
@@ -31,6 +31,8 @@ impl World<'_> {
                     self.change_pace(server);
                 }
             }
+            FaultEffect::Crashes => self.crash(self.faults.servers(site)[0]),
+            FaultEffect::Restarts => {}
             FaultEffect::RequestArrives { service_ns, class } => {
                 let server = self.faults.servers(site)[0];
                 self.noisy_neighbor_arrives(server, service_ns, class);
@@ -61,7 +63,25 @@ impl World<'_> {
         self.schedule_pace_change();
     }
 
+    /// Breaks the connections of all requests at a server. The process that follows knows nothing of them.
+    fn crash(&mut self, server: u32) {
+        let leaf = &mut self.leaves[server as usize];
+        leaf.machine = Leaf::new(self.model.leaf);
+        leaf.crashed = Some(self.now);
+        leaf.processor.abort_all(self.now);
+        let is_lost = |attempt: &Attempt| {
+            attempt.server == server && matches!(attempt.stage, Stage::Queued | Stage::InService)
+        };
+        for key in self.attempts.keys_where(is_lost) {
+            self.end(key, Ending::Failed(Failure::Broken));
+        }
+        self.set_server_alarm(server);
+    }
+
     fn noisy_neighbor_arrives(&mut self, server: u32, service_ns: f64, class: Class) {
+        if self.faults.is_down(server) {
+            return;
+        }
         self.check_in_flight();
         let key = self.attempts.insert(Attempt {
             owner: Owner::NoisyNeighbor,

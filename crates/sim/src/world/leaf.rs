@@ -7,7 +7,7 @@ use crate::model::{Cancelled, Model};
 use crate::record::AttemptRecord;
 use crate::slab::Key;
 use curtail_model::Processor;
-use curtail_policy::{Decided, Leaf, LeafEffect, LeafEvent, LeafRequestId, Outcome};
+use curtail_policy::{Decided, Failure, Leaf, LeafEffect, LeafEvent, LeafRequestId, Outcome};
 use curtail_units::Instant;
 
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(super) struct LeafPlace {
     pub(super) machine: Leaf,
     pub(super) processor: Processor,
     pub(super) server_alarm: Alarm,
+    /// The instant of the latest crash of the server.
+    pub(super) crashed: Option<Instant>,
 }
 
 impl LeafPlace {
@@ -23,6 +25,7 @@ impl LeafPlace {
             machine: Leaf::new(model.leaf),
             processor: Processor::new(model.cores),
             server_alarm: Alarm::OFF,
+            crashed: None,
         }
     }
 }
@@ -38,8 +41,12 @@ impl World<'_> {
             self.forget_attempt(key);
             return;
         }
-        attempt.stage = Stage::Queued;
         let Attempt { server, class, tie, .. } = *attempt;
+        if self.faults.is_down(server) {
+            self.end(key, Ending::Failed(Failure::NotSent));
+            return;
+        }
+        attempt.stage = Stage::Queued;
         self.record_attempt(key, |record, now| record.arrived = Some(now));
         let tie = tie.map(|(id, _)| id);
         self.leaf_event(server, LeafEvent::Arrived { request: leaf_request(key), class, tie });
@@ -69,6 +76,9 @@ impl World<'_> {
 
     pub(super) fn twin_news_arrives(&mut self, key: Key) {
         let TwinNews { server, tie } = self.twin_news.remove(key).expect("news arrive once");
+        if self.faults.is_down(server) {
+            return;
+        }
         self.leaf_event(server, LeafEvent::TwinStarted { tie });
         self.set_server_alarm(server);
     }
@@ -133,7 +143,7 @@ impl World<'_> {
     }
 
     /// Ends an attempt at its server; the ending goes back to the root, if the root still waits.
-    fn end(&mut self, key: Key, ending: Ending) {
+    pub(super) fn end(&mut self, key: Key, ending: Ending) {
         self.record_attempt(key, |record, now| record.left = Some(now));
         let attempt = self.attempts.get_mut(key).expect("an attempt that ends exists");
         if attempt.owner == Owner::NoisyNeighbor || attempt.is_cancelled {

@@ -104,14 +104,13 @@ pub(super) struct TwinNews {
 
 impl World<'_> {
     pub(super) fn schedule_request(&mut self) {
-        if let Some(recorded) = &mut self.recorded {
-            if let Some(at) = recorded.next_arrival() {
-                self.queue.push(at, Step::RequestArrives);
-            }
-            return;
+        let at = match &mut self.recorded {
+            Some(recorded) => recorded.next_arrival(),
+            None => Some(self.arrivals.next_arrival()),
+        };
+        if let Some(at) = at {
+            self.queue.push(at, Step::RequestArrives);
         }
-        let gap = self.model.arrivals.spacing.gap(self.gap_ns, &mut self.draws.arrivals);
-        self.queue.push(self.now + gap, Step::RequestArrives);
     }
 
     pub(super) fn request_arrives(&mut self) {
@@ -329,8 +328,8 @@ impl World<'_> {
         let model = self.model;
         let call = self.calls.get_mut(call_key).expect("only a call that is known sends");
         let (shard, request, call_id) = (call.shard, call.request, call.id);
+        let (upstream, is_as_first) = (call.upstream, id.0 == 0 || call.copies_alike);
         let (first_ns, factor) = (call.service_ns, call.factor);
-        let is_as_first = id.0 == 0 || call.copies_alike;
         let drawn_ns =
             if is_as_first { first_ns } else { self.draw_work_ns(request, call_id, false) };
         let server = model.server(shard, replica.0);
@@ -359,7 +358,20 @@ impl World<'_> {
             );
             recorder.send(request, call_id, key, record);
         }
-        self.post(Step::AttemptArrives(key));
+        let setup = self.connect(key, server, (upstream, replica));
+        self.post_after(setup, Step::AttemptArrives(key));
+    }
+
+    /// Gives an attempt a connection; returns the time to open it.
+    fn connect(
+        &mut self,
+        attempt: Key,
+        server: u32,
+        (upstream, replica): (u32, ReplicaId),
+    ) -> Duration {
+        let Some(connections) = &mut self.connections else { return Duration::ZERO };
+        let pair = upstream as usize * self.model.replicas as usize + replica.0 as usize;
+        connections.open(self.now, attempt, pair, self.leaves[server as usize].crashed)
     }
 
     fn cancel(&mut self, call_key: Key, id: AttemptId, reason: Reason) {
@@ -368,12 +380,18 @@ impl World<'_> {
         self.record_end(call_key, id, AttemptEnd::Cancelled(reason));
         // A kept response leaves no attempt to cancel.
         if self.attempts.get_mut(key).is_some() {
+            if let Some(connections) = &mut self.connections {
+                connections.close(key);
+            }
             self.post(Step::CancelArrives(key));
         }
     }
 
     pub(super) fn response_arrives(&mut self, key: Key) {
         let attempt = self.forget_attempt(key).expect("an attempt is known until its response");
+        if let Some(connections) = &mut self.connections {
+            connections.end(self.now, key, matches!(attempt.ending, Ending::Responded(_)));
+        }
         let Owner::Call(call_key) = attempt.owner else { return };
         let Some(call) = self.calls.get_mut(call_key) else { return };
         let id = attempt.id;
@@ -458,6 +476,11 @@ impl World<'_> {
     pub(super) fn probe_arrives(&mut self, key: Key) {
         // It may have been given up meanwhile.
         let Some(probe) = self.probes.get_mut(key) else { return };
+        if self.faults.is_down(probe.server) {
+            // A probe without a response is no event for the policies.
+            self.probes.free(key);
+            return;
+        }
         probe.load = Some(self.leaves[probe.server as usize].machine.load(self.now));
         self.post(Step::ProbeResponseArrives(key));
     }

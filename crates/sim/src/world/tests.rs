@@ -1,11 +1,12 @@
 use super::{Limits, StopReason, World};
+use crate::connections::ConnectionModel;
 use crate::model::{Cancelled, Model};
 use crate::report::ArmReport;
 use crate::scenario::Arm;
 use crate::tally::Stop;
 use curtail_model::{
-    Affected, Arrivals, Cores, Distribution, Fault, FaultTimeline, Faults, Pace, PaceChange, Part,
-    Rate, Recipe, ServerFactors, Spacing,
+    Affected, Arrivals, Bursts, Cores, Distribution, Fault, FaultTimeline, Faults, Pace,
+    PaceChange, Part, Rate, Recipe, ServerFactors, Spacing,
 };
 use curtail_policy::{
     BalanceConfig, BudgetConfig, HedgeConfig, LeafConfig, PrequalConfig, QuantileDelay,
@@ -13,6 +14,8 @@ use curtail_policy::{
 };
 use curtail_units::{Duration, Quantile, Ratio, Rng};
 
+mod connections;
+mod crash;
 mod records;
 mod remedy;
 
@@ -105,7 +108,9 @@ fn everything() -> (Model, UpstreamConfig) {
                 every: exponential(500),
             }),
             Fault { servers: Affected::First(2), recipe: Recipe::SlowReplica { slowdown: 2.0 } },
+            fault(Recipe::Crash { every: exponential(5_000), lasts: exponential(50) }),
         ],
+        connection: Some(ConnectionModel { setup: exponential(1), idle_max: ms(100) }),
         ..Model::queue(20, 0.6, lognormal(5, 1.0))
     };
     let policy = UpstreamConfig {
@@ -186,6 +191,9 @@ fn attempts_end_and_their_places_are_used_again() {
 fn arms_see_the_same_arrivals_and_the_same_service_times() {
     let mut model = roomy(10);
     model.service = Distribution::Exponential { mean: ms(10) };
+    let exponential = |mean| Distribution::Exponential { mean: ms(mean) };
+    let (every, lasts) = (exponential(1_000), exponential(100));
+    model.arrivals.bursts = Some(Bursts { every, lasts, rate_factor: 5.0 });
     let times_with = |balance| {
         let report = run(&model, &UpstreamConfig::plain(balance), 20_000);
         (report.mean_ns, report.quantiles_ns)
@@ -301,7 +309,7 @@ fn an_execution_that_was_cancelled_stops_or_runs_on() {
 fn in_step(message_delay: Distribution) -> Model {
     let mut model = Model::queue(2, 0.7, constant(10));
     model.call_factor = sometimes(0.2, 3.0);
-    model.arrivals = Arrivals { spacing: Spacing::Even, rate: Rate::PerSecond(1_000.0 / 9.0) };
+    model.arrivals = Arrivals::steady(Spacing::Even, Rate::PerSecond(1_000.0 / 9.0));
     // Gaps of 9 ms exactly: a rate would be rounded.
     model.message_delay = message_delay;
     model

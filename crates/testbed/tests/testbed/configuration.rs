@@ -32,7 +32,7 @@ colour: red
         bad.yaml:4:9: listen: 127.0.0.1 is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
         bad.yaml:6:16: server.concurrency: 0 is out of range: expected a whole number from 1 to 100000
         bad.yaml:7:39: server.service.median: 1 is a number: expected a duration such as 10ms or 1.5s
-        bad.yaml:9:13: faults[0].recipe: stalls is not known: expected one of stall, garbage_collection, background_job, slow_replica, errors, noisy_neighbor, antagonist
+        bad.yaml:9:13: faults[0].recipe: stalls is not known: expected one of stall, garbage_collection, background_job, slow_replica, crash, errors, noisy_neighbor, antagonist
         bad.yaml:10:5: faults[1].lasts.shape: missing: expected one of constant, uniform, exponential, normal, lognormal, pareto, bimodal, hyperexponential, samples, quantiles, mixture, sum
         bad.yaml:14:5: faults[2].lasts.value: missing: expected a duration such as 10ms or 1.5s
         bad.yaml:15:15: faults[2].slowdown: 0.5 is out of range: expected a number from 1 to 1000000
@@ -71,6 +71,24 @@ server: {service: {shape: constant, value: 1ms}}
         large.yaml:4:11: replicas: this makes 8000 servers: expected at most 4096
         large.yaml:5:9: listen: 8000 ports from 65000 on are not there: expected a lower port"#]]
     .assert_eq(&errors.to_string());
+}
+
+#[test]
+fn crashes_are_only_simulated_and_files_need_a_reader() {
+    let yaml = "
+name: simulated
+server: {service: {shape: samples, samples_file: times.txt}}
+faults:
+  - {recipe: crash, every: {shape: constant, value: 9s}, lasts: {shape: constant, value: 1s}}
+";
+    let errors = TestbedConfig::from_yaml("simulated.yaml", yaml).expect_err("two errors");
+    let text = errors.to_string();
+    for expected in [
+        "server.service.samples_file: files of values cannot be read here",
+        "faults[0].recipe: crash: the servers of a testbed share a process",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 #[test]

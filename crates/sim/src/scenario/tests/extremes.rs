@@ -73,7 +73,7 @@ fn more_memory_than_a_machine_has_is_an_error() {
 const EVERYTHING: &str = "\
 model:
   service: {shape: exponential, mean: 1ms}
-  arrivals: {load_ratio: 0.8}
+  arrivals: {load_ratio: 0.8, bursts: {every: {shape: constant, value: 1s}, lasts: {shape: constant, value: 100ms}, rate_factor: 3}, rate_changes: [{at: 1s, factor: 2}], repeats_every: 2s}
   clients: 2
   fan_out: 3
   shards: 3
@@ -88,6 +88,7 @@ model:
   copies_alike_ratio: 0.5
   message_delay: {shape: constant, value: 100us}
   overhead: {shape: constant, value: 100us}
+  connection: {setup: {shape: constant, value: 1ms}, idle_max: 100ms}
   cancelled: runs_on
   faults:
     - {recipe: stall, every: {shape: constant, value: 1s}, lasts: {shape: constant, value: 10ms}}
@@ -95,14 +96,20 @@ model:
     - {recipe: background_job, every: 1s, lasts: {shape: constant, value: 10ms}, slowdown: 2}
     - {recipe: noisy_neighbor, requests_per_second: 10, service: {shape: constant, value: 1ms}}
     - {recipe: antagonist, cores_min: 0, cores_max: 3, cores_left_min: 1, every: {shape: constant, value: 1s}}
+    - {recipe: crash, every: {shape: constant, value: 1s}, lasts: {shape: constant, value: 10ms}}
 arms:
   all: {balance: {policy: prequal, probe_timeout: 5ms}, tie: true, hedge: {quantile: 0.9}, budget: {ratio: 0.5}}
 requests_max: 1000
 ";
 
 /// Keys whose values are durations.
-const DURATIONS: [&str; 12] = [
+const DURATIONS: [&str; 19] = [
     "model.service.mean",
+    "model.arrivals.bursts.every.value",
+    "model.arrivals.bursts.lasts.value",
+    "model.arrivals.repeats_every",
+    "model.connection.setup.value",
+    "model.connection.idle_max",
     "model.message_delay.value",
     "model.overhead.value",
     "model.faults[0].every.value",
@@ -112,13 +119,16 @@ const DURATIONS: [&str; 12] = [
     "model.faults[2].lasts.value",
     "model.faults[3].service.value",
     "model.faults[4].every.value",
+    "model.faults[5].every.value",
+    "model.faults[5].lasts.value",
     "arms.all.timeout",
     "arms.all.balance.probe_timeout",
 ];
 
 /// Keys whose values are numbers.
-const NUMBERS: [&str; 21] = [
+const NUMBERS: [&str; 22] = [
     "model.arrivals.load_ratio",
+    "model.arrivals.bursts.rate_factor",
     "model.request_factor.value",
     "model.call_factor.high",
     "model.copies_alike_ratio",
@@ -146,7 +156,7 @@ fn with_value(path: &str, value: &str) -> Result<Scenario, String> {
     let (text, sets) = match path.strip_prefix("model.faults[") {
         Some(rest) => {
             let (nth, key) = rest.split_once("].").expect("an item of the list");
-            let nth = 19 + nth.parse::<usize>().expect("a number");
+            let nth = 20 + nth.parse::<usize>().expect("a number");
             let mut lines: Vec<String> = EVERYTHING.lines().map(str::to_owned).collect();
             let (outer, inner) = key.split_once('.').unwrap_or((key, ""));
             let inner = if inner.is_empty() { format!("{outer}: ") } else { "value: ".to_owned() };
