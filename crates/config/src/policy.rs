@@ -6,8 +6,8 @@
 
 use crate::Section;
 use curtail_policy::{
-    ATTEMPTS_MAX, BalanceConfig, BudgetConfig, Class, HedgeConfig, LeafConfig, PrequalConfig,
-    QuantileDelay, RemedyMode, RetryConfig, TieConfig, UpstreamConfig,
+    ATTEMPTS_MAX, BalanceConfig, BudgetConfig, Class, GatherRule, HedgeConfig, LeafConfig,
+    PrequalConfig, QuantileDelay, RemedyMode, RestMode, RetryConfig, TieConfig, UpstreamConfig,
 };
 use curtail_units::{Duration, Ratio};
 
@@ -122,6 +122,39 @@ pub fn leaf(s: &mut Section<'_>, default: LeafConfig) -> LeafConfig {
     }
 }
 
+/// Reads what a request with several calls waits for.
+pub fn fan_out(s: &mut Section<'_>) -> GatherRule {
+    GatherRule {
+        needed: s
+            .field("needed", "Number of shards or replicas that must respond; absent: all of them.")
+            .at_least(1)
+            .optional(),
+        canaries: s
+            .field(
+                "canaries",
+                "Number of shards or replicas that get the request first. All others get the request after these have responded.",
+            )
+            .default(0),
+        deadline: s
+            .field(
+                "deadline",
+                "Time from the request after which the client gets only the responses that have arrived; absent: no deadline.",
+            )
+            .at_least(Duration::from_ms(1))
+            .optional(),
+        rest: s
+            .choice(
+                "rest",
+                "What happens to open calls when the client gets its response. `cancel`: the proxy cancels them. `finish`: they run to their end, even if the client disconnects then.",
+                &[("cancel", RestMode::Cancel), ("finish", RestMode::Finish)],
+            )
+            .default(RestMode::Cancel),
+    }
+}
+
+/// Maximum number of random replicas that `least_request` compares.
+const CHOICES_MAX: u8 = 100;
+
 fn balance(s: &mut Section<'_>) -> BalanceConfig {
     let default = BalanceConfig::default().name();
     s.cases("policy", "Balancing rule.").default(default, |cases| {
@@ -129,8 +162,13 @@ fn balance(s: &mut Section<'_>) -> BalanceConfig {
         cases.case("random", "a random replica.", |_| BalanceConfig::Random);
         cases.case(
             "least_request",
-            "the one of two random replicas with fewer requests in flight.",
-            |_| BalanceConfig::LeastRequest,
+            "of two random replicas, or of more (`choices`), the one with the fewest requests in flight.",
+            |s| BalanceConfig::LeastRequest {
+                choices: s
+                    .field("choices", "Number of random replicas to compare.")
+                    .range(2..=CHOICES_MAX)
+                    .default(2),
+            },
         );
         cases.case(
             "peak_ewma",

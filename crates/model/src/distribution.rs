@@ -89,7 +89,7 @@ impl Distribution {
             && self.mean_ns().is_finite()
         {
             let length = |part: &Part| part.weight * part.distribution.mean_ns();
-            return draw_part(parts, length, rng).draw_rest(rng);
+            return parts[draw_weighted(parts, length, rng)].distribution.draw_rest(rng);
         }
         let drawn: [f64; REST_DRAWS] = std::array::from_fn(|_| self.draw_ns(rng));
         let mut left = drawn.iter().sum::<f64>() * rng.unit();
@@ -150,7 +150,9 @@ impl<T: Amount> Distribution<T> {
                 let tail = 1.0 - (1.0 - cut) * rng.unit();
                 shortest.as_f64() * exp(-log(tail) / shape)
             }
-            Self::Mixture(parts) => draw_part(parts, |part| part.weight, rng).draw_f64(rng),
+            Self::Mixture(parts) => {
+                parts[draw_weighted(parts, |part| part.weight, rng)].distribution.draw_f64(rng)
+            }
             Self::Sum(terms) => terms.iter().map(|term| term.draw_f64(rng)).sum(),
             Self::Samples(samples) => samples[rng.below(samples.len())].as_f64(),
             Self::Quantiles(points) => {
@@ -196,22 +198,22 @@ fn between<T: Amount>(low: T, high: T, share: f64) -> f64 {
     low.as_f64() + (high.as_f64() - low.as_f64()) * share
 }
 
-fn draw_part<'p, T>(
-    parts: &'p [Part<T>],
-    weight: impl Fn(&Part<T>) -> f64,
-    rng: &mut Rng,
-) -> &'p Distribution<T> {
+/// Draws the index of one of `parts`, each with the probability of its weight divided by the sum of all weights.
+///
+/// # Panics
+/// Without parts.
+pub fn draw_weighted<P>(parts: &[P], weight: impl Fn(&P) -> f64, rng: &mut Rng) -> usize {
     let total: f64 = parts.iter().map(&weight).sum();
     let mut left = total * rng.unit();
-    for part in parts {
+    for (nth, part) in parts.iter().enumerate() {
         let weight = weight(part);
         if left < weight {
-            return &part.distribution;
+            return nth;
         }
         left -= weight;
     }
     // Only rounding leads here: the sum of the weights was a hair more than their differences.
-    &parts[parts.len() - 1].distribution
+    parts.len() - 1
 }
 
 /// The share of a Pareto distribution that is longer than `value`.

@@ -24,7 +24,7 @@ pub mod server_factors;
 pub mod timeline;
 
 pub use arrivals::{ArrivalProcess, Arrivals, Bursts, Rate, RateChange, RateCurve, Spacing};
-pub use distribution::{Amount, Distribution, Part, Point};
+pub use distribution::{Amount, Distribution, Part, Point, draw_weighted};
 pub use fault::{Affected, Fault, Recipe};
 pub use faults::{ExecutionOutcome, FaultEffect, FaultStep, Faults};
 pub use processor::{Cores, Pace, Processor};

@@ -34,7 +34,7 @@ fn main() {
     let balances = [
         ("round robin", BalanceConfig::RoundRobin),
         ("random", BalanceConfig::Random),
-        ("least request", BalanceConfig::LeastRequest),
+        ("least request", BalanceConfig::LEAST_REQUEST),
         ("peak ewma", BalanceConfig::PeakEwma { decay: Duration::from_secs(10) }),
         ("prequal", BalanceConfig::Prequal(PrequalConfig::default())),
     ];
@@ -46,7 +46,7 @@ fn main() {
         root(&format!("call, {name}, hedge"), hedge);
         root(&format!("call, {name}, hedge, retry"), retry);
     }
-    let least = UpstreamConfig::plain(BalanceConfig::LeastRequest);
+    let least = UpstreamConfig::plain(BalanceConfig::LEAST_REQUEST);
     let hedge = UpstreamConfig { hedge: Some(HedgeConfig::default()), ..least };
     root_in_group("call, least request, hedge, in a group", hedge);
     let few = PrequalConfig { probes_per_request: 0.0, ..PrequalConfig::default() };

@@ -28,17 +28,20 @@ use round_robin::RoundRobin;
 use serde::{Deserialize, Serialize};
 
 /// The rule by which an upstream's attempts are spread over its replicas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "policy")]
 pub enum BalanceConfig {
     /// Each replica in turn.
     RoundRobin,
     /// Uniformly at random.
     Random,
-    /// Of two replicas drawn at random, the one with fewer attempts in flight from this root (Mitzenmacher, "The power
-    /// of two choices in randomized load balancing", 1996).
-    #[default]
-    LeastRequest,
+    /// Of `choices` replicas drawn at random, the one with the fewest attempts in flight from this root (Mitzenmacher,
+    /// "The power of two choices in randomized load balancing", 1996).
+    LeastRequest {
+        /// The number of replicas drawn. The first two differ; a further one may be drawn again.
+        #[serde(default = "two")]
+        choices: u8,
+    },
     /// Of two replicas drawn at random, the one with the lower latency × (attempts in flight + 1), where the latency
     /// jumps to peaks and decays slowly.
     PeakEwma {
@@ -57,7 +60,20 @@ curtail_units::labels!(BalanceConfig {
     Prequal => "prequal",
 });
 
+const fn two() -> u8 {
+    2
+}
+
+impl Default for BalanceConfig {
+    fn default() -> Self {
+        Self::LEAST_REQUEST
+    }
+}
+
 impl BalanceConfig {
+    /// The usual least request: of two replicas.
+    pub const LEAST_REQUEST: Self = Self::LeastRequest { choices: 2 };
+
     /// The timeout of the rule's probes, if it sends probes.
     #[must_use]
     pub const fn probe_timeout(&self) -> Option<Duration> {
@@ -69,7 +85,7 @@ impl BalanceConfig {
         match self {
             Self::RoundRobin => Box::new(RoundRobin::new(replicas, &mut rng.split("round robin"))),
             Self::Random => Box::new(Random),
-            Self::LeastRequest => Box::new(LeastRequest),
+            Self::LeastRequest { choices } => Box::new(LeastRequest { choices: *choices }),
             Self::PeakEwma { decay } => Box::new(PeakEwma::new(*decay)),
             Self::Prequal(config) => Box::new(Prequal::new(*config, &rng.split("prequal"))),
         }
@@ -83,7 +99,10 @@ impl Display for BalanceConfig {
         match self {
             Self::RoundRobin => f.write_str(": each in turn"),
             Self::Random => Ok(()),
-            Self::LeastRequest => f.write_str(": of two at random, fewer in flight"),
+            Self::LeastRequest { choices: 2 } => f.write_str(": of two at random, fewer in flight"),
+            Self::LeastRequest { choices } => {
+                write!(f, ": of {choices} at random, fewest in flight")
+            }
             Self::PeakEwma { decay } => {
                 write!(f, ": of two at random, lower peak latency × in flight; decay {decay}")
             }
@@ -108,7 +127,7 @@ pub enum Choice {
     Turn,
     /// The replica was drawn at random.
     Chance,
-    /// The replica had at most as many attempts in flight as the other one drawn.
+    /// The replica had at most as many attempts in flight as the others drawn, of which `other` is the least.
     FewerInFlight { in_flight: u32, other: u32 },
     /// The replica's cost, latency × (attempts in flight + 1), was at most the cost of the other one drawn.
     LowerPeakEwma { cost: Duration, other: Duration },
@@ -184,15 +203,21 @@ impl Clone for Box<dyn Rule> {
     }
 }
 
-/// The cheaper of two drawn replicas, or a suspect replica that is cheaper than both.
-fn lower_of_two<C: Copy + PartialOrd>(
+/// The cheapest of some drawn replicas, or a suspect replica that is cheaper than all of them.
+fn lowest<C: Copy + PartialOrd>(
     candidates: Candidates<'_>,
-    rng: &mut Rng,
+    (choices, rng): (u8, &mut Rng),
     cost: impl Fn(ReplicaId) -> C,
     choice: impl Fn(C, C) -> Choice,
 ) -> Option<(ReplicaId, Choice)> {
     let (first, second) = candidates.draw_two(rng)?;
-    let chosen = lower((first, second), &cost, &choice);
+    let mut chosen = lower((first, second), &cost, &choice);
+    for _ in 2..choices {
+        let (further, _) = candidates.draw_two(rng)?;
+        if further != chosen.0 && cost(further) < cost(chosen.0) {
+            chosen = (further, choice(cost(further), cost(chosen.0)));
+        }
+    }
     let Some(suspect) = candidates.draw_suspect(rng) else { return Some(chosen) };
     let (suspect_cost, other) = (cost(suspect), cost(chosen.0));
     Some(if suspect_cost < other { (suspect, choice(suspect_cost, other)) } else { chosen })

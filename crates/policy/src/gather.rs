@@ -59,6 +59,28 @@ impl GatherConfig {
     }
 }
 
+/// The conditions under which a request is done, whatever the number of its calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatherRule {
+    /// The number of calls that must succeed; absent: all.
+    pub needed: Option<u32>,
+    /// [`GatherConfig::canaries`].
+    pub canaries: u32,
+    /// [`GatherConfig::deadline`].
+    pub deadline: Option<Duration>,
+    /// [`GatherConfig::rest`].
+    pub rest: RestMode,
+}
+
+impl GatherRule {
+    /// The rule for a request with this number of calls.
+    #[must_use]
+    pub fn of(self, calls: u32) -> GatherConfig {
+        let Self { needed, canaries, deadline, rest } = self;
+        GatherConfig { calls, needed: needed.unwrap_or(calls), canaries, deadline, rest }
+    }
+}
+
 /// An event of a request with several calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

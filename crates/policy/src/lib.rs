@@ -56,7 +56,7 @@ pub use decided::{AttemptId, Decided, Effect, ReplicaId, RequestFailure};
 pub use fair_queue::FairQueue;
 pub use gather::{
     CALLS_MAX, CallId, Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome,
-    GatherReason, RestMode,
+    GatherReason, GatherRule, RestMode,
 };
 pub use group::{Group, GroupConfig, SAMPLES_MIN};
 pub use hedge::HedgeConfig;

@@ -37,7 +37,10 @@ fn balance_yaml(balance: &BalanceConfig) -> String {
     match balance {
         BalanceConfig::RoundRobin => "round_robin".to_owned(),
         BalanceConfig::Random => "random".to_owned(),
-        BalanceConfig::LeastRequest => "least_request".to_owned(),
+        BalanceConfig::LEAST_REQUEST => "least_request".to_owned(),
+        BalanceConfig::LeastRequest { choices } => {
+            format!("{{policy: least_request, choices: {choices}}}")
+        }
         BalanceConfig::PeakEwma { decay } => {
             format!("{{policy: peak_ewma, decay: {}}}", duration(*decay))
         }
@@ -117,7 +120,7 @@ mod tests {
             UpstreamConfig { tie: Some(tie(None)), ..plain(BalanceConfig::RoundRobin) },
             UpstreamConfig {
                 tie: Some(tie(Some(Duration::from_ns(1_234_567)))),
-                ..plain(BalanceConfig::LeastRequest)
+                ..plain(BalanceConfig::LEAST_REQUEST)
             },
         ];
         let prequal = BalanceConfig::Prequal(curtail_policy::PrequalConfig::default());

@@ -97,7 +97,7 @@ impl Remedy {
                 "the defaults",
                 UpstreamConfig { timeout: now.policy.timeout, ..UpstreamConfig::default() },
             );
-            let balance = BalanceConfig::LeastRequest;
+            let balance = BalanceConfig::LEAST_REQUEST;
             add(
                 "least request and hedge p95",
                 UpstreamConfig { balance, ..hedged(&now.policy, 0.95) },
@@ -141,7 +141,7 @@ fn hedged(policy: &UpstreamConfig, quantile: f64) -> UpstreamConfig {
 fn balances() -> [(&'static str, BalanceConfig); 3] {
     let decay = Duration::from_secs(10);
     [
-        ("least request", BalanceConfig::LeastRequest),
+        ("least request", BalanceConfig::LEAST_REQUEST),
         ("peak EWMA", BalanceConfig::PeakEwma { decay }),
         ("Prequal", BalanceConfig::Prequal(PrequalConfig::default())),
     ]

@@ -20,7 +20,7 @@ fn main() {
     println!("seed {SEED}, median of {ROUNDS} rounds");
     let plain = UpstreamConfig::plain(BalanceConfig::Random);
     report("M/M/1 at 0.8", &queue(1, 0.8, Duration::ZERO, plain));
-    let two_choices = UpstreamConfig::plain(BalanceConfig::LeastRequest);
+    let two_choices = UpstreamConfig::plain(BalanceConfig::LEAST_REQUEST);
     report("SQ(2) of 100 at 0.9", &queue(100, 0.9, Duration::ZERO, two_choices));
     let far = Duration::from_us(500);
     report("SQ(2) of 100 at 0.9, messages travel", &queue(100, 0.9, far, two_choices));

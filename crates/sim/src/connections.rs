@@ -41,19 +41,18 @@ impl ConnectionModel {
 pub(crate) struct Connections {
     model: ConnectionModel,
     rng: Rng,
-    /// Since when each idle connection is idle, the latest last: by client, then by shard, then by replica.
+    /// Since when each idle connection of each pair is idle, the latest last.
     idle: Vec<Vec<Instant>>,
     /// The index in `idle` for the connection of each attempt, by the index of the attempt's key; absent: it is closed.
     of_attempt: Vec<Option<usize>>,
 }
 
 impl Connections {
-    /// No connections yet; [`None`] if connections take no time. `rng` is the generator of the run's seed.
-    pub(crate) fn new(model: &Model, rng: &Rng) -> Option<Self> {
-        let Model { clients, shards, replicas, connection, .. } = model;
-        let pairs = *clients as usize * *shards as usize * *replicas as usize;
+    /// No connections yet, between `pairs` pairs of clients and replicas; [`None`] if connections take no time. `rng` is the
+    /// generator of the run's seed.
+    pub(crate) fn new(model: &Model, pairs: usize, rng: &Rng) -> Option<Self> {
         Some(Self {
-            model: connection.clone()?,
+            model: model.connection.clone()?,
             rng: rng.split("connections"),
             idle: vec![Vec::new(); pairs],
             of_attempt: Vec::new(),

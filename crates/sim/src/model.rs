@@ -56,14 +56,78 @@ pub struct Model {
     pub cancelled: Cancelled,
     /// The time after which a client abandons a request without a response; absent: never.
     pub gives_up_after: Option<Duration>,
+    /// How often a client sends a request that has failed again.
+    pub client_retries: ClientRetries,
+    /// The users who send the requests, instead of `arrivals`; absent: requests arrive independently of responses.
+    pub closed_loop: Option<ClosedLoop>,
+    /// The types of requests, one of which each request has; empty: all requests are of one type.
+    pub request_types: Vec<RequestType>,
     /// The class of the requests.
     pub class: Class,
     /// Whether requests may be sent twice.
     pub repeatable: bool,
     /// The faults.
     pub faults: Vec<Fault>,
+    /// The tiers of servers behind the first. An execution that succeeds makes calls to the next tier.
+    pub tiers: Vec<Tier>,
     /// Recorded arrivals, instead of `arrivals`, and recorded slow periods, in addition to `faults`.
     pub timeline: Option<Arc<RecordedTimeline>>,
+}
+
+/// Servers that are called by the servers of the tier before, each of which is a root with machines of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tier {
+    /// As [`Model::fan_out`], of an execution in the tier before.
+    pub fan_out: u32,
+    /// As [`Model::shards`].
+    pub shards: u32,
+    /// As [`Model::replicas`].
+    pub replicas: u32,
+    /// As [`Model::servers`].
+    pub servers: u32,
+    /// As [`Model::leaf`].
+    pub leaf: LeafConfig,
+    /// As [`Model::cores`].
+    pub cores: Option<Cores>,
+    /// As [`Model::service`]. There are no factors.
+    pub service: Distribution,
+    /// The faults of these servers.
+    pub faults: Vec<Fault>,
+}
+
+/// The retries of clients, which send the whole request again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientRetries {
+    /// Maximum number of retries of a request.
+    pub retries_max: u32,
+    /// The time between a failure and the retry.
+    pub wait: Distribution,
+}
+
+/// Users who each wait for a response before they send their next request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClosedLoop {
+    /// The number of users.
+    pub users: u32,
+    /// The time from a response to the next request of the same user.
+    pub think_time: Distribution,
+}
+
+/// A type of requests: an operation, or the requests of a tenant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestType {
+    /// The name in reports.
+    pub name: String,
+    /// The share of the type is its weight divided by the sum of all weights.
+    pub weight: f64,
+    /// The class.
+    pub class: Class,
+    /// Whether requests may be sent twice.
+    pub repeatable: bool,
+    /// The service time of an attempt; absent: that of the model.
+    pub service: Option<Distribution>,
+    /// The factor on the service times of all attempts of a request; absent: that of the model.
+    pub request_factor: Option<Distribution<f64>>,
 }
 
 /// The effect of a cancel on an attempt that has reached its server.
@@ -103,16 +167,15 @@ impl Model {
             overhead: Distribution::ZERO,
             cancelled: Cancelled::Stops,
             gives_up_after: None,
+            client_retries: ClientRetries { retries_max: 0, wait: Distribution::ZERO },
+            closed_loop: None,
+            request_types: Vec::new(),
             class: Class::Interactive,
             repeatable: true,
             faults: Vec::new(),
+            tiers: Vec::new(),
             timeline: None,
         }
-    }
-
-    pub(crate) fn server(&self, shard: u32, replica: u32) -> u32 {
-        let nth = u64::from(shard) * u64::from(self.replicas) + u64::from(replica);
-        u32::try_from(nth % u64::from(self.servers)).expect("less than a u32")
     }
 
     /// The number of executions that all servers together run at full speed on their allocated cores.
@@ -123,16 +186,38 @@ impl Model {
         each * f64::from(self.servers)
     }
 
-    /// The mean number of requests a second where the curve of the arrivals has the factor 1.
+    /// The mean number of requests a second where the curve of the arrivals has the factor 1. Of a closed loop, it is an
+    /// upper bound: it ignores waiting.
     #[must_use]
     pub fn requests_per_second(&self) -> f64 {
+        let at_load = |load: f64| {
+            let work_s = self.mean_work_s() * f64::from(self.fan_out);
+            load * self.capacity() * self.server_factors.mean_speed(self.servers) / work_s
+        };
+        if let Some(ClosedLoop { users, think_time }) = &self.closed_loop {
+            let cycle_s = think_time.mean_ns() / 1e9 + self.mean_work_s();
+            return at_load(1.0).min(f64::from(*users) / cycle_s);
+        }
         match self.arrivals.rate {
             Rate::PerSecond(rate) => rate,
-            Rate::Load(load) => {
-                let factor = self.request_factor.mean_factor() * self.call_factor.mean_factor();
-                let work_s = self.service.mean_ns() / 1e9 * factor * f64::from(self.fan_out);
-                load * self.capacity() * self.server_factors.mean_speed(self.servers) / work_s
-            }
+            Rate::Load(load) => at_load(load),
         }
+    }
+
+    /// The mean service time of a call at a server with the factor 1, in seconds.
+    fn mean_work_s(&self) -> f64 {
+        let work_s = |service: Option<&Distribution>, factor: Option<&Distribution<f64>>| {
+            let factor = factor.unwrap_or(&self.request_factor).mean_factor();
+            service.unwrap_or(&self.service).mean_ns() / 1e9
+                * (factor * self.call_factor.mean_factor())
+        };
+        if self.request_types.is_empty() {
+            return work_s(None, None);
+        }
+        let weights: f64 = self.request_types.iter().map(|of| of.weight).sum();
+        let of_type = |of: &RequestType| {
+            of.weight / weights * work_s(of.service.as_ref(), of.request_factor.as_ref())
+        };
+        self.request_types.iter().map(of_type).sum()
     }
 }

@@ -18,6 +18,8 @@ pub struct RequestRecord {
     pub client: u32,
     /// The factor on the service times of all attempts.
     pub factor: f64,
+    /// The index of the type among the types of the model, if it has types.
+    pub of_type: Option<usize>,
     /// The instant of the arrival.
     pub arrived: Instant,
     /// The instant at which the client got the response, or the request failed.
@@ -91,9 +93,23 @@ pub enum AttemptEnd {
 }
 
 impl RequestRecord {
-    pub(crate) const fn new(number: u64, client: u32, factor: f64, arrived: Instant) -> Self {
-        let calls = Vec::new();
-        Self { number, client, factor, arrived, ended: arrived, is_complete: false, calls }
+    pub(crate) const fn new(
+        number: u64,
+        client: u32,
+        factor: f64,
+        of_type: Option<usize>,
+        arrived: Instant,
+    ) -> Self {
+        Self {
+            number,
+            client,
+            factor,
+            of_type,
+            arrived,
+            ended: arrived,
+            is_complete: false,
+            calls: Vec::new(),
+        }
     }
 }
 

@@ -48,6 +48,12 @@ pub struct ArmReport {
     pub extra_work_ratio: f64,
     /// Service time delivered, as a share of the capacity that is allocated to the servers.
     pub utilization_ratio: f64,
+    /// Retries of clients, as a share of the requests.
+    pub client_retries_ratio: f64,
+    /// Requests whose client got the responses of fewer calls than needed, because of a deadline.
+    pub partial: u64,
+    /// The requests of each type.
+    pub types: Vec<TypeReport>,
     /// The latencies relative to those of the model's first arm that was not stopped; absent in that arm.
     pub comparison: Option<Comparison>,
     /// The reason why the run was stopped early; it then has no latencies.
@@ -56,6 +62,39 @@ pub struct ArmReport {
     pub settled: bool,
     /// A hash of everything that happened.
     pub log: u64,
+}
+
+/// The results of the requests of one type.
+#[derive(Clone, Debug)]
+pub struct TypeReport {
+    /// The name of the type.
+    pub name: String,
+    /// Requests that count.
+    pub requests: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// The mean latency of the requests that succeeded, in nanoseconds.
+    pub mean_ns: Option<Estimate>,
+    /// Quantiles of the latency, in nanoseconds.
+    pub quantiles_ns: Vec<(Quantile, Option<Estimate>)>,
+}
+
+impl TypeReport {
+    fn new(name: &str, batches: &Batches) -> Self {
+        Self {
+            name: name.to_owned(),
+            requests: batches.len(),
+            errors: batches.failed(),
+            mean_ns: batches.mean_ns(),
+            quantiles_ns: QUANTILES.map(|q| (q, batches.quantile_ns(q))).to_vec(),
+        }
+    }
+
+    /// The estimate of a quantile, in nanoseconds; [`None`] when the quantile is not reported, or is a failed request.
+    #[must_use]
+    pub fn quantile_ns(&self, quantile: Quantile) -> Option<Estimate> {
+        estimate_of(&self.quantiles_ns, quantile)
+    }
 }
 
 /// The ratios of an arm to another one that saw the same requests: 0.5 is half as long.
@@ -112,6 +151,7 @@ impl ArmReport {
         let capacity_ns = model.capacity() * counts.elapsed.as_ns_f64();
         let stopped = world.stopped();
         let whole = stopped.is_none();
+        let types = model.request_types.iter().zip(&tally.of_types).filter(|_| whole);
         Self {
             variant: variant.to_owned(),
             arm: arm.to_owned(),
@@ -119,6 +159,9 @@ impl ArmReport {
             mean_ns: batches.mean_ns().filter(|_| whole),
             quantiles_ns: QUANTILES.map(|q| (q, batches.quantile_ns(q).filter(|_| whole))).to_vec(),
             above: if whole { batches.above() } else { Vec::new() },
+            client_retries_ratio: counts.client_retries as f64 / batches.len().max(1) as f64,
+            partial: counts.partial,
+            types: types.map(|(of, tally)| TypeReport::new(&of.name, &tally.batches)).collect(),
             comparison: None,
             stopped,
             errors: batches.failed(),

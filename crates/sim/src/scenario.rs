@@ -16,7 +16,7 @@ use crate::model::Model;
 use crate::sharding::Sharding;
 use crate::tally::{Precision, Stop};
 use curtail_config::{ConfigErrors, Key, Section, ValueFiles};
-use curtail_policy::UpstreamConfig;
+use curtail_policy::{GatherRule, UpstreamConfig};
 use curtail_units::{Duration, Quantile};
 
 #[cfg(test)]
@@ -33,6 +33,15 @@ const REPLICA_VIEWS_MAX: u64 = 4_000_000;
 
 /// Maximum number of faults times servers.
 const FAULT_PLACES_MAX: u64 = 1_000_000;
+
+/// Maximum number of users of a closed loop; each has a request in flight, or an event in the queue.
+const USERS_MAX: u32 = 1_000_000;
+
+/// Maximum number of retries of a client.
+const CLIENT_RETRIES_MAX: u32 = 100;
+
+/// Maximum number of types of requests; each has latencies of its own, some hundred kilobytes.
+const TYPES_MAX: usize = 100;
 
 /// Maximum number of requests of a run: some hours of processor time.
 const REQUESTS_MAX: u64 = 10_000_000_000;
@@ -71,13 +80,15 @@ pub struct Arm {
     pub policy: UpstreamConfig,
     /// The group of each client's shards; absent: each shard has its own budget and latencies.
     pub group: Option<String>,
+    /// What a request waits for; absent: all of its calls, and the rest of a failed request runs to its end.
+    pub fan_out: Option<GatherRule>,
 }
 
 impl Arm {
     /// An arm without a group.
     #[must_use]
     pub fn new(name: impl Into<String>, policy: UpstreamConfig) -> Self {
-        Self { name: name.into(), policy, group: None }
+        Self { name: name.into(), policy, group: None, fan_out: None }
     }
 }
 
@@ -150,6 +161,7 @@ fn scenario(s: &mut Section<'_>) -> Scenario {
     let arms = s.map("arms", "Policies to compare, by name.", |name, s| Arm {
         name: name.to_owned(),
         group: curtail_config::policy::group(s),
+        fan_out: s.optional_section("fan_out", FAN_OUT, curtail_config::policy::fan_out),
         policy: curtail_config::policy::upstream(s),
     });
     if arms.is_empty() {
@@ -158,6 +170,14 @@ fn scenario(s: &mut Section<'_>) -> Scenario {
     if variants.len() * arms.len() > RUNS_MAX {
         s.error("arms", format!("too many runs: expected at most {RUNS_MAX} variants × arms"));
     }
+    for Arm { name, fan_out, .. } in &arms {
+        let needed = fan_out.and_then(|rule| rule.needed).unwrap_or(1);
+        let calls = variants.iter().map(|variant| variant.model.fan_out).min().unwrap_or(1);
+        if needed > calls {
+            let text = format!("{needed} of {calls} calls: expected at most {calls}");
+            s.error(&format!("arms.{name}.fan_out.needed"), text);
+        }
+    }
     let above = s.values("above", "The share of requests above each of these is reported.");
     let stop = stop(s);
     for Variant { model, .. } in &variants {
@@ -165,6 +185,8 @@ fn scenario(s: &mut Section<'_>) -> Scenario {
     }
     Scenario { variants, arms, above, stop }
 }
+
+const FAN_OUT: &str = "What a request waits for, with the keys of the proxy's `fan_out`; absent: all calls, and the other calls of a failed request run to their end.";
 
 fn check_simulated_time(s: &mut Section<'_>, model: &Model, requests: u64) {
     let rate = model.requests_per_second() * model.arrivals.curve.mean_factor();

@@ -8,9 +8,10 @@
 //! | an attempt at its server; `curtail.leaf.wait_ns` is its time in the queue | server | `shard-SHARD`, `server-SERVER` |
 //!
 //! Resources name the model (`curtail.variant`) and the arm (`curtail.arm`). Requests have a size
-//! (`http.request.body.size`) if the model states one.
+//! (`http.request.body.size`) if the model states one, and a type (`curtail.request_type`) if it has types.
 //! **Invariant**: the seed and the names of model and arm determine all IDs.
 
+use crate::model::RequestType;
 use crate::record::{AttemptEnd, AttemptRecord, CallRecord, RequestRecord};
 use crate::scenario::{Arm, Variant};
 use curtail_otlp::{BatchWriter, PlainValue, ResourceText, ScopeText, SpanRow};
@@ -49,6 +50,7 @@ pub struct SpanWriter {
     variant: String,
     arm: String,
     class: Class,
+    types: Vec<RequestType>,
     fan_out: u32,
     request_bytes: Option<Bytes>,
     ids: Rng,
@@ -83,6 +85,7 @@ impl SpanWriter {
             variant: variant.name.clone(),
             arm: arm.name.clone(),
             class: variant.model.class,
+            types: variant.model.request_types.clone(),
             fan_out: variant.model.fan_out,
             request_bytes: variant.model.request_bytes,
             ids: Rng::new(seed).split("spans").split(&variant.name).split(&arm.name),
@@ -126,15 +129,19 @@ impl SpanWriter {
 
     fn request(&mut self, trace: &mut Trace<'_>, resource: &str) -> u64 {
         let record = trace.record;
-        let mut attributes = vec![("curtail.class", PlainValue::Text(self.class.name()))];
-        let (attempts, upstream) = match record.calls.as_slice() {
-            [call] if self.fan_out == 1 => (call.attempts.len(), Some(shard(call))),
-            _ => (0, None),
-        };
+        let of_type = record.of_type.map(|nth| self.types[nth].clone());
+        let class = of_type.as_ref().map_or(self.class, |of| of.class);
+        let mut attributes = vec![("curtail.class", PlainValue::Text(class.name()))];
+        let name = of_type.as_ref().map(|of| of.name.as_str());
+        attributes.extend(name.map(|name| ("curtail.request_type", PlainValue::Text(name))));
+        // Several calls without a fan-out are those of a client that has retried.
+        let calls = if self.fan_out == 1 { record.calls.as_slice() } else { &[] };
+        let attempts = calls.iter().map(|call| call.attempts.len()).sum();
+        let upstream = calls.first().map(shard);
         attributes.push(("curtail.attempts", count(attempts)));
         attributes
             .extend(upstream.as_deref().map(|name| ("curtail.upstream", PlainValue::Text(name))));
-        let status = response_status(record.calls.iter().all(|call| call.is_complete), record);
+        let status = response_status(record.is_complete, record);
         let (name, kind) = ("GET /", SERVER);
         let (from, to) = (record.arrived, record.ended);
         let part = Part { resource, parent: 0, name, kind, from, to, status };

@@ -41,6 +41,10 @@ pub(crate) struct Counts {
     pub(crate) attempts: u64,
     /// The number of attempts that a server began to execute.
     pub(crate) executions: u64,
+    /// The number of requests that their clients sent again.
+    pub(crate) client_retries: u64,
+    /// The number of requests with the responses of fewer calls than needed.
+    pub(crate) partial: u64,
     /// Service time delivered, over all servers.
     pub(crate) work_ns: f64,
     pub(crate) elapsed: Duration,
@@ -52,6 +56,8 @@ impl Counts {
             calls: self.calls - earlier.calls,
             attempts: self.attempts - earlier.attempts,
             executions: self.executions - earlier.executions,
+            client_retries: self.client_retries - earlier.client_retries,
+            partial: self.partial - earlier.partial,
             work_ns: self.work_ns - earlier.work_ns,
             elapsed: self.elapsed - earlier.elapsed,
         }
@@ -66,6 +72,13 @@ pub(crate) enum Tallied {
     Done,
 }
 
+/// The requests of one type that count.
+#[derive(Clone, Debug)]
+pub(crate) struct TypeTally {
+    pub(crate) batches: Batches,
+    arrived: u64,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     stop: Stop,
@@ -75,13 +88,17 @@ pub(crate) struct Tally {
     /// Requests that have ended, including the warm-up.
     pub(crate) requests: u64,
     arrived: u64,
+    /// The requests of each type.
+    pub(crate) of_types: Vec<TypeTally>,
     /// The numbers of the counted requests: the first, and the first one after them.
     counted: (u64, u64),
 }
 
 impl Tally {
-    pub(crate) fn new(stop: Stop, thresholds: &[Duration]) -> Self {
+    pub(crate) fn new(stop: Stop, thresholds: &[Duration], types: usize) -> Self {
+        let of_type = TypeTally { batches: Batches::new(&[], 0), arrived: 0 };
         Self {
+            of_types: vec![of_type; types],
             stop,
             warm_up: stop.has_warm_up.then(|| WarmUp::new(stop.requests_max)),
             settled: true,
@@ -98,13 +115,26 @@ impl Tally {
         self.arrived - 1
     }
 
+    /// Counts an arrival of a type; returns the request's number among those of the type, from 0.
+    pub(crate) fn arrived_of_type(&mut self, of_type: usize) -> u64 {
+        let arrived = &mut self.of_types[of_type].arrived;
+        *arrived += 1;
+        *arrived - 1
+    }
+
     /// Whether the request with this number counts, as far as is known at its arrival.
     pub(crate) fn counts(&self, number: u64) -> bool {
         self.warm_up.is_none() && (self.counted.0..self.counted.1).contains(&number)
     }
 
-    /// Counts the end of a request after `age`, with or without a response.
-    pub(crate) fn ended(&mut self, number: u64, age: Duration, has_response: bool) -> Tallied {
+    /// Counts the end of a request after `age`: its latency, or none if it has failed. The number of the request comes with
+    /// its type, and its number among those of the type.
+    pub(crate) fn ended(
+        &mut self,
+        (number, of_type): (u64, Option<(usize, u64)>),
+        latency: Option<Duration>,
+        age: Duration,
+    ) -> Tallied {
         self.requests += 1;
         if let Some(warm_up) = &mut self.warm_up {
             let warmth = warm_up.record(age.as_ns_f64());
@@ -116,13 +146,19 @@ impl Tally {
             self.warm_up = None;
             self.counted.0 = self.arrived;
             self.batches = self.batches.beginning_at(self.arrived);
+            for of_type in &mut self.of_types {
+                of_type.batches = of_type.batches.beginning_at(of_type.arrived);
+            }
             return Tallied::WarmUpOver;
         }
         let (first, last) = self.counted;
         if !(first..last).contains(&number) {
             return Tallied::Nothing;
         }
-        let filled = self.batches.record(number, has_response.then_some(age));
+        if let Some((of_type, number)) = of_type {
+            self.of_types[of_type].batches.record(number, latency);
+        }
+        let filled = self.batches.record(number, latency);
         if filled && self.requests >= self.stop.requests_min && self.is_precise() {
             // The run waits for every request that has arrived.
             self.counted.1 = last.min(self.arrived);

@@ -1,7 +1,7 @@
 //! The simulated world, which drives the policy machines in simulated time, as the proxy drives them in real time.
 //!
-//! The world has the machines, the servers, the messages in flight and the event queue. [`request`] simulates the
-//! roots, which send attempts to replicas. [`leaf`] simulates the leaves, which are queues in front of the servers, and
+//! The world has the machines, the servers, the messages in flight and the event queue. [`root`] simulates the
+//! requests at their roots, and [`request`] their calls, which send attempts to replicas. [`leaf`] simulates the leaves, which are queues in front of the servers, and
 //! these servers. [`fault`] runs the faults.
 //! **Inputs**: a [`Model`], the policies of one arm, a seed. Arrivals, service times of first attempts, and faults have
 //! generators that no policy influences. Two arms therefore see the same ones (common random numbers).
@@ -15,6 +15,8 @@ mod fault;
 mod leaf;
 mod remedy;
 mod request;
+mod root;
+mod tiers;
 
 use crate::alarm::{Alarm, Rung};
 use crate::batches::Batches;
@@ -29,10 +31,12 @@ use crate::slab::{Key, Slab};
 use crate::tally::{Counts, Stop, Tallied, Tally};
 use curtail_load::remedy::RemedyEvidence;
 use curtail_model::{ArrivalProcess, Faults};
-use curtail_policy::{Group, Upstream};
+use curtail_policy::{GatherConfig, Group, Upstream, UpstreamConfig};
 use curtail_units::{Duration, Instant, Rng};
 use leaf::LeafPlace;
-use request::{Attempt, CallPlace, Probe, RequestPlace, TwinNews};
+use request::{Attempt, CallPlace, Probe, TwinNews};
+use root::RequestPlace;
+use tiers::TierPlace;
 
 #[cfg(test)]
 mod tests;
@@ -52,9 +56,13 @@ enum Step {
     ServerAlarm(u32),
     /// A recorded slow period begins or ends.
     RecordedPaceChanges,
-    /// A fault begins, ends or changes, or sends a request.
-    FaultWakes(u32),
+    /// A fault of a tier begins, ends or changes, or sends a request.
+    FaultWakes(u32, u32),
     ClientGivesUp(Key),
+    /// The deadline of a request.
+    RequestAlarm(Key),
+    /// A client sends a request again.
+    RequestRetried(Key),
     RemediesTick,
 }
 
@@ -72,11 +80,13 @@ impl Step {
             Self::ProbeTimesOut(key) => (7, key.as_u64()),
             Self::CallAlarm(index) => (8, index as u64),
             Self::UpstreamAlarm(index) => (9, index as u64),
+            Self::RequestAlarm(key) => (10, key.as_u64()),
             Self::ServerAlarm(index) => (11, index as u64),
-            Self::FaultWakes(index) => (12, index as u64),
+            Self::FaultWakes(tier, site) => (12, (tier as u64) << 32 | site as u64),
             Self::ClientGivesUp(key) => (13, key.as_u64()),
             Self::RecordedPaceChanges => (14, 0),
             Self::RemediesTick => (15, 0),
+            Self::RequestRetried(key) => (16, key.as_u64()),
         };
         number.rotate_left(4) ^ kind
     }
@@ -127,6 +137,9 @@ impl StopReason {
 struct UpstreamPlace {
     machine: Upstream,
     alarm: Alarm,
+    tier: u32,
+    /// The index of its client's group.
+    group: usize,
     /// The evidence for its remedies; absent: they are not switched by their effect.
     evidence: Option<Box<RemedyEvidence>>,
 }
@@ -134,6 +147,7 @@ struct UpstreamPlace {
 /// The random generators, one for each purpose.
 #[derive(Debug)]
 struct Draws {
+    think_times: Rng,
     clients: Rng,
     shards: Rng,
     overhead: Rng,
@@ -141,9 +155,13 @@ struct Draws {
     service: Rng,
     /// Service times of later attempts.
     copies: Rng,
+    /// Service times in the tiers behind the first.
+    tiers: Rng,
+    request_types: Rng,
     request_factors: Rng,
     call_factors: Rng,
     holdout: Rng,
+    client_retries: Rng,
 }
 
 #[derive(Debug)]
@@ -155,11 +173,13 @@ pub(crate) struct World<'m> {
     log: u64,
     draws: Draws,
     arrivals: ArrivalProcess,
+    /// What each request waits for.
+    gather: GatherConfig,
     network: Network,
     connections: Option<Connections>,
-    /// The machine of each client and shard: by client, then by shard.
+    /// The machine of each client and shard: by tier, then by client, then by shard.
     upstreams: Vec<UpstreamPlace>,
-    /// The group of each client; empty without groups.
+    /// The group of each client of each tier; empty without groups.
     groups: Vec<Group>,
     requests: Slab<RequestPlace>,
     calls: Slab<CallPlace>,
@@ -172,7 +192,9 @@ pub(crate) struct World<'m> {
     leaves: Vec<LeafPlace>,
     /// The factor on the service times of each server.
     server_factors: Vec<f64>,
-    faults: Faults,
+    /// The faults of each tier.
+    faults: Vec<Faults>,
+    tiers: Vec<TierPlace<'m>>,
     recorded: Option<RecordedCursor>,
     counts: Counts,
     warm_up_counts: Counts,
@@ -188,6 +210,37 @@ pub(crate) struct World<'m> {
     remedy_steps: Vec<remedy::RemedyStep>,
 }
 
+fn upstreams(
+    tiers: &[TierPlace<'_>],
+    policy: &UpstreamConfig,
+    machines: &Rng,
+) -> Vec<UpstreamPlace> {
+    let mut upstreams = Vec::new();
+    for (tier, place) in (0..).zip(tiers) {
+        let all = place.upstream(0, 0)..place.upstream(place.clients, 0);
+        upstreams.extend(all.map(|nth| UpstreamPlace {
+            machine: Upstream::new(
+                *policy,
+                place.replicas as usize,
+                &machines.split_index(u64::from(nth)),
+            ),
+            alarm: Alarm::OFF,
+            tier,
+            group: place.shard_and_client(nth).1 as usize,
+            evidence: None,
+        }));
+    }
+    upstreams
+}
+
+/// The factor of each server of the first tier; other servers have none.
+fn server_factors(model: &Model, tiers: &[TierPlace<'_>], rng: &Rng) -> Vec<f64> {
+    let mut factors = model.server_factors.of_servers(model.servers, rng);
+    let servers: u32 = tiers.iter().map(|tier| tier.servers).sum();
+    factors.resize(servers as usize, 1.0);
+    factors
+}
+
 impl<'m> World<'m> {
     pub(crate) fn new(
         model: &'m Model,
@@ -197,7 +250,7 @@ impl<'m> World<'m> {
     ) -> Self {
         let rng = Rng::new(seed);
         let policy = &arm.policy;
-        let upstreams = u64::from(model.clients) * u64::from(model.shards);
+        let tiers = TierPlace::all_of(model);
         let machines = rng.split("upstreams");
         let mut world = Self {
             model,
@@ -206,31 +259,28 @@ impl<'m> World<'m> {
             events: 0,
             log: 0,
             draws: Draws {
+                think_times: rng.split("think_times"),
                 clients: rng.split("clients"),
                 shards: rng.split("shards"),
                 overhead: rng.split("overhead"),
                 service: rng.split("service"),
                 copies: rng.split("copies"),
+                tiers: rng.split("tiers"),
+                request_types: rng.split("request_types"),
                 request_factors: rng.split("request_factors"),
                 call_factors: rng.split("call_factors"),
                 holdout: rng.split("holdout"),
+                client_retries: rng.split("client_retries"),
             },
             arrivals: ArrivalProcess::new(&model.arrivals, model.requests_per_second(), &rng),
+            gather: root::gather_of(arm.fan_out, model.fan_out),
             network: Network::new(&model.message_delay, rng.split("network")),
-            connections: Connections::new(model, &rng),
-            upstreams: (0..upstreams)
-                .map(|nth| UpstreamPlace {
-                    machine: Upstream::new(
-                        *policy,
-                        model.replicas as usize,
-                        &machines.split_index(nth),
-                    ),
-                    alarm: Alarm::OFF,
-                    evidence: None,
-                })
-                .collect(),
-            groups: (0..if arm.group.is_some() { model.clients } else { 0 })
-                .map(|_| Group::new(policy.into()))
+            connections: Connections::new(model, TierPlace::pairs(&tiers), &rng),
+            upstreams: upstreams(&tiers, policy, &machines),
+            groups: tiers
+                .iter()
+                .filter(|_| arm.group.is_some())
+                .flat_map(|tier| (0..tier.clients).map(|_| Group::new(policy.into())))
                 .collect(),
             requests: Slab::new(),
             calls: Slab::new(),
@@ -239,13 +289,14 @@ impl<'m> World<'m> {
             twin_news: Slab::new(),
             probes: Slab::new(),
             probe_timeout: policy.balance.probe_timeout().unwrap_or(Duration::MAX),
-            leaves: (0..model.servers).map(|_| LeafPlace::new(model)).collect(),
-            server_factors: model.server_factors.of_servers(model.servers, &rng),
-            faults: Faults::new(&model.faults, model.servers, model.cores, &rng),
+            leaves: (0..).zip(&tiers).flat_map(|(nth, tier)| tier.leaves(nth)).collect(),
+            server_factors: server_factors(model, &tiers, &rng),
+            faults: (0..).zip(&tiers).map(|(nth, tier)| tier.faults(nth, &rng)).collect(),
+            tiers,
             recorded: model.timeline.as_ref().map(|t| RecordedCursor::new(t, model.servers)),
             counts: Counts::default(),
             warm_up_counts: Counts::default(),
-            tally: Tally::new(stop, thresholds),
+            tally: Tally::new(stop, thresholds, model.request_types.len()),
             recorder: None,
             done: false,
             limits: LIMITS,
@@ -341,7 +392,7 @@ impl<'m> World<'m> {
     }
 
     fn begin(&mut self) {
-        self.schedule_request();
+        self.begin_arrivals();
         self.begin_faults();
         self.schedule_pace_change();
         for index in 0..self.upstreams.len() {
@@ -381,9 +432,15 @@ impl<'m> World<'m> {
                 }
                 self.server_finished(index);
             }
-            Step::FaultWakes(site) => self.fault_wakes(site),
+            Step::FaultWakes(tier, site) => self.fault_wakes((tier, site)),
             Step::RemediesTick => self.remedies_tick(),
             Step::RecordedPaceChanges => self.recorded_pace_changes(),
+            Step::RequestRetried(key) => self.request_retried(key),
+            Step::RequestAlarm(key) => {
+                if !self.request_woke(key) {
+                    return;
+                }
+            }
             Step::ClientGivesUp(key) => {
                 if !self.client_gives_up(key) {
                     return;
@@ -422,7 +479,9 @@ impl<'m> World<'m> {
 
     fn counts_now(&mut self) -> Counts {
         let now = self.now;
-        let work_ns = self.leaves.iter_mut().map(|leaf| leaf.processor.work_ns(now)).sum();
+        // The load of the first tier: that of its own keys.
+        let leaves = self.leaves.iter_mut().take(self.model.servers as usize);
+        let work_ns = leaves.map(|leaf| leaf.processor.work_ns(now)).sum();
         Counts { work_ns, elapsed: now.since(Instant::ZERO), ..self.counts }
     }
 
@@ -434,9 +493,14 @@ impl<'m> World<'m> {
         self.attempts.remove(key)
     }
 
-    fn tally_request(&mut self, number: u64, age: Duration, has_response: bool) {
+    fn tally_request(
+        &mut self,
+        number: (u64, Option<(usize, u64)>),
+        age: Duration,
+        has_response: bool,
+    ) {
         self.idle_until = self.events + self.limits.idle_events_max;
-        match self.tally.ended(number, age, has_response) {
+        match self.tally.ended(number, has_response.then_some(age), age) {
             Tallied::Nothing => {}
             Tallied::WarmUpOver => self.warm_up_counts = self.counts_now(),
             Tallied::Done => self.done = true,

@@ -9,9 +9,13 @@ use curtail_model::{
     Affected, Bursts, Cores, Distribution, Fault, Part, Rate, Recipe, ServerFactors,
 };
 use curtail_policy::{
-    BalanceConfig, BudgetConfig, Class, HedgeConfig, QuantileDelay, UpstreamConfig,
+    BalanceConfig, BudgetConfig, Class, GatherRule, HedgeConfig, LeafConfig, QuantileDelay,
+    RestMode, UpstreamConfig,
 };
-use curtail_sim::{Arm, ArmReport, Estimate, Model, Scenario, Stop, Variant, run};
+use curtail_sim::{
+    Arm, ArmReport, Cancelled, ClientRetries, ClosedLoop, Estimate, Model, RequestType, Scenario,
+    Stop, Tier, Variant, run,
+};
 use curtail_units::{Duration, Quantile, Ratio};
 
 /// Independent runs of each model.
@@ -23,6 +27,9 @@ const HITS_MIN: usize = 15;
 /// Requests of one run, unless a model needs more or fewer.
 const REQUESTS: u64 = 100_000;
 
+/// Requests of one run where each makes many calls; fewer have no interval of the mean.
+const REQUESTS_OF_CALLS: u64 = 40_000;
+
 /// The mean service time: with 1 ms, latencies in milliseconds are in units of it.
 const SERVICE: Duration = Duration::from_ms(1);
 
@@ -31,9 +38,17 @@ fn simulate(model: &Model, policy: UpstreamConfig) -> Vec<ArmReport> {
 }
 
 fn simulate_for(requests_max: u64, model: &Model, policy: UpstreamConfig) -> Vec<ArmReport> {
+    simulate_arm_for(requests_max, model, Arm::new("", policy))
+}
+
+fn simulate_arm(model: &Model, arm: Arm) -> Vec<ArmReport> {
+    simulate_arm_for(REQUESTS_OF_CALLS, model, arm)
+}
+
+fn simulate_arm_for(requests_max: u64, model: &Model, arm: Arm) -> Vec<ArmReport> {
     let scenario = Scenario {
         variants: vec![Variant { name: String::new(), model: model.clone() }],
-        arms: vec![Arm::new("", policy)],
+        arms: vec![arm],
         above: Vec::new(),
         stop: Stop { precision: None, requests_min: 0, requests_max, has_warm_up: true },
     };
@@ -207,16 +222,17 @@ fn urgent_requests_wait_for_the_others_only_as_cobham_says() {
 }
 
 #[test]
-fn two_choices_come_close_to_the_mean_field_from_above() {
+fn d_choices_come_close_to_the_mean_field_from_above() {
     // The limit is for infinitely many servers; of 200 the mean lies above it, by 1 % at these loads.
-    for (load, margin) in [(0.7, 0.01), (0.9, 0.015)] {
-        let limit: f64 = (1..12).map(|i| f64::powf(load, f64::exp2(f64::from(i)) - 2.0)).sum();
+    for (choices, load, margin) in [(2, 0.7, 0.01), (2, 0.9, 0.015), (3, 0.9, 0.015)] {
+        let d = f64::from(choices);
+        let limit: f64 = (1..12).map(|i| f64::powf(load, (d.powi(i) - d) / (d - 1.0))).sum();
         let model = Model::queue(200, load, Distribution::Exponential { mean: SERVICE });
-        let two_choices = UpstreamConfig::plain(BalanceConfig::LeastRequest);
-        let reports = simulate_for(300_000, &model, two_choices);
+        let of_choices = UpstreamConfig::plain(BalanceConfig::LeastRequest { choices });
+        let reports = simulate_for(300_000, &model, of_choices);
         let means = reports.iter().map(|report| report.mean_ns.expect("there are latencies"));
         let mean_ms = means.map(|mean| mean.value / 1e6).sum::<f64>() / reports.len() as f64;
-        println!("SQ(2) at {load}: {mean_ms:.4} ms, limit {limit:.4}, seeds 1 to {RUNS}");
+        println!("SQ({choices}) at {load}: {mean_ms:.4} ms, limit {limit:.4}, seeds 1 to {RUNS}");
         assert!(mean_ms > limit && mean_ms < limit * (1.0 + margin), "{mean_ms}, limit {limit}");
     }
 }
@@ -421,4 +437,292 @@ fn a_queue_with_bursts_is_that_of_a_switching_arrival_rate() {
     assert!(expected > 3.0, "bursts matter: {expected}");
     assert_hits("MMPP/M/1", &reports, |report| report.mean_ns, expected);
     assert!(reports.iter().all(|report| (report.utilization_ratio / load - 1.0).abs() < 0.05));
+}
+
+#[test]
+fn a_closed_loop_is_the_machine_repairman() {
+    // Users who think for 20 ms on average, before one server.
+    for users in [3_u32, 30] {
+        let think_ms = 20.0;
+        let model = Model {
+            closed_loop: Some(ClosedLoop {
+                users,
+                think_time: Distribution::Exponential { mean: Duration::from_ms(20) },
+            }),
+            ..Model::queue(1, 0.5, Distribution::Exponential { mean: SERVICE })
+        };
+        // The number of users at the server is a birth-death process: births at (users − n) / 20 ms, deaths at 1 / ms.
+        let weights = (0..users).scan(1.0, |weight, at_server| {
+            *weight *= f64::from(users - at_server) / think_ms;
+            Some(*weight)
+        });
+        let idle = 1.0 / (1.0 + weights.sum::<f64>());
+        let per_ms = 1.0 - idle;
+        let reports = simulate(&model, plain());
+        let what = format!("{users} users");
+        // Little's law: users = throughput × (think time + latency).
+        let latency_ms = f64::from(users) / per_ms - think_ms;
+        assert_hits(&what, &reports, |report| report.mean_ns, latency_ms);
+        for report in &reports {
+            let busy = report.utilization_ratio;
+            assert!((busy / per_ms - 1.0).abs() < 0.02, "{what}: {busy}, expected {per_ms}");
+        }
+    }
+}
+
+#[test]
+fn k_of_n_calls_take_as_long_as_their_order_statistic() {
+    let calls = 10;
+    let mut model = Model {
+        fan_out: calls,
+        shards: calls,
+        replicas: 1,
+        ..Model::queue(calls, 0.5, Distribution::Exponential { mean: SERVICE })
+    };
+    model.leaf.concurrency = u32::MAX;
+    model.arrivals.rate = Rate::PerSecond(100.0);
+    for (needed, rest) in [(7, RestMode::Cancel), (7, RestMode::Finish), (10, RestMode::Cancel)] {
+        let rule = GatherRule { needed: Some(needed), canaries: 0, deadline: None, rest };
+        let reports = simulate_arm(&model, Arm { fan_out: Some(rule), ..Arm::new("", plain()) });
+        // The k-th of n exponential times: each of the gaps before it is the minimum of those that are left.
+        let expected_ms = (0..needed).map(|done| 1.0 / f64::from(calls - done)).sum();
+        let what = format!("{needed} of {calls}, {rest:?}");
+        assert_hits(&what, &reports, |report| report.mean_ns, expected_ms);
+        for report in &reports {
+            // In service: 10 executions of 1 ms, or those of the open calls only until the request is done.
+            let expected = match rest {
+                RestMode::Cancel => f64::from(needed),
+                RestMode::Finish => f64::from(calls),
+            };
+            let in_service_ms = report.utilization_ratio * model.capacity() / 100.0 * 1_000.0;
+            assert!((in_service_ms / expected - 1.0).abs() < 0.02, "{what}: {in_service_ms} ms");
+        }
+    }
+}
+
+#[test]
+fn a_deadline_makes_the_responses_partial_that_would_be_later() {
+    let mut model = Model {
+        fan_out: 2,
+        shards: 2,
+        replicas: 1,
+        ..Model::queue(2, 0.5, Distribution::Exponential { mean: Duration::from_ms(10) })
+    };
+    model.leaf.concurrency = u32::MAX;
+    model.arrivals.rate = Rate::PerSecond(100.0);
+    let rule = GatherRule {
+        needed: None,
+        canaries: 0,
+        deadline: Some(Duration::from_ms(20)),
+        rest: RestMode::Cancel,
+    };
+    let both = (1.0 - (-2.0_f64).exp()).powi(2);
+    for report in simulate_arm(&model, Arm { fan_out: Some(rule), ..Arm::new("", plain()) }) {
+        let partial = report.partial as f64 / report.requests as f64;
+        assert!((partial - (1.0 - both)).abs() < 0.01, "{partial}, expected {}", 1.0 - both);
+        assert_eq!(report.errors, 0);
+        let p99_ms = report.quantile_ns(Quantile::P99).expect("all respond").value / 1e6;
+        assert!((p99_ms - 20.0).abs() < 0.2, "{p99_ms}: the deadline");
+    }
+}
+
+#[test]
+fn retries_of_clients_have_their_closed_form() {
+    let share = 0.3;
+    let broken = Ratio::new(share).expect("a ratio");
+    let (bad, silent) = (Ratio::ZERO, Ratio::ZERO);
+    let errors = Recipe::Errors { broken, bad, silent };
+    let mut model = Model {
+        client_retries: ClientRetries {
+            retries_max: 2,
+            wait: Distribution::Constant { value: Duration::from_ms(5) },
+        },
+        faults: vec![Fault { servers: Affected::Share(Ratio::ONE), recipe: errors }],
+        ..Model::queue(3, 0.5, Distribution::Exponential { mean: SERVICE })
+    };
+    model.leaf.concurrency = u32::MAX;
+    model.arrivals.rate = Rate::PerSecond(100.0);
+    // A success after n failures takes n + 1 executions of 1 ms, and n waits of 5 ms.
+    let ends_after = [0, 1, 2].map(|failures| share.powi(failures) * (1.0 - share));
+    let latencies_ms = (0..3).map(|failures| 1.0 + f64::from(failures) * 6.0);
+    let sum: f64 = ends_after.iter().zip(latencies_ms).map(|(share, ms)| share * ms).sum();
+    let mean_ms = sum / ends_after.iter().sum::<f64>();
+    let reports = simulate(&model, plain());
+    assert_hits("retries of clients", &reports, |report| report.mean_ns, mean_ms);
+    for report in &reports {
+        let failed = report.errors as f64 / report.requests as f64;
+        assert!((failed - share.powi(3)).abs() < 0.003, "{failed} failed");
+        let retries = report.client_retries_ratio;
+        assert!((retries - share - share * share).abs() < 0.01, "{retries} retries");
+    }
+}
+
+#[test]
+fn impatient_clients_with_retries_keep_a_server_overloaded() {
+    // At a load of 0.5 few requests wait longer than the patience of 20 service times. A stall of 200 ms makes many wait
+    // longer. Their work continues although the clients have left, and without retries the queue empties.
+    let model = |retries_max| Model {
+        gives_up_after: Some(Duration::from_ms(20)),
+        cancelled: Cancelled::RunsOn,
+        client_retries: ClientRetries { retries_max, wait: Distribution::ZERO },
+        faults: vec![Fault {
+            servers: Affected::First(1),
+            recipe: Recipe::Stall {
+                every: Distribution::Constant { value: Duration::from_secs(10) },
+                lasts: Distribution::Constant { value: Duration::from_ms(200) },
+            },
+        }],
+        ..Model::queue(1, 0.5, Distribution::Exponential { mean: SERVICE })
+    };
+    let failed = |retries_max| {
+        let reports = simulate_for(REQUESTS_OF_CALLS, &model(retries_max), plain());
+        reports.iter().map(|report| report.errors as f64 / report.requests as f64).sum::<f64>()
+            / reports.len() as f64
+    };
+    let (without, with) = (failed(0), failed(3));
+    // A stall leaves work of 100 ms, which shrinks by half a millisecond in each: requests wait too long for 340 ms of 10.2 s.
+    assert!((0.01..0.06).contains(&without), "{without} failed without retries");
+    assert!(with > 0.5, "{with} failed with retries");
+}
+
+#[test]
+fn each_type_of_requests_has_its_own_latencies() {
+    // Two classes with priority, which is not preemptive (Cobham, 1954): the wait of class k is
+    // W0 / ((1 − ρ of the classes before) · (1 − ρ of these and k)).
+    let of_type = |name: &str, weight, class, mean_us| RequestType {
+        name: name.to_owned(),
+        weight,
+        class,
+        repeatable: true,
+        service: Some(Distribution::Exponential { mean: Duration::from_us(mean_us) }),
+        request_factor: None,
+    };
+    let model = Model {
+        request_types: vec![
+            of_type("search", 3.0, Class::Interactive, 500),
+            of_type("report", 1.0, Class::Background, 2_500),
+        ],
+        ..Model::queue(1, 0.7, Distribution::ZERO)
+    };
+    // 3/4 × 0.5 + 1/4 × 2.5 = 1 ms of work each: 0.7 requests a millisecond.
+    let (searches, reports_per_ms) = (0.7 * 0.75, 0.7 * 0.25);
+    let load = [searches * 0.5, reports_per_ms * 2.5];
+    let residual_ms = searches * 0.5_f64.powi(2) + reports_per_ms * 2.5_f64.powi(2);
+    let waits = [
+        residual_ms / (1.0 - load[0]),
+        residual_ms / ((1.0 - load[0]) * (1.0 - load[0] - load[1])),
+    ];
+    let reports = simulate_for(200_000, &model, plain());
+    for (nth, (name, service_ms)) in [("search", 0.5), ("report", 2.5)].into_iter().enumerate() {
+        let of_type = |report: &ArmReport| {
+            assert_eq!(report.types[nth].name, name);
+            report.types[nth].mean_ns
+        };
+        assert_hits(name, &reports, of_type, waits[nth] + service_ms);
+        for report in &reports {
+            let share = report.types[nth].requests as f64 / report.requests as f64;
+            assert!((share - [0.75, 0.25][nth]).abs() < 0.01, "{share} of {name}");
+        }
+    }
+}
+
+/// Servers without queues, behind those of the model.
+fn tier_of(calls: u32, service: Duration) -> Tier {
+    Tier {
+        fan_out: calls,
+        shards: calls,
+        replicas: 1,
+        servers: calls,
+        leaf: LeafConfig { concurrency: u32::MAX, queue_len_max: u32::MAX },
+        cores: None,
+        service: Distribution::Exponential { mean: service },
+        faults: Vec::new(),
+    }
+}
+
+#[test]
+fn a_tree_of_calls_takes_the_slowest_call_of_each_tier() {
+    let mut model = Model {
+        tiers: vec![tier_of(5, Duration::from_us(600)), tier_of(1, Duration::from_us(300))],
+        ..Model::queue(2, 0.5, Distribution::Exponential { mean: SERVICE })
+    };
+    model.leaf.concurrency = u32::MAX;
+    model.arrivals.rate = Rate::PerSecond(100.0);
+    // 1 ms, then the slowest of five sums of two exponential times. Its mean is the integral of 1 − F⁵, where F is the
+    // distribution of such a sum (hypoexponential).
+    let (one, other) = (1.0 / 0.6, 1.0 / 0.3);
+    let below =
+        |t: f64| 1.0 - (other * f64::exp(-one * t) - one * f64::exp(-other * t)) / (other - one);
+    let step = 0.001;
+    let slowest: f64 =
+        (0..20_000).map(|nth| step * (1.0 - below((f64::from(nth) + 0.5) * step).powi(5))).sum();
+    let reports = simulate_for(REQUESTS_OF_CALLS, &model, plain());
+    assert_hits("tree", &reports, |report| report.mean_ns, 1.0 + slowest);
+    for report in &reports {
+        assert_eq!((report.errors, report.extra_requests_ratio), (0, 0.0));
+    }
+}
+
+#[test]
+fn queues_in_a_row_are_independent_as_burke_says() {
+    // The departures of an M/M/1 queue are a Poisson process (Burke, 1956), so the next queue is an M/M/1 queue too.
+    let mut behind = tier_of(1, Duration::from_us(800));
+    behind.leaf.concurrency = 1;
+    let mut model = Model {
+        tiers: vec![behind],
+        ..Model::queue(1, 0.5, Distribution::Exponential { mean: SERVICE })
+    };
+    model.arrivals.rate = Rate::PerSecond(500.0);
+    let (first, second) = (1.0 / (1.0 - 0.5), 1.0 / (1.0 / 0.8 - 0.5));
+    let reports = simulate(&model, plain());
+    assert_hits("in a row", &reports, |report| report.mean_ns, first + second);
+}
+
+#[test]
+fn a_failure_in_a_tier_behind_fails_the_request() {
+    let share = 0.1;
+    let broken = Ratio::new(share).expect("a ratio");
+    let recipe = Recipe::Errors { broken, bad: Ratio::ZERO, silent: Ratio::ZERO };
+    let mut behind = tier_of(3, SERVICE);
+    behind.faults = vec![Fault { servers: Affected::Share(Ratio::ONE), recipe }];
+    let mut model = Model {
+        tiers: vec![behind],
+        ..Model::queue(1, 0.5, Distribution::Exponential { mean: SERVICE })
+    };
+    model.leaf.concurrency = u32::MAX;
+    model.arrivals.rate = Rate::PerSecond(100.0);
+    for report in simulate_for(REQUESTS_OF_CALLS, &model, plain()) {
+        let failed = report.errors as f64 / report.requests as f64;
+        let expected = 1.0 - (1.0 - share).powi(3);
+        assert!((failed - expected).abs() < 0.012, "{failed} failed, expected {expected}");
+    }
+}
+
+#[test]
+fn a_hedge_that_wins_stops_the_calls_behind_the_attempt_that_loses() {
+    let model = |cancelled| {
+        let mut model = Model {
+            tiers: vec![tier_of(1, Duration::from_ms(50))],
+            cancelled,
+            ..Model::queue(2, 0.5, Distribution::Constant { value: SERVICE })
+        };
+        model.leaf.concurrency = u32::MAX;
+        model.arrivals.rate = Rate::PerSecond(20.0);
+        model
+    };
+    let delay = Duration::from_ms(20);
+    let delay = QuantileDelay { quantile: Quantile::P99, min: delay, max: delay };
+    let policy = UpstreamConfig {
+        hedge: Some(HedgeConfig { delay, hedges_max: 1 }),
+        budget: BudgetConfig { ratio: Ratio::ONE, ..BudgetConfig::default() },
+        ..UpstreamConfig::plain(BalanceConfig::Random)
+    };
+    // The first attempt takes 1 ms + X, and the hedge 20 ms + 1 ms + Y. From 21 ms on, two exponential times without
+    // memory run at once.
+    let rest = |t: f64| f64::exp(-t / 50.0);
+    let mean_ms = 1.0 + 50.0 * (1.0 - rest(20.0)) + rest(20.0) * 25.0;
+    for cancelled in [Cancelled::Stops, Cancelled::RunsOn] {
+        let reports = simulate_for(REQUESTS_OF_CALLS, &model(cancelled), policy);
+        assert_hits("hedged tree", &reports, |report| report.mean_ns, mean_ms);
+    }
 }

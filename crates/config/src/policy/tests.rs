@@ -126,7 +126,7 @@ fn every_balance_policy_is_known_by_its_word_alone() {
     for (word, balance) in [
         ("round_robin", BalanceConfig::RoundRobin),
         ("random", BalanceConfig::Random),
-        ("least_request", BalanceConfig::LeastRequest),
+        ("least_request", BalanceConfig::LEAST_REQUEST),
         ("peak_ewma", BalanceConfig::PeakEwma { decay: Duration::from_secs(10) }),
         ("prequal", BalanceConfig::Prequal(PrequalConfig::default())),
     ] {

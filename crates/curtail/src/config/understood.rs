@@ -66,14 +66,14 @@ fn condition(route: &RouteConfig) -> String {
 
 /// Describes a fan-out: the needed shards or replicas, the merge of their bodies, and the deadline.
 fn gathered(fan_out: &FanOutConfig, calls: usize) -> String {
-    let needed = fan_out.needed.map_or_else(|| "all".to_owned(), |needed| needed.to_string());
+    let needed = fan_out.rule.needed.map_or_else(|| "all".to_owned(), |needed| needed.to_string());
     let bodies = match fan_out.merge {
         Merge::Concatenate => "concatenated",
         Merge::JsonArray => "as one JSON array",
     };
-    let deadline = fan_out.deadline.map(|after| format!(", partial after {after}"));
+    let deadline = fan_out.rule.deadline.map(|after| format!(", partial after {after}"));
     let recipients = fan_out.to.noun();
-    let rest = if fan_out.rest == RestMode::Finish { ", the rest finishes" } else { "" };
+    let rest = if fan_out.rule.rest == RestMode::Finish { ", the rest finishes" } else { "" };
     format!(", {needed} of {calls} {recipients} {bodies}{}{rest}", deadline.unwrap_or_default())
 }
 

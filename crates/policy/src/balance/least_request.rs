@@ -1,18 +1,20 @@
-//! Least request: of two replicas drawn at random, the one with fewer attempts in flight from this root.
+//! Least request: of two or more replicas drawn at random, the one with the fewest attempts in flight from this root.
 //!
 //! **Source**: Mitzenmacher, "The power of two choices in randomized load balancing", 1996.
 
-use super::{Choice, Rule, lower_of_two};
+use super::{Choice, Rule, lowest};
 use crate::ReplicaId;
 use crate::replica::Candidates;
 use curtail_units::Rng;
 
 #[derive(Clone, Debug)]
-pub(super) struct LeastRequest;
+pub(super) struct LeastRequest {
+    pub(super) choices: u8,
+}
 
 impl Rule for LeastRequest {
     fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)> {
         let choice = |in_flight, other| Choice::FewerInFlight { in_flight, other };
-        lower_of_two(candidates, rng, |id| candidates.in_flight(id), choice)
+        lowest(candidates, (self.choices, rng), |id| candidates.in_flight(id), choice)
     }
 }

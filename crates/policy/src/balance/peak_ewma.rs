@@ -6,7 +6,7 @@
 //! **Source**: the description of Finagle's `PeakEwma` balancer.
 //! **Hurts when** one odd request makes a good replica look bad for a while.
 
-use super::{Choice, Rule, lower_of_two};
+use super::{Choice, Rule, lowest};
 use crate::replica::{Candidates, Replicas};
 use crate::upstream::Sent;
 use crate::{ReplicaId, ReplicaMap};
@@ -61,7 +61,7 @@ impl Rule for PeakEwma {
     fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)> {
         let cost = |id: ReplicaId| self.cost(id, candidates.now(), candidates.in_flight(id));
         let choice = |cost, other| Choice::LowerPeakEwma { cost, other };
-        lower_of_two(candidates, rng, cost, choice)
+        lowest(candidates, (2, rng), cost, choice)
     }
 
     fn latency_observed(&mut self, _: &mut Replicas, sent: Sent, now: Instant) {

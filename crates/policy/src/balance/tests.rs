@@ -9,7 +9,7 @@ use curtail_units::{Duration, Instant, Rng};
 const RULES: [BalanceConfig; 4] = [
     BalanceConfig::RoundRobin,
     BalanceConfig::Random,
-    BalanceConfig::LeastRequest,
+    BalanceConfig::LEAST_REQUEST,
     BalanceConfig::PeakEwma { decay: Duration::from_secs(10) },
 ];
 
@@ -116,7 +116,7 @@ fn of_two_drawn_the_less_loaded_is_taken() {
             replicas.known(id).load.arrived();
         });
     }
-    let counts = counts(&BalanceConfig::LeastRequest, &replicas, n, seed);
+    let counts = counts(&BalanceConfig::LEAST_REQUEST, &replicas, n, seed);
     for (above, count) in (0..len).rev().zip(&counts) {
         // It wins against each of those with more in flight: their share of all the pairs.
         let probability = f64::from(2 * above) / f64::from(len * (len - 1));
@@ -131,7 +131,7 @@ fn failing_replicas_are_not_compared() {
     for id in [0, 1] {
         (0..3).for_each(|_| replicas.known(ReplicaId(id)).failed(Instant::from_ns(1)));
     }
-    let counts = counts(&BalanceConfig::LeastRequest, &replicas, 1_000, 36);
+    let counts = counts(&BalanceConfig::LEAST_REQUEST, &replicas, 1_000, 36);
     assert!(
         is_close(counts[0], 1_000, 0.5),
         "the one that refuses connections is idle: {counts:?}"
@@ -142,7 +142,7 @@ fn failing_replicas_are_not_compared() {
 fn a_suspect_replica_is_chosen_only_if_it_is_less_loaded_than_the_better_of_two() {
     let mut replicas = Replicas::numbered(3);
     replicas.overtaken(ReplicaId(0), Instant::ZERO, Duration::from_ms(1));
-    let chosen = |replicas: &Replicas| counts(&BalanceConfig::LeastRequest, replicas, 1_000, 35);
+    let chosen = |replicas: &Replicas| counts(&BalanceConfig::LEAST_REQUEST, replicas, 1_000, 35);
     for in_flight in 0..2 {
         // The overtaken attempt still counts, and a suspect replica loses a draw.
         assert_eq!(chosen(&replicas)[0], 0, "{in_flight} in flight elsewhere");

@@ -20,7 +20,7 @@ fn rules() -> [BalanceConfig; 5] {
     [
         BalanceConfig::RoundRobin,
         BalanceConfig::Random,
-        BalanceConfig::LeastRequest,
+        BalanceConfig::LEAST_REQUEST,
         BalanceConfig::PeakEwma { decay: Duration::from_secs(10) },
         BalanceConfig::Prequal(PrequalConfig::default()),
     ]

@@ -344,7 +344,7 @@ fn plain() -> UpstreamConfig {
     UpstreamConfig {
         budget: BudgetConfig { ratio, reserve: 1, ..BudgetConfig::default() },
         timeout: ms(1_000),
-        ..UpstreamConfig::plain(BalanceConfig::LeastRequest)
+        ..UpstreamConfig::plain(BalanceConfig::LEAST_REQUEST)
     }
 }
 

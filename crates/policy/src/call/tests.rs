@@ -386,7 +386,7 @@ fn a_replica_whose_overdue_attempts_lose_is_ejected_like_a_failing_one() {
 
 #[test]
 fn a_replica_whose_attempt_was_overtaken_is_suspect_if_replicas_are_compared() {
-    assert_eq!(requests_each(BalanceConfig::LeastRequest, hang), [1, 19]);
+    assert_eq!(requests_each(BalanceConfig::LEAST_REQUEST, hang), [1, 19]);
 }
 
 /// Plays a first replica that hangs.

@@ -86,7 +86,7 @@ impl World {
     fn new(busy: [bool; 2], left: Mishaps) -> Self {
         let config = UpstreamConfig {
             tie: Some(TieConfig::default()),
-            ..UpstreamConfig::plain(BalanceConfig::LeastRequest)
+            ..UpstreamConfig::plain(BalanceConfig::LEAST_REQUEST)
         };
         let mut world = Self {
             upstream: Upstream::new(config, 2, &Rng::new(1)),

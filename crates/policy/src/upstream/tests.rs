@@ -125,7 +125,8 @@ fn a_replica_without_a_leaf_is_judged_by_what_its_calls_see() {
 
 #[test]
 fn only_prequal_asks_to_be_woken() {
-    for balance in [BalanceConfig::RoundRobin, BalanceConfig::Random, BalanceConfig::LeastRequest] {
+    for balance in [BalanceConfig::RoundRobin, BalanceConfig::Random, BalanceConfig::LEAST_REQUEST]
+    {
         let mut upstream = upstream(UpstreamConfig::plain(balance), 3);
         assert_eq!(upstream.poll_timeout(), None);
         upstream.handle(at(1), UpstreamEvent::Woke);
@@ -168,7 +169,7 @@ fn replicas_join_and_leave_and_the_others_keep_what_was_learned() {
     let rules = [
         BalanceConfig::RoundRobin,
         BalanceConfig::Random,
-        BalanceConfig::LeastRequest,
+        BalanceConfig::LEAST_REQUEST,
         BalanceConfig::PeakEwma { decay: Duration::from_secs(10) },
         BalanceConfig::Prequal(PrequalConfig::default()),
     ];

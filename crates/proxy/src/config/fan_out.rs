@@ -3,8 +3,8 @@
 
 use super::{Config, NamedUpstream, RouteConfig};
 use curtail_config::Section;
-use curtail_policy::{GatherConfig, RestMode};
-use curtail_units::{Bytes, Duration};
+use curtail_policy::GatherRule;
+use curtail_units::Bytes;
 
 const RESPONSE_MAX: Bytes = Bytes::from_kib(16 << 10);
 
@@ -15,14 +15,8 @@ pub struct FanOutConfig {
     pub to: FanOutTo,
     /// The merge of the bodies into one.
     pub merge: Merge,
-    /// The number of shards or replicas that must respond; absent: all.
-    pub needed: Option<u32>,
-    /// The number of first shards or replicas, which must respond before all others get the request.
-    pub canaries: u32,
-    /// The time from the request after which the client gets the responses so far; absent: no deadline.
-    pub deadline: Option<Duration>,
-    /// The fate of the open calls when the request is done.
-    pub rest: RestMode,
+    /// What a request waits for.
+    pub rule: GatherRule,
     /// Maximum size of all bodies together.
     pub response_max: Bytes,
 }
@@ -53,15 +47,6 @@ impl FanOutTo {
             Self::Upstreams => "shards",
             Self::Replicas => "replicas",
         }
-    }
-}
-
-impl FanOutConfig {
-    /// The policy's parameters for a request with this number of calls.
-    pub(crate) fn gather(&self, calls: u32) -> GatherConfig {
-        let needed = self.needed.unwrap_or(calls);
-        let Self { canaries, deadline, rest, .. } = *self;
-        GatherConfig { calls, needed, canaries, deadline, rest }
     }
 }
 
@@ -106,30 +91,7 @@ pub(super) fn read(s: &mut Section<'_>) -> FanOutConfig {
                 &[("concatenate", Merge::Concatenate), ("json_array", Merge::JsonArray)],
             )
             .default(Merge::Concatenate),
-        needed: s
-            .field("needed", "Number of shards or replicas that must respond; absent: all of them.")
-            .at_least(1)
-            .optional(),
-        canaries: s
-            .field(
-                "canaries",
-                "Number of shards or replicas that get the request first. All others get the request after these have responded.",
-            )
-            .default(0),
-        deadline: s
-            .field(
-                "deadline",
-                "Time from the request after which the client gets only the responses that have arrived; absent: no deadline.",
-            )
-            .at_least(Duration::from_ms(1))
-            .optional(),
-        rest: s
-            .choice(
-                "rest",
-                "What happens to open calls when the client gets its response. `cancel`: the proxy cancels them. `finish`: they run to their end, even if the client disconnects then.",
-                &[("cancel", RestMode::Cancel), ("finish", RestMode::Finish)],
-            )
-            .default(RestMode::Cancel),
+        rule: curtail_config::policy::fan_out(s),
         response_max: s
             .field("response_max", "Maximum size of a merged response: all bodies together.")
             .range(Bytes::from_kib(1)..=Bytes::from_kib(1 << 20))
@@ -148,8 +110,8 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
             s.error(&format!("routes[{index}].upstream"), text);
         }
         let count = u32::try_from(route.calls(&config.upstreams)).unwrap_or(u32::MAX);
-        let needed = fan_out.needed.unwrap_or(1);
-        for (key, value) in [("needed", needed), ("canaries", fan_out.canaries)] {
+        let needed = fan_out.rule.needed.unwrap_or(1);
+        for (key, value) in [("needed", needed), ("canaries", fan_out.rule.canaries)] {
             if selected > 0 && value > count {
                 let recipients = fan_out.to.noun();
                 let text = format!("{value} of {count} {recipients}: expected at most {count}");

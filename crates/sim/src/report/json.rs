@@ -1,7 +1,7 @@
 //! The report as JSON: `curtail.simulate/2`. An end of an interval is `null` if the run does not bound the value on
 //! that side.
 
-use super::{ArmReport, Comparison, Report};
+use super::{ArmReport, Comparison, Report, TypeReport};
 use crate::batches::Estimate;
 use crate::world::StopReason;
 use curtail_units::Duration;
@@ -51,8 +51,28 @@ fn arm(arm: &ArmReport) -> Value {
         "extra_work_ratio": arm.extra_work_ratio,
         "utilization_ratio": arm.utilization_ratio,
         "errors": arm.errors,
+        "client_retries_ratio": arm.client_retries_ratio,
+        "partial": arm.partial,
+        "types": arm.types.iter().map(request_type).collect::<Vec<Value>>(),
         "above": arm.above.iter().map(above).collect::<Vec<Value>>(),
         "log": format!("{:016x}", arm.log),
+    })
+}
+
+fn request_type(of: &TypeReport) -> Value {
+    let [p50, p90, p95, p99, p999] = super::QUANTILES.map(|quantile| of.quantile_ns(quantile));
+    let value = |estimate: Option<Estimate>| estimate.map(|estimate| estimate.value / 1e6);
+    json!({
+        "name": of.name,
+        "requests": of.requests,
+        "errors": of.errors,
+        "mean_ms": value(of.mean_ns),
+        "p50_ms": value(p50),
+        "p90_ms": value(p90),
+        "p95_ms": value(p95),
+        "p99_ms": value(p99),
+        "p999_ms": value(p999),
+        "interval_ms": intervals([of.mean_ns, p50, p90, p95, p99, p999], 1e6),
     })
 }
 

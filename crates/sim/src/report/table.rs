@@ -1,7 +1,7 @@
 //! The report as a table for people: latencies in milliseconds, with their intervals and their ratios to the model's
 //! first arm below each row.
 
-use super::{ArmReport, Comparison, Report};
+use super::{ArmReport, Comparison, Report, TypeReport};
 use crate::batches::Estimate;
 use curtail_text::numbers::{four_digits, ms, percent_to};
 use curtail_text::{Columns, Left, Page, Right};
@@ -80,6 +80,17 @@ impl Table {
             self.page
                 .line(format!("  executed more than once: {extra} of the requests to a shard"));
         }
+        for of in &arm.types {
+            self.request_type(of);
+        }
+        if arm.client_retries_ratio > 0.0 {
+            let retries = percent_to(arm.client_retries_ratio, 2);
+            self.page.line(format!("  sent again by clients: {retries} of the requests"));
+        }
+        if arm.partial > 0 {
+            let line = format!("  {} of {} responses are partial", arm.partial, arm.requests);
+            self.page.line(line);
+        }
         if arm.errors > 0 {
             self.page.line(format!("  {} of {} requests failed", arm.errors, arm.requests));
         }
@@ -90,6 +101,14 @@ impl Table {
         if !arm.settled {
             self.page.line("  the run never settled: its load may be more than it can take");
         }
+    }
+
+    fn request_type(&mut self, of: &TypeReport) {
+        let estimates = estimates(of.mean_ns, &of.quantiles_ns);
+        let value =
+            |e: Option<Estimate>| e.map_or_else(|| "failed".to_owned(), |e| latency(e.value));
+        self.row(&format!("  {}", of.name), estimates.map(value));
+        self.interval(&estimates, latency);
     }
 
     fn comparison(&mut self, comparison: &Comparison) {

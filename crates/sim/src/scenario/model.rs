@@ -1,31 +1,45 @@
 //! The keys of a model. Every key is read in one place, for the base and for its variants. In a variant, the default of
 //! each key is the value of the base.
 
-use super::{FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX, arrivals};
+use super::{
+    CLIENT_RETRIES_MAX, FAULT_PLACES_MAX, MACHINES_MAX, REPLICA_VIEWS_MAX, TYPES_MAX, USERS_MAX,
+    arrivals,
+};
 use crate::connections::ConnectionModel;
-use crate::model::{Cancelled, Model};
+use crate::model::{Cancelled, ClientRetries, ClosedLoop, Model, RequestType, Tier};
 use curtail_config::{Section, policy};
 use curtail_model::arrivals::RATES;
 use curtail_model::{Cores, Distribution, Fault, ServerFactors};
-use curtail_policy::{CALLS_MAX, REPLICAS_MAX};
+use curtail_policy::{CALLS_MAX, LeafConfig, REPLICAS_MAX};
 use curtail_units::Duration;
 
 /// The model that variants differ from.
 pub(super) fn base(s: &mut Section<'_>) -> Model {
     let defaults = Model::queue(1, 0.5, Distribution::ZERO);
     let service = s.section("service", SERVICE, Distribution::read);
-    let (arrivals, timeline) = s.section("arrivals", ARRIVALS, |s| arrivals::read(s, None));
-    model(s, Model { service, arrivals, timeline, ..defaults }, None)
+    let arrivals = s.optional_section("arrivals", ARRIVALS, |s| arrivals::read(s, None));
+    let closed_loop = s.optional_section("closed_loop", CLOSED_LOOP, closed_loop);
+    if arrivals.is_some() == closed_loop.is_some() {
+        s.error("arrivals", "expected either this or closed_loop");
+    }
+    let (arrivals, timeline) = arrivals.unwrap_or((defaults.arrivals, None));
+    model(s, Model { service, arrivals, timeline, closed_loop, ..defaults }, None)
 }
 
 /// A model that differs from `base` in the keys that are given.
 pub(super) fn variant(s: &mut Section<'_>, base: &Model) -> Model {
     let service = s.optional_section("service", SERVICE, Distribution::read);
-    let of_base = || (base.arrivals.clone(), base.timeline.clone());
-    let (arrivals, timeline) = s
-        .optional_section("arrivals", ARRIVALS, |s| arrivals::read(s, Some(&base.arrivals)))
-        .unwrap_or_else(of_base);
+    let arrivals =
+        s.optional_section("arrivals", ARRIVALS, |s| arrivals::read(s, Some(&base.arrivals)));
+    let closed_loop = s.optional_section("closed_loop", CLOSED_LOOP, closed_loop);
+    if arrivals.is_some() && closed_loop.is_some() {
+        s.error("arrivals", "expected either this or closed_loop");
+    }
+    let loop_of_base = base.closed_loop.clone().filter(|_| arrivals.is_none());
+    let (arrivals, timeline) =
+        arrivals.unwrap_or_else(|| (base.arrivals.clone(), base.timeline.clone()));
     let defaults = Model {
+        closed_loop: closed_loop.or(loop_of_base),
         service: service.unwrap_or_else(|| base.service.clone()),
         arrivals,
         timeline,
@@ -38,11 +52,82 @@ const SERVICE: &str =
     "The service time of an attempt on a healthy server, where all factors are 1.";
 const ARRIVALS: &str = "When requests arrive.";
 
+const CLOSED_LOOP: &str = "Users who each wait for a response before they send their next request, instead of `arrivals`.";
+
+fn closed_loop(s: &mut Section<'_>) -> ClosedLoop {
+    ClosedLoop {
+        users: s.field("users", "Number of users.").range(1..=USERS_MAX).required(),
+        think_time: s.section(
+            "think_time",
+            "Time from a response to the next request of the same user.",
+            Distribution::read,
+        ),
+    }
+}
+
+fn client_retries(s: &mut Section<'_>) -> ClientRetries {
+    ClientRetries {
+        retries_max: s
+            .field("retries_max", "Maximum number of retries of a request.")
+            .range(1..=CLIENT_RETRIES_MAX)
+            .required(),
+        wait: s
+            .optional_section(
+                "wait",
+                "Time between a failure and the retry; absent: none.",
+                Distribution::read,
+            )
+            .unwrap_or(Distribution::ZERO),
+    }
+}
+
+/// Reads a type of requests; absent keys are those of the model.
+fn request_type(name: &str, s: &mut Section<'_>, defaults: &Model) -> RequestType {
+    RequestType {
+        name: name.to_owned(),
+        weight: s
+            .field("weight", "Share of this type, relative to the weights of the other types.")
+            .range(1e-6..=1e6)
+            .required(),
+        class: policy::class(s, "The class of these requests.", defaults.class),
+        repeatable: s
+            .field("repeatable", "Whether these requests may be sent twice.")
+            .default(defaults.repeatable),
+        service: s.optional_section("service", OF_TYPE, Distribution::read),
+        request_factor: s.optional_section("request_factor", OF_TYPE, Distribution::read),
+    }
+}
+
+fn tier(s: &mut Section<'_>) -> Tier {
+    let shards = s.field("shards", "Parts of the data.").at_least(1).default(1);
+    let replicas = s.field("replicas", "Replicas of each shard.").at_least(1).default(1);
+    Tier {
+        fan_out: s
+            .field(
+                "fan_out",
+                "Number of calls that an execution in the tier before makes, over all shards.",
+            )
+            .range(1..=CALLS_MAX)
+            .default(1),
+        shards,
+        replicas,
+        servers: servers(s, (shards, replicas), None),
+        leaf: policy::leaf(s, LeafConfig { concurrency: 1, queue_len_max: u32::MAX }),
+        cores: s.optional_section("cores", CORES, Cores::read),
+        service: s.section("service", SERVICE, Distribution::read),
+        faults: s.list("faults", "Faults of these servers.", Fault::read),
+    }
+}
+
+const OF_TYPE: &str = "As the key of the model; absent: that of the model.";
+
 fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
     let shards = s.field("shards", "Parts of the data.").at_least(1).default(defaults.shards);
     let replicas =
         s.field("replicas", "Replicas of each shard.").at_least(1).default(defaults.replicas);
     let servers = servers(s, (shards, replicas), base);
+    let types = s.map("request_types", REQUEST_TYPES, |name, s| request_type(name, s, &defaults));
+    let tiers = s.list("tiers", TIERS, tier);
     let mut faults = defaults.faults;
     faults.extend(s.list("faults", "Faults, in addition to those of `model`.", Fault::read));
     let model = Model {
@@ -97,11 +182,17 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
             .at_least(Duration::from_us(1))
             .optional()
             .or(defaults.gives_up_after),
+        client_retries: s
+            .optional_section("client_retries", CLIENT_RETRIES, client_retries)
+            .unwrap_or(defaults.client_retries),
+        closed_loop: defaults.closed_loop,
+        request_types: if types.is_empty() { defaults.request_types } else { types },
         class: policy::class(s, "The class of the requests.", defaults.class),
         repeatable: s
             .field("repeatable", "Whether requests may be sent twice.")
             .default(defaults.repeatable),
         faults,
+        tiers: if tiers.is_empty() { defaults.tiers } else { tiers },
         timeline: defaults.timeline,
         service: defaults.service,
         arrivals: defaults.arrivals,
@@ -110,6 +201,10 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
     model
 }
 
+const CLIENT_RETRIES: &str =
+    "Retries of the clients, which send a failed request again as a whole; absent: none.";
+const TIERS: &str = "Tiers of servers behind these: an execution that succeeds makes calls to the first tier of the list, executions there to the second, and so on. The response waits for all calls.";
+const REQUEST_TYPES: &str = "Types of requests, by name: operations, or the requests of tenants. Each request has a random type; absent: all requests are of one type.";
 const REQUEST_FACTOR: &str = "Factor on the service times of all attempts of a request, on whatever server; \
         absent: 1.";
 const REQUEST_BYTES: &str = "Size of the body of a request with the factor 1, in spans; others have their factor \
@@ -140,10 +235,13 @@ fn servers(s: &mut Section<'_>, (shards, replicas): (u32, u32), base: Option<&Mo
 fn check(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     let size = |model: &Model| {
         let Model { clients, shards, replicas, servers, .. } = *model;
-        (clients, shards, replicas, servers, model.faults.len())
+        (clients, shards, replicas, servers, model.faults.len(), model.tiers.clone())
     };
     if base.is_none_or(|base| size(base) != size(model)) {
         check_size(s, model);
+    }
+    if model.request_types.len() > TYPES_MAX {
+        s.error("request_types", format!("too many: expected at most {TYPES_MAX}"));
     }
     check_rate(s, model, base);
     arrivals::check_changes(s, model, base);
@@ -163,11 +261,17 @@ fn check_rate(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
         requests_per_second"
             .to_owned()
     };
-    s.error("arrivals", text);
+    s.error(if model.closed_loop.is_some() { "closed_loop" } else { "arrivals" }, text);
 }
 
 fn check_antagonists(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     let is_antagonist = |fault: &Fault| fault.recipe.needs_cores();
+    for (nth, tier) in model.tiers.iter().enumerate() {
+        if tier.cores.is_none() && tier.faults.iter().any(is_antagonist) {
+            let text = "an antagonist takes cores, but the tier has none: expected cores";
+            s.error(&format!("tiers[{nth}].faults"), text.to_owned());
+        }
+    }
     let own = base.map_or(0, |base| base.faults.len());
     let antagonist = model.faults[own..].iter().position(is_antagonist);
     if let (None, Some(nth)) = (model.cores, antagonist) {
@@ -178,24 +282,53 @@ fn check_antagonists(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
 
 fn check_size(s: &mut Section<'_>, model: &Model) {
     let Model { clients, shards, replicas, servers, .. } = *model;
-    if replicas as usize > REPLICAS_MAX {
-        s.error("replicas", format!("expected at most {REPLICAS_MAX}"));
+    let first = TierSize { clients, shards, replicas, servers, faults: model.faults.len() };
+    check_replicas(s, "", &first);
+    let mut sizes = vec![first];
+    for (nth, tier) in model.tiers.iter().enumerate() {
+        let Tier { shards, replicas, servers, .. } = *tier;
+        let clients = sizes[nth].servers;
+        let size = TierSize { clients, shards, replicas, servers, faults: tier.faults.len() };
+        check_replicas(s, &format!("tiers[{nth}]."), &size);
+        sizes.push(size);
     }
-    if replicas > servers {
-        let text = format!("a shard's {replicas} replicas cannot share {servers} servers");
-        s.error("servers", format!("{text}: expected at least as many servers as replicas"));
-    }
-    if u64::from(clients) * u64::from(shards) > MACHINES_MAX || u64::from(servers) > MACHINES_MAX {
+    let sum = |of: fn(&TierSize) -> u64| sizes.iter().map(of).fold(0, u64::saturating_add);
+    let upstreams = |size: &TierSize| u64::from(size.clients) * u64::from(size.shards);
+    if sum(upstreams) > MACHINES_MAX || sum(|size| u64::from(size.servers)) > MACHINES_MAX {
         let text = format!("expected at most {MACHINES_MAX} clients × shards, and servers");
         s.error("shards", format!("too large: {text}"));
     }
-    let views = u64::from(clients) * u64::from(shards).saturating_mul(u64::from(replicas));
-    if views > REPLICA_VIEWS_MAX {
+    let views = |size: &TierSize| {
+        let upstreams = u64::from(size.clients) * u64::from(size.shards);
+        upstreams.saturating_mul(u64::from(size.replicas))
+    };
+    if sum(views) > REPLICA_VIEWS_MAX {
         let text = format!("expected at most {REPLICA_VIEWS_MAX} clients × shards × replicas");
         s.error("replicas", format!("too large: {text}"));
     }
-    if model.faults.len() as u64 * u64::from(servers) > FAULT_PLACES_MAX {
+    if sum(|size| (size.faults as u64).saturating_mul(u64::from(size.servers))) > FAULT_PLACES_MAX {
         let text = format!("expected at most {FAULT_PLACES_MAX} faults × servers");
         s.error("faults", format!("too many: {text}"));
+    }
+}
+
+struct TierSize {
+    clients: u32,
+    shards: u32,
+    replicas: u32,
+    servers: u32,
+    faults: usize,
+}
+
+/// Checks the replicas of a tier, whose keys are behind `prefix`.
+fn check_replicas(s: &mut Section<'_>, prefix: &str, size: &TierSize) {
+    let TierSize { replicas, servers, .. } = *size;
+    if replicas as usize > REPLICAS_MAX {
+        s.error(&format!("{prefix}replicas"), format!("expected at most {REPLICAS_MAX}"));
+    }
+    if replicas > servers {
+        let text = format!("a shard's {replicas} replicas cannot share {servers} servers");
+        let text = format!("{text}: expected at least as many servers as replicas");
+        s.error(&format!("{prefix}servers"), text);
     }
 }

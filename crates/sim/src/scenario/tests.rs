@@ -1,6 +1,7 @@
 use super::{Described, Scenario};
 use crate::sharding::Rule;
 use curtail_model::{Cores, Distribution, Rate};
+use curtail_policy::Class;
 use curtail_units::Duration;
 use expect_test::expect;
 
@@ -110,6 +111,70 @@ arms:",
     assert_eq!(busy.model.cores, Some(Cores { allocated: 2.0, machine: 2.0 }));
     assert_eq!(busy.model.faults.len(), 2, "faults come on top");
     assert_eq!(busy.model.service, same.model.service);
+}
+
+#[test]
+fn users_types_retries_and_tiers_can_be_written() {
+    let text = "\
+model:
+  service: {shape: exponential, mean: 1ms}
+  closed_loop: {users: 20, think_time: {shape: constant, value: 1s}}
+  client_retries: {retries_max: 2}
+  request_types:
+    search: {weight: 9}
+    report: {weight: 1, class: batch, service: {shape: constant, value: 11ms}}
+  fan_out: 4
+  shards: 4
+  tiers:
+    - {fan_out: 2, shards: 2, replicas: 3, service: {shape: constant, value: 1ms}, concurrency: 8}
+variants:
+  open: {arrivals: {requests_per_second: 5}}
+arms:
+  most: {fan_out: {needed: 3, rest: finish}}
+requests_max: 1000
+";
+    let scenario = read(text);
+    let [open] = scenario.variants.as_slice() else { panic!("one model") };
+    assert_eq!(open.model.closed_loop, None, "arrivals are instead of users");
+    assert_eq!(open.model.client_retries.retries_max, 2);
+    let [search, report] = open.model.request_types.as_slice() else { panic!("two types") };
+    assert_eq!((search.weight, search.class), (9.0, Class::Interactive));
+    assert_eq!((report.name.as_str(), report.class), ("report", Class::Batch));
+    let [tier] = open.model.tiers.as_slice() else { panic!("one tier") };
+    assert_eq!((tier.servers, tier.leaf.concurrency), (6, 8));
+    assert_eq!(scenario.arms[0].fan_out.and_then(|rule| rule.needed), Some(3));
+    let users = Scenario::read(
+        "test.yaml",
+        &text.replace("variants:\n  open: {arrivals: {requests_per_second: 5}}\n", ""),
+        &[],
+    );
+    let model = users.expect("no errors").variants.remove(0).model;
+    // 20 users, each with a request in 1 s and 0.9 × 1 ms + 0.1 × 11 ms: the four servers could do more.
+    assert!((model.requests_per_second() - 20.0 / 1.002).abs() < 1e-9);
+}
+
+#[test]
+fn impossible_users_types_and_tiers_are_errors() {
+    let text = "\
+model:
+  service: {shape: exponential, mean: 1ms}
+  arrivals: {load_ratio: 0.8}
+  closed_loop: {users: 0, think_time: {shape: constant, value: 1s}}
+  request_types: {none: {weight: 0}}
+  fan_out: 2
+  tiers:
+    - {replicas: 3, servers: 2, service: {shape: constant, value: 1ms}}
+arms:
+  most: {fan_out: {needed: 3}}
+requests_max: 1000
+";
+    expect![[r#"
+        test.yaml:3:13: model.arrivals: expected either this or closed_loop
+        test.yaml:4:24: model.closed_loop.users: 0 is out of range: expected a whole number from 1 to 1000000
+        test.yaml:5:34: model.request_types.none.weight: 0 is out of range: expected a number from 0.000001 to 1000000
+        test.yaml:8:30: model.tiers[0].servers: a shard's 3 replicas cannot share 2 servers: expected at least as many servers as replicas
+        test.yaml:10:28: arms.most.fan_out.needed: 3 of 2 calls: expected at most 2"#]]
+    .assert_eq(&errors(text));
 }
 
 #[test]

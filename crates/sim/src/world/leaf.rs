@@ -3,11 +3,13 @@
 use super::request::{Attempt, Ending, Owner, Stage, TwinNews};
 use super::{Step, World};
 use crate::alarm::Alarm;
-use crate::model::{Cancelled, Model};
+use crate::model::Cancelled;
 use crate::record::AttemptRecord;
 use crate::slab::Key;
-use curtail_model::Processor;
-use curtail_policy::{Decided, Failure, Leaf, LeafEffect, LeafEvent, LeafRequestId, Outcome};
+use curtail_model::{Cores, Processor};
+use curtail_policy::{
+    Decided, Failure, GatherEvent, Leaf, LeafConfig, LeafEffect, LeafEvent, LeafRequestId, Outcome,
+};
 use curtail_units::Instant;
 
 #[derive(Debug)]
@@ -15,15 +17,18 @@ pub(super) struct LeafPlace {
     pub(super) machine: Leaf,
     pub(super) processor: Processor,
     pub(super) server_alarm: Alarm,
+    /// The tier of the server, and its number in this tier.
+    pub(super) tier_and_number: (u32, u32),
     /// The instant of the latest crash of the server.
     pub(super) crashed: Option<Instant>,
 }
 
 impl LeafPlace {
-    pub(super) fn new(model: &Model) -> Self {
+    pub(super) fn new(tier_and_number: (u32, u32), leaf: LeafConfig, cores: Option<Cores>) -> Self {
         Self {
-            machine: Leaf::new(model.leaf),
-            processor: Processor::new(model.cores),
+            tier_and_number,
+            machine: Leaf::new(leaf),
+            processor: Processor::new(cores),
             server_alarm: Alarm::OFF,
             crashed: None,
         }
@@ -37,16 +42,16 @@ const fn leaf_request(key: Key) -> LeafRequestId {
 impl World<'_> {
     pub(super) fn attempt_arrives(&mut self, key: Key) {
         let attempt = self.attempts.get_mut(key).expect("nothing ends an attempt on its way out");
-        if attempt.stage == Stage::Overtaken {
+        let Attempt { server, class, tie, stage, .. } = *attempt;
+        if stage == Stage::Overtaken {
             self.forget_attempt(key);
             return;
         }
-        let Attempt { server, class, tie, .. } = *attempt;
-        if self.faults.is_down(server) {
+        attempt.stage = Stage::Queued;
+        if self.is_down(server) {
             self.end(key, Ending::Failed(Failure::NotSent));
             return;
         }
-        attempt.stage = Stage::Queued;
         self.record_attempt(key, |record, now| record.arrived = Some(now));
         let tie = tie.map(|(id, _)| id);
         self.leaf_event(server, LeafEvent::Arrived { request: leaf_request(key), class, tie });
@@ -59,8 +64,15 @@ impl World<'_> {
         let (server, stage) = (attempt.server, attempt.stage);
         match (stage, self.model.cancelled) {
             (Stage::Outward, _) => attempt.stage = Stage::Overtaken,
-            (Stage::Queued | Stage::InService, Cancelled::RunsOn)
-            | (Stage::InService, Cancelled::LeavesQueue) => attempt.is_cancelled = true,
+            (Stage::Queued | Stage::InService | Stage::Calls(_), Cancelled::RunsOn)
+            | (Stage::InService | Stage::Calls(_), Cancelled::LeavesQueue) => {
+                attempt.is_cancelled = true;
+            }
+            (Stage::Calls(request), Cancelled::Stops) => {
+                self.request_event(request, GatherEvent::Abandoned);
+                self.record_attempt(key, |record, now| record.left = Some(now));
+                self.forget_attempt(key);
+            }
             (Stage::Queued | Stage::InService, _) => {
                 if stage == Stage::InService {
                     self.leaves[server as usize].processor.abort(self.now, key.as_u64());
@@ -76,7 +88,7 @@ impl World<'_> {
 
     pub(super) fn twin_news_arrives(&mut self, key: Key) {
         let TwinNews { server, tie } = self.twin_news.remove(key).expect("news arrive once");
-        if self.faults.is_down(server) {
+        if self.is_down(server) {
             return;
         }
         self.leaf_event(server, LeafEvent::TwinStarted { tie });
@@ -88,7 +100,7 @@ impl World<'_> {
             let key = Key::from_u64(key);
             self.leaf_event(server, LeafEvent::Finished { request: leaf_request(key) });
             match self.ending(server) {
-                Some(ending) => self.end(key, ending),
+                Some(ending) => self.executed(server, key, ending),
                 // The root gets no response.
                 None => {
                     self.record_attempt(key, |record, now| record.left = Some(now));

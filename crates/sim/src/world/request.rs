@@ -1,32 +1,16 @@
-//! The side of the roots: requests arrive, their calls decide, attempts and probes travel.
+//! The calls of requests: they decide, and attempts and probes travel.
 
 use super::remedy::RemedyCall;
+use super::root::RequestKind;
 use super::{Step, World};
 use crate::queue::Lane;
-use crate::record::{AttemptEnd, AttemptRecord, RequestRecord};
+use crate::record::{AttemptEnd, AttemptRecord};
 use crate::slab::Key;
 use curtail_policy::{
-    ATTEMPTS_MAX, AttemptId, Call, CallId, Choice, Class, Decided, Effect, Event, Failure, Gather,
-    GatherConfig, GatherEffect, GatherEvent, GatherOutcome, Load, Outcome, Reason, ReplicaId,
-    Request, RestMode, Tie, TieId, UpstreamEvent,
+    ATTEMPTS_MAX, AttemptId, Call, CallId, Choice, Class, Decided, Effect, Event, Failure,
+    GatherEvent, Load, Outcome, Reason, ReplicaId, Request, Tie, TieId, UpstreamEvent,
 };
 use curtail_units::{Duration, Instant};
-
-#[derive(Clone, Debug)]
-pub(super) struct RequestPlace {
-    number: u64,
-    arrived: Instant,
-    overhead: Duration,
-    client: u32,
-    /// The shard of the first call; later calls go to the next shards.
-    first_shard: u32,
-    /// The factor on the service times of all attempts.
-    factor: f64,
-    /// Where the recorded work of its calls is: the index of the request, and the first call's index among them.
-    recorded_work: Option<(usize, usize)>,
-    gather: Gather,
-    is_complete: bool,
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct CallPlace {
@@ -34,8 +18,12 @@ pub(super) struct CallPlace {
     request: Key,
     /// The number of the call among the calls of the request.
     id: CallId,
+    /// The same, with the calls of earlier tries of the client.
+    recorded_id: CallId,
+    /// Whether nobody waits for the call: the request is done without it, or the client has sent the request again.
+    is_abandoned: bool,
     pub(super) upstream: u32,
-    shard: u32,
+    kind: RequestKind,
     attempts: [Key; ATTEMPTS_MAX],
     /// The service time of the call's first attempt, without factors.
     service_ns: f64,
@@ -54,6 +42,8 @@ pub(super) enum Stage {
     Overtaken,
     Queued,
     InService,
+    /// Its server waits for calls of its own, of this request.
+    Calls(Key),
     Homeward,
 }
 
@@ -103,127 +93,29 @@ pub(super) struct TwinNews {
 }
 
 impl World<'_> {
-    pub(super) fn schedule_request(&mut self) {
-        let at = match &mut self.recorded {
-            Some(recorded) => recorded.next_arrival(),
-            None => Some(self.arrivals.next_arrival()),
-        };
-        if let Some(at) = at {
-            self.queue.push(at, Step::RequestArrives);
-        }
-    }
-
-    pub(super) fn request_arrives(&mut self) {
-        let recorded_work = self.recorded_work();
-        self.schedule_request();
-        self.check_in_flight();
-        let model = self.model;
-        let small = |number: usize| u32::try_from(number).expect("counts of the model are u32");
-        let client = match model.clients {
-            1 => 0,
-            clients => small(self.draws.clients.below(clients as usize)),
-        };
-        let first_shard = if model.fan_out < model.shards {
-            small(self.draws.shards.below(model.shards as usize))
-        } else {
-            0
-        };
-        // The servers execute the rest of a failed request as well: that is load too.
-        let config = GatherConfig { rest: RestMode::Finish, ..GatherConfig::all_of(model.fan_out) };
-        let number = self.tally.arrived();
-        let factor = model.request_factor.draw_factor(&mut self.draws.request_factors);
-        let request = self.requests.insert(RequestPlace {
-            number,
-            arrived: self.now,
-            overhead: model.overhead.draw(&mut self.draws.overhead),
-            client,
-            first_shard,
-            factor,
-            recorded_work,
-            gather: Gather::new(config),
-            is_complete: false,
-        });
-        if let Some(recorder) = &mut self.recorder
-            && self.tally.counts(number)
-        {
-            recorder.begin(request, RequestRecord::new(number, client, factor, self.now));
-        }
-        self.request_event(request, GatherEvent::Arrived);
-    }
-
-    /// Where the recorded work of the request that arrives is, if it is recorded. Shards and calls are matched at random.
-    fn recorded_work(&mut self) -> Option<(usize, usize)> {
-        let nth = self.recorded.as_ref()?.arriving();
-        let works =
-            self.model.timeline.as_ref()?.works.get(nth).filter(|works| !works.is_empty())?;
-        Some((nth, self.draws.service.below(works.len())))
-    }
-
-    /// The work of a call of a request: of its first attempt, or of a further one.
-    fn draw_work_ns(&mut self, request: Key, call: CallId, is_first: bool) -> f64 {
-        let (model, place) = (self.model, self.request_mut(request).recorded_work);
-        let works = place.and_then(|(nth, first)| {
-            let works = model.timeline.as_ref()?.works.get(nth)?;
-            Some((works, first + call.0 as usize))
-        });
-        let random = if is_first { &mut self.draws.service } else { &mut self.draws.copies };
-        match works {
-            Some((works, nth)) if is_first => works[nth % works.len()].as_ns_f64(),
-            Some((works, _)) => works[random.below(works.len())].as_ns_f64(),
-            None => model.service.draw_ns(random),
-        }
-    }
-
-    /// Hands an event to the gather of a request, and carries out the effects.
-    fn request_event(&mut self, key: Key, event: GatherEvent) {
-        let now = self.now;
-        self.request_mut(key).gather.handle(now, event);
-        while let Some(Decided { effect, .. }) = self.request_mut(key).gather.poll_effect() {
-            match effect {
-                GatherEffect::StartCall { call } => self.begin_call(key, call),
-                GatherEffect::AbandonCall { .. } => unreachable!("the rest finishes"),
-                GatherEffect::Done { outcome } => {
-                    self.request_mut(key).is_complete = outcome == GatherOutcome::Complete;
-                }
-            }
-        }
-        let request = self.request_mut(key);
-        if request.gather.is_over() {
-            let age = now.since(request.arrived) + request.overhead;
-            let (number, is_complete) = (request.number, request.is_complete);
-            let ended = request.arrived + age;
-            if let Some(recorder) = &mut self.recorder {
-                recorder.end(key, ended, is_complete);
-            }
-            self.requests.free(key);
-            self.tally_request(number, age, is_complete);
-        }
-    }
-
-    fn request_mut(&mut self, key: Key) -> &mut RequestPlace {
-        self.requests.get_mut(key).expect("a request is known until its last call has ended")
-    }
-
-    fn begin_call(&mut self, request_key: Key, id: CallId) {
-        let shards = self.model.shards;
+    pub(super) fn begin_call(&mut self, request_key: Key, id: CallId) {
         let request = self.request_mut(request_key);
-        let shard = (request.first_shard + id.0) % shards;
-        let upstream = request.client * shards + shard;
-        let factor =
-            request.factor * self.model.call_factor.draw_factor(&mut self.draws.call_factors);
+        let (kind, recorded_id, factor) = (request.kind, request.recorded_id(id), request.factor);
+        let (client, first_shard) = (request.client, request.first_shard);
+        let tier = &self.tiers[kind.tier as usize];
+        let shard = (first_shard + id.0) % tier.shards;
+        let upstream = tier.upstream(client, shard);
+        let factor = match kind.tier {
+            0 => factor * self.model.call_factor.draw_factor(&mut self.draws.call_factors),
+            _ => factor,
+        };
         let copies_alike = self.model.copies_alike.get();
-        let service_ns = self.draw_work_ns(request_key, id, true);
+        let service_ns = self.draw_work_ns(kind, id, true);
         let remedy = self.begin_remedy_call(upstream);
+        let RequestKind { class, repeatable, .. } = kind;
         let key = self.calls.insert(CallPlace {
-            machine: Call::new(Request {
-                class: self.model.class,
-                repeatable: self.model.repeatable,
-                is_holdout: remedy.is_holdout,
-            }),
+            machine: Call::new(Request { class, repeatable, is_holdout: remedy.is_holdout }),
             request: request_key,
             id,
+            recorded_id,
+            is_abandoned: false,
             upstream,
-            shard,
+            kind,
             attempts: [Key::NONE; ATTEMPTS_MAX],
             service_ns,
             factor,
@@ -231,6 +123,9 @@ impl World<'_> {
             good: None,
             remedy,
         });
+        if self.may_abandon_calls() {
+            self.request_mut(request_key).calls.push(key);
+        }
         if key.index as usize == self.call_alarms.len() {
             self.call_alarms.push(crate::alarm::Alarm::OFF);
         }
@@ -238,10 +133,25 @@ impl World<'_> {
         if let Some(recorder) = &mut self.recorder {
             recorder.call(request_key, shard, factor, self.now);
         }
-        if let Some(patience) = self.model.gives_up_after {
+        if kind.tier == 0
+            && let Some(patience) = self.model.gives_up_after
+        {
             self.queue.push_lane(Lane::Alarms, self.now + patience, Step::ClientGivesUp(key));
         }
         self.call_event(key, Event::Arrived);
+    }
+
+    /// Abandons a call for which nobody waits any more.
+    pub(super) fn abandon_call(&mut self, key: Key) {
+        self.leave_call(key);
+        self.call_event(key, Event::Abandoned);
+    }
+
+    /// Lets a call run to its end, for which nobody waits.
+    pub(super) fn leave_call(&mut self, key: Key) {
+        if let Some(call) = self.calls.get_mut(key) {
+            call.is_abandoned = true;
+        }
     }
 
     pub(super) fn call_woke(&mut self, index: u32) {
@@ -276,7 +186,7 @@ impl World<'_> {
     /// Runs a call's machine on an event, in the group of its upstream if there is one.
     fn call_step(&mut self, key: Key, event: Event) {
         let call = self.calls.get_mut(key).expect("only finishing a call removes it");
-        let group = self.groups.get_mut((call.upstream / self.model.shards) as usize);
+        let group = self.groups.get_mut(self.upstreams[call.upstream as usize].group);
         let (machine, now) = (&mut call.machine, self.now);
         let upstream = &mut self.upstreams[call.upstream as usize].machine;
         upstream.in_group(group, |upstream| machine.handle(upstream, now, event));
@@ -307,13 +217,16 @@ impl World<'_> {
 
     fn finish_call(&mut self, key: Key) {
         let call = self.calls.get_mut(key).expect("a call is finished once");
+        let (recorded_id, is_abandoned) = (call.recorded_id, call.is_abandoned);
         let (request, call, success) = (call.request, call.id, call.good.is_some());
         self.end_remedy_call(key);
         self.calls.free(key);
         if let Some(recorder) = &mut self.recorder {
-            recorder.end_call(request, call, self.now, success);
+            recorder.end_call(request, recorded_id, self.now, success);
         }
-        self.request_event(request, GatherEvent::CallEnded { call, success });
+        if !is_abandoned {
+            self.request_event(request, GatherEvent::CallEnded { call, success });
+        }
     }
 }
 
@@ -325,21 +238,20 @@ impl World<'_> {
         (class, tie): (Class, Option<Tie>),
         (reason, choice): (Reason, Choice),
     ) {
-        let model = self.model;
         let call = self.calls.get_mut(call_key).expect("only a call that is known sends");
-        let (shard, request, call_id) = (call.shard, call.request, call.id);
-        let (upstream, is_as_first) = (call.upstream, id.0 == 0 || call.copies_alike);
+        let (upstream, request, recorded_id) = (call.upstream, call.request, call.recorded_id);
+        let (kind, call_id) = (call.kind, call.id);
         let (first_ns, factor) = (call.service_ns, call.factor);
-        let drawn_ns =
-            if is_as_first { first_ns } else { self.draw_work_ns(request, call_id, false) };
-        let server = model.server(shard, replica.0);
+        let is_as_first = id.0 == 0 || call.copies_alike;
+        let drawn_ns = if is_as_first { first_ns } else { self.draw_work_ns(kind, call_id, false) };
+        let server = self.server_of(upstream, replica);
         let service_ns = drawn_ns * factor * self.server_factors[server as usize];
         let key = self.attempts.insert(Attempt {
             owner: Owner::Call(call_key),
             id,
             server,
             class,
-            tie: tie.map(|tie| (tie.id, model.server(shard, tie.twin.0))),
+            tie: tie.map(|tie| (tie.id, self.server_of(upstream, tie.twin))),
             service_ns,
             stage: Stage::Outward,
             is_cancelled: false,
@@ -356,7 +268,7 @@ impl World<'_> {
                 sent,
                 Duration::from_ns_f64(service_ns),
             );
-            recorder.send(request, call_id, key, record);
+            recorder.send(request, recorded_id, key, record);
         }
         let setup = self.connect(key, server, (upstream, replica));
         self.post_after(setup, Step::AttemptArrives(key));
@@ -370,7 +282,8 @@ impl World<'_> {
         (upstream, replica): (u32, ReplicaId),
     ) -> Duration {
         let Some(connections) = &mut self.connections else { return Duration::ZERO };
-        let pair = upstream as usize * self.model.replicas as usize + replica.0 as usize;
+        let tier = self.upstreams[upstream as usize].tier;
+        let pair = self.tiers[tier as usize].pair(upstream, replica);
         connections.open(self.now, attempt, pair, self.leaves[server as usize].crashed)
     }
 
@@ -426,7 +339,7 @@ impl World<'_> {
         if let Some(recorder) = &mut self.recorder
             && let Some(call) = self.calls.get_mut(call)
         {
-            recorder.win(call.request, call.id, attempt);
+            recorder.win(call.request, call.recorded_id, attempt);
         }
     }
 
@@ -434,7 +347,7 @@ impl World<'_> {
         if let Some(recorder) = &mut self.recorder
             && let Some(call) = self.calls.get_mut(call)
         {
-            recorder.end_attempt((call.request, call.id, attempt), self.now, end);
+            recorder.end_attempt((call.request, call.recorded_id, attempt), self.now, end);
         }
     }
 }
@@ -454,7 +367,7 @@ impl World<'_> {
     }
 
     pub(super) fn upstream_event(&mut self, index: usize, event: UpstreamEvent) {
-        let group = self.groups.get_mut(index / self.model.shards as usize);
+        let group = self.groups.get_mut(self.upstreams[index].group);
         let now = self.now;
         self.upstreams[index].machine.in_group(group, |upstream| upstream.handle(now, event));
         // An upstream by itself probes, and decides about its remedies.
@@ -464,7 +377,7 @@ impl World<'_> {
 
     fn send_probe(&mut self, upstream: usize, replica: ReplicaId) {
         let upstream = u32::try_from(upstream).expect("counts of the model are u32");
-        let server = self.model.server(upstream % self.model.shards, replica.0);
+        let server = self.server_of(upstream, replica);
         let sent = self.now;
         let key = self.probes.insert(Probe { upstream, replica, server, sent, load: None });
         self.post(Step::ProbeArrives(key));
@@ -475,13 +388,17 @@ impl World<'_> {
 
     pub(super) fn probe_arrives(&mut self, key: Key) {
         // It may have been given up meanwhile.
-        let Some(probe) = self.probes.get_mut(key) else { return };
-        if self.faults.is_down(probe.server) {
+        let Some(Probe { server, .. }) = self.probes.get_mut(key) else { return };
+        let server = *server;
+        if self.is_down(server) {
             // A probe without a response is no event for the policies.
             self.probes.free(key);
             return;
         }
-        probe.load = Some(self.leaves[probe.server as usize].machine.load(self.now));
+        let load = self.leaves[server as usize].machine.load(self.now);
+        if let Some(probe) = self.probes.get_mut(key) {
+            probe.load = Some(load);
+        }
         self.post(Step::ProbeResponseArrives(key));
     }
 

@@ -149,7 +149,7 @@ fn the_seed_decides_the_same_faults_as_in_a_testbed() {
     let faults = Faults::new(&model.faults, model.servers, model.cores, &Rng::new(SEED));
     let mut world = World::new(&model, &Arm::new("", policy), (stop(20_000), &[]), SEED);
     let paces = |world: &World<'_>| -> Vec<Pace> {
-        (0..model.servers).map(|server| world.faults.pace(server)).collect()
+        (0..model.servers).map(|server| world.faults[0].pace(server)).collect()
     };
     let mut last = paces(&world);
     let mut changes = vec![Vec::new(); last.len()];
