@@ -5,7 +5,7 @@
 //! **Source**: Devroye, "Non-Uniform Random Variate Generation", 1986, chapter II.
 //! **Hurts when** a load needs the mean of a Pareto with a shape of 1 or less, which is infinite.
 
-use curtail_units::{Duration, Rng};
+use curtail_units::{Duration, Rng, normal_upper_tail};
 use libm::{exp, log, sqrt};
 
 mod amount;
@@ -244,6 +244,5 @@ fn normal_positive_mean(mean: f64, deviation: f64) -> f64 {
     }
     let z = mean / deviation;
     let density = exp(-z * z / 2.0) / sqrt(2.0 * std::f64::consts::PI);
-    let below = 0.5 * libm::erfc(-z / std::f64::consts::SQRT_2);
-    mean * below + deviation * density
+    mean * normal_upper_tail(-z) + deviation * density
 }

@@ -25,7 +25,7 @@ mod window;
 pub use atomic::AtomicHistogram;
 pub use histogram::{Bucket, Exact, Histogram, Inconsistent};
 pub use precision::Precision;
-pub use rank::rank;
+pub use rank::{rank, tail_start};
 pub use window::Window;
 
 #[cfg(test)]

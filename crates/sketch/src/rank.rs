@@ -1,4 +1,4 @@
-//! The rank of a quantile among sorted values.
+//! The rank of a quantile among sorted values, and the start of the tail above it.
 
 use curtail_units::Quantile;
 
@@ -23,9 +23,25 @@ pub fn rank(quantile: Quantile, count: u64) -> u64 {
     rank.max(1).min(count)
 }
 
+/// The index, from 0, at which the tail above `quantile` starts among `len` sorted values: `floor(q · n)`.
+///
+/// The tail has the `ceil((1 − q) · n)` largest values. The value of [`rank()`] is in the other part: of 1,000 values, the
+/// 0.99 quantile is the 990th, and the tail is the 10 values after it. `len` is not zero, and the last value is always in
+/// the tail.
+#[must_use]
+pub fn tail_start(quantile: f64, len: usize) -> usize {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most the length"
+    )]
+    let index = (quantile * len as f64) as usize;
+    index.min(len - 1)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::rank;
+    use super::{rank, tail_start};
     use curtail_units::Quantile;
 
     #[test]
@@ -48,5 +64,16 @@ mod tests {
         assert_eq!(rank(quantile(0.0), 10), 1);
         assert_eq!(rank(quantile(1.0), u64::MAX), u64::MAX);
         assert_eq!(rank(quantile(0.5), 0), 0);
+    }
+
+    #[test]
+    fn the_tail_starts_after_the_value_of_a_quantile() {
+        assert_eq!(tail_start(0.99, 1_000), 990);
+        assert_eq!(rank(Quantile::P99, 1_000), 990);
+        // No value is at the quantile itself: the value of the rank is the first of the tail.
+        assert_eq!(tail_start(0.99, 1_050), 1_039);
+        assert_eq!(rank(Quantile::P99, 1_050), 1_040);
+        assert_eq!(tail_start(0.0, 10), 0);
+        assert_eq!(tail_start(1.0, 10), 9);
     }
 }

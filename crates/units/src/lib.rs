@@ -1,24 +1,28 @@
-//! Numbers with units, and the only random number generator.
+//! Numbers with units, the only random number generator, and the statistics that several crates need.
 //!
 //! The crate has no clock: a driver (the proxy, or a simulation) passes [`Instant`]s. The crate draws no entropy: the
 //! caller seeds the [`Rng`]. Arithmetic saturates: a duration that does not fit becomes the longest one.
 #![no_std]
+
+extern crate alloc;
 
 mod bytes;
 mod duration;
 mod instant;
 mod label;
 mod rng;
+mod statistics;
 mod unit_interval;
-mod wilson;
 
 pub use bytes::Bytes;
 pub use duration::Duration;
 pub use instant::Instant;
 pub use label::Label;
 pub use rng::Rng;
+pub use statistics::{
+    RankSum, SampleValue, discovery_limit, normal_upper_tail, van_elteren_p_value, wilson_interval,
+};
 pub use unit_interval::{Quantile, Ratio};
-pub use wilson::wilson_interval;
 
 /// A number outside the range of its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,7 @@
 use crate::compare::arm::Arm;
 use crate::compare::student::two_sided_normal;
 use curtail_sketch::rank;
-use curtail_units::{Quantile, Rng};
+use curtail_units::{Quantile, RankSum, Rng};
 
 const RESAMPLES: usize = 999;
 
@@ -65,19 +65,11 @@ pub(super) fn mann_whitney((a, b): (&Arm<'_>, &Arm<'_>)) -> f64 {
     }
     counts.push((u64::MAX, a.failed as f64, b.failed as f64));
     counts.sort_unstable_by_key(|(lower, ..)| *lower);
-    let (mut of_a, mut of_b, mut b_wins, mut ties) = (0.0, 0.0, 0.0, 0.0);
-    for equals in counts.chunk_by(|x, y| x.0 == y.0) {
-        let a: f64 = equals.iter().map(|(_, a, _)| a).sum();
-        let b: f64 = equals.iter().map(|(.., b)| b).sum();
-        b_wins += b * (of_a + a / 2.0);
-        of_a += a;
-        of_b += b;
-        ties += (a + b).powi(3) - (a + b);
-    }
-    let all = of_a + of_b;
-    let variance = of_a * of_b / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
-    if variance > 0.0 {
-        two_sided_normal((b_wins - of_a * of_b / 2.0) / variance.sqrt())
+    let ranks = RankSum::of(counts.chunk_by(|x, y| x.0 == y.0).map(|equals| {
+        [equals.iter().map(|(.., b)| b).sum(), equals.iter().map(|(_, a, _)| a).sum()]
+    }));
+    if ranks.variance > 0.0 {
+        two_sided_normal((ranks.u - ranks.mean()) / ranks.variance.sqrt())
     } else {
         1.0
     }

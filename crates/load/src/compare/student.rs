@@ -3,6 +3,8 @@
 //! **Source**: DLMF 8.17.22 (the continued fraction of the incomplete beta function, by Lentz's method as in Thompson
 //! and Barnett, 1986) and 8.17.4 (its symmetry).
 
+use curtail_units::normal_upper_tail;
+
 /// Maximum number of terms. Below a million degrees of freedom fewer suffice; above, the value is close enough by then.
 const TERMS_MAX: u32 = 10_000;
 
@@ -39,7 +41,7 @@ pub fn critical(level: f64, freedom: f64) -> f64 {
 
 /// The probability that a normally distributed value is at least as far from zero as `z`, either way.
 pub(crate) fn two_sided_normal(z: f64) -> f64 {
-    libm::erfc(z.abs() / core::f64::consts::SQRT_2)
+    2.0 * normal_upper_tail(z.abs())
 }
 
 /// The regularised incomplete beta function `I_x(a, b)`.

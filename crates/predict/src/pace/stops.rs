@@ -8,8 +8,7 @@
 
 use super::{ROUNDS, SlowPeriod, log_bin, works};
 use crate::executions::Execution;
-use curtail_explain::discovery_limit;
-use curtail_units::{Duration, Instant};
+use curtail_units::{Duration, Instant, discovery_limit};
 use std::collections::BTreeSet;
 
 /// The share of the stops of a replica that may be chance; the chance of a false one where there are none.
