@@ -3,7 +3,7 @@
 //! | command | compares |
 //! |---|---|
 //! | `explain --service S` | the slowest traces of a server that begin at a service with the others |
-//! | `explain FILE…` | the slowest traces of each endpoint with the other traces of this endpoint |
+//! | `explain FILE…` | the slowest traces of each operation with the other traces of this operation |
 //! | `explain --baseline FILE --slow FILE` | the traces of some files with those of others |
 //! | `explain … --between A B` | the traces of a time, or with a value of an attribute, with those of another |
 
@@ -32,7 +32,7 @@ const BYTES_MAX: usize = 32 << 30;
 
 /// Explain why the slow requests are slow
 ///
-/// Compares the slow traces of each endpoint with its other traces: where the
+/// Compares the slow traces of each operation with its other traces: where the
 /// additional time went, and what the slow traces have in common, with intervals.
 /// The traces are those of a server, or of files that `curtail import` reads: OTLP,
 /// from the Collector's file exporter.
@@ -71,7 +71,7 @@ pub(crate) struct ExplainArgs {
     /// FROM..TO in RFC 3339.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["slow", "quantile", "objective"])]
     between: Vec<String>,
-    /// Traces above this quantile of their endpoint and period are slow [default: 0.99,
+    /// Traces above this quantile of their operation and period are slow [default: 0.99,
     /// or less if there are few traces].
     #[arg(long, value_name = "Q", value_parser = quantile, conflicts_with = "slow")]
     quantile: Option<Quantile>,
@@ -175,7 +175,7 @@ impl ExplainArgs {
         if let Err(
             error @ (NotExplained::NoTraces
             | NotExplained::EmptySide
-            | NotExplained::NoCommonEndpoint),
+            | NotExplained::NoCommonOperation),
         ) = explained
         {
             return Err(usage_error(&error.to_string()));

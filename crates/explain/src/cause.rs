@@ -45,14 +45,14 @@ pub enum Cause {
     CodePath,
     /// A service takes longer.
     SlowService,
-    /// A call takes longer whose other side has no spans: a database, a third party.
+    /// A call of a service without spans takes longer: a database, a third party.
     Dependency,
     /// Another attribute.
     Attribute,
 }
 
 /// Words of attribute keys, in the order of their tests, each with the cause that they name.
-const OF_KEYS: [(&str, Cause); 38] = [
+const CAUSES_OF_KEYS: [(&str, Cause); 38] = [
     ("user agent", Cause::Attribute),
     ("protocol version", Cause::Attribute),
     ("resend count", Cause::Retries),
@@ -94,7 +94,7 @@ const OF_KEYS: [(&str, Cause); 38] = [
 ];
 
 /// Words of operations that only wait, each with the cause that it names.
-const OF_WAITS: [(&str, Cause); 13] = [
+const CAUSES_OF_WAITS: [(&str, Cause); 13] = [
     ("disk", Cause::Storage),
     ("fsync", Cause::Storage),
     ("ssd", Cause::Storage),
@@ -115,7 +115,7 @@ impl Cause {
     #[must_use]
     pub fn of_wait(operation: &str) -> Option<Self> {
         let words = words(operation);
-        let of_word = |word: &String| OF_WAITS.iter().find(|(wait, _)| word == wait);
+        let of_word = |word: &String| CAUSES_OF_WAITS.iter().find(|(wait, _)| word == wait);
         words.iter().find_map(of_word).map(|(_, cause)| *cause)
     }
 
@@ -134,7 +134,10 @@ impl Cause {
     pub fn of_key(key: &str) -> Self {
         let key = format!(" {} ", words(key).join(" "));
         let has = |words: &str| key.contains(&format!(" {words} "));
-        OF_KEYS.iter().find(|(words, _)| has(words)).map_or(Self::Attribute, |(_, cause)| *cause)
+        CAUSES_OF_KEYS
+            .iter()
+            .find(|(words, _)| has(words))
+            .map_or(Self::Attribute, |(_, cause)| *cause)
     }
 
     /// The cause that small numbers of an attribute stand for. What makes requests slow by its amount is none of them.

@@ -1,22 +1,22 @@
 //! Components: the kinds of time that a critical path consists of.
 
-use crate::names::Numbering;
+use crate::interner::Interner;
 
 /// A kind of time, by the numbers of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub(crate) enum Component {
     /// An operation of a service works, or waits for something that has no span.
-    Own { service: u32, operation: u32 },
+    SelfTime { service: u32, operation: u32 },
     /// A call is between its caller and the service called: network, queue, proxy, serialization.
     Gap { caller: u32, callee: u32, operation: u32 },
-    /// A call whose other side has no span. Not `is_client`: its span does not say that it is a call.
-    Unseen { caller: u32, operation: u32, is_client: bool },
+    /// A call of a service without spans. Not `is_client`: its span does not say that it is a call.
+    UntracedCall { caller: u32, operation: u32, is_client: bool },
     /// A phase of a call or an operation, whose duration is an attribute or a span below that of the call.
     Phase { service: u32, phase: Phase },
 }
 
 /// The components of all traces.
-pub(crate) type Parts = Numbering<Part>;
+pub(crate) type Components = Interner<Component>;
 
 /// A phase of a call or an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,13 +65,15 @@ impl Phase {
     }
 }
 
-impl Part {
+impl Component {
     /// The same component with another operation.
     pub(crate) const fn with_operation(self, operation: u32) -> Self {
         match self {
-            Self::Own { service, .. } => Self::Own { service, operation },
+            Self::SelfTime { service, .. } => Self::SelfTime { service, operation },
             Self::Gap { caller, callee, .. } => Self::Gap { caller, callee, operation },
-            Self::Unseen { caller, is_client, .. } => Self::Unseen { caller, operation, is_client },
+            Self::UntracedCall { caller, is_client, .. } => {
+                Self::UntracedCall { caller, operation, is_client }
+            }
             Self::Phase { .. } => self,
         }
     }
@@ -79,9 +81,9 @@ impl Part {
     /// The service that is charged for the time.
     pub(crate) const fn service(self) -> u32 {
         match self {
-            Self::Own { service, .. } | Self::Phase { service, .. } => service,
+            Self::SelfTime { service, .. } | Self::Phase { service, .. } => service,
             Self::Gap { callee, .. } => callee,
-            Self::Unseen { caller, .. } => caller,
+            Self::UntracedCall { caller, .. } => caller,
         }
     }
 }

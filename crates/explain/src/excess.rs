@@ -4,27 +4,27 @@
 //! differentials in urban labor markets", International Economic Review 14, 1973; Blinder, "Wage discrimination", Journal
 //! of Human Resources 8, 1973). The interaction (more visits that are also longer) counts as longer visits:
 //!
-//! | part | formula | meaning |
+//! | term | formula | meaning |
 //! |---|---|---|
 //! | longer | `V_slow × (T_slow / V_slow − T_base / V_base)` | each visit takes longer |
 //! | more | `(V_slow − V_base) × T_base / V_base` | there are more visits |
 //!
-//! The parts of all components sum to the difference of the mean durations, because the sections of a critical path
+//! The terms of all components sum to the difference of the mean durations, because the sections of a critical path
 //! tile its root.
 //!
-//! **The side of a gap**: a delay of a host is in all its calls. The part of a gap that a caller's calls to all services
-//! have in common is charged to the caller, the rest to the service called.
+//! **The service charged for a gap**: a delay of a host is in all its calls. The part of a gap that a caller's calls to all
+//! services have in common is charged to the caller, the rest to the service called.
 //!
 //! **Intervals**: traces are grouped in blocks by time, and blocks are resampled, so that traces that are slow together
 //! count as one observation. The intervals of all services hold together (the largest studentized deviation decides).
 
-use crate::component::{Part, Parts};
+use crate::component::{Component, Components};
 use crate::populations::Populations;
-use crate::statistics::index;
 use crate::traces::Traces;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use curtail_sketch::tail_start;
 use curtail_units::Rng;
 use libm::sqrt;
 
@@ -44,9 +44,9 @@ struct Sum {
     time_ns: f64,
 }
 
-/// The excess of one component a slow trace, in nanoseconds.
+/// The excess of one component, as a mean of the slow traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct PartExcess {
+pub(crate) struct ComponentExcess {
     pub(crate) longer_ns: f64,
     pub(crate) more_ns: f64,
     /// Mean time of a visit in the baseline and in the slow traces.
@@ -57,7 +57,7 @@ pub(crate) struct PartExcess {
     pub(crate) of_caller_ns: f64,
 }
 
-impl PartExcess {
+impl ComponentExcess {
     pub(crate) fn charged_ns(&self, charge: Charge) -> f64 {
         self.longer_ns + if charge == Charge::AllTime { self.more_ns } else { 0.0 }
     }
@@ -75,13 +75,13 @@ pub(crate) struct ServiceExcess {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Excess {
     /// Components, calls resolved to the services that serve them.
-    pub(crate) parts: Parts,
-    /// The number in `parts` for each component of the traces.
+    pub(crate) components: Components,
+    /// The number in `components` for each component of the traces.
     pub(crate) resolved: Vec<u32>,
-    pub(crate) of_parts: Vec<PartExcess>,
+    pub(crate) by_component: Vec<ComponentExcess>,
     /// Services by excess, largest first.
-    pub(crate) of_services: Vec<ServiceExcess>,
-    /// The sum of the longer parts, and of the parts with more visits.
+    pub(crate) by_service: Vec<ServiceExcess>,
+    /// The sum of `longer_ns`, and of `more_ns`, of all components.
     pub(crate) longer_ns: f64,
     pub(crate) more_ns: f64,
 }
@@ -103,15 +103,15 @@ impl Excess {
         let mut this = Self::default();
         this.resolve_calls(traces);
         // The last sum counts the traces.
-        let width = this.parts.len() + 1;
+        let width = this.components.len() + 1;
         let slow = blocks(traces, &populations.slow, (&this.resolved, width), |_| 1.0);
         let weight = |nth| populations.weight(nth);
         let baseline = blocks(traces, &populations.baseline, (&this.resolved, width), weight);
-        this.of_parts = this.split(&total(&slow, width), &total(&baseline, width));
-        this.longer_ns = this.of_parts.iter().map(|part| part.longer_ns).sum();
-        this.more_ns = this.of_parts.iter().map(|part| part.more_ns).sum();
-        this.of_services = this
-            .charge_services(&this.of_parts, charge)
+        this.by_component = this.split(&total(&slow, width), &total(&baseline, width));
+        this.longer_ns = this.by_component.iter().map(|component| component.longer_ns).sum();
+        this.more_ns = this.by_component.iter().map(|component| component.more_ns).sum();
+        this.by_service = this
+            .charge_services(&this.by_component, charge)
             .into_iter()
             .map(|(service, excess_ns)| ServiceExcess {
                 service,
@@ -120,11 +120,11 @@ impl Excess {
             })
             .collect();
         this.resample((&slow, &baseline), charge, rng);
-        this.of_services.sort_by(|one, other| other.excess_ns.total_cmp(&one.excess_ns));
+        this.by_service.sort_by(|one, other| other.excess_ns.total_cmp(&one.excess_ns));
         this
     }
 
-    /// Finds the service behind each call whose other side has no span: the service that serves the same operation
+    /// Finds the service behind each call without a span of the called service: the service that serves the same operation
     /// elsewhere, else the same gRPC interface (`shop.Cart` of `shop.Cart/GetItem`).
     fn resolve_calls(&mut self, traces: &Traces) {
         let (mut by_operation, mut by_interface) = (BTreeMap::new(), BTreeMap::new());
@@ -137,27 +137,29 @@ impl Excess {
                 *known = (*known).max((*count, *callee));
             }
         }
-        for part in traces.parts.values() {
-            let part = match *part {
-                Part::Unseen { caller, operation, is_client } => {
+        for component in traces.components.values() {
+            let component = match *component {
+                Component::UntracedCall { caller, operation, is_client } => {
                     let interface = interface(traces.names.get(operation));
                     let served = by_operation.get(&operation);
                     let served = served.or_else(|| by_interface.get(interface?));
                     match served {
                         Some((_, callee)) if *callee != caller => {
-                            Part::Gap { caller, callee: *callee, operation }
+                            Component::Gap { caller, callee: *callee, operation }
                         }
-                        _ if is_client => *part,
-                        _ => Part::Own { service: caller, operation },
+                        _ if is_client => *component,
+                        _ => Component::SelfTime { service: caller, operation },
                     }
                 }
-                Part::Own { .. } | Part::Gap { .. } | Part::Phase { .. } => *part,
+                Component::SelfTime { .. } | Component::Gap { .. } | Component::Phase { .. } => {
+                    *component
+                }
             };
-            self.resolved.push(self.parts.number(part));
+            self.resolved.push(self.components.intern(component));
         }
     }
 
-    fn split(&self, slow: &[Sum], baseline: &[Sum]) -> Vec<PartExcess> {
+    fn split(&self, slow: &[Sum], baseline: &[Sum]) -> Vec<ComponentExcess> {
         let count = |sums: &[Sum]| sums.last().map_or(1.0, |traces| traces.visits);
         let (slow_count, baseline_count) = (count(slow), count(baseline));
         let split = |(slow, baseline): (&Sum, &Sum)| {
@@ -167,7 +169,7 @@ impl Excess {
             let base_ns = visit(baseline, visit(slow, 0.0));
             let slow_ns = visit(slow, base_ns);
             let visits = (baseline.visits / baseline_count, slow.visits / slow_count);
-            PartExcess {
+            ComponentExcess {
                 longer_ns: visits.1 * (slow_ns - base_ns),
                 more_ns: (visits.1 - visits.0) * base_ns,
                 visit_ns: (base_ns, slow_ns),
@@ -175,17 +177,17 @@ impl Excess {
                 of_caller_ns: 0.0,
             }
         };
-        let mut parts: Vec<_> =
-            slow.iter().zip(baseline).take(self.parts.len()).map(split).collect();
-        self.charge_callers(&mut parts);
-        parts
+        let mut components: Vec<_> =
+            slow.iter().zip(baseline).take(self.components.len()).map(split).collect();
+        self.charge_callers(&mut components);
+        components
     }
 
     /// Charges to each caller what the gaps to all services that it calls have in common.
-    fn charge_callers(&self, excess: &mut [PartExcess]) {
+    fn charge_callers(&self, excess: &mut [ComponentExcess]) {
         let mut of_callers = BTreeMap::<u32, BTreeMap<u32, (f64, f64)>>::new();
-        for (part, excess) in self.parts.values().iter().zip(&*excess) {
-            if let Part::Gap { caller, callee, .. } = part {
+        for (component, excess) in self.components.values().iter().zip(&*excess) {
+            if let Component::Gap { caller, callee, .. } = component {
                 let sum = of_callers.entry(*caller).or_default().entry(*callee).or_default();
                 *sum = (sum.0 + excess.longer_ns, sum.1 + excess.visits.1);
             }
@@ -201,22 +203,26 @@ impl Excess {
         };
         let common: BTreeMap<u32, f64> =
             of_callers.iter().map(|(caller, calls)| (*caller, common(calls))).collect();
-        for (part, excess) in self.parts.values().iter().zip(excess) {
-            if let Part::Gap { caller, .. } = part {
+        for (component, excess) in self.components.values().iter().zip(excess) {
+            if let Component::Gap { caller, .. } = component {
                 excess.of_caller_ns =
                     (common[caller] * excess.visits.1).min(excess.longer_ns.max(0.0));
             }
         }
     }
 
-    fn charge_services(&self, of_parts: &[PartExcess], charge: Charge) -> BTreeMap<u32, f64> {
+    fn charge_services(
+        &self,
+        by_component: &[ComponentExcess],
+        charge: Charge,
+    ) -> BTreeMap<u32, f64> {
         let mut services = BTreeMap::<u32, f64>::new();
-        for (part, excess) in self.parts.values().iter().zip(of_parts) {
+        for (component, excess) in self.components.values().iter().zip(by_component) {
             let more_ns = if charge == Charge::AllTime { excess.more_ns } else { 0.0 };
-            if let Part::Gap { caller, .. } = part {
+            if let Component::Gap { caller, .. } = component {
                 *services.entry(*caller).or_default() += excess.of_caller_ns;
             }
-            *services.entry(part.service()).or_default() +=
+            *services.entry(component.service()).or_default() +=
                 excess.longer_ns - excess.of_caller_ns + more_ns;
         }
         services
@@ -224,7 +230,7 @@ impl Excess {
 
     /// Sets the intervals of all services.
     fn resample(&mut self, blocks: (&[Vec<Sum>], &[Vec<Sum>]), charge: Charge, rng: &Rng) {
-        let width = self.parts.len() + 1;
+        let width = self.components.len() + 1;
         let mut rng = rng.split("blocks");
         let mut resamples: Vec<Vec<f64>> = Vec::with_capacity(RESAMPLES);
         for _ in 0..RESAMPLES {
@@ -238,22 +244,22 @@ impl Excess {
                 sums
             };
             let (slow, baseline) = (draw(blocks.0), draw(blocks.1));
-            let parts = self.split(&slow, &baseline);
-            let services = self.charge_services(&parts, charge);
+            let components = self.split(&slow, &baseline);
+            let services = self.charge_services(&components, charge);
             resamples.push(
-                self.of_services
+                self.by_service
                     .iter()
                     .map(|of| services.get(&of.service).copied().unwrap_or(0.0))
                     .collect(),
             );
         }
-        let deviations: Vec<f64> = (0..self.of_services.len())
+        let deviations: Vec<f64> = (0..self.by_service.len())
             .map(|nth| deviation(resamples.iter().map(|resample| resample[nth])))
             .collect();
         let mut largest: Vec<f64> = resamples
             .iter()
             .map(|resample| {
-                let studentized = resample.iter().zip(&self.of_services).zip(&deviations);
+                let studentized = resample.iter().zip(&self.by_service).zip(&deviations);
                 let studentized = studentized.filter(|(_, deviation)| **deviation > 0.0);
                 let studentized =
                     studentized.map(|((ns, of), deviation)| (ns - of.excess_ns).abs() / deviation);
@@ -261,8 +267,8 @@ impl Excess {
             })
             .collect();
         largest.sort_unstable_by(f64::total_cmp);
-        let critical = largest[index(CONFIDENCE, largest.len())];
-        for (of, deviation) in self.of_services.iter_mut().zip(deviations) {
+        let critical = largest[tail_start(CONFIDENCE, largest.len())];
+        for (of, deviation) in self.by_service.iter_mut().zip(deviations) {
             let half = critical * deviation;
             of.interval_ns = (of.excess_ns - half, of.excess_ns + half);
         }
@@ -289,7 +295,7 @@ fn blocks(
             let weight = weight(*nth);
             sums[width - 1].visits += weight;
             for time in traces.times(&traces.rows[*nth as usize]) {
-                let sum = &mut sums[resolved[time.part as usize] as usize];
+                let sum = &mut sums[resolved[time.component as usize] as usize];
                 sum.visits += weight * f64::from(time.visits);
                 sum.time_ns += weight * time.time_ns as f64;
             }
@@ -322,17 +328,21 @@ fn deviation(values: impl Iterator<Item = f64> + Clone) -> f64 {
 mod tests {
     use super::*;
 
-    /// The parts of the gaps from one caller to the services 1, 2 and so on that are charged to the caller. Each gap has its
+    /// The times of the gaps from one caller to the services 1, 2 and so on that are charged to the caller. Each gap has its
     /// added time and its visits in a slow trace.
     fn charged_to_caller(gaps: &[(f64, f64)]) -> Vec<f64> {
-        let (mut excess, mut parts) = (Excess::default(), Vec::new());
+        let (mut excess, mut components) = (Excess::default(), Vec::new());
         for (callee, (longer_ns, visits)) in (1..).zip(gaps) {
-            excess.parts.number(Part::Gap { caller: 0, callee, operation: 9 });
+            excess.components.intern(Component::Gap { caller: 0, callee, operation: 9 });
             let visits = (1.0, *visits);
-            parts.push(PartExcess { longer_ns: *longer_ns, visits, ..PartExcess::default() });
+            components.push(ComponentExcess {
+                longer_ns: *longer_ns,
+                visits,
+                ..ComponentExcess::default()
+            });
         }
-        excess.charge_callers(&mut parts);
-        parts.iter().map(|part| part.of_caller_ns).collect()
+        excess.charge_callers(&mut components);
+        components.iter().map(|component| component.of_caller_ns).collect()
     }
 
     #[test]

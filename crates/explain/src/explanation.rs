@@ -2,15 +2,15 @@
 
 use crate::cause::Cause;
 use crate::counterfactual::{Counterfactual, attributable_fractions};
+use crate::dominant_delays::find_dominant_delays;
 use crate::excess::{Charge, Excess};
 use crate::factors::Factors;
 use crate::json;
 use crate::long_traces::find_long_traces;
 use crate::populations::{Populations, SlowTraces};
-use crate::shifts::find_shifts;
+use crate::slower_components::find_slower_components;
 use crate::tenants::Tenants;
 use crate::traces::{Side, Traces, UnusedTraces};
-use crate::waits::find_waits;
 use crate::writer::{Attribution, Writer};
 use alloc::string::String;
 use alloc::vec;
@@ -40,8 +40,8 @@ pub enum NotExplained {
     NoTraces,
     /// One of two populations has no traces.
     EmptySide,
-    /// The populations have no endpoint in common.
-    NoCommonEndpoint,
+    /// The populations have no root operation in common.
+    NoCommonOperation,
     /// There are too few traces for a tail.
     TooFew {
         /// The number of traces.
@@ -49,7 +49,7 @@ pub enum NotExplained {
     },
     /// All traces take equally long, or none exceeds the objective.
     NoneSlow,
-    /// No endpoint has enough traces for one above the quantile.
+    /// No root operation has enough traces for one above the quantile.
     TooFewForQuantile,
 }
 
@@ -58,18 +58,18 @@ impl fmt::Display for NotExplained {
         match self {
             Self::NoTraces => f.write_str("no trace has a root span: there is nothing to compare"),
             Self::EmptySide => f.write_str("one of the two populations has no trace with a root span"),
-            Self::NoCommonEndpoint => {
-                f.write_str("the two populations have no endpoint (service and operation of the root) in common")
+            Self::NoCommonOperation => {
+                f.write_str("the two populations have no operation in common: expected root spans with the same service and name")
             }
             Self::TooFew { traces } => write!(
                 f,
-                "too few traces for a tail: expected at least {TRACES_MIN} of one endpoint, found {traces}"
+                "too few traces for a tail: expected at least {TRACES_MIN} of one operation, found {traces}"
             ),
             Self::NoneSlow => f.write_str(
                 "no trace is slow: all durations are equal, or none exceeds the objective",
             ),
             Self::TooFewForQuantile => f.write_str(
-                "too few traces for this quantile: expected a lower quantile, or more traces of one endpoint",
+                "too few traces for this quantile: expected a lower quantile, or more traces of one operation",
             ),
         }
     }
@@ -77,7 +77,7 @@ impl fmt::Display for NotExplained {
 
 impl core::error::Error for NotExplained {}
 
-/// The smallest number of traces of an endpoint with a tail.
+/// The smallest number of traces of a root operation with a tail.
 pub const TRACES_MIN: usize = 50;
 
 /// One of the two populations.
@@ -138,15 +138,16 @@ pub struct Finding {
     pub service: String,
     /// The attribute and its condition, as `k8s.pod.name = pod-3`; or the component.
     pub subject: String,
-    /// The share of slow traces that would not be slow, or of the excess.
+    /// The share of slow traces that would not be slow (average attributable fraction), or of the excess.
     pub share: f64,
-    /// The 95 % interval of the share.
+    /// The 95 % interval around `share`. The division of joint effects among findings is taken as known: an attribute has
+    /// the standard error of its attributable fraction by itself, a dominant delay that of a share of the slow traces.
     pub interval: (f64, f64),
-    /// The probability of so strong a contrast by chance; absent where nothing is contrasted: for waits.
+    /// The probability of so strong a contrast by chance; absent for dominant delays, which contrast nothing.
     pub p_value: Option<f64>,
     /// The number of slow and of all traces concerned.
     pub traces: (u64, u64),
-    /// The part of the quantile, if the cause is a property of some traces.
+    /// The time that the finding adds to the quantile, if the cause is a property of some traces.
     #[serde(rename = "quantile_ms", serialize_with = "json::optional_ms")]
     pub quantile_ns: Option<f64>,
     /// Other properties of nearly the same traces.
@@ -179,9 +180,9 @@ pub struct Explanation {
     pub slow: PopulationSummary,
     /// The traces to compare with.
     pub baseline: PopulationSummary,
-    /// The endpoints of the slow traces with their number, most first.
-    #[serde(serialize_with = "json::endpoints")]
-    pub endpoints: Vec<(String, u64)>,
+    /// The root operations of the slow traces with the number of these, most first.
+    #[serde(serialize_with = "json::operations")]
+    pub operations: Vec<(String, u64)>,
     /// Where the time went, the largest share first.
     pub ranking: Vec<ServiceShare>,
     /// The time added because traces make other calls, which is no service's share when two populations are compared.
@@ -225,7 +226,7 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
         return Err(NotExplained::NoTraces);
     }
     if question.slow != SlowTraces::OfSide {
-        let most = most_of_an_endpoint(traces);
+        let most = largest_trace_count(traces);
         if most < TRACES_MIN {
             return Err(NotExplained::TooFew { traces: most });
         }
@@ -246,13 +247,13 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
         schema: SCHEMA,
         slow: PopulationSummary { traces: populations.slow.len(), mean_ns: slow_ns },
         baseline: PopulationSummary { traces: populations.baseline.len(), mean_ns: baseline_ns },
-        endpoints: writer.endpoints(),
+        operations: writer.operations(),
         ranking: writer.ranking(),
         more_calls_ns: excess.more_ns,
         findings: Vec::new(),
         unexplained_ratio: 1.0,
         null_share: 0.0,
-        tested: excess.parts.len(),
+        tested: excess.components.len(),
         quantile: None,
         unused: UnusedTraces {
             too_rare: populations.too_rare,
@@ -262,24 +263,24 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
         tenants: None,
     };
     if charge == Charge::LongerVisits {
-        let shifts = find_shifts(traces, &populations, &excess, baseline_ns);
-        explanation.findings = writer.of_shifts(&shifts);
+        let slower_components = find_slower_components(traces, &populations, &excess, baseline_ns);
+        explanation.findings = writer.slower_component_findings(&slower_components);
         let explained: f64 = explanation.findings.iter().map(|finding| finding.share).sum();
         explanation.unexplained_ratio = (1.0 - explained).clamp(0.0, 1.0);
         return Ok(explanation);
     }
     let is_long = find_long_traces(traces, &populations);
     let mut factors = Factors::find(traces, &populations, &is_long, &rng);
-    let waits = find_waits(traces, &populations, (&excess, &is_long), &mut factors);
+    let delays = find_dominant_delays(traces, &populations, (&excess, &is_long), &mut factors);
     let quantile = match question.slow {
         SlowTraces::AboveQuantile(quantile) => quantile,
         SlowTraces::LongerThan { .. } | SlowTraces::OfSide => Quantile::P99,
     };
-    let causes = (&*factors.masks, factors.found.len() + waits.len());
+    let causes = (&*factors.masks, factors.found.len() + delays.len());
     let effect = Counterfactual::of(traces, &populations, causes, quantile);
     let (fractions, unexplained_ratio) = attributable_fractions(&populations, causes);
     let attribution = Attribution { masks: &factors.masks, fractions: &fractions, effect: &effect };
-    explanation.findings = writer.of_tail(&factors.found, &waits, &attribution);
+    explanation.findings = writer.tail_findings(&factors.found, &delays, &attribution);
     explanation.unexplained_ratio = unexplained_ratio;
     explanation.remove_without_share();
     explanation.null_share = factors.null_fraction;
@@ -289,10 +290,10 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
     Ok(explanation)
 }
 
-/// The number of traces of the endpoint with the most traces.
-fn most_of_an_endpoint(traces: &Traces) -> usize {
-    let mut counts = vec![0; traces.endpoints.len()];
-    traces.rows.iter().for_each(|row| counts[row.endpoint as usize] += 1);
+/// The number of traces of the root operation with the most traces.
+fn largest_trace_count(traces: &Traces) -> usize {
+    let mut counts = vec![0; traces.operations.len()];
+    traces.rows.iter().for_each(|row| counts[row.root_operation as usize] += 1);
     counts.into_iter().max().unwrap_or(0)
 }
 
@@ -300,11 +301,10 @@ fn why_empty(traces: &Traces, populations: &Populations, slow: SlowTraces) -> No
     match slow {
         SlowTraces::OfSide => {
             let is_empty = |side| traces.rows.iter().all(|row| row.side != side);
-            let sides = [Side::Baseline, Side::Slow];
-            if sides.into_iter().any(is_empty) {
+            if [Side::Baseline, Side::Slow].into_iter().any(is_empty) {
                 NotExplained::EmptySide
             } else {
-                NotExplained::NoCommonEndpoint
+                NotExplained::NoCommonOperation
             }
         }
         SlowTraces::AboveQuantile(_) if populations.too_rare == traces.len() as u64 => {

@@ -28,11 +28,10 @@ mod circular_shifts;
 mod factor_table;
 
 use crate::populations::Populations;
-use crate::statistics::{discovery_limit, normal_above};
 use crate::traces::Traces;
 use alloc::vec;
 use alloc::vec::Vec;
-use curtail_units::Rng;
+use curtail_units::{Rng, discovery_limit, normal_upper_tail};
 use factor_table::{Cell, FactorTable, RemainingTraces};
 use libm::sqrt;
 
@@ -120,7 +119,7 @@ impl Estimate {
     }
 
     pub(crate) fn p_value(&self) -> f64 {
-        normal_above(self.score)
+        normal_upper_tail(self.score)
     }
 
     /// The slow ratio with the factor, relative to the ratio without; absent if none of the others is slow.

@@ -19,15 +19,15 @@ pub(crate) struct FanOut {
     pub(crate) calls: u32,
 }
 
-/// Finds parallel calls; reuses its memory for the next caller.
+/// Finds the fan-out of a caller; reuses its memory for the next caller.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ParallelCalls {
+pub(crate) struct FanOutFinder {
     durations_ns: Vec<i64>,
     starts_ns: Vec<i64>,
     ends_ns: Vec<i64>,
 }
 
-impl ParallelCalls {
+impl FanOutFinder {
     /// The largest number of calls in flight at one instant, and the spread; [`None`]: too few. The calls are those of one
     /// caller that run while the longest of them runs.
     pub(crate) fn spread<'a>(
@@ -85,7 +85,7 @@ mod tests {
             end_ns: *end_ns,
         };
         let spans: Vec<Span> = calls.iter().map(call).collect();
-        ParallelCalls::default().spread(spans.iter())
+        FanOutFinder::default().spread(spans.iter())
     }
 
     #[test]

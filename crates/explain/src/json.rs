@@ -31,19 +31,19 @@ pub(crate) fn quantile<S: Serializer>(quantile: &Quantile, s: S) -> Result<S::Ok
     s.serialize_f64(quantile.get())
 }
 
-/// Endpoints as objects.
-pub(crate) fn endpoints<S: Serializer>(
-    endpoints: &[(String, u64)],
+/// Operations as objects.
+pub(crate) fn operations<S: Serializer>(
+    operations: &[(String, u64)],
     s: S,
 ) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Endpoint<'a> {
-        endpoint: &'a str,
+    struct Operation<'a> {
+        operation: &'a str,
         slow_traces: u64,
     }
-    let endpoints: Vec<_> = endpoints
+    let operations: Vec<_> = operations
         .iter()
-        .map(|(endpoint, slow_traces)| Endpoint { endpoint, slow_traces: *slow_traces })
+        .map(|(operation, slow_traces)| Operation { operation, slow_traces: *slow_traces })
         .collect();
-    endpoints.serialize(s)
+    operations.serialize(s)
 }

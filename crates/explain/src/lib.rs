@@ -3,24 +3,24 @@
 
 extern crate alloc;
 
-mod at_replicas;
 mod cause;
 mod component;
 mod counterfactual;
+mod dominant_delays;
 mod excess;
 mod explanation;
 mod factors;
 mod fan_outs;
+mod interner;
 mod json;
 mod long_traces;
-mod names;
 mod populations;
-mod shifts;
-mod statistics;
+mod replica_pattern;
+mod slower_components;
+
 mod table;
 mod tenants;
 mod traces;
-mod waits;
 mod writer;
 
 pub use cause::Cause;
@@ -30,7 +30,7 @@ pub use explanation::{
     Question, SCHEMA, ServiceShare, TRACES_MIN, explain,
 };
 pub use populations::SlowTraces;
-pub use statistics::discovery_limit;
+
 pub use table::table;
 pub use tenants::{DecadeLatency, TENANTS_MAX, TenantLatency, Tenants};
 pub use traces::{

@@ -27,8 +27,8 @@ pub(crate) fn find_long_traces(traces: &Traces, populations: &Populations) -> Ve
         }
         let stratum = *stratum as usize;
         let (count, sum_ns) = sums[stratum];
-        let usual_ns = sum_ns / count;
-        row.duration_ns as f64 - usual_ns > (thresholds_ns[stratum] - usual_ns) / 2.0
+        let baseline_ns = sum_ns / count;
+        row.duration_ns as f64 - baseline_ns > (thresholds_ns[stratum] - baseline_ns) / 2.0
     };
     traces.rows.iter().zip(&populations.strata).map(is_long).collect()
 }

@@ -1,20 +1,20 @@
 //! The slow traces, and the traces to compare them with.
 //!
-//! Traces are compared within strata: of one endpoint, and in a tail also of one period. Otherwise a slow endpoint or a
+//! Traces are compared within strata: of one root operation, and in a tail also of one period. Otherwise a slow operation or a
 //! busy hour would seem to be the cause of everything. Weights give the baseline the same share of each stratum as the
 //! slow traces have (direct standardization).
 
-use crate::statistics::index;
 use crate::traces::{Side, TraceRow, Traces};
 use alloc::vec;
 use alloc::vec::Vec;
+use curtail_sketch::tail_start;
 use curtail_units::Quantile;
 use hashbrown::HashMap;
 
 /// The slow traces of a question.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SlowTraces {
-    /// Traces whose duration reaches or exceeds this quantile of their own endpoint and period. Traces equal to the
+    /// Traces whose duration reaches or exceeds this quantile of their own root operation and period. Traces equal to the
     /// threshold are not slow if they would more than double the number of slow traces.
     AboveQuantile(Quantile),
     /// Traces longer than this time.
@@ -27,17 +27,18 @@ pub enum SlowTraces {
 }
 
 impl SlowTraces {
-    /// The highest usual quantile above which enough of `traces` are.
+    /// The highest of three common quantiles above which enough of `traces` are.
     #[must_use]
     pub fn quantile_for(traces: usize) -> Quantile {
         let quantiles = [Quantile::P99, Quantile::P95];
-        let has_enough = |quantile: &Quantile| traces as f64 * (1.0 - quantile.get()) >= ENOUGH;
+        let has_enough =
+            |quantile: &Quantile| traces as f64 * (1.0 - quantile.get()) >= SLOW_WANTED;
         quantiles.into_iter().find(has_enough).unwrap_or(Quantile::P90)
     }
 }
 
 /// The number of slow traces from which shares are known to a few points.
-const ENOUGH: f64 = 50.0;
+const SLOW_WANTED: f64 = 50.0;
 
 /// The smallest number of slow traces from which a stratum is compared alone.
 const SLOW_MIN: usize = 5;
@@ -74,12 +75,12 @@ impl Populations {
             is_slow: vec![false; rows.len()],
             ..Self::default()
         };
-        let mut by_endpoint: Vec<u32> = (0..).take(rows.len()).collect();
-        by_endpoint.sort_unstable_by_key(|nth| {
-            (rows[*nth as usize].endpoint, rows[*nth as usize].start_ns)
+        let mut by_operation: Vec<u32> = (0..).take(rows.len()).collect();
+        by_operation.sort_unstable_by_key(|nth| {
+            (rows[*nth as usize].root_operation, rows[*nth as usize].start_ns)
         });
-        for of_endpoint in by_endpoint.chunk_by(|one, other| same_endpoint(rows, *one, *other)) {
-            this.divide_endpoint(rows, of_endpoint, slow, period_ns);
+        for of_operation in by_operation.chunk_by(|one, other| same_operation(rows, *one, *other)) {
+            this.divide_operation(rows, of_operation, slow, period_ns);
         }
         let mut by_start: Vec<u32> = (0..).take(rows.len()).collect();
         by_start.retain(|nth| this.strata[*nth as usize] != NO_STRATUM);
@@ -95,10 +96,10 @@ impl Populations {
         f64::from(slow) / f64::from(all - slow)
     }
 
-    fn divide_endpoint(
+    fn divide_operation(
         &mut self,
         rows: &[TraceRow],
-        of_endpoint: &[u32],
+        of_operation: &[u32],
         slow: SlowTraces,
         period_ns: i64,
     ) {
@@ -107,16 +108,16 @@ impl Populations {
                 SlowTraces::LongerThan { duration_ns } => row.duration_ns > duration_ns,
                 SlowTraces::OfSide | SlowTraces::AboveQuantile(_) => row.side == Side::Slow,
             };
-            let is_added = self.add_stratum(of_endpoint, |nth| is_slow(&rows[nth as usize]));
+            let is_added = self.add_stratum(of_operation, |nth| is_slow(&rows[nth as usize]));
             if !is_added && slow == SlowTraces::OfSide {
-                self.unmatched += of_endpoint.len() as u64;
+                self.unmatched += of_operation.len() as u64;
             }
             return;
         };
         // Periods that are too short for a quantile of their own are one stratum together.
         let mut rest = Vec::new();
         let period = |nth: &u32| rows[*nth as usize].start_ns.div_euclid(period_ns.max(1));
-        for of_period in of_endpoint.chunk_by(|one, other| period(one) == period(other)) {
+        for of_period in of_operation.chunk_by(|one, other| period(one) == period(other)) {
             let expected = of_period.len() as f64 * (1.0 - quantile.get());
             if expected < SLOW_MIN as f64 {
                 rest.extend_from_slice(of_period);
@@ -135,7 +136,7 @@ impl Populations {
             self.too_rare += durations.len() as u64;
             return;
         }
-        let at = index(quantile.get(), durations.len());
+        let at = tail_start(quantile.get(), durations.len());
         let (_, threshold_ns, _) = durations.select_nth_unstable(at);
         let threshold_ns = *threshold_ns;
         // Traces equal to the threshold are slow, unless they would more than double the number of slow traces.
@@ -174,20 +175,20 @@ impl Populations {
         (slow / n, baseline / n)
     }
 
-    /// The number of slow traces of each endpoint, most first.
-    pub(crate) fn endpoints(&self, traces: &Traces) -> Vec<(u32, u64)> {
+    /// The number of slow traces of each root operation, most first.
+    pub(crate) fn operations(&self, traces: &Traces) -> Vec<(u32, u64)> {
         let mut counts = HashMap::<u32, u64>::new();
         for nth in &self.slow {
-            *counts.entry(traces.rows[*nth as usize].endpoint).or_default() += 1;
+            *counts.entry(traces.rows[*nth as usize].root_operation).or_default() += 1;
         }
         let mut sorted: Vec<_> = counts.into_iter().collect();
-        sorted.sort_unstable_by_key(|(endpoint, count)| (core::cmp::Reverse(*count), *endpoint));
+        sorted.sort_unstable_by_key(|(operation, count)| (core::cmp::Reverse(*count), *operation));
         sorted
     }
 }
 
-fn same_endpoint(rows: &[TraceRow], one: u32, other: u32) -> bool {
-    rows[one as usize].endpoint == rows[other as usize].endpoint
+fn same_operation(rows: &[TraceRow], one: u32, other: u32) -> bool {
+    rows[one as usize].root_operation == rows[other as usize].root_operation
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use curtail_text::numbers::{latency, percent, percentile_name, thousands};
 use curtail_text::{Columns, Left, Page, Right};
 use curtail_units::Duration;
 
-/// The smallest part of the difference between two populations that is worth a word, if it comes from other calls.
+/// The smallest share of the difference between two populations that is reported if it comes from more or fewer calls.
 const MORE_CALLS_MIN: f64 = 0.1;
 
 /// The number of services in the table.
@@ -49,8 +49,8 @@ pub fn table(explanation: &Explanation, width: usize) -> String {
             ),
         );
     }
-    for (endpoint, count) in explanation.endpoints.iter().take(3) {
-        page.wrapped("  ", &format!("{} of {endpoint}", thousands(*count)));
+    for (operation, count) in explanation.operations.iter().take(3) {
+        page.wrapped("  ", &format!("{} of {operation}", thousands(*count)));
     }
     page.blank();
     findings(explanation, &mut page);

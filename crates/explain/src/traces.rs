@@ -1,25 +1,26 @@
 //! Reduces each trace to what the statistics need: its duration, the time of each component, and its values.
 //!
-//! | span on the critical path | its own time is |
+//! | span on the critical path | its self time is |
 //! |---|---|
 //! | a call with one child, on another service | a gap between the two services |
 //! | a call without a child | a gap to the service that serves this operation elsewhere; else a call to an unknown service |
-//! | any other | own time of its operation |
+//! | any other | self time of its operation |
 //!
 //! A call is a span of kind client, or a span without a kind whose only child is on another service, or whose operation
-//! another service serves elsewhere. An abandoned attempt counts until the next attempt started. Asynchronous work (a producer's consumers) is not waited for.
+//! another service serves elsewhere. An abandoned attempt counts until the next attempt started. The root does not wait for
+//! asynchronous work (a producer's consumers).
 //!
 //! **Limits**: [`TRACES_MAX`] traces and [`SPANS_MAX`] spans of a trace; [`VALUES_MAX`] values of all traces. Beyond
-//! [`PARTS_MAX`] components, further operations of a service are one component; beyond twice as many, all others are one
+//! [`COMPONENTS_MAX`] components, further operations of a service are one component; beyond twice as many, all others are one
 //! component together. Beyond [`FIELDS_MAX`] attributes and called operations of services, the values of others are left
 //! out. Of each trace, attributes are those of the spans on its critical path, and each operation called is a value too.
 
 mod sections;
 
 use crate::cause::is_name;
-use crate::component::{Part, Parts, Phase};
-use crate::fan_outs::{FanOut, ParallelCalls};
-use crate::names::{Names, Numbering};
+use crate::component::{Component, Components, Phase};
+use crate::fan_outs::{FanOut, FanOutFinder};
+use crate::interner::{Interner, Names};
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -37,7 +38,7 @@ pub const SPANS_MAX: usize = 1 << 20;
 const VALUES_MAX: usize = 1 << 28;
 
 /// Maximum number of components with an operation of their own, and of further ones with a service of their own.
-const PARTS_MAX: usize = 4_096;
+const COMPONENTS_MAX: usize = 4_096;
 
 /// Maximum number of fields (attributes and called operations of services), and of operations that services serve.
 const FIELDS_MAX: usize = 1 << 16;
@@ -124,7 +125,7 @@ pub(crate) struct Field {
 #[derive(Clone, Debug)]
 pub(crate) struct TraceRow {
     /// The service and operation of the root, as a number.
-    pub(crate) endpoint: u32,
+    pub(crate) root_operation: u32,
     pub(crate) trace_id: u128,
     pub(crate) side: Side,
     pub(crate) start_ns: i64,
@@ -137,8 +138,8 @@ pub(crate) struct TraceRow {
 
 /// The time of one component in one trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct PartTime {
-    pub(crate) part: u32,
+pub(crate) struct ComponentTime {
+    pub(crate) component: u32,
     /// The number of spans with this component.
     pub(crate) visits: u32,
     pub(crate) time_ns: i64,
@@ -148,19 +149,19 @@ pub(crate) struct PartTime {
 #[derive(Clone, Debug, Default)]
 pub struct Traces {
     pub(crate) names: Names,
-    pub(crate) parts: Parts,
-    /// The service and operation of each endpoint, and of each caller of a fan-out.
-    pub(crate) endpoints: Numbering<(u32, u32)>,
-    pub(crate) fields: Numbering<Field>,
+    pub(crate) components: Components,
+    /// The service and operation of each root, and of each caller of a fan-out.
+    pub(crate) operations: Interner<(u32, u32)>,
+    pub(crate) fields: Interner<Field>,
     /// The depth of the first call that each field counts; zero for attributes.
     pub(crate) depths: Vec<usize>,
     /// Each text value: its field and the number of the text.
-    pub(crate) values: Numbering<(u32, u32)>,
+    pub(crate) values: Interner<(u32, u32)>,
     pub(crate) rows: Vec<TraceRow>,
     /// The number of the calls of an operation (by name) that each service served.
-    pub(crate) served: Numbering<(u32, u32)>,
+    pub(crate) served: Interner<(u32, u32)>,
     pub(crate) served_counts: Vec<u64>,
-    times: Vec<PartTime>,
+    times: Vec<ComponentTime>,
     of_values: Vec<u32>,
     of_numbers: Vec<(u32, f64)>,
     /// The number of traces that could not be used, by reason.
@@ -193,8 +194,8 @@ struct Scratch {
     names: Vec<(u32, u32)>,
     assembly: Assembly,
     path: CriticalPath,
-    /// The component of the own time of each span on the path.
-    parts: Vec<Option<Part>>,
+    /// The component of the self time of each span on the path.
+    components: Vec<Option<Component>>,
     sections: Vec<PathSection>,
     /// The number of the component of each section, the section's span and its time.
     numbered: Vec<(u32, u32, i64)>,
@@ -203,9 +204,9 @@ struct Scratch {
     /// The number of callers of each span and itself; empty: not counted yet.
     depths: Vec<usize>,
     /// The spans of a walk to the root.
-    way: Vec<usize>,
+    ancestors: Vec<usize>,
     is_on_path: Vec<bool>,
-    parallel: ParallelCalls,
+    fan_outs: FanOutFinder,
 }
 
 impl Traces {
@@ -228,7 +229,7 @@ impl Traces {
     }
 
     /// Counts a trace in neither of two populations, or in both.
-    pub const fn leave_out(&mut self) {
+    pub const fn count_not_compared(&mut self) {
         self.unused.not_compared += 1;
     }
 
@@ -250,7 +251,7 @@ impl Traces {
         self.scratch = scratch;
     }
 
-    pub(crate) fn times(&self, row: &TraceRow) -> &[PartTime] {
+    pub(crate) fn times(&self, row: &TraceRow) -> &[ComponentTime] {
         &self.times[as_usize(&row.times)]
     }
 
@@ -278,11 +279,11 @@ impl Traces {
         let (service, operation) = scratch.names[root];
         let (start_ns, duration_ns) =
             (scratch.spans[root].start_ns, scratch.spans[root].duration_ns());
-        let of_parts = self.times[as_usize(&times)].iter().map(|time| time.time_ns);
-        debug_assert_eq!(of_parts.sum::<i64>(), duration_ns, "the sections tile the root");
-        let endpoint = self.endpoints.number((service, operation));
+        let of_components = self.times[as_usize(&times)].iter().map(|time| time.time_ns);
+        debug_assert_eq!(of_components.sum::<i64>(), duration_ns, "the sections tile the root");
+        let root_operation = self.operations.intern((service, operation));
         self.rows.push(TraceRow {
-            endpoint,
+            root_operation,
             trace_id,
             side,
             start_ns,
@@ -302,9 +303,9 @@ impl Traces {
         spans.clear();
         spans.extend(rows.iter().map(|row| row.span));
         names.clear();
-        names.extend(
-            rows.iter().map(|row| (self.names.text(row.service), self.names.text(row.operation))),
-        );
+        names.extend(rows.iter().map(|row| {
+            (self.names.intern_text(row.service), self.names.intern_text(row.operation))
+        }));
         assembly.assemble(spans);
         let root = assembly.root()?;
         let (mut changed, mut abandoned) = (false, Vec::new());
@@ -356,17 +357,17 @@ impl Traces {
                 if is_ignored(key) || is_client_port(row.kind, key) {
                     continue;
                 }
-                let name = self.names.text(key);
+                let name = self.names.intern_text(key);
                 let field = Field { service, name, is_call_count: false };
                 let Some(field) = self.field(field) else { continue };
                 match value {
                     AttributeValue::Text(text) => {
-                        let text = self.names.text(text);
-                        self.of_values.push(self.values.number((field, text)));
+                        let text = self.names.intern_text(text);
+                        self.of_values.push(self.values.intern((field, text)));
                     }
                     AttributeValue::Number(number) if is_name(key) => {
-                        let text = self.names.number(format!("{number}"));
-                        self.of_values.push(self.values.number((field, text)));
+                        let text = self.names.intern(format!("{number}"));
+                        self.of_values.push(self.values.intern((field, text)));
                     }
                     AttributeValue::Number(number) => self.of_numbers.push((field, *number)),
                 }
@@ -387,13 +388,13 @@ impl Traces {
 
     /// The number of a field; [`None`] if it is new and there are too many.
     fn field(&mut self, field: Field) -> Option<u32> {
-        let has_room = self.fields.len() < FIELDS_MAX || self.fields.knows(&field);
-        has_room.then(|| self.fields.number(field))
+        let has_room = self.fields.len() < FIELDS_MAX || self.fields.contains(&field);
+        has_room.then(|| self.fields.intern(field))
     }
 
     /// Adds the number of calls of each operation.
     fn add_call_counts(&mut self, rows: &[SpanRow<'_>], scratch: &mut Scratch) {
-        let Scratch { names, calls, assembly, depths, way, .. } = scratch;
+        let Scratch { names, calls, assembly, depths, ancestors, .. } = scratch;
         calls.clear();
         // Slow requests need more connections: this is an effect. What a new connection costs is a phase.
         let of_rows = (0..).zip(rows.iter().zip(&*names));
@@ -407,7 +408,7 @@ impl Traces {
             let Some(field) = self.field(field) else { continue };
             if self.depths.len() <= field as usize {
                 if depths.is_empty() {
-                    count_callers(assembly, rows.len(), (depths, way));
+                    count_callers(assembly, rows.len(), (depths, ancestors));
                 }
                 self.depths.resize(field as usize + 1, 0);
                 self.depths[field as usize] = depths[first as usize];
@@ -448,7 +449,7 @@ fn is_client_port(kind: SpanKind, key: &str) -> bool {
 impl Traces {
     /// Adds the largest number of retries of a call, for each service with calls.
     fn add_resends(&mut self, rows: &[SpanRow<'_>], names: &[(u32, u32)]) {
-        let key = self.names.text(RESEND_COUNT);
+        let key = self.names.intern_text(RESEND_COUNT);
         for (row, (service, _)) in
             rows.iter().zip(names).filter(|(row, _)| row.kind == SpanKind::Client)
         {
@@ -469,18 +470,18 @@ impl Traces {
 fn count_callers(
     assembly: &Assembly,
     spans: usize,
-    (depths, way): (&mut Vec<usize>, &mut Vec<usize>),
+    (depths, ancestors): (&mut Vec<usize>, &mut Vec<usize>),
 ) {
     depths.resize(spans, 0);
     for from in 0..spans {
-        way.clear();
+        ancestors.clear();
         let mut at = Some(from);
         while let Some(span) = at.filter(|span| depths[*span] == 0) {
-            way.push(span);
+            ancestors.push(span);
             at = assembly.parent(span);
         }
         let known = at.map_or(0, |span| depths[span]);
-        for (depth, span) in (known + 1..).zip(way.iter().rev()) {
+        for (depth, span) in (known + 1..).zip(ancestors.iter().rev()) {
             depths[*span] = depth;
         }
     }

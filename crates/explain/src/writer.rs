@@ -1,27 +1,27 @@
 //! Writes the result: names for numbers, and a sentence for each finding.
 
-use crate::at_replicas::{AtReplicas, Count, WhySlow, order_of_replica_key};
 use crate::cause::Cause;
-use crate::component::{Part, Phase};
+use crate::component::{Component, Phase};
 use crate::counterfactual::Counterfactual;
-use crate::excess::{Charge, Excess, PartExcess, ServiceExcess};
+use crate::dominant_delays::{DominantDelay, ParallelCalls};
+use crate::excess::{Charge, ComponentExcess, Excess, ServiceExcess};
 use crate::explanation::{ComponentShare, Finding, ServiceShare};
 use crate::factors::{Factor, FoundFactor};
 use crate::populations::Populations;
-use crate::shifts::Shift;
-use crate::statistics::index;
+use crate::replica_pattern::{PatternKind, ReplicaPattern, TraceCount, replica_key_rank};
+use crate::slower_components::SlowerComponent;
 use crate::traces::Traces;
-use crate::waits::{Calls, FoundWait};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use curtail_sketch::tail_start;
 use curtail_text::numbers::{latency, percent, short, thousands};
 use curtail_units::{Duration, wilson_interval};
 
-/// The number of components of a service in the result.
-const COMPONENTS_MAX: usize = 5;
+/// Maximum number of components of a service in the result.
+const COMPONENTS_OF_SERVICE_MAX: usize = 5;
 
 /// The quantiles of a finding's traces at which examples are taken.
 const EXAMPLES: [f64; 4] = [0.999, 0.99, 0.9, 0.5];
@@ -39,13 +39,14 @@ impl Writer<'_> {
         self.traces.names.get(number)
     }
 
-    pub(crate) fn endpoints(&self) -> Vec<(String, u64)> {
-        let endpoints = self.populations.endpoints(self.traces);
-        let name = |endpoint| {
-            let (service, operation) = *self.traces.endpoints.get(endpoint);
-            format!("{}: {}", self.name(service), self.name(operation))
-        };
-        endpoints.into_iter().map(|(endpoint, count)| (name(endpoint), count)).collect()
+    fn operation_name(&self, number: u32) -> String {
+        let (service, operation) = *self.traces.operations.get(number);
+        format!("{}: {}", self.name(service), self.name(operation))
+    }
+
+    pub(crate) fn operations(&self) -> Vec<(String, u64)> {
+        let operations = self.populations.operations(self.traces);
+        operations.into_iter().map(|(number, count)| (self.operation_name(number), count)).collect()
     }
 
     /// The excess of which the services have shares: its sum, or that of the services that take longer, if others save
@@ -53,7 +54,7 @@ impl Writer<'_> {
     fn total_ns(&self) -> f64 {
         let more_ns = if self.charge == Charge::AllTime { self.excess.more_ns } else { 0.0 };
         let sum_ns = self.excess.longer_ns + more_ns;
-        let longer_ns = || self.excess.of_services.iter().map(|of| of.excess_ns.max(0.0)).sum();
+        let longer_ns = || self.excess.by_service.iter().map(|of| of.excess_ns.max(0.0)).sum();
         if sum_ns > 0.0 { sum_ns } else { longer_ns() }
     }
 
@@ -74,15 +75,16 @@ impl Writer<'_> {
                 components,
             }
         };
-        self.excess.of_services.iter().map(of_service).collect()
+        self.excess.by_service.iter().map(of_service).collect()
     }
 
     /// The components that a service is charged for, the largest excess first.
     fn components(&self, service: u32) -> Vec<ComponentShare> {
-        let parts = self.excess.parts.values().iter().zip(&self.excess.of_parts);
-        let charged = |(part, excess): &(&Part, &PartExcess)| {
-            let of_caller = matches!(part, Part::Gap { caller, .. } if *caller == service);
-            let own_ns = if part.service() == service {
+        let components = self.excess.components.values().iter().zip(&self.excess.by_component);
+        let charged = |(component, excess): &(&Component, &ComponentExcess)| {
+            let of_caller =
+                matches!(component, Component::Gap { caller, .. } if *caller == service);
+            let own_ns = if component.service() == service {
                 excess.charged_ns(self.charge) - excess.of_caller_ns
             } else {
                 0.0
@@ -90,103 +92,113 @@ impl Writer<'_> {
             own_ns + if of_caller { excess.of_caller_ns } else { 0.0 }
         };
         let mut charged: Vec<_> =
-            parts.map(|of| (charged(&of), of)).filter(|(ns, _)| *ns != 0.0).collect();
+            components.map(|of| (charged(&of), of)).filter(|(ns, _)| *ns != 0.0).collect();
         charged.sort_by(|one, other| other.0.total_cmp(&one.0));
-        let share = |(_, (part, excess)): (f64, (&Part, &PartExcess))| ComponentShare {
-            component: self.component(*part),
-            longer_ns: excess.longer_ns,
-            more_ns: excess.more_ns,
-            visit_ns: excess.visit_ns,
-            visits: excess.visits,
-        };
-        charged.into_iter().take(COMPONENTS_MAX).map(share).collect()
+        let share =
+            |(_, (component, excess)): (f64, (&Component, &ComponentExcess))| ComponentShare {
+                component: self.component_name(*component),
+                longer_ns: excess.longer_ns,
+                more_ns: excess.more_ns,
+                visit_ns: excess.visit_ns,
+                visits: excess.visits,
+            };
+        charged.into_iter().take(COMPONENTS_OF_SERVICE_MAX).map(share).collect()
     }
 
-    fn component(&self, part: Part) -> String {
-        match part {
-            Part::Own { service, operation } => {
+    fn component_name(&self, component: Component) -> String {
+        match component {
+            Component::SelfTime { service, operation } => {
                 format!("{}: {}", self.name(service), self.name(operation))
             }
-            Part::Gap { caller, callee, operation } => {
+            Component::Gap { caller, callee, operation } => {
                 format!("{} -> {}: {}", self.name(caller), self.name(callee), self.name(operation))
             }
-            Part::Unseen { caller, operation, .. } => {
+            Component::UntracedCall { caller, operation, .. } => {
                 format!("{} -> untraced service: {}", self.name(caller), self.name(operation))
             }
-            Part::Phase { service, phase } => format!("{}: {}", self.name(service), phase.name()),
+            Component::Phase { service, phase } => {
+                format!("{}: {}", self.name(service), phase.name())
+            }
         }
     }
 
     /// A finding for each service with components that take longer.
-    pub(crate) fn of_shifts(&self, shifts: &[Shift]) -> Vec<Finding> {
+    pub(crate) fn slower_component_findings(
+        &self,
+        slower_components: &[SlowerComponent],
+    ) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
-        for of in &self.excess.of_services {
-            let is_charged = |shift: &&Shift| {
-                let part = *self.excess.parts.get(shift.part);
-                let excess = &self.excess.of_parts[shift.part as usize];
+        for of in &self.excess.by_service {
+            let is_charged = |slower: &&SlowerComponent| {
+                let component = *self.excess.components.get(slower.component);
+                let excess = &self.excess.by_component[slower.component as usize];
                 let (of_caller, own) =
                     (excess.of_caller_ns, excess.longer_ns - excess.of_caller_ns);
-                let charged = match part {
-                    Part::Gap { caller, .. } if of_caller > own => Some(caller),
-                    Part::Own { .. }
-                    | Part::Gap { .. }
-                    | Part::Unseen { .. }
-                    | Part::Phase { .. } => None,
+                let charged = match component {
+                    Component::Gap { caller, .. } if of_caller > own => Some(caller),
+                    Component::SelfTime { .. }
+                    | Component::Gap { .. }
+                    | Component::UntracedCall { .. }
+                    | Component::Phase { .. } => None,
                 };
-                charged.unwrap_or_else(|| part.service()) == of.service
+                charged.unwrap_or_else(|| component.service()) == of.service
             };
-            if let Some(shift) = shifts.iter().find(is_charged).filter(|_| of.excess_ns > 0.0) {
-                findings.push(self.of_shift(of, shift));
+            if let Some(slower) =
+                slower_components.iter().find(is_charged).filter(|_| of.excess_ns > 0.0)
+            {
+                findings.push(self.slower_component_finding(of, slower));
             }
         }
         findings
     }
 
-    fn of_shift(&self, of: &ServiceExcess, shift: &Shift) -> Finding {
-        let part = *self.excess.parts.get(shift.part);
-        let excess = &self.excess.of_parts[shift.part as usize];
+    fn slower_component_finding(&self, of: &ServiceExcess, slower: &SlowerComponent) -> Finding {
+        let component = *self.excess.components.get(slower.component);
+        let excess = &self.excess.by_component[slower.component as usize];
         let total_ns = self.total_ns();
         let share = |ns: f64| (ns / total_ns).clamp(-1.0, 1.0);
         let (before, after) = excess.visit_ns;
-        let (service, component) = (self.name(of.service), self.component(part));
+        let (service, subject) = (self.name(of.service), self.component_name(component));
         let text = format!(
-            "{service} adds {} to a request ({} of the added time): {component} takes {} instead of {}",
+            "{service} adds {} to a request ({} of the added time): {subject} takes {} instead of {}",
             time(of.excess_ns),
             percent(share(of.excess_ns)),
             time(after),
             time(before),
         );
         Finding {
-            cause: self.cause_of(part),
+            cause: self.cause_of(component),
             text,
             service: service.to_owned(),
-            subject: component,
+            subject,
             share: share(of.excess_ns),
             interval: (share(of.interval_ns.0), share(of.interval_ns.1)),
-            p_value: Some(shift.p_value),
+            p_value: Some(slower.p_value),
             traces: (self.populations.slow.len() as u64, self.traces.len() as u64),
             quantile_ns: None,
             same_as: Vec::new(),
-            examples: self.examples(|nth| self.has_part(nth, shift.part)),
+            examples: self.examples(|nth| self.has_component(nth, slower.component)),
         }
     }
 
-    fn cause_of(&self, part: Part) -> Cause {
-        match part {
-            Part::Own { operation, .. } => {
+    fn cause_of(&self, component: Component) -> Cause {
+        match component {
+            Component::SelfTime { operation, .. } => {
                 Cause::of_wait(self.name(operation)).unwrap_or(Cause::SlowService)
             }
-            Part::Gap { .. } => Cause::Network,
-            Part::Unseen { .. } => Cause::Dependency,
-            Part::Phase { phase: Phase::Lookup, .. } => Cause::NameLookup,
-            Part::Phase { phase: Phase::Connect | Phase::Handshake, .. } => Cause::ColdConnection,
-            Part::Phase { phase: Phase::Queue, .. } => Cause::Queueing,
+            Component::Gap { .. } => Cause::Network,
+            Component::UntracedCall { .. } => Cause::Dependency,
+            Component::Phase { phase: Phase::Lookup, .. } => Cause::NameLookup,
+            Component::Phase { phase: Phase::Connect | Phase::Handshake, .. } => {
+                Cause::ColdConnection
+            }
+            Component::Phase { phase: Phase::Queue, .. } => Cause::Queueing,
         }
     }
 
-    fn has_part(&self, nth: u32, part: u32) -> bool {
+    fn has_component(&self, nth: u32, component: u32) -> bool {
         let times = self.traces.times(&self.traces.rows[nth as usize]);
-        times.iter().any(|time| self.excess.resolved[time.part as usize] == part)
+        times.iter().any(|time| self.excess.resolved[time.component as usize] == component)
     }
 
     /// IDs of slow traces at several quantiles, the slowest first.
@@ -198,7 +210,7 @@ impl Writer<'_> {
         if slow.is_empty() {
             return Vec::new();
         }
-        let at = |quantile| rows[slow[index(quantile, slow.len())] as usize].trace_id;
+        let at = |quantile| rows[slow[tail_start(quantile, slow.len())] as usize].trace_id;
         let mut examples: Vec<u128> = EXAMPLES.into_iter().map(at).collect();
         examples.dedup();
         examples
@@ -215,7 +227,11 @@ impl Writer<'_> {
     }
 
     /// A finding for each factor.
-    fn of_factors(&self, factors: &[FoundFactor], attribution: &Attribution<'_>) -> Vec<Finding> {
+    fn factor_findings(
+        &self,
+        factors: &[FoundFactor],
+        attribution: &Attribution<'_>,
+    ) -> Vec<Finding> {
         let finding = |(nth, found): (usize, &FoundFactor)| {
             // Of factors with the same traces, the one that names a cause; of calls, those that make the others; of a
             // replica's attributes, its name.
@@ -224,7 +240,7 @@ impl Writer<'_> {
                 let field = self.field_of(*factor);
                 let depth = self.traces.depths.get(field as usize).copied().unwrap_or_default();
                 let key = self.name(self.traces.fields.get(field).name);
-                (self.cause_of_factor(*factor).rank(), depth, order_of_replica_key(key))
+                (self.cause_of_factor(*factor).rank(), depth, replica_key_rank(key))
             });
             let (named, estimate) = same[0];
             let (service, condition) = self.condition(named);
@@ -297,12 +313,16 @@ impl Writer<'_> {
         cause_of_condition(factor, self.name(field.name), field.is_call_count)
     }
 
-    /// A finding for each component or fan-out that many slow traces are of.
-    fn of_waits(&self, waits: &[FoundWait], attribution: &Attribution<'_>) -> Vec<Finding> {
+    /// A finding for each component or fan-out that dominates many slow traces.
+    fn dominant_delay_findings(
+        &self,
+        delays: &[DominantDelay],
+        attribution: &Attribution<'_>,
+    ) -> Vec<Finding> {
         let slow_count = self.populations.slow.len() as f64;
-        let finding = |wait: &FoundWait| {
-            let share = attribution.fractions[wait.bit];
-            let (cause, service, subject, why) = self.of_wait(wait);
+        let finding = |delay: &DominantDelay| {
+            let share = attribution.fractions[delay.bit];
+            let (cause, service, subject, why) = self.dominant_delay(delay);
             let text = format!("{subject} explains {} of the slow requests: {why}", percent(share));
             Finding {
                 cause,
@@ -312,42 +332,46 @@ impl Writer<'_> {
                 share,
                 interval: wilson_interval(share.clamp(0.0, 1.0), slow_count),
                 p_value: None,
-                traces: (wait.slow.into(), self.traces.len() as u64),
-                quantile_ns: attribution.effect.of_factors_ns.get(wait.bit).copied(),
+                traces: (delay.slow.into(), self.traces.len() as u64),
+                quantile_ns: attribution.effect.of_factors_ns.get(delay.bit).copied(),
                 same_as: Vec::new(),
-                examples: self.examples_of(attribution.masks, wait.bit),
+                examples: self.examples_of(attribution.masks, delay.bit),
             }
         };
-        waits.iter().map(finding).collect()
+        delays.iter().map(finding).collect()
     }
 
     /// The cause, the service, the subject, and why it is the cause.
-    fn of_wait(&self, wait: &FoundWait) -> (Cause, u32, String, String) {
-        let slow = thousands(wait.slow.into());
-        let mut whys = Vec::new();
+    fn dominant_delay(&self, delay: &DominantDelay) -> (Cause, u32, String, String) {
+        let slow = thousands(delay.slow.into());
+        let mut reasons = Vec::new();
         let mut named = None;
-        if let Some(number) = wait.part {
-            let part = *self.excess.parts.get(number);
-            let (before, after) = self.excess.of_parts[number as usize].visit_ns;
-            whys.push(format!(
+        if let Some(number) = delay.component {
+            let component = *self.excess.components.get(number);
+            let (before, after) = self.excess.by_component[number as usize].visit_ns;
+            reasons.push(format!(
                 "most of the time that {slow} of them take longer is there, {} a call instead of {}",
                 time(after),
                 time(before),
             ));
-            named = Some((self.cause_of(part), part.service(), self.component(part)));
+            named = Some((
+                self.cause_of(component),
+                component.service(),
+                self.component_name(component),
+            ));
         }
-        if let Some(at_replicas) = wait.at_replicas {
-            whys.push(self.at_replicas(at_replicas));
+        if let Some(replica_pattern) = delay.replica_pattern {
+            reasons.push(self.replica_pattern(replica_pattern));
             let cause = named.as_mut().map(|(cause, ..)| cause);
-            cause.into_iter().for_each(|cause| *cause = with_replicas(*cause, at_replicas));
+            cause.into_iter().for_each(|cause| *cause = with_replicas(*cause, replica_pattern));
         }
-        if let Some(Calls { caller, count }) = wait.fan_out {
-            whys.push(format!(
+        if let Some(ParallelCalls { caller, count }) = delay.fan_out {
+            reasons.push(format!(
                 "{slow} of them would not be slow if the slowest of {} parallel calls took as long as the median",
                 short(count, 0),
             ));
-            let (service, operation) = *self.traces.endpoints.get(caller);
-            let of = format!("fan-out of {}: {}", self.name(service), self.name(operation));
+            let (service, _) = *self.traces.operations.get(caller);
+            let of = format!("fan-out of {}", self.operation_name(caller));
             named = Some(match named {
                 Some((Cause::SlowService | Cause::Dependency, _, component)) => {
                     (Cause::FanOut, service, format!("{of} to {component}"))
@@ -357,21 +381,21 @@ impl Writer<'_> {
             });
         }
         let (cause, service, subject) = named.expect("it is of a component or of a fan-out");
-        (cause, service, subject, whys.join("; "))
+        (cause, service, subject, reasons.join("; "))
     }
 
-    fn at_replicas(&self, AtReplicas { key, why }: AtReplicas) -> String {
-        let of = |count: Count| {
+    fn replica_pattern(&self, ReplicaPattern { key, kind }: ReplicaPattern) -> String {
+        let of = |count: TraceCount| {
             format!("{} of {}", thousands(count.long.into()), thousands(count.all.into()))
         };
         let key = self.name(key);
-        match why {
-            WhySlow::Together { same_replica, other_replicas, .. } => format!(
+        match kind {
+            PatternKind::Simultaneous { same_replica, other_replicas, .. } => format!(
                 "of the requests that begin meanwhile, {} with the same {key} take long too, and {} with another",
                 of(same_replica),
                 of(other_replicas),
             ),
-            WhySlow::Idle { least_ns, traces } => format!(
+            PatternKind::AfterIdle { least_ns, traces } => format!(
                 "{} requests take long that come after {} without a request with the same {key}",
                 of(traces),
                 time(least_ns as f64),
@@ -379,21 +403,21 @@ impl Writer<'_> {
         }
     }
 
-    /// The findings of a tail, the largest share first.
-    pub(crate) fn of_tail(
+    /// The findings of a tail, by the lower bounds of their intervals, the largest first.
+    pub(crate) fn tail_findings(
         &self,
         found: &[FoundFactor],
-        waits: &[FoundWait],
+        delays: &[DominantDelay],
         attribution: &Attribution<'_>,
     ) -> Vec<Finding> {
-        let mut findings = self.of_factors(found, attribution);
-        findings.extend(self.of_waits(waits, attribution));
+        let mut findings = self.factor_findings(found, attribution);
+        findings.extend(self.dominant_delay_findings(delays, attribution));
         findings.sort_by(|one, other| other.interval.0.total_cmp(&one.interval.0));
         findings
     }
 }
 
-/// What each factor and wait explains, by its bit in the masks of traces.
+/// What each factor and dominant delay explains, by its bit in the masks of traces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attribution<'a> {
     pub(crate) masks: &'a [u16],
@@ -414,13 +438,14 @@ fn cause_of_condition(factor: Factor, name: &str, is_call_count: bool) -> Cause 
 }
 
 /// The cause of a component whose slow traces have this in common at their replicas.
-fn with_replicas(cause: Cause, at_replicas: AtReplicas) -> Cause {
-    match (cause, at_replicas.why) {
-        (_, WhySlow::Together { is_everywhere: true, .. }) => Cause::SlowTogether,
-        (Cause::SlowService | Cause::Dependency, WhySlow::Together { .. }) => Cause::Pause,
-        (Cause::SlowService | Cause::Dependency | Cause::Network, WhySlow::Idle { .. }) => {
-            Cause::WakeUp
-        }
+fn with_replicas(cause: Cause, replica_pattern: ReplicaPattern) -> Cause {
+    match (cause, replica_pattern.kind) {
+        (_, PatternKind::Simultaneous { is_everywhere: true, .. }) => Cause::SlowTogether,
+        (Cause::SlowService | Cause::Dependency, PatternKind::Simultaneous { .. }) => Cause::Pause,
+        (
+            Cause::SlowService | Cause::Dependency | Cause::Network,
+            PatternKind::AfterIdle { .. },
+        ) => Cause::WakeUp,
         (named, _) => named,
     }
 }

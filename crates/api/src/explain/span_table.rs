@@ -230,7 +230,7 @@ impl SpanTable {
                 .collect();
             match side(&rows) {
                 Some(side) => traces.add(of_trace[0].trace_id, side, &rows),
-                None => traces.leave_out(),
+                None => traces.count_not_compared(),
             }
         }
     }

@@ -132,7 +132,7 @@ fn a_cause_is_found_in_the_traces_of_a_server() {
     assert_eq!(imported.code, Some(0), "{}", imported.stderr);
     let url = format!("http://{}", server.api);
     let file = explain(&[&spans]);
-    let service = file["endpoints"][0]["endpoint"].as_str().expect("a text");
+    let service = file["operations"][0]["operation"].as_str().expect("a text");
     let (service, _) = service.split_once(": ").expect("service and operation");
     let of_server = ["--service", service, "--since", "20000d", "--server", &url];
     assert_eq!(explain(&of_server), file);

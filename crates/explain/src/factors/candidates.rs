@@ -2,10 +2,10 @@
 
 use super::{Factor, SLOW_MIN};
 use crate::populations::Populations;
-use crate::statistics::index;
 use crate::traces::Traces;
 use alloc::vec;
 use alloc::vec::Vec;
+use curtail_sketch::tail_start;
 
 /// The quantiles at which numbers are cut.
 const CUTS_ABOVE: [f64; 9] = [0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999];
@@ -102,7 +102,7 @@ impl Candidates {
     fn cut(&mut self, field: u32, mut slow: Vec<f64>, mut all: Vec<f64>) {
         all.sort_unstable_by(f64::total_cmp);
         slow.sort_unstable_by(f64::total_cmp);
-        let at = |sorted: &[f64], quantile| sorted[index(quantile, sorted.len())];
+        let at = |sorted: &[f64], quantile| sorted[tail_start(quantile, sorted.len())];
         let (Some(least), Some(most)) = (all.first().copied(), all.last().copied()) else { return };
         let mut above = CUTS_ABOVE.map(|quantile| at(&all, quantile)).to_vec();
         above.extend(CUTS_BELOW_SLOW.map(|quantile| below(&all, at(&slow, quantile))));

@@ -12,8 +12,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use curtail_units::Rng;
 
-/// The number of places up to which a label is shifted by itself.
-const OWN_SHIFT: usize = 16;
+/// Each label is shifted further, by a random number of places below this.
+const JITTER: usize = 16;
 
 /// The traces of a stratum in a circle of time.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Circle {
         // Without traces, nothing is shifted.
         let shift = rng.below(self.ends.len().max(1));
         for at in &self.slow {
-            let place = (at + shift + rng.below(OWN_SHIFT)) % self.ends.len();
+            let place = (at + shift + rng.below(JITTER)) % self.ends.len();
             of_attribute += u32::from(self.has_attribute[place]);
             let from = place.checked_sub(1).map_or(0, |before| self.ends[before]);
             let factors = &self.factors[from..self.ends[place]];

@@ -3,14 +3,15 @@
 //! Each step takes time in proportion to the number of spans, apart from sorting.
 
 use super::{
-    AttributeValue, FIELDS_MAX, PARTS_MAX, PartTime, Scratch, SpanKind, SpanRow, Traces, range,
+    AttributeValue, COMPONENTS_MAX, ComponentTime, FIELDS_MAX, Scratch, SpanKind, SpanRow, Traces,
+    range,
 };
-use crate::component::{Part, Phase};
+use crate::component::{Component, Phase};
 use crate::fan_outs::{CALLS_MIN, FanOut};
 use core::ops::Range;
 use curtail_trace::Assembly;
 
-/// The operation and the service of components beyond [`PARTS_MAX`].
+/// The operation and the service of components beyond [`COMPONENTS_MAX`].
 const OTHER_OPERATIONS: &str = "(other operations)";
 const OTHER_SERVICES: &str = "(other services)";
 
@@ -18,7 +19,7 @@ const OTHER_SERVICES: &str = "(other services)";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathSection {
     pub(super) span: u32,
-    part: Part,
+    component: Component,
     from_ns: i64,
     time_ns: i64,
 }
@@ -26,37 +27,38 @@ pub(super) struct PathSection {
 impl Traces {
     /// Divides the critical path of the root into components.
     pub(super) fn divide_path(&mut self, rows: &[SpanRow<'_>], root: usize, scratch: &mut Scratch) {
-        let Scratch { spans, names, assembly, path, parts, sections, .. } = scratch;
+        let Scratch { spans, names, assembly, path, components, sections, .. } = scratch;
         sections.clear();
-        parts.clear();
-        parts.resize(rows.len(), None);
+        components.clear();
+        components.resize(rows.len(), None);
         for section in path.of(spans, assembly, root) {
             let nth = section.span as usize;
             let of_call = Phase::of_span(rows[nth].operation);
-            let part = if let Some(Some(phase)) = of_call {
-                Part::Phase { service: names[nth].0, phase }
+            let component = if let Some(Some(phase)) = of_call {
+                Component::Phase { service: names[nth].0, phase }
             } else {
                 // The time of a message belongs to its call.
                 let nth = of_call.and_then(|_| assembly.parent(nth)).unwrap_or(nth);
-                *parts[nth].get_or_insert_with(|| self.part_of(rows, nth, names, assembly))
+                *components[nth]
+                    .get_or_insert_with(|| self.component_of_span(rows, nth, names, assembly))
             };
             let time_ns = section.to_ns - section.from_ns;
             let section =
-                PathSection { span: section.span, part, from_ns: section.from_ns, time_ns };
+                PathSection { span: section.span, component, from_ns: section.from_ns, time_ns };
             sections.push(section);
         }
         sections.sort_unstable_by_key(|section| (section.span, section.from_ns));
         split_phases(rows, scratch);
     }
 
-    /// The component of the own time of a span.
-    fn part_of(
+    /// The component of the self time of a span.
+    fn component_of_span(
         &mut self,
         rows: &[SpanRow<'_>],
         nth: usize,
         names: &[(u32, u32)],
         assembly: &Assembly,
-    ) -> Part {
+    ) -> Component {
         let (service, operation) = names[nth];
         let is_no_phase = |child: &&u32| Phase::of_span(rows[**child as usize].operation).is_none();
         let mut children = assembly.children(nth).iter().filter(is_no_phase);
@@ -67,24 +69,24 @@ impl Traces {
             _ if !matches!(rows[nth].kind, SpanKind::Client | SpanKind::Unset) => {}
             None if first.is_none() => {
                 let is_client = rows[nth].kind == SpanKind::Client;
-                return Part::Unseen { caller: service, operation, is_client };
+                return Component::UntracedCall { caller: service, operation, is_client };
             }
             Some(callee) if second.is_none() => {
                 self.count_served(operation, callee);
-                return Part::Gap { caller: service, callee, operation };
+                return Component::Gap { caller: service, callee, operation };
             }
             _ => {}
         }
-        Part::Own { service, operation }
+        Component::SelfTime { service, operation }
     }
 
     /// Counts a call of an operation that a service served.
     fn count_served(&mut self, operation: u32, callee: u32) {
         let served = (operation, callee);
-        if self.served.len() >= FIELDS_MAX && !self.served.knows(&served) {
+        if self.served.len() >= FIELDS_MAX && !self.served.contains(&served) {
             return;
         }
-        let served = self.served.number(served) as usize;
+        let served = self.served.intern(served) as usize;
         if served == self.served_counts.len() {
             self.served_counts.push(0);
         }
@@ -97,14 +99,14 @@ impl Traces {
         rows: &[SpanRow<'_>],
         scratch: &mut Scratch,
     ) -> Option<FanOut> {
-        let Scratch { spans, names, assembly, sections, is_on_path, parallel, .. } = scratch;
+        let Scratch { spans, names, assembly, sections, is_on_path, fan_outs, .. } = scratch;
         let makes_calls = |span: &usize| assembly.children(*span).len() >= CALLS_MIN;
         if !(0..spans.len()).any(|span| makes_calls(&span)) {
             return None;
         }
         is_on_path.clear();
         is_on_path.resize(spans.len(), false);
-        // A caller may have no section of its own.
+        // A caller may have no section.
         for section in &*sections {
             let mut at = Some(section.span as usize);
             while let Some(span) = at.filter(|span| !is_on_path[*span]) {
@@ -117,47 +119,51 @@ impl Traces {
         let is_call = |nth: &&u32| Phase::of_span(rows[**nth as usize].operation).is_none();
         let of_span = |span| {
             let calls = assembly.children(span).iter().filter(is_call);
-            Some((parallel.spread(calls.map(|nth| &spans[*nth as usize]))?, span))
+            Some((fan_outs.spread(calls.map(|nth| &spans[*nth as usize]))?, span))
         };
         let spreads = callers.filter_map(of_span);
         let ((calls, spread_ns), span) = spreads.max_by_key(|((_, spread_ns), _)| *spread_ns)?;
-        let caller = self.endpoints.number(names[span]);
+        let caller = self.operations.intern(names[span]);
         Some(FanOut { caller, spread_ns, calls })
     }
 
     /// Adds the time of each component.
     pub(super) fn add_times(&mut self, scratch: &mut Scratch) -> Range<u32> {
         let Scratch { sections, numbered, .. } = scratch;
-        sections.sort_unstable_by_key(|section| (section.part, section.span));
+        sections.sort_unstable_by_key(|section| (section.component, section.span));
         numbered.clear();
         for section in &*sections {
-            numbered.push((self.part_number(section.part), section.span, section.time_ns));
+            numbered.push((
+                self.intern_component(section.component),
+                section.span,
+                section.time_ns,
+            ));
         }
         // Components beyond the limit have one number.
-        numbered.sort_unstable_by_key(|(part, span, _)| (*part, *span));
+        numbered.sort_unstable_by_key(|(component, span, _)| (*component, *span));
         let from = self.times.len();
-        for of_part in numbered.chunk_by(|one, other| one.0 == other.0) {
-            let visits = of_part.chunk_by(|one, other| one.1 == other.1).count();
-            self.times.push(PartTime {
-                part: of_part[0].0,
+        for of_component in numbered.chunk_by(|one, other| one.0 == other.0) {
+            let visits = of_component.chunk_by(|one, other| one.1 == other.1).count();
+            self.times.push(ComponentTime {
+                component: of_component[0].0,
                 visits: u32::try_from(visits).expect("the number of spans is limited"),
-                time_ns: of_part.iter().map(|(_, _, time_ns)| time_ns).sum(),
+                time_ns: of_component.iter().map(|(_, _, time_ns)| time_ns).sum(),
             });
         }
         range(from, self.times.len())
     }
 
-    fn part_number(&mut self, part: Part) -> u32 {
-        if self.parts.len() < PARTS_MAX || self.parts.knows(&part) {
-            return self.parts.number(part);
+    fn intern_component(&mut self, component: Component) -> u32 {
+        if self.components.len() < COMPONENTS_MAX || self.components.contains(&component) {
+            return self.components.intern(component);
         }
-        let operation = self.names.text(OTHER_OPERATIONS);
-        let part = part.with_operation(operation);
-        if self.parts.len() < 2 * PARTS_MAX || self.parts.knows(&part) {
-            return self.parts.number(part);
+        let operation = self.names.intern_text(OTHER_OPERATIONS);
+        let component = component.with_operation(operation);
+        if self.components.len() < 2 * COMPONENTS_MAX || self.components.contains(&component) {
+            return self.components.intern(component);
         }
-        let service = self.names.text(OTHER_SERVICES);
-        self.parts.number(Part::Own { service, operation })
+        let service = self.names.intern_text(OTHER_SERVICES);
+        self.components.intern(Component::SelfTime { service, operation })
     }
 }
 
@@ -179,8 +185,8 @@ fn split_phases(rows: &[SpanRow<'_>], scratch: &mut Scratch) {
                 time_ns += taken_ns;
                 at += usize::from(*own_ns == 0);
             }
-            let part = Part::Phase { service: names[span as usize].0, phase };
-            sections.push(PathSection { span, part, from_ns, time_ns });
+            let component = Component::Phase { service: names[span as usize].0, phase };
+            sections.push(PathSection { span, component, from_ns, time_ns });
         }
         from = to;
     }

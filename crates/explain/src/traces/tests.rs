@@ -91,27 +91,27 @@ fn phases_that_are_spans_divide_a_call() {
     ];
     let mut traces = Traces::default();
     traces.add(1, Side::Baseline, &rows);
-    let of = |part: Part| {
-        let service = traces.names.get(part.service()).as_str();
-        match part {
-            Part::Own { .. } => (service, "own"),
-            Part::Gap { .. } => (service, "gap"),
-            Part::Unseen { .. } => (service, "unseen"),
-            Part::Phase { phase, .. } => (service, phase.name()),
+    let of = |component: Component| {
+        let service = traces.names.get(component.service()).as_str();
+        match component {
+            Component::SelfTime { .. } => (service, "self time"),
+            Component::Gap { .. } => (service, "gap"),
+            Component::UntracedCall { .. } => (service, "untraced call"),
+            Component::Phase { phase, .. } => (service, phase.name()),
         }
     };
     let times = traces.times(&traces.rows[0]).iter();
     let mut found: Vec<_> =
-        times.map(|time| (of(*traces.parts.get(time.part)), time.time_ns)).collect();
+        times.map(|time| (of(*traces.components.get(time.component)), time.time_ns)).collect();
     found.sort_unstable();
     let expected = [
         (("cart", "gap"), 150),
-        (("cart", "own"), 350),
+        (("cart", "self time"), 350),
         (("shop", "DNS lookup"), 40),
         (("shop", "TCP connect"), 10),
         (("shop", "TLS handshake"), 235),
-        (("shop", "own"), 200),
         (("shop", "queue"), 15),
+        (("shop", "self time"), 200),
     ];
     assert_eq!(found, expected);
     // They are no calls, and their attributes say nothing.
@@ -157,7 +157,7 @@ fn operations_beyond_the_limit_are_one_component() {
         };
         traces.add(nth + 1, Side::Baseline, &[row]);
     }
-    assert_eq!(traces.parts.len(), PARTS_MAX + 1);
+    assert_eq!(traces.components.len(), COMPONENTS_MAX + 1);
 }
 
 /// A span of a service in milliseconds, without attributes.
@@ -182,7 +182,7 @@ fn row<'a>(
 fn services_and_fields_beyond_the_limit_add_no_components_and_fields() {
     let mut traces = Traces::default();
     let key = |nth: usize| format!("key.{nth}");
-    for nth in 0..3 * PARTS_MAX {
+    for nth in 0..3 * COMPONENTS_MAX {
         let service = format!("service-{nth}");
         let keys: Vec<_> = (0..8).map(|of| key(nth * 8 + of)).collect();
         let attributes: Vec<_> =
@@ -193,8 +193,12 @@ fn services_and_fields_beyond_the_limit_add_no_components_and_fields() {
         let last = traces.rows.last().expect("it was added");
         assert_eq!(traces.times(last).iter().map(|time| time.time_ns).sum::<i64>(), 1_000_000);
     }
-    assert_eq!(traces.parts.len(), 2 * PARTS_MAX + 1);
-    let last = traces.parts.values().last().map(|part| traces.names.get(part.service()).as_str());
+    assert_eq!(traces.components.len(), 2 * COMPONENTS_MAX + 1);
+    let last = traces
+        .components
+        .values()
+        .last()
+        .map(|component| traces.names.get(component.service()).as_str());
     assert_eq!(last, Some("(other services)"));
     assert_eq!(traces.fields.len(), FIELDS_MAX);
 }
@@ -211,12 +215,15 @@ fn a_phase_takes_its_time_from_all_sections_of_its_span() {
     let mut traces = Traces::default();
     traces.add(1, Side::Baseline, &rows);
     let times = traces.times(&traces.rows[0]);
-    let of = |is: &dyn Fn(&Part) -> bool| -> i64 {
-        let of_parts = times.iter().filter(|time| is(traces.parts.get(time.part)));
-        of_parts.map(|time| time.time_ns / 1_000_000).sum()
+    let of = |is: &dyn Fn(&Component) -> bool| -> i64 {
+        let of_components = times.iter().filter(|time| is(traces.components.get(time.component)));
+        of_components.map(|time| time.time_ns / 1_000_000).sum()
     };
-    assert_eq!(of(&|part| matches!(part, Part::Phase { phase: Phase::Handshake, .. })), 50);
-    assert_eq!(of(&|part| matches!(part, Part::Own { .. })), 82 - 50);
+    assert_eq!(
+        of(&|component| matches!(component, Component::Phase { phase: Phase::Handshake, .. })),
+        50
+    );
+    assert_eq!(of(&|component| matches!(component, Component::SelfTime { .. })), 82 - 50);
     assert_eq!(of(&|_| true), 122);
 }
 

@@ -1,4 +1,4 @@
-//! Texts as numbers: each text is stored once.
+//! Interning: each text or key is stored once, and has a number.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,23 +7,23 @@ use hashbrown::HashMap;
 
 /// Gives equal values the same number, counted from zero.
 #[derive(Clone, Debug)]
-pub(crate) struct Numbering<T> {
+pub(crate) struct Interner<T> {
     numbers: HashMap<T, u32>,
     values: Vec<T>,
 }
 
-/// Gives equal texts the same number.
-pub(crate) type Names = Numbering<String>;
+/// The texts of all traces: services, operations, attribute keys and values.
+pub(crate) type Names = Interner<String>;
 
-impl<T> Default for Numbering<T> {
+impl<T> Default for Interner<T> {
     fn default() -> Self {
         Self { numbers: HashMap::new(), values: Vec::new() }
     }
 }
 
-impl<T: Clone + Eq + Hash> Numbering<T> {
+impl<T: Clone + Eq + Hash> Interner<T> {
     /// The number of `value`, which is stored if it is new.
-    pub(crate) fn number(&mut self, value: T) -> u32 {
+    pub(crate) fn intern(&mut self, value: T) -> u32 {
         let next = u32::try_from(self.values.len()).expect("the number of spans is limited");
         *self.numbers.entry(value).or_insert_with_key(|value| {
             self.values.push(value.clone());
@@ -31,7 +31,7 @@ impl<T: Clone + Eq + Hash> Numbering<T> {
         })
     }
 
-    pub(crate) fn knows(&self, value: &T) -> bool {
+    pub(crate) fn contains(&self, value: &T) -> bool {
         self.numbers.contains_key(value)
     }
 
@@ -51,10 +51,10 @@ impl<T: Clone + Eq + Hash> Numbering<T> {
 
 impl Names {
     /// The number of a text, without an allocation if it is known.
-    pub(crate) fn text(&mut self, text: &str) -> u32 {
+    pub(crate) fn intern_text(&mut self, text: &str) -> u32 {
         match self.numbers.get(text) {
             Some(number) => *number,
-            None => self.number(String::from(text)),
+            None => self.intern(String::from(text)),
         }
     }
 }

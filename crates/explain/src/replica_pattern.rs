@@ -7,19 +7,19 @@
 //!
 //! The whole trace stands for its call to the replica, because most of the time of a slow trace is in the component.
 
-use crate::component::Part;
+use crate::component::Component;
 use crate::populations::Populations;
-use crate::statistics::index;
 use crate::traces::Traces;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use curtail_sketch::tail_start;
 use curtail_units::wilson_interval;
 
-/// The share of the traces from which on a value does not tell replicas apart.
-const NEARLY_ALL: f64 = 0.9;
+/// The smallest share of the traces with a value that does not tell replicas apart.
+const COMMON_VALUE_MIN: f64 = 0.9;
 
 /// The attributes of a service's spans that tell its replicas apart, the best first.
-const OWN_KEYS: [&str; 5] =
+const SERVER_KEYS: [&str; 5] =
     ["k8s.pod.name", "service.instance.id", "k8s.pod.uid", "container.id", "host.name"];
 
 /// The attributes of a caller's spans that tell apart the replicas of a service without spans.
@@ -27,14 +27,14 @@ const CALLER_KEYS: [&str; 4] =
     ["server.address", "server.port", "network.peer.address", "network.peer.port"];
 
 /// The place of a key among the keys of replicas; other keys come last.
-pub(crate) fn order_of_replica_key(key: &str) -> usize {
-    OWN_KEYS.iter().chain(&CALLER_KEYS).position(|known| *known == key).unwrap_or(usize::MAX)
+pub(crate) fn replica_key_rank(key: &str) -> usize {
+    SERVER_KEYS.iter().chain(&CALLER_KEYS).position(|known| *known == key).unwrap_or(usize::MAX)
 }
 
 /// The smallest lower bound of the ratio of long traces among the traces that begin while another one is slow; and the same
 /// relative to the ratio of all traces.
-const TOGETHER_MIN: f64 = 0.2;
-const TIMES_USUAL: f64 = 3.0;
+const SIMULTANEOUS_MIN: f64 = 0.2;
+const SIMULTANEOUS_TIMES_MIN: f64 = 3.0;
 
 /// The smallest ratio at other replicas, relative to that at the same replica, if what replicas share is slow. Replicas that
 /// are busy at the same time have queues at the same time too, but each its own.
@@ -45,12 +45,12 @@ const AFTER_IDLE_MIN: f64 = 0.5;
 
 /// The number of traces, and of long ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
+pub(crate) struct TraceCount {
     pub(crate) long: u32,
     pub(crate) all: u32,
 }
 
-impl Count {
+impl TraceCount {
     fn add(&mut self, is_long: bool) {
         self.all += 1;
         self.long += u32::from(is_long);
@@ -61,52 +61,54 @@ impl Count {
         f64::from(self.long) / f64::from(self.all.max(1))
     }
 
-    /// Whether surely more than this share of them takes long.
-    fn surely_exceeds(self, ratio: f64) -> bool {
+    /// Whether the lower bound of the share that takes long exceeds this ratio.
+    fn lower_bound_exceeds(self, ratio: f64) -> bool {
         self.all > 0 && wilson_interval(self.ratio(), f64::from(self.all)).0 > ratio
     }
 }
 
 /// How the slow traces of a component are spread over replicas and time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct AtReplicas {
+pub(crate) struct ReplicaPattern {
     /// The number of the key that tells replicas apart.
     pub(crate) key: u32,
-    pub(crate) why: WhySlow,
+    pub(crate) kind: PatternKind,
 }
 
-/// What slow traces of a component have in common.
+/// What the slow traces of a component have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum WhySlow {
+pub(crate) enum PatternKind {
     /// Many of the traces that begin meanwhile take long: at the same replica, perhaps at other replicas too.
-    Together { same_replica: Count, other_replicas: Count, is_everywhere: bool },
+    Simultaneous { same_replica: TraceCount, other_replicas: TraceCount, is_everywhere: bool },
     /// Most traces take long that begin after their replica had none for this time.
-    Idle { least_ns: i64, traces: Count },
+    AfterIdle { least_ns: i64, traces: TraceCount },
 }
 
-impl AtReplicas {
-    /// Finds what the slow traces of a component have in common; [`None`]: nothing. `is_of` has the slow traces of the
-    /// component, which spans tell apart by replica; `is_long` has these and all others that take long.
+impl ReplicaPattern {
+    /// Finds what the slow traces of a component have in common; [`None`]: nothing. `is_dominated` has the slow traces of
+    /// the component, which spans tell apart by replica; `is_long` has these and all others that take long.
     pub(crate) fn find(
         traces: &Traces,
         populations: &Populations,
-        part: Part,
-        (is_of, is_long): (&[bool], &[bool]),
+        component: Component,
+        (is_dominated, is_long): (&[bool], &[bool]),
     ) -> Option<Self> {
-        let (service, keys) = match part {
-            Part::Unseen { caller, .. } => (caller, &CALLER_KEYS[..]),
-            Part::Own { .. } | Part::Gap { .. } => (part.service(), &OWN_KEYS[..]),
-            Part::Phase { .. } => return None,
+        let (service, keys) = match component {
+            Component::UntracedCall { caller, .. } => (caller, &CALLER_KEYS[..]),
+            Component::SelfTime { .. } | Component::Gap { .. } => {
+                (component.service(), &SERVER_KEYS[..])
+            }
+            Component::Phase { .. } => return None,
         };
-        let (key, replicas) = replicas_of(traces, populations, (service, keys), is_of)?;
-        let mut all = Count::default();
-        let (mut same_replica, mut other_replicas) = (Count::default(), Count::default());
-        let mut idle: Vec<Idle> = Vec::new();
+        let (key, replicas) = replicas_of(traces, populations, (service, keys), is_dominated)?;
+        let mut all = TraceCount::default();
+        let (mut same_replica, mut other_replicas) = (TraceCount::default(), TraceCount::default());
+        let mut idle: Vec<IdleTime> = Vec::new();
         // The end of the last trace at each replica, and of the last slow one at those that are slow now.
         let mut ends_ns: BTreeMap<u32, i64> = BTreeMap::new();
         let mut slow = SlowReplicas::default();
         for nth in by_start(traces, populations) {
-            let (row, is_slow) = (&traces.rows[nth as usize], is_of[nth as usize]);
+            let (row, is_slow) = (&traces.rows[nth as usize], is_dominated[nth as usize]);
             let is_long = is_slow || is_long[nth as usize];
             all.add(is_long);
             let of_trace = || {
@@ -118,7 +120,7 @@ impl AtReplicas {
             }
             let idle_ns = of_trace().filter_map(|replica| ends_ns.get(&replica));
             if let Some(ns) = idle_ns.map(|end_ns| row.start_ns - end_ns).max() {
-                idle.push(Idle { ns, is_slow, is_long });
+                idle.push(IdleTime { ns, is_slow, is_long });
             }
             slow.advance(row.start_ns);
             let own = of_trace().filter(|replica| slow.ends_ns.contains_key(replica)).count();
@@ -137,16 +139,16 @@ impl AtReplicas {
                 }
             }
         }
-        let usual = TIMES_USUAL * f64::from(all.long) / f64::from(all.all);
-        let ratio_min = TOGETHER_MIN.max(usual);
-        let why = if same_replica.surely_exceeds(ratio_min) {
-            let is_everywhere = other_replicas.surely_exceeds(ratio_min)
+        let of_all = SIMULTANEOUS_TIMES_MIN * f64::from(all.long) / f64::from(all.all);
+        let ratio_min = SIMULTANEOUS_MIN.max(of_all);
+        let kind = if same_replica.lower_bound_exceeds(ratio_min) {
+            let is_everywhere = other_replicas.lower_bound_exceeds(ratio_min)
                 && other_replicas.ratio() >= EVERYWHERE_MIN * same_replica.ratio();
-            WhySlow::Together { same_replica, other_replicas, is_everywhere }
+            PatternKind::Simultaneous { same_replica, other_replicas, is_everywhere }
         } else {
             after_idle(&idle)?
         };
-        Some(Self { key, why })
+        Some(Self { key, kind })
     }
 }
 
@@ -180,24 +182,24 @@ impl SlowReplicas {
 
 /// The time for which the replica of a trace had no other one.
 #[derive(Clone, Copy, Debug)]
-struct Idle {
+struct IdleTime {
     ns: i64,
     is_slow: bool,
     is_long: bool,
 }
 
 /// Whether most traces take long whose replica was idle for as long as it was before nine of ten slow traces.
-fn after_idle(idle: &[Idle]) -> Option<WhySlow> {
+fn after_idle(idle: &[IdleTime]) -> Option<PatternKind> {
     let mut slow: Vec<i64> = idle.iter().filter(|of| of.is_slow).map(|of| of.ns).collect();
     if slow.is_empty() {
         return None;
     }
-    let at = index(0.1, slow.len());
+    let at = tail_start(0.1, slow.len());
     let (_, least_ns, _) = slow.select_nth_unstable(at);
-    let (least_ns, mut traces) = (*least_ns, Count::default());
+    let (least_ns, mut traces) = (*least_ns, TraceCount::default());
     idle.iter().filter(|of| of.ns >= least_ns).for_each(|of| traces.add(of.is_long));
-    let is_idle = least_ns > 0 && traces.surely_exceeds(AFTER_IDLE_MIN);
-    is_idle.then_some(WhySlow::Idle { least_ns, traces })
+    let is_idle = least_ns > 0 && traces.lower_bound_exceeds(AFTER_IDLE_MIN);
+    is_idle.then_some(PatternKind::AfterIdle { least_ns, traces })
 }
 
 /// The first of the keys that most slow traces of the component have, with the values that tell replicas apart: a value that
@@ -206,7 +208,7 @@ fn replicas_of(
     traces: &Traces,
     populations: &Populations,
     (service, keys): (u32, &[&str]),
-    is_of: &[bool],
+    is_dominated: &[bool],
 ) -> Option<(u32, BTreeSet<u32>)> {
     let compared = || populations.slow.iter().chain(&populations.baseline);
     keys.iter().find_map(|key| {
@@ -225,9 +227,9 @@ fn replicas_of(
             values_of(*nth).for_each(|value| *counts.entry(value).or_default() += 1);
             all += u32::from(values_of(*nth).next().is_some());
         }
-        counts.retain(|_, count| f64::from(*count) < NEARLY_ALL * f64::from(all));
+        counts.retain(|_, count| f64::from(*count) < COMMON_VALUE_MIN * f64::from(all));
         let replicas: BTreeSet<u32> = counts.into_keys().collect();
-        let slow = || populations.slow.iter().filter(|nth| is_of[**nth as usize]);
+        let slow = || populations.slow.iter().filter(|nth| is_dominated[**nth as usize]);
         let has = |nth: &&u32| values_of(**nth).any(|value| replicas.contains(&value));
         let is_common = slow().filter(has).count() * 2 > slow().count();
         (replicas.len() > 1 && is_common).then_some((field.name, replicas))
