@@ -58,6 +58,13 @@ pub fn thousands(count: u64) -> String {
     grouped
 }
 
+/// A count with its noun, which takes an `s` in the plural: `1 replica`, `2,000 replicas`.
+#[must_use]
+pub fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", thousands(count))
+}
+
 /// Requests a second: one decimal below 100, then whole numbers.
 #[must_use]
 pub fn rate(rate: f64) -> String {
@@ -85,7 +92,10 @@ pub fn percent(ratio: f64) -> String {
 /// A share in percent with `decimals` decimals, for a column of shares.
 #[must_use]
 pub fn percent_to(ratio: f64, decimals: usize) -> String {
-    format!("{:.decimals$} %", 100.0 * ratio)
+    let text = format!("{:.decimals$} %", 100.0 * ratio);
+    let is_zero = !text.contains(|c: char| matches!(c, '1'..='9' | 'a'..='z'));
+    // A small negative number rounds to negative zero.
+    if is_zero { text.trim_start_matches('-').to_owned() } else { text }
 }
 
 /// A difference in percent, with its sign unless it rounds to zero.

@@ -1,6 +1,6 @@
 use super::{
-    bytes, four_digits, latency, ms, percent, percentile_name, rate, rounded_latency, short,
-    signed_percent, thousands, utc,
+    bytes, counted, four_digits, latency, ms, percent, percent_to, percentile_name, rate,
+    rounded_latency, short, signed_percent, thousands, utc,
 };
 use alloc::string::String;
 use curtail_units::{Duration, Quantile};
@@ -20,6 +20,18 @@ fn latencies_have_four_digits() {
     assert_eq!(ms(Duration::MAX), "18446744074 s");
     let with_unit = [Duration::from_ms(2), Duration::from_secs(4_000)].map(latency);
     assert_eq!(with_unit, ["2.000 ms", "4000 s"]);
+}
+
+#[test]
+fn one_is_singular() {
+    assert_eq!(counted(1, "replica"), "1 replica");
+    assert_eq!([counted(0, "call"), counted(2_000, "call")], ["0 calls", "2,000 calls"]);
+}
+
+#[test]
+fn what_rounds_to_zero_has_no_sign() {
+    assert_eq!([-0.0, -0.000_04, 0.000_04].map(|ratio| percent_to(ratio, 2)), ["0.00 %"; 3]);
+    assert_eq!([-0.000_06, f64::NAN].map(|ratio| percent_to(ratio, 2)), ["-0.01 %", "NaN %"]);
 }
 
 #[test]
