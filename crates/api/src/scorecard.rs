@@ -33,7 +33,7 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
         // A remedy of this time may have an older prediction.
         let from_ns = u64::try_from(times.start).unwrap_or(0);
         let scorecard = Scorecard { left_out: last.left_out, ..Scorecard::since(&events, from_ns) };
-        serde_json::to_string_pretty(&scorecard)
+        scorecard.json()
     });
     let made = made.await.map_err(|_panic| ApiError::failed())?;
     let json = made.map_err(|_| ApiError::failed())?;

@@ -10,7 +10,7 @@ use curtail_predict::{
     EffectOnAll, MeasuredEffect, PredictedEffect, ScoreVerdict, Scorecard, ScorecardEntry,
 };
 use curtail_text::Page;
-use curtail_text::numbers::{percent, rounded_latency, thousands, utc};
+use curtail_text::numbers::{counted, percent, rounded_latency, utc};
 use curtail_units::Duration;
 use std::process::ExitCode;
 
@@ -20,7 +20,9 @@ use std::process::ExitCode;
 /// with a holdout whose spans go to the server (spans.endpoint): the proxy sends it
 /// by itself. For each remedy, the last prediction before it was switched on
 /// counts. It missed if its 95 % band and the interval of the measured p99 are
-/// apart, and is undecided if only a part of the interval is in the band.
+/// apart, and is undecided if only a part of the interval is in the band. A remedy
+/// without hedges and ties, such as a balancing rule, cannot be measured by a
+/// holdout: compare both settings with curtail bench compare.
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
@@ -99,8 +101,7 @@ fn table(scorecard: &Scorecard, has_colors: bool) -> String {
             "  ",
             &match &entry.measured {
                 Some(measured) => measured_text(measured),
-                None => "measured   nothing yet: a p99 needs 100 slower requests on each side"
-                    .to_owned(),
+                None => not_measured_text(entry.verdict).to_owned(),
             },
         );
         if let Some(all) = entry.measured.as_ref().and_then(|of| of.on_all_requests.as_ref()) {
@@ -109,12 +110,11 @@ fn table(scorecard: &Scorecard, has_colors: bool) -> String {
     }
     if scorecard.malformed > 0 {
         page.blank();
-        page.wrapped("", &format!("{} events are not understood.", thousands(scorecard.malformed)));
+        page.wrapped("", &format!("Not understood: {}.", counted(scorecard.malformed, "event")));
     }
     if scorecard.left_out > 0 {
         page.blank();
-        let text = format!("{} older events are left out.", thousands(scorecard.left_out));
-        page.wrapped("", &text);
+        page.wrapped("", &format!("Left out: {}.", counted(scorecard.left_out, "older event")));
     }
     let text = page.finish();
     let missed = ScoreVerdict::MissedBand.text();
@@ -131,6 +131,22 @@ fn predicted_text(predicted: &PredictedEffect) -> String {
     )
 }
 
+fn not_measured_text(verdict: ScoreVerdict) -> &'static str {
+    match verdict {
+        ScoreVerdict::NotMeasurableByHoldout => {
+            "measured   nothing: a holdout withholds only hedges and ties, and this remedy has none; compare both \
+             settings with curtail bench compare"
+        }
+        ScoreVerdict::WithinBand
+        | ScoreVerdict::MissedBand
+        | ScoreVerdict::Undecided
+        | ScoreVerdict::NotPredicted
+        | ScoreVerdict::NotMeasured => {
+            "measured   nothing yet: a p99 needs 100 slower requests on each side"
+        }
+    }
+}
+
 fn measured_text(measured: &MeasuredEffect) -> String {
     let latency = |of: Option<f64>| of.map_or_else(|| "failed".to_owned(), ms);
     let (low, high) = measured.p99_interval_ms;
@@ -139,7 +155,7 @@ fn measured_text(measured: &MeasuredEffect) -> String {
         .extra_requests_ratio
         .map_or_else(String::new, |extra| format!(", {} more requests", percent(extra.max(0.0))));
     format!(
-        "measured   p99 {} ({} to {high}), {} without it{extra}; from {} to {}",
+        "measured   p99 {} ({} to {high}), {} without hedges and ties{extra}; from {} to {}",
         latency(measured.p99_ms),
         ms(low),
         latency(measured.p99_without_ms),
@@ -151,11 +167,11 @@ fn measured_text(measured: &MeasuredEffect) -> String {
 fn on_all_text(all: &EffectOnAll) -> String {
     let latency = |of: Option<f64>| of.map_or_else(|| "failed".to_owned(), ms);
     format!(
-        "all        {} {} in time blocks with it, {} without it: {}",
+        "all        {} {} in time blocks with hedges and ties, {} without: {}",
         all.percentile,
         latency(all.latency_ms),
         latency(all.latency_without_ms),
-        all.verdict
+        all.verdict.name()
     )
 }
 
@@ -172,6 +188,7 @@ fn minute(unix_ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use curtail_load::holdout::EffectVerdict;
     use expect_test::expect;
 
     #[test]
@@ -193,7 +210,7 @@ mod tests {
                 percentile: "p90".to_owned(),
                 latency_ms: Some(31.0),
                 latency_without_ms: Some(29.4),
-                verdict: "undecided".to_owned(),
+                verdict: EffectVerdict::Undecided,
             }),
         };
         let entry =
@@ -212,6 +229,10 @@ mod tests {
             entry(Some(predicted), Some(measured.clone()), ScoreVerdict::MissedBand),
             entry(None, Some(measured), ScoreVerdict::NotPredicted),
             entry(Some(predicted), None, ScoreVerdict::NotMeasured),
+            ScorecardEntry {
+                remedy: "least request".to_owned(),
+                ..entry(Some(predicted), None, ScoreVerdict::NotMeasurableByHoldout)
+            },
         ];
         let scorecard = Scorecard {
             schema: "curtail.scorecard/1".to_owned(),
@@ -225,24 +246,32 @@ mod tests {
             checkout, search: hedge p95, MISSED its band
               predicted p99 21.0 ms (9.9 ms to 49.3 ms), 4.67 % more requests; on 2025-11-26
                   23:33
-              measured p99 54.2 ms (50.1 ms to unbounded), failed without it, 2.88 % more
-                  requests; from 2025-11-27 00:33 to 2025-11-27 01:33
-              all p90 31.0 ms in time blocks with it, 29.4 ms without it: undecided
+              measured p99 54.2 ms (50.1 ms to unbounded), failed without hedges and ties,
+                  2.88 % more requests; from 2025-11-27 00:33 to 2025-11-27 01:33
+              all p90 31.0 ms in time blocks with hedges and ties, 29.4 ms without:
+                  undecided
 
             checkout, search: hedge p95, not predicted
               predicted nothing: no prediction was kept before
-              measured p99 54.2 ms (50.1 ms to unbounded), failed without it, 2.88 % more
-                  requests; from 2025-11-27 00:33 to 2025-11-27 01:33
-              all p90 31.0 ms in time blocks with it, 29.4 ms without it: undecided
+              measured p99 54.2 ms (50.1 ms to unbounded), failed without hedges and ties,
+                  2.88 % more requests; from 2025-11-27 00:33 to 2025-11-27 01:33
+              all p90 31.0 ms in time blocks with hedges and ties, 29.4 ms without:
+                  undecided
 
             checkout, search: hedge p95, not measured yet
               predicted p99 21.0 ms (9.9 ms to 49.3 ms), 4.67 % more requests; on 2025-11-26
                   23:33
               measured nothing yet: a p99 needs 100 slower requests on each side
 
-            2 events are not understood.
+            checkout, search: least request, cannot be measured by a holdout
+              predicted p99 21.0 ms (9.9 ms to 49.3 ms), 4.67 % more requests; on 2025-11-26
+                  23:33
+              measured nothing: a holdout withholds only hedges and ties, and this remedy
+                  has none; compare both settings with curtail bench compare
 
-            1,200 older events are left out.
+            Not understood: 2 events.
+
+            Left out: 1,200 older events.
         "#]]
         .assert_eq(&text);
         assert!(table(&scorecard, true).contains("\x1b[31mMISSED its band\x1b[0m"));

@@ -172,7 +172,8 @@ pub struct PercentileEffect {
 }
 
 /// The verdict on the remedy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EffectVerdict {
     /// With the remedy, requests are faster at this percentile.
     Better,

@@ -17,6 +17,7 @@
 mod executions;
 mod fit;
 mod intrinsic;
+mod json_zero;
 mod knee;
 #[cfg(test)]
 mod lab;

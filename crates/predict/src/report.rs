@@ -3,8 +3,10 @@
 mod json;
 mod table;
 
+use crate::json_zero::without_negative_zeros;
 use crate::prediction::Prediction;
 use curtail_units::Duration;
+use serde_json::Value;
 
 /// Timeouts that fit the latencies with the recommended remedy, or without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +29,22 @@ impl Prediction {
     /// The report as one JSON object (`curtail.predict/1`).
     #[must_use]
     pub fn json(&self) -> String {
-        json::render(self).to_string()
+        self.json_value().to_string()
     }
 
     /// The same with the [table](Self::table) as its member `text`.
     #[must_use]
     pub fn json_with_text(&self) -> String {
-        let mut json = json::render(self);
+        let mut json = self.json_value();
         json["text"] = self.table().into();
         json.to_string()
     }
 
-    /// The timeouts that the data call for; [`None`] if p99.9 is a failed request.
+    fn json_value(&self) -> Value {
+        without_negative_zeros(json::render(self))
+    }
+
+    /// The timeouts that fit the latencies; [`None`] if p99.9 is a failed request.
     #[must_use]
     pub fn timeouts(&self) -> Option<Timeouts> {
         let best = self.verdict.recommended.map_or(&self.modelled, |nth| &self.remedies[nth]);

@@ -4,9 +4,12 @@
 //! last effect. A remedy is what the policy says of balance, hedges and ties. Its prediction is the last one that was
 //! kept before the first effect, for the same service and upstream, with the same keys. The last prediction of a service and
 //! upstream is an entry by itself while its recommended remedy is not on.
+//! A holdout withholds only hedges and ties, so it measures no remedy without them, such as a balancing rule.
 //! **Limits**: [`REMEDIES_MAX`] remedies of a prediction; the number of events is limited by the caller, who reads them.
 
+use crate::json_zero::without_negative_zeros;
 use crate::policy_yaml;
+use curtail_load::holdout::EffectVerdict;
 use curtail_otlp::events::{EFFECT, PREDICTION};
 use curtail_policy::UpstreamConfig;
 use serde::{Deserialize, Serialize};
@@ -89,7 +92,7 @@ pub struct MeasuredEffect {
     pub p99_ms: Option<f64>,
     /// The 95 % interval of this p99; its upper end may be unbounded.
     pub p99_interval_ms: (f64, Option<f64>),
-    /// The p99 of the holdout; absent: a failed request.
+    /// The p99 of the holdout, without hedges and ties; absent: a failed request.
     pub p99_without_ms: Option<f64>,
     /// Further requests, as a share of the requests; absent without requests.
     pub extra_requests_ratio: Option<f64>,
@@ -97,17 +100,17 @@ pub struct MeasuredEffect {
     pub on_all_requests: Option<EffectOnAll>,
 }
 
-/// What a remedy did to all requests, by a switchback.
+/// What hedges and ties did to all requests, by a switchback.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EffectOnAll {
     /// The highest percentile that is stated: `p99`.
     pub percentile: String,
-    /// It in time blocks with the remedy, in milliseconds; absent: a failed request.
+    /// This percentile in time blocks with hedges and ties, in milliseconds; absent: a failed request.
     pub latency_ms: Option<f64>,
-    /// It in time blocks without the remedy; absent: a failed request.
+    /// This percentile in time blocks without them; absent: a failed request.
     pub latency_without_ms: Option<f64>,
-    /// `better`, `worse` or `undecided`.
-    pub verdict: String,
+    /// Whether requests are faster with hedges and ties.
+    pub verdict: EffectVerdict,
 }
 
 impl EffectOnAll {
@@ -117,7 +120,7 @@ impl EffectOnAll {
             percentile: highest["percentile"].as_str()?.to_owned(),
             latency_ms: highest["latency_ms"]["remedy"].as_f64(),
             latency_without_ms: highest["latency_ms"]["holdout"].as_f64(),
-            verdict: highest["verdict"].as_str()?.to_owned(),
+            verdict: Deserialize::deserialize(&highest["verdict"]).ok()?,
         })
     }
 }
@@ -136,6 +139,8 @@ pub enum ScoreVerdict {
     NotPredicted,
     /// No p99 was measured yet.
     NotMeasured,
+    /// The remedy has no hedges and ties, and a holdout withholds nothing else.
+    NotMeasurableByHoldout,
 }
 
 impl ScoreVerdict {
@@ -148,6 +153,7 @@ impl ScoreVerdict {
             Self::Undecided => "undecided",
             Self::NotPredicted => "not predicted",
             Self::NotMeasured => "not measured yet",
+            Self::NotMeasurableByHoldout => "cannot be measured by a holdout",
         }
     }
 
@@ -187,7 +193,7 @@ impl PredictedEffect {
 }
 
 /// A prediction that was kept.
-struct Kept<'a> {
+struct KeptPrediction<'a> {
     event: &'a ScorecardEvent,
     /// The upstream or the pattern of upstreams; absent: any.
     upstream: Option<&'a str>,
@@ -224,13 +230,14 @@ impl Scorecard {
     /// As [`of`](Self::of), with only the remedies whose last event was at `from_ns` or later.
     #[must_use]
     pub fn since(events: &[ScorecardEvent], from_ns: u64) -> Self {
-        let (mut kept, mut effects): (Vec<Kept<'_>>, Vec<Effects<'_>>) = (Vec::new(), Vec::new());
-        let mut places = HashMap::new();
+        let (mut kept, mut effects): (Vec<KeptPrediction<'_>>, Vec<Effects<'_>>) =
+            (Vec::new(), Vec::new());
+        let mut indices = HashMap::new();
         let mut malformed = 0;
         for event in events {
             let is_known = match &*event.name {
-                PREDICTION => Kept::of(event).map(|one| kept.push(one)),
-                EFFECT => Effects::of(event).map(|one| one.add_to(&mut effects, &mut places)),
+                PREDICTION => KeptPrediction::of(event).map(|one| kept.push(one)),
+                EFFECT => Effects::of(event).map(|one| one.add_to(&mut effects, &mut indices)),
                 _ => None,
             };
             malformed += u64::from(is_known.is_none());
@@ -263,10 +270,18 @@ impl Scorecard {
         let remedies = remedies.into_iter().map(|(_, entry)| entry).collect();
         Self { schema: SCHEMA.to_owned(), remedies, malformed, left_out: 0 }
     }
+
+    /// The scorecard as one JSON object.
+    ///
+    /// # Errors
+    /// Never: all members can be written as JSON.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(&without_negative_zeros(serde_json::to_value(self)?))
+    }
 }
 
 /// The first remedy with the same keys of each prediction.
-fn remedies_by_keys<'a>(kept: &[Kept<'a>]) -> RemediesByKeys<'a> {
+fn remedies_by_keys<'a>(kept: &[KeptPrediction<'a>]) -> RemediesByKeys<'a> {
     let mut by_keys = RemediesByKeys::new();
     for (kept, nth) in kept.iter().zip(0..) {
         for remedy in kept.remedies {
@@ -280,7 +295,7 @@ fn remedies_by_keys<'a>(kept: &[Kept<'a>]) -> RemediesByKeys<'a> {
     by_keys
 }
 
-impl<'a> Kept<'a> {
+impl<'a> KeptPrediction<'a> {
     fn of(event: &'a ScorecardEvent) -> Option<Self> {
         let prediction = &event.body["prediction"];
         let remedies = prediction["remedies"].as_array()?;
@@ -311,14 +326,15 @@ impl<'a> Kept<'a> {
     fn entry(&self) -> Option<ScorecardEntry> {
         let recommended = self.recommended?;
         let remedy = self.remedies.iter().find(|remedy| remedy["name"] == recommended)?;
+        let config = remedy_keys(remedy["config"].as_str()?);
         Some(ScorecardEntry {
             service: self.event.service.clone(),
             upstream: self.upstream.map(str::to_owned),
             remedy: recommended.to_owned(),
-            config: remedy_keys(remedy["config"].as_str()?),
             predicted: PredictedEffect::of(remedy, self.event.time_ns),
             measured: None,
-            verdict: ScoreVerdict::NotMeasured,
+            verdict: not_measured(&config),
+            config,
         })
     }
 }
@@ -343,12 +359,12 @@ impl<'a> Effects<'a> {
         })
     }
 
-    /// Adds the effect to those of the same remedy; `places` has the index of each remedy. Only an effect with a p99
+    /// Adds the effect to those of the same remedy; `indices` has the index of each remedy. Only an effect with a p99
     /// replaces the last one.
-    fn add_to(self, all: &mut Vec<Self>, places: &mut HashMap<(&'a str, &'a str, String), usize>) {
-        let place = places.entry((self.service, self.upstream, self.config.clone()));
-        let place = *place.or_insert(all.len());
-        let Some(same) = all.get_mut(place) else { return all.push(self) };
+    fn add_to(self, all: &mut Vec<Self>, indices: &mut HashMap<(&'a str, &'a str, String), usize>) {
+        let index = indices.entry((self.service, self.upstream, self.config.clone()));
+        let index = *index.or_insert(all.len());
+        let Some(same) = all.get_mut(index) else { return all.push(self) };
         same.last_ns = self.last_ns;
         if p99_of(&self.last.body).is_some() {
             same.last = self.last;
@@ -356,7 +372,8 @@ impl<'a> Effects<'a> {
     }
 
     fn entry(&self, predicted: Option<(u64, &Value)>) -> ScorecardEntry {
-        let measured = p99_of(&self.last.body).map(|p99| MeasuredEffect {
+        let p99 = p99_of(&self.last.body).filter(|_| has_hedges_or_ties(&self.config));
+        let measured = p99.map(|p99| MeasuredEffect {
             from_unix_ns: self.first_ns,
             to_unix_ns: self.last.time_ns,
             p99_ms: p99["latency_ms"]["remedy"].as_f64(),
@@ -371,7 +388,7 @@ impl<'a> Effects<'a> {
         let name = predicted.and_then(|(_, remedy)| remedy["name"].as_str());
         let effect = predicted.and_then(|(time_ns, remedy)| PredictedEffect::of(remedy, time_ns));
         let verdict = match (&effect, &measured) {
-            (_, None) => ScoreVerdict::NotMeasured,
+            (_, None) => not_measured(&self.config),
             (None, Some(_)) => ScoreVerdict::NotPredicted,
             (Some(predicted), Some(measured)) => {
                 ScoreVerdict::on(predicted.p99_band_ms, measured.p99_ms, measured.p99_interval_ms)
@@ -398,6 +415,22 @@ fn remedy_keys(yaml: &str) -> String {
     let is_of_remedy =
         |line: &&str| ["balance:", "hedge:", "tie:"].iter().any(|key| line.starts_with(key));
     yaml.lines().filter(is_of_remedy).map(|line| format!("{line}\n")).collect()
+}
+
+fn has_hedges_or_ties(keys: &str) -> bool {
+    let is_on = |line: &str| match line.split_once(": ") {
+        Some(("hedge" | "tie", value)) => value != "false",
+        _ => false,
+    };
+    keys.lines().any(is_on)
+}
+
+/// The verdict on a remedy with these keys that was not measured.
+fn not_measured(keys: &str) -> ScoreVerdict {
+    match has_hedges_or_ties(keys) {
+        true => ScoreVerdict::NotMeasured,
+        false => ScoreVerdict::NotMeasurableByHoldout,
+    }
 }
 
 #[cfg(test)]

@@ -23,8 +23,11 @@ fn prediction(hour: u64, upstream: Option<&str>, shards: u32, p99_ms: f64) -> Sc
             "p99_band_ms": [p99_ms / 2.0, p99_ms * 2.0], "extra_requests_ratio": 0.01,
         })
     };
-    let remedies =
-        [remedy("no hedges", &UpstreamConfig { hedge: None, ..other }), remedy("hedge", &other)];
+    let two = HedgeConfig { hedges_max: 2, ..HedgeConfig::default() };
+    let remedies = [
+        remedy("two hedges", &UpstreamConfig { hedge: Some(two), ..other }),
+        remedy("hedge", &other),
+    ];
     let prediction =
         json!({ "model": { "shards": shards }, "remedies": remedies, "recommended": "hedge" });
     event(hour, PREDICTION, json!({ "upstream": upstream, "prediction": prediction }))
@@ -83,14 +86,55 @@ fn the_last_prediction_is_an_entry_until_its_remedy_is_on() {
     assert_eq!((&*entry.remedy, entry.verdict), ("hedge", ScoreVerdict::NotMeasured));
     assert_eq!(entry.predicted.map(|of| of.p99_ms), Some(20.0));
     let mut other = effect(3, "search", Some((25.0, 400.0)));
-    other.body["policy"] = json!(UpstreamConfig { hedge: None, ..hedged() });
+    let two = HedgeConfig { hedges_max: 2, ..HedgeConfig::default() };
+    other.body["policy"] = json!(UpstreamConfig { hedge: Some(two), ..hedged() });
     let scorecard = Scorecard::of(&[&predictions[..], &[other]].concat());
     let names: Vec<_> =
         scorecard.remedies.iter().map(|entry| (&*entry.remedy, entry.verdict)).collect();
     assert_eq!(
         names,
-        [("no hedges", ScoreVerdict::WithinBand), ("hedge", ScoreVerdict::NotMeasured)]
+        [("two hedges", ScoreVerdict::WithinBand), ("hedge", ScoreVerdict::NotMeasured)]
     );
+}
+
+/// The proxy also sends the effect of a holdout that withholds nothing: both sides are balanced by the same rule.
+#[test]
+fn a_holdout_cannot_measure_a_remedy_without_hedges_and_ties() {
+    let balanced = UpstreamConfig { hedge: None, tie: None, ..hedged() };
+    let mut predicted = prediction(1, None, 1, 20.0);
+    let remedy = &mut predicted.body["prediction"]["remedies"][1];
+    remedy["config"] = json!(policy_yaml(&balanced));
+    let entry = only(&[predicted.clone()]);
+    assert_eq!((&*entry.remedy, entry.verdict), ("hedge", ScoreVerdict::NotMeasurableByHoldout));
+    let mut measured = effect(2, "search", Some((20.0, 20.0)));
+    measured.body["policy"] = json!(balanced);
+    let entry = only(&[predicted, measured]);
+    assert_eq!((&*entry.remedy, entry.verdict), ("hedge", ScoreVerdict::NotMeasurableByHoldout));
+    assert_eq!(entry.measured, None);
+    assert_eq!(json!(entry)["verdict"], "not_measurable_by_holdout");
+}
+
+#[test]
+fn a_switchback_has_a_verdict_on_all_requests() {
+    let on_all = |verdict: &str| {
+        let mut measured = effect(2, "search", Some((20.0, 400.0)));
+        measured.body["switchback"] = json!({ "percentiles": [{
+            "percentile": "p99", "latency_ms": { "holdout": 390.0, "remedy": 30.0 }, "verdict": verdict,
+        }]});
+        only(&[measured]).measured.and_then(|measured| measured.on_all_requests)
+    };
+    let verdict = |text| on_all(text).map(|of| of.verdict);
+    assert_eq!(verdict("worse"), Some(EffectVerdict::Worse));
+    assert_eq!(json!(on_all("undecided"))["verdict"], "undecided");
+    assert_eq!(verdict("unheard of"), None);
+}
+
+#[test]
+fn the_json_has_no_negative_zero() {
+    let mut predicted = prediction(1, None, 1, 20.0);
+    predicted.body["prediction"]["remedies"][1]["extra_requests_ratio"] = json!(-0.0);
+    let json = Scorecard::of(&[predicted]).json().expect("JSON");
+    assert!(json.contains("\"extra_requests_ratio\": 0.0"), "{json}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn kept(service: &str, time_ns: u64, name: &str, bodies: &[Value]) -> (Signal, V
 
 fn prediction() -> Value {
     let remedy = json!({
-        "name": "a rule", "config": "balance: random\nhedge: false\n", "p99_ms": 20.0,
+        "name": "tie", "config": "balance: random\nhedge: false\ntie: {message_delay: 1ms}\n", "p99_ms": 20.0,
         "p99_band_ms": [10.0, 40.0], "extra_sent_ratio": 0.01,
     });
     json!({ "prediction": { "model": { "shards": 1 }, "remedies": [remedy], "recommended": null } })
@@ -30,9 +30,10 @@ fn prediction() -> Value {
 fn effect() -> Value {
     let budget = json!({ "ratio": 0.02, "window": 10_000_000_000_u64, "reserve": 10 });
     json!({
-        "remedy": "hedging", "upstreams": ["search"], "extra_ratio": 0.02,
+        "remedy": "ties", "upstreams": ["search"], "extra_ratio": 0.02,
         "policy": {
-            "balance": { "policy": "random" }, "hedge": null, "tie": null, "retry": null,
+            "balance": { "policy": "random" }, "hedge": null,
+            "tie": { "delay": null, "message_delay": 1_000_000 }, "retry": null,
             "budget": budget, "timeout": 60_000_000_000_u64,
         },
         "percentiles": [{
