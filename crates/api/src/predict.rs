@@ -10,7 +10,7 @@ use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, expected};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::service_traces;
-use curtail_predict::{Fit, Known, Prediction, RecordingError, Remedy, SpanReader};
+use curtail_predict::{Candidate, Fit, FitOverrides, Prediction, RecordingError, SpanReader};
 use curtail_store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ const REPLICAS_MAX: usize = 4_096;
 
 pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiResult {
     let service = service_traces::service(request)?;
-    let known = known(request)?;
+    let overrides = overrides(request)?;
     let seed = request.number("seed")?.unwrap_or(1) as u64;
     let remedies = request.get("remedies").map(str::to_owned);
     let turn = service_traces::turn().await;
@@ -47,12 +47,12 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
         let _turn = turn;
         let mut recording = reader.finish(upstream.as_deref())?;
         recording.shorten(REQUESTS_MAX);
-        let fit = Fit::new(&recording, known)?;
-        let remedies = match &remedies {
-            Some(names) => Remedy::named(&fit, names)?,
-            None => Remedy::all(&fit),
+        let fit = Fit::new(&recording, overrides)?;
+        let candidates = match &remedies {
+            Some(names) => Candidate::named(&fit, names)?,
+            None => Candidate::all(&fit),
         };
-        Ok(Prediction::unless_cancelled(&recording, fit, remedies, seed, &is_cancelled))
+        Ok(Prediction::unless_cancelled(&recording, fit, candidates, seed, &is_cancelled))
     });
     let predicted = predicted.await.map_err(|_panic| ApiError::failed())?;
     let prediction = predicted.map_err(of_caller)?.ok_or_else(ApiError::failed)?;
@@ -89,7 +89,7 @@ fn of_caller(error: RecordingError) -> ApiError {
     }
 }
 
-fn known(request: &QueryRequest<'_>) -> Result<Known, ApiError> {
+fn overrides(request: &QueryRequest<'_>) -> Result<FitOverrides, ApiError> {
     let ratio = |text: &str| {
         let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
         number.ok_or_else(|| expected("intrinsic_ratio", text, "a ratio from 0 to 1"))
@@ -105,7 +105,8 @@ fn known(request: &QueryRequest<'_>) -> Result<Known, ApiError> {
             ));
         }
     };
-    Ok(Known { replicas, intrinsic_ratio: request.get("intrinsic_ratio").map(ratio).transpose()? })
+    let intrinsic_ratio = request.get("intrinsic_ratio").map(ratio).transpose()?;
+    Ok(FitOverrides { replicas, intrinsic_ratio })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use clap::Args;
 use curtail_http::clock::unix_time;
 use curtail_otlp::{Signal, events};
 use curtail_predict::{
-    Fit, Known, Prediction, REQUESTS_MAX, Recording, RecordingError, Remedy, SpanReader,
+    Candidate, Fit, FitOverrides, Prediction, REQUESTS_MAX, Recording, RecordingError, SpanReader,
 };
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Cursor, Read as _};
@@ -67,10 +67,10 @@ pub(crate) struct PredictArgs {
     /// Number of replicas, if the recording does not name them [default there: 3].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     replicas: Option<u32>,
-    /// Share of requests that take equally long on every replica, from 0 to 1; absent: as the recording tells.
+    /// Share of requests that take equally long on every replica, from 0 to 1 [default: estimated from the recording].
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     intrinsic_ratio: Option<f64>,
-    /// Predict only these remedies, divided by commas: 'hedge p95,tie'.
+    /// Comma-separated names of the remedies to predict, such as 'hedge p95,tie' [default: all].
     #[arg(long, value_name = "NAMES")]
     remedies: Option<String>,
     /// Keep the prediction on the server, for curtail scorecard, if the model reproduces the recording.
@@ -95,15 +95,15 @@ fn ratio(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     let Some(from) = &args.from else { return ask_server(args) };
     let name = input::name(from);
-    let known = Known { replicas: args.replicas, intrinsic_ratio: args.intrinsic_ratio };
+    let overrides = FitOverrides { replicas: args.replicas, intrinsic_ratio: args.intrinsic_ratio };
     let mut recording = read(args, from)?;
     recording.shorten(REQUESTS_MAX);
-    let fit = Fit::new(&recording, known).map_err(of_caller).context(name)?;
-    let remedies = match &args.remedies {
-        Some(names) => Remedy::named(&fit, names).map_err(of_caller)?,
-        None => Remedy::all(&fit),
+    let fit = Fit::new(&recording, overrides).map_err(of_caller).context(name)?;
+    let candidates = match &args.remedies {
+        Some(names) => Candidate::named(&fit, names).map_err(of_caller)?,
+        None => Candidate::all(&fit),
     };
-    let prediction = Prediction::of(&recording, fit, remedies, args.seed);
+    let prediction = Prediction::of(&recording, fit, candidates, args.seed);
     match args.format {
         Format::Json => print(&format!("{}\n", prediction.json()))?,
         Format::Table => print(&prediction.table())?,
@@ -196,9 +196,9 @@ fn read_spans(mut text: impl BufRead, service: Option<&str>) -> Result<Recording
     let mut line = String::new();
     while text.by_ref().take(LINE_BYTES_MAX).read_line(&mut line)? > 0 {
         if line.len() as u64 == LINE_BYTES_MAX {
-            let place = format!("after line {}", reader.lines());
+            let location = format!("after line {}", reader.lines());
             let expected = format!("a line with less than {LINE_BYTES_MAX} bytes");
-            return Err(RecordingError::Invalid { place, expected });
+            return Err(RecordingError::Invalid { location, expected });
         }
         reader.read_line(&line)?;
         line.clear();

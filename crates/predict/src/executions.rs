@@ -1,8 +1,8 @@
 //! Executions: the time in service of each attempt, apart from its waiting.
 //!
 //! A server starts requests in order of arrival, at most `concurrency` at once. With the instants of arrival and
-//! departure known, the start of each execution follows exactly: the later of its arrival and the instant at which one
-//! of the `concurrency` places became free. No distribution is assumed.
+//! departure known, the start of each execution follows exactly: the later of its arrival and the first instant with
+//! fewer than `concurrency` executions. No distribution is assumed.
 //! **Decides** the concurrency: the smallest one under which hardly any execution ends before it starts. With a smaller
 //! one, requests would have overtaken the requests that they waited for.
 //! **Inputs**: all attempts to a replica. Load that is not in the recording makes times in service longer.
@@ -18,7 +18,7 @@ use std::collections::BinaryHeap;
 const WAITED_MIN: u64 = 20;
 
 /// The share of those that waited that may end before their turn: the instants of a recording are those of the root, and
-/// messages do not take equally long. With one place too few, a percent or more do.
+/// messages do not take equally long. With a concurrency that is too small by one, a percent or more do.
 const OVERTAKING_MAX: f64 = 0.002;
 
 /// One execution of an attempt at a replica.
@@ -77,10 +77,10 @@ impl Executions {
         let at_once_max = visits.iter().map(|visits| at_once_max(visits)).max().unwrap_or(1);
         let has_replicas = !recording.replicas.is_empty();
         let concurrency = if has_replicas { find_concurrency(&visits, at_once_max) } else { None };
-        let places = if has_replicas { concurrency.unwrap_or(at_once_max) } else { u32::MAX };
+        let at_once = if has_replicas { concurrency.unwrap_or(at_once_max) } else { u32::MAX };
         let of_replica = (0..).zip(&visits).map(|(replica, visits)| {
             let mut executions = Vec::with_capacity(visits.len());
-            for (visit, inferred) in visits.iter().zip(Starts::new(visits, places)) {
+            for (visit, inferred) in visits.iter().zip(Starts::new(visits, at_once)) {
                 let measured = visit.service.map(|service| instant_before(visit.left, service));
                 // A cancelled attempt may have left while it waited, and a rejected one was not executed.
                 let started = measured.unwrap_or(inferred);
@@ -116,12 +116,12 @@ fn visits(recording: &Recording) -> Vec<Vec<Visit>> {
     let mut visits = vec![Vec::new(); recording.replicas.len().max(1)];
     for (request, (_, attempts)) in (0..).zip(recording.with_attempts()) {
         for (nth, attempt) in (0..).zip(attempts) {
-            // Among named replicas, an attempt to none of them has no place.
-            let place = match attempt.replica {
+            // Among named replicas, an attempt to none of them counts for none.
+            let index = match attempt.replica {
                 UNKNOWN if recording.replicas.is_empty() => 0,
                 replica => replica as usize,
             };
-            let Some(visits) = visits.get_mut(place) else { continue };
+            let Some(visits) = visits.get_mut(index) else { continue };
             visits.push(visit((request, nth), attempt, delay));
         }
     }
@@ -146,18 +146,18 @@ pub(crate) fn instant_before(at: Instant, by: Duration) -> Instant {
     Instant::from_ns(at.as_ns().saturating_sub(by.as_ns()))
 }
 
-/// The starts of visits in order of arrival, when at most `places` are in service.
+/// The starts of visits in order of arrival, when at most `concurrency` are in service.
 struct Starts<'v> {
     visits: std::slice::Iter<'v, Visit>,
-    places: usize,
-    /// When each taken place becomes free.
-    taken_until: BinaryHeap<Reverse<Instant>>,
+    concurrency: usize,
+    /// The ends of the executions in service.
+    busy_until: BinaryHeap<Reverse<Instant>>,
 }
 
 impl<'v> Starts<'v> {
-    fn new(visits: &'v [Visit], places: u32) -> Self {
-        let places = places.max(1) as usize;
-        Self { visits: visits.iter(), places, taken_until: BinaryHeap::new() }
+    fn new(visits: &'v [Visit], concurrency: u32) -> Self {
+        let concurrency = concurrency.max(1) as usize;
+        Self { visits: visits.iter(), concurrency, busy_until: BinaryHeap::new() }
     }
 }
 
@@ -166,21 +166,21 @@ impl Iterator for Starts<'_> {
 
     fn next(&mut self) -> Option<Instant> {
         let visit = self.visits.next()?;
-        let is_free = |taken: &BinaryHeap<Reverse<Instant>>| {
-            taken.peek().is_some_and(|Reverse(until)| *until <= visit.arrived)
+        let has_ended = |busy_until: &BinaryHeap<Reverse<Instant>>| {
+            busy_until.peek().is_some_and(|Reverse(until)| *until <= visit.arrived)
         };
-        while is_free(&self.taken_until) {
-            self.taken_until.pop();
+        while has_ended(&self.busy_until) {
+            self.busy_until.pop();
         }
-        if self.taken_until.len() < self.places {
-            self.taken_until.push(Reverse(visit.left));
+        if self.busy_until.len() < self.concurrency {
+            self.busy_until.push(Reverse(visit.left));
             return Some(visit.arrived);
         }
-        let Reverse(free) = self.taken_until.peek().copied()?;
-        // A cancelled attempt that left before its turn took no place.
+        let Reverse(free) = self.busy_until.peek().copied()?;
+        // A cancelled attempt that left before its turn was not executed.
         if visit.left > free || visit.end != AttemptEnd::Cancelled {
-            self.taken_until.pop();
-            self.taken_until.push(Reverse(visit.left.max(free)));
+            self.busy_until.pop();
+            self.busy_until.push(Reverse(visit.left.max(free)));
         }
         Some(free)
     }
@@ -199,22 +199,22 @@ fn at_once_max(visits: &[Visit]) -> u32 {
     u32::try_from(max).unwrap_or(u32::MAX)
 }
 
-/// The smallest number of places under which executions end after their start; [`None`] if nobody waited with it.
+/// The smallest concurrency under which executions end after their start; [`None`] if no attempt waited with it.
 fn find_concurrency(visits: &[Vec<Visit>], at_once_max: u32) -> Option<u32> {
     let (mut too_small, mut enough) = (0, at_once_max);
     while too_small + 1 < enough {
         let middle = u32::midpoint(too_small, enough);
-        if is_possible(visits, middle).is_some() { enough = middle } else { too_small = middle }
+        if count_waits(visits, middle).is_some() { enough = middle } else { too_small = middle }
     }
-    let waited = is_possible(visits, enough)?;
+    let waited = count_waits(visits, enough)?;
     (waited >= WAITED_MIN).then_some(enough)
 }
 
-/// The number of attempts that waited for one of `places` places; [`None`] if too many of them ended before their turn.
-fn is_possible(visits: &[Vec<Visit>], places: u32) -> Option<u64> {
+/// The number of attempts that waited under this concurrency; [`None`] if too many of them ended before their turn.
+fn count_waits(visits: &[Vec<Visit>], concurrency: u32) -> Option<u64> {
     let (mut waited, mut overtook) = (0_u64, 0_u64);
     for visits in visits {
-        for (visit, started) in visits.iter().zip(Starts::new(visits, places)) {
+        for (visit, started) in visits.iter().zip(Starts::new(visits, concurrency)) {
             if visit.end == AttemptEnd::Responded && started > visit.arrived {
                 waited += 1;
                 overtook += u64::from(started >= visit.left);

@@ -6,7 +6,7 @@
 //! | waiting and concurrency | order of arrival and departure at each replica (`executions.rs`) |
 //! | slow periods of replicas | executions that are slow together (`pace.rs`), as a timeline |
 //! | work of a request | its execution at the usual pace; cancelled ones would have been longer |
-//! | alike attempts | second attempts, or requests of the same kind (`intrinsic.rs`) |
+//! | attempts that take equally long | second attempts, or requests of the same kind (`intrinsic.rs`) |
 //! | fan-out | the calls of a request, and its time beyond that of its slowest call |
 //! | failures | their share, drawn independently |
 //!
@@ -35,9 +35,9 @@ const BLOCKS: usize = 40;
 /// The fractional part of the golden ratio.
 const GOLDEN_RATIO: f64 = 0.618_033_988_749_895;
 
-/// What the caller knows, and the recording does not tell.
+/// What the caller knows and the recording does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Known {
+pub struct FitOverrides {
     /// The number of replicas.
     pub replicas: Option<u32>,
     /// The share of requests whose attempts all take equally long, from 0 to 1.
@@ -83,7 +83,7 @@ pub struct Fit {
     pub replicas: u32,
     /// Maximum number of executions of a replica at once; absent: requests never waited for it.
     pub concurrency: Option<u32>,
-    /// How alike two attempts of a request are.
+    /// The share of requests whose attempts take equally long.
     pub intrinsic: Intrinsic,
     /// The share of attempts that failed.
     pub failed_ratio: f64,
@@ -93,7 +93,7 @@ pub struct Fit {
     pub span: Duration,
     /// The time in service of all executions together, in slow periods and of further attempts too.
     pub(crate) executed: Duration,
-    /// The share of time in which replicas stopped, and in which they were slower or faster.
+    /// The share of time in which replicas paused, and in which they were slower or faster.
     pub slow_shares: (f64, f64),
     /// The policies during the recording; one attempt to a random replica if they are not known.
     pub policy: UpstreamConfig,
@@ -107,7 +107,7 @@ impl Fit {
     ///
     /// # Errors
     /// When there are too few requests, or hardly any of them succeeded.
-    pub fn new(recording: &Recording, known: Known) -> Result<Self, RecordingError> {
+    pub fn new(recording: &Recording, overrides: FitOverrides) -> Result<Self, RecordingError> {
         let found = recording.latencies().count();
         if found < REQUESTS_MIN {
             return Err(RecordingError::TooFew { found });
@@ -121,13 +121,13 @@ impl Fit {
             vec![Vec::new(); executions.of_replica.len()]
         };
         let works = works(recording, &executions, &periods);
-        let intrinsic = match known.intrinsic_ratio {
+        let intrinsic = match overrides.intrinsic_ratio {
             Some(ratio) => Intrinsic::given(ratio),
             None => intrinsic::estimate(&works),
         };
         let slow_periods: Vec<SlowPeriod> = periods.into_iter().flatten().collect();
         let recorded = u32::try_from(recording.replicas.len()).unwrap_or(u32::MAX);
-        let replicas = if has_replicas { recorded } else { known.replicas.unwrap_or(3) };
+        let replicas = if has_replicas { recorded } else { overrides.replicas.unwrap_or(3) };
         let fan_out = recording.fan_out.as_ref();
         let shards = fan_out.map_or(1, |fan_out| fan_out.shards);
         let of_fan_out = fan_out.iter().flat_map(|fan_out| &fan_out.requests);
@@ -154,7 +154,7 @@ impl Fit {
             executed: executions.total(),
             policy: recording.policy.unwrap_or_else(plain),
             has_replicas,
-            notes: notes(recording, &executions, &intrinsic, known),
+            notes: notes(recording, &executions, &intrinsic, overrides),
             intrinsic,
         })
     }
@@ -172,11 +172,12 @@ impl Fit {
         self.arrivals.len() as f64 / self.span.as_secs_f64().max(1e-9)
     }
 
-    /// The load of the replicas: the share of their places that is taken on average, if their concurrency is known.
+    /// The load of the replicas: the mean number of executions in the time of the recording, divided by the concurrency of
+    /// all replicas; absent if their concurrency is not known.
     #[must_use]
     pub fn utilization(&self) -> Option<f64> {
-        let places = f64::from(self.concurrency?) * f64::from(self.replicas * self.shards);
-        Some(self.executed.as_secs_f64() / self.span.as_secs_f64().max(1e-9) / places)
+        let concurrency = f64::from(self.concurrency?) * f64::from(self.replicas * self.shards);
+        Some(self.executed.as_secs_f64() / self.span.as_secs_f64().max(1e-9) / concurrency)
     }
 
     /// Whether waiting is known apart from service, so that another load or number of replicas can be predicted.
@@ -234,8 +235,8 @@ fn within<T>(
     first..end
 }
 
-/// The work of the first attempts of the calls of each request that fans out. Calls of one request are alike: they wait
-/// for the same root, and are sent at the same time. Drawn one by one, the slowest of many would be too slow.
+/// The work of the first attempts of the calls of each request that fans out. Calls of one request take similarly long:
+/// they wait for the same root, and are sent at the same time. Drawn one by one, the slowest of many would be too slow.
 fn call_works(recording: &Recording, works: &[Work]) -> Vec<Vec<Duration>> {
     let requests = recording.fan_out.as_ref().map_or(0, |fan_out| fan_out.requests.len());
     let mut of_requests = vec![Vec::new(); requests];
@@ -304,7 +305,7 @@ fn notes(
     recording: &Recording,
     executions: &Executions,
     intrinsic: &Intrinsic,
-    known: Known,
+    overrides: FitOverrides,
 ) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut note = |part, text| notes.push(Note { part, text });
@@ -318,16 +319,16 @@ fn notes(
             "not known apart from service: predictions hold for the recorded load only",
         );
         note("slow periods", "not fitted: the recording names no replicas");
-        if known.replicas.is_none() {
+        if overrides.replicas.is_none() {
             note("replicas", "not recorded: assumed 3");
         }
     } else if executions.concurrency.is_none() && !executions.is_measured {
         note(
             "concurrency",
-            "requests never waited for a place: assumed unlimited, so a higher load looks too good",
+            "no request waited, so the limit is not known: assumed unlimited, so a higher load looks too good",
         );
     }
-    if has_replicas && known.replicas.is_some() {
+    if has_replicas && overrides.replicas.is_some() {
         note("replicas", "named by the recording: the given number is not used");
     }
     if recording.left_out > 0 {
@@ -357,8 +358,8 @@ fn notes(
     if recording.message_delay.is_none() {
         note("messages", "not measured: counted as service");
     }
-    if let Some(text) = alike_note(intrinsic.evidence) {
-        note("alike attempts", text);
+    if let Some(text) = intrinsic_note(intrinsic.evidence) {
+        note("attempts that take equally long", text);
     }
     if executions.failed > 0 {
         note("failures", "assumed independent of each other and of the replica");
@@ -366,7 +367,7 @@ fn notes(
     notes
 }
 
-const fn alike_note(evidence: Evidence) -> Option<&'static str> {
+const fn intrinsic_note(evidence: Evidence) -> Option<&'static str> {
     match evidence {
         Evidence::Nothing => Some(
             "not known without second attempts or kinds of requests: both extremes are predicted",

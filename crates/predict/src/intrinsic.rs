@@ -1,7 +1,7 @@
-//! The intrinsic ratio: how alike two attempts of the same request are.
+//! The intrinsic ratio: the share of requests whose attempts all take equally long.
 //!
-//! A request that is heavy is slow on every replica, so a second attempt cannot help. The ratio α is the share of
-//! requests whose attempts all take equally long; the attempts of other requests are independent. If one attempt
+//! A request that is heavy is slow on every replica, so a second attempt cannot help. α is the intrinsic ratio; the
+//! attempts of other requests are independent. If one attempt
 //! is slow (its work is above a threshold that a share p exceeds), another one is slow with the probability
 //! q = α + (1 − α)·p, so α = (q − p) / (1 − p).
 //! **Evidence**, the best there is: a second attempt of a slow request at another replica; otherwise another request of
@@ -32,7 +32,7 @@ const KIND_THRESHOLDS: [f64; 2] = [0.95, 0.9];
 /// The width of a 95 % interval of a normal distribution, in standard deviations.
 const INTERVAL_DEVIATIONS: f64 = 3.92;
 
-/// How alike two attempts of the same request are.
+/// The share of requests whose attempts all take equally long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Intrinsic {
     /// The most likely ratio; 0 without evidence.
@@ -82,7 +82,7 @@ impl Intrinsic {
         (self.ratio + error).clamp(0.0, 1.0)
     }
 
-    /// Whether the recording tells anything.
+    /// Whether there is evidence, or the caller gave the ratio.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.evidence != Evidence::Nothing
@@ -182,7 +182,7 @@ fn share_above(mut works: Vec<Observed>, threshold: f64) -> Option<(f64, f64)> {
     }
     let followed = at_risk(threshold, ended)? as f64;
     let variance = above * above * greenwood;
-    // Without an end below the threshold, only those that are followed up to it tell.
+    // Without an end below the threshold, only those that are followed up to it count.
     let effective = if variance > 0.0 { above * (1.0 - above) / variance } else { followed };
     Some((above, effective.min(works.len() as f64)))
 }

@@ -1,6 +1,6 @@
 //! Recordings with known parameters, computed without the simulator: an independent calculation for tests.
 //!
-//! Each replica serves in order of arrival with `places` places. Stops and slow periods are given; the end of an
+//! Each replica serves in order of arrival, `concurrency` requests at once. Slow periods are given; the end of an
 //! execution follows from the pace by stepping through the periods.
 
 use crate::pace::SlowPeriod;
@@ -13,7 +13,7 @@ pub(crate) struct Lab {
     pub(crate) requests: usize,
     pub(crate) per_second: f64,
     pub(crate) replicas: u32,
-    pub(crate) places: usize,
+    pub(crate) concurrency: usize,
     /// The work of a request.
     pub(crate) work_ms: fn(&mut Rng) -> f64,
     pub(crate) periods: Vec<SlowPeriod>,
@@ -27,7 +27,7 @@ impl Lab {
             requests: 2_000,
             per_second: 100.0,
             replicas: 3,
-            places: 4,
+            concurrency: 4,
             work_ms: |rng| 10.0 * rng.exponential(),
             periods: Vec::new(),
         }
@@ -36,7 +36,8 @@ impl Lab {
     /// One attempt for each request, to a random replica.
     pub(crate) fn record(&self) -> Recording {
         let mut rng = Rng::new(self.seed);
-        let mut free = vec![vec![Instant::ZERO; self.places]; self.replicas as usize];
+        // The instant at which each of the executions of a replica is over.
+        let mut busy_until = vec![vec![Instant::ZERO; self.concurrency]; self.replicas as usize];
         let mut recording = Recording {
             source: "lab".to_owned(),
             replicas: (0..self.replicas).map(|nth| format!("replica-{nth}")).collect(),
@@ -46,12 +47,13 @@ impl Lab {
         let mut now = Instant::from_ns(1);
         for _ in 0..self.requests {
             now = now + Duration::from_secs_f64(rng.exponential() / self.per_second);
-            let replica = rng.below(free.len());
-            let place = free[replica].iter_mut().min().expect("there are places");
-            let started = now.max(*place);
+            let replica = rng.below(busy_until.len());
+            let earliest =
+                busy_until[replica].iter_mut().min().expect("the concurrency is at least 1");
+            let started = now.max(*earliest);
             let work_ns = (self.work_ms)(&mut rng) * 1e6;
             let ended = self.end(replica, started, work_ns);
-            *place = ended;
+            *earliest = ended;
             let lasted = ended.since(now);
             let request = RecordedRequest {
                 arrived: now,

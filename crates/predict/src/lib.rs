@@ -14,36 +14,36 @@
 //! There is no clock, no file and no socket here: readers take any [`std::io::BufRead`]. Everything random follows from a
 //! seed.
 
+mod break_even;
+mod candidate;
 mod executions;
 mod fit;
 mod intrinsic;
 mod json_zero;
-mod knee;
 #[cfg(test)]
 mod lab;
 mod pace;
 mod policy_yaml;
 mod prediction;
+mod recommendation;
 mod recording;
-mod remedy;
 mod report;
 mod scorecard;
-mod verdict;
 mod world;
 
-pub use fit::{Fit, Known, Note, REQUESTS_MIN, SAMPLES_MAX};
+pub use candidate::Candidate;
+pub use fit::{Fit, FitOverrides, Note, REQUESTS_MIN, SAMPLES_MAX};
 pub use intrinsic::{Evidence, Intrinsic};
 pub use pace::SlowPeriod;
 pub use policy_yaml::policy_yaml;
-pub use prediction::{Banded, Prediction, REQUESTS_MAX, RemedyPrediction};
+pub use prediction::{LatencyBand, Prediction, REQUESTS_MAX, RemedyPrediction};
+pub use recommendation::Recommendation;
 pub use recording::{
     AttemptEnd, FanOut, FanOutRequest, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording,
     RecordingError, SpanReader, UNKNOWN,
 };
-pub use remedy::Remedy;
 pub use report::Timeouts;
 pub use scorecard::{
     EffectOnAll, MeasuredEffect, PredictedEffect, SCHEMA as SCORECARD_SCHEMA, ScoreVerdict,
     Scorecard, ScorecardEntry, ScorecardEvent,
 };
-pub use verdict::Verdict;

@@ -1,27 +1,27 @@
-//! The pace of each replica over time: when it stopped, and when it was slower.
+//! The pace of each replica over time: when it paused, and when it was slower.
 //!
-//! A replica stops or slows down for all of its executions together, and a heavy request is slow alone. So the evidence
+//! A replica pauses or slows down for all of its executions together, and a heavy request is slow alone. So the evidence
 //! of a slow period is that executions at one replica are slow *together*; a single slow execution proves nothing.
 //!
-//! **Stops**: between two departures, with k executions in service, the chance of such a long gap is the product of
-//! their chances to last on. Gaps that chance hardly explains are stops, up to the chance at which 2 % of them are
-//! expected to be false (Benjamini & Hochberg, 1995): where many stops are certain, less evidence is enough for another.
+//! **Pauses**: between two departures, with k executions in service, the chance of such a long gap is the product of
+//! their chances to last on. Gaps that chance hardly explains are pauses, up to the chance at which 2 % of them are
+//! expected to be false (Benjamini & Hochberg, 1995): where many pauses are certain, less evidence is enough for another.
 //! **Slow periods**: a hidden Markov model with one state for each of [`SLOWDOWNS`]; the most likely sequence of states
 //! (Viterbi, 1967), given the distribution of all executions.
 //! **Common slow periods** come first, from the executions of all replicas together (`all_replicas.rs`): those of one replica may
-//! be too few to show them. Stops and slow periods of each replica are then found in a time without the common ones.
+//! be too few to show them. Pauses and slow periods of each replica are then found in a time without the common ones.
 //! **Source**: the jointness of slow executions: ARCHITECTURE.md, "the problem"; Viterbi, "Error bounds for
 //! convolutional codes", 1967.
-//! **Hurts when** a replica executes one request at a time: then no two executions are slow together, and its stops
+//! **Hurts when** a replica executes one request at a time: then no two executions are slow together, and its pauses
 //! count as slow requests.
 
 mod all_replicas;
-mod stops;
+mod pauses;
 
 use crate::executions::Execution;
 use all_replicas::{PacedTime, find_common, overlaid};
 use curtail_units::{Duration, Instant};
-use stops::{find_certain_stops, find_likely_stops};
+use pauses::{find_certain_pauses, find_likely_pauses};
 
 /// The slowdowns that are distinguished; 1 is the pace of most executions.
 const SLOWDOWNS: [f64; 13] = [1.0, 0.5, 0.7, 1.3, 1.6, 2.0, 2.5, 3.0, 4.0, 6.0, 9.0, 14.0, 20.0];
@@ -38,7 +38,7 @@ pub struct SlowPeriod {
     pub from: Instant,
     /// Its end.
     pub to: Instant,
-    /// The usual pace divided by the pace in this period; infinite: the replica stopped.
+    /// The usual pace divided by the pace in this period; infinite: the replica paused.
     pub slowdown: f64,
 }
 
@@ -49,7 +49,7 @@ impl SlowPeriod {
         self.to.since(self.from)
     }
 
-    const fn is_stop(&self) -> bool {
+    const fn is_pause(&self) -> bool {
         self.slowdown.is_infinite()
     }
 }
@@ -57,25 +57,25 @@ impl SlowPeriod {
 /// Finds the slow periods of all replicas, by replica and start; `executions` are those of each replica.
 pub(crate) fn find_slow_periods(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
     let common = vec![find_common(executions); executions.len()];
-    find_beside(&common, executions, find_own)
+    find_outside(&common, executions, find_own)
 }
 
-/// Finds the stops and slow periods of each replica by itself. Certain stops come first, so that they do not pass for
-/// very slow periods, and the other stops last, so that slow periods do not pass for many short stops.
+/// Finds the pauses and slow periods of each replica by itself. Certain pauses come first, so that they do not pass for
+/// very slow periods, and the other pauses last, so that slow periods do not pass for many short pauses.
 fn find_own(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
-    let stops = find_certain_stops(executions);
-    let mut paces = stops.clone();
+    let pauses = find_certain_pauses(executions);
+    let mut paces = pauses.clone();
     for _ in 0..ROUNDS {
-        paces = find_slowdowns(executions, &stops, &paces);
+        paces = find_slowdowns(executions, &pauses, &paces);
     }
     for periods in &mut paces {
-        periods.retain(|period| !period.is_stop());
+        periods.retain(|period| !period.is_pause());
     }
-    find_beside(&paces, executions, find_likely_stops)
+    find_outside(&paces, executions, find_likely_pauses)
 }
 
 /// Finds periods in a time without the `known` ones of each replica, and adds these.
-fn find_beside(
+fn find_outside(
     known: &[Vec<SlowPeriod>],
     executions: &[Vec<Execution>],
     find: impl Fn(&[Vec<Execution>]) -> Vec<Vec<SlowPeriod>>,
@@ -175,27 +175,27 @@ fn change_cost(executions: usize) -> f64 {
 /// One round: the most likely pace of each replica, with the distribution of executions at the paces found before.
 fn find_slowdowns(
     executions: &[Vec<Execution>],
-    stops: &[Vec<SlowPeriod>],
+    pauses: &[Vec<SlowPeriod>],
     before: &[Vec<SlowPeriod>],
 ) -> Vec<Vec<SlowPeriod>> {
     let works = works(executions, before);
     let count = works.len();
     let density = LogDensity::of(works.into_iter());
     let change = change_cost(count);
-    let of_replica = |(executions, stops): (&Vec<Execution>, &Vec<SlowPeriod>)| {
+    let of_replica = |(executions, pauses): (&Vec<Execution>, &Vec<SlowPeriod>)| {
         let whole = executions.iter().filter(|execution| execution.is_whole);
         let whole: Vec<(Instant, f64)> =
-            whole.map(|execution| (execution.started, work_ns(execution, stops))).collect();
+            whole.map(|execution| (execution.started, work_ns(execution, pauses))).collect();
         let states = viterbi(&whole, &density, change);
         let end = executions.iter().map(|execution| execution.ended).max().unwrap_or_default();
         let replica = executions.first().map_or(0, |execution| execution.replica);
         let mut periods = to_periods(replica, &whole, &states, end);
-        periods = without_stops(periods, stops);
-        periods.extend(stops.iter().copied());
+        periods = without_pauses(periods, pauses);
+        periods.extend(pauses.iter().copied());
         periods.sort_by_key(|period| period.from);
         periods
     };
-    executions.iter().zip(stops).map(of_replica).collect()
+    executions.iter().zip(pauses).map(of_replica).collect()
 }
 
 /// The most likely index of a slowdown for each execution.
@@ -255,16 +255,16 @@ fn to_periods(
     periods
 }
 
-/// Cuts stops out of slow periods; both are in order.
-fn without_stops(periods: Vec<SlowPeriod>, stops: &[SlowPeriod]) -> Vec<SlowPeriod> {
+/// Cuts pauses out of slow periods; both are in order.
+fn without_pauses(periods: Vec<SlowPeriod>, pauses: &[SlowPeriod]) -> Vec<SlowPeriod> {
     let mut rest = Vec::new();
     for mut period in periods {
-        let first = stops.partition_point(|stop| stop.to <= period.from);
-        for stop in stops[first..].iter().take_while(|stop| stop.from < period.to) {
-            if stop.from > period.from {
-                rest.push(SlowPeriod { to: stop.from, ..period });
+        let first = pauses.partition_point(|pause| pause.to <= period.from);
+        for pause in pauses[first..].iter().take_while(|pause| pause.from < period.to) {
+            if pause.from > period.from {
+                rest.push(SlowPeriod { to: pause.from, ..period });
             }
-            period.from = stop.to;
+            period.from = pause.to;
         }
         if period.from < period.to {
             rest.push(period);
@@ -273,11 +273,11 @@ fn without_stops(periods: Vec<SlowPeriod>, stops: &[SlowPeriod]) -> Vec<SlowPeri
     rest
 }
 
-/// The share of `span` in which replicas stopped, and in which they were slower, over all `replicas`.
+/// The share of `span` in which replicas paused, and in which they were slower, over all `replicas`.
 pub(crate) fn shares(periods: &[SlowPeriod], replicas: usize, span: Duration) -> (f64, f64) {
     let all = span.as_secs_f64().max(1e-9) * replicas.max(1) as f64;
-    let sum = |is_stop: bool| {
-        let of_kind = periods.iter().filter(|period| period.is_stop() == is_stop);
+    let sum = |is_pause: bool| {
+        let of_kind = periods.iter().filter(|period| period.is_pause() == is_pause);
         of_kind.map(|period| period.lasted().as_secs_f64()).sum::<f64>() / all
     };
     (sum(true), sum(false))

@@ -6,16 +6,16 @@
 //! and the run that it predicts both have this error, and the model itself has [`MODEL_ERROR`]: the band has the
 //! deviation `√(2 × spread² + MODEL_ERROR²)`.
 //! **Comparisons** are paired: run k of every remedy has the same blocks and the same random numbers.
-//! If nothing is known of how alike the attempts of a request are, the band covers both extremes.
+//! If the intrinsic ratio is not known (the share of requests whose attempts take equally long), the band covers both extremes.
 //! **Source**: Künsch, "The jackknife and the bootstrap for general stationary observations", 1989.
 //! **Hurts when** changes of the service are longer than a block, a fortieth of the recording: the band is then too
 //! narrow, as with every method that has seen too few of them.
 
+use crate::break_even;
+use crate::candidate::Candidate;
 use crate::fit::Fit;
-use crate::knee;
+use crate::recommendation::{self, Recommendation};
 use crate::recording::Recording;
-use crate::remedy::Remedy;
-use crate::verdict::{self, Verdict};
 use crate::world::{QUANTILES, Simulated, simulate};
 use curtail_load::compare::student;
 use curtail_units::{Duration, Rng};
@@ -43,10 +43,10 @@ const DIFFERENCE_MAX: f64 = 0.1;
 /// The most that chance can explain, as a logarithm: that of 1.25. A recording that is noisier checks nothing.
 const BY_CHANCE_MAX: f64 = 0.223_144;
 
-/// A latency and its band, in nanoseconds; infinite where requests fail.
+/// A latency in nanoseconds, or a ratio of two latencies, with its 95 % band; infinite where requests fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Banded {
-    /// The latency.
+pub struct LatencyBand {
+    /// The latency or the ratio.
     pub value: f64,
     /// The ends of the band.
     pub band: (f64, f64),
@@ -56,19 +56,19 @@ pub struct Banded {
 #[derive(Clone, Debug)]
 pub struct RemedyPrediction {
     /// The remedy.
-    pub remedy: Remedy,
+    pub candidate: Candidate,
     /// Latencies at p50, p99 and p99.9.
-    pub latencies: [Banded; QUANTILES.len()],
+    pub latencies: [LatencyBand; QUANTILES.len()],
     /// The p99 as a multiple of that without the remedy.
-    pub p99_ratio: Banded,
+    pub p99_ratio: LatencyBand,
     /// Executions that servers begin beyond one for each request, as a share of the requests.
     pub extra_requests: f64,
     /// Attempts that are sent beyond one for each request, as a share of the requests. Those that are cancelled before
     /// their turn are not executed.
     pub extra_sent: f64,
-    /// The multiple of the recorded load from which on the remedy makes p99 worse; absent: not up to the largest load
-    /// that was tried, or not known.
-    pub knee_load_ratio: Option<f64>,
+    /// The break-even load as a multiple of the recorded load: from it on, the remedy makes p99 worse. Absent: not up to
+    /// the largest load that was tried, or not known.
+    pub break_even_load_ratio: Option<f64>,
 }
 
 /// The prediction for a service.
@@ -90,16 +90,17 @@ pub struct Prediction {
     /// The service with each remedy.
     pub remedies: Vec<RemedyPrediction>,
     /// The recommendation.
-    pub verdict: Verdict,
+    pub recommendation: Recommendation,
     /// The least number of replicas that keeps the present p99 for certain with the recommended remedy, if that is fewer.
     pub replicas_needed: Option<u32>,
 }
 
 /// A simulation to run.
 struct Task<'t> {
-    remedy: &'t Remedy,
-    /// The index of the remedy, and of the assumption on alike attempts.
-    place: (usize, usize),
+    candidate: &'t Candidate,
+    candidate_index: usize,
+    /// The index of the assumption on the intrinsic ratio.
+    assumption: usize,
     run: usize,
 }
 
@@ -112,18 +113,18 @@ impl Prediction {
     /// [`REQUESTS_MAX`] requests ([`Recording::shorten`]).
     #[must_use]
     pub fn new(recording: &Recording, fit: Fit, seed: u64) -> Self {
-        let remedies = Remedy::all(&fit);
-        Self::of(recording, fit, remedies, seed)
+        let candidates = Candidate::all(&fit);
+        Self::of(recording, fit, candidates, seed)
     }
 
-    /// As [`new`](Self::new), with these `remedies` alone.
+    /// As [`new`](Self::new), with these `candidates` alone.
     ///
     /// # Panics
     /// Never: nobody cancels it.
     #[must_use]
-    pub fn of(recording: &Recording, fit: Fit, remedies: Vec<Remedy>, seed: u64) -> Self {
+    pub fn of(recording: &Recording, fit: Fit, candidates: Vec<Candidate>, seed: u64) -> Self {
         let predicted =
-            Self::unless_cancelled(recording, fit, remedies, seed, &AtomicBool::new(false));
+            Self::unless_cancelled(recording, fit, candidates, seed, &AtomicBool::new(false));
         predicted.expect("nobody cancels it")
     }
 
@@ -132,36 +133,36 @@ impl Prediction {
     pub fn unless_cancelled(
         recording: &Recording,
         fit: Fit,
-        mut remedies: Vec<Remedy>,
+        mut candidates: Vec<Candidate>,
         seed: u64,
         is_cancelled: &AtomicBool,
     ) -> Option<Self> {
-        remedies.insert(0, Remedy::none(&fit));
+        candidates.insert(0, Candidate::none(&fit));
         let simulations = Simulations { fit: &fit, seed, is_cancelled };
-        let runs = simulations.run_all(&remedies).ok()?;
+        let runs = simulations.run_all(&candidates).ok()?;
         let present = &runs[0];
-        let predicted = remedies.iter().zip(&runs).map(|(remedy, runs)| RemedyPrediction {
-            remedy: remedy.clone(),
+        let predicted = candidates.iter().zip(&runs).map(|(candidate, runs)| RemedyPrediction {
+            candidate: candidate.clone(),
             latencies: std::array::from_fn(|nth| {
                 over_assumptions(runs.iter().map(|runs| runs.latency(nth)))
             }),
             p99_ratio: p99_ratio(runs, present),
             extra_requests: mean_of_fitted(runs, |run| run.extra_requests),
             extra_sent: mean_of_fitted(runs, |run| run.extra_sent),
-            knee_load_ratio: None,
+            break_even_load_ratio: None,
         });
         let by_chance = std::array::from_fn(|nth| by_chance(present, nth));
         // The service as it was recorded comes first.
         let mut remedies: Vec<RemedyPrediction> = predicted.collect();
         let modelled = remedies.remove(0);
-        // Without the share of alike requests, no load and no number of replicas is known to be enough.
+        // Without the intrinsic ratio, no load and no number of replicas is known to be enough.
         if fit.separates_waiting() && fit.intrinsic.is_known() {
-            knee::find(&simulations, &mut remedies).ok()?;
+            break_even::find_loads(&simulations, &mut remedies).ok()?;
         }
-        let verdict = verdict::choose(&fit, &modelled, &remedies);
-        let replicas_needed = match verdict.recommended {
+        let recommendation = recommendation::choose(&fit, &modelled, &remedies);
+        let replicas_needed = match recommendation.remedy {
             Some(nth) => {
-                knee::replicas_needed(&simulations, &remedies[nth].remedy, present).ok()?
+                break_even::replicas_needed(&simulations, &remedies[nth].candidate, present).ok()?
             }
             None => None,
         };
@@ -172,7 +173,7 @@ impl Prediction {
             modelled,
             by_chance,
             remedies,
-            verdict,
+            recommendation,
             replicas_needed,
             fit,
         };
@@ -183,7 +184,7 @@ impl Prediction {
     fn unless_different(mut self) -> Self {
         if let Some(difference) = self.difference() {
             let why = format!("the model does not reproduce the recording: {difference}");
-            self.verdict = Verdict { recommended: None, why };
+            self.recommendation = Recommendation { remedy: None, why };
             self.replicas_needed = None;
         }
         self
@@ -222,7 +223,7 @@ impl Prediction {
     }
 }
 
-/// The runs of a remedy under one assumption on alike attempts.
+/// The runs of a candidate under one assumption on the intrinsic ratio.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs {
     fitted: Vec<Simulated>,
@@ -230,18 +231,18 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    fn latency(&self, nth: usize) -> Banded {
+    fn latency(&self, nth: usize) -> LatencyBand {
         let of = |run: &Simulated| run.latencies_ns[nth].ln();
-        banded(self.fitted.iter().map(of), self.redrawn.iter().map(of))
+        with_band(self.fitted.iter().map(of), self.redrawn.iter().map(of))
     }
 
     /// A latency as a multiple of that of the `other` runs, run by run.
-    fn ratio(&self, other: &Self, nth: usize) -> Banded {
+    fn ratio(&self, other: &Self, nth: usize) -> LatencyBand {
         let of = |(run, other): (&Simulated, &Simulated)| {
             let (own, other) = (run.latencies_ns[nth], other.latencies_ns[nth]);
             if own == other { 0.0 } else { own.ln() - other.ln() }
         };
-        banded(
+        with_band(
             self.fitted.iter().zip(&other.fitted).map(of),
             self.redrawn.iter().zip(&other.redrawn).map(of),
         )
@@ -255,7 +256,7 @@ fn mean_of_fitted(runs: &[Runs], of: impl Fn(&Simulated) -> f64) -> f64 {
 }
 
 /// The mean of the logarithms of the fitted runs, with the spread of the redrawn ones.
-fn banded(fitted: impl Iterator<Item = f64>, redrawn: impl Iterator<Item = f64>) -> Banded {
+fn with_band(fitted: impl Iterator<Item = f64>, redrawn: impl Iterator<Item = f64>) -> LatencyBand {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (fitted, redrawn): (Vec<f64>, Vec<f64>) = (fitted.collect(), redrawn.collect());
     let value = mean(&fitted);
@@ -267,9 +268,9 @@ fn banded(fitted: impl Iterator<Item = f64>, redrawn: impl Iterator<Item = f64>)
     if !value.is_finite() || !half.is_finite() {
         // Some runs fail: there is no upper end.
         let low = fitted.iter().chain(&redrawn).copied().fold(f64::INFINITY, f64::min);
-        return Banded { value: value.exp(), band: (low.exp(), f64::INFINITY) };
+        return LatencyBand { value: value.exp(), band: (low.exp(), f64::INFINITY) };
     }
-    Banded { value: value.exp(), band: ((value - half).exp(), (value + half).exp()) }
+    LatencyBand { value: value.exp(), band: ((value - half).exp(), (value + half).exp()) }
 }
 
 /// The half-width of the 95 % prediction interval of one more fitted run, around the mean of those of all assumptions.
@@ -287,16 +288,16 @@ fn by_chance(present: &[Runs], nth: usize) -> f64 {
 }
 
 /// The values under several assumptions as one: their geometric mean, with a band that covers all bands.
-fn over_assumptions(all: impl Iterator<Item = Banded>) -> Banded {
-    let all: Vec<Banded> = all.collect();
+fn over_assumptions(all: impl Iterator<Item = LatencyBand>) -> LatencyBand {
+    let all: Vec<LatencyBand> = all.collect();
     let value = all.iter().map(|one| one.value.ln()).sum::<f64>() / all.len() as f64;
     let low = all.iter().map(|one| one.band.0).fold(f64::INFINITY, f64::min);
     let high = all.iter().map(|one| one.band.1).fold(0.0, f64::max);
-    Banded { value: value.exp(), band: (low, high) }
+    LatencyBand { value: value.exp(), band: (low, high) }
 }
 
 /// The p99 as a multiple of the present one.
-pub(crate) fn p99_ratio(runs: &[Runs], present: &[Runs]) -> Banded {
+pub(crate) fn p99_ratio(runs: &[Runs], present: &[Runs]) -> LatencyBand {
     over_assumptions(runs.iter().zip(present).map(|(runs, present)| runs.ratio(present, 1)))
 }
 
@@ -308,8 +309,8 @@ pub(crate) struct Simulations<'s> {
 }
 
 impl Simulations<'_> {
-    /// Simulates remedies: for each, the runs under each assumption on alike attempts.
-    pub(crate) fn run_all(&self, remedies: &[Remedy]) -> Result<Vec<Vec<Runs>>, Cancelled> {
+    /// Simulates candidates: for each, the runs under each assumption on the intrinsic ratio.
+    pub(crate) fn run_all(&self, candidates: &[Candidate]) -> Result<Vec<Vec<Runs>>, Cancelled> {
         let fit = self.fit;
         let rng = Rng::new(self.seed).split("predict");
         let redraw = |run| fit.redrawn(&mut rng.split("blocks").split_index(run as u64));
@@ -321,25 +322,25 @@ impl Simulations<'_> {
             .collect();
         let assumptions: &[f64] = if fit.intrinsic.is_known() { &[0.0] } else { &[0.0, 1.0] };
         let mut tasks = Vec::new();
-        for (nth, remedy) in remedies.iter().enumerate() {
+        for (candidate_index, candidate) in candidates.iter().enumerate() {
             for assumption in 0..assumptions.len() {
                 let runs = 0..FITTED_RUNS + REDRAWN_RUNS;
-                tasks.extend(runs.map(|run| Task { remedy, place: (nth, assumption), run }));
+                tasks.extend(runs.map(|run| Task { candidate, candidate_index, assumption, run }));
             }
         }
         let done = self.in_parallel(&tasks, |task| {
-            let Task { remedy, place: (_, assumption), run } = *task;
+            let Task { candidate, assumption, run, .. } = *task;
             let mut rng = rng.split("run").split_index(run as u64);
-            let alike = if fit.intrinsic.is_known() {
+            let intrinsic_ratio = if fit.intrinsic.is_known() {
                 fit.intrinsic.draw(&mut rng, run >= FITTED_RUNS)
             } else {
                 assumptions[assumption]
             };
-            simulate(&fits[run], remedy, alike, rng.next_u64())
+            simulate(&fits[run], candidate, intrinsic_ratio, rng.next_u64())
         })?;
-        let mut runs = vec![vec![Runs::default(); assumptions.len()]; remedies.len()];
+        let mut runs = vec![vec![Runs::default(); assumptions.len()]; candidates.len()];
         for (task, simulated) in tasks.iter().zip(done) {
-            let runs = &mut runs[task.place.0][task.place.1];
+            let runs = &mut runs[task.candidate_index][task.assumption];
             let is_fitted = task.run < FITTED_RUNS;
             if is_fitted { runs.fitted.push(simulated) } else { runs.redrawn.push(simulated) }
         }

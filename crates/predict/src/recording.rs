@@ -16,7 +16,9 @@ mod spans;
 pub use fan_out::{FanOut, FanOutRequest};
 pub use spans::SpanReader;
 
+use crate::fit::REQUESTS_MIN;
 use curtail_policy::UpstreamConfig;
+use curtail_text::numbers::counted;
 use curtail_units::{Duration, Instant, Quantile};
 
 /// Maximum number of requests, and of attempts, of a recording.
@@ -111,10 +113,10 @@ pub enum RecordingError {
     #[error("the recording cannot be read")]
     Io(#[from] std::io::Error),
     /// A line or a part is not what it should be.
-    #[error("{place}: expected {expected}")]
+    #[error("{location}: expected {expected}")]
     Invalid {
-        /// The line or the key.
-        place: String,
+        /// The line, the key or the part of the input.
+        location: String,
         /// The expected content.
         expected: String,
     },
@@ -138,11 +140,15 @@ pub enum RecordingError {
         known: Vec<String>,
     },
     /// Too few requests are in the input.
-    #[error("{found} requests succeeded: expected at least {}", crate::fit::REQUESTS_MIN)]
+    #[error("{}", too_few(.found))]
     TooFew {
         /// The number of successful requests.
         found: usize,
     },
+}
+
+fn too_few(found: &usize) -> String {
+    format!("{} succeeded: expected at least {REQUESTS_MIN}", counted(*found as u64, "request"))
 }
 
 impl Recording {

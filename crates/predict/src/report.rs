@@ -47,7 +47,7 @@ impl Prediction {
     /// The timeouts that fit the latencies; [`None`] if p99.9 is a failed request.
     #[must_use]
     pub fn timeouts(&self) -> Option<Timeouts> {
-        let best = self.verdict.recommended.map_or(&self.modelled, |nth| &self.remedies[nth]);
+        let best = self.recommendation.remedy.map_or(&self.modelled, |nth| &self.remedies[nth]);
         let [p50, _, p999] = best.latencies;
         if !p999.value.is_finite() || !p999.band.1.is_finite() {
             return None;
@@ -59,3 +59,6 @@ impl Prediction {
         Some(Timeouts { request, backoff, backoff_max })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,8 @@
 //! A fit as a simulated world: the model of `curtail-sim`, with the very policies of the proxy.
 
+use crate::candidate::Candidate;
 use crate::fit::Fit;
 use crate::pace::SlowPeriod;
-use crate::remedy::Remedy;
 use curtail_model::{Affected, Distribution, Fault, Recipe};
 use curtail_policy::LeafConfig;
 use curtail_sim::{Arm, Model, RecordedSlowPeriod, RecordedTimeline, Scenario, Stop, Variant};
@@ -23,9 +23,14 @@ pub(crate) struct Simulated {
     pub(crate) extra_sent: f64,
 }
 
-/// Simulates a remedy on the service of a fit; a share `alike` of the requests takes equally long everywhere.
-pub(crate) fn simulate(fit: &Fit, remedy: &Remedy, alike: f64, seed: u64) -> Simulated {
-    let scenario = scenario(fit, remedy, alike);
+/// Simulates a candidate on the service of a fit; the attempts of a share `intrinsic_ratio` of the requests take equally long.
+pub(crate) fn simulate(
+    fit: &Fit,
+    candidate: &Candidate,
+    intrinsic_ratio: f64,
+    seed: u64,
+) -> Simulated {
+    let scenario = scenario(fit, candidate, intrinsic_ratio);
     let report = curtail_sim::run(&scenario, seed, |_| {});
     let arm = &report.arms[0];
     let at = |quantile| arm.quantile_ns(quantile).map_or(f64::INFINITY, |latency| latency.value);
@@ -36,12 +41,15 @@ pub(crate) fn simulate(fit: &Fit, remedy: &Remedy, alike: f64, seed: u64) -> Sim
     }
 }
 
-fn scenario(fit: &Fit, remedy: &Remedy, alike: f64) -> Scenario {
-    let group = remedy.group(fit).map(str::to_owned);
+fn scenario(fit: &Fit, candidate: &Candidate, intrinsic_ratio: f64) -> Scenario {
+    let group = candidate.group(fit).map(str::to_owned);
     let requests = fit.arrivals.len() as u64;
     Scenario {
-        variants: vec![Variant { name: String::new(), model: model(fit, remedy, alike) }],
-        arms: vec![Arm { group, ..Arm::new(remedy.name.clone(), remedy.policy) }],
+        variants: vec![Variant {
+            name: String::new(),
+            model: model(fit, candidate, intrinsic_ratio),
+        }],
+        arms: vec![Arm { group, ..Arm::new(candidate.name.clone(), candidate.policy) }],
         above: Vec::new(),
         stop: Stop {
             precision: None,
@@ -52,14 +60,14 @@ fn scenario(fit: &Fit, remedy: &Remedy, alike: f64) -> Scenario {
     }
 }
 
-fn model(fit: &Fit, remedy: &Remedy, alike: f64) -> Model {
+fn model(fit: &Fit, candidate: &Candidate, intrinsic_ratio: f64) -> Model {
     let work: Vec<Duration> = fit.samples.iter().map(|sample| sample.work).collect();
     let failures = Ratio::new(fit.failed_ratio).ok().filter(|broken| *broken > Ratio::ZERO);
     let failures = failures.map(|broken| Fault {
         servers: Affected::Share(Ratio::ONE),
         recipe: Recipe::Errors { broken, bad: Ratio::ZERO, silent: Ratio::ZERO },
     });
-    let servers = fit.shards * remedy.replicas;
+    let servers = fit.shards * candidate.replicas;
     let overhead = match fit.overheads.is_empty() {
         true => Distribution::ZERO,
         false => Distribution::Samples(fit.overheads.clone()),
@@ -67,29 +75,29 @@ fn model(fit: &Fit, remedy: &Remedy, alike: f64) -> Model {
     Model {
         fan_out: fit.calls,
         shards: fit.shards,
-        replicas: remedy.replicas,
+        replicas: candidate.replicas,
         overhead,
         leaf: LeafConfig {
             concurrency: fit.concurrency.unwrap_or(u32::MAX),
             queue_len_max: u32::MAX,
         },
-        copies_alike: Ratio::new(alike).unwrap_or(Ratio::ZERO),
+        copies_alike: Ratio::new(intrinsic_ratio).unwrap_or(Ratio::ZERO),
         message_delay: Distribution::Constant { value: fit.message_delay },
         faults: failures.into_iter().collect(),
-        timeline: Some(Arc::new(timeline(fit, remedy))),
+        timeline: Some(Arc::new(timeline(fit, candidate))),
         ..Model::queue(servers, 0.5, Distribution::Samples(work))
     }
 }
 
 /// The recorded timeline, at another load with requests that follow each other faster. A replica that was not recorded
 /// has the slow periods of a recorded one, half a recording later.
-fn timeline(fit: &Fit, remedy: &Remedy) -> RecordedTimeline {
-    let load = remedy.load_ratio;
+fn timeline(fit: &Fit, candidate: &Candidate) -> RecordedTimeline {
+    let load = candidate.load_ratio;
     let sooner = |at: &Instant| Instant::ZERO + at.since(Instant::ZERO).mul_f64(1.0 / load);
     let end = Instant::ZERO + fit.span;
     let mut slow_periods = Vec::new();
-    for server in 0..fit.shards * remedy.replicas {
-        let (shard, replica) = (server / remedy.replicas, server % remedy.replicas);
+    for server in 0..fit.shards * candidate.replicas {
+        let (shard, replica) = (server / candidate.replicas, server % candidate.replicas);
         let like = shard * fit.replicas + replica % fit.replicas;
         let later = match replica < fit.replicas {
             true => Duration::ZERO,
@@ -116,7 +124,7 @@ fn timeline(fit: &Fit, remedy: &Remedy) -> RecordedTimeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::Known;
+    use crate::fit::FitOverrides;
     use crate::lab::Lab;
 
     #[test]
@@ -130,12 +138,12 @@ mod tests {
             requests: 4_000,
             per_second: 200.0,
             replicas: 3,
-            places: 64,
+            concurrency: 64,
             work_ms: |rng| 10.0 * (0.4 * rng.normal()).exp(),
             periods: (0..3).map(slow).collect(),
         };
-        let fit = Fit::new(&lab.record(), Known::default()).expect("enough requests");
-        let report = curtail_sim::run(&scenario(&fit, &Remedy::none(&fit), 0.0), 1, |_| {});
+        let fit = Fit::new(&lab.record(), FitOverrides::default()).expect("enough requests");
+        let report = curtail_sim::run(&scenario(&fit, &Candidate::none(&fit), 0.0), 1, |_| {});
         assert_eq!(report.arms[0].requests, 4_000);
     }
 }

@@ -3,18 +3,27 @@ use crate::lab::Lab;
 use crate::recording::UNKNOWN;
 use curtail_units::{Duration, Rng};
 
-fn lab(seed: u64, places: usize, per_second: f64, work_ms: fn(&mut Rng) -> f64) -> Lab {
-    Lab { seed, requests: 20_000, per_second, replicas: 3, places, work_ms, periods: Vec::new() }
+fn lab(seed: u64, concurrency: usize, per_second: f64, work_ms: fn(&mut Rng) -> f64) -> Lab {
+    Lab {
+        seed,
+        requests: 20_000,
+        per_second,
+        replicas: 3,
+        concurrency,
+        work_ms,
+        periods: Vec::new(),
+    }
 }
 
 #[test]
 fn waiting_is_separated_from_service_to_the_nanosecond() {
-    for (seed, places) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
-        // A load of 0.8: three replicas of `places` places, 10 ms of work.
-        let per_second = 240.0 * places as f64;
-        let recording = lab(seed, places, per_second, |rng| 1.0 + 9.0 * rng.exponential()).record();
+    for (seed, concurrency) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
+        // A load of 0.8: three replicas, `concurrency` at once each, 10 ms of work.
+        let per_second = 240.0 * concurrency as f64;
+        let recording =
+            lab(seed, concurrency, per_second, |rng| 1.0 + 9.0 * rng.exponential()).record();
         let executions = Executions::infer(&recording);
-        assert_eq!(executions.concurrency, u32::try_from(places).ok(), "seed {seed}");
+        assert_eq!(executions.concurrency, u32::try_from(concurrency).ok(), "seed {seed}");
         // The lab draws the work in the order of the requests: 1 ms and an exponential time.
         let all = executions.of_replica.iter().flatten();
         let mean = all.clone().map(|e| e.lasted().as_ms_f64()).sum::<f64>() / 20_000.0;
@@ -25,7 +34,7 @@ fn waiting_is_separated_from_service_to_the_nanosecond() {
 }
 
 #[test]
-fn a_concurrency_that_nobody_waits_for_stays_open() {
+fn a_concurrency_that_no_attempt_waits_for_is_unknown() {
     let recording = lab(1, 1_000, 300.0, |rng| 10.0 * rng.exponential()).record();
     let executions = Executions::infer(&recording);
     assert_eq!(executions.concurrency, None);

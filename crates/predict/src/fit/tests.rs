@@ -1,4 +1,4 @@
-use super::{Fit, Known, to_samples};
+use super::{Fit, FitOverrides, to_samples};
 use crate::intrinsic::Work;
 use crate::lab::Lab;
 use curtail_units::{Instant, Rng};
@@ -10,11 +10,11 @@ fn a_fit_recovers_what_was_planted() {
         requests: 30_000,
         per_second: 400.0,
         replicas: 3,
-        places: 4,
+        concurrency: 4,
         work_ms: |rng: &mut Rng| 20.0 * (0.4 * rng.normal()).exp(),
         periods: Lab::periods((1, 3), 2.0, 80, f64::INFINITY, 74.0),
     };
-    let fit = Fit::new(&lab.record(), Known::default()).expect("enough requests");
+    let fit = Fit::new(&lab.record(), FitOverrides::default()).expect("enough requests");
     assert_eq!((fit.replicas, fit.concurrency), (3, Some(4)));
     // 20 ms × exp(0.4² / 2).
     let mean = fit.mean_work().as_ms_f64();
@@ -31,13 +31,13 @@ fn slow_periods_make_replicas_busier() {
         requests: 20_000,
         per_second: 200.0,
         replicas: 3,
-        places: 4,
+        concurrency: 4,
         work_ms: |rng: &mut Rng| 20.0 * (0.4 * rng.normal()).exp(),
         periods: Lab::periods((2, 3), 3.0, 1_000, 2.5, 99.0),
     };
-    let fit = Fit::new(&lab.record(), Known::default()).expect("enough requests");
+    let fit = Fit::new(&lab.record(), FitOverrides::default()).expect("enough requests");
     assert_eq!(fit.concurrency, Some(4));
-    // 200 requests of 21.67 ms a second at 12 places: 0.361, and in a quarter of the time 2.5 times as much.
+    // 200 requests of 21.67 ms a second, 12 at once: 0.361, and in a quarter of the time 2.5 times as much.
     let utilization = fit.utilization().expect("the concurrency is known");
     assert!((utilization / 0.497 - 1.0).abs() < 0.1, "{utilization}");
 }

@@ -8,14 +8,14 @@ fn work((request, nth, kind): (u32, u32, u32), delay: f64, (ns, is_whole): (f64,
     Work { request, nth, kind, started, ns: ns * 1e6, is_whole }
 }
 
-/// Attempts of requests of which a share `alike` takes equally long everywhere. Second attempts follow after a delay, and
+/// Attempts of requests of which a share `intrinsic_ratio` takes equally long everywhere. Second attempts follow after a delay, and
 /// the first one to end cancels the other.
-fn hedged(seed: u64, alike: f64, delay: f64) -> Vec<Work> {
+fn hedged(seed: u64, intrinsic_ratio: f64, delay: f64) -> Vec<Work> {
     let mut rng = Rng::new(seed);
     let mut works = Vec::new();
     for request in 0..60_000 {
         let first = rng.exponential();
-        let other = if rng.chance(alike) { first } else { rng.exponential() };
+        let other = if rng.chance(intrinsic_ratio) { first } else { rng.exponential() };
         if first <= delay {
             works.push(work((request, 0, 0), 0.0, (first, true)));
             continue;
@@ -28,30 +28,33 @@ fn hedged(seed: u64, alike: f64, delay: f64) -> Vec<Work> {
 }
 
 #[track_caller]
-fn assert_holds(found: Intrinsic, alike: f64) {
+fn assert_holds(found: Intrinsic, intrinsic_ratio: f64) {
     let (low, high) = found.interval;
-    assert!(low - 0.02 <= alike && alike <= high + 0.02, "{alike}: {found:?}");
+    assert!(
+        low - 0.02 <= intrinsic_ratio && intrinsic_ratio <= high + 0.02,
+        "{intrinsic_ratio}: {found:?}"
+    );
 }
 
 #[test]
-fn second_attempts_tell_how_alike_attempts_are() {
+fn second_attempts_show_the_intrinsic_ratio() {
     // The quantile 0.95 of a mean of 1.
-    for (seed, alike) in [(1, 0.0), (2, 0.3), (3, 0.7), (4, 1.0)] {
-        let found = estimate(&hedged(seed, alike, 3.0));
+    for (seed, intrinsic_ratio) in [(1, 0.0), (2, 0.3), (3, 0.7), (4, 1.0)] {
+        let found = estimate(&hedged(seed, intrinsic_ratio, 3.0));
         assert!(matches!(found.evidence, Evidence::Attempts { .. }), "{found:?}");
-        assert_holds(found, alike);
+        assert_holds(found, intrinsic_ratio);
         assert!(found.interval.1 - found.interval.0 < 0.2, "seed {seed}: {found:?}");
     }
 }
 
 /// A second attempt that responds early hides that its first attempt would have been slow.
 #[test]
-fn second_attempts_after_a_short_delay_do_not_look_more_alike() {
+fn second_attempts_after_a_short_delay_do_not_raise_the_ratio() {
     for (seed, delay) in [(1, 0.693), (2, 2.303)] {
-        for alike in [0.0, 0.3] {
-            let found = estimate(&hedged(seed, alike, delay));
+        for intrinsic_ratio in [0.0, 0.3] {
+            let found = estimate(&hedged(seed, intrinsic_ratio, delay));
             assert!(matches!(found.evidence, Evidence::Attempts { .. }), "{found:?}");
-            assert_holds(found, alike);
+            assert_holds(found, intrinsic_ratio);
         }
     }
 }
@@ -91,14 +94,14 @@ fn the_interval_of_kinds_holds_the_ratio_of_other_kinds() {
 }
 
 #[test]
-fn kinds_tell_how_alike_attempts_are() {
+fn kinds_show_the_intrinsic_ratio() {
     // One kind of 19 is heavy, ten times over: a share of 0.0526, of which 0.05 is above the threshold.
     let heavy = |seed: u64, share: f64| -> Vec<Work> {
         let mut rng = Rng::new(seed);
         let of = |request| {
             let kind = u32::try_from(rng.below(19)).expect("small");
-            let is_alike = rng.chance(share);
-            let slow = if is_alike { kind == 0 } else { rng.chance(0.05) };
+            let is_intrinsic = rng.chance(share);
+            let slow = if is_intrinsic { kind == 0 } else { rng.chance(0.05) };
             let ns = if slow { 10.0 + rng.unit() } else { rng.unit() };
             work((request, 0, kind), 0.0, (ns, true))
         };

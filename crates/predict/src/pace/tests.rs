@@ -19,7 +19,7 @@ fn found(lab: &Lab) -> Vec<SlowPeriod> {
 }
 
 fn lab(seed: u64, periods: Vec<SlowPeriod>, work_ms: fn(&mut Rng) -> f64) -> Lab {
-    Lab { seed, requests: 30_000, per_second: 300.0, replicas: 3, places: 6, work_ms, periods }
+    Lab { seed, requests: 30_000, per_second: 300.0, replicas: 3, concurrency: 6, work_ms, periods }
 }
 
 fn total_s(periods: &[SlowPeriod]) -> f64 {
@@ -36,12 +36,14 @@ fn nothing_is_found_where_nothing_is() {
 }
 
 #[test]
-fn stops_are_found_where_they_were() {
+fn pauses_are_found_where_they_were() {
     for seed in 0..3 {
         let planted = Lab::periods((seed, 3), 2.0, 80, f64::INFINITY, 98.0);
         let found = found(&lab(seed, planted.clone(), lognormal));
-        let hit = |stop: &&SlowPeriod| {
-            found.iter().any(|f| f.replica == stop.replica && f.from < stop.to && stop.from < f.to)
+        let hit = |pause: &&SlowPeriod| {
+            found
+                .iter()
+                .any(|f| f.replica == pause.replica && f.from < pause.to && pause.from < f.to)
         };
         let hits = planted.iter().filter(hit).count();
         assert!(hits * 10 >= planted.len() * 8, "seed {seed}: {hits} of {}", planted.len());
@@ -52,25 +54,25 @@ fn stops_are_found_where_they_were() {
 }
 
 #[test]
-fn a_stop_of_an_idle_replica_begins_before_the_first_arrival() {
-    // Arrivals 50 ms apart on average that take a moment each: nothing is in service when a stop of 400 ms begins.
+fn a_pause_of_an_idle_replica_begins_before_the_first_arrival() {
+    // Arrivals 50 ms apart on average that take a moment each: nothing is in service when a pause of 400 ms begins.
     let periods = Lab::periods((3, 3), 8.0, 400, f64::INFINITY, 300.0);
     let lab = Lab {
         seed: 3,
         requests: 18_000,
         per_second: 60.0,
         replicas: 3,
-        places: 64,
+        concurrency: 64,
         work_ms: |_| 0.5,
         periods: periods.clone(),
     };
     let found = found(&lab);
-    let found: Vec<&SlowPeriod> = found.iter().filter(|period| period.is_stop()).collect();
+    let found: Vec<&SlowPeriod> = found.iter().filter(|period| period.is_pause()).collect();
     let mean = |periods: &[&SlowPeriod]| {
         let sum: f64 = periods.iter().map(|period| period.lasted().as_secs_f64()).sum();
         sum / periods.len() as f64
     };
-    // Of the same stops as those found, each 400 ms; the spread of one is that of the gap, 50 ms.
+    // Of the same pauses as those found, each 400 ms; the spread of one is that of the gap, 50 ms.
     let error = 5.0 * 0.05 / (found.len() as f64).sqrt();
     assert!(
         found.len() > 60 && (mean(&found) - 0.4).abs() < error,
@@ -107,7 +109,7 @@ fn short_slow_periods_of_all_replicas_are_found_at_all_of_them() {
             requests: 14_400,
             per_second: 60.0,
             replicas: 3,
-            places: 8,
+            concurrency: 8,
             work_ms: lognormal,
             periods: planted.clone(),
         };
@@ -160,16 +162,18 @@ fn work_is_the_time_at_the_usual_pace() {
 
 /// Three replicas with few executions at once: 20 a second of 20 ms each.
 fn quiet_lab(seed: u64, periods: Vec<SlowPeriod>) -> Lab {
-    Lab { requests: 14_400, per_second: 60.0, places: 8, ..lab(seed, periods, lognormal) }
+    Lab { requests: 14_400, per_second: 60.0, concurrency: 8, ..lab(seed, periods, lognormal) }
 }
 
 #[test]
-fn where_many_stops_are_certain_less_evidence_is_enough_for_another() {
+fn where_many_pauses_are_certain_less_evidence_is_enough_for_another() {
     for seed in 0..3 {
         let planted = Lab::periods((seed, 3), 3.0, 200, f64::INFINITY, 240.0);
         let found = found(&quiet_lab(seed, planted.clone()));
-        let is_hit = |stop: &&SlowPeriod| {
-            found.iter().any(|f| f.replica == stop.replica && f.from < stop.to && stop.from < f.to)
+        let is_hit = |pause: &&SlowPeriod| {
+            found
+                .iter()
+                .any(|f| f.replica == pause.replica && f.from < pause.to && pause.from < f.to)
         };
         let hits = planted.iter().filter(is_hit).count();
         let ratio = total_s(&found) / total_s(&planted);
@@ -181,33 +185,33 @@ fn where_many_stops_are_certain_less_evidence_is_enough_for_another() {
 }
 
 #[test]
-fn a_slow_replica_does_not_stop() {
+fn a_slow_replica_does_not_pause() {
     for seed in 0..3 {
         let end = curtail_units::Instant::ZERO + Duration::from_secs(240);
         let planted = SlowPeriod { replica: 0, from: Default::default(), to: end, slowdown: 3.0 };
         let found = found(&quiet_lab(seed, vec![planted]));
-        let stops: Vec<&SlowPeriod> = found.iter().filter(|period| period.is_stop()).collect();
+        let pauses: Vec<&SlowPeriod> = found.iter().filter(|period| period.is_pause()).collect();
         // A chance of one in fifty at each replica.
-        assert!(stops.len() <= 1, "seed {seed}: {stops:?}");
+        assert!(pauses.len() <= 1, "seed {seed}: {pauses:?}");
     }
 }
 
 #[test]
-fn a_stop_is_found_among_hundreds_of_executions() {
+fn a_pause_is_found_among_hundreds_of_executions() {
     let planted = Lab::periods((1, 1), 2.0, 200, f64::INFINITY, 9.0);
     let lab = Lab {
         seed: 1,
         requests: 30_000,
         per_second: 3_000.0,
         replicas: 1,
-        places: 2_000,
+        concurrency: 2_000,
         work_ms: |rng| 5.0 * lognormal(rng),
         periods: planted.clone(),
     };
     let found = found(&lab);
-    let stops: Vec<SlowPeriod> = found.into_iter().filter(|period| period.is_stop()).collect();
-    let ratio = total_s(&stops) / total_s(&planted);
-    assert!(!planted.is_empty() && (0.9..1.1).contains(&ratio), "{ratio}: {stops:?}");
+    let pauses: Vec<SlowPeriod> = found.into_iter().filter(|period| period.is_pause()).collect();
+    let ratio = total_s(&pauses) / total_s(&planted);
+    assert!(!planted.is_empty() && (0.9..1.1).contains(&ratio), "{ratio}: {pauses:?}");
 }
 
 /// 0.6 s; with every execution in service looked at for each gap, minutes.
@@ -227,5 +231,5 @@ fn many_executions_at_once_take_no_quadratic_time() {
     let short = (0..25_001).map(|nth| execution(nth, 30_000 + 1_000 * u64::from(nth), 500));
     let mut executions: Vec<_> = long.chain(short).collect();
     executions.sort_unstable_by_key(|execution| execution.started);
-    assert_eq!(super::stops::find_certain_stops(&[executions]), [Vec::new()]);
+    assert_eq!(super::pauses::find_certain_pauses(&[executions]), [Vec::new()]);
 }

@@ -1,5 +1,5 @@
 use super::Prediction;
-use crate::fit::{Fit, Known};
+use crate::fit::{Fit, FitOverrides};
 use crate::lab::Lab;
 use crate::recording::{Recording as ServiceRecording, SpanReader};
 use crate::world::QUANTILES;
@@ -33,35 +33,38 @@ fn predicted(service: &str) -> Prediction {
     run_recorded(&scenario, SEED, |_| {}, recording);
     let policy = scenario.arms[0].policy;
     let recording = ServiceRecording::from_records(&records, 3, policy, false);
-    let fit = Fit::new(&recording, Known::default()).expect("enough requests");
+    let fit = Fit::new(&recording, FitOverrides::default()).expect("enough requests");
     Prediction::new(&recording, fit, SEED)
 }
 
-const STALLS: &str = "  service: {shape: lognormal, median: 10ms, sigma: 0.5}
+const PAUSES: &str = "  service: {shape: lognormal, median: 10ms, sigma: 0.5}
   arrivals: {requests_per_second: 150}
   faults: [{recipe: stall, every: {shape: exponential, mean: 2s}, lasts: {shape: constant, value: 150ms}}]";
 
 #[test]
 fn bands_hold_what_the_service_then_does_with_the_remedy() {
-    let prediction = predicted(STALLS);
+    let prediction = predicted(PAUSES);
     assert_eq!(prediction.difference(), None);
-    let chosen = prediction.verdict.recommended.expect("stalls are cut by a second attempt");
+    let chosen = prediction.recommendation.remedy.expect("a second attempt avoids a pause");
     assert!(prediction.remedies[chosen].p99_ratio.band.1 < 1.0);
-    let mut truth = scenario(STALLS, 200_000);
-    let policies = prediction.remedies.iter().filter(|one| one.remedy.is_policy(&prediction.fit));
+    let mut truth = scenario(PAUSES, 200_000);
+    let policies =
+        prediction.remedies.iter().filter(|one| one.candidate.is_policy(&prediction.fit));
     let policies: Vec<_> = policies.collect();
-    truth.arms =
-        policies.iter().map(|one| Arm::new(one.remedy.name.clone(), one.remedy.policy)).collect();
+    truth.arms = policies
+        .iter()
+        .map(|one| Arm::new(one.candidate.name.clone(), one.candidate.policy))
+        .collect();
     let report = run(&truth, SEED + 1, |_| {});
     let mut outside = Vec::new();
     for (predicted, arm) in policies.iter().zip(&report.arms) {
         let measured = arm.quantile_ns(QUANTILES[1]).expect("a p99").value;
         let (low, high) = predicted.latencies[1].band;
         if !(low..=high).contains(&measured) {
-            outside.push((&predicted.remedy.name, measured, (low, high)));
+            outside.push((&predicted.candidate.name, measured, (low, high)));
         }
         let extra = (predicted.extra_requests - arm.extra_work_ratio).abs();
-        assert!(extra < 0.01, "{}: {extra}", predicted.remedy.name);
+        assert!(extra < 0.01, "{}: {extra}", predicted.candidate.name);
     }
     // Of nine bands of 95 %, more than two are outside in less than 1 % of all cases.
     assert!(outside.len() <= 2, "{outside:?}");
@@ -73,7 +76,7 @@ fn slow_requests_that_are_slow_everywhere_call_for_no_hedge() {
   request_factor: {shape: lognormal, median: 1, sigma: 1}
   arrivals: {requests_per_second: 50}";
     let mut scenario = scenario(service, 12_000);
-    // Without second attempts nothing shows how alike the attempts are.
+    // Without second attempts, nothing shows how many requests take equally long on every replica.
     let yaml = "a: {hedge: {delay_min: 20ms, delay_max: 20ms}, budget: {ratio: 1}, retry: false, balance: random}";
     let policy = curtail_config::read("policy", yaml, |s| {
         s.section("a", "The policy.", curtail_config::policy::upstream)
@@ -85,14 +88,18 @@ fn slow_requests_that_are_slow_everywhere_call_for_no_hedge() {
         Recording { requests_max: 8_000, record: &mut |_, _, record| records.push(record) };
     run_recorded(&scenario, SEED, |_| {}, recording);
     let recording = ServiceRecording::from_records(&records, 3, policy, false);
-    let fit = Fit::new(&recording, Known::default()).expect("enough requests");
+    let fit = Fit::new(&recording, FitOverrides::default()).expect("enough requests");
     let prediction = Prediction::new(&recording, fit, SEED);
     assert!(prediction.fit.intrinsic.ratio > 0.9, "{:?}", prediction.fit.intrinsic);
-    assert_eq!(prediction.verdict.recommended, None, "{:?}", prediction.verdict);
-    assert!(prediction.verdict.why.starts_with("do not hedge"), "{}", prediction.verdict.why);
+    assert_eq!(prediction.recommendation.remedy, None, "{:?}", prediction.recommendation);
+    assert!(
+        prediction.recommendation.why.starts_with("do not hedge"),
+        "{}",
+        prediction.recommendation.why
+    );
 }
 
-/// A request waits for five shards, so it meets a stall five times as often as a call.
+/// A request waits for five shards, so it meets a pause five times as often as a call.
 #[test]
 fn a_fan_out_is_predicted_from_its_spans() {
     let service = "model:
@@ -118,16 +125,17 @@ arms: {plain: {balance: random, hedge: false, retry: false}}
     };
     run_recorded(&scenario, SEED, |_| {}, Recording { requests_max: 3_000, record });
     let recording = reader.finish(None).expect("spans of the proxy");
-    let fit = Fit::new(&recording, Known::default()).expect("enough requests");
+    let fit = Fit::new(&recording, FitOverrides::default()).expect("enough requests");
     assert_eq!((fit.shards, fit.calls, fit.replicas), (5, 5, 3));
     let prediction = Prediction::new(&recording, fit, SEED);
     assert_eq!(prediction.difference(), None);
-    let chosen = prediction.verdict.recommended.unwrap_or_else(|| panic!("{}", prediction.table()));
+    let chosen =
+        prediction.recommendation.remedy.unwrap_or_else(|| panic!("{}", prediction.table()));
     let chosen = &prediction.remedies[chosen];
-    assert!(chosen.remedy.yaml(&prediction.fit).ends_with("group: shards\n"));
+    assert!(chosen.candidate.yaml(&prediction.fit).ends_with("group: shards\n"));
     let mut truth = read(60_000);
     let group = Some("shards".to_owned());
-    truth.arms = vec![Arm { group, ..Arm::new("chosen".to_owned(), chosen.remedy.policy) }];
+    truth.arms = vec![Arm { group, ..Arm::new("chosen".to_owned(), chosen.candidate.policy) }];
     let report = run(&truth, SEED + 1, |_| {});
     let measured = report.arms[0].quantile_ns(QUANTILES[1]).expect("a p99").value;
     let (low, high) = chosen.latencies[1].band;
@@ -143,7 +151,7 @@ fn small_recording() -> ServiceRecording {
 #[test]
 fn a_cancelled_prediction_ends_without_a_result() {
     let recording = small_recording();
-    let fit = || Fit::new(&recording, Known::default()).expect("enough requests");
+    let fit = || Fit::new(&recording, FitOverrides::default()).expect("enough requests");
     let predicted = |is_cancelled| {
         let is_cancelled = AtomicBool::new(is_cancelled);
         Prediction::unless_cancelled(&recording, fit(), Vec::new(), SEED, &is_cancelled).is_some()
@@ -155,7 +163,7 @@ fn a_cancelled_prediction_ends_without_a_result() {
 #[test]
 fn a_recording_with_too_few_slow_periods_checks_nothing() {
     let recording = small_recording();
-    let fit = Fit::new(&recording, Known::default()).expect("enough requests");
+    let fit = Fit::new(&recording, FitOverrides::default()).expect("enough requests");
     let mut prediction = Prediction::of(&recording, fit, Vec::new(), SEED);
     let difference = |prediction: &mut Prediction, ratio: f64, by_chance: f64| {
         prediction.measured[1] =

@@ -250,7 +250,7 @@ impl Reader {
             self.upstreams.remove(&name).ok_or(RecordingError::TooFew { found: 0 })?;
         if upstream.has_other_policies {
             return Err(RecordingError::Invalid {
-                place: format!("upstream {name}"),
+                location: format!("upstream {name}"),
                 expected: "one policy for all requests, but a reload or remedy: auto changed it: \
                            record again without a change"
                     .to_owned(),

@@ -31,7 +31,7 @@ impl Recording {
                 let count = counts.fold(slot.failed, u64::saturating_add);
                 if count > (ROWS_MAX - rows.len()) as u64 {
                     return Err(RecordingError::Invalid {
-                        place: "the results".to_owned(),
+                        location: "the results".to_owned(),
                         expected: format!("at most {ROWS_MAX} requests of an arm"),
                     });
                 }

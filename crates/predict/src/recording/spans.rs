@@ -17,6 +17,7 @@ use super::{
     RecordingError, UNKNOWN, choose,
 };
 use curtail_otlp::{Attribute, Limits, Signal, Slice, Span, Spans, Value, json};
+use curtail_text::numbers::counted;
 use curtail_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -153,13 +154,13 @@ impl SpanReader {
         let batch =
             json::to_protobuf(line.as_bytes(), Signal::Traces, &limits).map_err(|error| {
                 RecordingError::Invalid {
-                    place: format!("line {nth}, byte {}", error.byte()),
+                    location: format!("line {nth}, byte {}", error.byte()),
                     expected: format!("spans as OTLP in JSON ({})", error.what()),
                 }
             })?;
         let (spans, _) =
             Spans::decode(&batch, &limits).map_err(|error| RecordingError::Invalid {
-                place: format!("line {nth}"),
+                location: format!("line {nth}"),
                 expected: format!("spans as OTLP in JSON ({error})"),
             })?;
         self.add_spans(&spans, &batch);
@@ -298,9 +299,11 @@ impl SpanReader {
         }
         let replicas_max = used.values().map(BTreeSet::len).max().unwrap_or(0);
         if used.len() * replicas_max > REPLICAS_MAX {
-            let found = format!("{} shards of {replicas_max} replicas", used.len());
+            let [shards, replicas] = [(used.len(), "shard"), (replicas_max, "replica")]
+                .map(|(count, noun)| counted(count as u64, noun));
+            let found = format!("{shards} of {replicas}");
             return Err(RecordingError::Invalid {
-                place: "spans".to_owned(),
+                location: "spans".to_owned(),
                 expected: format!("at most {REPLICAS_MAX} replicas of all shards, found {found}"),
             });
         }
@@ -328,7 +331,7 @@ impl SpanReader {
         if last.arrived > Instant::ZERO + SPAN_MAX {
             let days = last.arrived.as_ns() / 86_400_000_000_000;
             return Err(RecordingError::Invalid {
-                place: "spans".to_owned(),
+                location: "spans".to_owned(),
                 expected: format!(
                     "requests of at most 31 days, found {days} days: is a clock wrong?"
                 ),

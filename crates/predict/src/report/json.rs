@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 const SCHEMA: &str = "curtail.predict/1";
 
 pub(super) fn render(prediction: &Prediction) -> Value {
-    let Prediction { fit, modelled, verdict, .. } = prediction;
+    let Prediction { fit, modelled, recommendation, .. } = prediction;
     let [p50, p99, p999] = prediction.measured.map(|latency| latency.map(Duration::as_ms_f64));
-    let chosen = verdict.recommended.map(|nth| &prediction.remedies[nth]);
+    let chosen = recommendation.remedy.map(|nth| &prediction.remedies[nth]);
     let timeouts = prediction.timeouts().map(|timeouts| {
         json!({
             "request_ms": timeouts.request.as_ms_f64(),
@@ -43,15 +43,15 @@ pub(super) fn render(prediction: &Prediction) -> Value {
         "notes": fit.notes.iter().map(|Note { part, text }| json!({ "part": part, "text": text }))
             .collect::<Vec<Value>>(),
         "remedies": prediction.remedies.iter().map(|one| remedy(fit, one)).collect::<Vec<Value>>(),
-        "recommended": chosen.map(|chosen| &chosen.remedy.name),
-        "why": verdict.why,
+        "recommended": chosen.map(|chosen| &chosen.candidate.name),
+        "why": recommendation.why,
         "replicas_needed": prediction.replicas_needed,
         "timeouts": timeouts,
     })
 }
 
 fn model(fit: &Fit) -> Value {
-    let (stopped, slower) = fit.slow_shares;
+    let (paused, slower) = fit.slow_shares;
     json!({
         "requests_per_second": fit.requests_per_second(),
         "duration_s": fit.span.as_secs_f64(),
@@ -64,7 +64,7 @@ fn model(fit: &Fit) -> Value {
         "message_delay_ms": fit.message_delay.as_ms_f64(),
         "failed_ratio": fit.failed_ratio,
         "slow_periods": fit.slow_periods.len(),
-        "stopped_ratio": stopped,
+        "stopped_ratio": paused,
         "slower_ratio": slower,
     })
 }
@@ -84,17 +84,17 @@ fn latencies(one: &RemedyPrediction) -> Value {
 
 fn remedy(fit: &Fit, one: &RemedyPrediction) -> Value {
     let mut value = latencies(one);
-    let remedy = &one.remedy;
+    let candidate = &one.candidate;
     let finite = |number: f64| number.is_finite().then_some(number);
-    value["name"] = json!(remedy.name);
+    value["name"] = json!(candidate.name);
     value["p99_ratio"] = json!(finite(one.p99_ratio.value));
     value["p99_ratio_band"] = json!([finite(one.p99_ratio.band.0), finite(one.p99_ratio.band.1)]);
     value["extra_requests_ratio"] = json!(one.extra_requests);
     value["extra_sent_ratio"] = json!(one.extra_sent);
-    value["attempts_worst"] = json!(remedy.policy.amplification().attempts_max);
-    value["knee_load_ratio"] = json!(one.knee_load_ratio);
-    value["replicas"] = json!(remedy.replicas);
-    value["load_ratio"] = json!(remedy.load_ratio);
-    value["config"] = json!(remedy.is_policy(fit).then(|| remedy.yaml(fit)));
+    value["attempts_worst"] = json!(candidate.policy.amplification().attempts_max);
+    value["knee_load_ratio"] = json!(one.break_even_load_ratio);
+    value["replicas"] = json!(candidate.replicas);
+    value["load_ratio"] = json!(candidate.load_ratio);
+    value["config"] = json!(candidate.is_policy(fit).then(|| candidate.yaml(fit)));
     value
 }

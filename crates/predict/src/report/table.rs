@@ -2,25 +2,30 @@
 
 use crate::fit::{Fit, Note};
 use crate::intrinsic::Evidence;
-use crate::prediction::{Banded, Prediction, RemedyPrediction};
-use curtail_text::numbers::{latency, ms, percent, percent_to, rate, short, thousands};
+use crate::prediction::{LatencyBand, Prediction, RemedyPrediction};
+use curtail_text::numbers::{counted, latency, ms, percent, percent_to, rate, short, thousands};
 use curtail_text::{Columns, Left, Page, Right};
 use curtail_units::Duration;
 
 const NOTHING: &str = "–";
+
+/// The meaning of the columns.
+const LEGEND: &str = "band: 95 % band of p99; extra: executions beyond one a request; worst: maximum attempts of a request; \
+                      even: break-even load, the multiple of the recorded load from which on the remedy makes p99 worse.";
 
 pub(super) fn render(prediction: &Prediction) -> String {
     let mut page = Page::default();
     describe(&mut page, prediction);
     page.blank();
     let columns = Columns::new([Left(19)].into_iter().chain([7, 7, 16, 7, 7, 5, 4].map(Right)));
-    let head = ["ms", "p50", "p99", "band", "p99.9", "extra", "worst", "knee"];
+    let head = ["ms", "p50", "p99", "band", "p99.9", "extra", "worst", "even"];
     page.row(&columns, head);
     let [p50, p99, p999] = prediction.measured.map(|latency| latency.map_or(failed(), ms));
     page.row(&columns, ["measured", &p50, &p99, "", &p999]);
     for one in std::iter::once(&prediction.modelled).chain(&prediction.remedies) {
         page.row(&columns, cells(&prediction.fit, one));
     }
+    page.wrapped("", LEGEND);
     page.blank();
     reproduction(&mut page, prediction);
     recommendation(&mut page, prediction);
@@ -30,34 +35,34 @@ pub(super) fn render(prediction: &Prediction) -> String {
 
 fn describe(page: &mut Page, prediction: &Prediction) {
     let fit = &prediction.fit;
-    let requests = thousands(prediction.requests as u64);
+    let requests = counted(prediction.requests as u64, "request");
     let (span, rate) = (short(fit.span.as_secs_f64(), 1), rate(fit.requests_per_second()));
-    let about = format!("{requests} requests in {span} s, {rate} a second");
+    let about = format!("{requests} in {span} s, {rate} a second");
     page.wrapped("", &format!("{}: {about}", fit.source));
-    let places = fit.concurrency.map_or_else(
-        || "concurrency not reached".to_owned(),
-        |places| format!("{places} at once each"),
+    let concurrency = fit.concurrency.map_or_else(
+        || "concurrency limit not reached".to_owned(),
+        |limit| format!("{limit} at once each"),
     );
     let busy = fit.utilization().map_or_else(String::new, |u| format!(", {} busy", percent(u)));
-    let (stopped, slower) = fit.slow_shares;
+    let (paused, slower) = fit.slow_shares;
     let shards = match fit.shards {
         1 => String::new(),
-        shards => format!("{} calls to {shards} shards of ", fit.calls),
+        shards => format!("{} to {shards} shards of ", counted(fit.calls.into(), "call")),
     };
     page.wrapped(
         "",
         &format!(
-            "{shards}{} replicas, {places}{busy}; mean work {}; stopped {} of the time, at another pace {}",
-            fit.replicas,
+            "{shards}{}, {concurrency}{busy}; mean work {}; paused {} of the time, at another pace {}",
+            counted(fit.replicas.into(), "replica"),
             latency(fit.mean_work()),
-            percent(stopped),
+            percent(paused),
             percent(slower),
         ),
     );
-    page.wrapped("", &alike(fit));
+    page.wrapped("", &intrinsic_ratio(fit));
 }
 
-fn alike(fit: &Fit) -> String {
+fn intrinsic_ratio(fit: &Fit) -> String {
     let (low, high) = fit.intrinsic.interval;
     let ratio = percent(fit.intrinsic.ratio);
     let interval = format!("{ratio} ({} to {})", percent(low), percent(high));
@@ -85,16 +90,16 @@ fn value(ns: f64) -> String {
     if ns.is_finite() { ms(Duration::from_ns_f64(ns)) } else { failed() }
 }
 
-fn band(Banded { band: (low, high), .. }: Banded) -> String {
+fn band(LatencyBand { band: (low, high), .. }: LatencyBand) -> String {
     let high = if high.is_finite() { value(high) } else { "∞".to_owned() };
     format!("{} to {high}", value(low))
 }
 
 fn cells(fit: &Fit, one: &RemedyPrediction) -> [String; 8] {
     let [p50, p99, p999] = one.latencies;
-    let knee = one.knee_load_ratio.map(|load| format!("×{}", short(load, 1)));
-    let is_recorded = one.remedy.is_policy(fit) && one.remedy.policy == fit.policy;
-    let name = if is_recorded { "modelled" } else { &one.remedy.name };
+    let break_even = one.break_even_load_ratio.map(|load| format!("×{}", short(load, 1)));
+    let is_recorded = one.candidate.is_policy(fit) && one.candidate.policy == fit.policy;
+    let name = if is_recorded { "modelled" } else { &one.candidate.name };
     [
         name.to_owned(),
         value(p50.value),
@@ -102,8 +107,8 @@ fn cells(fit: &Fit, one: &RemedyPrediction) -> [String; 8] {
         band(p99),
         value(p999.value),
         percent_to(one.extra_requests, 2),
-        one.remedy.policy.amplification().attempts_max.to_string(),
-        knee.unwrap_or_else(|| NOTHING.to_owned()),
+        one.candidate.policy.amplification().attempts_max.to_string(),
+        break_even.unwrap_or_else(|| NOTHING.to_owned()),
     ]
 }
 
@@ -120,22 +125,21 @@ fn reproduction(page: &mut Page, prediction: &Prediction) {
 }
 
 fn recommendation(page: &mut Page, prediction: &Prediction) {
-    let verdict = &prediction.verdict;
+    let recommendation = &prediction.recommendation;
     page.blank();
-    let Some(chosen) = verdict.recommended.map(|nth| &prediction.remedies[nth]) else {
-        page.wrapped("", &format!("Recommended: nothing. {}", verdict.why));
+    let Some(chosen) = recommendation.remedy.map(|nth| &prediction.remedies[nth]) else {
+        page.wrapped("", &format!("Recommended: nothing. {}", recommendation.why));
         return timeouts(page, prediction);
     };
-    page.wrapped("", &format!("Recommended: {}", verdict.why));
+    page.wrapped("", &format!("Recommended: {}", recommendation.why));
     if let Some(replicas) = prediction.replicas_needed {
-        let text = format!(
-            "With it, {replicas} of {} replicas keep today's p99.",
-            prediction.fit.replicas
-        );
+        let keep = if replicas == 1 { "keeps" } else { "keep" };
+        let all = prediction.fit.replicas;
+        let text = format!("With it, {replicas} of {all} replicas {keep} today's p99.");
         page.wrapped("", &text);
     }
     page.blank();
-    for line in chosen.remedy.yaml(&prediction.fit).lines() {
+    for line in chosen.candidate.yaml(&prediction.fit).lines() {
         page.wrapped("  ", line);
     }
     page.blank();

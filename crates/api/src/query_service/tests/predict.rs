@@ -1,7 +1,7 @@
 //! `GET /api/v1/predict`: the same result as from the spans that were sent, and clear errors.
 
 use super::*;
-use curtail_predict::{Fit, Known, Prediction, Remedy, SpanReader};
+use curtail_predict::{Candidate, Fit, FitOverrides, Prediction, SpanReader};
 
 /// A prediction needs 1,000 requests.
 const REQUESTS: usize = 1_200;
@@ -25,10 +25,10 @@ fn the_result_is_that_of_the_spans_that_were_sent() {
     let mut reader = SpanReader::new();
     batches.iter().for_each(|(_, batch)| reader.add(batch).expect("a batch"));
     let recording = reader.finish(Some("front")).expect("a service");
-    let known = Known { replicas: Some(3), intrinsic_ratio: Some(0.25) };
-    let fit = Fit::new(&recording, known).expect("enough requests");
-    let remedies = Remedy::all(&fit);
-    let predicted = Prediction::of(&recording, fit, remedies, 7);
+    let overrides = FitOverrides { replicas: Some(3), intrinsic_ratio: Some(0.25) };
+    let fit = Fit::new(&recording, overrides).expect("enough requests");
+    let candidates = Candidate::all(&fit);
+    let predicted = Prediction::of(&recording, fit, candidates, 7);
     let question = target("replicas=3&intrinsic_ratio=0.25&seed=7");
     let (status, json) = service.get(&question);
     assert_eq!((status, json), (StatusCode::OK, predicted.json() + "\n"));
@@ -36,12 +36,15 @@ fn the_result_is_that_of_the_spans_that_were_sent() {
     let (_, text) = service.send_empty(request, "GET");
     assert_eq!(text, predicted.table());
     // One replica alone has no policies to predict.
-    let json = service.json(&target("remedies=load%20%C3%97%201.25"));
+    let json = service.json(&target("remedies=1.25%20times%20the%20load"));
     let names = json["remedies"].as_array().expect("a list").iter().map(|remedy| &remedy["name"]);
-    assert_eq!(names.collect::<Vec<_>>(), ["load × 1.25"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["1.25 times the load"]);
     let (status, body) = service.get(&target("remedies=tie"));
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    assert!(body.contains("fits the service: expected one more replica, load × 1.25"), "{body}");
+    assert!(
+        body.contains("fits the service: expected one more replica, 1.25 times the load"),
+        "{body}"
+    );
 }
 
 #[test]

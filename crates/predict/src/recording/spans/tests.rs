@@ -185,7 +185,7 @@ fn more_replicas_than_are_predicted_are_rejected() {
     let error = read(&spans, None).expect_err("too many").to_string();
     assert_eq!(
         error,
-        "spans: expected at most 4096 replicas of all shards, found 2 shards of 2049 replicas"
+        "spans: expected at most 4096 replicas of all shards, found 2 shards of 2,049 replicas"
     );
 }
 

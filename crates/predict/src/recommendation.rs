@@ -7,9 +7,9 @@ use curtail_units::Duration;
 
 /// The recommendation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The index of the recommended remedy.
-    pub recommended: Option<usize>,
+pub struct Recommendation {
+    /// The index of the recommended remedy in [`Prediction::remedies`](crate::Prediction::remedies); [`None`]: no remedy.
+    pub remedy: Option<usize>,
     /// The reason, as a sentence.
     pub why: String,
 }
@@ -24,8 +24,8 @@ const CLOSE_MAX: f64 = 0.1;
 /// A utilization from which on waiting dominates.
 const BUSY: f64 = 0.8;
 
-/// The share of alike requests from which on a tail comes from the requests.
-const ALIKE: f64 = 0.5;
+/// The intrinsic ratio from which on a tail comes from the requests.
+const INTRINSIC_MIN: f64 = 0.5;
 
 /// Chooses the remedy with the lowest p99, of those whose gain is certain; among remedies that are hardly different, the
 /// one with the fewest extra requests.
@@ -33,8 +33,8 @@ pub(crate) fn choose(
     fit: &Fit,
     present: &RemedyPrediction,
     remedies: &[RemedyPrediction],
-) -> Verdict {
-    let policies = remedies.iter().enumerate().filter(|(_, one)| one.remedy.is_policy(fit));
+) -> Recommendation {
+    let policies = remedies.iter().enumerate().filter(|(_, one)| one.candidate.is_policy(fit));
     let gains = |one: &RemedyPrediction| one.p99_ratio.band.1 < 1.0 - GAIN_MIN;
     let certain: Vec<_> = policies.clone().filter(|(_, one)| gains(one)).collect();
     let p99 = |one: &RemedyPrediction| one.latencies[1].value;
@@ -43,13 +43,13 @@ pub(crate) fn choose(
     let cheapest = close.min_by(|a, b| a.1.extra_requests.total_cmp(&b.1.extra_requests));
     if let Some((nth, chosen)) = cheapest {
         let mut why = gain(present, chosen);
-        if chosen.remedy.policy.tie.is_some() {
+        if chosen.candidate.policy.tie.is_some() {
             why += "; without a leaf in front of each replica, a tie doubles all requests instead";
         }
-        return Verdict { recommended: Some(*nth), why };
+        return Recommendation { remedy: Some(*nth), why };
     }
     let might_gain = policies.clone().any(|(_, one)| one.p99_ratio.band.0 < 1.0 - GAIN_MIN);
-    Verdict { recommended: None, why: why_none(fit, might_gain) }
+    Recommendation { remedy: None, why: why_none(fit, might_gain) }
 }
 
 fn gain(present: &RemedyPrediction, chosen: &RemedyPrediction) -> String {
@@ -57,7 +57,7 @@ fn gain(present: &RemedyPrediction, chosen: &RemedyPrediction) -> String {
     let (from, to) = (present.latencies[1].value, chosen.latencies[1]);
     format!(
         "{} would cut p99 from {} to {} ({} to {}) for {} more requests",
-        chosen.remedy.name,
+        chosen.candidate.name,
         text(from),
         text(to.value),
         text(to.band.0),
@@ -67,7 +67,7 @@ fn gain(present: &RemedyPrediction, chosen: &RemedyPrediction) -> String {
 }
 
 fn why_none(fit: &Fit, might_gain: bool) -> String {
-    if fit.intrinsic.is_known() && fit.intrinsic.interval.0 >= ALIKE {
+    if fit.intrinsic.is_known() && fit.intrinsic.interval.0 >= INTRINSIC_MIN {
         return format!(
             "do not hedge: this tail comes from the requests themselves; {} of them take equally long on every replica",
             percent(fit.intrinsic.ratio)
@@ -81,7 +81,7 @@ fn why_none(fit: &Fit, might_gain: bool) -> String {
     }
     if might_gain && !fit.intrinsic.is_known() {
         return "not known: if the slow requests are slow on every replica, nothing here helps; a recording with hedges \
-                for a share of the requests, or spans with sizes, would tell"
+                for a share of the requests, or spans with sizes, would show it"
             .to_owned();
     }
     "no remedy would cut p99 by more than its band".to_owned()

@@ -1,8 +1,8 @@
-//! The stops of replicas: gaps between departures that chance does not explain.
+//! The pauses of replicas: gaps between departures that chance does not explain.
 //!
-//! **When a stop began and ended** is not recorded. Every start and end within its gap is possible, and as likely as the
+//! **When a pause began and ended** is not recorded. Every start and end within its gap is possible, and as likely as the
 //! executions in service are with it: one of them ended at the end of the gap, and the others lasted longer. Lengths
-//! that other stops have are likelier (empirical Bayes); the stop is the mean over all possible ones.
+//! that other pauses have are likelier (empirical Bayes); the pause is the mean over all possible ones.
 //! **Source**: Benjamini & Hochberg, "Controlling the false discovery rate", 1995; Robbins, "An empirical Bayes approach
 //! to statistics", 1956.
 
@@ -11,63 +11,63 @@ use crate::executions::Execution;
 use curtail_units::{Duration, Instant, discovery_limit};
 use std::collections::BTreeSet;
 
-/// The share of the stops of a replica that may be chance; the chance of a false one where there are none.
-const FALSE_STOPS: f64 = 0.02;
+/// The share of the pauses of a replica that may be chance; the chance of a false one where there are none.
+const FALSE_PAUSES: f64 = 0.02;
 
 /// Maximum number of executions in service that are looked at for a gap. Fewer executions make a gap more likely by
-/// chance, so a part of them finds fewer stops, never more.
+/// chance, so a part of them finds fewer pauses, never more.
 const OPEN_MAX: usize = 64;
 
-/// The number of instants in a gap at which a stop may start or end, and of the executions in service that tell which.
-const PLACE_STEPS: usize = 40;
-const PLACED_BY_MAX: usize = 16;
+/// The number of instants in a gap at which a pause may start or end, and of the executions in service that are evidence for one.
+const GRID_STEPS: usize = 40;
+const EVIDENCE_MAX: usize = 16;
 
 /// The width of a bin of lengths, as a difference of natural logarithms, and the number of bins: up to about 10^18 ns.
 const LENGTH_BIN_WIDTH: f64 = 0.03;
 const LENGTH_BINS: usize = 1_380;
 
-/// The number of rounds in which the distribution of the lengths of stops is found.
+/// The number of rounds in which the distribution of the lengths of pauses is found.
 const LENGTH_ROUNDS: usize = 20;
 
-/// The number of stops, of any length alike, that the distribution of lengths begins with.
+/// The number of pauses, of any length alike, that the distribution of lengths begins with.
 const LENGTH_ANYWHERE: f64 = 1.0;
 
-/// Finds the certain stops of each replica: one is false with a chance of [`FALSE_STOPS`].
-pub(super) fn find_certain_stops(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
-    find_stops(executions, |_, gaps| FALSE_STOPS / gaps as f64)
+/// Finds the certain pauses of each replica: one is false with a chance of [`FALSE_PAUSES`].
+pub(super) fn find_certain_pauses(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
+    find_pauses(executions, |_, gaps| FALSE_PAUSES / gaps as f64)
 }
 
-/// Finds the stops of each replica, up to the chance at which [`FALSE_STOPS`] of them may be false.
-pub(super) fn find_likely_stops(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
+/// Finds the pauses of each replica, up to the chance at which [`FALSE_PAUSES`] of them may be false.
+pub(super) fn find_likely_pauses(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
     let limit = |long: &[LongGap<'_>], gaps| {
-        discovery_limit(long.iter().map(|gap| gap.chance), gaps, FALSE_STOPS)
+        discovery_limit(long.iter().map(|gap| gap.chance), gaps, FALSE_PAUSES)
     };
-    find_stops(executions, limit)
+    find_pauses(executions, limit)
 }
 
-/// Finds the stops of each replica: its gaps up to the chance that `chance_max` makes of its long gaps and the number
+/// Finds the pauses of each replica: its gaps up to the chance that `chance_max` makes of its long gaps and the number
 /// of all its gaps.
-fn find_stops(
+fn find_pauses(
     executions: &[Vec<Execution>],
     chance_max: impl Fn(&[LongGap<'_>], usize) -> f64,
 ) -> Vec<Vec<SlowPeriod>> {
-    let mut stops: Vec<Vec<SlowPeriod>> = vec![Vec::new(); executions.len()];
+    let mut pauses: Vec<Vec<SlowPeriod>> = vec![Vec::new(); executions.len()];
     for _ in 0..ROUNDS {
-        let survival = Survival::of(works(executions, &stops));
+        let survival = Survival::of(works(executions, &pauses));
         let gaps_of = |executions: &Vec<Execution>| {
             let mut gaps = find_long_gaps(executions, &survival);
             let chance_max = chance_max(&gaps, executions.len().max(1));
             gaps.retain(|gap| gap.chance <= chance_max);
-            gaps.iter().map(|gap| PossibleStops::of(gap, &survival)).collect()
+            gaps.iter().map(|gap| PossiblePauses::of(gap, &survival)).collect()
         };
-        let possible: Vec<Vec<PossibleStops>> = executions.iter().map(gaps_of).collect();
+        let possible: Vec<Vec<PossiblePauses>> = executions.iter().map(gaps_of).collect();
         let lengths = length_weights(possible.iter().flatten());
-        let stops_of = |possible: &Vec<PossibleStops>| {
+        let pauses_of = |possible: &Vec<PossiblePauses>| {
             possible.iter().map(|possible| possible.mean(&lengths)).collect()
         };
-        stops = possible.iter().map(stops_of).collect();
+        pauses = possible.iter().map(pauses_of).collect();
     }
-    stops
+    pauses
 }
 
 /// A gap between two departures that is longer than most.
@@ -107,7 +107,7 @@ fn find_long_gaps<'e>(executions: &'e [Execution], survival: &Survival) -> Vec<L
             continue;
         }
         let mut looked_at: Vec<usize> = open.iter().copied().take(OPEN_MAX).collect();
-        // The one that ends the gap tells when the stop ended.
+        // The one that ends the gap shows when the pause ended.
         if open.contains(&last) && !looked_at.contains(&last) {
             looked_at.push(last);
         }
@@ -115,7 +115,7 @@ fn find_long_gaps<'e>(executions: &'e [Execution], survival: &Survival) -> Vec<L
         let began = looked_at.iter().map(|execution| execution.started).min();
         let began = began.unwrap_or(from).max(from);
         let chance = log_chance(&looked_at, (began, to), survival).exp();
-        if chance <= FALSE_STOPS {
+        if chance <= FALSE_PAUSES {
             long_gaps.push(LongGap { chance, from, to, open: looked_at });
         }
     }
@@ -132,45 +132,45 @@ fn log_chance(open: &[&Execution], (from, to): (Instant, Instant), of: &Survival
     open.iter().map(lasts_on).sum()
 }
 
-/// All stops that a gap may be.
-struct PossibleStops {
+/// All pauses that a gap may be.
+struct PossiblePauses {
     replica: u32,
     /// The start of the gap.
     from: Instant,
-    stops: Vec<PossibleStop>,
+    pauses: Vec<PossiblePause>,
 }
 
-/// A stop, from and to these times after the start of the gap.
-struct PossibleStop {
+/// A pause, from and to these times after the start of the gap.
+struct PossiblePause {
     start_ns: f64,
     end_ns: f64,
     /// How likely the executions in service are with it, as a share of all lengths of its bin.
     likelihood: f64,
 }
 
-impl PossibleStop {
+impl PossiblePause {
     fn length_bin(&self) -> usize {
         log_bin(self.end_ns - self.start_ns, LENGTH_BIN_WIDTH, LENGTH_BINS)
     }
 }
 
-impl PossibleStops {
+impl PossiblePauses {
     fn of(gap: &LongGap<'_>, survival: &Survival) -> Self {
         let gap_ns = gap.to.since(gap.from).as_ns_f64();
-        let step_ns = gap_ns / PLACE_STEPS as f64;
+        let step_ns = gap_ns / GRID_STEPS as f64;
         let ending = gap.open.iter().position(|it| it.ended == gap.to && it.is_whole);
-        let placing =
-            (0..).zip(&gap.open).filter(|(nth, _)| *nth < PLACED_BY_MAX || ending == Some(*nth));
-        let placing: Vec<(f64, bool)> = placing
+        let evidence =
+            (0..).zip(&gap.open).filter(|(nth, _)| *nth < EVIDENCE_MAX || ending == Some(*nth));
+        let evidence: Vec<(f64, bool)> = evidence
             .map(|(nth, it)| {
                 let started_ns = it.started.as_ns() as f64 - gap.from.as_ns() as f64;
                 (started_ns, ending == Some(nth))
             })
             .collect();
         let log_likelihood = |start_ns: f64, end_ns: f64| {
-            let logs = placing.iter().map(|(started_ns, is_ending)| {
-                let stopped_ns = (end_ns - start_ns.max(*started_ns)).max(0.0);
-                let worked_ns = gap_ns - started_ns - stopped_ns;
+            let logs = evidence.iter().map(|(started_ns, is_ending)| {
+                let paused_ns = (end_ns - start_ns.max(*started_ns)).max(0.0);
+                let worked_ns = gap_ns - started_ns - paused_ns;
                 match is_ending {
                     true => survival.log_ending(worked_ns, step_ns),
                     false => survival.log_above(worked_ns - 1.0),
@@ -178,33 +178,33 @@ impl PossibleStops {
             });
             logs.sum::<f64>()
         };
-        let mut stops = Vec::with_capacity(PLACE_STEPS * (PLACE_STEPS + 1) / 2);
-        for start in 0..PLACE_STEPS {
-            for end in start + 1..=PLACE_STEPS {
+        let mut pauses = Vec::with_capacity(GRID_STEPS * (GRID_STEPS + 1) / 2);
+        for start in 0..GRID_STEPS {
+            for end in start + 1..=GRID_STEPS {
                 let [start_ns, end_ns] = [start, end].map(|step| step as f64 * step_ns);
                 let likelihood = log_likelihood(start_ns, end_ns);
-                stops.push(PossibleStop { start_ns, end_ns, likelihood });
+                pauses.push(PossiblePause { start_ns, end_ns, likelihood });
             }
         }
-        let best = stops.iter().map(|stop| stop.likelihood).fold(f64::NEG_INFINITY, f64::max);
+        let best = pauses.iter().map(|pause| pause.likelihood).fold(f64::NEG_INFINITY, f64::max);
         let mut of_bin = vec![0.0; LENGTH_BINS];
-        for stop in &stops {
-            of_bin[stop.length_bin()] += 1.0;
+        for pause in &pauses {
+            of_bin[pause.length_bin()] += 1.0;
         }
-        for stop in &mut stops {
-            stop.likelihood = (stop.likelihood - best).exp() / of_bin[stop.length_bin()];
+        for pause in &mut pauses {
+            pause.likelihood = (pause.likelihood - best).exp() / of_bin[pause.length_bin()];
         }
-        Self { replica: gap.open[0].replica, from: gap.from, stops }
+        Self { replica: gap.open[0].replica, from: gap.from, pauses }
     }
 
-    /// The mean of the possible stops, with these weights of their lengths.
+    /// The mean of the possible pauses, with these weights of their lengths.
     fn mean(&self, lengths: &[f64]) -> SlowPeriod {
         let [mut weights, mut starts, mut ends] = [0.0; 3];
-        for stop in &self.stops {
-            let weight = stop.likelihood * lengths[stop.length_bin()];
+        for pause in &self.pauses {
+            let weight = pause.likelihood * lengths[pause.length_bin()];
             weights += weight;
-            starts += weight * stop.start_ns;
-            ends += weight * stop.end_ns;
+            starts += weight * pause.start_ns;
+            ends += weight * pause.end_ns;
         }
         let at = |sum_ns: f64| self.from + Duration::from_ns_f64(sum_ns / weights);
         SlowPeriod {
@@ -216,15 +216,15 @@ impl PossibleStops {
     }
 }
 
-/// The distribution of the lengths of stops, in bins, under which the gaps are most likely: each round takes the lengths
-/// that the stops have with the distribution of the round before (expectation maximization). A little of every length
+/// The distribution of the lengths of pauses, in bins, under which the gaps are most likely: each round takes the lengths
+/// that the pauses have with the distribution of the round before (expectation maximization). A little of every length
 /// remains.
-fn length_weights<'p>(all: impl Iterator<Item = &'p PossibleStops>) -> Vec<f64> {
-    let of_gap = |possible: &PossibleStops| {
+fn length_weights<'p>(all: impl Iterator<Item = &'p PossiblePauses>) -> Vec<f64> {
+    let of_gap = |possible: &PossiblePauses| {
         let mut likelihoods: Vec<(usize, f64)> = Vec::new();
         let mut by_bin = vec![0.0; LENGTH_BINS];
-        for stop in &possible.stops {
-            by_bin[stop.length_bin()] += stop.likelihood;
+        for pause in &possible.pauses {
+            by_bin[pause.length_bin()] += pause.likelihood;
         }
         likelihoods.extend((0..).zip(by_bin).filter(|(_, likelihood)| *likelihood > 0.0));
         likelihoods

@@ -1,13 +1,13 @@
-//! The knee of each remedy, and the number of replicas that are needed with it.
+//! The break-even load of each remedy, and the number of replicas that are needed with it.
 //!
-//! A remedy that sends more requests helps while there is room, and hurts beyond a load. **Decides** the first load, as a
+//! A remedy that sends more requests helps at a low load, and hurts from the break-even load on. **Decides** the first load, as a
 //! multiple of the recorded one, at which p99 with the remedy is above p99 without it, at that load; and the least number
 //! of replicas with which the whole band of the p99 is at most the present one.
-//! **Limits**: loads up to [`LOADS`]; one run each, with the same arrivals and the same random numbers, so a knee has no
-//! band.
+//! **Limits**: loads up to [`LOADS`]; one run each, with the same arrivals and the same random numbers, so a
+//! break-even load has no band.
 
+use crate::candidate::Candidate;
 use crate::prediction::{Cancelled, RemedyPrediction, Runs, Simulations, p99_ratio};
-use crate::remedy::Remedy;
 use crate::world::simulate;
 
 /// The loads that are tried, as multiples of the recorded one.
@@ -16,30 +16,27 @@ const LOADS: [f64; 7] = [1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0];
 /// A difference of p99 that counts.
 const WORSE: f64 = 1.03;
 
-/// Finds the knee of each remedy that is a policy.
-pub(crate) fn find(
+/// Finds the break-even load of each remedy that is a policy.
+pub(crate) fn find_loads(
     simulations: &Simulations<'_>,
     remedies: &mut [RemedyPrediction],
 ) -> Result<(), Cancelled> {
     let fit = simulations.fit;
-    let policies = remedies.iter().enumerate().filter(|(_, one)| one.remedy.is_policy(fit));
-    let none = Remedy::none(fit);
-    let mut remedies_tried = vec![(None, none)];
-    remedies_tried.extend(policies.map(|(nth, one)| (Some(nth), one.remedy.clone())));
-    let tasks: Vec<Remedy> = remedies_tried
-        .iter()
-        .flat_map(|(_, remedy)| LOADS.map(|load_ratio| Remedy { load_ratio, ..remedy.clone() }))
+    let policies = remedies.iter().filter(|one| one.candidate.is_policy(fit));
+    let none = Candidate::none(fit);
+    let tasks: Vec<Candidate> = std::iter::once(&none)
+        .chain(policies.map(|one| &one.candidate))
+        .flat_map(|candidate| LOADS.map(|load_ratio| Candidate { load_ratio, ..candidate.clone() }))
         .collect();
-    let p99s = simulations.in_parallel(&tasks, |remedy| {
-        simulate(fit, remedy, fit.intrinsic.ratio, simulations.seed).latencies_ns[1]
+    let p99s = simulations.in_parallel(&tasks, |candidate| {
+        simulate(fit, candidate, fit.intrinsic.ratio, simulations.seed).latencies_ns[1]
     })?;
     let (present, with_remedies) = p99s.split_at(LOADS.len());
-    for ((place, _), p99s) in remedies_tried[1..].iter().zip(with_remedies.chunks(LOADS.len())) {
+    let policies = remedies.iter_mut().filter(|one| one.candidate.is_policy(fit));
+    for (one, p99s) in policies.zip(with_remedies.chunks(LOADS.len())) {
         let hurts = |((with, without), _): &((&f64, &f64), f64)| **with > **without * WORSE;
-        let knee = p99s.iter().zip(present).zip(LOADS).find(hurts);
-        if let Some(nth) = place {
-            remedies[*nth].knee_load_ratio = knee.map(|(_, load)| load);
-        }
+        let break_even = p99s.iter().zip(present).zip(LOADS).find(hurts);
+        one.break_even_load_ratio = break_even.map(|(_, load)| load);
     }
     Ok(())
 }
@@ -48,7 +45,7 @@ pub(crate) fn find(
 /// it is fewer than there are.
 pub(crate) fn replicas_needed(
     simulations: &Simulations<'_>,
-    with: &Remedy,
+    with: &Candidate,
     present: &[Runs],
 ) -> Result<Option<u32>, Cancelled> {
     let fit = simulations.fit;
@@ -60,7 +57,7 @@ pub(crate) fn replicas_needed(
     // Mostly, one fewer is too few already.
     let mut next = fit.replicas - 1;
     while next > too_few {
-        let runs = simulations.run_all(&[Remedy { replicas: next, ..with.clone() }])?;
+        let runs = simulations.run_all(&[Candidate { replicas: next, ..with.clone() }])?;
         let is_enough = p99_ratio(&runs[0], present).band.1 <= 1.0;
         if is_enough {
             enough = next
@@ -75,7 +72,7 @@ pub(crate) fn replicas_needed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::{Fit, Known};
+    use crate::fit::{Fit, FitOverrides};
     use crate::lab::Lab;
     use std::sync::atomic::AtomicBool;
 
@@ -86,19 +83,19 @@ mod tests {
             requests: 12_000,
             per_second: 100.0,
             replicas: 4,
-            places: 2,
+            concurrency: 2,
             work_ms: |rng| 10.0 * (0.3 * rng.normal()).exp(),
             periods: Lab::periods((1, 4), 2.0, 100, f64::INFINITY, 120.0),
         };
-        let known = Known { intrinsic_ratio: Some(0.0), ..Known::default() };
-        let fit = Fit::new(&lab.record(), known).expect("enough requests");
+        let overrides = FitOverrides { intrinsic_ratio: Some(0.0), ..FitOverrides::default() };
+        let fit = Fit::new(&lab.record(), overrides).expect("enough requests");
         let simulations = Simulations { fit: &fit, seed: 1, is_cancelled: &AtomicBool::new(false) };
-        let none = Remedy::none(&fit);
+        let none = Candidate::none(&fit);
         let runs = simulations.run_all(std::slice::from_ref(&none)).expect("it is not cancelled");
         // p99 is nearly the same with three replicas, but not for certain.
-        let needed = |remedy| replicas_needed(&simulations, remedy, &runs[0]).ok().flatten();
+        let needed = |with| replicas_needed(&simulations, with, &runs[0]).ok().flatten();
         assert_eq!(needed(&none), None);
-        let hedge = Remedy::named(&fit, "hedge p95").expect("it fits").remove(0);
+        let hedge = Candidate::named(&fit, "hedge p95").expect("it fits").remove(0);
         assert!(matches!(needed(&hedge), Some(2..=3)), "{:?}", needed(&hedge));
     }
 }

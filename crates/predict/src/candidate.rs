@@ -1,4 +1,4 @@
-//! The remedies that are predicted: each is a policy, a number of replicas and a load.
+//! The candidate remedies that are predicted: each is a policy, a number of replicas and a load.
 
 use crate::fit::Fit;
 use crate::policy_yaml::policy_yaml;
@@ -9,9 +9,9 @@ use curtail_policy::{
 };
 use curtail_units::{Duration, Quantile, Ratio};
 
-/// One thing that could be done about a tail.
+/// A remedy that could be switched on, or another size or load of the service.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Remedy {
+pub struct Candidate {
     /// The name in tables, such as `hedge p95`.
     pub name: String,
     /// The policies with the remedy.
@@ -22,7 +22,7 @@ pub struct Remedy {
     pub load_ratio: f64,
 }
 
-impl Remedy {
+impl Candidate {
     /// The service as it was recorded.
     #[must_use]
     pub fn none(fit: &Fit) -> Self {
@@ -52,7 +52,7 @@ impl Remedy {
         policy_yaml(&self.policy) + &group
     }
 
-    /// The remedies with these names, divided by commas, in the order of the report.
+    /// The candidates with these comma-separated names, in the order of the report.
     ///
     /// # Errors
     /// When a remedy of this name does not fit the service.
@@ -60,24 +60,24 @@ impl Remedy {
         let mut all = Self::all(fit);
         let names: Vec<&str> = names.split(',').map(str::trim).collect();
         for name in &names {
-            if !all.iter().any(|remedy| remedy.name == *name) {
-                let known = all.into_iter().map(|remedy| remedy.name).collect();
+            if !all.iter().any(|candidate| candidate.name == *name) {
+                let known = all.into_iter().map(|candidate| candidate.name).collect();
                 return Err(RecordingError::NoRemedy { name: (*name).to_owned(), known });
             }
         }
-        all.retain(|remedy| names.contains(&remedy.name.as_str()));
+        all.retain(|candidate| names.contains(&candidate.name.as_str()));
         Ok(all)
     }
 
-    /// All remedies that fit the service, in the order of the report.
+    /// All candidates that fit the service, in the order of the report.
     #[must_use]
     pub fn all(fit: &Fit) -> Vec<Self> {
-        let mut remedies = Vec::new();
+        let mut candidates = Vec::new();
         let now = Self { policy: sent(&fit.policy), ..Self::none(fit) };
         let mut add = |name: &str, policy: UpstreamConfig| {
             // A remedy that is on already is none.
             if policy != now.policy {
-                remedies.push(Self { name: name.to_owned(), policy, ..now.clone() });
+                candidates.push(Self { name: name.to_owned(), policy, ..now.clone() });
             }
         };
         if fit.replicas > 1 {
@@ -106,11 +106,11 @@ impl Remedy {
         // Without waiting apart from service, another number of replicas or another load changes nothing.
         if fit.separates_waiting() {
             let replicas = fit.replicas + 1;
-            remedies.push(Self { name: "one more replica".to_owned(), replicas, ..now.clone() });
+            candidates.push(Self { name: "one more replica".to_owned(), replicas, ..now.clone() });
             let load_ratio = 1.25;
-            remedies.push(Self { name: "load × 1.25".to_owned(), load_ratio, ..now });
+            candidates.push(Self { name: "1.25 times the load".to_owned(), load_ratio, ..now });
         }
-        remedies
+        candidates
     }
 }
 
@@ -126,7 +126,7 @@ const fn sent(policy: &UpstreamConfig) -> UpstreamConfig {
 }
 
 /// A policy that hedges requests slower than a quantile. The budget is twice what ordinary requests need, so that half
-/// of it remains for stalls.
+/// of it remains for slow periods.
 fn hedged(policy: &UpstreamConfig, quantile: f64) -> UpstreamConfig {
     let ratio = Ratio::new(2.0 * (1.0 - quantile)).expect("a constant from 0 to 1");
     // Decimal, for the configuration.

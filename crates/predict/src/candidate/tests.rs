@@ -1,11 +1,11 @@
 use super::*;
-use crate::fit::Known;
+use crate::fit::FitOverrides;
 use crate::lab::Lab;
 
 /// A fit of a service that was recorded with these policies.
 fn fit(policy: UpstreamConfig) -> Fit {
     let recording = crate::Recording { policy: Some(policy), ..Lab::small(1).record() };
-    Fit::new(&recording, Known::default()).expect("enough requests")
+    Fit::new(&recording, FitOverrides::default()).expect("enough requests")
 }
 
 #[test]
@@ -14,8 +14,8 @@ fn every_remedy_is_predicted_as_switched_on() {
         let plain = UpstreamConfig::plain(BalanceConfig::Random);
         let recorded = UpstreamConfig { remedy: mode, ..hedged(&plain, 0.95) };
         let fit = fit(recorded);
-        assert_eq!(Remedy::none(&fit).policy, recorded, "{mode:?}");
-        let all = Remedy::all(&fit);
+        assert_eq!(Candidate::none(&fit).policy, recorded, "{mode:?}");
+        let all = Candidate::all(&fit);
         assert!(all.iter().all(|one| one.policy.remedy == RemedyMode::On), "{mode:?}: {all:?}");
         // A dry run sends no hedges, so hedges are a remedy of it.
         let hedge = all.iter().find(|one| one.name == "hedge p95");
