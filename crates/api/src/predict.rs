@@ -85,7 +85,8 @@ fn of_caller(error: RecordingError) -> ApiError {
         RecordingError::Journal(_)
         | RecordingError::Io(_)
         | RecordingError::Invalid { .. }
-        | RecordingError::TooFew { .. } => ApiError::wrong(error.to_string()),
+        | RecordingError::TooFew { .. }
+        | RecordingError::TooManyLong { .. } => ApiError::wrong(error.to_string()),
     }
 }
 

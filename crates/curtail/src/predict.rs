@@ -240,6 +240,9 @@ fn of_caller(error: RecordingError) -> anyhow::Error {
         RecordingError::Io(error) => error.into(),
         RecordingError::Journal(_)
         | RecordingError::Invalid { .. }
-        | RecordingError::TooFew { .. } => io::Error::new(io::ErrorKind::InvalidData, error).into(),
+        | RecordingError::TooFew { .. }
+        | RecordingError::TooManyLong { .. } => {
+            io::Error::new(io::ErrorKind::InvalidData, error).into()
+        }
     }
 }

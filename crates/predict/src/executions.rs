@@ -103,10 +103,12 @@ impl Executions {
         Self { of_replica, concurrency, is_measured, failed, attempts }
     }
 
-    /// The time in service of all executions together.
-    pub(crate) fn total(&self) -> Duration {
+    /// The time in service of all executions together, until an instant.
+    pub(crate) fn total_until(&self, end: Instant) -> Duration {
         let all = self.of_replica.iter().flatten();
-        all.fold(Duration::ZERO, |sum, execution| sum + execution.lasted())
+        all.fold(Duration::ZERO, |sum, execution| {
+            sum + execution.ended.min(end).since(execution.started)
+        })
     }
 }
 

@@ -91,7 +91,7 @@ pub struct Fit {
     pub message_delay: Duration,
     /// The time in which requests arrived.
     pub span: Duration,
-    /// The time in service of all executions together, in slow periods and of further attempts too.
+    /// The time in service of all executions until the last arrival, in slow periods and of further attempts too.
     pub(crate) executed: Duration,
     /// The share of time in which replicas paused, and in which they were slower or faster.
     pub slow_shares: (f64, f64),
@@ -110,9 +110,13 @@ impl Fit {
     pub fn new(recording: &Recording, overrides: FitOverrides) -> Result<Self, RecordingError> {
         let found = recording.latencies().count();
         if found < REQUESTS_MIN {
-            return Err(RecordingError::TooFew { found });
+            return Err(match recording.long_requests {
+                0 => RecordingError::TooFew { found },
+                long => RecordingError::TooManyLong { found, long },
+            });
         }
         let executions = Executions::infer(recording);
+        let last_arrival = recording.requests.last().map_or(Instant::ZERO, |last| last.arrived);
         // Without replicas there is no jointness: the order of latencies within a slot is unknown too.
         let has_replicas = !recording.replicas.is_empty();
         let periods = if has_replicas {
@@ -151,7 +155,7 @@ impl Fit {
             failed_ratio: executions.failed as f64 / executions.attempts.max(1) as f64,
             message_delay: recording.message_delay.unwrap_or_default(),
             span: recording.span(),
-            executed: executions.total(),
+            executed: executions.total_until(last_arrival),
             policy: recording.policy.unwrap_or_else(plain),
             has_replicas,
             notes: notes(recording, &executions, &intrinsic, overrides),
@@ -220,6 +224,10 @@ impl Fit {
             drawn.slow_periods.extend(self.slow_periods.iter().filter(overlaps).map(cut));
         }
         drawn.slow_periods.sort_by_key(|period| (period.replica, period.from));
+        if drawn.samples.is_empty() {
+            // Executions that start late, after long waits or in few blocks, may be in none of the drawn ones.
+            drawn.samples.clone_from(&self.samples);
+        }
         drawn
     }
 }
@@ -338,6 +346,12 @@ fn notes(
         note(
             "spans",
             "copies, and those that end before they start or last above an hour, are left out",
+        );
+    }
+    if recording.long_requests > 0 {
+        note(
+            "long requests",
+            "those that last longer than the recording, such as streams, are left out: their load is not known",
         );
     }
     if recording.policy.is_none() {

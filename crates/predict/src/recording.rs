@@ -9,6 +9,7 @@
 
 mod fan_out;
 mod journal;
+mod long_requests;
 mod records;
 mod slots;
 mod spans;
@@ -50,6 +51,8 @@ pub struct Recording {
     pub left_out: u64,
     /// The number of spans that were copies, ended before they started, or lasted too long.
     pub rejected_spans: u64,
+    /// Requests that were left out because they lasted longer than the recording, such as streams.
+    pub long_requests: u64,
 }
 
 /// One request.
@@ -145,6 +148,14 @@ pub enum RecordingError {
         /// The number of successful requests.
         found: usize,
     },
+    /// Without those that last longer than the recording, there are too few requests.
+    #[error("{}; left out as longer than the recording: {long}", too_few(.found))]
+    TooManyLong {
+        /// The number of successful requests that are shorter than the recording.
+        found: usize,
+        /// The number of longer ones.
+        long: u64,
+    },
 }
 
 fn too_few(found: &usize) -> String {
@@ -186,7 +197,8 @@ impl Recording {
         holdout as f64 / self.requests.len().max(1) as f64
     }
 
-    /// Keeps the first `requests_max` requests or calls; the others are left out and counted.
+    /// Keeps the first `requests_max` requests or calls, without those that last longer than all of these take to arrive.
+    /// The others are left out and counted.
     pub fn shorten(&mut self, mut requests_max: usize) {
         if let Some(end) = self.fan_out.as_mut().and_then(|of| of.shorten(requests_max)) {
             requests_max = self.requests.partition_point(|request| request.arrived < end);
@@ -196,6 +208,7 @@ impl Recording {
         self.left_out += self.requests.len().saturating_sub(requests_max) as u64;
         self.requests.truncate(requests_max);
         self.attempts.truncate(attempts);
+        self.leave_out_long_requests();
     }
 
     /// The latency at a quantile of all requests that are in no holdout, where a failed request is longer than all

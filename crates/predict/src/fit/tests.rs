@@ -42,6 +42,35 @@ fn slow_periods_make_replicas_busier() {
     assert!((utilization / 0.497 - 1.0).abs() < 0.1, "{utilization}");
 }
 
+/// Requests of equal length end in the order of their arrival, so they look like a queue of one request at a time.
+#[test]
+fn replicas_are_never_busier_than_all_of_the_time() {
+    let mut recording = Lab::small(4).record();
+    let lasted = recording.span().mul_f64(0.9);
+    for (request, attempt) in recording.requests.iter_mut().zip(&mut recording.attempts) {
+        (request.latency, attempt.lasted) = (Some(lasted), lasted);
+    }
+    recording.shorten(10_000);
+    let fit = Fit::new(&recording, FitOverrides::default()).expect("enough requests");
+    assert_eq!(fit.concurrency, Some(1));
+    let utilization = fit.utilization().expect("the concurrency is known");
+    assert!((0.9..=1.0).contains(&utilization), "{utilization}");
+}
+
+/// Executions that wait for one another for longer than the recording start after its end.
+#[test]
+fn another_stretch_of_time_has_work_even_if_nothing_started_in_its_blocks() {
+    let mut recording = Lab::small(4).record();
+    let lasted = recording.span().mul_f64(3.0);
+    for (request, attempt) in recording.requests.iter_mut().zip(&mut recording.attempts) {
+        (request.latency, attempt.lasted) = (Some(lasted), lasted);
+    }
+    let fit = Fit::new(&recording, FitOverrides::default()).expect("enough requests");
+    for seed in 0..10 {
+        assert!(!fit.redrawn(&mut Rng::new(seed)).samples.is_empty(), "seed {seed}");
+    }
+}
+
 /// Each request slower than the median gets a second attempt, which cancels the first one if it responds earlier.
 #[test]
 fn the_tail_of_the_work_is_known_although_hedges_cancel_most_of_it() {
