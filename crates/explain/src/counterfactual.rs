@@ -24,6 +24,9 @@ pub(crate) struct Counterfactual {
     pub(crate) of_factors_ns: Vec<f64>,
 }
 
+/// How many times as many traces are sorted as are above the quantile.
+const LONGEST: f64 = 4.0;
+
 impl Counterfactual {
     /// `masks` has a bit for each factor of each trace.
     pub(crate) fn of(
@@ -38,7 +41,13 @@ impl Counterfactual {
             .chain(&populations.baseline)
             .map(|nth| (traces.rows[*nth as usize].duration_ns, *nth))
             .collect();
-        sorted.sort_unstable_by(|one, other| other.cmp(one));
+        // The others are sorted only if most of the longest traces have a factor.
+        let longest = (sorted.len() as f64 * (1.0 - quantile.get()) * LONGEST) as usize;
+        let longest = longest.min(sorted.len());
+        if longest < sorted.len() {
+            sorted.select_nth_unstable_by(longest, |one, other| other.cmp(one));
+        }
+        sorted[..longest].sort_unstable_by(|one, other| other.cmp(one));
         let subsets = 1_usize << factors;
         let mut counts: Vec<FactorSets<u32>> = vec![Vec::new(); populations.counts.len()];
         for (_, nth) in &sorted {
@@ -47,7 +56,7 @@ impl Counterfactual {
                 *entry(&mut counts[stratum as usize], masks[*nth as usize]) += 1;
             }
         }
-        let without = |removed: usize| {
+        let without = |sorted: &[(i64, u32)], removed: usize| {
             let kept = |counts: &FactorSets<u32>| -> u32 {
                 let kept = counts.iter().filter(|(mask, _)| usize::from(*mask) & removed == 0);
                 kept.map(|(_, n)| n).sum()
@@ -61,17 +70,26 @@ impl Counterfactual {
             let kept = counts.iter().map(kept).map(f64::from);
             let total: f64 = weights.iter().zip(kept).map(|(weight, kept)| weight * kept).sum();
             let mut above = total * (1.0 - quantile.get());
-            for (duration_ns, nth) in &sorted {
+            for (duration_ns, nth) in sorted {
                 if usize::from(masks[*nth as usize]) & removed == 0 {
                     above -= weights[populations.strata[*nth as usize] as usize];
                     if above < -ROUNDING * total {
-                        return *duration_ns as f64;
+                        return Some(*duration_ns as f64);
                     }
                 }
             }
-            0.0
+            None
         };
-        let values: Vec<f64> = (0..subsets).map(without).collect();
+        let mut are_all_sorted = false;
+        let mut value = |removed| {
+            without(&sorted[..longest], removed).or_else(|| {
+                if !core::mem::replace(&mut are_all_sorted, true) {
+                    sorted[longest..].sort_unstable_by(|one, other| other.cmp(one));
+                }
+                without(&sorted, removed)
+            })
+        };
+        let values: Vec<f64> = (0..subsets).map(|removed| value(removed).unwrap_or(0.0)).collect();
         let of_factors_ns = (0..factors).map(|factor| shapley(&values, factor, factors)).collect();
         Self { with_ns: values[0], without_ns: values[subsets - 1], of_factors_ns }
     }
@@ -154,6 +172,8 @@ fn shapley(values: &[f64], factor: usize, factors: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traces::{Side, SpanKind, SpanRow};
+    use curtail_trace::Span;
 
     #[test]
     fn shares_are_those_of_a_worked_example() {
@@ -172,6 +192,31 @@ mod tests {
         let values = [100.0, 90.0, 80.0, 75.0, 60.0, 55.0, 58.0, 40.0];
         let sum: f64 = (0..3).map(|factor| shapley(&values, factor, 3)).sum();
         assert!((sum - 60.0).abs() < 1e-9, "{sum}");
+    }
+
+    #[test]
+    fn a_quantile_without_a_factor_may_be_far_below_the_longest_traces() {
+        let (mut traces, mut populations) = (Traces::default(), Populations::default());
+        // 1,000 traces of 1 to 1,000 µs; the 200 longest have the factor.
+        for nth in 0..1_000 {
+            let span = Span { id: 1, parent_id: 0, start_ns: 0, end_ns: (nth + 1) * 1_000 };
+            let row = SpanRow {
+                span,
+                service: "shop",
+                operation: "GET /",
+                kind: SpanKind::Server,
+                is_abandoned: false,
+                attributes: &[],
+            };
+            traces.add(u128::from(nth.unsigned_abs()) + 1, Side::Baseline, &[row]);
+            populations.strata.push(0);
+            populations.baseline.push(u32::try_from(nth).expect("few"));
+        }
+        populations.counts.push((0, 1_000));
+        let masks: Vec<u16> = (0..1_000).map(|nth| u16::from(nth >= 800)).collect();
+        let effect = Counterfactual::of(&traces, &populations, (&masks, 1), Quantile::P99);
+        assert_eq!((effect.with_ns, effect.without_ns), (990_000.0, 792_000.0));
+        assert_eq!(effect.of_factors_ns, [198_000.0]);
     }
 
     #[test]

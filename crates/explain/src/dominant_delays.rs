@@ -110,24 +110,23 @@ pub(crate) fn find_dominant_delays(
         .for_each(|(nth, (component, _))| number[*component as usize] = Some(nth));
     // The last time is the spread of the fan-out.
     let spread = candidates.len();
-    let times = |nth: u32| {
-        let mut times_ns = vec![0.0; candidates.len() + 1];
+    let add_times = |nth: u32, times_ns: &mut [f64]| {
         for time in traces.times(&traces.rows[nth as usize]) {
             if let Some(candidate) = number[excess.resolved[time.component as usize] as usize] {
                 let of_candidate: &mut f64 = &mut times_ns[candidate];
                 *of_candidate += time.time_ns as f64;
             }
         }
-        times_ns[spread] = fan_out(nth).map_or(0.0, |of| of.spread_ns as f64);
-        times_ns
+        times_ns[spread] += fan_out(nth).map_or(0.0, |of| of.spread_ns as f64);
     };
-    let baselines = stratum_baselines(traces, populations, candidates.len() + 1, times);
+    let baselines = stratum_baselines(traces, populations, candidates.len() + 1, add_times);
     let mut of_candidates = vec![Vec::new(); candidates.len()];
     let mut of_fan_outs = FanOutTraces::new();
     for nth in &populations.slow {
         let baseline = &baselines[populations.strata[*nth as usize] as usize];
         let duration_ns = traces.rows[*nth as usize].duration_ns;
-        let times = times(*nth);
+        let mut times = vec![0.0; candidates.len() + 1];
+        add_times(*nth, &mut times);
         let is_dominated_by =
             |at: usize| baseline.is_dominated_by(times[at] - baseline.times_ns[at], duration_ns);
         let dominates = |candidate: &usize| {
@@ -263,7 +262,7 @@ fn stratum_baselines(
     traces: &Traces,
     populations: &Populations,
     candidates: usize,
-    times: impl Fn(u32) -> Vec<f64>,
+    add_times: impl Fn(u32, &mut [f64]),
 ) -> Vec<StratumBaseline> {
     let none = StratumBaseline {
         traces: 0.0,
@@ -276,7 +275,7 @@ fn stratum_baselines(
         let of_stratum = &mut baselines[populations.strata[*nth as usize] as usize];
         of_stratum.traces += 1.0;
         of_stratum.duration_ns += traces.rows[*nth as usize].duration_ns as f64;
-        of_stratum.times_ns.iter_mut().zip(times(*nth)).for_each(|(sum, ns)| *sum += ns);
+        add_times(*nth, &mut of_stratum.times_ns);
     }
     for of_stratum in &mut baselines {
         let StratumBaseline { traces, duration_ns, times_ns, .. } = of_stratum;

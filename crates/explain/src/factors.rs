@@ -154,12 +154,14 @@ impl Factors {
             let Some(best) = this.best(&table.factors, &now, &rejected) else { break };
             tries += 1;
             // Of the traces without the factors found before: beside these, the next one may seem to be less than usual.
-            let mut labels = [&populations.is_slow[..], is_long].into_iter();
-            let is_beyond_chance = labels.any(|is_slow| {
-                let remaining = RemainingTraces { traces, is_slow, masks: &this.masks, rng };
-                table.is_beyond_chance(best, &remaining)
-            });
-            if !is_beyond_chance {
+            let masks = &this.masks;
+            let is_beyond_chance = |is_slow, cells: &[Cell]| {
+                let remaining = RemainingTraces { traces, is_slow, masks, rng };
+                table.is_beyond_chance(best, &remaining, cells)
+            };
+            if !is_beyond_chance(&populations.is_slow, &cells)
+                && !is_beyond_chance(is_long, &table.count(is_long, masks))
+            {
                 table.reject(best, &mut rejected);
                 continue;
             }

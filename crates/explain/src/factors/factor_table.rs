@@ -8,7 +8,7 @@ use super::candidates::{BinRange, Candidates, NumericField};
 use super::circular_shifts::{Circle, largest_lower};
 use super::{Estimate, Factor, SLOW_MIN, estimate};
 use crate::populations::{NO_STRATUM, Populations};
-use crate::traces::{TraceRow, Traces};
+use crate::traces::Traces;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -137,7 +137,7 @@ impl FactorTable {
                 this.add_numbers(traces.numbers_of(row), &candidates.of_fields, &mut in_use);
                 this.ends.push(this.of_traces.len());
             }
-            of_stratum.iter().for_each(|nth| in_use.clear(traces, &traces.rows[*nth as usize]));
+            in_use.clear(traces, of_stratum);
         }
         (this.traces, this.factors) = (by_stratum, candidates.factors);
         this
@@ -297,11 +297,16 @@ impl FactorTable {
         largest[LABELINGS_ABOVE]
     }
 
-    /// Whether the slow traces with a factor are more than by chance, although slow traces come in clusters.
-    pub(super) fn is_beyond_chance(&self, factor: usize, remaining: &RemainingTraces<'_>) -> bool {
-        let cells = self.count(remaining.is_slow, remaining.masks);
-        self.exceeds_shifts(factor, remaining, &cells)
-            && self.exceeds_clusters(factor, remaining, &cells)
+    /// Whether the slow traces with a factor are more than by chance, although slow traces come in clusters. `cells` are the
+    /// counts of the remaining traces.
+    pub(super) fn is_beyond_chance(
+        &self,
+        factor: usize,
+        remaining: &RemainingTraces<'_>,
+        cells: &[Cell],
+    ) -> bool {
+        self.exceeds_shifts(factor, remaining, cells)
+            && self.exceeds_clusters(factor, remaining, cells)
     }
 
     /// Whether at most one in a hundred random shifts of the labels in time gives any factor of the same attribute a lower
@@ -402,10 +407,14 @@ impl FactorTable {
     fn circles_of_values(&self, value: u32, remaining: &RemainingTraces<'_>) -> Vec<Circle> {
         let traces = remaining.traces;
         let field = traces.values.get(value).0;
-        let mut counts = vec![0_u32; traces.values.len()];
-        for nth in self.traces.iter().filter(|nth| remaining.has(**nth)) {
-            values_of_field(traces, *nth, field).for_each(|value| counts[value as usize] += 1);
+        // The values of each trace, at the indices that `ends` bounds.
+        let (mut values, mut ends) = (Vec::new(), Vec::with_capacity(self.traces.len()));
+        for nth in &self.traces {
+            values.extend(values_of_field(traces, *nth, field).filter(|_| remaining.has(*nth)));
+            ends.push(values.len());
         }
+        let mut counts = vec![0_u32; traces.values.len()];
+        values.iter().for_each(|value| counts[*value as usize] += 1);
         let counted = (0_u32..).zip(&counts).filter(|(_, count)| **count > 0);
         let mut rivals: Vec<u32> = counted.map(|(of, _)| of).collect();
         rivals.sort_by_key(|of| (*of != value, Reverse(counts[*of as usize])));
@@ -413,12 +422,10 @@ impl FactorTable {
         let mut numbers: Vec<Option<u16>> = vec![None; counts.len()];
         rivals.iter().zip(0..).for_each(|(of, number)| numbers[*of as usize] = Some(number));
         self.circles_with(remaining, rivals.len(), |at, factors| {
-            let mut has_attribute = false;
-            for value in values_of_field(traces, self.traces[at], field) {
-                has_attribute = true;
-                factors.extend(numbers[value as usize]);
-            }
-            has_attribute
+            let from = at.checked_sub(1).map_or(0, |before| ends[before]);
+            let of_trace = &values[from..ends[at]];
+            factors.extend(of_trace.iter().filter_map(|value| numbers[*value as usize]));
+            !of_trace.is_empty()
         })
     }
 
@@ -565,16 +572,17 @@ struct Cluster {
 }
 
 impl StratumCells {
-    /// Forgets the cells of a trace.
-    fn clear(&mut self, traces: &Traces, row: &TraceRow) {
-        for value in traces.values_of(row) {
-            self.of_values[*value as usize] = None;
-            self.of_texts[traces.values.get(*value).0 as usize] = None;
+    /// Forgets the cells of a stratum.
+    fn clear(&mut self, traces: &Traces, of_stratum: &[u32]) {
+        self.of_texts.fill(None);
+        self.of_numbers.fill(None);
+        let of_traces =
+            || of_stratum.iter().map(|nth| traces.values_of(&traces.rows[*nth as usize]));
+        if of_traces().map(<[u32]>::len).sum::<usize>() > self.of_values.len() {
+            self.of_values.fill(None);
+        } else {
+            of_traces().flatten().for_each(|value| self.of_values[*value as usize] = None);
         }
-        traces
-            .numbers_of(row)
-            .iter()
-            .for_each(|(field, _)| self.of_numbers[*field as usize] = None);
     }
 }
 
