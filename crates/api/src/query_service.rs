@@ -32,6 +32,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
+/// The methods of all paths except SQL.
+const READ_METHODS: &str = "GET, HEAD";
+
 /// The header with the number of runs that cannot be read and may have more rows.
 const INCOMPLETE: &str = "curtail-incomplete";
 
@@ -185,19 +188,20 @@ impl QueryService {
             Ok(None) => {}
         }
         if head.uri.path() == "/metrics" {
-            return self.metrics_page(&head);
+            let response = match check_read_method(&head.method) {
+                Ok(()) => self.metrics_page(&head),
+                Err(error) => to_http(Err(error), form),
+            };
+            return with_allow(response, READ_METHODS);
         }
         let timer = self.api.metrics.begin(head.uri.path());
-        let (mut response, method) = if head.uri.path() == sql::PATH {
+        let (response, methods) = if head.uri.path() == sql::PATH {
             (to_http(self.sql(&head, body).await, form), "POST")
         } else {
-            (self.run_query(head).await, "GET, HEAD")
+            (self.run_query(head).await, READ_METHODS)
         };
-        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static(method));
-        }
         timer.end(response.status(), response.headers().contains_key(INCOMPLETE));
-        response
+        with_allow(response, methods)
     }
 
     /// Responds to a health check, which needs no token.
@@ -389,10 +393,24 @@ fn to_http(result: ApiResult, form: ErrorFormat) -> Response<ResponseBody> {
     response
 }
 
-async fn run_request(store: &Arc<Store>, limits: &Limits, head: &Parts) -> ApiResult {
-    if !matches!(head.method, Method::GET | Method::HEAD) {
-        return Err(ApiError::method("GET or HEAD"));
+fn check_read_method(method: &Method) -> Result<(), ApiError> {
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    if is_read { Ok(()) } else { Err(ApiError::method("GET or HEAD")) }
+}
+
+/// Names the methods of the path, if the method of the request is not one of them.
+fn with_allow(
+    mut response: Response<ResponseBody>,
+    methods: &'static str,
+) -> Response<ResponseBody> {
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     }
+    response
+}
+
+async fn run_request(store: &Arc<Store>, limits: &Limits, head: &Parts) -> ApiResult {
+    check_read_method(&head.method)?;
     let request = QueryRequest::of(&head.uri, &head.headers)?;
     if request.path.starts_with("/jaeger/") {
         jaeger::respond(store, limits, &request).await

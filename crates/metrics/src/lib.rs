@@ -2,7 +2,8 @@
 //!
 //! The proxy and the server count each event with one relaxed atomic instruction ([`CounterVec`], [`Gauge`],
 //! [`curtail_sketch::AtomicHistogram`]). A scrape copies the counts into a [`MetricsSnapshot`], and [`render`] writes
-//! the [families](Family) of the snapshot as text or protobuf, whichever the scraper [accepts](form_for).
+//! the [families](Family) of the snapshot in the form that the scraper [accepts](form_for): plain text, `OpenMetrics` or
+//! protobuf.
 //!
 //! **Error**: a quantile that Prometheus computes is off by at most 4.9 % with native histograms (protobuf,
 //! [`native`]), and by less than a fifth with classic ones ([`text`]: 80 buckets, 13 a decade from 100 µs to 100 s).
@@ -29,7 +30,10 @@ pub use text::render_text;
 #[must_use]
 pub fn render(form: MetricsForm, snapshot: impl MetricsSnapshot) -> (&'static str, Vec<u8>) {
     match form {
-        MetricsForm::Text => (text::CONTENT_TYPE, render_text(snapshot).into_bytes()),
+        MetricsForm::Text => {
+            (text::PLAIN_CONTENT_TYPE, text::to_plain(&render_text(snapshot)).into_bytes())
+        }
+        MetricsForm::OpenMetrics => (text::CONTENT_TYPE, render_text(snapshot).into_bytes()),
         MetricsForm::Protobuf => (native::CONTENT_TYPE, native::render(&snapshot)),
     }
 }

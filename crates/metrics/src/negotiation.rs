@@ -1,14 +1,17 @@
 //! Selects the format of the metrics for a scraper.
 //!
 //! **Decides** for protobuf if the scraper accepts exactly `io.prometheus.client.MetricFamily` with the encoding
-//! `delimited`, and does not prefer text. Otherwise, the scraper gets text, even if it accepts neither form.
+//! `delimited`, and prefers no text. Otherwise for `OpenMetrics`, if the scraper accepts it and does not prefer plain text.
+//! Every other scraper gets Prometheus's plain text, even if it accepts no form.
 //! **Source**: RFC 9110, section 12.5.1; Prometheus's documentation, "Content negotiation".
 
 /// A form of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsForm {
-    /// `OpenMetrics`, with classic histograms.
+    /// Prometheus's plain text, with classic histograms.
     Text,
+    /// `OpenMetrics`, with classic histograms.
+    OpenMetrics,
     /// Prometheus's protobuf, with native histograms.
     Protobuf,
 }
@@ -16,7 +19,7 @@ pub enum MetricsForm {
 /// Selects the form for a request with these `Accept` fields.
 #[must_use]
 pub fn form_for<'a>(accept: impl Iterator<Item = &'a str>) -> MetricsForm {
-    let (mut text, mut protobuf) = (0.0_f64, 0.0_f64);
+    let (mut text, mut open_metrics, mut protobuf) = (0.0_f64, 0.0_f64, 0.0_f64);
     for range in accept.flat_map(|field| field.split(',')) {
         let mut parts = range.split(';').map(str::trim);
         let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -34,12 +37,19 @@ pub fn form_for<'a>(accept: impl Iterator<Item = &'a str>) -> MetricsForm {
             && parameter("encoding") == Some("delimited");
         if is_protobuf {
             protobuf = protobuf.max(weight);
-        } else if matches!(&*kind, "application/openmetrics-text" | "text/plain" | "text/*" | "*/*")
-        {
+        } else if kind == "application/openmetrics-text" {
+            open_metrics = open_metrics.max(weight);
+        } else if matches!(&*kind, "text/plain" | "text/*" | "*/*") {
             text = text.max(weight);
         }
     }
-    if protobuf > 0.0 && protobuf >= text { MetricsForm::Protobuf } else { MetricsForm::Text }
+    if protobuf > 0.0 && protobuf >= text.max(open_metrics) {
+        MetricsForm::Protobuf
+    } else if open_metrics > 0.0 && open_metrics >= text {
+        MetricsForm::OpenMetrics
+    } else {
+        MetricsForm::Text
+    }
 }
 
 #[cfg(test)]
@@ -64,6 +74,13 @@ mod tests {
             (&less, MetricsForm::Text),
             (&other, MetricsForm::Text),
             (&refused, MetricsForm::Text),
+            (
+                "application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1",
+                MetricsForm::OpenMetrics,
+            ),
+            ("application/openmetrics-text; version=1.0.0", MetricsForm::OpenMetrics),
+            ("application/openmetrics-text;q=0.1,text/plain", MetricsForm::Text),
+            ("text/plain;version=0.0.4", MetricsForm::Text),
             ("text/html, */*", MetricsForm::Text),
             ("", MetricsForm::Text),
         ] {

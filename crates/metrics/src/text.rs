@@ -1,4 +1,4 @@
-//! Renders a snapshot as the text that Prometheus scrapes (`OpenMetrics` 1.0).
+//! Renders a snapshot as the text that Prometheus scrapes: `OpenMetrics` 1.0, or the plain text before it.
 //!
 //! `prometheus-client` only writes the format: the numbers come from a snapshot, not from its metric objects.
 //! **Error**: each bound is at most 1.2 times the previous bound, so a quantile from the buckets is off by less than a
@@ -16,6 +16,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 use std::fmt;
+
+/// The media type of the text before `OpenMetrics`.
+pub(crate) const PLAIN_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The media type of the text format.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -50,6 +53,35 @@ pub fn render_text(snapshot: impl MetricsSnapshot) -> String {
     let mut text = String::new();
     text::encode(&mut text, &registry).expect("a string takes everything");
     text
+}
+
+/// Rewrites `OpenMetrics` as the plain text before it, in which a type is that of the full name, and units and information
+/// are no types.
+///
+/// **Source**: Prometheus's documentation, "Exposition formats".
+pub(crate) fn to_plain(open_metrics: &str) -> String {
+    let mut plain = String::with_capacity(open_metrics.len());
+    let mut help = "";
+    for line in open_metrics.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            // It precedes the type of the same metric.
+            help = rest.split_once(' ').map_or("", |(_, help)| help);
+        } else if let Some((base, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
+        {
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                "unknown" => ("", "untyped"),
+                other => ("", other),
+            };
+            plain += &format!("# HELP {base}{suffix} {help}\n# TYPE {base}{suffix} {kind}\n");
+        } else if !line.starts_with('#') {
+            plain += line;
+            plain.push('\n');
+        }
+    }
+    plain
 }
 
 #[derive(Debug)]

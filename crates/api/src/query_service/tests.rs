@@ -251,9 +251,11 @@ fn health_checks_respond_and_unknown_paths_do_not() {
         assert_eq!(got.as_u16(), status, "{target}: {body}");
         assert!(body.contains(message), "{target}: {body}");
     }
-    for (target, method, allowed) in
-        [("/api/search", "POST", "GET, HEAD"), ("/api/v1/sql", "GET", "POST")]
-    {
+    for (target, method, allowed) in [
+        ("/api/search", "POST", "GET, HEAD"),
+        ("/metrics", "POST", "GET, HEAD"),
+        ("/api/v1/sql", "GET", "POST"),
+    ] {
         let request = Request::get(target).method(method).body(String::new()).expect("a request");
         let response = run(service.0.respond(request));
         assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);

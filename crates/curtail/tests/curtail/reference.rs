@@ -32,7 +32,8 @@ const METRICS_HEAD: &str = "\
 
 Generated from the tables from which the programs write their metrics; a test keeps it fresh.
 
-`GET /metrics` returns text in OpenMetrics 1.0, or protobuf with native histograms to a scraper that prefers protobuf.
+`GET /metrics` returns Prometheus's text format 0.0.4, OpenMetrics 1.0 to a scraper that prefers it, or protobuf with native
+histograms to a scraper that prefers protobuf.
 The number of series depends on the configuration, never on the requests of clients.
 
 ";

@@ -1,4 +1,4 @@
-use super::{BOUNDS, count_by_bound};
+use super::{BOUNDS, count_by_bound, to_plain};
 use curtail_sketch::{Histogram, Precision};
 use curtail_units::{Duration, Rng};
 
@@ -39,4 +39,33 @@ fn counts_below_a_bound_are_never_more_than_there_are() {
         assert!((surely..=really).contains(&below), "{exact}: {surely} <= {below} <= {really}");
     }
     assert_eq!(below, durations.len() as u64);
+}
+
+#[test]
+fn plain_text_has_the_types_of_full_names() {
+    let open_metrics = "\
+# HELP curtail_requests Requests.
+# TYPE curtail_requests counter
+curtail_requests_total{upstream=\"# HELP a b\"} 1
+# HELP curtail_delay_seconds The delay.
+# TYPE curtail_delay_seconds gauge
+# UNIT curtail_delay_seconds seconds
+curtail_delay_seconds 0.5
+# HELP curtail_build Version.
+# TYPE curtail_build info
+curtail_build_info{version=\"1\"} 1
+# EOF
+";
+    let plain = "\
+# HELP curtail_requests_total Requests.
+# TYPE curtail_requests_total counter
+curtail_requests_total{upstream=\"# HELP a b\"} 1
+# HELP curtail_delay_seconds The delay.
+# TYPE curtail_delay_seconds gauge
+curtail_delay_seconds 0.5
+# HELP curtail_build_info Version.
+# TYPE curtail_build_info gauge
+curtail_build_info{version=\"1\"} 1
+";
+    assert_eq!(to_plain(open_metrics), plain);
 }
