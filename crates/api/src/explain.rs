@@ -34,7 +34,12 @@ const NEAR_NS: i64 = 300_000_000_000;
 /// The default length of a period.
 const PERIOD_NS: i64 = 3_600_000_000_000;
 
+/// The parameters beside those of the traces.
+const PARAMETERS: [&str; 8] =
+    ["quantile", "objective", "by_tenant", "baseline", "slow", "period", "seed", "width"];
+
 pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiResult {
+    service_traces::check_parameters(request, &PARAMETERS)?;
     let service = service_traces::service(request)?;
     let question = Parameters::of(request)?;
     let width = request.count("width", WIDTH, 1_000)?;
@@ -147,9 +152,9 @@ impl Parameters {
     fn times(&self, request: &QueryRequest<'_>) -> Result<Vec<Range<i64>>, ApiError> {
         let mut times = self.comparison.as_ref().map_or_else(Vec::new, Comparison::ranges);
         if times.len() < 2 {
-            times.push(request.recent_range()?);
+            times.push(request.recent_range_until()?);
         } else if let Some(name) =
-            ["start", "end", "since"].into_iter().find(|name| request.get(name).is_some())
+            ["start", "end", "since", "until"].into_iter().find(|name| request.get(name).is_some())
         {
             return Err(ApiError::wrong(format!(
                 "expected {name}, or time ranges as baseline and slow, found both"

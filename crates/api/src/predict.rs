@@ -21,17 +21,22 @@ const REQUESTS_MAX: usize = 50_000;
 /// Maximum number of replicas.
 const REPLICAS_MAX: usize = 4_096;
 
+/// The parameters beside those of the traces.
+const PARAMETERS: [&str; 6] =
+    ["upstream", "replicas", "intrinsic_ratio", "remedies", "seed", "with_text"];
+
 pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiResult {
+    service_traces::check_parameters(request, &PARAMETERS)?;
     let service = service_traces::service(request)?;
     let overrides = overrides(request)?;
     let seed = request.number("seed")?.unwrap_or(1) as u64;
     let remedies = request.get("remedies").map(str::to_owned);
+    let times = request.recent_range_until()?;
     let turn = service_traces::turn().await;
     let mut reader = SpanReader::new();
-    let unread =
-        service_traces::read(store, request, (service, request.recent_range()?), |batch| {
-            reader.add(batch).map_err(|_| ApiError::damaged())
-        });
+    let unread = service_traces::read(store, request, (service, times), |batch| {
+        reader.add(batch).map_err(|_| ApiError::damaged())
+    });
     let unread = unread.await?;
     if reader.left_out() > 0 {
         return Err(service_traces::too_many_spans());

@@ -10,10 +10,12 @@ use curtail_http::access::TENANT;
 use curtail_http::clock::unix_time;
 use curtail_store::DEFAULT_TENANT;
 use curtail_store::query::Order;
+use curtail_text::expectation;
 use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, Uri};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 const SECOND_NS: f64 = 1e9;
@@ -51,6 +53,22 @@ impl<'a> QueryRequest<'a> {
         let query = uri.query().unwrap_or_default();
         let parameters = form_urlencoded::parse(query.as_bytes()).collect();
         Ok(Self { path: uri.path(), tenant, head, parameters })
+    }
+
+    /// Rejects a parameter that is not one of `known`, or that occurs twice. Only for Curtail's own paths: clients of Tempo
+    /// and Jaeger send parameters that Curtail does not know.
+    pub(crate) fn only(&self, known: &[&str]) -> Result<(), ApiError> {
+        let mut names = BTreeSet::new();
+        for (name, _) in &self.parameters {
+            if !known.contains(&&**name) {
+                let expected = expectation(name, known, "this path has no parameters");
+                return Err(ApiError::wrong(format!("unknown parameter {name:?}: {expected}")));
+            }
+            if !names.insert(name) {
+                return Err(ApiError::wrong(format!("{name}: expected once, found twice")));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the first value of a parameter that is not empty.
@@ -132,6 +150,25 @@ impl<'a> QueryRequest<'a> {
         let since = self.duration("since")?.unwrap_or(RECENT_NS);
         let end = end.unwrap_or_else(now_ns);
         ordered(start.unwrap_or_else(|| end.saturating_sub(since))..end)
+    }
+
+    /// Returns the [recent range](Self::recent_range), whose end may be `until`, a time before now. Only for Curtail's own
+    /// paths: of two parameters that state the same time, no one is ignored.
+    pub(crate) fn recent_range_until(&self) -> Result<Range<i64>, ApiError> {
+        for [one, other] in [["start", "since"], ["end", "until"]] {
+            if self.get(one).is_some() && self.get(other).is_some() {
+                return Err(ApiError::wrong(format!("expected {one} or {other}, found both")));
+            }
+        }
+        let Some(until) = self.duration("until")? else { return self.recent_range() };
+        let since = self.duration("since")?;
+        if since.is_some_and(|since| since <= until) {
+            return Err(ApiError::wrong("since: expected a longer time before now than until"));
+        }
+        let now = now_ns();
+        let end = now.saturating_sub(until);
+        let start = since.map_or(end.saturating_sub(RECENT_NS), |since| now.saturating_sub(since));
+        ordered(self.time("start")?.unwrap_or(start)..end)
     }
 
     /// Returns the decoded path after a prefix; decodes twice, because clients often encode twice.

@@ -23,6 +23,7 @@ const BODIES_BYTES_MAX: usize = 64 << 20;
 const ROWS_AT_ONCE: usize = 10_000;
 
 pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiResult {
+    request.only(&["service", "start", "end", "since"])?;
     let is_recent = request.get("since").is_some();
     let times = if is_recent { request.recent_range() } else { request.range() }?;
     let last = LastEvents::read(store, request, times.end).await;

@@ -102,6 +102,7 @@ impl SqlRunner {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
+        request.only(&[])?;
         let Some(tables) = &self.sql.tables else {
             return Err(ApiError::unsupported(
                 "the tables are in an object store, and SQL reads only folders",

@@ -35,6 +35,7 @@ pub(crate) async fn respond(
 
 /// Responds with the log records of a trace, as OTLP. A trace without log records is no error.
 async fn logs(store: &Store, limits: &Limits, request: &QueryRequest<'_>, id: &str) -> ApiResult {
+    request.only(&[])?;
     let logs = store.logs();
     let found = logs.rows_with_id(request.tenant, trace_id(id)?, limits.trace_spans).await;
     let json = OtlpForm::json(r#"{"resourceLogs":["#, "]");

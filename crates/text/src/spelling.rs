@@ -9,6 +9,9 @@ use alloc::vec::Vec;
 /// Maximum length of a compared word: the time for a distance grows with the product of the lengths.
 const WORD_MAX: usize = 64;
 
+/// Maximum number of known words in a text: names of operations may be many.
+const LISTED_MAX: usize = 30;
+
 /// Returns the most similar word of `known`, if it is similar enough to `word`.
 fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: Vec<char> = word.chars().take(WORD_MAX + 1).collect();
@@ -29,7 +32,12 @@ pub fn expectation(word: &str, known: &[&str], none: &str) -> String {
         (Some(near), _) => format!("did you mean {near}?"),
         (None, []) => none.to_owned(),
         (None, [only]) => format!("expected only {only}"),
-        (None, known) => format!("expected one of {}", known.join(", ")),
+        (None, known) => {
+            let listed = known.get(..LISTED_MAX).unwrap_or(known);
+            let more = known.len() - listed.len();
+            let more = if more > 0 { format!(", or one of {more} more") } else { String::new() };
+            format!("expected one of {}{more}", listed.join(", "))
+        }
     }
 }
 
@@ -57,7 +65,9 @@ fn distance(a: &[char], b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{distance, nearest};
+    use super::{LISTED_MAX, distance, expectation, nearest};
+    use alloc::format;
+    use alloc::string::String;
     use alloc::vec::Vec;
 
     #[test]
@@ -83,5 +93,16 @@ mod tests {
         assert_eq!(nearest("replicas", &known), None);
         assert_eq!(nearest(&"quantile".repeat(9), &known), None);
         assert_eq!(nearest("x", &[]), None);
+    }
+
+    #[test]
+    fn a_text_lists_a_bounded_number_of_words() {
+        let names: Vec<String> = (0..LISTED_MAX + 2).map(|nth| format!("GET /{nth}")).collect();
+        let known: Vec<&str> = names.iter().map(String::as_str).collect();
+        let text = expectation("put", &known, "");
+        assert!(text.starts_with("expected one of GET /0, GET /1, "), "{text}");
+        assert!(text.ends_with("GET /29, or one of 2 more"), "{text}");
+        assert_eq!(expectation("GET /331", &known, ""), "did you mean GET /31?");
+        assert!(expectation("put", &known[2..], "").ends_with(", GET /31"));
     }
 }

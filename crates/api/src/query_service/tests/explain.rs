@@ -48,6 +48,37 @@ fn only_traces_of_the_time_and_the_operation_count() {
 }
 
 #[test]
+fn the_end_of_the_time_may_be_a_time_before_now() {
+    let now_ns = crate::query_request::now_ns();
+    let mut all = all();
+    // One trace a minute, the first one half a minute ago.
+    for (nth, sent) in (0..).zip(&mut all) {
+        sent.start_ns = now_ns - (30 + 60 * nth) * SECOND_NS;
+    }
+    let service = TestService::with_traces(&all);
+    let traces = |parameters: &str| {
+        let question = "service=front&objective=450ms";
+        let json = service.json(&format!("/api/v1/explain?{question}&{parameters}"));
+        let traces = |side: &str| json[side]["traces"].as_u64().expect("a number");
+        traces("baseline") + traces("slow")
+    };
+    // The traces are at least half a minute from these times.
+    assert_eq!(traces("since=200m&until=80m"), 120);
+    assert_eq!(traces("until=100m"), 60, "by default an hour");
+    assert_eq!(traces("start=0&until=200m"), 100);
+    for (parameters, message) in [
+        ("since=1h&until=1h", "since: expected a longer time before now than until"),
+        ("until=1h&end=9000000000", "expected end or until, found both"),
+        ("baseline=2h..1h&slow=1h..now&until=1h", "expected until, or time ranges"),
+    ] {
+        let target = format!("/api/v1/explain?service=front&{parameters}");
+        let (status, body) = service.get(&target);
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{parameters}: {body}");
+        assert!(body.contains(message), "{parameters}: {body}");
+    }
+}
+
+#[test]
 fn two_times_or_two_values_are_compared() {
     let service = TestService::with_traces(&all());
     let front = |parameters: &str| format!("/api/v1/explain?service=front&{parameters}");
@@ -133,7 +164,16 @@ fn what_is_wrong_with_a_question_is_named() {
         (target("baseline=a%3Db&slow=a%3Dc&quantile=0.9"), 400, "found two of them"),
         (target("baseline=a%3Db&slow=1.4"), 400, "expected ATTRIBUTE=VALUE or a time range"),
         (target("baseline=a%3Db&slow=a%3Dc"), 404, "no span has the attribute a"),
-        (target("operation=none"), 404, "with the operation \"none\""),
+        (target("operation=none"), 404, "operation \"none\": expected only GET /cart"),
+        (target("operation=GET%20/crat"), 404, "did you mean GET /cart?"),
+        // It is the operation of a call.
+        (target("operation=lookup"), 404, "operation \"lookup\": expected only GET /cart"),
+        ("/api/v1/explain?service=fornt&operation=x&start=0".to_owned(), 404, "mean front?"),
+        (target("sinse=1h"), 400, "unknown parameter \"sinse\": did you mean since?"),
+        (target("upstream=a"), 400, "\"upstream\": expected one of service, operation, start"),
+        (target("seed=1&seed=2"), 400, "seed: expected once, found twice"),
+        (target("seed=1&seed="), 400, "seed: expected once, found twice"),
+        (target("since=1h"), 400, "expected start or since, found both"),
         ("/api/v1/explain?service=fornt&start=0".to_owned(), 404, "did you mean front?"),
         // It has spans, but no trace begins there.
         ("/api/v1/explain?service=cart&start=0".to_owned(), 404, "expected only front"),

@@ -55,6 +55,9 @@ fn what_is_wrong_with_a_question_is_named() {
         (target("replicas=0"), 400, "replicas: expected a number from 1 to 4096, found"),
         (target("intrinsic_ratio=2"), 400, "intrinsic_ratio: expected a ratio from 0 to 1, found"),
         (target("seed=x"), 400, "seed: expected"),
+        (target("remedys=tie"), 400, "unknown parameter \"remedys\": did you mean remedies?"),
+        ("/api/v1/predict?service=front&since=1h&until=2h".to_owned(), 400, "since: expected"),
+        (target("operation=GET%20/crat"), 404, "did you mean GET /cart?"),
         (
             target("upstream=search"),
             400,

@@ -78,3 +78,15 @@ fn events_of_other_services_do_not_hide_those_of_a_service() {
     let all = of("");
     assert_eq!((&all["malformed"], &all["left_out"]), (&json!(10_000), &json!(52)));
 }
+
+#[test]
+fn a_mistyped_parameter_is_named() {
+    let service = TestService::with(&[kept("shop", now_ns(), events::EFFECT, &[effect()])]);
+    let (status, body) = service.get("/api/v1/scorecard?services=shop");
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(body.contains("did you mean service?"), "{body}");
+    // Clients of Tempo and Jaeger send parameters that Curtail does not know.
+    for target in ["/api/search?q=%7B%7D&unknown=1", "/jaeger/api/services?unknown=1&unknown=2"] {
+        assert_eq!(service.get(target).0, StatusCode::OK, "{target}");
+    }
+}

@@ -39,6 +39,17 @@ fn rows_are_an_array_or_csv() {
 }
 
 #[test]
+fn a_parameter_is_not_ignored() {
+    let mut request = post(":");
+    *request.uri_mut() = "/api/v1/sql?format=csv".parse().expect("a target");
+    let (status, body) = run(service().send(request));
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(body.contains("this path has no parameters"), "{body}");
+    let (status, _) = service().get("/api/v1/traces/1000/logs?limit=1");
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+}
+
+#[test]
 fn the_program_gets_the_tenant_and_the_tables() {
     let service = service();
     let tenant_argument = |tenant: Option<&'static str>| {
