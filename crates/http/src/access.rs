@@ -11,11 +11,12 @@
 //! **Invariant**: a check takes the same time for wrong and right tokens of the same length. No message contains a
 //! token.
 
+use crate::small_file::read_small_text;
 use arc_swap::ArcSwap;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::{fs, io};
 
 /// The header of a request's tenant, as in Tempo, Loki and Mimir.
 pub const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
@@ -149,7 +150,7 @@ impl Access {
 /// # Errors
 /// When the file cannot be read, is empty, or has characters that no header has.
 pub fn read_token(file: &Path) -> io::Result<HeaderValue> {
-    let text = fs::read_to_string(file)?;
+    let text = read_small_text(file)?;
     let expected = || io::Error::other("expected one token of visible ASCII characters");
     let is_token = |token: &&str| !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
     let token = Some(text.trim()).filter(is_token).ok_or_else(expected)?;

@@ -27,6 +27,7 @@ pub mod preface;
 pub mod progress;
 pub mod replay;
 pub mod runtime_thread;
+pub mod small_file;
 pub mod stream;
 pub mod timers;
 pub mod tls;

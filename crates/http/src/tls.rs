@@ -5,6 +5,7 @@ mod trust;
 pub use trust::Trust;
 pub(crate) use trust::{TlsTo, advice};
 
+use crate::small_file::read_small_file;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -38,9 +39,6 @@ fn unusable(path: &Path, why: impl std::fmt::Display) -> TlsError {
 
 /// Returns the error of a file from which `what` cannot be read.
 fn unreadable(path: &Path, what: &str, error: pem::Error) -> TlsError {
-    if let pem::Error::Io(error) = error {
-        return unusable(path, error);
-    }
     let has_none = matches!(error, pem::Error::NoItemsFound);
     let why = if has_none { "found no section of that kind".to_owned() } else { error.to_string() };
     unusable(path, format!("expected a {what} in PEM: {why}"))
@@ -48,8 +46,9 @@ fn unreadable(path: &Path, what: &str, error: pem::Error) -> TlsError {
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unreadable = |error| unreadable(path, "certificate", error);
-    let read = CertificateDer::pem_file_iter(path).map_err(unreadable)?;
-    let chain: Vec<_> = read.collect::<Result<_, _>>().map_err(unreadable)?;
+    let bytes = read_small_file(path).map_err(|error| unusable(path, error))?;
+    let chain = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(unreadable)?;
     if chain.is_empty() {
         return Err(unreadable(pem::Error::NoItemsFound));
     }
@@ -62,7 +61,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 /// [`TlsError::File`], when a file cannot be read, or the key does not match the certificate.
 pub fn certified_key(certificate_file: &Path, key_file: &Path) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(certificate_file)?;
-    let key = PrivateKeyDer::from_pem_file(key_file)
+    let key = read_small_file(key_file).map_err(|error| unusable(key_file, error))?;
+    let key = PrivateKeyDer::from_pem_slice(&key)
         .map_err(|error| unreadable(key_file, "private key", error))?;
     CertifiedKey::from_der(chain, key, &provider())
         .map_err(|error| unusable(certificate_file, describe_key_error(&error, key_file)))

@@ -3,10 +3,11 @@
 use crate::StartError;
 use curtail_config::ServerTls;
 use curtail_http::access::{Access, Tokens};
+use curtail_http::small_file::read_small_text;
 use curtail_http::tls::{CertifiedKey, ListenerCertificate, certified_key};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::{fs, io};
 
 /// The contents of the files of a certificate and of tokens.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl SecurityFiles {
 
 fn read_tokens(file: &Path) -> Result<Tokens, StartError> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let tokens = fs::read_to_string(file).and_then(|text| Tokens::parse(&text).map_err(invalid));
+    let tokens = read_small_text(file).and_then(|text| Tokens::parse(&text).map_err(invalid));
     tokens.map_err(|source| StartError::File { path: file.to_owned(), source })
 }
 
