@@ -12,7 +12,8 @@ mod watch;
 use crate::exit::{self, usage_error};
 use crate::import::{MalformedLines, ReaderEvent, read_files};
 use crate::output::{Format, print, print_message, quantile};
-use crate::server_traces::ServerTracesArgs;
+use crate::query::request::command_for;
+use crate::server_traces::{SERVER_TRACES_FLAGS, ServerTracesArgs};
 use crate::server_url::ServerUrl;
 use crate::terminal;
 use clap::Args;
@@ -56,15 +57,15 @@ to its end, or no trace of the server begins at the service."
 )]
 pub(crate) struct ExplainArgs {
     /// Files with traces; `-` is standard input.
-    #[arg(value_name = "FILE", required_unless_present_any = ["slow", "service", "watch"], conflicts_with_all = ["slow", "baseline", "service", "watch"])]
+    #[arg(value_name = "FILE", required_unless_present_any = ["slow", "service", "watch"], conflicts_with_all = ["slow", "baseline", "watch"], conflicts_with_all = SERVER_TRACES_FLAGS)]
     files: Vec<PathBuf>,
     #[command(flatten)]
     traces: ServerTracesArgs,
     /// File with the traces to compare with. Repeatable.
-    #[arg(long, value_name = "FILE", requires = "slow", conflicts_with = "service")]
+    #[arg(long, value_name = "FILE", requires = "slow", conflicts_with_all = SERVER_TRACES_FLAGS)]
     baseline: Vec<PathBuf>,
     /// File with the traces to explain. Repeatable.
-    #[arg(long, value_name = "FILE", requires = "baseline", conflicts_with = "service")]
+    #[arg(long, value_name = "FILE", requires = "baseline", conflicts_with_all = SERVER_TRACES_FLAGS)]
     slow: Vec<PathBuf>,
     /// Compare the traces of A with those of B: what changed? Each is ATTRIBUTE=VALUE,
     /// or a time range in which traces began: 2h..1h before now, 1h..now, or
@@ -87,7 +88,7 @@ pub(crate) struct ExplainArgs {
     by_tenant: Option<String>,
     /// Explain the traces of each such interval, of --service or of all services, and
     /// print what is new: a finding of two intervals in a row. Ctrl-C stops it.
-    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "5m", conflicts_with_all = ["slow", "between", "since", "operation", "quantile", "objective"])]
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "5m", conflicts_with_all = ["slow", "between", "since", "until", "operation", "quantile", "objective"])]
     watch: Option<String>,
     /// Also send what is new to this URL: POST of JSON, with `text` for people.
     #[arg(long, value_name = "URL", requires = "watch")]
@@ -219,10 +220,25 @@ impl ExplainArgs {
             ("width", Some(terminal::width_of_stdout().to_string())),
         ];
         match self.traces.ask("/api/v1/explain", &parameters, self.format)? {
-            Ok(response) => print(&response)?,
+            Ok(response) => print(&self.with_server(&response))?,
             Err(ended) => return Ok(ended),
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The text of the server, whose commands ask the same server: it does not know its URL here.
+    fn with_server(&self, text: &str) -> String {
+        if self.format == Format::Json {
+            return text.to_owned();
+        }
+        let line = |line: &str| {
+            if line.trim_start().starts_with("curtail query ") {
+                command_for(line, self.traces.server()) + "\n"
+            } else {
+                format!("{line}\n")
+            }
+        };
+        text.lines().map(line).collect()
     }
 
     fn watch(&self, every: &str) -> anyhow::Result<ExitCode> {

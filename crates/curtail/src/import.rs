@@ -18,14 +18,12 @@ use crate::server_access::ServerAccessArgs;
 use crate::server_url::ServerUrl;
 use crate::terminal::ProgressLine;
 use crate::{exit, input};
-use anyhow::Context as _;
 use batches::Batch;
 pub(crate) use batches::{ReaderEvent, RecordPosition};
 use clap::Args;
 use curtail_otlp::Signal;
 use sender::{SendOutcome, Sender};
 use std::fmt;
-use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::JoinHandle;
@@ -133,14 +131,14 @@ pub(crate) fn read_files(
     join(reader)
 }
 
-/// Starts the thread that reads `files`. A missing file is an error before anything is read.
+/// Starts the thread that reads `files`. A missing file, or a directory, is an error before anything is read.
 fn start_reader(
     files: &[PathBuf],
     signal: Option<Signal>,
     events: mpsc::Sender<ReaderEvent>,
 ) -> anyhow::Result<JoinHandle<()>> {
     for file in files.iter().filter(|file| !input::is_stdin(file)) {
-        drop(File::open(file).with_context(|| file.display().to_string())?);
+        drop(input::open_file(file)?);
     }
     let files = files.to_owned();
     let thread = std::thread::Builder::new().name("reader".to_owned());

@@ -29,12 +29,22 @@ pub(crate) fn name(file: &Path) -> String {
 /// Opens a file or standard input; returns its name for messages, and its reader.
 pub(crate) fn open(file: &Path) -> anyhow::Result<(String, Box<dyn Read>)> {
     let name = name(file);
-    let opened: Box<dyn Read> = if is_stdin(file) {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(File::open(file).with_context(|| name.clone())?)
-    };
+    let opened: Box<dyn Read> =
+        if is_stdin(file) { Box::new(io::stdin().lock()) } else { Box::new(open_file(file)?) };
     Ok((name, opened))
+}
+
+/// Opens a file that is no directory.
+pub(crate) fn open_file(file: &Path) -> anyhow::Result<File> {
+    let open = || {
+        let opened = File::open(file)?;
+        if opened.metadata()?.is_dir() {
+            let what = "expected a file, found a directory";
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, what));
+        }
+        Ok(opened)
+    };
+    open().with_context(|| name(file))
 }
 
 /// Reads a configuration; returns its name for messages and its text.

@@ -4,7 +4,8 @@ use crate::exit::usage_error;
 use crate::import;
 use crate::input;
 use crate::output::{Format, print, print_message};
-use crate::server_traces::ServerTracesArgs;
+use crate::query::request::command_for;
+use crate::server_traces::{SERVER_TRACES_FLAGS, ServerTracesArgs};
 use crate::server_url::ServerUrl;
 use anyhow::Context as _;
 use clap::Args;
@@ -55,7 +56,7 @@ pub(crate) struct PredictArgs {
         long,
         value_name = "FILE",
         required_unless_present = "service",
-        conflicts_with = "service"
+        conflicts_with_all = SERVER_TRACES_FLAGS
     )]
     from: Option<PathBuf>,
     #[command(flatten)]
@@ -77,7 +78,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, requires = "service")]
     keep: bool,
     /// URL of the OTLP receiver that keeps it, without `/v1/logs`.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4318")]
+    #[arg(long, value_name = "URL", requires = "keep", default_value = "http://127.0.0.1:4318")]
     to: ServerUrl,
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
@@ -152,7 +153,8 @@ fn keep(args: &PredictArgs, prediction: &Value) -> anyhow::Result<()> {
     let body = json!({ "upstream": args.upstream, "prediction": prediction }).to_string();
     let batch = events::batch(&resource, unix_time().as_ns(), events::PREDICTION, &[body])?;
     import::send_batch(&args.to, args.traces.access(), Signal::Logs, &batch)?;
-    print_message("kept for the scorecard: see curtail scorecard once the remedy is on");
+    let scorecard = command_for("curtail scorecard", args.traces.server());
+    print_message(&format!("kept for the scorecard: see {scorecard} once the remedy is on"));
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use crate::server_access::ServerAccessArgs;
 use crate::terminal;
 use clap::{Args, Subcommand};
 use curtail_http::clock::unix_time;
-use request::{QueryRequest, QueryResult};
+use request::{DEFAULT_SERVER, QueryRequest, QueryResult};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ pub(crate) struct QueryArgs {
     #[command(subcommand)]
     query: Query,
     /// URL of the query API.
-    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:3200")]
+    #[arg(long, global = true, value_name = "URL", default_value = DEFAULT_SERVER)]
     server: String,
     #[command(flatten)]
     access: ServerAccessArgs,

@@ -2,7 +2,7 @@
 
 use crate::exit;
 use crate::output::{Format, print, print_message};
-use crate::query::request::{QueryRejected, QueryRequest, send_for_text};
+use crate::query::request::{DEFAULT_SERVER, QueryRejected, QueryRequest, send_for_text};
 use crate::server_access::ServerAccessArgs;
 use crate::terminal;
 use clap::Args;
@@ -42,7 +42,7 @@ pub(crate) struct ScorecardArgs {
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// URL of the query API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3200")]
+    #[arg(long, value_name = "URL", default_value = DEFAULT_SERVER)]
     server: String,
     #[command(flatten)]
     access: ServerAccessArgs,

@@ -2,10 +2,23 @@
 
 use crate::exit;
 use crate::output::{Format, print_message};
-use crate::query::request::{QueryRequest, send_for_text};
+use crate::query::request::{DEFAULT_SERVER, QueryRequest, send_for_text};
 use crate::server_access::ServerAccessArgs;
 use clap::Args;
 use std::process::ExitCode;
+
+/// The flags of [`ServerTracesArgs`], which files have no use for.
+pub(crate) const SERVER_TRACES_FLAGS: [&str; 9] = [
+    "service",
+    "operation",
+    "since",
+    "until",
+    "server",
+    "tenant",
+    "token_file",
+    "ca_file",
+    "insecure",
+];
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServerTracesArgs {
@@ -18,8 +31,11 @@ pub(crate) struct ServerTracesArgs {
     /// Only traces that began within this time before now: 90s, 1h, 7d [default: 1h].
     #[arg(long, value_name = "TIME", requires = "service")]
     since: Option<String>,
+    /// Only traces that began more than this time before now: 30m, 1h [default: 0s].
+    #[arg(long, value_name = "TIME", requires = "service")]
+    until: Option<String>,
     /// URL of the query API.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:3200")]
+    #[arg(long, value_name = "URL", default_value = DEFAULT_SERVER)]
     server: String,
     #[command(flatten)]
     access: ServerAccessArgs,
@@ -44,8 +60,12 @@ impl ServerTracesArgs {
         parameters: &[(&str, Option<String>)],
         format: Format,
     ) -> anyhow::Result<Result<String, ExitCode>> {
-        let own =
-            [("service", &self.service), ("operation", &self.operation), ("since", &self.since)];
+        let own = [
+            ("service", &self.service),
+            ("operation", &self.operation),
+            ("since", &self.since),
+            ("until", &self.until),
+        ];
         let others = parameters.iter().map(|(name, value)| (*name, value));
         let mut request = QueryRequest::new(path);
         for (name, value) in own.into_iter().chain(others) {

@@ -1,11 +1,15 @@
 //! A summary of a correct configuration: listeners, routes, policies, and the maximum number of attempts for a request.
 //!
 //! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive if the
-//! deployment does not match them (a tie, which is executed twice unless each replica is a leaf).
+//! deployment does not match them (a tie, which is executed twice unless each replica is a leaf). Durations are written as
+//! in the file.
 
+use curtail_config::Value as _;
 use curtail_load::holdout::time_to_state;
 use curtail_load::switchback::{BLOCK, time_to_state as time_to_state_by_blocks};
-use curtail_policy::{QuantileDelay, RemedyMode, RestMode, SAMPLES_MIN, UpstreamConfig};
+use curtail_policy::{
+    BalanceConfig, QuantileDelay, RemedyMode, RestMode, SAMPLES_MIN, UpstreamConfig,
+};
 use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
 use curtail_text::numbers;
 use curtail_units::{Duration, Quantile, Ratio};
@@ -71,7 +75,7 @@ fn gathered(fan_out: &FanOutConfig, calls: usize) -> String {
         Merge::Concatenate => "concatenated",
         Merge::JsonArray => "as one JSON array",
     };
-    let deadline = fan_out.rule.deadline.map(|after| format!(", partial after {after}"));
+    let deadline = fan_out.rule.deadline.map(|after| format!(", partial after {}", after.write()));
     let recipients = fan_out.to.noun();
     let rest = if fan_out.rule.rest == RestMode::Finish { ", the rest finishes" } else { "" };
     format!(", {needed} of {calls} {recipients} {bodies}{}{rest}", deadline.unwrap_or_default())
@@ -85,11 +89,11 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     };
     writeln!(text, "\nupstream {}: {count}: {}", upstream.name, replicas.join(", "))?;
     let policy = &upstream.policy;
-    writeln!(text, "  balance    {}", policy.balance)?;
+    writeln!(text, "  balance    {}", balance(policy.balance))?;
     writeln!(text, "  hedge      {}", hedge(policy))?;
     writeln!(text, "  tie        {}", tie(policy))?;
     writeln!(text, "  retry      {}", retry(policy))?;
-    writeln!(text, "  timeout    {}", policy.timeout)?;
+    writeln!(text, "  timeout    {}", policy.timeout.write())?;
     if let Some(remedy) = remedy(policy.remedy) {
         writeln!(text, "  remedy     {remedy}")?;
     }
@@ -168,17 +172,30 @@ fn rounded(percent: f64) -> f64 {
 fn delay_note(timeout: Duration, key: &str, delay_max: Duration, effect: &str) -> Option<String> {
     (timeout <= delay_max).then(|| {
         format!(
-            "timeout {timeout} is not above {key} {delay_max}: \
-             {effect} while fewer than {SAMPLES_MIN} latencies are known"
+            "timeout {} is not above {key} {}: \
+             {effect} while fewer than {SAMPLES_MIN} latencies are known",
+            timeout.write(),
+            delay_max.write()
         )
     })
+}
+
+fn balance(config: BalanceConfig) -> String {
+    let text = config.to_string();
+    match config {
+        BalanceConfig::PeakEwma { decay } => text.replace(&decay.to_string(), &decay.write()),
+        _ => text,
+    }
 }
 
 fn hedge(policy: &UpstreamConfig) -> String {
     policy.hedge.map_or_else(off, |hedge| {
         format!(
             "when slower than quantile {} of recent attempts, after {} to {}; at most {}",
-            hedge.delay.quantile, hedge.delay.min, hedge.delay.max, hedge.hedges_max
+            hedge.delay.quantile,
+            hedge.delay.min.write(),
+            hedge.delay.max.write(),
+            hedge.hedges_max
         )
     })
 }
@@ -197,7 +214,7 @@ fn remedy(mode: RemedyMode) -> Option<&'static str> {
 
 fn tie(policy: &UpstreamConfig) -> String {
     policy.tie.map_or_else(off, |tie| match tie.delay {
-        Some(delay) => format!("the second copy after {delay}"),
+        Some(delay) => format!("the second copy after {}", delay.write()),
         None => "the second copy after two mean message delays".to_owned(),
     })
 }
@@ -219,10 +236,12 @@ fn holdout(ratio: Ratio) -> String {
 
 /// Describes a switchback: its share, and the time until it can state a percentile.
 fn switchback(share: Ratio) -> String {
+    let minutes = (time_to_state_by_blocks(share).as_ns() + 30_000_000_000) / 60_000_000_000;
     format!(
-        "{} of blocks of {BLOCK} without hedges and ties; states nothing before {}",
+        "{} of blocks of {} without hedges and ties; states nothing before {}",
         numbers::percent(share.get()),
-        time_to_state_by_blocks(share),
+        BLOCK.write(),
+        Duration::from_secs(60 * minutes).write(),
     )
 }
 
@@ -230,11 +249,14 @@ fn retry(policy: &UpstreamConfig) -> String {
     policy.retry.map_or_else(off, |retry| {
         let overdue = retry.overdue.map_or_else(String::new, |overdue| {
             let QuantileDelay { quantile, min, max } = overdue;
+            let (min, max) = (min.write(), max.write());
             format!("; overdue when slower than quantile {quantile}, after {min} to {max}")
         });
         format!(
             "at most {}, backoff {} to {}{overdue}",
-            retry.retries_max, retry.backoff, retry.backoff_max
+            retry.retries_max,
+            retry.backoff.write(),
+            retry.backoff_max.write()
         )
     })
 }
@@ -246,10 +268,10 @@ fn off() -> String {
 /// Describes the maximum number of attempts, for one request and on average.
 fn at_worst(policy: &UpstreamConfig) -> String {
     let amplification = policy.amplification();
-    let budget = policy.budget;
+    let (budget, window) = (policy.budget, policy.budget.window.write());
     let mut text = format!(
-        "{} attempts for one request; {:.2} on average over {}",
-        amplification.attempts_max, amplification.average_max, budget.window
+        "{} attempts for one request; {:.2} on average over {window}",
+        amplification.attempts_max, amplification.average_max
     );
     if policy.retry.is_some() && budget.reserve > 0 {
         let reserve = budget.reserve;
@@ -258,12 +280,11 @@ fn at_worst(policy: &UpstreamConfig) -> String {
         if ratio > 0.0 {
             let enough = (f64::from(reserve) / ratio).ceil();
             let more = format!(
-                ",\n            or {reserve} retries if {} has fewer than {enough} requests",
-                budget.window
+                ",\n            or {reserve} retries if {window} has fewer than {enough} requests"
             );
             text += &more;
         } else {
-            text += &format!(",\n            and {reserve} retries in {}", budget.window);
+            text += &format!(",\n            and {reserve} retries in {window}");
         }
     }
     text

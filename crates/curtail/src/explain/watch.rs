@@ -14,7 +14,9 @@
 
 use crate::import;
 use crate::output::{Format, print, print_message};
-use crate::query::request::{QueryRejected, QueryRequest, QueryResult, send, send_for_text};
+use crate::query::request::{
+    QueryRejected, QueryRequest, QueryResult, command_for, send, send_for_text,
+};
 use crate::server_access::ServerAccessArgs;
 use crate::server_url::ServerUrl;
 use crate::terminal;
@@ -110,7 +112,7 @@ async fn watch(plan: &Plan) -> anyhow::Result<ExitCode> {
         match asked {
             Ok((asked, found)) => {
                 for news in findings.round(&times, &asked, found) {
-                    print(&news.written(plan.format))?;
+                    print(&news.written(plan.format, &plan.server))?;
                     if plan.webhook.is_some() {
                         unsent.push_back(news.json());
                     }
@@ -387,13 +389,14 @@ impl News {
     }
 
     /// Lines for people, or one line of JSON.
-    fn written(&self, format: Format) -> String {
+    fn written(&self, format: Format, server: &str) -> String {
         if format == Format::Json {
             return format!("{}\n", self.json());
         }
         let mut lines = wrapped("", &self.text(), terminal::width_of_stdout());
         let example = self.of.finding["examples"][0].as_str().filter(|_| !self.is_over);
-        lines.extend(example.map(|id| format!("  curtail query trace {id}")));
+        let command = |id| command_for(&format!("  curtail query trace {id}"), server);
+        lines.extend(example.map(command));
         lines.iter().map(|line| format!("{line}\n")).collect()
     }
 }
@@ -401,6 +404,7 @@ impl News {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::request::DEFAULT_SERVER;
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::net::TcpListener;
     use std::sync::mpsc;
@@ -538,13 +542,17 @@ mod tests {
                 name explains 40 %
               curtail query trace 4bf92f3577b34da6a3ce929d0e0e4736
         "]]
-        .assert_eq(&new.written(Format::Table));
+        .assert_eq(&new.written(Format::Table, DEFAULT_SERVER));
+        let elsewhere = new.written(Format::Table, "http://shop:3200");
+        let command =
+            "  curtail query trace 4bf92f3577b34da6a3ce929d0e0e4736 --server http://shop:3200\n";
+        assert!(elsewhere.ends_with(command), "{elsewhere}");
         let over = News { is_over: true, of, times };
         expect_test::expect![[r"
             shop: over since 2025-11-26 23:38:20 UTC, began at 2025-11-26 23:33:20 UTC:
                 shard-0: GET / of a service with a long name
         "]]
-        .assert_eq(&over.written(Format::Table));
+        .assert_eq(&over.written(Format::Table, DEFAULT_SERVER));
         let json = over.json();
         assert_eq!((&json["schema"], &json["state"]), (&json!(SCHEMA), &json!("over")));
         assert_eq!(rfc3339(1_764_200_000_000_000_000), "2025-11-26T23:33:20Z");

@@ -16,6 +16,9 @@ const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 64 << 30, idle_max: 
 
 const PORT: u16 = 3200;
 
+/// The URL of the query API of a server on this machine.
+pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:3200";
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QueryRequest(String);
 
@@ -44,6 +47,15 @@ impl QueryRequest {
         let sign = if self.0.contains('?') { '&' } else { '?' };
         self.0.push_str(&format!("{sign}{name}={value}"));
         self
+    }
+}
+
+/// The command line that asks the same server as this command.
+pub(crate) fn command_for(command: &str, server: &str) -> String {
+    if server == DEFAULT_SERVER {
+        command.to_owned()
+    } else {
+        format!("{command} --server {server}")
     }
 }
 

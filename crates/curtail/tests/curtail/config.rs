@@ -139,32 +139,32 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
 
         upstream search: 3 replicas: http://10.0.0.1:80, http://10.0.0.2:80, https://search.example.org:443
           balance    prequal: 3 probes a request, hot from quantile 0.6
-          hedge      when slower than quantile 0.99 of recent attempts, after 1 ms to 1 s; at most 1
-          tie        the second copy after 2 ms
+          hedge      when slower than quantile 0.99 of recent attempts, after 1ms to 1s; at most 1
+          tie        the second copy after 2ms
           retry      off
-          timeout    60 s
-          at worst   4 attempts for one request; 2.02 on average over 10 s
+          timeout    1m
+          at worst   4 attempts for one request; 2.02 on average over 10s
           note: each replica must be a leaf; else a tie is executed twice
 
         upstream orders: 1 replica: http://10.0.1.1:80
-          balance    peak_ewma: of two at random, lower peak latency × in flight; decay 5 s
-          hedge      when slower than quantile 0.99 of recent attempts, after 1 ms to 1 s; at most 2
+          balance    peak_ewma: of two at random, lower peak latency × in flight; decay 5s
+          hedge      when slower than quantile 0.99 of recent attempts, after 1ms to 1s; at most 2
           tie        off
-          retry      at most 2, backoff 10 ms to 1 s
-          timeout    60 s
-          at worst   5 attempts for one request; 1.00 on average over 10 s,
-                    and 3 retries in 10 s
+          retry      at most 2, backoff 10ms to 1s
+          timeout    1m
+          at worst   5 attempts for one request; 1.00 on average over 10s,
+                    and 3 retries in 10s
           note: hedges and ties need a second replica
 
         upstream spare: 2 replicas: http://10.0.2.1:80, http://10.0.2.2:80
           balance    least_request: of two at random, fewer in flight
           hedge      off
           tie        off
-          retry      at most 2, backoff 10 ms to 1 s; overdue when slower than quantile 0.995, after 100 ms to 5 s
-          timeout    500 ms
-          at worst   3 attempts for one request; 1.02 on average over 10 s,
-                    or 10 retries if 10 s has fewer than 500 requests
-          note: timeout 500 ms is not above retry.overdue.delay_max 5 s: no attempt is overdue while fewer than 100 latencies are known
+          retry      at most 2, backoff 10ms to 1s; overdue when slower than quantile 0.995, after 100ms to 5s
+          timeout    500ms
+          at worst   3 attempts for one request; 1.02 on average over 10s,
+                    or 10 retries if 10s has fewer than 500 requests
+          note: timeout 500ms is not above retry.overdue.delay_max 5s: no attempt is overdue while fewer than 100 latencies are known
           note: no route leads here
     "#]].assert_eq(&ended.stdout);
 }
@@ -280,10 +280,10 @@ fn notes_name_budgets_and_timeouts_that_leave_hedges_and_retries_without_effect(
     assert_eq!(notes("hedge: {quantile: 0.95}, budget: {ratio: 0.05}"), spent);
     let none = "budget.ratio is 0: no request is hedged";
     assert_eq!(notes("budget: {ratio: 0}"), none);
-    let overdue = "timeout 2 s is not above retry.overdue.delay_max 5 s: \
+    let overdue = "timeout 2s is not above retry.overdue.delay_max 5s: \
                    no attempt is overdue while fewer than 100 latencies are known";
     assert_eq!(notes("timeout: 2s"), overdue);
-    let hedge = "timeout 1 s is not above hedge.delay_max 1 s: \
+    let hedge = "timeout 1s is not above hedge.delay_max 1s: \
                  no request is hedged while fewer than 100 latencies are known";
     assert_eq!(notes("timeout: 1s, retry: {overdue: {delay_max: 999ms}}"), hedge);
     for without_note in [
@@ -295,6 +295,22 @@ fn notes_name_budgets_and_timeouts_that_leave_hedges_and_retries_without_effect(
         "timeout: 500ms, hedge: false, retry: false",
     ] {
         assert_eq!(notes(without_note), "", "{without_note}");
+    }
+}
+
+#[test]
+fn durations_are_shown_as_in_the_file() {
+    for (keys, line) in [
+        ("timeout: 3600s", "  timeout    1h"),
+        ("timeout: 90s", "  timeout    90s"),
+        ("switchback: 0.5", "of blocks of 30s without hedges and ties; states nothing before 1h"),
+        ("switchback: 0.35", "states nothing before 86m"),
+        ("balance: {policy: peak_ewma, decay: 120s}", "decay 2m"),
+    ] {
+        let text = SMALL.replace("8081\"]", &format!("8081\"], {keys}"));
+        let ended = curtail_reading(&text, &["config", "check", "-"]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{keys}");
+        assert!(ended.stdout.lines().any(|shown| shown.ends_with(line)), "{}", ended.stdout);
     }
 }
 

@@ -138,7 +138,13 @@ fn a_cause_is_found_in_the_traces_of_a_server() {
     assert_eq!(explain(&of_server), file);
     let ended = curtail(&[&["explain"], &of_server[..]].concat());
     assert!(ended.stdout.contains("server-3"), "{}{}", ended.stdout, ended.stderr);
-    assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
+    // A command that continues with this server is whole, and may be longer.
+    let (commands, lines): (Vec<&str>, Vec<&str>) =
+        ended.stdout.lines().partition(|line| line.contains("curtail query trace"));
+    let server_flag = format!(" --server {url}");
+    assert!(commands.iter().all(|command| command.ends_with(&server_flag)), "{commands:?}");
+    assert!(!commands.is_empty(), "{}", ended.stdout);
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
     for (service, code, message) in
         [("nobody", Some(1), "begins at the service \"nobody\""), (service, Some(2), "--since")]
     {
@@ -147,7 +153,27 @@ fn a_cause_is_found_in_the_traces_of_a_server() {
         assert_eq!(ended.code, code, "{}", ended.stderr);
         assert!(ended.stderr.contains(message.trim_start_matches("--")), "{}", ended.stderr);
     }
+    let late = [&of_server[..2], &["--until", "10000d"], &of_server[2..]].concat();
+    let ended = curtail(&[&["explain"], &late[..]].concat());
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no trace begins in this time"), "{}", ended.stderr);
     server.ended("TERM");
+}
+
+#[test]
+fn what_selects_traces_of_a_server_is_rejected_with_files() {
+    for command in [&["explain", "a.jsonl"][..], &["predict", "--from", "a.jsonl"]] {
+        for flag in ["--since", "--until", "--operation", "--server", "--tenant"] {
+            let ended = curtail(&[command, &[flag, "1h"]].concat());
+            assert_eq!(ended.code, Some(2), "{command:?} {flag}: {}", ended.stdout);
+            let names_both = ["cannot be used with", flag].map(|text| ended.stderr.contains(text));
+            assert_eq!(names_both, [true; 2], "{command:?} {flag}: {}", ended.stderr);
+        }
+    }
+    let sides = ["explain", "--baseline", "a.jsonl", "--slow", "b.jsonl", "--since", "1h"];
+    let ended = curtail(&sides);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("cannot be used with"), "{}", ended.stderr);
 }
 
 /// Requests of ten seconds from now on, a hundred a second; those at one of four pods take nine times as long.

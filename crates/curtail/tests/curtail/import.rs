@@ -208,6 +208,9 @@ fn a_final_rejection_ends_the_import() {
     let ended = import(address, &["import-that-is-not-there.jsonl"]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     assert!(ended.stderr.contains("import-that-is-not-there.jsonl"), "{}", ended.stderr);
+    let ended = import(address, &["."]);
+    let message = ".: expected a file, found a directory\n";
+    assert_eq!((ended.code, &*ended.stderr), (Some(3), message), "{}", ended.stdout);
     for url in ["ftp://127.0.0.1:4318", "http://a:b@127.0.0.1:4318", "http://127.0.0.1:4318#x"] {
         let ended = curtail(&["import", "--to", url, "-"]);
         assert_eq!(ended.code, Some(2), "{url}");
