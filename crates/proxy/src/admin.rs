@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/healthz` | 200 as long as the process serves at all |
 //! | `/readyz` | 200, or 503 as soon as the proxy stops |
-//! | `/metrics` | metrics for Prometheus: protobuf with native histograms for a scraper that asks for it, else text |
+//! | `/metrics` | metrics for Prometheus: protobuf with native histograms, or `OpenMetrics`, for a scraper that asks for it, else its plain text |
 //! | `/state` | JSON: every upstream, replica and leaf as the policies see them now |
 
 use crate::driver::Upstream;
@@ -185,13 +185,16 @@ fn remedy_json(upstream: &UpstreamSnapshot) -> Value {
     json
 }
 
-/// The numbers of a dry run: those of a holdout, and the hedges that would have been sent.
+/// The numbers of a dry run: those of a holdout, the hedges that would have been sent, and the time since its end, if the
+/// remedies have left it: the numbers stay until the next dry run.
 fn dry_run_json(upstream: &UpstreamSnapshot, dry_run: &HoldoutSnapshot) -> Value {
     let mut skipped = upstream.counts.skipped.iter();
     let hedges = skipped.find(|(reason, _)| *reason == "dry_run").map_or(0, |(_, count)| *count);
     let mut json = dry_run.to_json();
     json["hedges"] = hedges.into();
     json["hedges_won"] = upstream.counts.dry_run_won.into();
+    let end_age = upstream.remedy.and_then(|remedy| remedy.dry_run_end_age);
+    json["ended_age_s"] = end_age.map(Duration::as_secs_f64).into();
     json
 }
 
@@ -248,4 +251,24 @@ fn state(worker: &Worker) -> Value {
         "fan_outs": fan_outs,
         "leaves": snapshot.leaves.iter().map(leaf).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dry_run_json;
+    use crate::metrics::UpstreamSnapshot;
+    use crate::metrics::tests::upstream;
+    use curtail_units::Duration;
+    use serde_json::Value;
+
+    #[test]
+    fn a_dry_run_that_has_ended_says_so() {
+        let mut upstream = upstream();
+        let dry_run = upstream.dry_run.take().expect("it has one");
+        let ended = |of: &UpstreamSnapshot| dry_run_json(of, &dry_run)["ended_age_s"].clone();
+        assert_eq!(ended(&upstream), Value::Null);
+        upstream.remedy.as_mut().expect("it is auto").dry_run_end_age =
+            Some(Duration::from_ms(1_500));
+        assert_eq!(ended(&upstream), 1.5);
+    }
 }

@@ -29,4 +29,4 @@ pub fn reference() -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

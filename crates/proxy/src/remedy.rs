@@ -34,6 +34,8 @@ struct State {
     status: RemedyStatus,
     since: Instant,
     reason: Option<Reason>,
+    /// The end of the last dry run, unless one is running.
+    dry_run_end: Option<Instant>,
 }
 
 /// The state of a remedy for the state page and the metrics.
@@ -47,13 +49,15 @@ pub(crate) struct RemedySnapshot {
     pub(crate) age: Duration,
     /// The reason for the last decision.
     pub(crate) reason: Option<Reason>,
+    /// The time since the end of the last dry run; [`None`] while one is running.
+    pub(crate) dry_run_end_age: Option<Duration>,
 }
 
 impl AutoRemedy {
     pub(crate) fn new(on: Option<Ratio>, now: Instant) -> Self {
         let status = RemedyStatus::default();
         let evidence = RemedyEvidence::new(now, status);
-        let state = State { evidence, status, since: now, reason: None };
+        let state = State { evidence, status, since: now, reason: None, dry_run_end: None };
         Self { on, ratio: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
@@ -110,6 +114,11 @@ impl AutoRemedy {
         // Read after the store: a request that arrives later is drawn with the new share.
         let now = clock.now();
         state.evidence.follow(now, status);
+        state.dry_run_end = match (state.status.state, status.state) {
+            (_, RemedyState::DryRun) => None,
+            (RemedyState::DryRun, _) => Some(now),
+            _ => state.dry_run_end,
+        };
         (state.status, state.since) = (status, now);
     }
 
@@ -121,6 +130,7 @@ impl AutoRemedy {
             threshold: state.status.threshold,
             age: now.since(state.since),
             reason: state.reason,
+            dry_run_end_age: state.dry_run_end.map(|end| now.since(end)),
         }
     }
 

@@ -21,7 +21,7 @@ fn decide(metrics: &UpstreamMetrics, effect: Effect, reason: Reason) {
 }
 
 /// An upstream with a hedged request and a failed one behind it.
-fn upstream() -> UpstreamSnapshot {
+pub(crate) fn upstream() -> UpstreamSnapshot {
     let metrics = UpstreamMetrics::default();
     let attempt = AttemptId(0);
     decide(&metrics, Effect::Skip, Reason::NoOtherReplica);

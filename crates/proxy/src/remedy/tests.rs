@@ -52,6 +52,20 @@ fn the_measurement_of_the_holdout_is_about_one_share() {
 }
 
 #[test]
+fn the_end_of_a_dry_run_is_known_until_the_next_one() {
+    let clock = Clock::start();
+    let auto = AutoRemedy::new(None, clock.now());
+    let end_age = || auto.read(clock.now()).dry_run_end_age;
+    assert_eq!(end_age(), None);
+    auto.follow(clock, status(RemedyState::Trial, 1), None);
+    let of_trial = end_age().expect("it has ended");
+    auto.follow(clock, status(RemedyState::On, 2), None);
+    assert!(end_age().expect("it has ended") >= of_trial, "a later decision is not its end");
+    auto.follow(clock, status(RemedyState::DryRun, 3), None);
+    assert_eq!(end_age(), None);
+}
+
+#[test]
 fn the_state_page_has_the_state_and_the_reason_for_it() {
     let clock = Clock::start();
     let auto = AutoRemedy::new(None, clock.now());
