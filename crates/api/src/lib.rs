@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `GET /healthz`, `GET /readyz`, `GET /ready` | 200; 503 from `readyz` and `ready` during a drain |
 //! | `GET /metrics` | metrics for Prometheus |
+//! | `GET /debug/pprof/…` | profiles of the process: [`curtail_profile`] |
 //! | `GET /api/echo`, `GET /api/status/buildinfo` | `echo`, the version |
 //! | `GET /api/traces/{id}`, `GET /api/v2/traces/{id}` | a trace: OTLP in protobuf if the client accepts it, else Tempo's JSON (IDs in base64) |
 //! | `GET /api/v1/traces/{id}/logs` | the log records of a trace: OTLP in protobuf if the client accepts it, else in JSON |

@@ -30,8 +30,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent requests on an HTTP/2 connection.
 const STREAMS_MAX: u32 = 64;
 
-/// Extra time to send the end of a response.
-const GRACE: Duration = Duration::from_secs(1);
+/// Extra time to send the end of a response, and to look up the functions of a profile of a minute.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// The parts of a query API.
 #[derive(Debug)]

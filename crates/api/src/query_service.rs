@@ -194,6 +194,11 @@ impl QueryService {
             };
             return with_allow(response, READ_METHODS);
         }
+        if head.uri.path().starts_with(curtail_profile::PREFIX) {
+            let (path, query) = (head.uri.path(), head.uri.query());
+            let profile = curtail_profile::respond(&head.method, path, query).await;
+            return profile.map(ResponseBody::Left);
+        }
         let timer = self.api.metrics.begin(head.uri.path());
         let (response, methods) = if head.uri.path() == sql::PATH {
             (to_http(self.sql(&head, body).await, form), "POST")

@@ -73,8 +73,8 @@ pub trait SessionHooks {
         false
     }
 
-    /// Runs before a measured block, which begins at this instant of the run's clock.
-    fn begin_block(&mut self, _at: Instant) {}
+    /// Runs before a measured block of these arms, which begins at this instant of the run's clock.
+    fn begin_block(&mut self, _at: Instant, _arms: &[usize]) {}
 
     /// Runs after a measured block. Returns the CPU time that the servers used, if known.
     fn end_block(&mut self) -> Option<Duration> {
@@ -276,7 +276,7 @@ impl RunningSession<'_> {
                 break;
             }
             let done = round * arms.len() + nth * at_once;
-            hooks.begin_block(self.clock.now() + crate::BEGINS_AFTER);
+            hooks.begin_block(self.clock.now() + crate::BEGINS_AFTER, arms_now);
             let seen = self.blocks(round, done, arms_now, on_progress)?;
             let servers_cpu = hooks.end_block();
             for (arm, mut seen) in arms_now.iter().zip(seen) {

@@ -6,6 +6,7 @@
 //! | `/readyz` | 200, or 503 as soon as the proxy stops |
 //! | `/metrics` | metrics for Prometheus: protobuf with native histograms, or `OpenMetrics`, for a scraper that asks for it, else its plain text |
 //! | `/state` | JSON: every upstream, replica and leaf as the policies see them now |
+//! | `/debug/pprof/…` | profiles of the process: [`curtail_profile`] |
 
 use crate::driver::Upstream;
 use crate::fan_out::FanOut;
@@ -25,6 +26,7 @@ use curtail_http::stream::Stream;
 use curtail_http::write_timeout::WriteTimeoutStream;
 use curtail_metrics::process::Usage;
 use curtail_units::{Duration, Quantile};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -68,25 +70,28 @@ async fn serve_one(accepted: AcceptedConnection, worker: Arc<Worker>) {
     // Not counted in the listener metrics, which are about clients.
     let stream = WriteTimeoutStream::new(Stream::Plain(accepted.stream), timer, || ());
     let builder = hyper_server::builder(HEADER_TIMEOUT).http1_only();
-    let respond = |request| ready(respond(&worker, &request));
+    let respond = |request: Request<Incoming>| {
+        let worker = Arc::clone(&worker);
+        async move { respond(&worker, &request.into_parts().0).await }
+    };
     hyper_server::serve(ready(Ok(stream)), builder, (HEADER_TIMEOUT, None), pending(), respond)
         .await;
 }
 
-fn respond(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    if request.method() != Method::GET && request.method() != Method::HEAD {
+async fn respond(worker: &Worker, request: &Parts) -> Response<Full<Bytes>> {
+    if request.method != Method::GET && request.method != Method::HEAD {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "this port accepts only GET\n");
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    match request.uri().path() {
+    match request.uri.path() {
         "/healthz" => text(StatusCode::OK, "ok\n"),
         "/readyz" if worker.shared.drain.is_begun() => {
             text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
         }
         "/readyz" => text(StatusCode::OK, "ready\n"),
         "/metrics" => {
-            let accept = request.headers().get_all(header::ACCEPT).iter();
+            let accept = request.headers.get_all(header::ACCEPT).iter();
             let form = curtail_metrics::form_for(accept.filter_map(|field| field.to_str().ok()));
             let (kind, bytes) = curtail_metrics::render(form, snapshot(worker, &[]));
             let mut response = text(StatusCode::OK, bytes);
@@ -100,7 +105,13 @@ fn respond(worker: &Worker, request: &Request<Incoming>) -> Response<Full<Bytes>
             response.headers_mut().insert(header::CONTENT_TYPE, kind);
             response
         }
-        _ => text(StatusCode::NOT_FOUND, "expected /healthz, /readyz, /metrics or /state\n"),
+        path if path.starts_with(curtail_profile::PREFIX) => {
+            curtail_profile::respond(&request.method, path, request.uri.query()).await
+        }
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "expected /healthz, /readyz, /metrics, /state or /debug/pprof/\n",
+        ),
     }
 }
 

@@ -65,6 +65,11 @@ impl Cluster {
         self.configs.iter().map(|config| config.name.as_str())
     }
 
+    /// The processes with a URL of CPU profiles: their names and these URLs.
+    pub(super) fn profile_urls(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.configs.iter().filter_map(|config| Some((&*config.name, config.profile.as_deref()?)))
+    }
+
     /// The index of a process, whose name the configuration has checked.
     pub(super) fn place(&self, name: &str) -> usize {
         self.names().position(|each| each == name).unwrap_or(0)

@@ -66,9 +66,14 @@ pub(super) struct Group {
 
 impl Spawner {
     pub(super) fn log(&self, name: &str) -> PathBuf {
+        self.file(&format!("{name}.log"))
+    }
+
+    /// A file of this name in the folder of the run.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let name: String = name.chars().map(|c| if is_part(c) { c } else { '_' }).collect();
-        self.dir.join(format!("{name}.log"))
+        self.dir.join(name)
     }
 
     /// Starts a program. Its standard error goes to its log, and so does its standard output unless `is_read`.

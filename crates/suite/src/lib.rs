@@ -13,6 +13,7 @@ mod group;
 mod links;
 mod measures;
 mod problem;
+mod profiles;
 mod run;
 mod watchdog;
 

@@ -14,6 +14,7 @@ use super::group::{Spawner, pause};
 use super::links::Links;
 use super::measures::Watch;
 use super::problem::{SuiteEnd, SuiteError};
+use super::profiles::Profiles;
 use super::watchdog::Watchdog;
 use curtail_generator::Clock;
 use curtail_generator::session::{EVENTS_MAX, Session, SessionHooks, SessionProgress, Turns};
@@ -255,6 +256,8 @@ impl RunningSuite<'_> {
             links,
             step: self.step,
             faults: None,
+            profiles: None,
+            profiled: vec![false; self.suite.config.arms.len()],
             cpu: None,
             events: Vec::new(),
         };
@@ -332,13 +335,16 @@ impl RunningSuite<'_> {
     }
 }
 
-/// The hooks of a suite: restarts, faults, and the CPU time of processes.
+/// The hooks of a suite: restarts, faults, and the profiles and CPU time of processes.
 struct SuiteHooks<'a> {
     suite: &'a Suite,
     cluster: &'a Arc<Cluster>,
     links: &'a Arc<Links>,
     step: &'a (dyn Fn(&str) + Sync),
     faults: Option<Faults>,
+    profiles: Option<Profiles>,
+    /// Whether each arm has its profiles.
+    profiled: Vec<bool>,
     /// CPU time of all processes at the start of the block.
     cpu: Option<Duration>,
     events: Vec<Event>,
@@ -371,8 +377,13 @@ impl SessionHooks for SuiteHooks<'_> {
         true
     }
 
-    fn begin_block(&mut self, at: Instant) {
+    fn begin_block(&mut self, at: Instant, arms: &[usize]) {
         self.cpu = self.cpu_now();
+        let is_new = |arm: &&usize| !std::mem::replace(&mut self.profiled[**arm], true);
+        self.profiles = arms.iter().find(is_new).map(|arm| {
+            let config = &self.suite.config;
+            Profiles::begin(&config.arms[*arm].name, self.cluster, config.schedule.lasts())
+        });
         self.faults =
             Some(Faults::begin(&self.suite.config.faults, (self.cluster, self.links), at));
     }
@@ -384,6 +395,10 @@ impl SessionHooks for SuiteHooks<'_> {
             && let Err(halt) = faults.end(&mut self.events)
         {
             self.cluster.halt_with(halt);
+        }
+        // Only now, so that no profile is a load on the next block.
+        if let Some(profiles) = self.profiles.take() {
+            profiles.end(&mut self.events);
         }
         if self.events.len() > EVENTS_MAX {
             self.events.truncate(EVENTS_MAX);

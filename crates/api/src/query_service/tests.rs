@@ -225,6 +225,9 @@ fn health_checks_respond_and_unknown_paths_do_not() {
     ] {
         assert_eq!(service.get(path), (StatusCode::OK, body.to_owned()));
     }
+    let (status, profiles) = service.get("/debug/pprof/");
+    assert_eq!(status, StatusCode::OK);
+    assert!(profiles.starts_with("profile?seconds=10"), "{profiles}");
     assert_eq!(service.get("/api/echo"), (StatusCode::OK, "echo".to_owned()));
     assert_eq!(service.json("/api/status/buildinfo")["version"], env!("CARGO_PKG_VERSION"));
     for (target, status, message) in [
@@ -246,6 +249,8 @@ fn health_checks_respond_and_unknown_paths_do_not() {
         ("/jaeger/api/dependencies?endTs=now", 400, "endTs: expected milliseconds"),
         ("/jaeger/api/operations", 400, "service"),
         ("/jaeger/api/traces?tags=a", 400, "tags"),
+        ("/debug/pprof/profile?seconds=0", 400, "from 1 to 60"),
+        ("/debug/pprof/heap", 404, "threads?seconds=10"),
     ] {
         let (got, body) = service.get(target);
         assert_eq!(got.as_u16(), status, "{target}: {body}");
@@ -300,6 +305,7 @@ fn with_tokens_every_request_but_health_checks_needs_one_and_errors_have_the_for
     assert_eq!(service.get("/healthz").0, StatusCode::OK);
     for (path, body) in [
         ("/metrics", "expected authorization"),
+        ("/debug/pprof/profile", "expected authorization"),
         ("/api/search", "expected authorization"),
         (
             "/jaeger/api/services",

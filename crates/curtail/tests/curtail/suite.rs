@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Responds to each `GET` with the number of lines that were posted.
+/// Responds to each `GET` with the number of lines that were posted, or with something like a profile.
 struct Server {
     port: u16,
     /// Hears of the first request to `/load`.
@@ -37,6 +37,9 @@ impl Server {
         Self { port, loaded }
     }
 }
+
+/// The first bytes of a profile.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Serves one connection until it is closed.
 fn serve(stream: &TcpStream, lines: &AtomicUsize, loading: &SyncSender<()>) -> Option<()> {
@@ -62,11 +65,13 @@ fn serve(stream: &TcpStream, lines: &AtomicUsize, loading: &SyncSender<()>) -> O
             // It is full after the first time.
             let _sent = loading.try_send(());
         }
-        let body = format!("{{\"lines\":{}}}", lines.load(Ordering::SeqCst));
-        let length = body.len();
-        let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+        let body = match &*head[0] {
+            "get /profile?seconds=1 http/1.1" => GZIP.to_vec(),
+            _ => format!("{{\"lines\":{}}}", lines.load(Ordering::SeqCst)).into_bytes(),
+        };
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
         let mut output = stream;
-        output.write_all(response.as_bytes()).ok()?;
+        output.write_all(&[head.into_bytes(), body].concat()).ok()?;
     }
 }
 
@@ -181,6 +186,34 @@ teardown: [{{run: [sh, -c, "echo down > ${{dir}}/down"]}}]
     }
     assert_eq!(gone(&dir), 2 * 5, "started once, and again in each block");
     assert!(dir.join("report.html").exists() && dir.join("down").exists());
+}
+
+#[test]
+fn each_arm_has_a_profile_of_its_first_block_and_a_failed_profile_is_an_event() {
+    let server = Server::start();
+    let processes = r#"
+processes:
+  good: {run: [sleep, 1000], profile: "http://127.0.0.1:${port}/profile"}
+  bad: {run: [sleep, 1000], profile: "http://127.0.0.1:${port}/other"}
+"#;
+    let text = suite(server.port, &format!("{SHORT}{processes}"));
+    let (ended, dir) = run("suite-profiles", &text);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let results = results(&dir);
+    assert_eq!(results["state"]["is"], "complete", "{results}");
+    let events = results["events"].as_array().expect("a list");
+    let count = |what: &str| events.iter().filter(|event| event["what"] == what).count();
+    for file in ["a-good.pb.gz", "b-good.pb.gz"] {
+        assert_eq!(fs::read(dir.join(file)).expect("it was written"), GZIP, "{file}");
+        assert_eq!(count(&format!("CPU profile of good: {file}")), 1, "{events:?}");
+    }
+    let problem = format!(
+        "no CPU profile of bad: GET http://127.0.0.1:{}/other?seconds=1: \
+         the response is no gzip: expected pprof's format",
+        server.port
+    );
+    assert_eq!(count(&problem), 2, "{events:?}");
+    assert!(!dir.join("a-bad.pb.gz").exists());
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod command;
 mod drain;
 mod journal;
 mod listeners;
+mod profiles;
 mod reload;
 
 use crate::client::{Client, FullResponse};

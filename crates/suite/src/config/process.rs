@@ -13,6 +13,7 @@ pub(crate) struct ProcessConfig {
     pub(crate) run: Vec<String>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) ready: Option<ReadyConfig>,
+    pub(crate) profile: Option<String>,
     pub(crate) stop_within: Duration,
 }
 
@@ -72,15 +73,29 @@ impl ProcessConfig {
         if run.is_none() {
             s.error("run", "there is no program: expected [PROGRAM, ARGUMENT, …]");
         }
-        Self {
-            name: name.to_owned(),
-            run: run.unwrap_or_default(),
-            env: read_env(s),
-            ready: s.optional_section(
+        let (env, ready) = (
+            read_env(s),
+            s.optional_section(
                 "ready",
                 "Sign that the process is ready; absent: it is ready at once.",
                 ReadyConfig::read,
             ),
+        );
+        let profile: Option<String> = s
+            .field(
+                "profile",
+                "URL of CPU profiles in pprof's format, such as http://127.0.0.1:7301/debug/pprof/profile of Curtail and of Go's net/http/pprof. The suite records one of the first block of each arm.",
+            )
+            .optional();
+        if let Some(url) = &profile {
+            check_url(s, "profile", url);
+        }
+        Self {
+            name: name.to_owned(),
+            run: run.unwrap_or_default(),
+            env,
+            ready,
+            profile,
             stop_within: read_time(
                 s,
                 "stop_within",

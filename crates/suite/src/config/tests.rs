@@ -26,7 +26,10 @@ processes:
     run: [solr/node, 1]
     env: {HEAP: "${heap}", LOGS: "${dir}/logs"}
     ready: {http: "http://127.0.0.1:${port}/info", within: 2m}
-  proxy: {run: ["${curtail}", proxy], ready: {tcp: "127.0.0.1:7300"}}
+  proxy:
+    run: ["${curtail}", proxy]
+    ready: {tcp: "127.0.0.1:7300"}
+    profile: "http://127.0.0.1:7301/debug/pprof/profile"
 prepare:
   - {name: index, run: [solr/index, "${docs}"]}
   - name: documents
@@ -68,6 +71,8 @@ fn a_suite_is_read_with_its_parameters() {
     let ready = node.ready.as_ref().expect("it says when");
     assert_eq!(ready.sign, ReadySign::Http("http://127.0.0.1:8983/info".to_owned()));
     assert_eq!(suite.processes[1].run, ["/bin/curtail", "proxy"]);
+    let profile = suite.processes[1].profile.as_deref();
+    assert_eq!(profile, Some("http://127.0.0.1:7301/debug/pprof/profile"));
     assert_eq!(suite.arms[0].url, "http://127.0.0.1:8983");
     assert_eq!(suite.warm_up, WarmUp::Lasts(Duration::from_secs(30)));
     assert_eq!(suite.faults[1].action, FaultAction::Kill { process: "node1".to_owned() });
@@ -84,7 +89,7 @@ name: a/b
 parameters: {dir: x}
 setup: [{name: nothing}]
 processes:
-  node1: {run: [x], ready: {http: "ftp://x", tcp: "127.0.0.1:1"}}
+  node1: {run: [x], ready: {http: "ftp://x", tcp: "127.0.0.1:1"}, profile: ":7301"}
 prepare: [{name: both, run: [x], load: {file: a, url: "http://h/"}}, {load: {url: "http://h/"}}]
 arms: {a: "http://h", b: "${prot}", c: "http://h"}
 requests: [{name: r, method: GET}]
@@ -103,6 +108,7 @@ pause: 1
         s.yaml:4:9: setup[0].run: there is no program: expected [PROGRAM, ARGUMENT, …]
         s.yaml:6:35: processes.node1.ready.http: "ftp://x" is no URL that can be asked: expected http://HOST[:PORT]/PATH
         s.yaml:6:35: processes.node1.ready.http: 2 signs: expected one of http, tcp and line
+        s.yaml:6:76: processes.node1.profile: ":7301" is no URL that can be asked: expected http://HOST[:PORT]/PATH
         s.yaml:7:29: prepare[0].run: both of run and load: expected one
         s.yaml:7:71: prepare[1].load.file: none of file and generator: expected one
         s.yaml:8:26: arms.b: ${prot} is not a parameter: expected one of curtail, dir, seed, suite
