@@ -4,7 +4,8 @@
 //! handler (crate `pprof`) walks the stack of that thread.
 //!
 //! **Limits**: the handler must not interrupt the C library, whose locks it needs. Samples of the C library, and of the
-//! system calls that it makes, are dropped. The profile has their CPU time as one entry, [`OUTSIDE`].
+//! system calls that it makes, are dropped. The profile has their CPU time as one entry, [`OUTSIDE`]. `pprof` has room
+//! for 16,384 different stacks, and keeps this memory after the first profile.
 
 use crate::format::{self, CpuProfile};
 use crate::{Client, ProfileError};

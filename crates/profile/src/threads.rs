@@ -5,7 +5,8 @@
 //! has the value of a contended mutex. Other sleeps are not lock waits: idle threads, condition variables, channels.
 //!
 //! **Limits**: finds mutexes of Rust's standard library and of glibc, with an error of a sample for each wait; no
-//! reader-writer locks. A thread that ends before the profile does is left out. Time is counted for at most
+//! reader-writer locks. The futex of a condition variable counts its notifications, so a thread that waits for one that
+//! was notified exactly twice counts as waiting for a lock. A thread that ends before the profile does is left out. Time is counted for at most
 //! [`LOCKS_MAX`] locks.
 //!
 //! **Source**: proc(5), sections `stat`, `status` and `syscall`; the kernel's `sched-stats.rst`; futex(2).
