@@ -6,6 +6,7 @@
 //! | `/readyz` | 200, or 503 as soon as the proxy stops |
 //! | `/metrics` | metrics for Prometheus: protobuf with native histograms, or `OpenMetrics`, for a scraper that asks for it, else its plain text |
 //! | `/state` | JSON: every upstream, replica and leaf as the policies see them now |
+//! | `/tenants` | JSON: latencies by tenant, and by decade of size; 404 without the key `tenants` |
 //! | `/debug/pprof/…` | profiles of the process: [`curtail_profile`] |
 
 use crate::driver::Upstream;
@@ -17,6 +18,7 @@ use crate::metrics::{
 };
 use crate::remedy::RemedySnapshot;
 use crate::replica::Replica;
+use crate::tenants::TenantsReport;
 use crate::worker::Worker;
 use bytes::Bytes;
 use curtail_http::accept::{AcceptedConnection, Acceptor};
@@ -70,15 +72,13 @@ async fn serve_one(accepted: AcceptedConnection, worker: Arc<Worker>) {
     // Not counted in the listener metrics, which are about clients.
     let stream = WriteTimeoutStream::new(Stream::Plain(accepted.stream), timer, || ());
     let builder = hyper_server::builder(HEADER_TIMEOUT).http1_only();
-    let respond = |request: Request<Incoming>| {
-        let worker = Arc::clone(&worker);
-        async move { respond(&worker, &request.into_parts().0).await }
-    };
+    let respond = move |request| respond(Arc::clone(&worker), request);
     hyper_server::serve(ready(Ok(stream)), builder, (HEADER_TIMEOUT, None), pending(), respond)
         .await;
 }
 
-async fn respond(worker: &Worker, request: &Parts) -> Response<Full<Bytes>> {
+async fn respond(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let (request, _) = request.into_parts();
     if request.method != Method::GET && request.method != Method::HEAD {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "this port accepts only GET\n");
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -93,26 +93,46 @@ async fn respond(worker: &Worker, request: &Parts) -> Response<Full<Bytes>> {
         "/metrics" => {
             let accept = request.headers.get_all(header::ACCEPT).iter();
             let form = curtail_metrics::form_for(accept.filter_map(|field| field.to_str().ok()));
-            let (kind, bytes) = curtail_metrics::render(form, snapshot(worker, &[]));
+            let tenants = read_tenants(&worker, |report| report.decades()).await;
+            let snapshot = Snapshot { tenants, ..snapshot(&worker, &[]) };
+            let (kind, bytes) = curtail_metrics::render(form, snapshot);
             let mut response = text(StatusCode::OK, bytes);
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
             response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
             response
         }
-        "/state" => {
-            let mut response = text(StatusCode::OK, format!("{:#}\n", state(worker)));
-            let kind = HeaderValue::from_static("application/json");
-            response.headers_mut().insert(header::CONTENT_TYPE, kind);
-            response
+        "/state" => json_text(format!("{:#}\n", state(&worker))),
+        "/tenants" => {
+            let page = read_tenants(&worker, |report| format!("{:#}\n", report.to_json())).await;
+            let missing = || text(StatusCode::NOT_FOUND, "the key tenants is not configured\n");
+            page.map_or_else(missing, json_text)
         }
         path if path.starts_with(curtail_profile::PREFIX) => {
             curtail_profile::respond(&request.method, path, request.uri.query()).await
         }
         _ => text(
             StatusCode::NOT_FOUND,
-            "expected /healthz, /readyz, /metrics, /state or /debug/pprof/\n",
+            "expected /healthz, /readyz, /metrics, /state, /tenants or /debug/pprof/\n",
         ),
     }
+}
+
+/// Reads the latencies by tenant on a thread of its own, because that takes longer than requests may wait; [`None`]: there
+/// are none.
+async fn read_tenants<T: Send + 'static>(
+    worker: &Worker,
+    read: impl FnOnce(TenantsReport) -> T + Send + 'static,
+) -> Option<T> {
+    let tenants = worker.shared.snapshot.load().tenants.clone()?;
+    let now = worker.shared.process_state.clock.now();
+    tokio::task::spawn_blocking(move || read(tenants.read(now))).await.ok()
+}
+
+fn json_text(body: String) -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::OK, body);
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
@@ -180,6 +200,7 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
         upstreams: snapshot.upstreams.iter().map(upstream).collect(),
         leaves: snapshot.leaves.iter().map(leaf).collect(),
         fan_outs: snapshot.fan_outs.iter().map(fan_out).collect(),
+        tenants: None,
         listeners: snapshot.listeners.iter().map(|(n, m)| (n.clone(), m.read())).collect(),
         process: process_state.process.read(),
         usage: Usage::now(),

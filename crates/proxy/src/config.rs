@@ -9,11 +9,13 @@ mod fan_out;
 mod limits;
 mod network;
 mod replica;
+mod tenants;
 
 pub use fan_out::{FanOutConfig, FanOutTo, Merge};
 pub use limits::Limits;
 pub use network::Network;
 pub use replica::{ReplicaConfig, ReplicaUrl};
+pub use tenants::TenantsConfig;
 
 pub use curtail_config::ServerTls;
 use curtail_config::{ConfigErrors, Section, policy};
@@ -46,6 +48,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// The export of spans; absent: none.
     pub spans: Option<SpansConfig>,
+    /// Latencies by tenant; absent: none.
+    pub tenants: Option<TenantsConfig>,
     /// Limits for clients.
     pub limits: Limits,
 }
@@ -137,8 +141,6 @@ pub struct SpansConfig {
     pub token_file: Option<PathBuf>,
     /// The tenant of the spans; absent: the receiver's choice.
     pub tenant: Option<String>,
-    /// The request header that names the tenant of a request, in lower case; absent: spans name no tenant.
-    pub tenant_header: Option<String>,
 }
 
 /// The transport of spans.
@@ -168,6 +170,7 @@ impl Config {
             ("leaves", self.leaves != other.leaves),
             ("admin", self.admin != other.admin),
             ("spans", self.spans != other.spans),
+            ("tenants", self.tenants != other.tenants),
             ("limits", self.limits != other.limits),
         ];
         let sections = sections.iter().filter(|(_, is_changed)| *is_changed);
@@ -233,6 +236,11 @@ impl Config {
                     .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))
             }),
             spans: s.optional_section("spans", "Receiver of the proxy's spans (OTLP).", spans),
+            tenants: s.optional_section(
+                "tenants",
+                "Percentiles by tenant, in /tenants, and by the decade of a tenant's size, in /metrics. A tenant is whose request it is.",
+                tenants::read,
+            ),
             limits: s.section(
                 "limits",
                 "Limits on clients: sizes, timeouts and connections.",
@@ -368,15 +376,7 @@ fn spans(s: &mut Section<'_>) -> SpansConfig {
         tenant: s
             .field("tenant", "Tenant of the spans (X-Scope-OrgID); absent: the tenant of the token, or the receiver's default tenant.")
             .optional(),
-        tenant_header: s
-            .field("tenant_header", "Request header that names the tenant of a request, such as x-tenant. Its value becomes the attribute curtail.tenant.")
-            .optional()
-            .map(|name: String| name.to_ascii_lowercase()),
     };
-    let is_header = |name: &String| http::HeaderName::try_from(name).is_ok();
-    if !config.tenant_header.as_ref().is_none_or(is_header) {
-        s.error("tenant_header", "expected the name of a header, such as x-tenant");
-    }
     if config.tenant.as_ref().is_some_and(|tenant| !is_tenant(tenant)) {
         s.error("tenant", "expected 1 to 255 characters of ASCII");
     }

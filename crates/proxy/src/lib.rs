@@ -37,6 +37,7 @@ pub mod signals;
 mod snapshot;
 mod spans;
 mod switchback;
+mod tenants;
 mod trace_context;
 mod trail;
 mod tunnel;
@@ -47,7 +48,7 @@ pub use check::check;
 pub use config::{
     Config, ConnectConfig, FanOutConfig, FanOutTo, LeafListener, Limits, ListenerConfig, Merge,
     NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl, RouteConfig, ServerTls,
-    SpansConfig, SpansProtocol,
+    SpansConfig, SpansProtocol, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
 pub use running::{Options, ReloadError, Running, start};

@@ -80,6 +80,7 @@ pub(crate) async fn respond(
         });
     let head = Arc::new(head);
     let mut trail = Box::new(Trail::new(context, started, Arc::clone(&head), client.tls));
+    trail.is_at_leaf = client.leaf.is_some();
     let (target, request) = match found {
         Ok((destination, target, draw, request)) => {
             (trail.destination, trail.draw) = (Some(destination), draw);
@@ -313,7 +314,7 @@ pub(crate) fn record_own(
         upstream.record_end(&trail, response, at);
     }
     trail.end = Some(RequestEnd { at, status, error, reason: None });
-    worker.shared.record(&trail);
+    worker.record(&trail);
 }
 
 fn respond_without_replica(

@@ -9,7 +9,7 @@ use crate::leaf::LeafPermit;
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
 use crate::trail::{AttemptEnd, Trail};
 use crate::tunnel::Tunnel;
-use crate::worker::Shared;
+use crate::worker::Worker;
 use bytes::{Bytes, BytesMut};
 use curtail_http::head::ResponseHead;
 use curtail_http::http1;
@@ -91,7 +91,7 @@ pub(crate) struct Completion {
     driver: Box<Driver>,
     trail: Box<Trail>,
     attempt: AttemptId,
-    shared: Arc<Shared>,
+    worker: Arc<Worker>,
     is_over: bool,
 }
 
@@ -101,10 +101,10 @@ impl WinningResponse {
         trail: Box<Trail>,
         attempt: AttemptId,
         response: Box<BufferedResponse>,
-        shared: &Arc<Shared>,
+        worker: &Arc<Worker>,
     ) -> Self {
-        let shared = Arc::clone(shared);
-        let completion = Completion { driver, trail, attempt, shared, is_over: false };
+        let worker = Arc::clone(worker);
+        let completion = Completion { driver, trail, attempt, worker, is_over: false };
         Self { response, completion }
     }
 }
@@ -150,7 +150,7 @@ impl Completion {
         }
         let upstream = &self.driver.upstream;
         upstream.record_end(&self.trail, response, now);
-        self.shared.record(&self.trail);
+        self.worker.record(&self.trail);
     }
 }
 

@@ -125,7 +125,7 @@ pub(crate) async fn exchange(
     match ended {
         Ok((attempt, response)) => {
             let Exchange { driver, trail, .. } = exchange;
-            Ok(WinningResponse::new(driver, trail, attempt, response, &worker.shared))
+            Ok(WinningResponse::new(driver, trail, attempt, response, worker))
         }
         Err(no_response) => Err((no_response, exchange.trail)),
     }
@@ -188,7 +188,7 @@ impl Exchange {
         let (status, error) = (None, Some(reason.name()));
         self.trail.end = Some(RequestEnd { at: now, status, error, reason: Some(reason) });
         upstream.record_end(&self.trail, ResponseClass::None, now);
-        self.worker.shared.record(&self.trail);
+        self.worker.record(&self.trail);
     }
 
     /// Hands an event to the machine and carries out the effects.

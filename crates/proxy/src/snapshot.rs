@@ -11,6 +11,7 @@ use crate::leaf::{self, Leaf};
 use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::route::{Route, Routes, Target};
 use crate::spans::SpanSink;
+use crate::tenants::Tenants;
 use crate::{StartError, check};
 use curtail_http::clock::Clock;
 use curtail_units::Rng;
@@ -27,6 +28,8 @@ pub(crate) struct ConfigSnapshot {
     pub(crate) listeners: Vec<(String, Arc<ListenerMetrics>)>,
     /// The buffer of spans, if there is a receiver for them.
     pub(crate) spans: Option<Arc<SpanSink>>,
+    /// The latencies by tenant, if there is a header for them.
+    pub(crate) tenants: Option<Arc<Tenants>>,
     /// The routes that fan out.
     pub(crate) fan_outs: Vec<Arc<FanOut>>,
     /// Upstreams that a reload has replaced and requests in progress still use.
@@ -116,10 +119,17 @@ impl ConfigSnapshot {
             Some(Route::new(route, target))
         };
         let routes = Routes::new(config.routes.iter().filter_map(route).collect());
-        let (listeners, spans) = (listener_metrics(&config, before), span_sink(&config, before));
-        let replaced = Vec::new();
-        let mut snapshot =
-            Self { routes, upstreams, leaves, listeners, spans, fan_outs, config, replaced };
+        let mut snapshot = Self {
+            routes,
+            upstreams,
+            leaves,
+            listeners: listener_metrics(&config, before),
+            spans: span_sink(&config, before),
+            tenants: tenants(&config, before, process_state),
+            fan_outs,
+            config,
+            replaced: Vec::new(),
+        };
         if let Some(before) = before {
             let is_kept = |old: &Arc<Upstream>| snapshot.has(old);
             let replaced = before.swept_upstreams().filter(|old| !is_kept(old));
@@ -156,11 +166,28 @@ fn listener_metrics(
 /// The buffer of spans. The buffer of `before` stays for the same receiver, unless authorities must be read again.
 fn span_sink(config: &Config, before: Option<&ConfigSnapshot>) -> Option<Arc<SpanSink>> {
     let wanted = config.spans.as_ref()?;
-    let is_same = |before: &&ConfigSnapshot| before.config.spans.as_ref() == Some(wanted);
+    let tenant_header = |config: &Config| config.tenants.as_ref().map(|of| of.header.clone());
+    let header = tenant_header(config);
+    let is_same = |before: &&ConfigSnapshot| {
+        before.config.spans.as_ref() == Some(wanted) && tenant_header(&before.config) == header
+    };
     let kept = before.filter(is_same).filter(|_| wanted.ca_file.is_none());
     let earlier = before.and_then(|before| before.spans.as_deref());
     let kept = kept.and_then(|before| before.spans.clone());
-    Some(kept.unwrap_or_else(|| Arc::new(SpanSink::new(wanted, earlier))))
+    Some(kept.unwrap_or_else(|| Arc::new(SpanSink::new(header.as_deref(), earlier))))
+}
+
+/// The latencies by tenant: those of `before` if the keys are the same.
+fn tenants(
+    config: &Config,
+    before: Option<&ConfigSnapshot>,
+    process_state: &ProcessState,
+) -> Option<Arc<Tenants>> {
+    let wanted = config.tenants.as_ref()?;
+    let kept = before.and_then(|before| before.tenants.clone());
+    let kept = kept.filter(|kept| kept.config() == wanted);
+    let new = || Arc::new(Tenants::new(wanted, config.workers, process_state.clock.now()));
+    Some(kept.unwrap_or_else(new))
 }
 
 /// The fan-out of a route, with the counters that it had before.

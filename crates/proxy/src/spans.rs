@@ -12,7 +12,6 @@ pub(crate) mod export;
 pub(crate) mod prepared;
 pub(crate) mod receiver;
 
-use crate::config::SpansConfig;
 use crate::trail::Trail;
 use bytes::Bytes;
 use curtail_http::clock::Clock;
@@ -89,11 +88,10 @@ curtail_metrics::counters! {
 }
 
 impl SpanSink {
-    /// An empty buffer with the counters of `before`.
-    pub(crate) fn new(config: &SpansConfig, before: Option<&Self>) -> Self {
+    /// An empty buffer with the counters of `before`. `tenant_header` is in lower case.
+    pub(crate) fn new(tenant_header: Option<&str>, before: Option<&Self>) -> Self {
         let counters = before.map(|before| Arc::clone(&before.counters)).unwrap_or_default();
-        let tenant_header = config.tenant_header.as_deref().map(Into::into);
-        Self { counters, tenant_header, ..Self::default() }
+        Self { counters, tenant_header: tenant_header.map(Into::into), ..Self::default() }
     }
 
     /// Writes the spans of a request that is over, unless its trace is not sampled or there is no room.
@@ -234,6 +232,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod decoded;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 #[cfg(test)]
 mod tests;

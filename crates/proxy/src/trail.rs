@@ -29,6 +29,8 @@ pub(crate) struct Trail {
     pub(crate) tls: bool,
     /// Whether the request is one call of a fan-out, so that its parent is another span of the proxy.
     pub(crate) is_call: bool,
+    /// Whether the request arrived at a leaf, so that it is an attempt of another proxy.
+    pub(crate) is_at_leaf: bool,
     /// The side of the request, if there is a holdout or a switchback.
     pub(crate) draw: Option<Draw>,
     /// Whether servers may execute the request twice, so that it can be hedged.
@@ -64,6 +66,15 @@ pub(crate) struct RequestEnd {
     pub(crate) error: Option<&'static str>,
     /// The reason for this response, or for none.
     pub(crate) reason: Option<Reason>,
+}
+
+impl RequestEnd {
+    /// Whether the request counts as failed: a client error (4xx) does not.
+    pub(crate) fn is_failure(&self) -> bool {
+        let has_status = |is: fn(&StatusCode) -> bool| self.status.as_ref().is_some_and(is);
+        has_status(StatusCode::is_server_error)
+            || self.error.is_some() && !has_status(StatusCode::is_client_error)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -107,6 +118,7 @@ impl Trail {
             request_head,
             tls,
             is_call: false,
+            is_at_leaf: false,
             draw: None,
             is_repeatable: false,
             destination: None,
@@ -117,6 +129,12 @@ impl Trail {
             request_body_bytes: None,
             response_body_bytes: None,
         }
+    }
+
+    /// The value of the first field of this name in the request's header; the name is in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&[u8]> {
+        let mut fields = self.request_head.fields.iter();
+        fields.find(|(_, field, _)| *field == name.as_bytes()).map(|(_, _, value)| value)
     }
 
     /// Adds an attempt that is sent. Attempts come in the order of their IDs.

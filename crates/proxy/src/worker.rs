@@ -37,20 +37,22 @@ pub(crate) struct Worker {
     pub(crate) rest_calls: Arc<Semaphore>,
 }
 
-impl Shared {
-    /// Writes the spans of a request that is over, if there is a receiver for them.
-    pub(crate) fn record(&self, trail: &Trail) {
-        if let Some(sink) = &self.snapshot.load().spans {
-            sink.record(trail, &self.process_state.clock);
-        }
-    }
-}
-
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>) -> Self {
         let rng = Mutex::new(trace_context::entropy_rng());
         let rest_calls = Arc::new(Semaphore::new(REST_CALLS_MAX as usize));
         Self { index, shared, timers: Arc::default(), rng, rest_calls }
+    }
+
+    /// Records a request that is over: its spans, and the latency of its tenant, if these are configured.
+    pub(crate) fn record(&self, trail: &Trail) {
+        let snapshot = self.shared.snapshot.load();
+        if let Some(sink) = &snapshot.spans {
+            sink.record(trail, &self.shared.process_state.clock);
+        }
+        if let Some(tenants) = &snapshot.tenants {
+            tenants.record(self.index, trail);
+        }
     }
 
     pub(crate) fn new_span_id(&self) -> SpanId {

@@ -19,6 +19,8 @@ pub struct Precision {
 }
 
 impl Precision {
+    /// 32 buckets an octave: at most 1.6 % off; 256 bytes for each octave seen.
+    pub const ROUGH: Self = Self { bits: 5 };
     /// 128 buckets an octave: at most 0.4 % off; 1 KiB for each octave seen.
     pub const COARSE: Self = Self { bits: 7 };
     /// 1,024 buckets an octave: at most 0.05 % off; 8 KiB for each octave seen.
@@ -155,6 +157,7 @@ mod tests {
     fn precisions_outside_their_range_are_refused() {
         assert!(Precision::new(3).is_err());
         assert!(Precision::new(13).is_err());
+        assert_eq!(Precision::new(5), Ok(Precision::ROUGH));
         assert_eq!(Precision::new(7), Ok(Precision::COARSE));
         assert_eq!(Precision::new(10), Ok(Precision::FINE));
     }

@@ -58,7 +58,7 @@ fn example(path: &str) -> Option<&'static str> {
         "spans.ca_file" => "/etc/curtail/authority.pem",
         "spans.token_file" => "/etc/curtail/token",
         "spans.tenant" => "shop",
-        "spans.tenant_header" => "x-tenant",
+        "tenants.header" => "x-tenant",
         "limits.stream_idle_timeout" => "1h",
         path if path.ends_with(".tls.certificate_file") => "/etc/curtail/certificate.pem",
         path if path.ends_with(".tls.key_file") => "/etc/curtail/key.pem",

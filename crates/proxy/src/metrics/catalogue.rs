@@ -10,6 +10,7 @@ use curtail_metrics::{
 const UPSTREAM: &[&str] = &["upstream"];
 const UPSTREAM_REASON: &[&str] = &["upstream", "reason"];
 const REPLICA: &[&str] = &["upstream or leaf", "replica"];
+const DECADE: &[&str] = &["decade"];
 const LISTENER: &[&str] = &["listener"];
 const LEAF: &[&str] = &["leaf"];
 const LEAF_REASON: &[&str] = &["leaf", "reason"];
@@ -169,6 +170,28 @@ catalogue! {
         "curtail_fan_out_duration",
         &["route"],
         "Time from the headers of a request that fans out to the start of its merged response, or to its failure.",
+    );
+    TENANTS = gauge(
+        "curtail_tenants",
+        DECADE,
+        "Tenants of this hour and the one before, by decade of size: the smallest number of requests of its tenants, 1, 10, 100, and so on. Present with the key `tenants`.",
+    );
+    TENANT_REQUESTS = gauge(
+        "curtail_tenant_requests",
+        DECADE,
+        "Requests of the tenants of a decade, in this hour and the one before.",
+    );
+    TENANT_ERRORS = gauge(
+        "curtail_tenant_errors",
+        DECADE,
+        "Failed requests of the tenants of a decade, in this hour and the one before.",
+    );
+    TENANT_LATENCY = with_unit(
+        MetricType::Gauge,
+        Unit::Seconds,
+        "curtail_tenant_latency",
+        &["decade", "percentile"],
+        "Latency percentiles of all requests of the tenants of a decade, in this hour and the one before. The error is at most 1.6 %.",
     );
     CONNECTIONS_OPEN = gauge("curtail_connections_open", REPLICA, "Open connections to a replica.");
     CONNECTIONS_IDLE = gauge("curtail_connections_idle", REPLICA, "Idle HTTP/1.1 connections to a replica.");

@@ -21,6 +21,7 @@ impl MetricsSnapshot for Snapshot {
         self.holdouts(&mut out);
         self.dry_runs(&mut out);
         self.fan_outs(&mut out);
+        self.tenants(&mut out);
         self.connections(&mut out);
         self.leaves(&mut out);
         self.listeners(&mut out);
@@ -135,6 +136,21 @@ impl Snapshot {
         let missing = each().map(|(name, counts)| ([name], counts.missing));
         out.add(&table::FAN_OUT_SHARDS_MISSING, missing);
         out.histograms(&table::FAN_OUT_DURATION, each().map(|(name, c)| (name, &c.latency)));
+    }
+
+    fn tenants<'a>(&'a self, out: &mut FamilyCollector<'a>) {
+        let Some(decades) = &self.tenants else { return };
+        let each = || decades.iter().map(|of| (("decade", &*of.requests_min), of));
+        out.add(&table::TENANTS, each().map(|(decade, of)| ([decade], of.tenants)));
+        out.add(&table::TENANT_REQUESTS, each().map(|(decade, of)| ([decade], of.requests)));
+        out.add(&table::TENANT_ERRORS, each().map(|(decade, of)| ([decade], of.errors)));
+        let latencies = each().flat_map(|(decade, of)| {
+            let percentiles = of.percentiles.iter();
+            percentiles.map(move |(name, latency)| {
+                ([decade, ("percentile", *name)], latency.as_secs_f64())
+            })
+        });
+        out.add(&table::TENANT_LATENCY, latencies);
     }
 
     fn connections<'a>(&'a self, out: &mut FamilyCollector<'a>) {

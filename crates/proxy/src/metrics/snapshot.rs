@@ -7,6 +7,7 @@ use super::upstream::UpstreamCounts;
 use crate::holdout::HoldoutSnapshot;
 use crate::remedy::RemedySnapshot;
 use crate::spans::SpanCounts;
+use crate::tenants::DecadeSnapshot;
 use curtail_http::connection_counts::ConnectionCounts;
 use curtail_metrics::process::Usage;
 use curtail_policy::{RemedyMode, ReplicaId};
@@ -17,6 +18,8 @@ pub(crate) struct Snapshot {
     pub(crate) upstreams: Vec<UpstreamSnapshot>,
     pub(crate) leaves: Vec<LeafSnapshot>,
     pub(crate) fan_outs: Vec<(String, FanOutCounts)>,
+    /// The decades of tenants; absent: no header for tenants is configured.
+    pub(crate) tenants: Option<Vec<DecadeSnapshot>>,
     pub(crate) listeners: Vec<(String, ListenerCounts)>,
     pub(crate) process: ProcessCounts,
     pub(crate) usage: Usage,

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::remedy::AutoRemedy;
 use crate::spans::SpanCounts;
+use crate::tenants::DecadeSnapshot;
 use curtail_http::connection_counts::{ConnectPhases, ConnectionCounters};
 use curtail_metrics::ReloadResult;
 use curtail_metrics::process::Usage;
@@ -128,6 +129,13 @@ fn snapshot() -> Snapshot {
         upstreams: vec![upstream()],
         leaves: vec![leaf()],
         fan_outs: vec![("/read".to_owned(), fan_out.read())],
+        tenants: Some(vec![DecadeSnapshot {
+            requests_min: "10".to_owned(),
+            tenants: 2,
+            requests: 40,
+            errors: 1,
+            percentiles: vec![("p50", Duration::from_ms(4)), ("p99.9", Duration::from_ms(80))],
+        }]),
         listeners: vec![("in".to_owned(), listener.read())],
         process: process.read(),
         usage: Usage { cpu: Some(Duration::from_ms(1_250)), resident: Some(Bytes::from_kib(64)) },
@@ -160,6 +168,21 @@ fn what_was_counted_of_a_fan_out_is_shown() {
         curtail_fan_out_requests_total{route="/read",result="partial"} 1
         curtail_fan_out_shards_missing_total{route="/read"} 3
         curtail_fan_out_duration_seconds_count{route="/read"} 1
+        "#,
+    );
+}
+
+#[test]
+fn what_was_counted_of_tenants_is_shown_by_decade() {
+    assert_lines(
+        &render_text(snapshot()),
+        r#"
+        # TYPE curtail_tenants gauge
+        curtail_tenants{decade="10"} 2
+        curtail_tenant_requests{decade="10"} 40
+        curtail_tenant_errors{decade="10"} 1
+        curtail_tenant_latency_seconds{decade="10",percentile="p50"} 0.004
+        curtail_tenant_latency_seconds{decade="10",percentile="p99.9"} 0.08
         "#,
     );
 }

@@ -223,9 +223,7 @@ fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
 
 /// The value of the request header `name`, if it is text.
 fn find<'t>(trail: &'t Trail, name: &str) -> Option<&'t str> {
-    let mut fields = trail.request_head.fields.iter();
-    let (_, _, value) = fields.find(|(_, field, _)| *field == name.as_bytes())?;
-    std::str::from_utf8(value).ok()
+    std::str::from_utf8(trail.header(name)?).ok()
 }
 
 fn describe_method(attributes: &mut Attributes<'_>, method: &Method) {
@@ -251,7 +249,7 @@ fn describe_reason(attributes: &mut Attributes<'_>, scratch: &mut String, reason
     }
 }
 
-/// Returns whether the request counts as failed: a client error (4xx) does not.
+/// Returns whether the request counts as failed.
 fn describe_request_end(attributes: &mut Attributes<'_>, end: &RequestEnd) -> bool {
     if let Some(status) = end.status {
         attributes.int(b"http.response.status_code", status.as_u16().into());
@@ -262,8 +260,7 @@ fn describe_request_end(attributes: &mut Attributes<'_>, end: &RequestEnd) -> bo
         (None, Some(status)) => attributes.text(b"error.type", status.as_str()),
         (None, None) => {}
     }
-    let client_error = end.status.is_some_and(|status| status.is_client_error());
-    server_error.is_some() || end.error.is_some() && !client_error
+    end.is_failure()
 }
 
 fn describe_replica(

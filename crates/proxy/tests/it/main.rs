@@ -5,7 +5,7 @@
 //! [`holdout`] (one draw for each request), [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
 //! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little
 //! memory and delay no other client), [`groups`] (shared budget and latencies), [`probes`] (which outlive their
-//! requests) and [`operation`] (drain, reload, journal). The other modules are helpers.
+//! requests), [`tenants`] (percentiles by tenant) and [`operation`] (drain, reload, journal). The other modules are helpers.
 //!
 //! Nothing sleeps: a test waits for an event, a counter or a connection, and has a [`deadline`]. Where time
 //! itself is tested (a client that is too slow), it is the proxy that waits.
@@ -37,4 +37,5 @@ mod replica;
 mod routing;
 mod stalled;
 mod steady;
+mod tenants;
 mod wire;

@@ -82,7 +82,6 @@ impl Collector {
                 ca_file: None,
                 token_file: None,
                 tenant: None,
-                tenant_header: None,
             },
             socket: Some(socket),
             script: Arc::new(Mutex::new(script.into_iter().collect())),
