@@ -191,8 +191,8 @@ mod tests {
     use curtail_load::holdout::EffectVerdict;
     use expect_test::expect;
 
-    #[test]
-    fn a_miss_is_red_and_everything_fits_80_columns() {
+    /// One entry of each verdict but the usual one.
+    fn remedies() -> Vec<ScorecardEntry> {
         let predicted = PredictedEffect {
             time_unix_ns: 1_764_200_000_000_000_000,
             p99_ms: 21.0,
@@ -225,7 +225,7 @@ mod tests {
                     verdict,
                 }
             };
-        let remedies = vec![
+        vec![
             entry(Some(predicted), Some(measured.clone()), ScoreVerdict::MissedBand),
             entry(None, Some(measured), ScoreVerdict::NotPredicted),
             entry(Some(predicted), None, ScoreVerdict::NotMeasured),
@@ -233,10 +233,14 @@ mod tests {
                 remedy: "least request".to_owned(),
                 ..entry(Some(predicted), None, ScoreVerdict::NotMeasurableByHoldout)
             },
-        ];
+        ]
+    }
+
+    #[test]
+    fn a_miss_is_red_and_everything_fits_80_columns() {
         let scorecard = Scorecard {
             schema: "curtail.scorecard/1".to_owned(),
-            remedies,
+            remedies: remedies(),
             malformed: 2,
             left_out: 1_200,
         };

@@ -9,6 +9,7 @@ use crate::populations::{NO_STRATUM, Populations};
 use crate::traces::Traces;
 use alloc::vec;
 use alloc::vec::Vec;
+use curtail_sketch::tail_start;
 use curtail_units::Quantile;
 
 /// 1 − 0.9 is less than 0.1 by rounding.
@@ -25,7 +26,7 @@ pub(crate) struct Counterfactual {
 }
 
 /// How many times as many traces are sorted as are above the quantile.
-const LONGEST: f64 = 4.0;
+const LONGEST: usize = 4;
 
 impl Counterfactual {
     /// `masks` has a bit for each factor of each trace.
@@ -42,8 +43,8 @@ impl Counterfactual {
             .map(|nth| (traces.rows[*nth as usize].duration_ns, *nth))
             .collect();
         // The others are sorted only if most of the longest traces have a factor.
-        let longest = (sorted.len() as f64 * (1.0 - quantile.get()) * LONGEST) as usize;
-        let longest = longest.min(sorted.len());
+        let above = sorted.len() - tail_start(quantile.get(), sorted.len());
+        let longest = sorted.len().min(above * LONGEST);
         if longest < sorted.len() {
             sorted.select_nth_unstable_by(longest, |one, other| other.cmp(one));
         }

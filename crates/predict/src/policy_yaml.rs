@@ -37,7 +37,7 @@ fn balance_yaml(balance: &BalanceConfig) -> String {
     match balance {
         BalanceConfig::RoundRobin => "round_robin".to_owned(),
         BalanceConfig::Random => "random".to_owned(),
-        BalanceConfig::LEAST_REQUEST => "least_request".to_owned(),
+        BalanceConfig::LeastRequest { choices: 2 } => "least_request".to_owned(),
         BalanceConfig::LeastRequest { choices } => {
             format!("{{policy: least_request, choices: {choices}}}")
         }

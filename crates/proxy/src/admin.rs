@@ -28,7 +28,6 @@ use curtail_http::stream::Stream;
 use curtail_http::write_timeout::WriteTimeoutStream;
 use curtail_metrics::process::Usage;
 use curtail_units::{Duration, Quantile};
-use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;

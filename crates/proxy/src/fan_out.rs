@@ -197,7 +197,7 @@ impl FanOutRequest {
             outgoing,
             merge: if is_head { Merge::Concatenate } else { config.merge },
             trail: Some(trail),
-            gather: Gather::new(config.gather(calls)),
+            gather: Gather::new(config.rule.of(calls)),
             number: 0,
             calls: JoinSet::new(),
             started: 0,
@@ -212,7 +212,7 @@ impl FanOutRequest {
 
     /// Whether fewer replicas are present than are needed, because some have left.
     fn is_too_few(&self) -> bool {
-        self.fan_out.config.needed.is_some_and(|needed| needed as usize > self.results.len())
+        self.fan_out.config.rule.needed.is_some_and(|needed| needed as usize > self.results.len())
     }
 
     /// Runs the calls until the request is done.
@@ -355,7 +355,10 @@ impl FanOutRequest {
 
     /// Lets the open calls run to their end after the request is done, if there is room for them.
     fn finish_rest(mut self) {
-        if self.fan_out.config.rest == RestMode::Cancel || self.calls.is_empty() || self.is_broken {
+        if self.fan_out.config.rule.rest == RestMode::Cancel
+            || self.calls.is_empty()
+            || self.is_broken
+        {
             return;
         }
         self.buffer.discard();

@@ -184,7 +184,10 @@ fn balance(config: BalanceConfig) -> String {
     let text = config.to_string();
     match config {
         BalanceConfig::PeakEwma { decay } => text.replace(&decay.to_string(), &decay.write()),
-        _ => text,
+        BalanceConfig::RoundRobin
+        | BalanceConfig::Random
+        | BalanceConfig::LeastRequest { .. }
+        | BalanceConfig::Prequal(_) => text,
     }
 }
 

@@ -147,14 +147,15 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         request_factor: s
             .optional_section("request_factor", REQUEST_FACTOR, Distribution::read)
             .unwrap_or(defaults.request_factor),
-        request_bytes: s.field("request_bytes", REQUEST_BYTES).optional().or(defaults.request_bytes),
+        request_bytes: s
+            .field("request_bytes", REQUEST_BYTES)
+            .optional()
+            .or(defaults.request_bytes),
         call_factor: s
             .optional_section("call_factor", CALL_FACTOR, Distribution::read)
             .unwrap_or(defaults.call_factor),
         server_factors: ServerFactors::read(s).unwrap_or(defaults.server_factors),
-        copies_alike: s
-            .field("copies_alike_ratio", COPIES_ALIKE)
-            .default(defaults.copies_alike),
+        copies_alike: s.field("copies_alike_ratio", COPIES_ALIKE).default(defaults.copies_alike),
         message_delay: s
             .optional_section("message_delay", "Time of a message, one way.", Distribution::read)
             .unwrap_or(defaults.message_delay),
@@ -162,23 +163,9 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         overhead: s
             .optional_section("overhead", "Time of a request at its root.", Distribution::read)
             .unwrap_or(defaults.overhead),
-        cancelled: s
-            .choice(
-                "cancelled",
-                "What a cancelled attempt does: stops: it leaves the queue or stops in service; leaves_queue: \
-                it only leaves the queue; runs_on: it is executed to its end.",
-                &[
-                    ("stops", Cancelled::Stops),
-                    ("leaves_queue", Cancelled::LeavesQueue),
-                    ("runs_on", Cancelled::RunsOn),
-                ],
-            )
-            .default(defaults.cancelled),
+        cancelled: cancelled(s, defaults.cancelled),
         gives_up_after: s
-            .field(
-                "gives_up_after",
-                "Time after which a client abandons a request; absent: never.",
-            )
+            .field("gives_up_after", "Time after which a client abandons a request; absent: never.")
             .at_least(Duration::from_us(1))
             .optional()
             .or(defaults.gives_up_after),
@@ -199,6 +186,20 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
     };
     check(s, &model, base);
     model
+}
+
+fn cancelled(s: &mut Section<'_>, default: Cancelled) -> Cancelled {
+    s.choice(
+        "cancelled",
+        "What a cancelled attempt does: stops: it leaves the queue or stops in service; leaves_queue: \
+        it only leaves the queue; runs_on: it is executed to its end.",
+        &[
+            ("stops", Cancelled::Stops),
+            ("leaves_queue", Cancelled::LeavesQueue),
+            ("runs_on", Cancelled::RunsOn),
+        ],
+    )
+    .default(default)
 }
 
 const CLIENT_RETRIES: &str =
