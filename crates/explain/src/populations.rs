@@ -54,6 +54,8 @@ pub(crate) const NO_STRATUM: u32 = u32::MAX;
 pub(crate) struct Populations {
     pub(crate) slow: Vec<u32>,
     pub(crate) baseline: Vec<u32>,
+    /// The traces of both.
+    pub(crate) by_start: Vec<u32>,
     /// The stratum of each trace, or [`NO_STRATUM`].
     pub(crate) strata: Vec<u32>,
     /// The number of slow and of all traces of each stratum.
@@ -75,18 +77,17 @@ impl Populations {
             is_slow: vec![false; rows.len()],
             ..Self::default()
         };
-        let mut by_operation: Vec<u32> = (0..).take(rows.len()).collect();
-        by_operation.sort_unstable_by_key(|nth| {
-            (rows[*nth as usize].root_operation, rows[*nth as usize].start_ns)
-        });
+        let mut by_start: Vec<(i64, u32)> = rows.iter().map(|row| row.start_ns).zip(0..).collect();
+        by_start.sort_unstable();
+        this.by_start = by_start.into_iter().map(|(_, nth)| nth).collect();
+        let mut by_operation = this.by_start.clone();
+        by_operation.sort_by_key(|nth| rows[*nth as usize].root_operation);
         for of_operation in by_operation.chunk_by(|one, other| same_operation(rows, *one, *other)) {
             this.divide_operation(rows, of_operation, slow, period_ns);
         }
-        let mut by_start: Vec<u32> = (0..).take(rows.len()).collect();
-        by_start.retain(|nth| this.strata[*nth as usize] != NO_STRATUM);
-        by_start.sort_unstable_by_key(|nth| rows[*nth as usize].start_ns);
+        this.by_start.retain(|nth| this.strata[*nth as usize] != NO_STRATUM);
         (this.slow, this.baseline) =
-            by_start.into_iter().partition(|nth| this.is_slow[*nth as usize]);
+            this.by_start.iter().partition(|nth| this.is_slow[**nth as usize]);
         this
     }
 

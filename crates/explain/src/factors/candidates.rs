@@ -3,6 +3,7 @@
 use super::{Factor, SLOW_MIN};
 use crate::populations::Populations;
 use crate::traces::Traces;
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use curtail_sketch::tail_start;
@@ -100,10 +101,14 @@ impl Candidates {
 
     /// Adds the cuts of a numeric field: at quantiles of all its numbers, and of those of slow traces.
     fn cut(&mut self, field: u32, mut slow: Vec<f64>, mut all: Vec<f64>) {
-        all.sort_unstable_by(f64::total_cmp);
+        let Some(most) = all.iter().copied().max_by(f64::total_cmp) else { return };
+        let least = all.iter().copied().fold(most, f64::min);
+        // Not sorted as a whole: most of them are between two cuts.
+        let ranks = CUTS_ABOVE.iter().chain(&CUTS_BELOW).map(|q| tail_start(*q, all.len()));
+        let ranks: BTreeSet<usize> = ranks.collect();
+        select(&mut all, &Vec::from_iter(ranks));
         slow.sort_unstable_by(f64::total_cmp);
-        let at = |sorted: &[f64], quantile| sorted[tail_start(quantile, sorted.len())];
-        let (Some(least), Some(most)) = (all.first().copied(), all.last().copied()) else { return };
+        let at = |numbers: &[f64], quantile| numbers[tail_start(quantile, numbers.len())];
         let mut above = CUTS_ABOVE.map(|quantile| at(&all, quantile)).to_vec();
         above.extend(CUTS_BELOW_SLOW.map(|quantile| below(&all, at(&slow, quantile))));
         let mut at_most = CUTS_BELOW.map(|quantile| at(&all, quantile)).to_vec();
@@ -133,8 +138,37 @@ fn bin_number(index: usize) -> u32 {
     u32::try_from(index).expect("a field has few cuts")
 }
 
-/// The largest of the sorted numbers that is less than `number`.
-fn below(sorted: &[f64], number: f64) -> f64 {
-    let at = sorted.partition_point(|other| *other < number);
-    at.checked_sub(1).map_or(f64::NEG_INFINITY, |at| sorted[at])
+/// Moves the numbers of some ranks, which rise, to where sorting would move them.
+fn select(numbers: &mut [f64], ranks: &[usize]) {
+    let half = ranks.len() / 2;
+    let Some(rank) = ranks.get(half) else { return };
+    let (lower, _, higher) = numbers.select_nth_unstable_by(*rank, f64::total_cmp);
+    select(lower, &ranks[..half]);
+    let of_higher: Vec<usize> = ranks[half + 1..].iter().map(|other| other - rank - 1).collect();
+    select(higher, &of_higher);
+}
+
+/// The largest of the numbers that is less than `number`.
+fn below(numbers: &[f64], number: f64) -> f64 {
+    numbers.iter().copied().filter(|other| *other < number).fold(f64::NEG_INFINITY, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::select;
+    use alloc::vec::Vec;
+    use curtail_units::Rng;
+
+    #[test]
+    fn selected_numbers_are_where_sorting_moves_them() {
+        let mut rng = Rng::new(1);
+        let ranks = [0, 1, 17, 500, 501, 998, 999];
+        let mut numbers: Vec<f64> = (0..1_000).map(|_| (rng.unit() * 100.0).floor()).collect();
+        let mut sorted = numbers.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        select(&mut numbers, &ranks);
+        for rank in ranks {
+            assert_eq!(numbers[rank].to_bits(), sorted[rank].to_bits(), "rank {rank}");
+        }
+    }
 }

@@ -7,7 +7,7 @@
 use super::candidates::{BinRange, Candidates, NumericField};
 use super::circular_shifts::{Circle, largest_lower};
 use super::{Estimate, Factor, SLOW_MIN, estimate};
-use crate::populations::{NO_STRATUM, Populations};
+use crate::populations::Populations;
 use crate::traces::Traces;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -117,7 +117,7 @@ impl FactorTable {
     pub(super) fn of(traces: &Traces, populations: &Populations) -> Self {
         let candidates = Candidates::of(traces, populations);
         let mut this = Self::default();
-        this.sort_traces(traces, populations);
+        this.sort_traces(populations);
         this.of_factors = vec![Vec::new(); candidates.factors.len()];
         this.ends.reserve(this.traces.len());
         let by_stratum = core::mem::take(&mut this.traces);
@@ -143,11 +143,7 @@ impl FactorTable {
         this
     }
 
-    fn sort_traces(&mut self, traces: &Traces, populations: &Populations) {
-        let with_stratum = || {
-            let all = (0_u32..).zip(&populations.strata);
-            all.filter(|(_, stratum)| **stratum != NO_STRATUM)
-        };
+    fn sort_traces(&mut self, populations: &Populations) {
         self.strata = vec![0];
         let counts = populations.counts.iter().map(|(_, all)| *all as usize);
         self.strata.extend(counts.scan(0, |sum, count| {
@@ -155,15 +151,11 @@ impl FactorTable {
             Some(*sum)
         }));
         let mut next = self.strata.clone();
-        self.traces = vec![0; with_stratum().count()];
-        for (nth, stratum) in with_stratum() {
-            let at = &mut next[*stratum as usize];
-            self.traces[*at] = nth;
+        self.traces = vec![0; populations.by_start.len()];
+        for nth in &populations.by_start {
+            let at = &mut next[populations.strata[*nth as usize] as usize];
+            self.traces[*at] = *nth;
             *at += 1;
-        }
-        for of_stratum in self.strata.windows(2) {
-            let of_stratum = &mut self.traces[of_stratum[0]..of_stratum[1]];
-            of_stratum.sort_by_key(|nth| traces.rows[*nth as usize].start_ns);
         }
     }
 
@@ -272,7 +264,7 @@ impl FactorTable {
         rng: &Rng,
     ) -> f64 {
         let mut rng = rng.split("labels");
-        let mut order: Vec<usize> = (0..self.traces.len()).collect();
+        let mut order: Vec<u32> = (0..).take(self.traces.len()).collect();
         let slow_count = populations.slow.len() as f64;
         let mut largest: Vec<f64> = Vec::with_capacity(LABELINGS);
         let mut labeled = cells.to_vec();
@@ -283,7 +275,7 @@ impl FactorTable {
                 for drawn in 0..*slow as usize {
                     let other = drawn + rng.below(traces.len() - drawn);
                     traces.swap(drawn, other);
-                    for cell in self.cells_of(traces[drawn]) {
+                    for cell in self.cells_of(traces[drawn] as usize) {
                         labeled[*cell as usize].slow += 1;
                     }
                 }
@@ -387,18 +379,24 @@ impl FactorTable {
             return self.circles_of_values(value, remaining);
         }
         let rivals = self.rivals(factor, cells);
-        let mut has_attribute = vec![false; self.cells as usize];
+        let mut is_used = vec![false; self.cells as usize];
+        let mut has_attribute = is_used.clone();
         let mut of_cells: Vec<Vec<u16>> = vec![Vec::new(); self.cells as usize];
         for (number, rival) in (0..).zip(&rivals) {
             for FactorCells { own, field } in &self.of_factors[*rival] {
                 has_attribute[as_usize(field)].fill(true);
+                is_used[as_usize(field)].fill(true);
+                is_used[as_usize(own)].fill(true);
                 of_cells[as_usize(own)].iter_mut().for_each(|of_cell| of_cell.push(number));
             }
         }
         self.circles_with(remaining, rivals.len(), |at, factors| {
-            let of_trace = || self.cells_of(at).iter().map(|cell| *cell as usize);
-            factors.extend(of_trace().flat_map(|cell| &of_cells[cell]));
-            of_trace().any(|cell| has_attribute[cell])
+            // Most cells are of other attributes.
+            let of_trace = self.cells_of(at).iter().map(|cell| *cell as usize);
+            of_trace.filter(|cell| is_used[*cell]).fold(false, |has, cell| {
+                factors.extend_from_slice(&of_cells[cell]);
+                has || has_attribute[cell]
+            })
         })
     }
 
