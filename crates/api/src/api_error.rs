@@ -126,7 +126,7 @@ impl From<AccessError> for ApiError {
     fn from(error: AccessError) -> Self {
         let status = match error {
             AccessError::NoToken | AccessError::UnknownToken => StatusCode::UNAUTHORIZED,
-            AccessError::OtherTenant(_) => StatusCode::FORBIDDEN,
+            AccessError::OtherTenant(_) | AccessError::BoundToTenant => StatusCode::FORBIDDEN,
             AccessError::BadTenant | AccessError::Repeated(_) => StatusCode::BAD_REQUEST,
         };
         Self { status, message: error.to_string() }

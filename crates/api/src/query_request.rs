@@ -116,7 +116,7 @@ impl<'a> QueryRequest<'a> {
     /// Parses a parameter: a duration, in nanoseconds.
     pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        let duration = duration_ns(value);
+        let duration = duration_ns(value).filter(|ns| *ns >= 0);
         let wrong = || expected(name, value, "a length of time, as 1m30s or 500ms");
         duration.ok_or_else(wrong).map(Some)
     }

@@ -195,6 +195,9 @@ impl QueryService {
             return with_allow(response, READ_METHODS);
         }
         if head.uri.path().starts_with(curtail_profile::PREFIX) {
+            if let Err(error) = self.api.access.check_process(&head.headers) {
+                return to_http(Err(error.into()), form);
+            }
             let (path, query) = (head.uri.path(), head.uri.query());
             let profile = curtail_profile::respond(&head.method, path, query).await;
             return profile.map(ResponseBody::Left);

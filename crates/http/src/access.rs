@@ -52,6 +52,9 @@ pub enum AccessError {
     /// The token of the request is bound to another tenant.
     #[error("the bearer token is bound to the tenant {0}")]
     OtherTenant(String),
+    /// The token of the request is bound to a tenant, and the page is about the whole process.
+    #[error("the bearer token is bound to a tenant: expected one that is not")]
+    BoundToTenant,
     /// The tenant of the request is not a valid name.
     #[error("x-scope-orgid: expected 1 to 255 characters of ASCII")]
     BadTenant,
@@ -142,6 +145,19 @@ impl Access {
     /// When the token or the tenant is not allowed.
     pub fn check(&self, headers: &HeaderMap) -> Result<Option<String>, AccessError> {
         self.0.load().check(headers).map(|tenant| tenant.map(str::to_owned))
+    }
+
+    /// Checks the token of a request for a page about the whole process.
+    ///
+    /// # Errors
+    /// When the token is not allowed, or is bound to a tenant.
+    pub fn check_process(&self, headers: &HeaderMap) -> Result<(), AccessError> {
+        let mut without_tenant = headers.clone();
+        without_tenant.remove(TENANT);
+        match self.0.load().check(&without_tenant)? {
+            Some(_) => Err(AccessError::BoundToTenant),
+            None => Ok(()),
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl From<AccessError> for Rejection {
     fn from(error: AccessError) -> Self {
         let reason = match error {
             AccessError::NoToken | AccessError::UnknownToken => RejectReason::Unauthenticated,
-            AccessError::OtherTenant(_) => RejectReason::Forbidden,
+            AccessError::OtherTenant(_) | AccessError::BoundToTenant => RejectReason::Forbidden,
             AccessError::BadTenant | AccessError::Repeated(_) => RejectReason::Malformed,
         };
         reason.reject(error.to_string())

@@ -136,6 +136,22 @@ impl Arrivals {
     }
 }
 
+impl Arrivals {
+    /// The mean number of changes of bursts while no request arrives: in the longest time at rate zero, or from one request
+    /// to the next at the lowest rate.
+    #[must_use]
+    pub fn changes_without_request(&self, requests_per_second: f64) -> f64 {
+        let Some(bursts) = &self.bursts else { return 0.0 };
+        let changes_per_ns = 2.0 / bursts.cycle_ns();
+        let ends =
+            self.curve.changes.iter().map(|change| change.at).chain(self.curve.repeats_every);
+        let at_zero = self.curve.segments().zip(ends).filter(|((_, factor), _)| *factor <= 0.0);
+        let longest_ns = at_zero.map(|((from, _), to)| (to - from).as_ns_f64()).fold(0.0, f64::max);
+        let gap_ns = 1e9 / (requests_per_second * self.factor_range().0);
+        changes_per_ns * longest_ns.max(gap_ns)
+    }
+}
+
 impl Bursts {
     /// The rate outside of bursts, divided by the mean rate.
     fn outside_factor(&self) -> f64 {

@@ -211,31 +211,26 @@ fn lowest<C: Copy + PartialOrd>(
     choice: impl Fn(C, C) -> Choice,
 ) -> Option<(ReplicaId, Choice)> {
     let (first, second) = candidates.draw_two(rng)?;
-    let mut chosen = lower((first, second), &cost, &choice);
-    for _ in 2..choices {
-        let (further, _) = candidates.draw_two(rng)?;
-        if further != chosen.0 && cost(further) < cost(chosen.0) {
-            chosen = (further, choice(cost(further), cost(chosen.0)));
+    let chosen = match second {
+        None => (first, Choice::Only),
+        Some(second) => {
+            let is_second = cost(second) < cost(first);
+            let (mut best, mut other) =
+                if is_second { (second, cost(first)) } else { (first, cost(second)) };
+            for _ in 2..choices {
+                let (further, _) = candidates.draw_two(rng)?;
+                if cost(further) < cost(best) {
+                    (best, other) = (further, cost(best));
+                } else if further != best && cost(further) < other {
+                    other = cost(further);
+                }
+            }
+            (best, choice(cost(best), other))
         }
-    }
+    };
     let Some(suspect) = candidates.draw_suspect(rng) else { return Some(chosen) };
     let (suspect_cost, other) = (cost(suspect), cost(chosen.0));
     Some(if suspect_cost < other { (suspect, choice(suspect_cost, other)) } else { chosen })
-}
-
-/// The one of two with the lower cost; the first when they are equal or there is no second.
-fn lower<C: Copy + PartialOrd>(
-    (first, second): (ReplicaId, Option<ReplicaId>),
-    cost: impl Fn(ReplicaId) -> C,
-    choice: impl Fn(C, C) -> Choice,
-) -> (ReplicaId, Choice) {
-    let Some(second) = second else { return (first, Choice::Only) };
-    let (first_cost, second_cost) = (cost(first), cost(second));
-    if second_cost < first_cost {
-        (second, choice(second_cost, first_cost))
-    } else {
-        (first, choice(first_cost, second_cost))
-    }
 }
 
 #[cfg(test)]

@@ -203,12 +203,13 @@ impl Recording {
         if let Some(end) = self.fan_out.as_mut().and_then(|of| of.shorten(requests_max)) {
             requests_max = self.requests.partition_point(|request| request.arrived < end);
         }
+        // Requests are long beside the whole recording, also if only its first part is kept.
+        self.leave_out_long_requests();
         let kept = self.requests.iter().take(requests_max);
         let attempts: usize = kept.map(|request| request.attempts as usize).sum();
         self.left_out += self.requests.len().saturating_sub(requests_max) as u64;
         self.requests.truncate(requests_max);
         self.attempts.truncate(attempts);
-        self.leave_out_long_requests();
     }
 
     /// The latency at a quantile of all requests that are in no holdout, where a failed request is longer than all

@@ -121,15 +121,17 @@ struct LockWaits {
     threads: BTreeMap<u32, Duration>,
     /// The wait of all threads for each lock, by the address of the lock, and the threads that waited.
     locks: BTreeMap<u64, (Duration, BTreeSet<u32>)>,
+    /// Whether the system shows what threads wait for.
+    is_shown: bool,
 }
 
 impl LockWaits {
     /// Adds the time since the last sample to the threads that wait for a lock now.
     fn sample(&mut self, since_last: Duration) -> Result<(), ProfileError> {
         for thread in thread_ids()? {
-            let Some(lock) = read(thread, "syscall").as_deref().and_then(awaited_lock) else {
-                continue;
-            };
+            let Some(syscall) = read(thread, "syscall") else { continue };
+            self.is_shown = true;
+            let Some(lock) = awaited_lock(&syscall) else { continue };
             *self.threads.entry(thread).or_default() += since_last;
             if self.locks.len() < LOCKS_MAX || self.locks.contains_key(&lock) {
                 let (wait, threads) = self.locks.entry(lock).or_default();
@@ -173,7 +175,7 @@ fn report(
             "user_ms": user_ms,
             "system_ms": system_ms,
             "runnable_ms": ms(Duration::from_nanos(since(|of| of.runnable_ns))),
-            "lock_ms": ms(waits.threads.get(id).copied().unwrap_or_default()),
+            "lock_ms": waits.is_shown.then(|| ms(waits.threads.get(id).copied().unwrap_or_default())),
             "voluntary_switches": since(|of| of.voluntary_switches),
             "involuntary_switches": since(|of| of.involuntary_switches),
         });

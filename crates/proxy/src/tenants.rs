@@ -82,11 +82,11 @@ impl Tenants {
             merged.entry(Arc::clone(&tenant.name)).or_default().merge(&tenant.requests);
         };
         for shard in &self.shards {
-            let before = {
+            let (hour, before) = {
                 let mut shard = lock(shard);
                 shard.advance(now, self.config.max);
                 report.add_rest(&shard.table);
-                Arc::clone(&shard.before)
+                (shard.hour, Arc::clone(&shard.before))
             };
             report.add_rest(&before);
             before.tenants().iter().for_each(&mut add);
@@ -94,7 +94,9 @@ impl Tenants {
             loop {
                 let next: Vec<Tenant> = {
                     let shard = lock(shard);
-                    let tenants = shard.table.tenants().iter();
+                    // The hour may have ended meanwhile.
+                    let table = if shard.hour == hour { &shard.table } else { &*shard.before };
+                    let tenants = table.tenants().iter();
                     tenants.skip(copied).take(COPIED_AT_ONCE).cloned().collect()
                 };
                 if next.is_empty() {

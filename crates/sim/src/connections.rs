@@ -86,12 +86,15 @@ impl Connections {
 
     /// Closes the connection of a cancelled attempt.
     pub(crate) fn close(&mut self, attempt: Key) {
-        self.of_attempt[attempt.index as usize] = None;
+        // A request of a noisy neighbor has no connection.
+        if let Some(pair) = self.of_attempt.get_mut(attempt.index as usize) {
+            *pair = None;
+        }
     }
 
     /// Ends the use of a connection. It is idle from now on if its attempt got a response.
     pub(crate) fn end(&mut self, now: Instant, attempt: Key, has_response: bool) {
-        let pair = self.of_attempt[attempt.index as usize].take();
+        let pair = self.of_attempt.get_mut(attempt.index as usize).and_then(Option::take);
         if let Some(pair) = pair.filter(|_| has_response) {
             self.idle[pair].push(now);
         }

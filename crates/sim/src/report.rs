@@ -42,11 +42,11 @@ pub struct ArmReport {
     pub above: Vec<(Duration, Estimate)>,
     /// Requests that failed.
     pub errors: u64,
-    /// Attempts beyond one for each call of a request, as a share of the calls.
+    /// Attempts beyond one for each call of a request, as a share of the calls of all tiers.
     pub extra_requests_ratio: f64,
-    /// Executions beyond one for each call of a request, as a share of the calls.
+    /// Executions beyond one for each call of a request, as a share of the calls of all tiers.
     pub extra_work_ratio: f64,
-    /// Service time delivered, as a share of the capacity that is allocated to the servers.
+    /// Service time delivered, as a share of the capacity that is allocated to the servers of the first tier.
     pub utilization_ratio: f64,
     /// Retries of clients, as a share of the requests.
     pub client_retries_ratio: f64,
@@ -159,8 +159,8 @@ impl ArmReport {
             mean_ns: batches.mean_ns().filter(|_| whole),
             quantiles_ns: QUANTILES.map(|q| (q, batches.quantile_ns(q).filter(|_| whole))).to_vec(),
             above: if whole { batches.above() } else { Vec::new() },
-            client_retries_ratio: counts.client_retries as f64 / batches.len().max(1) as f64,
-            partial: counts.partial,
+            client_retries_ratio: tally.client_retries as f64 / batches.len().max(1) as f64,
+            partial: tally.partial,
             types: types.map(|(of, tally)| TypeReport::new(&of.name, &tally.batches)).collect(),
             comparison: None,
             stopped,

@@ -36,15 +36,11 @@ pub struct Precision {
 /// The counts of a world, apart from latencies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// The number of calls; a request makes `fan_out` calls.
+    /// The number of calls, of all tiers and of all tries of clients.
     pub(crate) calls: u64,
     pub(crate) attempts: u64,
     /// The number of attempts that a server began to execute.
     pub(crate) executions: u64,
-    /// The number of requests that their clients sent again.
-    pub(crate) client_retries: u64,
-    /// The number of requests with the responses of fewer calls than needed.
-    pub(crate) partial: u64,
     /// Service time delivered, over all servers.
     pub(crate) work_ns: f64,
     pub(crate) elapsed: Duration,
@@ -56,8 +52,6 @@ impl Counts {
             calls: self.calls - earlier.calls,
             attempts: self.attempts - earlier.attempts,
             executions: self.executions - earlier.executions,
-            client_retries: self.client_retries - earlier.client_retries,
-            partial: self.partial - earlier.partial,
             work_ns: self.work_ns - earlier.work_ns,
             elapsed: self.elapsed - earlier.elapsed,
         }
@@ -70,6 +64,21 @@ pub(crate) enum Tallied {
     /// The warm-up is over: counting begins.
     WarmUpOver,
     Done,
+}
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedRequest {
+    pub(crate) number: u64,
+    /// Its type, and its number among those of the type.
+    pub(crate) of_type: Option<(usize, u64)>,
+    /// Absent: it has failed.
+    pub(crate) latency: Option<Duration>,
+    pub(crate) age: Duration,
+    /// The number of times that its client sent it again.
+    pub(crate) retries: u32,
+    /// Whether it has the responses of fewer calls than needed.
+    pub(crate) is_partial: bool,
 }
 
 /// The requests of one type that count.
@@ -88,6 +97,9 @@ pub(crate) struct Tally {
     /// Requests that have ended, including the warm-up.
     pub(crate) requests: u64,
     arrived: u64,
+    /// The retries of clients, and the partial responses, of the requests that count.
+    pub(crate) client_retries: u64,
+    pub(crate) partial: u64,
     /// The requests of each type.
     pub(crate) of_types: Vec<TypeTally>,
     /// The numbers of the counted requests: the first, and the first one after them.
@@ -98,6 +110,8 @@ impl Tally {
     pub(crate) fn new(stop: Stop, thresholds: &[Duration], types: usize) -> Self {
         let of_type = TypeTally { batches: Batches::new(&[], 0), arrived: 0 };
         Self {
+            client_retries: 0,
+            partial: 0,
             of_types: vec![of_type; types],
             stop,
             warm_up: stop.has_warm_up.then(|| WarmUp::new(stop.requests_max)),
@@ -127,14 +141,9 @@ impl Tally {
         self.warm_up.is_none() && (self.counted.0..self.counted.1).contains(&number)
     }
 
-    /// Counts the end of a request after `age`: its latency, or none if it has failed. The number of the request comes with
-    /// its type, and its number among those of the type.
-    pub(crate) fn ended(
-        &mut self,
-        (number, of_type): (u64, Option<(usize, u64)>),
-        latency: Option<Duration>,
-        age: Duration,
-    ) -> Tallied {
+    /// Counts the end of a request.
+    pub(crate) fn ended(&mut self, request: EndedRequest) -> Tallied {
+        let EndedRequest { number, of_type, latency, age, retries, is_partial } = request;
         self.requests += 1;
         if let Some(warm_up) = &mut self.warm_up {
             let warmth = warm_up.record(age.as_ns_f64());
@@ -155,6 +164,8 @@ impl Tally {
         if !(first..last).contains(&number) {
             return Tallied::Nothing;
         }
+        self.client_retries += u64::from(retries);
+        self.partial += u64::from(is_partial);
         if let Some((of_type, number)) = of_type {
             self.of_types[of_type].batches.record(number, latency);
         }

@@ -28,7 +28,7 @@ use crate::record::{Recorder, RequestRecord};
 use crate::recorded::RecordedCursor;
 use crate::scenario::Arm;
 use crate::slab::{Key, Slab};
-use crate::tally::{Counts, Stop, Tallied, Tally};
+use crate::tally::{Counts, EndedRequest, Stop, Tallied, Tally};
 use curtail_load::remedy::RemedyEvidence;
 use curtail_model::{ArrivalProcess, Faults};
 use curtail_policy::{GatherConfig, Group, Upstream, UpstreamConfig};
@@ -493,14 +493,9 @@ impl<'m> World<'m> {
         self.attempts.remove(key)
     }
 
-    fn tally_request(
-        &mut self,
-        number: (u64, Option<(usize, u64)>),
-        age: Duration,
-        has_response: bool,
-    ) {
+    fn tally_request(&mut self, request: EndedRequest) {
         self.idle_until = self.events + self.limits.idle_events_max;
-        match self.tally.ended(number, has_response.then_some(age), age) {
+        match self.tally.ended(request) {
             Tallied::Nothing => {}
             Tallied::WarmUpOver => self.warm_up_counts = self.counts_now(),
             Tallied::Done => self.done = true,

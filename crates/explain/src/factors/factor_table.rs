@@ -344,6 +344,9 @@ impl FactorTable {
         let mut surplus = 0.0;
         for of in &self.of_factors[factor] {
             let (own, field) = (sum(cells, &of.own), sum(cells, &of.field));
+            if field.all == 0 {
+                continue;
+            }
             let expected = f64::from(own.all) / f64::from(field.all) * f64::from(field.slow);
             surplus += f64::from(own.slow) - expected;
         }

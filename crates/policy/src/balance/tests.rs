@@ -125,6 +125,33 @@ fn of_two_drawn_the_less_loaded_is_taken() {
 }
 
 #[test]
+fn of_three_drawn_the_least_loaded_is_taken_and_the_next_is_named() {
+    let (n, seed, len) = (90_000, 37, 6_u32);
+    let mut replicas = Replicas::numbered(len as usize);
+    for in_flight in 0..len {
+        (0..in_flight).for_each(|_| {
+            replicas.known(ReplicaId(in_flight)).load.arrived();
+        });
+    }
+    let balance = BalanceConfig::LeastRequest { choices: 3 };
+    let counts = counts(&balance, &replicas, n, seed);
+    // Two that differ, and a third that may be one of them: all three have at least `least` in flight.
+    let at_least = |least: u32| {
+        let from = f64::from(len - least);
+        from * (from - 1.0) / f64::from(len * (len - 1)) * from / f64::from(len)
+    };
+    for (in_flight, count) in (0..len).zip(&counts) {
+        let probability = at_least(in_flight) - at_least(in_flight + 1);
+        assert!(is_close(*count, n, probability), "seed {seed}: {counts:?}, {in_flight}");
+    }
+    // With many draws, these are the two with the fewest in flight.
+    let mut rng = Rng::new(seed);
+    let mut rule = rule_of(&BalanceConfig::LeastRequest { choices: 100 }, len as usize, &rng);
+    let chosen = rule.choose(replicas.candidates(Instant::ZERO, None, &[]), &mut rng);
+    assert_eq!(chosen, Some((ReplicaId(0), Choice::FewerInFlight { in_flight: 0, other: 1 })));
+}
+
+#[test]
 fn failing_replicas_are_not_compared() {
     let mut replicas = Replicas::numbered(2);
     replicas.known(ReplicaId(0)).load.arrived();

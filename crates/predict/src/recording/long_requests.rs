@@ -47,7 +47,9 @@ impl Recording {
         if let Some(fan_out) = &mut self.fan_out {
             fan_out.requests.retain(|_| !is_long_caller.next().is_some_and(|it| *it));
         }
-        self.long_requests += left_out.iter().filter(|left_out| **left_out).count() as u64;
+        // Of a fan-out, its requests and not their calls.
+        let of_requests = if self.fan_out.is_some() { &are_long_callers } else { &left_out };
+        self.long_requests += of_requests.iter().filter(|left_out| **left_out).count() as u64;
         self.requests.clear();
         self.attempts.clear();
         self.fill(rows);

@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// Maximum mean number of changes of the rate from one request to the next; each costs as much as an arrival.
 const CHANGES_MAX: f64 = 1_000.0;
 
+/// Maximum mean number of changes of the rate in a time without requests, which nothing interrupts: some seconds.
+const CHANGES_WITHOUT_REQUEST_MAX: f64 = 1e8;
+
 const RECORDED: &str = "File with one time of an arrival on each line, in rising order. The first request arrives \
         at the start. After the last, the arrivals begin again.";
 
@@ -68,6 +71,13 @@ pub(super) fn check_changes(s: &mut Section<'_>, model: &Model, base: Option<&Mo
         let (low, high) = (RATES.start(), RATES.end());
         let text = format!("the rate changes to {rate:e} requests per second");
         s.error("arrivals", format!("{text}: expected {low} to {high}"));
+    }
+    let changes = model.arrivals.changes_without_request(mean);
+    if changes.is_finite() && changes > CHANGES_WITHOUT_REQUEST_MAX {
+        let text = format!("the rate changes {changes:.0} times while no request arrives");
+        let expected = format!("expected at most {CHANGES_WITHOUT_REQUEST_MAX} times");
+        s.error("arrivals", format!("{text}: {expected}"));
+        return;
     }
     let changes = model.arrivals.changes_per_request(mean);
     if changes.is_finite() && changes > CHANGES_MAX {

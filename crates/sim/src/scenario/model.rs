@@ -68,8 +68,8 @@ fn closed_loop(s: &mut Section<'_>) -> ClosedLoop {
 fn client_retries(s: &mut Section<'_>) -> ClientRetries {
     ClientRetries {
         retries_max: s
-            .field("retries_max", "Maximum number of retries of a request.")
-            .range(1..=CLIENT_RETRIES_MAX)
+            .field("retries_max", "Maximum number of retries of a request; 0: none.")
+            .range(0..=CLIENT_RETRIES_MAX)
             .required(),
         wait: s
             .optional_section(

@@ -95,6 +95,11 @@ impl World<'_> {
                 matches!(attempt.stage, Stage::Queued | Stage::InService | Stage::Calls(_));
             attempt.server == server && is_there
         };
+        if let Some(connections) = &mut self.connections {
+            let is_connected = |attempt: &Attempt| attempt.server == server;
+            let connected = self.attempts.keys_where(is_connected);
+            connected.into_iter().for_each(|key| connections.close(key));
+        }
         for key in self.attempts.keys_where(is_lost) {
             if let Some(Attempt { stage: Stage::Calls(request), .. }) = self.attempts.get_mut(key) {
                 let request = *request;

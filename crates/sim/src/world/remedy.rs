@@ -89,10 +89,12 @@ impl World<'_> {
     pub(super) fn end_remedy_call(&mut self, key: Key) {
         let call = self.calls.get_mut(key).expect("a call ends once");
         let evidence = self.upstreams[call.upstream as usize].evidence.as_mut();
-        let Some(evidence) = evidence.filter(|_| self.model.repeatable) else { return };
+        let Some(evidence) = evidence.filter(|_| call.kind.repeatable) else { return };
         let RemedyCall { began, is_holdout, hedged } = call.remedy;
         let until = |at: Instant| match call.good {
             Some(_) => at.since(began),
+            // As the proxy does: nobody knows how long it would have taken.
+            None if call.was_cancelled => at.since(began),
             None => Duration::MAX,
         };
         let latency = until(self.now);

@@ -22,8 +22,10 @@ pub(super) struct CallPlace {
     recorded_id: CallId,
     /// Whether nobody waits for the call: the request is done without it, or the client has sent the request again.
     is_abandoned: bool,
+    /// Whether its client or its request cancelled it.
+    pub(super) was_cancelled: bool,
     pub(super) upstream: u32,
-    kind: RequestKind,
+    pub(super) kind: RequestKind,
     attempts: [Key; ATTEMPTS_MAX],
     /// The service time of the call's first attempt, without factors.
     service_ns: f64,
@@ -114,6 +116,7 @@ impl World<'_> {
             id,
             recorded_id,
             is_abandoned: false,
+            was_cancelled: false,
             upstream,
             kind,
             attempts: [Key::NONE; ATTEMPTS_MAX],
@@ -144,6 +147,13 @@ impl World<'_> {
     /// Abandons a call for which nobody waits any more.
     pub(super) fn abandon_call(&mut self, key: Key) {
         self.leave_call(key);
+        self.cancel_call(key);
+    }
+
+    fn cancel_call(&mut self, key: Key) {
+        if let Some(call) = self.calls.get_mut(key) {
+            call.was_cancelled = true;
+        }
         self.call_event(key, Event::Abandoned);
     }
 
@@ -327,7 +337,7 @@ impl World<'_> {
     pub(super) fn client_gives_up(&mut self, key: Key) -> bool {
         let is_waiting = self.calls.get_mut(key).is_some();
         if is_waiting {
-            self.call_event(key, Event::Abandoned);
+            self.cancel_call(key);
         }
         is_waiting
     }

@@ -10,6 +10,7 @@ use crate::model::ClosedLoop;
 use crate::queue::Lane;
 use crate::record::RequestRecord;
 use crate::slab::Key;
+use crate::tally::EndedRequest;
 use curtail_model::draw_weighted;
 use curtail_policy::{
     CallId, Class, Decided, Gather, GatherConfig, GatherEffect, GatherEvent, GatherOutcome,
@@ -58,6 +59,7 @@ pub(super) struct RequestPlace {
     retries_left: u32,
     /// The time at which the client has a response; absent: it has none, or it has failed.
     responded: Option<Instant>,
+    is_partial: bool,
 }
 
 impl RequestPlace {
@@ -82,6 +84,7 @@ impl RequestPlace {
             calls_before: 0,
             retries_left: 0,
             responded: None,
+            is_partial: false,
         }
     }
 
@@ -159,6 +162,7 @@ impl World<'_> {
             calls_before: 0,
             retries_left: model.client_retries.retries_max,
             responded: None,
+            is_partial: false,
         });
         if let Some(recorder) = &mut self.recorder
             && self.tally.counts(number)
@@ -259,12 +263,12 @@ impl World<'_> {
             let calls = std::mem::take(&mut request.calls);
             request.calls_before += u32::try_from(calls.len()).expect("a request has few calls");
             calls.into_iter().for_each(|call| self.leave_call(call));
-            self.counts.client_retries += 1;
             let wait = self.model.client_retries.wait.draw(&mut self.draws.client_retries);
             self.queue.push(now + wait, Step::RequestRetried(key));
             return;
         }
         request.responded = (outcome != GatherOutcome::Failed).then_some(now);
+        request.is_partial = outcome == GatherOutcome::Partial;
         let (overhead, waiting) = (request.overhead, request.waiting);
         if let Waiting::Attempt(attempt) = waiting {
             let is_good = outcome == GatherOutcome::Complete;
@@ -272,7 +276,6 @@ impl World<'_> {
             self.end(attempt, Ending::Responded(response));
             return;
         }
-        self.counts.partial += u64::from(outcome == GatherOutcome::Partial);
         self.schedule_user(overhead);
     }
 
@@ -290,12 +293,20 @@ impl World<'_> {
             return;
         };
         let of_type = request.kind.of_type.map(|nth| (nth, number_of_type));
+        let (retries_left, is_partial) = (request.retries_left, request.is_partial);
         let (ended, has_response) = (request.arrived + age, request.responded.is_some());
         if let Some(recorder) = &mut self.recorder {
             recorder.end(key, ended, has_response);
         }
         self.requests.free(key);
-        self.tally_request((number, of_type), age, has_response);
+        self.tally_request(EndedRequest {
+            number,
+            of_type,
+            latency: has_response.then_some(age),
+            age,
+            retries: self.model.client_retries.retries_max - retries_left,
+            is_partial,
+        });
     }
 
     pub(super) fn request_mut(&mut self, key: Key) -> &mut RequestPlace {
