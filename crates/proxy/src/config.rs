@@ -238,7 +238,7 @@ impl Config {
             spans: s.optional_section("spans", "Receiver of the proxy's spans (OTLP).", spans),
             tenants: s.optional_section(
                 "tenants",
-                "Percentiles by tenant, in /tenants, and by the decade of a tenant's size, in /metrics. A tenant is whose request it is.",
+                "Percentiles by tenant, in /tenants, and by the decade of a tenant's size, in /metrics. The tenant of a request is its owner.",
                 tenants::read,
             ),
             limits: s.section(

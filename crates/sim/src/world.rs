@@ -360,7 +360,7 @@ impl<'m> World<'m> {
         self.done = true;
     }
 
-    /// Stops a run with too much in flight. Arrivals call it, because only they add without limit.
+    /// Stops a run with too much in flight. What adds requests calls it: arrivals, retries, servers and noisy neighbors.
     fn check_in_flight(&mut self) {
         let known = self.calls.len() + self.attempts.len() + self.probes.len();
         if known + self.twin_news.len() + self.queue.len() > self.limits.in_flight_max {
