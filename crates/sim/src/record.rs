@@ -155,12 +155,15 @@ struct AttemptPlace {
     attempt: AttemptId,
 }
 
+const NO_REQUEST: (Key, Key) = (Key::NONE, Key::NONE);
+
 /// Records requests. The keys are those of the world's slabs; requests and attempts that are not recorded are ignored.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) open: Slab<OpenRecord>,
-    /// The open record of each request, by the index of the request's key.
-    of_request: Vec<Key>,
+    /// Each request and its open record, by the index of the request's key. A call that nobody waits for may outlive its
+    /// request, whose entry then has another request.
+    of_request: Vec<(Key, Key)>,
     /// The place of each attempt, by the index of the attempt's key.
     of_attempt: Vec<Option<AttemptPlace>>,
     finished: Vec<RequestRecord>,
@@ -186,7 +189,7 @@ impl Recorder {
         }
         self.requests_left -= 1;
         let key = self.open.insert(OpenRecord { record, attempts_open: 0, is_over: false });
-        put(&mut self.of_request, request, Key::NONE, key);
+        put(&mut self.of_request, request, NO_REQUEST, (request, key));
     }
 
     pub(crate) fn call(&mut self, request: Key, shard: u32, factor: f64, now: Instant) {
@@ -203,7 +206,8 @@ impl Recorder {
         let attempts = &mut open.record.calls[call.0 as usize].attempts;
         let attempt = AttemptId(u8::try_from(attempts.len()).expect("ATTEMPTS_MAX is small"));
         attempts.push(record);
-        let place = AttemptPlace { record: self.of_request[request.index as usize], call, attempt };
+        let (_, record) = self.of_request[request.index as usize];
+        let place = AttemptPlace { record, call, attempt };
         put(&mut self.of_attempt, key, None, Some(place));
     }
 
@@ -254,7 +258,7 @@ impl Recorder {
     pub(crate) fn end(&mut self, request: Key, ended: Instant, is_complete: bool) {
         let Some(open) = self.open_mut(request) else { return };
         (open.record.ended, open.record.is_complete, open.is_over) = (ended, is_complete, true);
-        let key = std::mem::replace(&mut self.of_request[request.index as usize], Key::NONE);
+        let (_, key) = std::mem::replace(&mut self.of_request[request.index as usize], NO_REQUEST);
         self.finish(key);
     }
 
@@ -280,8 +284,8 @@ impl Recorder {
     }
 
     fn open_mut(&mut self, request: Key) -> Option<&mut OpenRecord> {
-        let key = *self.of_request.get(request.index as usize)?;
-        self.open.get_mut(key)
+        let (known, key) = *self.of_request.get(request.index as usize)?;
+        if known == request { self.open.get_mut(key) } else { None }
     }
 
     fn call_mut(&mut self, request: Key, call: CallId) -> Option<&mut CallRecord> {
