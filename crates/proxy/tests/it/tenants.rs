@@ -95,7 +95,6 @@ fn tenants_and_decades_have_percentiles_over_all_workers() {
         assert!(ms[0] > Some(0.0) && ms.is_sorted(), "{page}");
 
         let metrics = proxy.metrics().await.to_string();
-        assert!(metrics.ends_with("# EOF\n"), "{metrics}");
         let lines = metrics.lines().filter(|line| line.starts_with("curtail_tenant"));
         let samples: Vec<_> = lines.map(sample).collect();
         let value = |wanted: &str, decade: &str| {
