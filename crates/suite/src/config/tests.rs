@@ -133,10 +133,10 @@ fn names_of_processes_and_times_of_faults_are_checked_against_each_other() {
         "measures.http[0].of=solr",
     ];
     expect_test::expect![[r#"
-        s.yaml:31:3: faults: "node2" is no process: did you mean node1?
-        s.yaml:31:3: faults: the fault at 20 s is over at 20 s: expected the end before that of a block, 20 s
-        s.yaml:35:3: measures: "prxy" is no process: did you mean proxy?
-        s.yaml:35:3: measures: "solr" is no process: expected one of node1, proxy
+        s.yaml:34:3: faults: "node2" is no process: did you mean node1?
+        s.yaml:34:3: faults: the fault at 20 s is over at 20 s: expected the end before that of a block, 20 s
+        s.yaml:38:3: measures: "prxy" is no process: did you mean proxy?
+        s.yaml:38:3: measures: "solr" is no process: expected one of node1, proxy
         --set arms={}: 0 of them: expected one, or two to compare"#]].assert_eq(&read(FULL, &sets).expect_err("many"));
 }
 
