@@ -19,6 +19,7 @@ use curtail_explain::{
 };
 use curtail_store::Store;
 use curtail_text::WIDTH;
+use curtail_threads::run_on_all_processors;
 use curtail_units::Quantile;
 use http::StatusCode;
 use serde_json::json;
@@ -172,7 +173,8 @@ impl Parameters {
             }
             None => table.add_to(&mut traces, Side::Baseline),
         }
-        let explained = curtail_explain::explain(&traces, &self.of_traces(traces.len()));
+        let explained =
+            curtail_explain::explain(&traces, &self.of_traces(traces.len()), run_on_all_processors);
         let tenants = self.by_tenant.as_deref().map(|key| Tenants::of(&traces, key));
         Ok(explained.map(|explanation| Explanation { tenants, ..explanation }))
     }

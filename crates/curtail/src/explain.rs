@@ -23,6 +23,7 @@ use curtail_explain::{
 };
 use curtail_http::clock::unix_time;
 use curtail_otlp::Signal;
+use curtail_threads::run_on_all_processors;
 use curtail_units::Quantile;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -170,7 +171,7 @@ impl ExplainArgs {
     fn explain(&self, traces: &Traces, is_whole: bool) -> anyhow::Result<ExitCode> {
         let question =
             Question { slow: self.slow(traces.len())?, period_ns: self.period()?, seed: self.seed };
-        let explained = explain(traces, &question);
+        let explained = explain(traces, &question, run_on_all_processors);
         let tenants = self.by_tenant.as_deref().map(|key| Tenants::of(traces, key));
         let explained = explained.map(|explanation| Explanation { tenants, ..explanation });
         if let Err(

@@ -7,6 +7,7 @@
 mod world;
 
 use curtail_explain::{Question, Side, SlowTraces, Traces, explain};
+use curtail_threads::run_on_all_processors;
 use curtail_units::{Quantile, Rng};
 use std::time::{Duration, Instant};
 use world::{Planted, with_trace};
@@ -33,7 +34,8 @@ fn main() {
         let start = Instant::now();
         let slow = SlowTraces::AboveQuantile(Quantile::P99);
         let question = Question { slow, period_ns: 3_600_000_000_000, seed: 1 };
-        let explanation = explain(&traces, &question).expect("it has a tail");
+        let explanation =
+            explain(&traces, &question, run_on_all_processors).expect("it has a tail");
         let explained = start.elapsed();
         let each = (reduced + explained) / u32::try_from(count).expect("fewer");
         println!(

@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use curtail_units::{Quantile, Rng};
+use curtail_units::{Quantile, Rng, RunTasks};
 use serde::Serialize;
 
 /// The version of the shape of an [`Explanation`] in JSON.
@@ -217,11 +217,15 @@ impl Explanation {
     }
 }
 
-/// Explains why traces are slow.
+/// Explains why traces are slow. `run_tasks` may use several processors; the result does not depend on it.
 ///
 /// # Errors
 /// When there are no two populations to compare.
-pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotExplained> {
+pub fn explain(
+    traces: &Traces,
+    question: &Question,
+    run_tasks: RunTasks,
+) -> Result<Explanation, NotExplained> {
     if traces.is_empty() {
         return Err(NotExplained::NoTraces);
     }
@@ -270,7 +274,7 @@ pub fn explain(traces: &Traces, question: &Question) -> Result<Explanation, NotE
         return Ok(explanation);
     }
     let is_long = find_long_traces(traces, &populations);
-    let mut factors = Factors::find(traces, &populations, &is_long, &rng);
+    let mut factors = Factors::find(traces, &populations, &is_long, (&rng, run_tasks));
     let delays = find_dominant_delays(traces, &populations, (&excess, &is_long), &mut factors);
     let quantile = match question.slow {
         SlowTraces::AboveQuantile(quantile) => quantile,

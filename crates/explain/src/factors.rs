@@ -31,7 +31,7 @@ use crate::populations::Populations;
 use crate::traces::Traces;
 use alloc::vec;
 use alloc::vec::Vec;
-use curtail_units::{Rng, discovery_limit, normal_upper_tail};
+use curtail_units::{Rng, RunTasks, discovery_limit, normal_upper_tail};
 use factor_table::{Cell, FactorTable, RemainingTraces};
 use libm::sqrt;
 
@@ -48,6 +48,9 @@ const FALSE_DISCOVERIES: f64 = 0.05;
 
 /// The largest number of factors that are compared with shifted labels and random clusters.
 const TRIES_MAX: usize = 32;
+
+/// Into how many tasks a pass over all traces is divided; the result depends on it, and on nothing about the machine.
+const TASKS: usize = 16;
 
 /// A property that a trace has or has not.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,10 +141,10 @@ impl Factors {
         traces: &Traces,
         populations: &Populations,
         is_long: &[bool],
-        rng: &Rng,
+        (rng, run_tasks): (&Rng, RunTasks),
     ) -> Self {
         let mut this = Self { masks: vec![0; traces.rows.len()], ..Self::default() };
-        let table = FactorTable::of(traces, populations);
+        let table = FactorTable::of(traces, populations, run_tasks);
         this.tested = table.factors.len();
         let slow_count = populations.slow.len() as f64;
         let mut cells = table.count(&populations.is_slow, &this.masks);

@@ -7,7 +7,7 @@ use curtail_explain::{
     AttributeValue, Explanation, Question, Side, SlowTraces, SpanKind, SpanRow, Traces, explain,
 };
 use curtail_trace::Span;
-use curtail_units::{Duration, Quantile, Rng};
+use curtail_units::{Duration, Quantile, Rng, run_in_turn};
 use std::collections::BTreeSet;
 use world::{Planted, add_traces, with_trace};
 
@@ -22,7 +22,8 @@ fn explained(seed: u64, planted: &[(Planted, f64)]) -> Explanation {
 
 fn of(traces: &Traces, seed: u64) -> Explanation {
     let slow = SlowTraces::AboveQuantile(Quantile::P99);
-    explain(traces, &Question { slow, period_ns: 3_600_000_000_000, seed }).expect("it has a tail")
+    explain(traces, &Question { slow, period_ns: 3_600_000_000_000, seed }, run_in_turn)
+        .expect("it has a tail")
 }
 
 #[test]
@@ -225,7 +226,7 @@ fn row<'a>(
 fn subjects(traces: &Traces) -> Vec<String> {
     let slow = SlowTraces::LongerThan { duration_ns: 100_000_000 };
     let question = Question { slow, period_ns: 3_600_000_000_000, seed: 1 };
-    let findings = explain(traces, &question).expect("there are slow traces").findings;
+    let findings = explain(traces, &question, run_in_turn).expect("there are slow traces").findings;
     findings.into_iter().map(|finding| finding.subject).collect()
 }
 
@@ -258,7 +259,10 @@ fn an_attribute_with_one_value_is_not_the_cause() {
     }
     let slow = SlowTraces::LongerThan { duration_ns: 100_000_000 };
     let question = Question { slow, period_ns: 3_600_000_000_000, seed: 1 };
-    let first = explain(&traces, &question).expect("there are slow traces").findings.swap_remove(0);
+    let first = explain(&traces, &question, run_in_turn)
+        .expect("there are slow traces")
+        .findings
+        .swap_remove(0);
     assert_eq!(first.cause.name(), "retries", "{first:#?}");
     assert!(first.same_as.iter().all(|other| !other.starts_with("host.name")), "{first:#?}");
 }

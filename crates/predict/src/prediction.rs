@@ -18,11 +18,10 @@ use crate::recommendation::{self, Recommendation};
 use crate::recording::Recording;
 use crate::world::{QUANTILES, Simulated, simulate};
 use curtail_load::compare::student;
-use curtail_units::{Duration, Rng};
+use curtail_threads::run_on_all_processors;
+use curtail_units::{Duration, Rng, map_tasks};
 use std::borrow::Cow;
-use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The number of runs of the model as fitted.
 const FITTED_RUNS: usize = 4;
@@ -353,29 +352,9 @@ impl Simulations<'_> {
         tasks: &[T],
         run: impl Fn(&T) -> R + Sync,
     ) -> Result<Vec<R>, Cancelled> {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut done = Vec::new();
-            while !self.is_cancelled.load(Ordering::Relaxed) {
-                let nth = next.fetch_add(1, Ordering::Relaxed);
-                let Some(task) = tasks.get(nth) else { break };
-                done.push((nth, run(task)));
-            }
-            done
-        };
-        let mut done = thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let joined = workers.into_iter().flat_map(|worker| {
-                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
-            joined.collect::<Vec<_>>()
-        });
-        if done.len() < tasks.len() {
-            return Err(Cancelled);
-        }
-        done.sort_unstable_by_key(|(nth, _)| *nth);
-        Ok(done.into_iter().map(|(_, result)| result).collect())
+        let run = |task| (!self.is_cancelled.load(Ordering::Relaxed)).then(|| run(task));
+        let done = map_tasks(run_on_all_processors, tasks.iter().collect(), run);
+        done.into_iter().collect::<Option<_>>().ok_or(Cancelled)
     }
 }
 

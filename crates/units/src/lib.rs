@@ -12,6 +12,7 @@ mod instant;
 mod label;
 mod rng;
 mod statistics;
+mod tasks;
 mod unit_interval;
 
 pub use bytes::Bytes;
@@ -22,6 +23,7 @@ pub use rng::Rng;
 pub use statistics::{
     RankSum, SampleValue, discovery_limit, normal_upper_tail, van_elteren_p_value, wilson_interval,
 };
+pub use tasks::{RunTasks, Task, map_tasks, run_in_turn};
 pub use unit_interval::{Quantile, Ratio};
 
 /// A number outside the range of its unit.

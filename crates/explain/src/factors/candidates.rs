@@ -1,12 +1,13 @@
 //! The factors to test: values and calls of enough slow traces, and cuts of numbers.
 
-use super::{Factor, SLOW_MIN};
+use super::{Factor, SLOW_MIN, TASKS};
 use crate::populations::Populations;
 use crate::traces::Traces;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use curtail_sketch::tail_start;
+use curtail_units::{RunTasks, map_tasks};
 
 /// The quantiles at which numbers are cut.
 const CUTS_ABOVE: [f64; 9] = [0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999];
@@ -56,23 +57,11 @@ impl NumericField {
 }
 
 impl Candidates {
-    pub(super) fn of(traces: &Traces, populations: &Populations) -> Self {
+    pub(super) fn of(traces: &Traces, populations: &Populations, run_tasks: RunTasks) -> Self {
         let mut counts = vec![0_u32; traces.values.len()];
-        let mut slow_numbers: Vec<Vec<f64>> = vec![Vec::new(); traces.fields.len()];
-        let mut numbers = slow_numbers.clone();
         for nth in &populations.slow {
-            let row = &traces.rows[*nth as usize];
-            traces.values_of(row).iter().for_each(|value| counts[*value as usize] += 1);
-            for (field, number) in traces.numbers_of(row) {
-                slow_numbers[*field as usize].push(*number);
-            }
-        }
-        for nth in &populations.baseline {
-            for (field, number) in traces.numbers_of(&traces.rows[*nth as usize]) {
-                if !slow_numbers[*field as usize].is_empty() {
-                    numbers[*field as usize].push(*number);
-                }
-            }
+            let of_trace = traces.values_of(&traces.rows[*nth as usize]);
+            of_trace.iter().for_each(|value| counts[*value as usize] += 1);
         }
         let mut this = Self {
             factors: Vec::new(),
@@ -83,13 +72,16 @@ impl Candidates {
             this.of_values[value as usize] = Some(this.add(Factor::Value(value)));
         }
         let traces_count = populations.slow.len() + populations.baseline.len();
-        for (field, (slow, mut all)) in (0_u32..).zip(slow_numbers.into_iter().zip(numbers)) {
-            all.extend_from_slice(&slow);
-            let is_call_count = traces.fields.get(field).is_call_count;
-            if is_call_count && all.len() < traces_count && slow.len() >= SLOW_MIN as usize {
+        let numbers = FieldNumbers::of_fields(traces, populations, run_tasks);
+        let of_fields = map_tasks(run_tasks, numbers, |mut of| {
+            let is_in_some = of.all.len() < traces_count && of.slow.len() >= SLOW_MIN as usize;
+            (is_in_some, of.cuts())
+        });
+        for (field, (is_in_some, cuts)) in (0_u32..).zip(of_fields) {
+            if is_in_some && traces.fields.get(field).is_call_count {
                 this.of_fields[field as usize].called = Some(this.add(Factor::Called(field)));
             }
-            this.cut(field, slow, all);
+            this.add_cuts(field, cuts);
         }
         this
     }
@@ -99,25 +91,7 @@ impl Candidates {
         u32::try_from(self.factors.len() - 1).expect("there are fewer values")
     }
 
-    /// Adds the cuts of a numeric field: at quantiles of all its numbers, and of those of slow traces.
-    fn cut(&mut self, field: u32, mut slow: Vec<f64>, mut all: Vec<f64>) {
-        let Some(most) = all.iter().copied().max_by(f64::total_cmp) else { return };
-        let least = all.iter().copied().fold(most, f64::min);
-        // Not sorted as a whole: most of them are between two cuts.
-        let ranks = CUTS_ABOVE.iter().chain(&CUTS_BELOW).map(|q| tail_start(*q, all.len()));
-        let ranks: BTreeSet<usize> = ranks.collect();
-        select(&mut all, &Vec::from_iter(ranks));
-        slow.sort_unstable_by(f64::total_cmp);
-        let at = |numbers: &[f64], quantile| numbers[tail_start(quantile, numbers.len())];
-        let mut above = CUTS_ABOVE.map(|quantile| at(&all, quantile)).to_vec();
-        above.extend(CUTS_BELOW_SLOW.map(|quantile| below(&all, at(&slow, quantile))));
-        let mut at_most = CUTS_BELOW.map(|quantile| at(&all, quantile)).to_vec();
-        at_most.push(at(&slow, 0.9));
-        for cuts in [&mut above, &mut at_most] {
-            cuts.retain(|at| (least..most).contains(at));
-            cuts.sort_unstable_by(f64::total_cmp);
-            cuts.dedup();
-        }
+    fn add_cuts(&mut self, field: u32, Cuts { above, at_most }: Cuts) {
         let mut cuts = [&above[..], &at_most[..]].concat();
         cuts.sort_unstable_by(f64::total_cmp);
         cuts.dedup();
@@ -131,6 +105,73 @@ impl Candidates {
         }
         let of_field = &mut self.of_fields[field as usize];
         (of_field.cuts, of_field.factors) = (cuts, factors);
+    }
+}
+
+/// The numbers of a numeric field.
+#[derive(Clone, Debug, Default)]
+struct FieldNumbers {
+    slow: Vec<f64>,
+    /// Of all traces; empty if no slow trace has the field.
+    all: Vec<f64>,
+}
+
+/// The numbers at which a field is cut, in ascending order.
+#[derive(Clone, Debug, Default)]
+struct Cuts {
+    above: Vec<f64>,
+    at_most: Vec<f64>,
+}
+
+impl FieldNumbers {
+    fn of_fields(traces: &Traces, populations: &Populations, run_tasks: RunTasks) -> Vec<Self> {
+        let mut fields = vec![Self::default(); traces.fields.len()];
+        for nth in &populations.slow {
+            for (field, number) in traces.numbers_of(&traces.rows[*nth as usize]) {
+                fields[*field as usize].slow.push(*number);
+            }
+        }
+        let baseline = &populations.baseline;
+        let tasks = baseline.chunks(baseline.len().div_ceil(TASKS).max(1)).collect();
+        let of_tasks = map_tasks(run_tasks, tasks, |of_task| {
+            let mut numbers = vec![Vec::new(); fields.len()];
+            for nth in of_task {
+                for (field, number) in traces.numbers_of(&traces.rows[*nth as usize]) {
+                    if !fields[*field as usize].slow.is_empty() {
+                        numbers[*field as usize].push(*number);
+                    }
+                }
+            }
+            numbers
+        });
+        for (nth, field) in fields.iter_mut().enumerate() {
+            field.all = of_tasks.iter().map(|numbers| &*numbers[nth]).collect::<Vec<_>>().concat();
+            field.all.extend_from_slice(&field.slow);
+        }
+        fields
+    }
+
+    /// The quantiles of all numbers, and of those of slow traces.
+    fn cuts(&mut self) -> Cuts {
+        let Self { slow, all } = self;
+        let Some(most) = all.iter().copied().max_by(f64::total_cmp) else { return Cuts::default() };
+        let least = all.iter().copied().fold(most, f64::min);
+        // Not sorted as a whole: most of them are between two cuts.
+        let ranks = CUTS_ABOVE.iter().chain(&CUTS_BELOW).map(|q| tail_start(*q, all.len()));
+        let ranks: BTreeSet<usize> = ranks.collect();
+        select(all, &Vec::from_iter(ranks));
+        slow.sort_unstable_by(f64::total_cmp);
+        let at = |numbers: &[f64], quantile| numbers[tail_start(quantile, numbers.len())];
+        let mut above = CUTS_ABOVE.map(|quantile| at(all, quantile)).to_vec();
+        above.extend(CUTS_BELOW_SLOW.map(|quantile| below(all, at(slow, quantile))));
+        let mut at_most = CUTS_BELOW.map(|quantile| at(all, quantile)).to_vec();
+        at_most.push(at(slow, 0.9));
+        for cuts in [&mut above, &mut at_most] {
+            cuts.retain(|at| (least..most).contains(at));
+            cuts.sort_unstable_by(f64::total_cmp);
+            cuts.dedup();
+        }
+        Cuts { above, at_most }
     }
 }
 

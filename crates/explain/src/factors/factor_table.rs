@@ -2,11 +2,14 @@
 //!
 //! A **cell** is a value, a field or a bin of a numeric field, in one stratum. Each trace has the numbers of its cells, so
 //! that counting needs no lookup. A number is in one bin, and a cut is a range of bins: a trace has one cell for all cuts
-//! of a field. Traces are in the order of their strata, so that the cells in use are close together.
+//! of a field. Traces are in the order of their strata, so that the cells in use are close together. Strata do not depend
+//! on each other: a partition of them is filled and counted as a task of its own.
 
-use super::candidates::{BinRange, Candidates, NumericField};
+mod partition;
+
+use super::candidates::Candidates;
 use super::circular_shifts::{Circle, largest_lower};
-use super::{Estimate, Factor, SLOW_MIN, estimate};
+use super::{Estimate, Factor, SLOW_MIN, TASKS, estimate};
 use crate::populations::Populations;
 use crate::traces::Traces;
 use alloc::collections::BTreeMap;
@@ -15,7 +18,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::iter::Sum;
 use core::ops::Range;
-use curtail_units::Rng;
+use curtail_units::{Rng, RunTasks, map_tasks};
+use partition::Partition;
 
 /// The number of random labelings, and the rank of the largest null fraction that is the bar: 1 of 20 exceeds it.
 const LABELINGS: usize = 60;
@@ -24,6 +28,9 @@ const LABELINGS_ABOVE: usize = 3;
 /// The number of random shifts in time, and how many may be as high as what was seen.
 const SHIFTS: usize = 100;
 const SHIFTS_ABOVE: usize = 1;
+
+/// After so many shifts it is looked whether too many were as high.
+const SHIFTS_AT_ONCE: usize = 20;
 
 /// Maximum number of factors of an attribute that are shifted.
 const RIVALS_MAX: usize = 64;
@@ -75,17 +82,15 @@ struct FactorCells {
 }
 
 /// The cells of all factors and traces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FactorTable {
     pub(super) factors: Vec<Factor>,
     of_factors: Vec<Vec<FactorCells>>,
     cells: u32,
-    /// The traces, stratum by stratum, each in the order of their starts, and the first of each stratum.
+    /// The traces, stratum by stratum, each in the order of their starts.
     traces: Vec<u32>,
-    strata: Vec<usize>,
-    /// The cells of each of `traces`, at the indices that `ends` bound.
-    of_traces: Vec<u32>,
-    ends: Vec<usize>,
+    partitions: Vec<Partition>,
+    run_tasks: RunTasks,
 }
 
 /// The traces without the factors found so far.
@@ -103,150 +108,62 @@ impl RemainingTraces<'_> {
     }
 }
 
-/// The cells of the stratum whose traces are added.
-#[derive(Debug)]
-struct StratumCells {
-    any_trace: u32,
-    of_values: Vec<Option<u32>>,
-    /// The cell of the texts of each field, and the last trace with the field.
-    of_texts: Vec<Option<(u32, u32)>>,
-    of_numbers: Vec<Option<u32>>,
-}
-
 impl FactorTable {
-    pub(super) fn of(traces: &Traces, populations: &Populations) -> Self {
-        let candidates = Candidates::of(traces, populations);
-        let mut this = Self::default();
-        this.sort_traces(populations);
-        this.of_factors = vec![Vec::new(); candidates.factors.len()];
-        this.ends.reserve(this.traces.len());
-        let by_stratum = core::mem::take(&mut this.traces);
-        let mut in_use = StratumCells {
-            any_trace: 0,
-            of_values: vec![None; traces.values.len()],
-            of_texts: vec![None; traces.fields.len()],
-            of_numbers: vec![None; traces.fields.len()],
+    pub(super) fn of(traces: &Traces, populations: &Populations, run_tasks: RunTasks) -> Self {
+        let candidates = Candidates::of(traces, populations, run_tasks);
+        let (order, strata) = traces_by_stratum(populations);
+        let partitions = divide(strata, order.len().div_ceil(TASKS));
+        let mut this = Self {
+            partitions: map_tasks(run_tasks, partitions, |strata| {
+                Partition::of(traces, &candidates, &order, strata)
+            }),
+            of_factors: vec![Vec::new(); candidates.factors.len()],
+            cells: 0,
+            factors: candidates.factors,
+            traces: order,
+            run_tasks,
         };
-        for of_stratum in this.strata.clone().windows(2) {
-            in_use.any_trace = this.add_cells(1).start;
-            let of_stratum = &by_stratum[of_stratum[0]..of_stratum[1]];
-            for nth in of_stratum {
-                let row = &traces.rows[*nth as usize];
-                this.of_traces.push(in_use.any_trace);
-                this.add_values((traces, *nth), &candidates, &mut in_use);
-                this.add_numbers(traces.numbers_of(row), &candidates.of_fields, &mut in_use);
-                this.ends.push(this.of_traces.len());
+        for partition in &mut this.partitions {
+            for (factor, cells) in partition.number_from(this.cells) {
+                this.of_factors[factor as usize].push(cells);
             }
-            in_use.clear(traces, of_stratum);
+            this.cells = partition.cells.end;
         }
-        (this.traces, this.factors) = (by_stratum, candidates.factors);
         this
     }
 
-    fn sort_traces(&mut self, populations: &Populations) {
-        self.strata = vec![0];
-        let counts = populations.counts.iter().map(|(_, all)| *all as usize);
-        self.strata.extend(counts.scan(0, |sum, count| {
-            *sum += count;
-            Some(*sum)
-        }));
-        let mut next = self.strata.clone();
-        self.traces = vec![0; populations.by_start.len()];
-        for nth in &populations.by_start {
-            let at = &mut next[populations.strata[*nth as usize] as usize];
-            self.traces[*at] = *nth;
-            *at += 1;
-        }
+    /// The places of the traces of each stratum.
+    fn strata(&self) -> impl Iterator<Item = &Range<usize>> {
+        self.partitions.iter().flat_map(|partition| &partition.strata)
     }
 
-    fn add_cells(&mut self, count: u32) -> Range<u32> {
-        let from = self.cells;
-        self.cells = from.checked_add(count).expect("memory has room for fewer cells");
-        from..self.cells
-    }
-
-    fn add_values(
-        &mut self,
-        (traces, nth): (&Traces, u32),
-        candidates: &Candidates,
-        in_use: &mut StratumCells,
-    ) {
-        for value in traces.values_of(&traces.rows[nth as usize]) {
-            let field = traces.values.get(*value).0 as usize;
-            let (of_field, last) = match in_use.of_texts[field] {
-                Some((cell, last)) => (cell, Some(last)),
-                None => (self.add_cells(1).start, None),
-            };
-            // A field with several values counts once.
-            if last != Some(nth) {
-                in_use.of_texts[field] = Some((of_field, nth));
-                self.of_traces.push(of_field);
-            }
-            if let Some(factor) = candidates.of_values[*value as usize] {
-                let own = in_use.of_values[*value as usize].unwrap_or_else(|| {
-                    let own = self.add_cells(1);
-                    let cells = FactorCells { own: own.clone(), field: of_field..of_field + 1 };
-                    self.of_factors[factor as usize].push(cells);
-                    own.start
-                });
-                in_use.of_values[*value as usize] = Some(own);
-                self.of_traces.push(own);
-            }
-        }
-    }
-
-    fn add_numbers(
-        &mut self,
-        numbers: &[(u32, f64)],
-        fields: &[NumericField],
-        in_use: &mut StratumCells,
-    ) {
-        for (field, number) in numbers {
-            let of_field = &fields[*field as usize];
-            if of_field.factors.is_empty() && of_field.called.is_none() {
-                continue;
-            }
-            let first = in_use.of_numbers[*field as usize]
-                .unwrap_or_else(|| self.add_bins(of_field, in_use.any_trace));
-            in_use.of_numbers[*field as usize] = Some(first);
-            self.of_traces.push(first + of_field.bin(*number));
-        }
-    }
-
-    /// Adds the bins of a field, and returns the first.
-    fn add_bins(&mut self, of_field: &NumericField, any_trace: u32) -> u32 {
-        let field = self.add_cells(of_field.bins());
-        for (factor, bins) in &of_field.factors {
-            let own = match bins {
-                BinRange::Above(last) => field.start + last + 1..field.end,
-                BinRange::UpTo(last) => field.start..field.start + last + 1,
-            };
-            self.of_factors[*factor as usize].push(FactorCells { own, field: field.clone() });
-        }
-        if let Some(factor) = of_field.called {
-            let cells = FactorCells { own: field.clone(), field: any_trace..any_trace + 1 };
-            self.of_factors[factor as usize].push(cells);
-        }
-        field.start
-    }
-
-    fn cells_of(&self, at: usize) -> &[u32] {
-        let from = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.of_traces[from..self.ends[at]]
-    }
-
-    fn empty_cells(&self) -> Vec<Cell> {
-        vec![Cell::default(); self.cells as usize]
+    /// Fills the cells of each partition as a task of its own. Returns also what the tasks return.
+    fn fill<R: Send>(
+        &self,
+        fill: impl Fn(&Partition, &mut [Cell]) -> R + Sync,
+    ) -> (Vec<Cell>, Vec<R>) {
+        let mut cells = vec![Cell::default(); self.cells as usize];
+        let mut rest = &mut *cells;
+        let tasks = self.partitions.iter().map(|partition| {
+            let (own, others) = core::mem::take(&mut rest).split_at_mut(partition.cells.len());
+            rest = others;
+            (partition, own)
+        });
+        let results =
+            map_tasks(self.run_tasks, tasks.collect(), |(partition, own)| fill(partition, own));
+        (cells, results)
     }
 
     /// The counts of the traces without a mark.
     pub(super) fn count(&self, is_slow: &[bool], masks: &[u16]) -> Vec<Cell> {
-        let mut cells = self.empty_cells();
-        let traces = self.traces.iter().enumerate();
-        for (at, trace) in traces.filter(|(_, trace)| masks[**trace as usize] == 0) {
-            let is_slow = is_slow[*trace as usize];
-            self.cells_of(at).iter().for_each(|cell| cells[*cell as usize].add(is_slow));
-        }
+        let (cells, _) = self.fill(|partition, cells| {
+            for place in partition.places() {
+                let trace = self.traces[place] as usize;
+                if masks[trace] == 0 {
+                    partition.count(place, is_slow[trace], cells);
+                }
+            }
+        });
         cells
     }
 
@@ -263,30 +180,42 @@ impl FactorTable {
         cells: &[Cell],
         rng: &Rng,
     ) -> f64 {
-        let mut rng = rng.split("labels");
-        let mut order: Vec<u32> = (0..).take(self.traces.len()).collect();
         let slow_count = populations.slow.len() as f64;
-        let mut largest: Vec<f64> = Vec::with_capacity(LABELINGS);
-        let mut labeled = cells.to_vec();
-        for _ in 0..LABELINGS {
-            labeled.iter_mut().for_each(|cell| cell.slow = 0);
-            for (stratum, (slow, _)) in self.strata.windows(2).zip(&populations.counts) {
-                let traces = &mut order[stratum[0]..stratum[1]];
-                for drawn in 0..*slow as usize {
-                    let other = drawn + rng.below(traces.len() - drawn);
-                    traces.swap(drawn, other);
-                    for cell in self.cells_of(traces[drawn] as usize) {
-                        labeled[*cell as usize].slow += 1;
-                    }
-                }
-            }
-            let estimates = self.estimate(&labeled, slow_count);
-            let lower =
-                estimates.iter().filter(|estimate| estimate.slow >= SLOW_MIN).map(Estimate::lower);
-            largest.push(lower.fold(0.0, f64::max));
-        }
+        let label = |task: usize| {
+            let mut rng = rng.split("labels").split_index(task as u64);
+            let mut order: Vec<usize> = (0..self.traces.len()).collect();
+            let mut labeled = cells.to_vec();
+            let labelings = (task..LABELINGS).step_by(TASKS);
+            let largest = labelings.map(|_| {
+                self.label(&mut order, &mut labeled, &populations.counts, &mut rng);
+                let estimates = self.estimate(&labeled, slow_count);
+                let enough = estimates.iter().filter(|estimate| estimate.slow >= SLOW_MIN);
+                enough.map(Estimate::lower).fold(0.0, f64::max)
+            });
+            largest.collect::<Vec<f64>>()
+        };
+        let mut largest = map_tasks(self.run_tasks, (0..TASKS).collect(), label).concat();
         largest.sort_unstable_by(|one, other| other.total_cmp(one));
         largest[LABELINGS_ABOVE]
+    }
+
+    /// Labels random traces of each stratum as slow; `order` is any order of the places within each stratum.
+    fn label(&self, order: &mut [usize], cells: &mut [Cell], counts: &[(u32, u32)], rng: &mut Rng) {
+        cells.iter_mut().for_each(|cell| cell.slow = 0);
+        let strata = self.partitions.iter().flat_map(|partition| {
+            partition.strata.iter().map(move |stratum| (partition, stratum))
+        });
+        for ((partition, stratum), (slow, _)) in strata.zip(counts) {
+            let cells = &mut cells[as_usize(&partition.cells)];
+            let places = &mut order[stratum.clone()];
+            for drawn in 0..*slow as usize {
+                let other = drawn + rng.below(places.len() - drawn);
+                places.swap(drawn, other);
+                for cell in partition.cells_of(places[drawn]) {
+                    cells[*cell as usize].slow += 1;
+                }
+            }
+        }
     }
 
     /// Whether the slow traces with a factor are more than by chance, although slow traces come in clusters. `cells` are the
@@ -309,14 +238,21 @@ impl FactorTable {
         remaining: &RemainingTraces<'_>,
         cells: &[Cell],
     ) -> bool {
-        let mut rng = remaining.rng.split("shifts").split_index(factor as u64);
+        let rng = remaining.rng.split("shifts").split_index(factor as u64);
         let slow_count = remaining.is_slow.iter().filter(|is_slow| **is_slow).count() as f64;
         let of_stratum = |of: &FactorCells| (sum(cells, &of.own), sum(cells, &of.field));
         let lower = estimate(self.of_factors[factor].iter().map(of_stratum), slow_count).lower();
         let circles = self.circles(factor, remaining, cells);
-        let as_high =
-            (0..SHIFTS).filter(|_| largest_lower(&circles, slow_count, &mut rng) >= lower);
-        as_high.take(SHIFTS_ABOVE + 1).count() <= SHIFTS_ABOVE
+        let is_as_high = |shift: usize| {
+            largest_lower(&circles, slow_count, &mut rng.split_index(shift as u64)) >= lower
+        };
+        let mut as_high = 0;
+        (0..SHIFTS).step_by(SHIFTS_AT_ONCE).all(|from| {
+            let shifts = (from..from + SHIFTS_AT_ONCE).collect();
+            let are_as_high = map_tasks(self.run_tasks, shifts, is_as_high);
+            as_high += are_as_high.iter().filter(|is_as_high| **is_as_high).count();
+            as_high <= SHIFTS_ABOVE
+        })
     }
 
     /// Whether at most one in a hundred random assignments of the clusters of slow traces to the values of a field gives any
@@ -331,8 +267,8 @@ impl FactorTable {
         let Factor::Value(value) = self.factors[factor] else { return true };
         let field = remaining.traces.values.get(value).0;
         let mut rng = remaining.rng.split("clusters").split_index(factor as u64);
-        let clusters_of_stratum = |of: &[usize]| {
-            let of_stratum = &self.traces[of[0]..of[1]];
+        let clusters_of_stratum = |places: &Range<usize>| {
+            let of_stratum = &self.traces[places.clone()];
             let clusters = clusters_of(remaining, of_stratum, field);
             if clusters.is_empty() {
                 return (clusters, Vec::new());
@@ -340,7 +276,7 @@ impl FactorTable {
             let values = drawn_values(remaining, of_stratum, field, &mut rng);
             (clusters, values)
         };
-        let strata: Vec<_> = self.strata.windows(2).map(clusters_of_stratum).collect();
+        let strata: Vec<_> = self.strata().map(clusters_of_stratum).collect();
         let mut surplus = 0.0;
         for of in &self.of_factors[factor] {
             let (own, field) = (sum(cells, &of.own), sum(cells, &of.field));
@@ -393,9 +329,11 @@ impl FactorTable {
                 of_cells[as_usize(own)].iter_mut().for_each(|of_cell| of_cell.push(number));
             }
         }
-        self.circles_with(remaining, rivals.len(), |at, factors| {
+        self.circles_with(remaining, rivals.len(), |partition, place, factors| {
+            let (is_used, of_cells) = (partition.own(&is_used), partition.own(&of_cells));
+            let has_attribute = partition.own(&has_attribute);
             // Most cells are of other attributes.
-            let of_trace = self.cells_of(at).iter().map(|cell| *cell as usize);
+            let of_trace = partition.cells_of(place).iter().map(|cell| *cell as usize);
             of_trace.filter(|cell| is_used[*cell]).fold(false, |has, cell| {
                 factors.extend_from_slice(&of_cells[cell]);
                 has || has_attribute[cell]
@@ -408,25 +346,26 @@ impl FactorTable {
     fn circles_of_values(&self, value: u32, remaining: &RemainingTraces<'_>) -> Vec<Circle> {
         let traces = remaining.traces;
         let field = traces.values.get(value).0;
-        // The values of each trace, at the indices that `ends` bounds.
-        let (mut values, mut ends) = (Vec::new(), Vec::with_capacity(self.traces.len()));
-        for nth in &self.traces {
-            values.extend(values_of_field(traces, *nth, field).filter(|_| remaining.has(*nth)));
-            ends.push(values.len());
-        }
+        let values_of = |place: usize| {
+            let nth = self.traces[place];
+            values_of_field(traces, nth, field).filter(move |_| remaining.has(nth))
+        };
+        let of_partition = |partition: &Partition| partition.places().flat_map(values_of).collect();
+        let values: Vec<Vec<u32>> =
+            map_tasks(self.run_tasks, self.partitions.iter().collect(), of_partition);
         let mut counts = vec![0_u32; traces.values.len()];
-        values.iter().for_each(|value| counts[*value as usize] += 1);
+        values.iter().flatten().for_each(|value| counts[*value as usize] += 1);
         let counted = (0_u32..).zip(&counts).filter(|(_, count)| **count > 0);
         let mut rivals: Vec<u32> = counted.map(|(of, _)| of).collect();
         rivals.sort_by_key(|of| (*of != value, Reverse(counts[*of as usize])));
         rivals.truncate(RIVALS_MAX);
         let mut numbers: Vec<Option<u16>> = vec![None; counts.len()];
         rivals.iter().zip(0..).for_each(|(of, number)| numbers[*of as usize] = Some(number));
-        self.circles_with(remaining, rivals.len(), |at, factors| {
-            let from = at.checked_sub(1).map_or(0, |before| ends[before]);
-            let of_trace = &values[from..ends[at]];
-            factors.extend(of_trace.iter().filter_map(|value| numbers[*value as usize]));
-            !of_trace.is_empty()
+        self.circles_with(remaining, rivals.len(), |_, place, factors| {
+            let mut of_trace = values_of(place).peekable();
+            let has_attribute = of_trace.peek().is_some();
+            factors.extend(of_trace.filter_map(|value| numbers[value as usize]));
+            has_attribute
         })
     }
 
@@ -434,16 +373,20 @@ impl FactorTable {
         &self,
         remaining: &RemainingTraces<'_>,
         factors: usize,
-        add: impl Fn(usize, &mut Vec<u16>) -> bool,
+        add: impl Fn(&Partition, usize, &mut Vec<u16>) -> bool + Sync,
     ) -> Vec<Circle> {
-        let circle = |of_stratum: &[usize]| {
-            let places = of_stratum[0]..of_stratum[1];
-            let places: Vec<usize> = places.filter(|at| remaining.has(self.traces[*at])).collect();
+        let circle = |partition: &Partition, stratum: &Range<usize>| {
+            let has = |place: &usize| remaining.has(self.traces[*place]);
+            let places: Vec<usize> = stratum.clone().filter(has).collect();
             let slow = places.iter().map(|at| remaining.is_slow[self.traces[*at] as usize]);
             let slow = (0..).zip(slow).filter(|(_, is_slow)| *is_slow).map(|(at, _)| at).collect();
-            Circle::new(slow, &places, factors, &add)
+            Circle::new(slow, &places, factors, |place, factors| add(partition, place, factors))
         };
-        self.strata.windows(2).map(circle).collect()
+        let of_partition = |partition: &Partition| {
+            partition.strata.iter().map(|stratum| circle(partition, stratum)).collect::<Vec<_>>()
+        };
+        let circles = map_tasks(self.run_tasks, self.partitions.iter().collect(), of_partition);
+        circles.into_iter().flatten().collect()
     }
 
     /// The cuts of the same number as `factor`, which is one of them: those with the most traces.
@@ -480,18 +423,22 @@ impl FactorTable {
         for FactorCells { own, .. } in &self.of_factors[factor] {
             is_of_factor[as_usize(own)].fill(true);
         }
-        let mut taken = self.empty_cells();
-        for (at, trace) in self.traces.iter().enumerate() {
-            let of_trace = self.cells_of(at);
-            if of_trace.iter().any(|cell| is_of_factor[*cell as usize]) {
-                let mask = &mut masks[*trace as usize];
-                if *mask == 0 {
-                    let is_slow = is_slow[*trace as usize];
-                    of_trace.iter().for_each(|cell| taken[*cell as usize].add(is_slow));
+        let (taken, marked) = self.fill(|partition, taken| {
+            let is_of_factor = partition.own(&is_of_factor);
+            let has_factor = |place: &usize| {
+                partition.cells_of(*place).iter().any(|cell| is_of_factor[*cell as usize])
+            };
+            let mut marked = Vec::new();
+            for place in partition.places().filter(has_factor) {
+                let trace = self.traces[place] as usize;
+                if masks[trace] == 0 {
+                    partition.count(place, is_slow[trace], taken);
                 }
-                *mask |= mark;
+                marked.push(trace);
             }
-        }
+            marked
+        });
+        marked.iter().flatten().for_each(|trace| masks[*trace] |= mark);
         taken
     }
 
@@ -572,19 +519,34 @@ struct Cluster {
     slow: u32,
 }
 
-impl StratumCells {
-    /// Forgets the cells of a stratum.
-    fn clear(&mut self, traces: &Traces, of_stratum: &[u32]) {
-        self.of_texts.fill(None);
-        self.of_numbers.fill(None);
-        let of_traces =
-            || of_stratum.iter().map(|nth| traces.values_of(&traces.rows[*nth as usize]));
-        if of_traces().map(<[u32]>::len).sum::<usize>() > self.of_values.len() {
-            self.of_values.fill(None);
-        } else {
-            of_traces().flatten().for_each(|value| self.of_values[*value as usize] = None);
+/// The traces in the order of their strata and starts, and the places of each stratum.
+fn traces_by_stratum(populations: &Populations) -> (Vec<u32>, Vec<Range<usize>>) {
+    let mut end = 0;
+    let places = populations.counts.iter().map(|(_, all)| {
+        end += *all as usize;
+        end - *all as usize..end
+    });
+    let strata: Vec<Range<usize>> = places.collect();
+    let mut next: Vec<usize> = strata.iter().map(|stratum| stratum.start).collect();
+    let mut order = vec![0; populations.by_start.len()];
+    for nth in &populations.by_start {
+        let place = &mut next[populations.strata[*nth as usize] as usize];
+        order[*place] = *nth;
+        *place += 1;
+    }
+    (order, strata)
+}
+
+/// Divides strata into partitions, each with about `size` traces or one stratum.
+fn divide(strata: Vec<Range<usize>>, size: usize) -> Vec<Vec<Range<usize>>> {
+    let mut partitions: Vec<Vec<Range<usize>>> = Vec::new();
+    for stratum in strata {
+        match partitions.last_mut() {
+            Some(last) if stratum.end - last[0].start <= size => last.push(stratum),
+            _ => partitions.push(vec![stratum]),
         }
     }
+    partitions
 }
 
 fn sum(cells: &[Cell], range: &Range<u32>) -> Cell {

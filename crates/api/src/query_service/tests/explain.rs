@@ -3,6 +3,7 @@
 use super::*;
 use crate::{SpanTable, SpanTableError, explanation_json};
 use curtail_explain::{Question, Side, SlowTraces, Traces, explain};
+use curtail_threads::run_on_all_processors;
 use curtail_units::Quantile;
 
 fn target(parameters: &str) -> String {
@@ -19,7 +20,11 @@ fn the_result_is_that_of_the_spans_that_were_sent() {
     table.add_to(&mut traces, Side::Baseline);
     assert_eq!(traces.len(), TRACES);
     let slow = SlowTraces::AboveQuantile(Quantile::P90);
-    let explained = explain(&traces, &Question { slow, period_ns: 3_600_000_000_000, seed: 7 });
+    let explained = explain(
+        &traces,
+        &Question { slow, period_ns: 3_600_000_000_000, seed: 7 },
+        run_on_all_processors,
+    );
     assert!(explained.is_ok());
     // The other half of the traces is in a run, where spans are sorted by trace.
     let (status, json) = service.get(&target("quantile=0.9&seed=7"));
