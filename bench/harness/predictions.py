@@ -282,8 +282,8 @@ def find(prediction, name):
     return next(remedy for remedy in prediction["remedies"] if remedy["name"] == name)
 
 
-def predict(program, journal, seed, intrinsic_ratio=INTRINSIC_RATIO):
-    command = [program, "predict", "--from", journal, "--seed", seed, "--format", "json"]
+def predict(program, journal, seed, intrinsic_ratio=INTRINSIC_RATIO, flags=()):
+    command = [program, "predict", "--from", journal, "--seed", seed, "--format", "json", *flags]
     if intrinsic_ratio is not None:
         command += ["--intrinsic-ratio", intrinsic_ratio]
     run = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)

@@ -10,7 +10,9 @@ use crate::api_error::ApiError;
 use crate::query_request::{QueryRequest, expected};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::service_traces;
-use curtail_predict::{Candidate, Fit, FitOverrides, Prediction, RecordingError, SpanReader};
+use curtail_predict::{
+    CORES, Cancelled, Candidate, Fit, FitOverrides, Prediction, RecordingError, SpanReader,
+};
 use curtail_store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +24,16 @@ const REQUESTS_MAX: usize = 50_000;
 const REPLICAS_MAX: usize = 4_096;
 
 /// The parameters beside those of the traces.
-const PARAMETERS: [&str; 6] =
-    ["upstream", "replicas", "intrinsic_ratio", "remedies", "seed", "with_text"];
+const PARAMETERS: [&str; 8] = [
+    "upstream",
+    "replicas",
+    "intrinsic_ratio",
+    "shared_cores",
+    "cancelled",
+    "remedies",
+    "seed",
+    "with_text",
+];
 
 pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiResult {
     service_traces::check_parameters(request, &PARAMETERS)?;
@@ -112,7 +122,18 @@ fn overrides(request: &QueryRequest<'_>) -> Result<FitOverrides, ApiError> {
         }
     };
     let intrinsic_ratio = request.get("intrinsic_ratio").map(ratio).transpose()?;
-    Ok(FitOverrides { replicas, intrinsic_ratio })
+    let cores = |text: &str| {
+        let number = text.parse().ok().filter(|number| CORES.contains(number));
+        let range = format!("a number from {} to {}", CORES.start(), CORES.end());
+        number.ok_or_else(|| expected("shared_cores", text, &range))
+    };
+    let shared_cores = request.get("shared_cores").map(cores).transpose()?;
+    let cancelled = |text: &str| {
+        let names = "stops, leaves_queue or runs_on";
+        Cancelled::from_name(text).ok_or_else(|| expected("cancelled", text, names))
+    };
+    let cancelled = request.get("cancelled").map(cancelled).transpose()?;
+    Ok(FitOverrides { replicas, intrinsic_ratio, shared_cores, cancelled })
 }
 
 #[cfg(test)]

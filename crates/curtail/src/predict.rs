@@ -12,7 +12,8 @@ use clap::Args;
 use curtail_http::clock::unix_time;
 use curtail_otlp::{Signal, events};
 use curtail_predict::{
-    Candidate, Fit, FitOverrides, Prediction, REQUESTS_MAX, Recording, RecordingError, SpanReader,
+    CORES, Cancelled, Candidate, Fit, FitOverrides, Prediction, REQUESTS_MAX, Recording,
+    RecordingError, SpanReader,
 };
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Cursor, Read as _};
@@ -46,6 +47,7 @@ Examples:
   curtail predict --from requests.journal
   curtail predict --from spans.jsonl.gz --upstream search --format json
   curtail predict --from run.json --replicas 5 --intrinsic-ratio 0.3
+  curtail predict --from requests.journal --shared-cores 2 --cancelled runs_on
 
 Exit code 1: the model does not reproduce the recording, or no trace of the
 server begins at the service."
@@ -71,6 +73,12 @@ pub(crate) struct PredictArgs {
     /// Share of requests that take equally long on every replica, from 0 to 1 [default: estimated from the recording].
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     intrinsic_ratio: Option<f64>,
+    /// Number of cores that all replicas share, as processes on one machine [default: estimated from the recording].
+    #[arg(long, value_name = "CORES", value_parser = cores)]
+    shared_cores: Option<f64>,
+    /// What a cancelled attempt does at its server: stops; leaves_queue: but an execution goes on; runs_on: the server does not notice [default: stops].
+    #[arg(long, value_name = "WHAT", value_parser = cancelled)]
+    cancelled: Option<Cancelled>,
     /// Comma-separated names of the remedies to predict, such as 'hedge p95,tie' [default: all].
     #[arg(long, value_name = "NAMES")]
     remedies: Option<String>,
@@ -93,10 +101,24 @@ fn ratio(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a ratio from 0 to 1".to_owned())
 }
 
+fn cores(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| CORES.contains(number));
+    number.ok_or_else(|| format!("expected a number from {} to {}", CORES.start(), CORES.end()))
+}
+
+fn cancelled(text: &str) -> Result<Cancelled, String> {
+    Cancelled::from_name(text).ok_or_else(|| "expected stops, leaves_queue or runs_on".to_owned())
+}
+
 pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     let Some(from) = &args.from else { return ask_server(args) };
     let name = input::name(from);
-    let overrides = FitOverrides { replicas: args.replicas, intrinsic_ratio: args.intrinsic_ratio };
+    let overrides = FitOverrides {
+        replicas: args.replicas,
+        intrinsic_ratio: args.intrinsic_ratio,
+        shared_cores: args.shared_cores,
+        cancelled: args.cancelled,
+    };
     let mut recording = read(args, from)?;
     recording.shorten(REQUESTS_MAX);
     let fit = Fit::new(&recording, overrides).map_err(of_caller).context(name)?;
@@ -119,6 +141,8 @@ fn ask_server(args: &PredictArgs) -> anyhow::Result<ExitCode> {
         ("upstream", args.upstream.clone()),
         ("replicas", args.replicas.map(|replicas| replicas.to_string())),
         ("intrinsic_ratio", args.intrinsic_ratio.map(|ratio| ratio.to_string())),
+        ("shared_cores", args.shared_cores.map(|cores| cores.to_string())),
+        ("cancelled", args.cancelled.map(|cancelled| cancelled.name().to_owned())),
         ("remedies", args.remedies.clone()),
         ("seed", Some(args.seed.to_string())),
         ("with_text", (args.format == Format::Table).then(|| true.to_string())),

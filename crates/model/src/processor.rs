@@ -73,6 +73,8 @@ impl Pace {
 #[derive(Clone, Debug)]
 pub struct Processor {
     pace: Pace,
+    /// The largest pace that other servers leave, if they share cores.
+    share: f64,
     progress_ns: f64,
     /// The time of the last update.
     since: Instant,
@@ -91,6 +93,7 @@ impl Processor {
     pub fn new(cores: Option<Cores>) -> Self {
         Self {
             pace: Pace::healthy(cores),
+            share: 1.0,
             progress_ns: 0.0,
             since: Instant::ZERO,
             executions: BinaryHeap::new(),
@@ -140,7 +143,7 @@ impl Processor {
     pub fn next_end(&self) -> Option<Instant> {
         let Reverse(first) = self.executions.peek()?;
         let left_ns = f64::from_bits(first.ends) - self.progress_ns;
-        let pace = self.pace.of_each(self.executions.len());
+        let pace = self.pace_of_each();
         // Rounded up, so that it has ended when its time has come.
         (pace > 0.0).then(|| self.since + Duration::from_ns_f64(libm::ceil(left_ns / pace)))
     }
@@ -149,6 +152,22 @@ impl Processor {
     pub fn set_pace(&mut self, now: Instant, pace: Pace) {
         self.advance(now);
         self.pace = pace;
+    }
+
+    /// Sets the largest pace that other servers leave, if they share cores: 1 if there is a core for each execution.
+    pub fn set_share(&mut self, now: Instant, share: f64) {
+        self.advance(now);
+        self.share = share;
+    }
+
+    /// The number of executions that use a core.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        if self.pace.speed > 0.0 { self.executions.len() } else { 0 }
+    }
+
+    fn pace_of_each(&self) -> f64 {
+        self.pace.of_each(self.executions.len()).min(self.pace.speed * self.share)
     }
 
     /// The service time that was delivered until now, over all executions, in nanoseconds.
@@ -161,7 +180,7 @@ impl Processor {
         if now == self.since {
             return;
         }
-        let progress = self.pace.of_each(self.executions.len()) * now.since(self.since).as_ns_f64();
+        let progress = self.pace_of_each() * now.since(self.since).as_ns_f64();
         self.progress_ns += progress;
         self.work_ns += progress * self.executions.len() as f64;
         self.since = now;
@@ -181,6 +200,26 @@ mod tests {
     }
 
     const MS: f64 = 1e6;
+
+    #[test]
+    fn a_share_of_cores_slows_executions_down_and_a_stopped_server_uses_none() {
+        let at = Instant::from_ns;
+        let mut server = Processor::new(Some(Cores { allocated: 2.0, machine: 2.0 }));
+        server.start(at(0), 1, 100.0);
+        server.set_share(at(0), 0.5);
+        assert_eq!((server.next_end(), server.running()), (Some(at(200)), 1));
+        // Alone again: the half that is left takes 50 ns; with four others at this server, its cores are the narrower limit.
+        server.set_share(at(100), 1.0);
+        assert_eq!(server.next_end(), Some(at(150)));
+        (2..=5).for_each(|key| server.start(at(100), key, 1_000.0));
+        server.set_share(at(100), 0.9);
+        assert_eq!(server.next_end(), Some(at(225)), "five executions on two cores");
+        server.set_pace(at(100), Pace { speed: 0.0, cores: 2.0 });
+        assert_eq!((server.next_end(), server.running()), (None, 0));
+        server.set_pace(at(300), Pace { speed: 0.5, cores: f64::INFINITY });
+        server.set_share(at(300), 0.5);
+        assert_eq!(server.next_end(), Some(at(500)), "slower, and a share of that");
+    }
 
     #[test]
     fn executions_with_a_core_each_do_not_disturb_each_other() {

@@ -49,8 +49,9 @@ pub(crate) fn replicas_needed(
     present: &[Runs],
 ) -> Result<Option<u32>, Cancelled> {
     let fit = simulations.fit;
-    // Replicas whose concurrency is not known bear any load.
-    if fit.concurrency.is_none() || !fit.separates_waiting() || !fit.intrinsic.is_known() {
+    // Replicas whose concurrency is not known bear any load, and further ones add no cores to shared ones.
+    let is_capacity_known = fit.concurrency.is_some() && fit.shared_cores.is_none();
+    if !is_capacity_known || !fit.separates_waiting() || !fit.intrinsic.is_known() {
         return Ok(None);
     }
     let (mut too_few, mut enough) = (0, fit.replicas);

@@ -5,6 +5,7 @@
 //! | arrivals | the recorded instants, so their burstiness is that of the recording |
 //! | waiting and concurrency | order of arrival and departure at each replica (`executions.rs`) |
 //! | slow periods of replicas | executions that are slow together (`pace.rs`), as a timeline |
+//! | shared cores | executions that take longer while other replicas are busy (`shared_cores.rs`) |
 //! | work of a request | its execution at the usual pace; cancelled ones would have been longer |
 //! | attempts that take equally long | second attempts, or requests of the same kind (`intrinsic.rs`) |
 //! | fan-out | the calls of a request, and its time beyond that of its slowest call |
@@ -19,7 +20,9 @@ use crate::executions::Executions;
 use crate::intrinsic::{self, Evidence, Intrinsic, Work};
 use crate::pace::{SlowPeriod, find_slow_periods, shares, work_ns};
 use crate::recording::{Recording, RecordingError};
-use curtail_policy::UpstreamConfig;
+use crate::shared_cores;
+use curtail_policy::{BalanceConfig, UpstreamConfig};
+use curtail_sim::Cancelled;
 use curtail_units::{Duration, Instant, Rng};
 use std::ops::Range;
 
@@ -42,6 +45,10 @@ pub struct FitOverrides {
     pub replicas: Option<u32>,
     /// The share of requests whose attempts all take equally long, from 0 to 1.
     pub intrinsic_ratio: Option<f64>,
+    /// The cores that all replicas share.
+    pub shared_cores: Option<f64>,
+    /// The effect of a cancelled attempt at its server; absent: it stops.
+    pub cancelled: Option<Cancelled>,
 }
 
 /// A part of the model that was assumed or not fitted.
@@ -83,6 +90,10 @@ pub struct Fit {
     pub replicas: u32,
     /// Maximum number of executions of a replica at once; absent: requests never waited for it.
     pub concurrency: Option<u32>,
+    /// The cores that all replicas share; absent: they have cores of their own.
+    pub shared_cores: Option<f64>,
+    /// The effect of a cancelled attempt at its server.
+    pub cancelled: Cancelled,
     /// The share of requests whose attempts take equally long.
     pub intrinsic: Intrinsic,
     /// The share of attempts that failed.
@@ -117,14 +128,10 @@ impl Fit {
         }
         let executions = Executions::infer(recording);
         let last_arrival = recording.requests.last().map_or(Instant::ZERO, |last| last.arrived);
-        // Without replicas there is no jointness: the order of latencies within a slot is unknown too.
         let has_replicas = !recording.replicas.is_empty();
-        let periods = if has_replicas {
-            find_slow_periods(&executions.of_replica)
-        } else {
-            vec![Vec::new(); executions.of_replica.len()]
-        };
-        let works = works(recording, &executions, &periods);
+        let Slowness { shared_cores, periods, with_shared } =
+            Slowness::find(recording, &executions, overrides.shared_cores);
+        let works = works(recording, &executions, &with_shared);
         let intrinsic = match overrides.intrinsic_ratio {
             Some(ratio) => Intrinsic::given(ratio),
             None => intrinsic::estimate(&works),
@@ -139,7 +146,7 @@ impl Fit {
         let own = recording.requests.iter().take_while(|_| fan_out.is_none());
         let arrivals = of_fan_out.clone().map(|request| request.arrived);
         let arrivals = arrivals.chain(own.map(|request| request.arrived)).collect();
-        let plain = || UpstreamConfig::plain(curtail_policy::BalanceConfig::Random);
+        let plain = || UpstreamConfig::plain(BalanceConfig::Random);
         Ok(Self {
             source: recording.source.clone(),
             arrivals,
@@ -152,13 +159,15 @@ impl Fit {
             slow_periods,
             replicas: (replicas / shards).max(1),
             concurrency: executions.concurrency,
+            shared_cores,
+            cancelled: overrides.cancelled.unwrap_or_default(),
             failed_ratio: executions.failed as f64 / executions.attempts.max(1) as f64,
             message_delay: recording.message_delay.unwrap_or_default(),
             span: recording.span(),
             executed: executions.total_until(last_arrival),
             policy: recording.policy.unwrap_or_else(plain),
             has_replicas,
-            notes: notes(recording, &executions, &intrinsic, overrides),
+            notes: notes(recording, &executions, (&intrinsic, shared_cores), overrides),
             intrinsic,
         })
     }
@@ -177,9 +186,13 @@ impl Fit {
     }
 
     /// The load of the replicas: the mean number of executions in the time of the recording, divided by the concurrency of
-    /// all replicas; absent if their concurrency is not known.
+    /// all replicas, or the work in this time, divided by that of the shared cores; absent if neither is known.
     #[must_use]
     pub fn utilization(&self) -> Option<f64> {
+        if let Some(cores) = self.shared_cores {
+            let calls_per_second = self.requests_per_second() * f64::from(self.calls);
+            return Some(calls_per_second * self.mean_work().as_secs_f64() / cores);
+        }
         let concurrency = f64::from(self.concurrency?) * f64::from(self.replicas * self.shards);
         Some(self.executed.as_secs_f64() / self.span.as_secs_f64().max(1e-9) / concurrency)
     }
@@ -230,6 +243,45 @@ impl Fit {
         }
         drawn
     }
+}
+
+/// Why executions take longer than their work.
+struct Slowness {
+    shared_cores: Option<f64>,
+    /// The slow periods of each replica, besides shared cores and together with them.
+    periods: Vec<Vec<SlowPeriod>>,
+    with_shared: Vec<Vec<SlowPeriod>>,
+}
+
+impl Slowness {
+    fn find(recording: &Recording, executions: &Executions, given_cores: Option<f64>) -> Self {
+        let executions = &executions.of_replica;
+        // Without replicas there is no jointness: the order of latencies within a slot is unknown too.
+        if recording.replicas.is_empty() {
+            let periods = vec![Vec::new(); executions.len()];
+            return Self { shared_cores: None, with_shared: periods.clone(), periods };
+        }
+        let periods = find_slow_periods(executions);
+        let is_looked_for = given_cores.is_none() && are_replicas_random(recording);
+        let found = is_looked_for.then(|| shared_cores::find(executions, &periods)).flatten();
+        let shared_cores = given_cores.or(found);
+        let Some(cores) = shared_cores else {
+            return Self { shared_cores, with_shared: periods.clone(), periods };
+        };
+        let (periods, with_shared) = shared_cores::slow_periods(executions, &periods, cores);
+        Self { shared_cores, periods, with_shared }
+    }
+}
+
+/// Whether every request went to a random replica, and only there; also if the policy is not known. Calls of one request
+/// to several shards take similarly long, and come at the same time.
+fn are_replicas_random(recording: &Recording) -> bool {
+    recording.fan_out.is_none()
+        && recording.policy.is_none_or(|policy| {
+            let is_random =
+                matches!(policy.balance, BalanceConfig::Random | BalanceConfig::RoundRobin);
+            is_random && policy.hedge.is_none() && policy.tie.is_none()
+        })
 }
 
 /// The part of `sorted` whose instants lie in a stretch of time, as indices.
@@ -312,30 +364,17 @@ fn to_samples(mut works: Vec<Work>) -> Vec<Sample> {
 fn notes(
     recording: &Recording,
     executions: &Executions,
-    intrinsic: &Intrinsic,
+    (intrinsic, shared_cores): (&Intrinsic, Option<f64>),
     overrides: FitOverrides,
 ) -> Vec<Note> {
     let mut notes = Vec::new();
+    if !recording.has_arrivals {
+        let text = "not recorded one by one: assumed random at the recorded rate";
+        notes.push(Note { part: "arrivals", text });
+    }
+    notes.extend(capacity_notes(recording, executions, shared_cores, overrides));
     let mut note = |part, text| notes.push(Note { part, text });
     let has_replicas = !recording.replicas.is_empty();
-    if !recording.has_arrivals {
-        note("arrivals", "not recorded one by one: assumed random at the recorded rate");
-    }
-    if !has_replicas {
-        note(
-            "waiting",
-            "not known apart from service: predictions hold for the recorded load only",
-        );
-        note("slow periods", "not fitted: the recording names no replicas");
-        if overrides.replicas.is_none() {
-            note("replicas", "not recorded: assumed 3");
-        }
-    } else if executions.concurrency.is_none() && !executions.is_measured {
-        note(
-            "concurrency",
-            "no request waited, so the limit is not known: assumed unlimited, so a higher load looks too good",
-        );
-    }
     if has_replicas && overrides.replicas.is_some() {
         note("replicas", "named by the recording: the given number is not used");
     }
@@ -377,6 +416,48 @@ fn notes(
     }
     if executions.failed > 0 {
         note("failures", "assumed independent of each other and of the replica");
+    }
+    notes
+}
+
+/// What was assumed about the load that replicas bear.
+fn capacity_notes(
+    recording: &Recording,
+    executions: &Executions,
+    shared_cores: Option<f64>,
+    overrides: FitOverrides,
+) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut note = |part, text| notes.push(Note { part, text });
+    let has_replicas = !recording.replicas.is_empty();
+    if !has_replicas {
+        note(
+            "waiting",
+            "not known apart from service: predictions hold for the recorded load only",
+        );
+        note("slow periods", "not fitted: the recording names no replicas");
+        if overrides.replicas.is_none() {
+            note("replicas", "not recorded: assumed 3");
+        }
+    } else if shared_cores.is_some() {
+        if overrides.shared_cores.is_none() {
+            note(
+                "shared cores",
+                "executions take longer while other replicas are busy: assumed that all share the cores of one machine",
+            );
+        }
+    } else if executions.concurrency.is_none() && !executions.is_measured {
+        note(
+            "concurrency",
+            "no request waited, so the limit is not known: assumed unlimited, so a higher load looks too good",
+        );
+    }
+    let can_wait = executions.concurrency.is_some() || shared_cores.is_some();
+    if can_wait && overrides.cancelled.is_none() {
+        note(
+            "cancelled attempts",
+            "assumed to stop at their servers; if they run on there (--cancelled runs_on), second attempts cost more",
+        );
     }
     notes
 }

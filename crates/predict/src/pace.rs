@@ -49,7 +49,7 @@ impl SlowPeriod {
         self.to.since(self.from)
     }
 
-    const fn is_pause(&self) -> bool {
+    pub(crate) const fn is_pause(&self) -> bool {
         self.slowdown.is_infinite()
     }
 }
@@ -57,7 +57,19 @@ impl SlowPeriod {
 /// Finds the slow periods of all replicas, by replica and start; `executions` are those of each replica.
 pub(crate) fn find_slow_periods(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
     let common = vec![find_common(executions); executions.len()];
-    find_outside(&common, executions, find_own)
+    with_known(find_outside(&common, executions, find_own), &common)
+}
+
+/// Finds the slow periods of all replicas besides those that are `known`, which all replicas have in common. Returns also
+/// both together.
+pub(crate) fn find_slow_periods_besides(
+    known: &[SlowPeriod],
+    executions: &[Vec<Execution>],
+) -> (Vec<Vec<SlowPeriod>>, Vec<Vec<SlowPeriod>>) {
+    let known = vec![known.to_vec(); executions.len()];
+    let found = find_outside(&known, executions, find_slow_periods);
+    let together = with_known(found.clone(), &known);
+    (found, together)
 }
 
 /// Finds the pauses and slow periods of each replica by itself. Certain pauses come first, so that they do not pass for
@@ -71,10 +83,16 @@ fn find_own(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
     for periods in &mut paces {
         periods.retain(|period| !period.is_pause());
     }
-    find_outside(&paces, executions, find_likely_pauses)
+    with_known(find_outside(&paces, executions, find_likely_pauses), &paces)
 }
 
-/// Finds periods in a time without the `known` ones of each replica, and adds these.
+/// Adds the known periods of each replica to those found.
+fn with_known(found: Vec<Vec<SlowPeriod>>, known: &[Vec<SlowPeriod>]) -> Vec<Vec<SlowPeriod>> {
+    let of_replicas = (0..).zip(found).zip(known);
+    of_replicas.map(|((replica, found), known)| overlaid(replica, &found, known)).collect()
+}
+
+/// Finds periods in a time without the `known` ones of each replica.
 fn find_outside(
     known: &[Vec<SlowPeriod>],
     executions: &[Vec<Execution>],
@@ -90,13 +108,7 @@ fn find_outside(
         paced.collect::<Vec<Execution>>()
     });
     let found = find(&paced.collect::<Vec<_>>());
-    let of_replicas = found.into_iter().zip(&times).zip(known).zip(executions);
-    of_replicas
-        .map(|(((found, time), known), executions)| {
-            let replica = executions.first().map_or(0, |execution| execution.replica);
-            overlaid(replica, &time.real_periods(found), known)
-        })
-        .collect()
+    found.into_iter().zip(&times).map(|(found, time)| time.real_periods(found)).collect()
 }
 
 /// The work of an execution: its duration at the usual pace. `periods` are those of its replica, in order.

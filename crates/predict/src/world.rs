@@ -84,6 +84,8 @@ fn model(fit: &Fit, candidate: &Candidate, intrinsic_ratio: f64) -> Model {
         copies_alike: Ratio::new(intrinsic_ratio).unwrap_or(Ratio::ZERO),
         message_delay: Distribution::Constant { value: fit.message_delay },
         faults: failures.into_iter().collect(),
+        shared_cores: fit.shared_cores,
+        cancelled: fit.cancelled,
         timeline: Some(Arc::new(timeline(fit, candidate))),
         ..Model::queue(servers, 0.5, Distribution::Samples(work))
     }

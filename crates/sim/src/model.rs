@@ -32,6 +32,9 @@ pub struct Model {
     pub leaf: LeafConfig,
     /// The cores that the requests in service at a server share; absent: each request has the full speed.
     pub cores: Option<Cores>,
+    /// The cores that the requests in service at all servers of the first tier share, which are processes on one machine;
+    /// absent: each server has a machine of its own.
+    pub shared_cores: Option<f64>,
     /// The service time of an attempt that has a core of a healthy server to itself, where all factors are 1. It is
     /// drawn for each attempt.
     pub service: Distribution,
@@ -142,6 +145,28 @@ pub enum Cancelled {
     RunsOn,
 }
 
+impl Cancelled {
+    /// All effects, by the names that users write.
+    pub const NAMES: [(&str, Self); 3] =
+        [("stops", Self::Stops), ("leaves_queue", Self::LeavesQueue), ("runs_on", Self::RunsOn)];
+
+    /// The name of the effect.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stops => Self::NAMES[0].0,
+            Self::LeavesQueue => Self::NAMES[1].0,
+            Self::RunsOn => Self::NAMES[2].0,
+        }
+    }
+
+    /// The effect with a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(of, _)| *of == name).map(|(_, cancelled)| *cancelled)
+    }
+}
+
 impl Model {
     /// The simplest model, to start from: one upstream of `servers` servers, each with concurrency 1 and an unlimited
     /// queue, Poisson arrivals that load the servers to `load`, and messages that take no time.
@@ -156,6 +181,7 @@ impl Model {
             servers,
             leaf: LeafConfig { concurrency: 1, queue_len_max: u32::MAX },
             cores: None,
+            shared_cores: None,
             service,
             request_factor: Distribution::ONE,
             request_bytes: None,
@@ -183,7 +209,8 @@ impl Model {
     pub fn capacity(&self) -> f64 {
         let concurrency = f64::from(self.leaf.concurrency);
         let each = self.cores.map_or(concurrency, |cores| cores.allocated.min(concurrency));
-        each * f64::from(self.servers)
+        let all = each * f64::from(self.servers);
+        self.shared_cores.map_or(all, |shared| all.min(shared))
     }
 
     /// The mean number of requests a second where the curve of the arrivals has the factor 1. Of a closed loop, it is an

@@ -190,6 +190,8 @@ pub(crate) struct World<'m> {
     probes: Slab<Probe>,
     probe_timeout: Duration,
     leaves: Vec<LeafPlace>,
+    /// The largest pace of an execution in the first tier, if its servers share cores.
+    share_of_cores: f64,
     /// The factor on the service times of each server.
     server_factors: Vec<f64>,
     /// The faults of each tier.
@@ -290,6 +292,7 @@ impl<'m> World<'m> {
             probes: Slab::new(),
             probe_timeout: policy.balance.probe_timeout().unwrap_or(Duration::MAX),
             leaves: (0..).zip(&tiers).flat_map(|(nth, tier)| tier.leaves(nth)).collect(),
+            share_of_cores: 1.0,
             server_factors: server_factors(model, &tiers, &rng),
             faults: (0..).zip(&tiers).map(|(nth, tier)| tier.faults(nth, &rng)).collect(),
             tiers,

@@ -167,6 +167,21 @@ fn many_servers_wait_as_erlang_says() {
 }
 
 #[test]
+fn servers_that_share_cores_are_one_queue_wherever_requests_go() {
+    // Exponential works in a shared processor leave as those of M/M/2 do, in another order: with two or more in service, both cores work.
+    // Requests that choose one of five servers at random change nothing.
+    let (cores, load) = (2.0, 0.7);
+    let mut model = Model::queue(5, load, Distribution::Exponential { mean: SERVICE });
+    model.leaf.concurrency = u32::MAX;
+    model.shared_cores = Some(cores);
+    let waits = 2.0 * load * load / (1.0 + load);
+    let reports = simulate(&model, plain());
+    let mean = 1.0 + waits / (cores * (1.0 - load));
+    assert_hits("M/M/2 over shared cores", &reports, |report| report.mean_ns, mean);
+    assert!(reports.iter().all(|report| (report.utilization_ratio / load - 1.0).abs() < 0.02));
+}
+
+#[test]
 fn a_server_without_a_queue_refuses_as_many_as_erlang_says() {
     let (concurrency, offered) = (5_u32, 4.0);
     let mut model = Model::queue(1, 1.0, Distribution::Exponential { mean: SERVICE });

@@ -25,9 +25,8 @@ pub fn map_tasks<T: Send, R: Send>(
     let function = &function;
     let mut results: Vec<Option<R>> = items.iter().map(|_| None).collect();
     let with_result = items.into_iter().map(Some).zip(&mut results);
-    let mut tasks: Vec<_> = with_result
-        .map(|(mut item, result)| move || *result = item.take().map(function))
-        .collect();
+    let mut tasks: Vec<_> =
+        with_result.map(|(mut item, result)| move || *result = item.take().map(function)).collect();
     let mut tasks: Vec<Task<'_>> = tasks.iter_mut().map(|task| task as Task<'_>).collect();
     run(&mut tasks);
     results.into_iter().map(|result| result.expect("each task runs")).collect()

@@ -29,7 +29,7 @@ const LABELINGS_ABOVE: usize = 3;
 const SHIFTS: usize = 100;
 const SHIFTS_ABOVE: usize = 1;
 
-/// After so many shifts it is looked whether too many were as high.
+/// The number of shifts of a batch, which are tasks; after each batch, the search ends if too many were as high.
 const SHIFTS_AT_ONCE: usize = 20;
 
 /// Maximum number of factors of an attribute that are shifted.
@@ -202,9 +202,10 @@ impl FactorTable {
     /// Labels random traces of each stratum as slow; `order` is any order of the places within each stratum.
     fn label(&self, order: &mut [usize], cells: &mut [Cell], counts: &[(u32, u32)], rng: &mut Rng) {
         cells.iter_mut().for_each(|cell| cell.slow = 0);
-        let strata = self.partitions.iter().flat_map(|partition| {
-            partition.strata.iter().map(move |stratum| (partition, stratum))
-        });
+        let strata = self
+            .partitions
+            .iter()
+            .flat_map(|partition| partition.strata.iter().map(move |stratum| (partition, stratum)));
         for ((partition, stratum), (slow, _)) in strata.zip(counts) {
             let cells = &mut cells[as_usize(&partition.cells)];
             let places = &mut order[stratum.clone()];

@@ -59,6 +59,8 @@ fn model(fit: &Fit) -> Value {
         "calls": fit.calls,
         "replicas": fit.replicas,
         "concurrency": fit.concurrency,
+        "shared_cores": fit.shared_cores,
+        "cancelled": fit.cancelled.name(),
         "utilization_ratio": fit.utilization(),
         "mean_work_ms": fit.mean_work().as_ms_f64(),
         "message_delay_ms": fit.message_delay.as_ms_f64(),

@@ -43,6 +43,9 @@ fn describe(page: &mut Page, prediction: &Prediction) {
         || "concurrency limit not reached".to_owned(),
         |limit| format!("{limit} at once each"),
     );
+    let shared = fit
+        .shared_cores
+        .map_or_else(String::new, |cores| format!(", which share {} cores", short(cores, 1)));
     let busy = fit.utilization().map_or_else(String::new, |u| format!(", {} busy", percent(u)));
     let (paused, slower) = fit.slow_shares;
     let shards = match fit.shards {
@@ -52,7 +55,7 @@ fn describe(page: &mut Page, prediction: &Prediction) {
     page.wrapped(
         "",
         &format!(
-            "{shards}{}, {concurrency}{busy}; mean work {}; paused {} of the time, at another pace {}",
+            "{shards}{}{shared}, {concurrency}{busy}; mean work {}; paused {} of the time, at another pace {}",
             counted(fit.replicas.into(), "replica"),
             latency(fit.mean_work()),
             percent(paused),

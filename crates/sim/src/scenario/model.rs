@@ -144,6 +144,11 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         servers,
         leaf: policy::leaf(s, defaults.leaf),
         cores: s.optional_section("cores", CORES, Cores::read).or(defaults.cores),
+        shared_cores: s
+            .field("shared_cores", SHARED_CORES)
+            .range(0.01..=1e6)
+            .optional()
+            .or(defaults.shared_cores),
         request_factor: s
             .optional_section("request_factor", REQUEST_FACTOR, Distribution::read)
             .unwrap_or(defaults.request_factor),
@@ -193,11 +198,7 @@ fn cancelled(s: &mut Section<'_>, default: Cancelled) -> Cancelled {
         "cancelled",
         "What a cancelled attempt does: stops: it leaves the queue or stops in service; leaves_queue: \
         it only leaves the queue; runs_on: it is executed to its end.",
-        &[
-            ("stops", Cancelled::Stops),
-            ("leaves_queue", Cancelled::LeavesQueue),
-            ("runs_on", Cancelled::RunsOn),
-        ],
+        &Cancelled::NAMES,
     )
     .default(default)
 }
@@ -214,6 +215,8 @@ const CALL_FACTOR: &str = "The same for all attempts of a call of a request; abs
 const COPIES_ALIKE: &str = "Share of calls whose attempts all have the same service time, apart from the factors of servers.";
 const CONNECTION: &str =
     "Connections of clients to replicas, which take time to open; absent: they take none.";
+const SHARED_CORES: &str = "Cores that the requests in service of all servers share, as processes on one machine do; \
+    absent: each server has a machine of its own.";
 const CORES: &str = "Cores that the requests in service of a server share; absent: one core for each \
         request.";
 

@@ -136,8 +136,25 @@ impl World<'_> {
         }
     }
 
-    /// Sets the alarm of a server to the end of its next execution.
+    /// Sets the alarm of a server whose executions or pace have changed to the end of its next execution. If servers share
+    /// cores, the other executions now have another share of them.
     pub(super) fn set_server_alarm(&mut self, server: u32) {
+        if let Some(cores) = self.model.shared_cores {
+            let first_tier = 0..self.model.servers as usize;
+            let running = self.leaves[first_tier].iter().map(|leaf| leaf.processor.running());
+            let share = (cores / running.sum::<usize>() as f64).min(1.0);
+            if share != self.share_of_cores {
+                self.share_of_cores = share;
+                for server in 0..self.model.servers {
+                    self.leaves[server as usize].processor.set_share(self.now, share);
+                    self.set_own_alarm(server);
+                }
+            }
+        }
+        self.set_own_alarm(server);
+    }
+
+    fn set_own_alarm(&mut self, server: u32) {
         let place = &mut self.leaves[server as usize];
         if let Some(at) = place.server_alarm.set(place.processor.next_end()) {
             self.queue.push(at, Step::ServerAlarm(server));
