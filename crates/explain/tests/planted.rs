@@ -7,7 +7,7 @@ use curtail_explain::{
     AttributeValue, Explanation, Question, Side, SlowTraces, SpanKind, SpanRow, Traces, explain,
 };
 use curtail_trace::Span;
-use curtail_units::{Duration, Quantile, Rng, run_in_turn};
+use curtail_units::{Duration, Quantile, Rng, Task, run_in_turn};
 use std::collections::BTreeSet;
 use world::{Planted, add_traces, with_trace};
 
@@ -24,6 +24,25 @@ fn of(traces: &Traces, seed: u64) -> Explanation {
     let slow = SlowTraces::AboveQuantile(Quantile::P99);
     explain(traces, &Question { slow, period_ns: 3_600_000_000_000, seed }, run_in_turn)
         .expect("it has a tail")
+}
+
+#[test]
+fn the_result_does_not_depend_on_what_runs_the_tasks() {
+    let backwards = |tasks: &mut [Task<'_>]| tasks.iter_mut().rev().for_each(|task| task());
+    let on_threads = |tasks: &mut [Task<'_>]| {
+        std::thread::scope(|scope| tasks.iter_mut().for_each(|task| drop(scope.spawn(task))));
+    };
+    let mut traces = Traces::default();
+    add_traces(&mut traces, &Rng::new(3), 6_000, &[(Planted::LargePayload, 1.0)]);
+    // The traces begin within 600 s: eight strata, in partitions of their own, and one for all traces.
+    for period_s in [75, 3_600] {
+        let slow = SlowTraces::AboveQuantile(Quantile::P99);
+        let question = Question { slow, period_ns: period_s * 1_000_000_000, seed: 3 };
+        let expected = explain(&traces, &question, run_in_turn).expect("it has a tail");
+        assert!(!expected.findings.is_empty(), "periods of {period_s} s");
+        assert_eq!(explain(&traces, &question, backwards).as_ref(), Ok(&expected));
+        assert_eq!(explain(&traces, &question, on_threads).as_ref(), Ok(&expected));
+    }
 }
 
 #[test]
