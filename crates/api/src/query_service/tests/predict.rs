@@ -1,7 +1,7 @@
 //! `GET /api/v1/predict`: the same result as from the spans that were sent, and clear errors.
 
 use super::*;
-use curtail_predict::{Candidate, Fit, FitOverrides, Prediction, SpanReader};
+use curtail_predict::{Cancelled, Candidate, Fit, FitOverrides, Prediction, SpanReader};
 
 /// A prediction needs 1,000 requests.
 const REQUESTS: usize = 1_200;
@@ -25,11 +25,17 @@ fn the_result_is_that_of_the_spans_that_were_sent() {
     let mut reader = SpanReader::new();
     batches.iter().for_each(|(_, batch)| reader.add(batch).expect("a batch"));
     let recording = reader.finish(Some("front")).expect("a service");
-    let overrides = FitOverrides { replicas: Some(3), intrinsic_ratio: Some(0.25) };
+    let overrides = FitOverrides {
+        replicas: Some(3),
+        intrinsic_ratio: Some(0.25),
+        shared_cores: Some(2.0),
+        cancelled: Some(Cancelled::RunsOn),
+    };
     let fit = Fit::new(&recording, overrides).expect("enough requests");
     let candidates = Candidate::all(&fit);
     let predicted = Prediction::of(&recording, fit, candidates, 7);
-    let question = target("replicas=3&intrinsic_ratio=0.25&seed=7");
+    let given = "replicas=3&intrinsic_ratio=0.25&shared_cores=2&cancelled=runs_on";
+    let question = target(&format!("{given}&seed=7"));
     let (status, json) = service.get(&question);
     assert_eq!((status, json), (StatusCode::OK, predicted.json() + "\n"));
     let request = Request::get(question).header("accept", "text/plain");
@@ -54,6 +60,8 @@ fn what_is_wrong_with_a_question_is_named() {
         ("/api/v1/predict".to_owned(), 400, "service: expected"),
         (target("replicas=0"), 400, "replicas: expected a number from 1 to 4096, found"),
         (target("intrinsic_ratio=2"), 400, "intrinsic_ratio: expected a ratio from 0 to 1, found"),
+        (target("shared_cores=0"), 400, "shared_cores: expected a number from 1 to 64, found"),
+        (target("cancelled=no"), 400, "cancelled: expected stops, leaves_queue or runs_on, found"),
         (target("seed=x"), 400, "seed: expected"),
         (target("remedys=tie"), 400, "unknown parameter \"remedys\": did you mean remedies?"),
         ("/api/v1/predict?service=front&since=1h&until=2h".to_owned(), 400, "since: expected"),
