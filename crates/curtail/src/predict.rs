@@ -76,7 +76,7 @@ pub(crate) struct PredictArgs {
     /// Number of cores that all replicas share, as processes on one machine [default: estimated from the recording].
     #[arg(long, value_name = "CORES", value_parser = cores)]
     shared_cores: Option<f64>,
-    /// What a cancelled attempt does at its server: stops; leaves_queue: but an execution goes on; runs_on: the server does not notice [default: stops].
+    /// What a cancelled attempt does at its server: `stops`; `leaves_queue`: but an execution goes on; `runs_on`: the server does not notice [default: stops].
     #[arg(long, value_name = "WHAT", value_parser = cancelled)]
     cancelled: Option<Cancelled>,
     /// Comma-separated names of the remedies to predict, such as 'hedge p95,tie' [default: all].
