@@ -436,6 +436,9 @@ fn capacity_notes(
             "not known apart from service: predictions hold for the recorded load only",
         );
         note("slow periods", "not fitted: the recording names no replicas");
+        if overrides.shared_cores.is_some() {
+            note("shared cores", "the given number is not used: the recording names no replicas");
+        }
         if overrides.replicas.is_none() {
             note("replicas", "not recorded: assumed 3");
         }

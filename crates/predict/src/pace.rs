@@ -60,8 +60,8 @@ pub(crate) fn find_slow_periods(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPe
     with_known(find_outside(&common, executions, find_own), &common)
 }
 
-/// Finds the slow periods of all replicas besides those that are `known`, which all replicas have in common. Returns also
-/// both together.
+/// Finds the slow periods of all replicas besides the `known` ones, which all replicas have in common. Returns also both
+/// together.
 pub(crate) fn find_slow_periods_besides(
     known: &[SlowPeriod],
     executions: &[Vec<Execution>],

@@ -168,8 +168,8 @@ fn many_servers_wait_as_erlang_says() {
 
 #[test]
 fn servers_that_share_cores_are_one_queue_wherever_requests_go() {
-    // Exponential works in a shared processor leave as those of M/M/2 do, in another order: with two or more in service, both cores work.
-    // Requests that choose one of five servers at random change nothing.
+    // Exponential works in a shared processor leave as often as in M/M/2, in another order: with two or more in service, both
+    // cores work. It does not matter which of five servers a request goes to.
     let (cores, load) = (2.0, 0.7);
     let mut model = Model::queue(5, load, Distribution::Exponential { mean: SERVICE });
     model.leaf.concurrency = u32::MAX;

@@ -1,4 +1,5 @@
-//! Statistics that several crates need: intervals of shares, normal probabilities, rank sums and rank correlation, and many tests at once.
+//! Statistics that several crates need: intervals of shares, normal probabilities, rank sums, the correlation of ranks, and
+//! many tests at once.
 
 mod discovery_limit;
 mod normal;
