@@ -7,7 +7,7 @@
 //! break-even load has no band.
 
 use crate::candidate::Candidate;
-use crate::prediction::{Cancelled, RemedyPrediction, Runs, Simulations, p99_ratio};
+use crate::prediction::{PredictionCancelled, RemedyPrediction, Runs, Simulations, p99_ratio};
 use crate::world::simulate;
 
 /// The loads that are tried, as multiples of the recorded one.
@@ -20,7 +20,7 @@ const WORSE: f64 = 1.03;
 pub(crate) fn find_loads(
     simulations: &Simulations<'_>,
     remedies: &mut [RemedyPrediction],
-) -> Result<(), Cancelled> {
+) -> Result<(), PredictionCancelled> {
     let fit = simulations.fit;
     let policies = remedies.iter().filter(|one| one.candidate.is_policy(fit));
     let none = Candidate::none(fit);
@@ -47,7 +47,7 @@ pub(crate) fn replicas_needed(
     simulations: &Simulations<'_>,
     with: &Candidate,
     present: &[Runs],
-) -> Result<Option<u32>, Cancelled> {
+) -> Result<Option<u32>, PredictionCancelled> {
     let fit = simulations.fit;
     // Replicas whose concurrency is not known bear any load, and further ones add no cores to shared ones.
     let is_capacity_known = fit.concurrency.is_some() && fit.shared_cores.is_none();

@@ -105,7 +105,7 @@ struct Task<'t> {
 
 /// Nobody waits for the prediction any more.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cancelled;
+pub(crate) struct PredictionCancelled;
 
 impl Prediction {
     /// Predicts the service of `recording` with every remedy; `fit` is the fit of the recording, which has at most
@@ -309,7 +309,10 @@ pub(crate) struct Simulations<'s> {
 
 impl Simulations<'_> {
     /// Simulates candidates: for each, the runs under each assumption on the intrinsic ratio.
-    pub(crate) fn run_all(&self, candidates: &[Candidate]) -> Result<Vec<Vec<Runs>>, Cancelled> {
+    pub(crate) fn run_all(
+        &self,
+        candidates: &[Candidate],
+    ) -> Result<Vec<Vec<Runs>>, PredictionCancelled> {
         let fit = self.fit;
         let rng = Rng::new(self.seed).split("predict");
         let redraw = |run| fit.redrawn(&mut rng.split("blocks").split_index(run as u64));
@@ -351,10 +354,10 @@ impl Simulations<'_> {
         &self,
         tasks: &[T],
         run: impl Fn(&T) -> R + Sync,
-    ) -> Result<Vec<R>, Cancelled> {
+    ) -> Result<Vec<R>, PredictionCancelled> {
         let run = |task| (!self.is_cancelled.load(Ordering::Relaxed)).then(|| run(task));
         let done = map_tasks(run_on_all_processors, tasks.iter().collect(), run);
-        done.into_iter().collect::<Option<_>>().ok_or(Cancelled)
+        done.into_iter().collect::<Option<_>>().ok_or(PredictionCancelled)
     }
 }
 
