@@ -11,7 +11,8 @@ use crate::query_request::{QueryRequest, expected};
 use crate::query_service::{ApiResponse, ApiResult};
 use crate::service_traces;
 use curtail_predict::{
-    CORES, Cancelled, Candidate, Fit, FitOverrides, Prediction, RecordingError, SpanReader,
+    CORES, Cancelled, Candidate, CoreLimit, Fit, FitOverrides, Prediction, RecordingError,
+    SpanReader,
 };
 use curtail_store::Store;
 use std::sync::Arc;
@@ -24,10 +25,11 @@ const REQUESTS_MAX: usize = 50_000;
 const REPLICAS_MAX: usize = 4_096;
 
 /// The parameters beside those of the traces.
-const PARAMETERS: [&str; 8] = [
+const PARAMETERS: [&str; 9] = [
     "upstream",
     "replicas",
     "intrinsic_ratio",
+    "cores",
     "shared_cores",
     "cancelled",
     "remedies",
@@ -122,18 +124,32 @@ fn overrides(request: &QueryRequest<'_>) -> Result<FitOverrides, ApiError> {
         }
     };
     let intrinsic_ratio = request.get("intrinsic_ratio").map(ratio).transpose()?;
-    let cores = |text: &str| {
-        let number = text.parse().ok().filter(|number| CORES.contains(number));
-        let range = format!("a number from {} to {}", CORES.start(), CORES.end());
-        number.ok_or_else(|| expected("shared_cores", text, &range))
-    };
-    let shared_cores = request.get("shared_cores").map(cores).transpose()?;
+    let core_limit = core_limit(request)?;
     let cancelled = |text: &str| {
         let names = "stops, leaves_queue or runs_on";
         Cancelled::from_name(text).ok_or_else(|| expected("cancelled", text, names))
     };
     let cancelled = request.get("cancelled").map(cancelled).transpose()?;
-    Ok(FitOverrides { replicas, intrinsic_ratio, shared_cores, cancelled })
+    Ok(FitOverrides { replicas, intrinsic_ratio, core_limit, cancelled })
+}
+
+fn core_limit(request: &QueryRequest<'_>) -> Result<Option<CoreLimit>, ApiError> {
+    let cores = |name: &str| {
+        let read = |text: &str| {
+            let number = text.parse().ok().filter(|number| CORES.contains(number));
+            let range = format!("a number from {} to {}", CORES.start(), CORES.end());
+            number.ok_or_else(|| expected(name, text, &range))
+        };
+        request.get(name).map(read).transpose()
+    };
+    match (cores("cores")?, cores("shared_cores")?) {
+        (Some(_), Some(_)) => {
+            Err(ApiError::wrong("cores: expected one of cores and shared_cores".to_owned()))
+        }
+        (Some(cores), None) => Ok(Some(CoreLimit::PerReplica(cores))),
+        (None, Some(cores)) => Ok(Some(CoreLimit::AllReplicas(cores))),
+        (None, None) => Ok(None),
+    }
 }
 
 #[cfg(test)]

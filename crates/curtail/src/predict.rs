@@ -12,7 +12,7 @@ use clap::Args;
 use curtail_http::clock::unix_time;
 use curtail_otlp::{Signal, events};
 use curtail_predict::{
-    CORES, Cancelled, Candidate, Fit, FitOverrides, Prediction, REQUESTS_MAX, Recording,
+    CORES, Cancelled, Candidate, CoreLimit, Fit, FitOverrides, Prediction, REQUESTS_MAX, Recording,
     RecordingError, SpanReader,
 };
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ Examples:
   curtail predict --from requests.journal
   curtail predict --from spans.jsonl.gz --upstream search --format json
   curtail predict --from run.json --replicas 5 --intrinsic-ratio 0.3
-  curtail predict --from requests.journal --shared-cores 2 --cancelled runs_on
+  curtail predict --from requests.journal --cores 2 --cancelled runs_on
 
 Exit code 1: the model does not reproduce the recording, or no trace of the
 server begins at the service."
@@ -73,11 +73,14 @@ pub(crate) struct PredictArgs {
     /// Share of requests that take equally long on every replica, from 0 to 1 [default: estimated from the recording].
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     intrinsic_ratio: Option<f64>,
-    /// Number of cores that all replicas share, as processes on one machine [default: estimated from the recording].
+    /// Number of cores that the executions at one replica share, such as the CPU limit of a container [default: estimated from the recording].
     #[arg(long, value_name = "CORES", value_parser = cores)]
+    cores: Option<f64>,
+    /// Number of cores that all replicas share, as processes on one machine [default: estimated from the recording].
+    #[arg(long, value_name = "CORES", value_parser = cores, conflicts_with = "cores")]
     shared_cores: Option<f64>,
-    /// What a cancelled attempt does at its server: `stops`; `leaves_queue`: but an execution goes on; `runs_on`: the server does not notice [default: stops].
-    #[arg(long, value_name = "WHAT", value_parser = cancelled)]
+    /// Effect of a cancelled attempt at its server: it `stops`, `leaves_queue` (but goes on if it executes), or `runs_on` in any case [default: stops].
+    #[arg(long, value_name = "EFFECT", value_parser = cancelled)]
     cancelled: Option<Cancelled>,
     /// Comma-separated names of the remedies to predict, such as 'hedge p95,tie' [default: all].
     #[arg(long, value_name = "NAMES")]
@@ -116,7 +119,10 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     let overrides = FitOverrides {
         replicas: args.replicas,
         intrinsic_ratio: args.intrinsic_ratio,
-        shared_cores: args.shared_cores,
+        core_limit: {
+            let per_replica = args.cores.map(CoreLimit::PerReplica);
+            per_replica.or(args.shared_cores.map(CoreLimit::AllReplicas))
+        },
         cancelled: args.cancelled,
     };
     let mut recording = read(args, from)?;
@@ -141,6 +147,7 @@ fn ask_server(args: &PredictArgs) -> anyhow::Result<ExitCode> {
         ("upstream", args.upstream.clone()),
         ("replicas", args.replicas.map(|replicas| replicas.to_string())),
         ("intrinsic_ratio", args.intrinsic_ratio.map(|ratio| ratio.to_string())),
+        ("cores", args.cores.map(|cores| cores.to_string())),
         ("shared_cores", args.shared_cores.map(|cores| cores.to_string())),
         ("cancelled", args.cancelled.map(|cancelled| cancelled.name().to_owned())),
         ("remedies", args.remedies.clone()),

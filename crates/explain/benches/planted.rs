@@ -7,7 +7,7 @@
 mod world;
 
 use curtail_explain::{Explanation, Finding, Question, Side, SlowTraces, Traces, explain};
-use curtail_units::{Quantile, Rng, run_in_turn, wilson_interval};
+use curtail_units::{Quantile, Rng, run_serially, wilson_interval};
 use std::time::Instant;
 use world::{Planted, add_traces, with_trace};
 
@@ -142,7 +142,7 @@ fn explained(seed: u64, planted: &[(Planted, f64)]) -> Explanation {
 
 fn explained_traces(traces: &Traces, seed: u64) -> Explanation {
     let slow = SlowTraces::AboveQuantile(Quantile::P99);
-    explain(traces, &Question { slow, period_ns: i64::MAX, seed }, run_in_turn)
+    explain(traces, &Question { slow, period_ns: i64::MAX, seed }, run_serially)
         .expect("it has a tail")
 }
 

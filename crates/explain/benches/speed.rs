@@ -7,7 +7,7 @@
 mod world;
 
 use curtail_explain::{Question, Side, SlowTraces, Traces, explain};
-use curtail_units::{Quantile, Rng, Task, run_in_turn};
+use curtail_units::{Quantile, Rng, Task, run_serially};
 use std::time::{Duration, Instant};
 use world::{Planted, with_trace};
 
@@ -48,8 +48,8 @@ fn main() {
 fn on_two_threads(tasks: &mut [Task<'_>]) {
     let (some, others) = tasks.split_at_mut(tasks.len() / 2);
     std::thread::scope(|scope| {
-        scope.spawn(|| run_in_turn(some));
-        run_in_turn(others);
+        scope.spawn(|| run_serially(some));
+        run_serially(others);
     });
 }
 

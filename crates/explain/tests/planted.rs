@@ -7,7 +7,7 @@ use curtail_explain::{
     AttributeValue, Explanation, Question, Side, SlowTraces, SpanKind, SpanRow, Traces, explain,
 };
 use curtail_trace::Span;
-use curtail_units::{Duration, Quantile, Rng, Task, run_in_turn};
+use curtail_units::{Duration, Quantile, Rng, Task, run_serially};
 use std::collections::BTreeSet;
 use world::{Planted, add_traces, with_trace};
 
@@ -22,7 +22,7 @@ fn explained(seed: u64, planted: &[(Planted, f64)]) -> Explanation {
 
 fn of(traces: &Traces, seed: u64) -> Explanation {
     let slow = SlowTraces::AboveQuantile(Quantile::P99);
-    explain(traces, &Question { slow, period_ns: 3_600_000_000_000, seed }, run_in_turn)
+    explain(traces, &Question { slow, period_ns: 3_600_000_000_000, seed }, run_serially)
         .expect("it has a tail")
 }
 
@@ -38,7 +38,7 @@ fn the_result_does_not_depend_on_what_runs_the_tasks() {
     for period_s in [75, 3_600] {
         let slow = SlowTraces::AboveQuantile(Quantile::P99);
         let question = Question { slow, period_ns: period_s * 1_000_000_000, seed: 3 };
-        let expected = explain(&traces, &question, run_in_turn).expect("it has a tail");
+        let expected = explain(&traces, &question, run_serially).expect("it has a tail");
         assert!(!expected.findings.is_empty(), "periods of {period_s} s");
         assert_eq!(explain(&traces, &question, backwards).as_ref(), Ok(&expected));
         assert_eq!(explain(&traces, &question, on_threads).as_ref(), Ok(&expected));
@@ -245,7 +245,8 @@ fn row<'a>(
 fn subjects(traces: &Traces) -> Vec<String> {
     let slow = SlowTraces::LongerThan { duration_ns: 100_000_000 };
     let question = Question { slow, period_ns: 3_600_000_000_000, seed: 1 };
-    let findings = explain(traces, &question, run_in_turn).expect("there are slow traces").findings;
+    let findings =
+        explain(traces, &question, run_serially).expect("there are slow traces").findings;
     findings.into_iter().map(|finding| finding.subject).collect()
 }
 
@@ -278,7 +279,7 @@ fn an_attribute_with_one_value_is_not_the_cause() {
     }
     let slow = SlowTraces::LongerThan { duration_ns: 100_000_000 };
     let question = Question { slow, period_ns: 3_600_000_000_000, seed: 1 };
-    let first = explain(&traces, &question, run_in_turn)
+    let first = explain(&traces, &question, run_serially)
         .expect("there are slow traces")
         .findings
         .swap_remove(0);

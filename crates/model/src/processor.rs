@@ -31,6 +31,12 @@ pub struct Cores {
 }
 
 impl Cores {
+    /// A server that never has more cores than are allocated to it.
+    #[must_use]
+    pub const fn constant(cores: f64) -> Self {
+        Self { allocated: cores, machine: cores }
+    }
+
     /// Reads the keys of cores.
     pub fn read(s: &mut Section<'_>) -> Self {
         let allocated =

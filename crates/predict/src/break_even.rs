@@ -50,7 +50,10 @@ pub(crate) fn replicas_needed(
 ) -> Result<Option<u32>, PredictionCancelled> {
     let fit = simulations.fit;
     // Replicas whose concurrency is not known bear any load, and further ones add no cores to shared ones.
-    let is_capacity_known = fit.concurrency.is_some() && fit.shared_cores.is_none();
+    let is_capacity_known = match fit.core_limit {
+        None => fit.concurrency.is_some(),
+        Some(limit) => limit.per_replica().is_some(),
+    };
     if !is_capacity_known || !fit.separates_waiting() || !fit.intrinsic.is_known() {
         return Ok(None);
     }

@@ -29,6 +29,8 @@ pub(crate) struct Execution {
     /// The number of the attempt among those of its request.
     pub(crate) nth: u32,
     pub(crate) replica: u32,
+    /// The arrival of its attempt.
+    pub(crate) arrived: Instant,
     pub(crate) started: Instant,
     pub(crate) ended: Instant,
     /// Whether it is complete: a cancelled one would have been longer.
@@ -91,6 +93,7 @@ impl Executions {
                     request: visit.request,
                     nth: visit.nth,
                     replica,
+                    arrived: visit.arrived,
                     started,
                     ended: visit.left,
                     is_whole: visit.end == AttemptEnd::Responded,

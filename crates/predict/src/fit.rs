@@ -5,7 +5,7 @@
 //! | arrivals | the recorded instants, so their burstiness is that of the recording |
 //! | waiting and concurrency | order of arrival and departure at each replica (`executions.rs`) |
 //! | slow periods of replicas | executions that are slow together (`pace.rs`), as a timeline |
-//! | shared cores | executions that take longer while other replicas are busy (`shared_cores.rs`) |
+//! | cores | executions that take longer if further requests arrive soon after them (`core_limit.rs`) |
 //! | work of a request | its execution at the usual pace; cancelled ones would have been longer |
 //! | attempts that take equally long | second attempts, or requests of the same kind (`intrinsic.rs`) |
 //! | fan-out | the calls of a request, and its time beyond that of its slowest call |
@@ -16,11 +16,11 @@
 //! **Hurts when** replicas have load that is not in the recording, when shards have servers in common, and
 //! when the recording is shorter than a few periods of the slowest change.
 
-use crate::executions::Executions;
+use crate::core_limit::{CoreLimit, find_core_limit, paced_times};
+use crate::executions::{Execution, Executions};
 use crate::intrinsic::{self, Evidence, Intrinsic, Work};
-use crate::pace::{SlowPeriod, find_slow_periods, shares, work_ns};
+use crate::pace::{SlowPeriod, find_slow_periods, in_paced_time, shares, work_ns};
 use crate::recording::{Recording, RecordingError};
-use crate::shared_cores;
 use curtail_policy::{BalanceConfig, UpstreamConfig};
 use curtail_sim::Cancelled;
 use curtail_units::{Duration, Instant, Rng};
@@ -45,8 +45,8 @@ pub struct FitOverrides {
     pub replicas: Option<u32>,
     /// The share of requests whose attempts all take equally long, from 0 to 1.
     pub intrinsic_ratio: Option<f64>,
-    /// The cores that all replicas share.
-    pub shared_cores: Option<f64>,
+    /// The cores that executions share.
+    pub core_limit: Option<CoreLimit>,
     /// The effect of a cancelled attempt at its server; absent: it stops.
     pub cancelled: Option<Cancelled>,
 }
@@ -90,8 +90,8 @@ pub struct Fit {
     pub replicas: u32,
     /// Maximum number of executions of a replica at once; absent: requests never waited for it.
     pub concurrency: Option<u32>,
-    /// The cores that all replicas share; absent: they have cores of their own.
-    pub shared_cores: Option<f64>,
+    /// The cores that executions share; absent: each has one.
+    pub core_limit: Option<CoreLimit>,
     /// The effect of a cancelled attempt at its server.
     pub cancelled: Cancelled,
     /// The share of requests whose attempts take equally long.
@@ -104,6 +104,8 @@ pub struct Fit {
     pub span: Duration,
     /// The time in service of all executions until the last arrival, in slow periods and of further attempts too.
     pub(crate) executed: Duration,
+    /// The work of all executions, of further attempts too.
+    pub(crate) worked: Duration,
     /// The share of time in which replicas paused, and in which they were slower or faster.
     pub slow_shares: (f64, f64),
     /// The policies during the recording; one attempt to a random replica if they are not known.
@@ -129,9 +131,9 @@ impl Fit {
         let executions = Executions::infer(recording);
         let last_arrival = recording.requests.last().map_or(Instant::ZERO, |last| last.arrived);
         let has_replicas = !recording.replicas.is_empty();
-        let Slowness { shared_cores, periods, with_shared } =
-            Slowness::find(recording, &executions, overrides.shared_cores);
-        let works = works(recording, &executions, &with_shared);
+        let Slowness { core_limit, periods, works_ns } =
+            Slowness::find(recording, &executions, overrides.core_limit);
+        let works = works(recording, &executions, &works_ns);
         let intrinsic = match overrides.intrinsic_ratio {
             Some(ratio) => Intrinsic::given(ratio),
             None => intrinsic::estimate(&works),
@@ -159,15 +161,16 @@ impl Fit {
             slow_periods,
             replicas: (replicas / shards).max(1),
             concurrency: executions.concurrency,
-            shared_cores,
+            core_limit,
             cancelled: overrides.cancelled.unwrap_or_default(),
             failed_ratio: executions.failed as f64 / executions.attempts.max(1) as f64,
             message_delay: recording.message_delay.unwrap_or_default(),
             span: recording.span(),
             executed: executions.total_until(last_arrival),
+            worked: Duration::from_ns_f64(works_ns.iter().sum()),
             policy: recording.policy.unwrap_or_else(plain),
             has_replicas,
-            notes: notes(recording, &executions, (&intrinsic, shared_cores), overrides),
+            notes: notes(recording, &executions, (&intrinsic, core_limit), overrides),
             intrinsic,
         })
     }
@@ -186,15 +189,16 @@ impl Fit {
     }
 
     /// The load of the replicas: the mean number of executions in the time of the recording, divided by the concurrency of
-    /// all replicas, or the work in this time, divided by that of the shared cores; absent if neither is known.
+    /// all replicas, or the work in this time, divided by that of all cores; absent if neither is known.
     #[must_use]
     pub fn utilization(&self) -> Option<f64> {
-        if let Some(cores) = self.shared_cores {
-            let calls_per_second = self.requests_per_second() * f64::from(self.calls);
-            return Some(calls_per_second * self.mean_work().as_secs_f64() / cores);
-        }
-        let concurrency = f64::from(self.concurrency?) * f64::from(self.replicas * self.shards);
-        Some(self.executed.as_secs_f64() / self.span.as_secs_f64().max(1e-9) / concurrency)
+        let replicas = f64::from(self.replicas * self.shards);
+        let (busy, capacity) = match self.core_limit {
+            Some(CoreLimit::PerReplica(cores)) => (self.worked, cores * replicas),
+            Some(CoreLimit::AllReplicas(cores)) => (self.worked, cores),
+            None => (self.executed, f64::from(self.concurrency?) * replicas),
+        };
+        Some(busy.as_secs_f64() / self.span.as_secs_f64().max(1e-9) / capacity)
     }
 
     /// Whether waiting is known apart from service, so that another load or number of replicas can be predicted.
@@ -247,41 +251,55 @@ impl Fit {
 
 /// Why executions take longer than their work.
 struct Slowness {
-    shared_cores: Option<f64>,
-    /// The slow periods of each replica, besides shared cores and together with them.
+    core_limit: Option<CoreLimit>,
+    /// The slow periods of each replica.
     periods: Vec<Vec<SlowPeriod>>,
-    with_shared: Vec<Vec<SlowPeriod>>,
+    /// The work of each execution, replica by replica.
+    works_ns: Vec<f64>,
 }
 
 impl Slowness {
-    fn find(recording: &Recording, executions: &Executions, given_cores: Option<f64>) -> Self {
+    fn find(recording: &Recording, executions: &Executions, given: Option<CoreLimit>) -> Self {
         let executions = &executions.of_replica;
         // Without replicas there is no jointness: the order of latencies within a slot is unknown too.
         if recording.replicas.is_empty() {
             let periods = vec![Vec::new(); executions.len()];
-            return Self { shared_cores: None, with_shared: periods.clone(), periods };
+            return Self { core_limit: None, works_ns: works_ns(executions, &periods), periods };
         }
         let periods = find_slow_periods(executions);
-        let is_looked_for = given_cores.is_none() && are_replicas_random(recording);
-        let found = is_looked_for.then(|| shared_cores::find(executions, &periods)).flatten();
-        let shared_cores = given_cores.or(found);
-        let Some(cores) = shared_cores else {
-            return Self { shared_cores, with_shared: periods.clone(), periods };
+        let is_looked_for = given.is_none() && are_replicas_random(recording);
+        let found = is_looked_for.then(|| find_core_limit(executions, &periods)).flatten();
+        let core_limit = given.or(found);
+        let Some(limit) = core_limit else {
+            return Self { core_limit, works_ns: works_ns(executions, &periods), periods };
         };
-        let (periods, with_shared) = shared_cores::slow_periods(executions, &periods, cores);
-        Self { shared_cores, periods, with_shared }
+        let times = paced_times(executions, &periods, limit);
+        let paced = in_paced_time(executions, &times);
+        let periods = find_slow_periods(&paced);
+        let works_ns = works_ns(&paced, &periods);
+        let real =
+            periods.into_iter().zip(&times).map(|(periods, time)| time.real_periods(periods));
+        Self { core_limit, periods: real.collect(), works_ns }
     }
 }
 
-/// Whether every request went to a random replica, and only there; also if the policy is not known. Calls of one request
-/// to several shards take similarly long, and come at the same time.
+fn works_ns(executions: &[Vec<Execution>], periods: &[Vec<SlowPeriod>]) -> Vec<f64> {
+    let of_replicas = executions.iter().zip(periods);
+    let works = of_replicas.flat_map(|(executions, periods)| {
+        executions.iter().map(move |execution| work_ns(execution, periods))
+    });
+    works.collect()
+}
+
+/// Whether every request is known to have gone to a random replica, and only there. Calls of one request to several shards
+/// take similarly long, and come at the same time.
 fn are_replicas_random(recording: &Recording) -> bool {
+    let is_random = |policy: UpstreamConfig| {
+        matches!(policy.balance, BalanceConfig::Random | BalanceConfig::RoundRobin)
+    };
     recording.fan_out.is_none()
-        && recording.policy.is_none_or(|policy| {
-            let is_random =
-                matches!(policy.balance, BalanceConfig::Random | BalanceConfig::RoundRobin);
-            is_random && policy.hedge.is_none() && policy.tie.is_none()
-        })
+        && recording.policy.is_some_and(is_random)
+        && recording.attempts.len() == recording.requests.len()
 }
 
 /// The part of `sorted` whose instants lie in a stretch of time, as indices.
@@ -310,17 +328,14 @@ fn call_works(recording: &Recording, works: &[Work]) -> Vec<Vec<Duration>> {
 }
 
 /// The work of all executions.
-fn works(recording: &Recording, executions: &Executions, periods: &[Vec<SlowPeriod>]) -> Vec<Work> {
-    let of_replica = executions.of_replica.iter().zip(periods);
-    let works = of_replica.flat_map(|(executions, periods)| {
-        executions.iter().map(|execution| Work {
-            request: execution.request,
-            nth: execution.nth,
-            kind: recording.requests[execution.request as usize].kind,
-            started: execution.started,
-            ns: work_ns(execution, periods),
-            is_whole: execution.is_whole,
-        })
+fn works(recording: &Recording, executions: &Executions, works_ns: &[f64]) -> Vec<Work> {
+    let works = executions.of_replica.iter().flatten().zip(works_ns).map(|(execution, ns)| Work {
+        request: execution.request,
+        nth: execution.nth,
+        kind: recording.requests[execution.request as usize].kind,
+        started: execution.started,
+        ns: *ns,
+        is_whole: execution.is_whole,
     });
     works.collect()
 }
@@ -364,7 +379,7 @@ fn to_samples(mut works: Vec<Work>) -> Vec<Sample> {
 fn notes(
     recording: &Recording,
     executions: &Executions,
-    (intrinsic, shared_cores): (&Intrinsic, Option<f64>),
+    (intrinsic, core_limit): (&Intrinsic, Option<CoreLimit>),
     overrides: FitOverrides,
 ) -> Vec<Note> {
     let mut notes = Vec::new();
@@ -372,7 +387,7 @@ fn notes(
         let text = "not recorded one by one: assumed random at the recorded rate";
         notes.push(Note { part: "arrivals", text });
     }
-    notes.extend(capacity_notes(recording, executions, shared_cores, overrides));
+    notes.extend(capacity_notes(recording, executions, core_limit, overrides));
     let mut note = |part, text| notes.push(Note { part, text });
     let has_replicas = !recording.replicas.is_empty();
     if has_replicas && overrides.replicas.is_some() {
@@ -424,7 +439,7 @@ fn notes(
 fn capacity_notes(
     recording: &Recording,
     executions: &Executions,
-    shared_cores: Option<f64>,
+    core_limit: Option<CoreLimit>,
     overrides: FitOverrides,
 ) -> Vec<Note> {
     let mut notes = Vec::new();
@@ -436,26 +451,28 @@ fn capacity_notes(
             "not known apart from service: predictions hold for the recorded load only",
         );
         note("slow periods", "not fitted: the recording names no replicas");
-        if overrides.shared_cores.is_some() {
-            note("shared cores", "the given number is not used: the recording names no replicas");
+        if overrides.core_limit.is_some() {
+            note("cores", "the given number is not used: the recording names no replicas");
         }
         if overrides.replicas.is_none() {
             note("replicas", "not recorded: assumed 3");
         }
-    } else if shared_cores.is_some() {
-        if overrides.shared_cores.is_none() {
-            note(
-                "shared cores",
-                "executions take longer while other replicas are busy: assumed that all share the cores of one machine",
-            );
+    } else if let Some(limit) = core_limit {
+        if overrides.core_limit.is_none() {
+            note("cores", core_limit_note(limit));
         }
     } else if executions.concurrency.is_none() && !executions.is_measured {
+        if recording.policy.is_none() {
+            let text = "not looked for, as it is not recorded how replicas were chosen: assumed one for each execution \
+                        (--cores, --shared-cores)";
+            note("cores", text);
+        }
         note(
             "concurrency",
             "no request waited, so the limit is not known: assumed unlimited, so a higher load looks too good",
         );
     }
-    let can_wait = executions.concurrency.is_some() || shared_cores.is_some();
+    let can_wait = executions.concurrency.is_some() || core_limit.is_some();
     if can_wait && overrides.cancelled.is_none() {
         note(
             "cancelled attempts",
@@ -463,6 +480,17 @@ fn capacity_notes(
         );
     }
     notes
+}
+
+const fn core_limit_note(limit: CoreLimit) -> &'static str {
+    match limit {
+        CoreLimit::AllReplicas(_) => {
+            "executions take longer while requests arrive at other replicas: assumed that all share the cores of one machine, and that a further replica would too"
+        }
+        CoreLimit::PerReplica(_) => {
+            "executions take longer while requests arrive at their replica: assumed that those of a replica share its cores"
+        }
+    }
 }
 
 const fn intrinsic_note(evidence: Evidence) -> Option<&'static str> {

@@ -16,6 +16,7 @@
 
 mod break_even;
 mod candidate;
+mod core_limit;
 mod executions;
 mod fit;
 mod intrinsic;
@@ -29,13 +30,12 @@ mod recommendation;
 mod recording;
 mod report;
 mod scorecard;
-mod shared_cores;
 mod world;
 
 pub use candidate::Candidate;
+pub use core_limit::{CORES, CoreLimit};
 pub use curtail_sim::Cancelled;
 pub use fit::{Fit, FitOverrides, Note, REQUESTS_MIN, SAMPLES_MAX};
-
 pub use intrinsic::{Evidence, Intrinsic};
 pub use pace::SlowPeriod;
 pub use policy_yaml::policy_yaml;
@@ -50,4 +50,3 @@ pub use scorecard::{
     EffectOnAll, MeasuredEffect, PredictedEffect, SCHEMA as SCORECARD_SCHEMA, ScoreVerdict,
     Scorecard, ScorecardEntry, ScorecardEvent,
 };
-pub use shared_cores::CORES;

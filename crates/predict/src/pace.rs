@@ -16,11 +16,14 @@
 //! count as slow requests.
 
 mod all_replicas;
+mod paced_time;
 mod pauses;
 
 use crate::executions::Execution;
-use all_replicas::{PacedTime, find_common, overlaid};
+use all_replicas::find_common;
 use curtail_units::{Duration, Instant};
+use paced_time::overlaid;
+pub(crate) use paced_time::{PacedTime, in_paced_time};
 use pauses::{find_certain_pauses, find_likely_pauses};
 
 /// The slowdowns that are distinguished; 1 is the pace of most executions.
@@ -60,18 +63,6 @@ pub(crate) fn find_slow_periods(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPe
     with_known(find_outside(&common, executions, find_own), &common)
 }
 
-/// Finds the slow periods of all replicas besides the `known` ones, which all replicas have in common. Returns also both
-/// together.
-pub(crate) fn find_slow_periods_besides(
-    known: &[SlowPeriod],
-    executions: &[Vec<Execution>],
-) -> (Vec<Vec<SlowPeriod>>, Vec<Vec<SlowPeriod>>) {
-    let known = vec![known.to_vec(); executions.len()];
-    let found = find_outside(&known, executions, find_slow_periods);
-    let together = with_known(found.clone(), &known);
-    (found, together)
-}
-
 /// Finds the pauses and slow periods of each replica by itself. Certain pauses come first, so that they do not pass for
 /// very slow periods, and the other pauses last, so that slow periods do not pass for many short pauses.
 fn find_own(executions: &[Vec<Execution>]) -> Vec<Vec<SlowPeriod>> {
@@ -99,15 +90,7 @@ fn find_outside(
     find: impl Fn(&[Vec<Execution>]) -> Vec<Vec<SlowPeriod>>,
 ) -> Vec<Vec<SlowPeriod>> {
     let times: Vec<PacedTime> = known.iter().map(|known| PacedTime::new(known)).collect();
-    let paced = executions.iter().zip(&times).map(|(executions, time)| {
-        let paced = executions.iter().map(|execution| Execution {
-            started: time.paced(execution.started),
-            ended: time.paced(execution.ended),
-            ..*execution
-        });
-        paced.collect::<Vec<Execution>>()
-    });
-    let found = find(&paced.collect::<Vec<_>>());
+    let found = find(&in_paced_time(executions, &times));
     found.into_iter().zip(&times).map(|(found, time)| time.real_periods(found)).collect()
 }
 
@@ -123,6 +106,7 @@ pub(crate) fn work_ns(execution: &Execution, periods: &[SlowPeriod]) -> f64 {
     work.max(0.0)
 }
 
+/// The work of the executions that are complete.
 fn works(executions: &[Vec<Execution>], periods: &[Vec<SlowPeriod>]) -> Vec<f64> {
     let of_replica = |(executions, periods): (&Vec<Execution>, &Vec<SlowPeriod>)| {
         let whole = executions.iter().filter(|execution| execution.is_whole);

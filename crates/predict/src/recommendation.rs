@@ -1,5 +1,6 @@
 //! The recommendation: which remedy to switch on, or why none.
 
+use crate::core_limit::CoreLimit;
 use crate::fit::Fit;
 use crate::prediction::RemedyPrediction;
 use curtail_text::numbers::{latency, percent};
@@ -75,8 +76,13 @@ fn why_none(fit: &Fit, might_gain: bool) -> String {
     }
     if let Some(utilization) = fit.utilization().filter(|utilization| *utilization > BUSY) {
         return format!(
-            "do not hedge: the replicas are {} busy, so more requests make all of them wait longer; add replicas",
-            percent(utilization)
+            "do not hedge: the replicas are {} busy, so more requests make all of them wait longer; add {}",
+            percent(utilization),
+            match fit.core_limit {
+                None => "replicas",
+                Some(CoreLimit::PerReplica(_)) => "cores or replicas",
+                Some(CoreLimit::AllReplicas(_)) => "cores, or replicas on another machine",
+            }
         );
     }
     if might_gain && !fit.intrinsic.is_known() {

@@ -1,9 +1,10 @@
 //! A fit as a simulated world: the model of `curtail-sim`, with the very policies of the proxy.
 
 use crate::candidate::Candidate;
+use crate::core_limit::CoreLimit;
 use crate::fit::Fit;
 use crate::pace::SlowPeriod;
-use curtail_model::{Affected, Distribution, Fault, Recipe};
+use curtail_model::{Affected, Cores, Distribution, Fault, Recipe};
 use curtail_policy::LeafConfig;
 use curtail_sim::{Arm, Model, RecordedSlowPeriod, RecordedTimeline, Scenario, Stop, Variant};
 use curtail_units::{Duration, Instant, Quantile, Ratio};
@@ -84,7 +85,8 @@ fn model(fit: &Fit, candidate: &Candidate, intrinsic_ratio: f64) -> Model {
         copies_alike: Ratio::new(intrinsic_ratio).unwrap_or(Ratio::ZERO),
         message_delay: Distribution::Constant { value: fit.message_delay },
         faults: failures.into_iter().collect(),
-        shared_cores: fit.shared_cores,
+        cores: fit.core_limit.and_then(CoreLimit::per_replica).map(Cores::constant),
+        shared_cores: fit.core_limit.and_then(CoreLimit::all_replicas),
         cancelled: fit.cancelled,
         timeline: Some(Arc::new(timeline(fit, candidate))),
         ..Model::queue(servers, 0.5, Distribution::Samples(work))

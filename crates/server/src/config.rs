@@ -246,7 +246,7 @@ fn api(s: &mut Section<'_>) -> ApiConfig {
         query_threads: s
             .field(
                 "query_threads",
-                "Number of threads that run queries, with a low priority; absent: one for each core. One query uses all threads.",
+                "Number of threads that run queries, with a low priority; absent: one for each core. One query uses all threads. explain and predict use further threads, one for each core, one question at a time.",
             )
             .range(1..=1_024)
             .optional(),

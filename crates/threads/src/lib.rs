@@ -22,7 +22,9 @@ pub fn run_on_all_processors(tasks: &mut [Task<'_>]) {
         }
     };
     thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        // Where the system allows no further thread, there are fewer.
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (1..threads).map_while(spawn).collect();
         work();
         for other in others {
             other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -21,10 +21,9 @@ pub use instant::Instant;
 pub use label::Label;
 pub use rng::Rng;
 pub use statistics::{
-    RankSum, SampleValue, discovery_limit, normal_upper_tail, rank_correlation,
-    van_elteren_p_value, wilson_interval,
+    RankSum, SampleValue, discovery_limit, normal_upper_tail, van_elteren_p_value, wilson_interval,
 };
-pub use tasks::{RunTasks, Task, map_tasks, run_in_turn};
+pub use tasks::{RunTasks, Task, map_tasks, run_serially};
 pub use unit_interval::{Quantile, Ratio};
 
 /// A number outside the range of its unit.

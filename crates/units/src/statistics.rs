@@ -3,12 +3,10 @@
 
 mod discovery_limit;
 mod normal;
-mod rank_correlation;
 mod rank_sum;
 mod wilson;
 
 pub use discovery_limit::discovery_limit;
 pub use normal::normal_upper_tail;
-pub use rank_correlation::rank_correlation;
 pub use rank_sum::{RankSum, SampleValue, van_elteren_p_value};
 pub use wilson::wilson_interval;

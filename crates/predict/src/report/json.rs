@@ -1,6 +1,7 @@
 //! The report as JSON: `curtail.predict/1`. A latency among failed requests is `null`, and so is the upper end of a band
 //! that the recording does not bound.
 
+use crate::core_limit::CoreLimit;
 use crate::fit::{Fit, Note};
 use crate::intrinsic::Evidence;
 use crate::prediction::{Prediction, RemedyPrediction};
@@ -59,7 +60,8 @@ fn model(fit: &Fit) -> Value {
         "calls": fit.calls,
         "replicas": fit.replicas,
         "concurrency": fit.concurrency,
-        "shared_cores": fit.shared_cores,
+        "cores": fit.core_limit.and_then(CoreLimit::per_replica),
+        "shared_cores": fit.core_limit.and_then(CoreLimit::all_replicas),
         "cancelled": fit.cancelled.name(),
         "utilization_ratio": fit.utilization(),
         "mean_work_ms": fit.mean_work().as_ms_f64(),

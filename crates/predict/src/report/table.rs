@@ -1,5 +1,6 @@
 //! The report as text: latencies in milliseconds, the recommendation with its configuration, and what was assumed.
 
+use crate::core_limit::CoreLimit;
 use crate::fit::{Fit, Note};
 use crate::intrinsic::Evidence;
 use crate::prediction::{LatencyBand, Prediction, RemedyPrediction};
@@ -43,9 +44,11 @@ fn describe(page: &mut Page, prediction: &Prediction) {
         || "concurrency limit not reached".to_owned(),
         |limit| format!("{limit} at once each"),
     );
-    let shared = fit
-        .shared_cores
-        .map_or_else(String::new, |cores| format!(", which share {} cores", short(cores, 1)));
+    let cores = match fit.core_limit {
+        None => String::new(),
+        Some(CoreLimit::PerReplica(cores)) => format!(" with {} cores each", short(cores, 1)),
+        Some(CoreLimit::AllReplicas(cores)) => format!(", which share {} cores", short(cores, 1)),
+    };
     let busy = fit.utilization().map_or_else(String::new, |u| format!(", {} busy", percent(u)));
     let (paused, slower) = fit.slow_shares;
     let shards = match fit.shards {
@@ -55,7 +58,7 @@ fn describe(page: &mut Page, prediction: &Prediction) {
     page.wrapped(
         "",
         &format!(
-            "{shards}{}{shared}, {concurrency}{busy}; mean work {}; paused {} of the time, at another pace {}",
+            "{shards}{}{cores}, {concurrency}{busy}; mean work {}; paused {} of the time, at another pace {}",
             counted(fit.replicas.into(), "replica"),
             latency(fit.mean_work()),
             percent(paused),

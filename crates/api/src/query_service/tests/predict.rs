@@ -1,7 +1,7 @@
 //! `GET /api/v1/predict`: the same result as from the spans that were sent, and clear errors.
 
 use super::*;
-use curtail_predict::{Cancelled, Candidate, Fit, FitOverrides, Prediction, SpanReader};
+use curtail_predict::{Cancelled, Candidate, CoreLimit, Fit, FitOverrides, Prediction, SpanReader};
 
 /// A prediction needs 1,000 requests.
 const REQUESTS: usize = 1_200;
@@ -28,7 +28,7 @@ fn the_result_is_that_of_the_spans_that_were_sent() {
     let overrides = FitOverrides {
         replicas: Some(3),
         intrinsic_ratio: Some(0.25),
-        shared_cores: Some(2.0),
+        core_limit: Some(CoreLimit::AllReplicas(2.0)),
         cancelled: Some(Cancelled::RunsOn),
     };
     let fit = Fit::new(&recording, overrides).expect("enough requests");
@@ -61,6 +61,8 @@ fn what_is_wrong_with_a_question_is_named() {
         (target("replicas=0"), 400, "replicas: expected a number from 1 to 4096, found"),
         (target("intrinsic_ratio=2"), 400, "intrinsic_ratio: expected a ratio from 0 to 1, found"),
         (target("shared_cores=0"), 400, "shared_cores: expected a number from 1 to 64, found"),
+        (target("cores=65"), 400, "cores: expected a number from 1 to 64, found"),
+        (target("cores=2&shared_cores=2"), 400, "cores: expected one of cores and shared_cores"),
         (target("cancelled=no"), 400, "cancelled: expected stops, leaves_queue or runs_on, found"),
         (target("seed=x"), 400, "seed: expected"),
         (target("remedys=tie"), 400, "unknown parameter \"remedys\": did you mean remedies?"),
