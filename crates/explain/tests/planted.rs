@@ -33,7 +33,9 @@ fn the_result_does_not_depend_on_what_runs_the_tasks() {
         std::thread::scope(|scope| tasks.iter_mut().for_each(|task| drop(scope.spawn(task))));
     };
     let mut traces = Traces::default();
-    add_traces(&mut traces, &Rng::new(3), 6_000, &[(Planted::LargePayload, 1.0)]);
+    // Numbers, values of few traces, and circles of values.
+    let three = [Planted::LargePayload, Planted::Retries, Planted::SlowReplica];
+    add_traces(&mut traces, &Rng::new(3), 6_000, &three.map(|cause| (cause, 1.0)));
     // The traces begin within 600 s: eight strata, in partitions of their own, and one for all traces.
     for period_s in [75, 3_600] {
         let slow = SlowTraces::AboveQuantile(Quantile::P99);

@@ -183,7 +183,8 @@ impl FactorTable {
         let slow_count = populations.slow.len() as f64;
         let label = |task: usize| {
             let mut rng = rng.split("labels").split_index(task as u64);
-            let mut order: Vec<usize> = (0..self.traces.len()).collect();
+            let traces = u32::try_from(self.traces.len()).expect("a trace has a number of 32 bits");
+            let mut order: Vec<u32> = (0..traces).collect();
             let mut labeled = cells.to_vec();
             let labelings = (task..LABELINGS).step_by(TASKS);
             let largest = labelings.map(|_| {
@@ -200,7 +201,7 @@ impl FactorTable {
     }
 
     /// Labels random traces of each stratum as slow; `order` is any order of the places within each stratum.
-    fn label(&self, order: &mut [usize], cells: &mut [Cell], counts: &[(u32, u32)], rng: &mut Rng) {
+    fn label(&self, order: &mut [u32], cells: &mut [Cell], counts: &[(u32, u32)], rng: &mut Rng) {
         cells.iter_mut().for_each(|cell| cell.slow = 0);
         let strata = self
             .partitions
@@ -212,7 +213,7 @@ impl FactorTable {
             for drawn in 0..*slow as usize {
                 let other = drawn + rng.below(places.len() - drawn);
                 places.swap(drawn, other);
-                for cell in partition.cells_of(places[drawn]) {
+                for cell in partition.cells_of(places[drawn] as usize) {
                     cells[*cell as usize].slow += 1;
                 }
             }
