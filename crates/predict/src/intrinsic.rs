@@ -27,7 +27,8 @@ const ONE_KIND_RATIO: f64 = 0.9;
 /// The quantiles of work that may be the threshold of slowness: the highest one with enough evidence. Second attempts
 /// after a short delay are evidence for the lower ones only.
 const ATTEMPT_THRESHOLDS: [f64; 6] = [0.95, 0.9, 0.8, 0.7, 0.6, 0.5];
-const KIND_THRESHOLDS: [f64; 2] = [0.95, 0.9];
+/// Those for kinds: the one that gives the largest ratio. A kind of 2 % of the requests is most of the slowest 2 %, and few of the slowest 10 %.
+const KIND_THRESHOLDS: [f64; 4] = [0.99, 0.98, 0.95, 0.9];
 
 /// The width of a 95 % interval of a normal distribution, in standard deviations.
 const INTERVAL_DEVIATIONS: f64 = 3.92;
@@ -108,7 +109,8 @@ pub(crate) fn estimate(works: &[Work]) -> Intrinsic {
     let from_attempts = |quantile| from_attempts(works, at(&whole, quantile));
     let from_kinds = |quantile| from_kinds(works, at(&whole, quantile));
     let found = ATTEMPT_THRESHOLDS.into_iter().find_map(from_attempts);
-    let found = found.or_else(|| KIND_THRESHOLDS.into_iter().find_map(from_kinds));
+    let of_kinds = || KIND_THRESHOLDS.into_iter().filter_map(from_kinds);
+    let found = found.or_else(|| of_kinds().max_by(|one, other| one.ratio.total_cmp(&other.ratio)));
     found.unwrap_or(Intrinsic::UNKNOWN)
 }
 
@@ -243,11 +245,14 @@ fn from_kinds(works: &[Work], threshold: f64) -> Option<Intrinsic> {
     let without = kinds.iter().filter(|kind| kind.pairs > 0.0).map(|kind| sum.plus(-1.0, kind));
     let rest_min = (PAIRS_MIN as f64).max((1.0 - ONE_KIND_RATIO) * sum.pairs);
     let is_one_kind = without.clone().any(|rest| rest.pairs < rest_min);
+    let ratios: Vec<f64> = without.map(|rest| rest.ratio()).collect();
+    // Without one of few kinds, all requests may be slow: the others do not show how much the ratio varies.
+    let is_one_kind = is_one_kind || !ratios.iter().all(|ratio| ratio.is_finite());
     let (low, high) = if is_one_kind {
         let (low, high) = wilson_interval(sum.both / sum.pairs, sum.pairs);
         (sum.ratio_at(low), sum.ratio_at(high))
     } else {
-        let half = jackknife_half_width(&without.map(|rest| rest.ratio()).collect::<Vec<_>>());
+        let half = jackknife_half_width(&ratios);
         (sum.ratio() - half, sum.ratio() + half)
     };
     #[expect(

@@ -107,14 +107,19 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(stop: Stop, thresholds: &[Duration], types: usize) -> Self {
+    pub(crate) fn new(
+        stop: Stop,
+        thresholds: &[Duration],
+        types: usize,
+        calls_per_server: f64,
+    ) -> Self {
         let of_type = TypeTally { batches: Batches::new(&[], 0), arrived: 0 };
         Self {
             client_retries: 0,
             partial: 0,
             of_types: vec![of_type; types],
             stop,
-            warm_up: stop.has_warm_up.then(|| WarmUp::new(stop.requests_max)),
+            warm_up: stop.has_warm_up.then(|| WarmUp::new(stop.requests_max, calls_per_server)),
             settled: true,
             batches: Batches::new(thresholds, 0),
             requests: 0,
@@ -154,6 +159,8 @@ impl Tally {
             self.settled = warmth == Warmth::Warm;
             self.warm_up = None;
             self.counted.0 = self.arrived;
+            // All of them may have arrived before the first one ended.
+            self.counted.1 = self.counted.1.max(self.arrived + self.stop.requests_max / 2);
             self.batches = self.batches.beginning_at(self.arrived);
             for of_type in &mut self.of_types {
                 of_type.batches = of_type.batches.beginning_at(of_type.arrived);

@@ -4,13 +4,18 @@
 //! latencies so far, such that the mean of the remaining ones has the least standard error. The run is warm when the
 //! rule cuts off less than half. All requests up to this decision are dropped.
 //! **Limits**: the rule reads [`BLOCKS`] means of equal blocks. It first decides after
-//! [`Stop::requests_max`](crate::tally::Stop) / 64 requests (at least 1,024, at most 20,480), then each time the number
-//! of requests has doubled.
+//! [`Stop::requests_max`](crate::tally::Stop) / 64 requests (at least 1,024, at most 20,480), and at least
+//! [`CALLS_PER_SERVER`] calls for each server, then each time the number of requests has doubled. With fewer calls, the queues of
+//! many servers grow too little to be seen, and the mean of all of them is precise but too low.
 //! **Source**: White, "An effective truncation heuristic for bias reduction in simulation output", 1997.
-//! **Hurts when** the load is above the capacity: the warm-up then ends at half of the maximum, and the report says so.
+//! **Hurts when** the load is above the capacity, or the maximum allows too few calls for each server: the warm-up then ends at
+//! half of the maximum, and the report says so.
 
 const BLOCKS: usize = 1024;
 const BLOCK_LEN_FIRST_MAX: u64 = 20;
+
+/// The number of calls for each server before the first decision.
+const CALLS_PER_SERVER: f64 = 100.0;
 
 #[derive(Clone, Debug)]
 pub(crate) struct WarmUp {
@@ -32,11 +37,19 @@ pub(crate) enum Warmth {
 }
 
 impl WarmUp {
-    pub(crate) fn new(run_len: u64) -> Self {
-        let block_len = run_len / 64 / BLOCKS as u64;
+    /// The warm-up of a run of at most `run_len` requests, each of which makes `calls_per_server` calls to each server.
+    pub(crate) fn new(run_len: u64, calls_per_server: f64) -> Self {
+        let block_len = (run_len / 64 / BLOCKS as u64).clamp(1, BLOCK_LEN_FIRST_MAX);
+        let block_len_min = libm::ceil(CALLS_PER_SERVER / calls_per_server / BLOCKS as f64);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a ratio of numbers of calls and servers, each below 2^32"
+        )]
+        let block_len_min = block_len_min as u64;
         Self {
             blocks: Vec::with_capacity(BLOCKS),
-            block_len: block_len.clamp(1, BLOCK_LEN_FIRST_MAX),
+            block_len: block_len.max(block_len_min),
             sum: 0.0,
             in_block: 0,
             seen: 0,
@@ -94,7 +107,7 @@ mod tests {
     /// Records requests with the latency `mean`(number) and noise until the decision; returns the number then.
     fn run(seed: u64, mean: impl Fn(f64) -> f64) -> (u64, Warmth) {
         let mut rng = Rng::new(seed);
-        let mut warm_up = WarmUp::new(1_000_000);
+        let mut warm_up = WarmUp::new(1_000_000, 1.0);
         for nth in 1.. {
             let warmth = warm_up.record(mean(nth as f64) + rng.normal());
             if warmth != Warmth::Cold {
@@ -119,6 +132,14 @@ mod tests {
             assert_eq!(warmth, Warmth::Warm, "seed {seed}");
             assert!((40_000..200_000).contains(&nth), "seed {seed}: {nth}");
         }
+    }
+
+    #[test]
+    fn many_servers_get_calls_before_the_first_look() {
+        let mut warm_up = WarmUp::new(1_000_000, 1e-3);
+        let nth = (1..).find(|_| warm_up.record(100.0) == Warmth::Warm);
+        // 1,000 servers with 100 calls each, in 1,024 blocks.
+        assert_eq!(nth, Some(98 * 1_024));
     }
 
     #[test]

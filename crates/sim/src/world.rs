@@ -299,7 +299,12 @@ impl<'m> World<'m> {
             recorded: model.timeline.as_ref().map(|t| RecordedCursor::new(t, model.servers)),
             counts: Counts::default(),
             warm_up_counts: Counts::default(),
-            tally: Tally::new(stop, thresholds, model.request_types.len()),
+            tally: Tally::new(
+                stop,
+                thresholds,
+                model.request_types.len(),
+                f64::from(model.fan_out) / f64::from(model.servers),
+            ),
             recorder: None,
             done: false,
             limits: LIMITS,

@@ -29,7 +29,7 @@ fn scenario(rng: &mut Rng) -> String {
     add(&["  replicas: 3", "  replicas: 2", ""]);
     add(&["  clients: 3", ""]);
     add(&["  concurrency: 4\n  queue_len_max: 100", "  concurrency: 1\n  queue_len_max: 5"]);
-    add(&["  shared_cores: 1.5", "  shared_cores: 2\n  cores: {allocated: 1, machine: 2}", "", ""]);
+    add(&["  shared_cores: 1.5", "  cores: {allocated: 1, machine: 2}", "", ""]);
     add(&["  cancelled: stops", "  cancelled: leaves_queue", "  cancelled: runs_on"]);
     add(&["  gives_up_after: 5ms", "  gives_up_after: 50ms", ""]);
     add(&[

@@ -9,7 +9,7 @@
 //! | that overlaps the next child on the path by at most 1 % of the parent's duration | cut at the start of the next child: clocks differ |
 //! | that overlaps it by more | not waited for: both children ran at once |
 //! | that begins before its parent, or ends after its parent | cut to the parent: clocks differ |
-//! | that is longer than its parent by more than 1 % | not waited for: the parent continued without it |
+//! | that is longer than its parent by more than 1 % and more than 1 ms | not waited for: the parent continued without it |
 //! | outside of its parent | not waited for |
 //!
 //! **When it hurts**: if a clock is wrong by more than the duration of a span, its subtree is not on the path,
@@ -17,7 +17,8 @@
 //!
 //! **Source**: Zhang et al., "CRISP: Critical Path Analysis of Large-Scale Microservice Architectures", USENIX ATC
 //! 2022, section 3. CRISP cuts a child that is longer than its parent. This module leaves such a child out, because
-//! background work of a request would hide the work that the request waited for.
+//! background work of a request would hide the work that the request waited for. A server ends its span after it has
+//! responded, often a little later than its client: that is no background work.
 
 use crate::{Assembly, Span};
 use alloc::vec::Vec;
@@ -56,6 +57,9 @@ struct Open {
 
 /// The tolerated difference of clocks is a span's duration divided by this number.
 const SLACK: i64 = 100;
+
+/// The time after its response in which a server may end its span.
+const LATE_END_NS: i64 = 1_000_000;
 
 impl CriticalPath {
     /// The critical path of a span: sections from its start to its end. `assembly` is built from `spans`.
@@ -103,7 +107,8 @@ fn next_child(spans: &[Span], assembly: &Assembly, open: &mut Open) -> Option<Op
         open.children += 1;
         let child = &spans[*nth as usize];
         let (from_ns, to_ns) = (child.start_ns.max(open.from_ns), child.end_ns.min(open.to_ns));
-        let was_waited_for = child.duration_ns() <= parent_ns.saturating_add(slack_ns);
+        let was_waited_for =
+            child.duration_ns() <= parent_ns.saturating_add(slack_ns.max(LATE_END_NS));
         let has_ended = to_ns <= open.at_ns.saturating_add(slack_ns);
         if was_waited_for && has_ended && from_ns < to_ns.min(open.at_ns) {
             return Some(Open::new(*nth, from_ns, to_ns.min(open.at_ns)));

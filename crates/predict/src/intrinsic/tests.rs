@@ -116,6 +116,23 @@ fn kinds_show_the_intrinsic_ratio() {
     assert!(none.ratio < 0.05, "{none:?}");
 }
 
+/// At the quantile 0.95, most slow requests are of the other kind.
+#[test]
+fn a_few_heavy_requests_are_the_tail() {
+    for seed in 1..=5 {
+        let mut rng = Rng::new(seed);
+        let of = |request| {
+            let kind = u32::from(rng.chance(0.02));
+            let ns = if kind == 1 { 150.0 + rng.unit() } else { 10.0 * rng.exponential() };
+            work((request, 0, kind), 0.0, (ns, true))
+        };
+        let found = estimate(&(0..20_000).map(of).collect::<Vec<_>>());
+        assert!(found.ratio > 0.9, "seed {seed}: {found:?}");
+        let (low, high) = found.interval;
+        assert!(0.8 < low && low <= high && high <= 1.0, "seed {seed}: {found:?}");
+    }
+}
+
 #[test]
 fn without_evidence_nothing_is_known() {
     let mut rng = Rng::new(1);

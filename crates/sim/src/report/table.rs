@@ -77,8 +77,7 @@ impl Table {
         }
         if arm.extra_work_ratio >= SHOWN_MIN {
             let extra = percent_to(arm.extra_work_ratio, 2);
-            self.page
-                .line(format!("  executed more than once: {extra} of the requests to a shard"));
+            self.page.line(format!("  extra executions: {extra} of the calls to shards"));
         }
         for of in &arm.types {
             self.request_type(of);
@@ -99,14 +98,15 @@ impl Table {
             self.page.wrapped("  ", &format!("stopped after {requests} requests: {stopped}"));
         }
         if !arm.settled {
-            self.page.line("  the run never settled: its load may be more than it can take");
+            self.page
+                .line("  the run never settled: the load may be too high, or requests_max too low");
         }
     }
 
     fn request_type(&mut self, of: &TypeReport) {
         let estimates = estimates(of.mean_ns, &of.quantiles_ns);
-        let value =
-            |e: Option<Estimate>| e.map_or_else(|| "failed".to_owned(), |e| latency(e.value));
+        let none = if of.requests == 0 { NOTHING } else { "failed" };
+        let value = |e: Option<Estimate>| e.map_or_else(|| none.to_owned(), |e| latency(e.value));
         self.row(&format!("  {}", of.name), estimates.map(value));
         self.interval(&estimates, latency);
     }

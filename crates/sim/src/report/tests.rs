@@ -76,9 +76,9 @@ fn the_table_says_everything_within_80_columns() {
           95 % to     0.568      –      –      –  0.033      –
           no ratio interval for p50, p90, p95: too few paired requests
           above 1 s: 2.34 % (2.23 % to 2.45 %)
-          executed more than once: 0.83 % of the requests to a shard
+          extra executions: 0.83 % of the calls to shards
           1234 of 1000000 requests failed
-          the run never settled: its load may be more than it can take
+          the run never settled: the load may be too high, or requests_max too low
     "#]]
     .assert_eq(&table);
 }

@@ -10,7 +10,7 @@ use crate::model::{Cancelled, ClientRetries, ClosedLoop, Model, RequestType, Tie
 use curtail_config::{Section, policy};
 use curtail_model::arrivals::RATES;
 use curtail_model::{Cores, Distribution, Fault, ServerFactors};
-use curtail_policy::{CALLS_MAX, LeafConfig, REPLICAS_MAX};
+use curtail_policy::{CALLS_MAX, Class, LeafConfig, REPLICAS_MAX};
 use curtail_units::Duration;
 
 /// The model that variants differ from.
@@ -82,17 +82,21 @@ fn client_retries(s: &mut Section<'_>) -> ClientRetries {
 }
 
 /// Reads a type of requests; absent keys are those of the model.
-fn request_type(name: &str, s: &mut Section<'_>, defaults: &Model) -> RequestType {
+fn request_type(
+    name: &str,
+    s: &mut Section<'_>,
+    (class, repeatable): (Class, bool),
+) -> RequestType {
     RequestType {
         name: name.to_owned(),
         weight: s
             .field("weight", "Share of this type, relative to the weights of the other types.")
             .range(1e-6..=1e6)
             .required(),
-        class: policy::class(s, "The class of these requests.", defaults.class),
+        class: policy::class(s, "The class of these requests; absent: that of the model.", class),
         repeatable: s
-            .field("repeatable", "Whether these requests may be sent twice.")
-            .default(defaults.repeatable),
+            .field("repeatable", "Whether these requests may be sent twice; absent: as the model.")
+            .default(repeatable),
         service: s.optional_section("service", OF_TYPE, Distribution::read),
         request_factor: s.optional_section("request_factor", OF_TYPE, Distribution::read),
     }
@@ -126,7 +130,11 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
     let replicas =
         s.field("replicas", "Replicas of each shard.").at_least(1).default(defaults.replicas);
     let servers = servers(s, (shards, replicas), base);
-    let types = s.map("request_types", REQUEST_TYPES, |name, s| request_type(name, s, &defaults));
+    let class = policy::class(s, "The class of the requests.", defaults.class);
+    let repeatable =
+        s.field("repeatable", "Whether requests may be sent twice.").default(defaults.repeatable);
+    let types =
+        s.map("request_types", REQUEST_TYPES, |name, s| request_type(name, s, (class, repeatable)));
     let tiers = s.list("tiers", TIERS, tier);
     let mut faults = defaults.faults;
     faults.extend(s.list("faults", "Faults, in addition to those of `model`.", Fault::read));
@@ -179,10 +187,8 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
             .unwrap_or(defaults.client_retries),
         closed_loop: defaults.closed_loop,
         request_types: if types.is_empty() { defaults.request_types } else { types },
-        class: policy::class(s, "The class of the requests.", defaults.class),
-        repeatable: s
-            .field("repeatable", "Whether requests may be sent twice.")
-            .default(defaults.repeatable),
+        class,
+        repeatable,
         faults,
         tiers: if tiers.is_empty() { defaults.tiers } else { tiers },
         timeline: defaults.timeline,
@@ -216,7 +222,7 @@ const COPIES_ALIKE: &str = "Share of calls whose attempts all have the same serv
 const CONNECTION: &str =
     "Connections of clients to replicas, which take time to open; absent: they take none.";
 const SHARED_CORES: &str = "Cores that the requests in service of all servers share, as processes on one machine do; \
-    absent: each server has a machine of its own.";
+    absent: each server has a machine of its own. Not together with `cores`.";
 const CORES: &str = "Cores that the requests in service of a server share; absent: one core for each \
         request.";
 
@@ -227,8 +233,8 @@ fn servers(s: &mut Section<'_>, (shards, replicas): (u32, u32), base: Option<&Mo
     let unchanged = base.filter(|base| (base.shards, base.replicas) == (shards, replicas));
     s.field(
         "servers",
-        "Number of servers; with fewer than replicas, replicas share them (default: one for \
-        each).",
+        "Number of servers; with fewer than shards × replicas, replicas share them (default: \
+        one for each).",
     )
     .at_least(1)
     .optional()
@@ -250,6 +256,12 @@ fn check(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     check_rate(s, model, base);
     arrivals::check_changes(s, model, base);
     check_antagonists(s, model, base);
+    let has_both = |model: &Model| model.cores.is_some() && model.shared_cores.is_some();
+    if has_both(model) && !base.is_some_and(has_both) {
+        let text =
+            "expected either cores of each server or shared_cores; an antagonist needs cores";
+        s.error("shared_cores", text.to_owned());
+    }
 }
 
 fn check_rate(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
@@ -261,8 +273,8 @@ fn check_rate(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
         let (low, high) = (RATES.start(), RATES.end());
         format!("the load results in {rate:e} requests per second: expected {low} to {high}")
     } else {
-        "the load needs a service time with a mean above zero: expected such a service time, or \
-        requests_per_second"
+        "the load needs a service time with a finite mean above zero: expected such a service \
+        time, or requests_per_second"
             .to_owned()
     };
     s.error(if model.closed_loop.is_some() { "closed_loop" } else { "arrivals" }, text);
@@ -326,13 +338,18 @@ struct TierSize {
 
 /// Checks the replicas of a tier, whose keys are behind `prefix`.
 fn check_replicas(s: &mut Section<'_>, prefix: &str, size: &TierSize) {
-    let TierSize { replicas, servers, .. } = *size;
+    let TierSize { shards, replicas, servers, .. } = *size;
     if replicas as usize > REPLICAS_MAX {
         s.error(&format!("{prefix}replicas"), format!("expected at most {REPLICAS_MAX}"));
     }
     if replicas > servers {
         let text = format!("a shard's {replicas} replicas cannot share {servers} servers");
         let text = format!("{text}: expected at least as many servers as replicas");
+        s.error(&format!("{prefix}servers"), text);
+    }
+    let all = u64::from(shards) * u64::from(replicas);
+    if u64::from(servers) > all {
+        let text = format!("{servers} servers have only {all} replicas: expected at most {all}");
         s.error(&format!("{prefix}servers"), text);
     }
 }

@@ -72,7 +72,7 @@ requests_max: 1000
 ";
     expect![[r#"
         test.yaml:1:1: arms: there is nothing to simulate: expected at least one arm
-        test.yaml:3:13: model.arrivals: the load needs a service time with a mean above zero: expected such a service time, or requests_per_second"#]]
+        test.yaml:3:13: model.arrivals: the load needs a service time with a finite mean above zero: expected such a service time, or requests_per_second"#]]
     .assert_eq(&errors(text));
 }
 

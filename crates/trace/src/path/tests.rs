@@ -78,10 +78,18 @@ fn a_child_counts_as_far_as_it_lies_within() {
 
 #[test]
 fn what_took_longer_than_its_parent_was_left_behind() {
-    let spans = |end| [span(1, 0, 0, 1_000), span(2, 1, 100, 900), span(3, 1, 200, end)];
-    assert_eq!(path(&spans(1_210)), [(1, 0, 200), (3, 200, 1_000)]);
-    assert_eq!(path(&spans(1_211)), [(1, 0, 100), (2, 100, 900), (1, 900, 1_000)]);
-    assert_eq!(path(&spans(i64::MAX)), [(1, 0, 100), (2, 100, 900), (1, 900, 1_000)]);
+    // 1 % of a second, and 1 ms of a few milliseconds, in microseconds.
+    for (parent, slack) in [(1_000_000, 10_000), (3_000, 1_000)] {
+        let part = |percent: i64| parent * 10 * percent;
+        let spans = |end| {
+            [span(1, 0, 0, part(100)), span(2, 1, part(10), part(90)), span(3, 1, part(20), end)]
+        };
+        let latest = part(120) + 1_000 * slack;
+        assert_eq!(path(&spans(latest)), [(1, 0, part(20)), (3, part(20), part(100))]);
+        let left = [(1, 0, part(10)), (2, part(10), part(90)), (1, part(90), part(100))];
+        assert_eq!(path(&spans(latest + 1)), left);
+        assert_eq!(path(&spans(i64::MAX)), left);
+    }
 }
 
 #[test]
