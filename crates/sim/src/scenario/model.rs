@@ -81,6 +81,10 @@ fn client_retries(s: &mut Section<'_>) -> ClientRetries {
     }
 }
 
+fn repeatable(s: &mut Section<'_>, default: bool) -> bool {
+    s.field("repeatable", "Whether requests may be sent twice.").default(default)
+}
+
 /// Reads a type of requests; absent keys are those of the model.
 fn request_type(
     name: &str,
@@ -131,10 +135,9 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
         s.field("replicas", "Replicas of each shard.").at_least(1).default(defaults.replicas);
     let servers = servers(s, (shards, replicas), base);
     let class = policy::class(s, "The class of the requests.", defaults.class);
-    let repeatable =
-        s.field("repeatable", "Whether requests may be sent twice.").default(defaults.repeatable);
-    let types =
-        s.map("request_types", REQUEST_TYPES, |name, s| request_type(name, s, (class, repeatable)));
+    let repeatable = repeatable(s, defaults.repeatable);
+    let of_type = |name: &str, s: &mut Section<'_>| request_type(name, s, (class, repeatable));
+    let types = s.map("request_types", REQUEST_TYPES, of_type);
     let tiers = s.list("tiers", TIERS, tier);
     let mut faults = defaults.faults;
     faults.extend(s.list("faults", "Faults, in addition to those of `model`.", Fault::read));
