@@ -73,10 +73,10 @@ pub(crate) struct PredictArgs {
     /// Share of requests that take equally long on every replica, from 0 to 1 [default: estimated from the recording].
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     intrinsic_ratio: Option<f64>,
-    /// Number of cores that the executions at one replica share, such as the CPU limit of a container [default: estimated from the recording].
+    /// Number of cores that the executions at one replica share, such as the CPU limit of a container [default: estimated from a journal].
     #[arg(long, value_name = "CORES", value_parser = cores)]
     cores: Option<f64>,
-    /// Number of cores that all replicas share, as processes on one machine [default: estimated from the recording].
+    /// Number of cores that all replicas share, as processes on one machine [default: estimated from a journal].
     #[arg(long, value_name = "CORES", value_parser = cores, conflicts_with = "cores")]
     shared_cores: Option<f64>,
     /// Effect of a cancelled attempt at its server: it `stops`, `leaves_queue` (but goes on if it executes), or `runs_on` in any case [default: stops].

@@ -6,9 +6,9 @@
 //! **Decides** whether executions share cores: the partial rank correlation of their duration with the number of arrivals
 //! in one median duration after their start. It must exceed [`CORRELATION_MIN`] and chance. If arrivals at **other**
 //! replicas matter, all replicas share cores; if only those at the same replica do, each has its own.
-//! **Controls for** the arrivals at the respective other place in this time, and for all of those in the same time before the start: requests that
-//! come in groups come to all replicas. Ranks are those among [`BLOCK`] executions in succession: a day has hours with many requests, and a
-//! service may be slower then.
+//! **Controls for** the other arrivals after the start (those at the same replica, or those at other ones), and for all
+//! arrivals in the same time before it: requests that come in groups come to all replicas. Ranks are those among
+//! [`BLOCK`] executions in succession: some hours of a day have more requests, and a service may be slower then.
 //! **Decides** their number: the one with which the work of an execution does not depend on these arrivals. With more
 //! cores than there are, it still grows with their number; with fewer cores, it falls.
 //! **Source**: arrivals are an instrumental variable: Wright, "The tariff on animal and vegetable oils", 1928, appendix B.
@@ -96,7 +96,7 @@ pub(crate) fn find_core_limit(
         let least = errors * standard_error;
         find_cores(|cores| correlation(&influence, of(cores)).is_some_and(|found| found > least))
     });
-    cores.filter(|_| most <= fewest.map(|fewest| fewest * UNCERTAINTY_MAX)).map(of)
+    (most? <= fewest? * UNCERTAINTY_MAX).then_some(of(cores?))
 }
 
 /// Finds the number of cores above which the work `grows` with the arrivals; absent: it does not with the largest number.
@@ -238,8 +238,8 @@ fn to_unit_length(mut vector: Vec<f64>) -> Option<Vec<f64>> {
     (length > 1e-6).then_some(vector)
 }
 
-/// The time of each replica in which executions have a core each. Those at a replica that pauses leave its share of common cores to others;
-/// `periods` has these pauses.
+/// The time of each replica in which executions have a core each. Executions at a replica that pauses use none of the
+/// common cores; `periods` has these pauses.
 pub(crate) fn paced_times(
     executions: &[Vec<Execution>],
     periods: &[Vec<SlowPeriod>],

@@ -27,7 +27,8 @@ const ONE_KIND_RATIO: f64 = 0.9;
 /// The quantiles of work that may be the threshold of slowness: the highest one with enough evidence. Second attempts
 /// after a short delay are evidence for the lower ones only.
 const ATTEMPT_THRESHOLDS: [f64; 6] = [0.95, 0.9, 0.8, 0.7, 0.6, 0.5];
-/// Those for kinds: the one that gives the largest ratio. A kind of 2 % of the requests is most of the slowest 2 %, and few of the slowest 10 %.
+/// Those for kinds: the one that gives the largest ratio. A kind of 2 % of the requests may be all of the slowest 2 %, and is
+/// at most a fifth of the slowest 10 %.
 const KIND_THRESHOLDS: [f64; 4] = [0.99, 0.98, 0.95, 0.9];
 
 /// The width of a 95 % interval of a normal distribution, in standard deviations.

@@ -37,7 +37,7 @@ pub(crate) enum Warmth {
 }
 
 impl WarmUp {
-    /// The warm-up of a run of at most `run_len` requests, each of which makes `calls_per_server` calls to each server.
+    /// The warm-up of a run of at most `run_len` requests; one request makes `calls_per_server` calls to each server.
     pub(crate) fn new(run_len: u64, calls_per_server: f64) -> Self {
         let block_len = (run_len / 64 / BLOCKS as u64).clamp(1, BLOCK_LEN_FIRST_MAX);
         let block_len_min = libm::ceil(CALLS_PER_SERVER / calls_per_server / BLOCKS as f64);

@@ -139,7 +139,7 @@ fn what_slows_one_replica_or_all_of_them_is_no_limit_of_cores() {
     }
 }
 
-/// A recording of executions, of which each is a request.
+/// A recording in which each execution is a request.
 fn recording(executions: &[Vec<Execution>]) -> Recording {
     let mut all: Vec<&Execution> = executions.iter().flatten().collect();
     all.sort_by_key(|execution| execution.arrived);
