@@ -3,7 +3,7 @@
 //! The request names the service at which traces begin. Its replicas are those of the proxy's upstreams in these traces,
 //! or of one that `upstream` names; without a proxy, they are those of the service itself, or of one that `upstream` names.
 //!
-//! **Limits**: those of [`crate::service_traces`], and [`REQUESTS_MAX`] requests, the first ones; of a fan-out as many calls, or those
+//! **Limits**: those of [`crate::service_traces`], and [`REQUESTS_MAX`] requests, the last ones; of a fan-out as many calls, or those
 //! of 2,000 requests.
 
 use crate::api_error::ApiError;

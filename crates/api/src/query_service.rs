@@ -41,6 +41,9 @@ const INCOMPLETE: &str = "curtail-incomplete";
 /// The header with the maximum relative error of quantiles in the response.
 const QUANTILE_ERROR: &str = "curtail-quantile-error";
 
+/// The header of each response with the version of this program, by which a client knows that it asks a server of Curtail.
+const VERSION: &str = "curtail-version";
+
 /// The delay before a retry, in seconds.
 const RETRY_AFTER_S: u64 = 1;
 
@@ -157,6 +160,7 @@ impl QueryService {
     {
         let is_head = request.method() == Method::HEAD;
         let mut response = self.respond_to_any(request).await;
+        response.headers_mut().insert(VERSION, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
         if is_head {
             // hyper would send the body over HTTP/2. The length stays that of the response to `GET`.
             if let Some(bytes) = response.body().size_hint().exact() {

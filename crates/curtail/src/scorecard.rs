@@ -8,6 +8,7 @@ use crate::terminal;
 use clap::Args;
 use curtail_predict::{
     EffectOnAll, MeasuredEffect, PredictedEffect, ScoreVerdict, Scorecard, ScorecardEntry,
+    VerdictCounts,
 };
 use curtail_text::Page;
 use curtail_text::numbers::{counted, percent, rounded_latency, utc};
@@ -104,6 +105,9 @@ fn table(scorecard: &Scorecard, has_colors: bool) -> String {
                 None => not_measured_text(entry.verdict).to_owned(),
             },
         );
+        if let Some(text) = entry.measured.as_ref().and_then(|of| earlier_text(of.earlier)) {
+            page.wrapped("  ", &text);
+        }
         if let Some(all) = entry.measured.as_ref().and_then(|of| of.on_all_requests.as_ref()) {
             page.wrapped("  ", &on_all_text(all));
         }
@@ -164,6 +168,20 @@ fn measured_text(measured: &MeasuredEffect) -> String {
     )
 }
 
+/// The verdicts on earlier periods; [`None`] without one.
+fn earlier_text(counts: VerdictCounts) -> Option<String> {
+    let VerdictCounts { within_band, missed_band, undecided } = counts;
+    let counts = [
+        (within_band, ScoreVerdict::WithinBand),
+        (missed_band, ScoreVerdict::MissedBand),
+        (undecided, ScoreVerdict::Undecided),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<_> =
+        counts.map(|(count, of)| format!("{} {}", counted(count, "time"), of.text())).collect();
+    (!counts.is_empty()).then(|| format!("earlier    {}", counts.join(", ")))
+}
+
 fn on_all_text(all: &EffectOnAll) -> String {
     let latency = |of: Option<f64>| of.map_or_else(|| "failed".to_owned(), ms);
     format!(
@@ -206,6 +224,7 @@ mod tests {
             p99_interval_ms: (50.1, None),
             p99_without_ms: None,
             extra_requests_ratio: Some(0.0288),
+            earlier: VerdictCounts { within_band: 11, missed_band: 1, undecided: 0 },
             on_all_requests: Some(EffectOnAll {
                 percentile: "p90".to_owned(),
                 latency_ms: Some(31.0),

@@ -67,6 +67,7 @@ impl ProgressTimer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::precise_timer::PreciseTimer;
     use std::future::poll_fn;
     use std::task::Waker;
 
@@ -75,7 +76,8 @@ mod tests {
         let timers = Arc::new(Timers::default());
         let clock = Clock::start();
         let running = Arc::clone(&timers);
-        tokio::spawn(async move { running.run(clock).await });
+        let timer = PreciseTimer::new().expect("a file");
+        tokio::spawn(async move { running.run(clock, timer).await });
         let timer = |ms| ProgressTimer::new(&timers, clock, Duration::from_ms(ms));
         let (mut half, mut whole) = (timer(20), timer(40));
         let start = clock.now();

@@ -1,24 +1,23 @@
 //! The timers of one worker's requests.
 //!
-//! Nearly every request sets a timer for its hedge, and nearly no timer fires. One timer of the runtime therefore
-//! serves all requests of a worker. While requests arrive more often than once a [`TICK`], a task that sets a timer
-//! also wakes tasks whose timers are due, and the runtime's timer fires only once a [`GUARD`]. At 5,000 requests/s on a
-//! virtual machine, this saved 2 of 17 microseconds a request.
-//! **Limits**: one entry for each request in progress. The runtime's clock has a resolution of a millisecond.
-//! **Hurts when** a busy worker becomes idle: one hedge may be a [`GUARD`] late.
+//! Nearly every request sets a timer for its hedge, and nearly no timer fires. One timer of the kernel therefore serves
+//! all requests of a worker, and a task that sets a timer also wakes tasks whose timers are due. The kernel's timer is
+//! set only for an instant before the one that it is set for: while requests set timers for later and later instants,
+//! it fires once in about the time by which a request is faster than its timer.
+//! **Limits**: one entry for each request in progress. A timer fires up to [`RESOLUTION`] late, and by the time that a
+//! processor takes to wake.
 
 use crate::clock::Clock;
+use crate::precise_timer::PreciseTimer;
 use curtail_units::{Duration, Instant};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// Maximum mean time between timers for which tasks that set timers also check all timers.
-const TICK: Duration = Duration::from_ms(1);
-
-/// The interval of the runtime's timer while tasks check all timers.
-const GUARD: Duration = Duration::from_ms(4);
+/// Minimum time between two events of the kernel's timer: one costs as much as a tenth of a request on a virtual machine.
+const RESOLUTION: Duration = Duration::from_us(100);
 
 /// The wakers by instant; a number distinguishes entries of the same instant.
 type Due = BTreeMap<(Instant, u64), Waker>;
@@ -35,26 +34,25 @@ pub struct Timers {
 struct State {
     due: Due,
     entries: u64,
-    /// The value of `entries` at the last check of [`Timers::run`], and the time of this check.
-    looked: (u64, Instant),
-    /// Whether tasks that set a timer also wake tasks whose timers are due.
-    is_busy: bool,
-    /// The deadline of [`Timers::run`].
+    /// The instant at which [`Timers::run`] wakes.
     armed: Option<Instant>,
 }
 
 impl Timers {
     /// Wakes tasks whose timers are due; runs as long as the worker.
-    pub async fn run(&self, clock: Clock) {
+    ///
+    /// # Errors
+    /// When the kernel or the runtime refuses to wait, which a timer that could be created does not cause.
+    pub async fn run(&self, clock: Clock, mut timer: PreciseTimer) -> io::Result<()> {
         loop {
-            let (due, next) = self.lock().look(clock.now());
+            let now = clock.now();
+            let (due, next) = self.lock().look(now);
             due.into_values().for_each(Waker::wake);
-            let deadline = next.and_then(|at| clock.deadline(at));
+            let left = next.map(|at| at.since(now));
             tokio::select! {
                 biased;
                 () = self.sooner.notified() => {}
-                () = tokio::time::sleep_until(deadline.unwrap_or_else(tokio::time::Instant::now)),
-                    if deadline.is_some() => {}
+                waited = timer.wait(left.unwrap_or_default()), if left.is_some() => waited?,
             }
         }
     }
@@ -65,16 +63,11 @@ impl Timers {
 }
 
 impl State {
-    /// Takes the timers that are due; also returns the next instant of the runtime's timer.
+    /// Takes the timers that are due; also returns the next instant of the kernel's timer.
     fn look(&mut self, now: Instant) -> (Due, Option<Instant>) {
         let due = self.take_due(now);
-        let (seen, at) = self.looked;
-        let set = self.entries - seen;
-        self.is_busy = set > 0 && now.since(at).as_ns() / set < TICK.as_ns();
-        self.looked = (self.entries, now);
         let next = self.due.first_key_value().map(|(&(at, _), _)| at);
-        // Busy: what is set from now on may be due before all that is there.
-        self.armed = if self.is_busy { next.map(|_| now + GUARD) } else { next };
+        self.armed = next.map(|at| at.max(now + RESOLUTION));
         (due, self.armed)
     }
 
@@ -121,7 +114,7 @@ impl Timer {
         let entry = (at, state.entries);
         self.entry = Some(entry);
         state.due.insert(entry, cx.waker().clone());
-        if state.armed.is_none_or(|armed| at < armed && !state.is_busy) {
+        if state.armed.is_none_or(|armed| at < armed) {
             state.armed = Some(at);
             self.timers.sooner.notify_one();
         }
@@ -174,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn while_timers_are_set_often_a_task_that_sets_one_looks_and_the_runtime_guards() {
+    fn a_task_that_sets_a_timer_looks_and_the_kernel_s_timer_has_a_resolution() {
         let timers = Arc::new(Timers::default());
         let mut cx = Context::from_waker(Waker::noop());
         let mut all: Vec<_> = (0..10).map(|_| Timer::new(&timers)).collect();
@@ -187,22 +180,25 @@ mod tests {
         assert!(all[4].poll_until(&mut cx, at(1_800), at(1_800)).is_ready());
         assert!(all[5].poll_until(&mut cx, at(2_000), at(1_800)).is_pending());
         let (due, next) = timers.lock().look(at(2_000));
-        assert_eq!((due.len(), next), (1, Some(at(6_000))), "ten in two milliseconds");
-        let (due, next) = timers.lock().look(at(2_300));
-        assert_eq!((due.len(), next), (1, Some(at(2_400))), "none since");
+        assert_eq!((due.len(), next), (1, Some(at(2_200))));
+        let (due, next) = timers.lock().look(at(2_150));
+        assert_eq!((due.len(), next), (0, Some(at(2_250))), "the resolution after this event");
     }
 
     #[test]
-    fn a_timer_of_a_busy_worker_is_not_late_by_more_than_the_guard() {
+    fn only_an_instant_before_the_armed_one_wakes_the_task_that_waits() {
         let timers = Arc::new(Timers::default());
         let mut cx = Context::from_waker(Waker::noop());
-        let (mut far, mut near) = (Timer::new(&timers), Timer::new(&timers));
-        assert!(far.poll_until(&mut cx, at(30_000_000), at(0)).is_pending());
-        let (_, next) = timers.lock().look(at(100));
-        assert!(near.poll_until(&mut cx, at(1_100), at(100)).is_pending());
-        assert_eq!(next, Some(at(4_100)), "the far one alone was there");
-        let (due, next) = timers.lock().look(at(4_100));
-        assert_eq!((due.len(), next), (1, Some(at(30_000_000))));
+        let mut notified = std::pin::pin!(timers.sooner.notified());
+        assert!(notified.as_mut().poll(&mut cx).is_pending());
+        let mut all: Vec<_> = (0..3).map(|_| Timer::new(&timers)).collect();
+        assert!(all[0].poll_until(&mut cx, at(2_000), at(0)).is_pending());
+        assert!(notified.as_mut().poll(&mut cx).is_ready(), "nothing was armed");
+        notified.set(timers.sooner.notified());
+        assert!(all[1].poll_until(&mut cx, at(3_000), at(1_000)).is_pending());
+        assert!(notified.as_mut().poll(&mut cx).is_pending());
+        assert!(all[2].poll_until(&mut cx, at(1_500), at(1_000)).is_pending());
+        assert!(notified.as_mut().poll(&mut cx).is_ready());
     }
 
     #[tokio::test]
@@ -210,7 +206,8 @@ mod tests {
         let timers = Arc::new(Timers::default());
         let clock = Clock::start();
         let running = Arc::clone(&timers);
-        tokio::spawn(async move { running.run(clock).await });
+        let timer = PreciseTimer::new().expect("a file");
+        tokio::spawn(async move { running.run(clock, timer).await });
         let wait = |at| {
             let mut timer = Timer::new(&timers);
             async move { poll_fn(|cx| timer.poll_until(cx, at, clock.now())).await }

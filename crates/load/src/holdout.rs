@@ -124,6 +124,7 @@ struct Period {
     name: &'static str,
     length: Duration,
     block_len: Duration,
+    began: Option<Instant>,
     ends: Option<Instant>,
     block_ends: Option<Instant>,
     block: Sides<Block>,
@@ -146,6 +147,8 @@ pub struct Holdout {
 pub struct PeriodEffects {
     /// The name of the period: `hour` or `day`.
     pub period: &'static str,
+    /// When the period began; absent before the first request, and for the days of a switchback.
+    pub began: Option<Instant>,
     /// Whether the period is over.
     pub is_complete: bool,
     /// The number of measured requests.
@@ -203,6 +206,7 @@ impl Holdout {
             name,
             length,
             block_len,
+            began: None,
             ends: None,
             block_ends: None,
             block: Sides::default(),
@@ -249,6 +253,7 @@ impl Period {
     fn add(&mut self, block: &Sides<Block>, now: Instant) {
         self.block.without.merge(&block.without);
         self.block.with.merge(&block.with);
+        self.began.get_or_insert(now);
         let block_ends = *self.block_ends.get_or_insert(now + self.block_len);
         if now < block_ends {
             return;
@@ -263,14 +268,16 @@ impl Period {
             let complete = PeriodEffects { is_complete: true, ..self.effects() };
             self.last = Some(complete).filter(|effects| !effects.percentiles.is_empty());
             self.sides = Sides::default();
+            self.began = Some(now);
             self.ends = Some(now + self.length);
         }
     }
 
     fn effects(&self) -> PeriodEffects {
-        PeriodEffects::of(self.name, &self.sides, |sides, percentile| {
+        let of = PeriodEffects::of(self.name, &self.sides, |sides, percentile| {
             PercentileEffect::of(sides, percentile, LEVEL)
-        })
+        });
+        PeriodEffects { began: self.began, ..of }
     }
 }
 
@@ -290,6 +297,7 @@ impl PeriodEffects {
         let stated = PERCENTILES.into_iter().filter(is_enough);
         Self {
             period,
+            began: None,
             is_complete: false,
             requests: sequences.map(|sequence| sequence.requests()),
             attempts_per_request: sides.map(Side::attempts_per_request),

@@ -394,7 +394,10 @@ fn notes(
         note("replicas", "named by the recording: the given number is not used");
     }
     if recording.left_out > 0 {
-        note("requests", "the recording has more than a prediction uses: the first ones are used");
+        note(
+            "requests",
+            "the recording has more than a prediction uses: of the first 4,000,000, the last ones are used",
+        );
     }
     if recording.rejected_spans > 0 {
         note(

@@ -197,19 +197,30 @@ impl Recording {
         holdout as f64 / self.requests.len().max(1) as f64
     }
 
-    /// Keeps the first `requests_max` requests or calls, without those that last longer than all of these take to arrive.
-    /// The others are left out and counted.
-    pub fn shorten(&mut self, mut requests_max: usize) {
-        if let Some(end) = self.fan_out.as_mut().and_then(|of| of.shorten(requests_max)) {
-            requests_max = self.requests.partition_point(|request| request.arrived < end);
-        }
-        // Requests are long beside the whole recording, also if only its first part is kept.
+    /// Keeps the last `requests_max` requests or calls, without those that last longer than all of these take to arrive.
+    /// The others are left out and counted. The first one that is kept arrives at the instant zero.
+    pub fn shorten(&mut self, requests_max: usize) {
+        // Requests are long beside the whole recording, also if only its last part is kept.
         self.leave_out_long_requests();
-        let kept = self.requests.iter().take(requests_max);
-        let attempts: usize = kept.map(|request| request.attempts as usize).sum();
-        self.left_out += self.requests.len().saturating_sub(requests_max) as u64;
-        self.requests.truncate(requests_max);
-        self.attempts.truncate(attempts);
+        let (mut skipped, mut callers) = (self.requests.len().saturating_sub(requests_max), 0);
+        if let Some(fan_out) = &mut self.fan_out {
+            callers = fan_out.shorten(requests_max);
+            let first = fan_out.requests.first().map_or(Instant::ZERO, |request| request.arrived);
+            skipped = self.requests.partition_point(|call| call.arrived < first);
+        }
+        if skipped == 0 && callers == 0 {
+            return;
+        }
+        let kept = self.with_attempts().skip(skipped).map(|(request, attempts)| {
+            let caller = request.caller.checked_sub(callers).unwrap_or(UNKNOWN);
+            let caller = if request.caller == UNKNOWN { UNKNOWN } else { caller };
+            (RecordedRequest { caller, ..*request }, attempts.to_vec())
+        });
+        let kept = kept.collect();
+        self.left_out += skipped as u64;
+        self.requests.clear();
+        self.attempts.clear();
+        self.fill(kept);
     }
 
     /// The latency at a quantile of all requests that are in no holdout, where a failed request is longer than all

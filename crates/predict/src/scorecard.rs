@@ -1,7 +1,8 @@
 //! The scorecard: for each remedy that was switched on, its prediction beside its measured effect.
 //!
 //! The events are those of [`curtail_otlp::events`]. Effects of the same service, upstream and remedy are one entry, with the
-//! last effect. A remedy is what the policy says of balance, hedges and ties. Its prediction is the last one that was
+//! last effect, and the verdicts on the last effects of earlier periods: a proxy measures each hour and each day by itself,
+//! and from its start. A remedy is what the policy says of balance, hedges and ties. Its prediction is the last one that was
 //! kept before the first effect, for the same service and upstream, with the same keys. The last prediction of a service and
 //! upstream is an entry by itself while its recommended remedy is not on.
 //! A holdout withholds only hedges and ties, so it measures no remedy without them, such as a balancing rule.
@@ -96,8 +97,22 @@ pub struct MeasuredEffect {
     pub p99_without_ms: Option<f64>,
     /// Further requests, as a share of the requests; absent without requests.
     pub extra_requests_ratio: Option<f64>,
+    /// The verdicts on the last effects of earlier periods, and of other instances of the proxy.
+    #[serde(default)]
+    pub earlier: VerdictCounts,
     /// The effect on all requests, which share queues; absent without a switchback that states it.
     pub on_all_requests: Option<EffectOnAll>,
+}
+
+/// The number of periods with each verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerdictCounts {
+    /// The band holds the measured p99.
+    pub within_band: u64,
+    /// The band and the interval are apart.
+    pub missed_band: u64,
+    /// The band holds a part of the interval.
+    pub undecided: u64,
 }
 
 /// What hedges and ties did to all requests, by a switchback.
@@ -213,6 +228,8 @@ struct Effects<'a> {
     first_ns: u64,
     /// The last effect with a p99, if there is one.
     last: &'a ScorecardEvent,
+    /// The last effect with a p99 in each period that was left, by the beginning of the period.
+    earlier: BTreeMap<u64, &'a ScorecardEvent>,
     /// The time of the last effect, with or without a p99.
     last_ns: u64,
 }
@@ -355,6 +372,7 @@ impl<'a> Effects<'a> {
             config: remedy_keys(&policy_yaml(&policy)),
             first_ns: event.time_ns,
             last: event,
+            earlier: BTreeMap::new(),
             last_ns: event.time_ns,
         })
     }
@@ -367,26 +385,49 @@ impl<'a> Effects<'a> {
         let Some(same) = all.get_mut(index) else { return all.push(self) };
         same.last_ns = self.last_ns;
         if p99_of(&self.last.body).is_some() {
-            same.last = self.last;
+            let earlier = std::mem::replace(&mut same.last, self.last);
+            if p99_of(&earlier.body).is_some() {
+                same.earlier.insert(period_of(earlier), earlier);
+            }
+            same.earlier.remove(&period_of(self.last));
         }
+    }
+
+    /// The verdicts on the effects of earlier periods.
+    fn earlier(&self, predicted: Option<&PredictedEffect>) -> VerdictCounts {
+        let mut counts = VerdictCounts::default();
+        let Some(predicted) = predicted else { return counts };
+        for p99 in self.earlier.values().filter_map(|event| p99_of(&event.body)) {
+            let (p99_ms, interval_ms) = latency_of(p99);
+            match ScoreVerdict::on(predicted.p99_band_ms, p99_ms, interval_ms) {
+                ScoreVerdict::WithinBand => counts.within_band += 1,
+                ScoreVerdict::MissedBand => counts.missed_band += 1,
+                ScoreVerdict::Undecided
+                | ScoreVerdict::NotPredicted
+                | ScoreVerdict::NotMeasured
+                | ScoreVerdict::NotMeasurableByHoldout => counts.undecided += 1,
+            }
+        }
+        counts
     }
 
     fn entry(&self, predicted: Option<(u64, &Value)>) -> ScorecardEntry {
         let p99 = p99_of(&self.last.body).filter(|_| has_hedges_or_ties(&self.config));
-        let measured = p99.map(|p99| MeasuredEffect {
-            from_unix_ns: self.first_ns,
-            to_unix_ns: self.last.time_ns,
-            p99_ms: p99["latency_ms"]["remedy"].as_f64(),
-            p99_interval_ms: (
-                p99["interval_ms"]["remedy"][0].as_f64().unwrap_or_default(),
-                p99["interval_ms"]["remedy"][1].as_f64(),
-            ),
-            p99_without_ms: p99["latency_ms"]["holdout"].as_f64(),
-            extra_requests_ratio: self.last.body["extra_ratio"].as_f64(),
-            on_all_requests: EffectOnAll::of(&self.last.body["switchback"]),
-        });
         let name = predicted.and_then(|(_, remedy)| remedy["name"].as_str());
         let effect = predicted.and_then(|(time_ns, remedy)| PredictedEffect::of(remedy, time_ns));
+        let measured = p99.map(|p99| {
+            let (p99_ms, p99_interval_ms) = latency_of(p99);
+            MeasuredEffect {
+                from_unix_ns: self.first_ns,
+                to_unix_ns: self.last.time_ns,
+                p99_ms,
+                p99_interval_ms,
+                p99_without_ms: p99["latency_ms"]["holdout"].as_f64(),
+                extra_requests_ratio: self.last.body["extra_ratio"].as_f64(),
+                earlier: self.earlier(effect.as_ref()),
+                on_all_requests: EffectOnAll::of(&self.last.body["switchback"]),
+            }
+        });
         let verdict = match (&effect, &measured) {
             (_, None) => not_measured(&self.config),
             (None, Some(_)) => ScoreVerdict::NotPredicted,
@@ -408,6 +449,18 @@ impl<'a> Effects<'a> {
 
 fn p99_of(body: &Value) -> Option<&Value> {
     body["percentiles"].as_array()?.iter().find(|percentile| percentile["percentile"] == "p99")
+}
+
+/// The p99 with the remedy in milliseconds, and its interval.
+fn latency_of(p99: &Value) -> (Option<f64>, (f64, Option<f64>)) {
+    let interval = &p99["interval_ms"]["remedy"];
+    let interval_ms = (interval[0].as_f64().unwrap_or_default(), interval[1].as_f64());
+    (p99["latency_ms"]["remedy"].as_f64(), interval_ms)
+}
+
+/// When the period of an effect began, in nanoseconds since 1970; 0 for proxies that did not say so.
+fn period_of(effect: &ScorecardEvent) -> u64 {
+    effect.body["from_unix_ns"].as_u64().unwrap_or_default()
 }
 
 /// The keys of a policy that distinguish one remedy from another.

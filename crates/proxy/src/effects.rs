@@ -13,6 +13,7 @@ use crate::spans::receiver::{Receiver, Verdict};
 use crate::switchback::Switchback;
 use crate::trace_context::entropy_rng;
 use crate::worker::Shared;
+use curtail_http::clock::Clock;
 use curtail_otlp::{Signal, events};
 use curtail_policy::UpstreamConfig;
 use curtail_units::{Duration, Instant};
@@ -101,6 +102,7 @@ impl EffectSender {
     }
 
     fn due(&self, snapshot: &ConfigSnapshot, now: Instant, every: Duration) -> Vec<Due> {
+        let clock = self.shared.process_state.clock;
         let mut due = Vec::new();
         let mut shards = BTreeSet::new();
         for route in &snapshot.fan_outs {
@@ -112,7 +114,7 @@ impl EffectSender {
                 self.if_due(name, holdout, (now, every), |effect| {
                     effect["route"] = json!(route.name);
                     set_remedy(effect, &names, policy);
-                    set_switchback(effect, route.switchback.as_deref(), now);
+                    set_switchback(effect, route.switchback.as_deref(), (now, clock));
                 })
             }));
             shards.extend(names.into_iter().map(str::to_owned));
@@ -122,7 +124,7 @@ impl EffectSender {
             let name = format!("upstream {}", upstream.name);
             due.extend(self.if_due(name, holdout, (now, every), |effect| {
                 set_remedy(effect, &[&upstream.name], &upstream.policy);
-                set_switchback(effect, upstream.switchback.as_ref(), now);
+                set_switchback(effect, upstream.switchback.as_ref(), (now, clock));
             }));
         }
         due
@@ -136,7 +138,8 @@ impl EffectSender {
         (now, every): (Instant, Duration),
         complete: impl FnOnce(&mut Value),
     ) -> Option<Due> {
-        let mut effect = holdout.read(now).statement()?;
+        let clock = self.shared.process_state.clock;
+        let mut effect = holdout.read(now).statement(clock)?;
         let percentiles = effect["percentiles"].as_array()?.iter();
         let verdicts = percentiles.map(|of| json!([of["percentile"], of["verdict"]]));
         let statement = json!([effect["period"], effect["complete"], verdicts.collect::<Vec<_>>()]);
@@ -158,8 +161,12 @@ fn set_remedy(effect: &mut Value, upstreams: &[&str], policy: &UpstreamConfig) {
 }
 
 /// Adds the effect on the load of all requests, as far as a switchback states it.
-fn set_switchback(effect: &mut Value, switchback: Option<&Switchback>, now: Instant) {
-    if let Some(statement) = switchback.and_then(|switchback| switchback.read(now).statement()) {
+fn set_switchback(
+    effect: &mut Value,
+    switchback: Option<&Switchback>,
+    (now, clock): (Instant, Clock),
+) {
+    if let Some(statement) = switchback.and_then(|of| of.read(now).statement(clock)) {
         effect["switchback"] = statement;
     }
 }

@@ -12,6 +12,7 @@
 use crate::metrics::ResponseClass;
 use crate::request::Client;
 use crate::worker::Worker;
+use curtail_http::clock::Clock;
 use curtail_http::head::{Known, RequestHead};
 use curtail_load::holdout::{Holdout as Measurement, PercentileEffect, PeriodEffects, Sides};
 use curtail_policy::UpstreamConfig;
@@ -223,11 +224,14 @@ impl HoldoutSnapshot {
         })
     }
 
-    /// The figures of the shortest period that states the p99, or else any percentile; [`None`]: none states one.
-    pub(crate) fn statement(&self) -> Option<Value> {
+    /// The figures of the shortest period that states the p99, or else any percentile, with the beginning of the period if
+    /// it is known; [`None`]: none states one.
+    pub(crate) fn statement(&self, clock: Clock) -> Option<Value> {
         let has_p99 = |of: &&PeriodEffects| of.percentiles.iter().any(|of| of.name == "p99");
         let stated = || self.periods.iter().filter(|period| !period.percentiles.is_empty());
-        let mut json = period(stated().find(has_p99).or_else(|| stated().next())?);
+        let effects = stated().find(has_p99).or_else(|| stated().next())?;
+        let mut json = period(effects);
+        json["from_unix_ns"] = json!(effects.began.map(|began| clock.unix_ns(began)));
         json["remedy"] = self.remedy.into();
         Some(json)
     }

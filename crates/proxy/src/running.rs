@@ -12,6 +12,7 @@ use crate::worker::{REST_CALLS_MAX, Shared, Worker};
 use crate::{StartError, check, probe, remedy, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
+use curtail_http::precise_timer::PreciseTimer;
 use curtail_metrics::ReloadResult;
 use curtail_units::Rng;
 use std::net::SocketAddr;
@@ -204,13 +205,17 @@ fn start_workers(
         inboxes.push(inbox);
         let worker = Arc::new(Worker::new(index, Arc::clone(shared)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let timer = {
+            let _entered = runtime.enter();
+            PreciseTimer::new()?
+        };
         first.get_or_insert_with(|| (Arc::clone(&worker), runtime.handle().clone()));
         let (mut stop, drained) = (stop.subscribe(), Arc::clone(&drained));
         let thread = std::thread::Builder::new().name(format!("worker-{index}"));
         threads.push(thread.spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = run(worker, handed, drained) => {}
+                    () = run(worker, timer, handed, drained) => {}
                     _ = stop.wait_for(|stop| *stop) => {}
                 }
             });
@@ -268,12 +273,17 @@ impl ExporterThread {
 /// Serves the connections of a worker until the proxy is drained; the first worker also wakes the upstreams.
 async fn run(
     worker: Arc<Worker>,
+    timer: PreciseTimer,
     mut handed: mpsc::Receiver<listen::HandedConnection>,
     drained: Arc<Barrier>,
 ) {
     let timers = Arc::clone(&worker.timers);
     let clock = worker.shared.process_state.clock;
-    tokio::spawn(async move { timers.run(clock).await });
+    tokio::spawn(async move {
+        if let Err(error) = timers.run(clock, timer).await {
+            tracing::error!(%error, "a worker has no timer: its requests get no hedges and no timeouts");
+        }
+    });
     tokio::spawn(tick(Arc::clone(&worker)));
     if worker.index == 0 {
         tokio::spawn(wake_upstreams(Arc::clone(&worker)));

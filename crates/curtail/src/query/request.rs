@@ -69,7 +69,8 @@ pub(crate) fn send(
         Err(not_found) => return Ok(QueryResult::NotFound(not_found)),
     };
     let json = serde_json::from_slice(&response.body);
-    let json = json.map_err(|_| QueryRejected(format!("{server} is no curtail server")))?;
+    let json = json
+        .map_err(|_| QueryRejected(format!("{server} responds with something else than JSON")))?;
     let error = field(&response, "curtail-quantile-error");
     let quantile_error = error.and_then(|error| error.parse().ok());
     Ok(QueryResult::Json { json, quantile_error })
@@ -96,6 +97,14 @@ fn receive(
 ) -> anyhow::Result<Result<ClientResponse, String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let response = runtime.block_on(exchange(server, access, query, accept))?;
+    if field(&response, "curtail-version").is_none() {
+        let status = response.status;
+        return Err(QueryRejected(format!(
+            "{server} is not the query API of a curtail server, or not of this version: it responds with status {status}; the \
+             query API has port {PORT} by default"
+        ))
+        .into());
+    }
     let message = || message(&response.body);
     match response.status {
         StatusCode::OK => Ok(Ok(response)),

@@ -26,12 +26,12 @@ pub struct FanOutRequest {
 }
 
 impl FanOut {
-    /// Keeps the first requests: with at most `calls_max` calls, or twice the least number of requests. Returns the arrival of the first one that is left out;
-    /// [`None`]: all are kept.
-    pub(super) fn shorten(&mut self, calls_max: usize) -> Option<Instant> {
+    /// Keeps the last requests: with at most `calls_max` calls, or twice the least number of requests. Returns the number of
+    /// requests that are left out.
+    pub(super) fn shorten(&mut self, calls_max: usize) -> u32 {
         let kept = (calls_max / self.calls.max(1) as usize).max(2 * REQUESTS_MIN);
-        let end = self.requests.get(kept)?.arrived;
-        self.requests.truncate(kept);
-        Some(end)
+        let left_out = self.requests.len().saturating_sub(kept);
+        self.requests.drain(..left_out);
+        u32::try_from(left_out).expect("indices of requests have 32 bits")
     }
 }

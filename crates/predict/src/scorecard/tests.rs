@@ -79,6 +79,34 @@ fn the_last_prediction_before_the_first_effect_counts() {
     assert_eq!(measured.p99_interval_ms, (27.0, Some(33.0)));
 }
 
+/// A proxy that starts again, an hour that begins, and a second instance of the proxy have fewer requests at first.
+#[test]
+fn a_new_period_keeps_the_verdicts_on_the_earlier_ones() {
+    let of_period = |hour, from_hour: u64, p99_ms| {
+        let mut effect = effect(hour, "search", Some((p99_ms, 400.0)));
+        effect.body["from_unix_ns"] = json!(from_hour * HOUR_NS);
+        effect
+    };
+    // The band is 10 to 40 ms.
+    let events = [
+        prediction(1, None, 1, 20.0),
+        of_period(3, 2, 43.0),
+        of_period(4, 2, 90.0),
+        of_period(5, 4, 25.0),
+        of_period(6, 2, 80.0),
+        of_period(7, 6, 43.0),
+        of_period(8, 7, 21.0),
+        effect(9, "search", None),
+    ];
+    let entry = only(&events);
+    assert_eq!(entry.verdict, ScoreVerdict::WithinBand);
+    let measured = entry.measured.expect("it was measured");
+    let earlier = VerdictCounts { within_band: 1, missed_band: 1, undecided: 1 };
+    assert_eq!((measured.p99_ms, measured.earlier), (Some(21.0), earlier));
+    let back = only(&events[..5]).measured.expect("it was measured");
+    assert_eq!(back.earlier, VerdictCounts { within_band: 1, ..VerdictCounts::default() });
+}
+
 #[test]
 fn the_last_prediction_is_an_entry_until_its_remedy_is_on() {
     let predictions = [prediction(1, None, 1, 500.0), prediction(2, None, 1, 20.0)];

@@ -1,7 +1,7 @@
 use crate::fit::{Fit, FitOverrides};
 use crate::lab::Lab;
 use crate::prediction::REQUESTS_MAX;
-use crate::recording::{FanOut, FanOutRequest, Recording};
+use crate::recording::{FanOut, FanOutRequest, Recording, UNKNOWN};
 use curtail_units::{Duration, Instant};
 
 /// Requests of 20 s, of which each n-th is a stream of 60 s.
@@ -70,4 +70,44 @@ fn a_request_with_a_long_call_is_left_out_with_all_its_calls() {
         of.iter().map(|one| one.arrived.since(of[0].arrived)).collect::<Vec<Duration>>()
     };
     assert_eq!(arrived(&kept), arrived(&[requests[0], requests[2], requests[3]]));
+}
+
+#[test]
+fn the_last_requests_are_kept_and_arrive_from_zero_on() {
+    let whole = Lab::small(1).record();
+    let mut recording = whole.clone();
+    recording.shorten(500);
+    assert_eq!((recording.requests.len(), recording.left_out), (500, 1_500));
+    let first = whole.requests[1_500].arrived;
+    for (kept, own) in recording.requests.iter().zip(&whole.requests[1_500..]) {
+        assert_eq!(kept.arrived.since(Instant::ZERO), own.arrived.since(first));
+        assert_eq!(kept.latency, own.latency);
+    }
+    let sent = whole.attempts[1_500].sent.since(first);
+    assert_eq!(recording.attempts[0].sent.since(Instant::ZERO), sent);
+}
+
+/// Each request makes a call; a call of a request that is left out is left out too, unless it came later.
+#[test]
+fn of_a_fan_out_the_last_requests_are_kept_with_their_calls() {
+    let mut recording = Lab { requests: 3_000, ..Lab::small(4) }.record();
+    let requests = recording.requests.iter().map(|call| FanOutRequest {
+        arrived: call.arrived,
+        latency: call.latency,
+        overhead: Duration::ZERO,
+    });
+    let requests: Vec<FanOutRequest> = requests.collect();
+    let late = requests.len() - 2_000;
+    for (call, nth) in recording.requests.iter_mut().zip(0..) {
+        call.caller = nth;
+    }
+    recording.requests[late + 1].caller = 0;
+    recording.fan_out = Some(FanOut { shards: 2, calls: 1, requests: requests.clone() });
+    recording.shorten(10);
+    let kept = &recording.fan_out.as_ref().expect("it is one").requests;
+    assert_eq!(kept.len(), 2_000, "twice the least number");
+    assert_eq!(kept[0].arrived, Instant::ZERO);
+    assert_eq!(kept[5].latency, requests[late + 5].latency);
+    let callers: Vec<u32> = recording.requests.iter().map(|call| call.caller).collect();
+    assert_eq!((callers.len(), &callers[..4]), (2_000, &[0, UNKNOWN, 2, 3][..]));
 }
