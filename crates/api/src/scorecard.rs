@@ -12,12 +12,17 @@ use curtail_store::Store;
 use curtail_store::schema::envelope::SERVICE;
 use curtail_store::schema::logs::{BODY, EVENT_NAME, TIME};
 use curtail_store::tree::Unread;
+use curtail_text::expectation;
+use std::collections::BTreeSet;
 
 /// Maximum number of events: at six an hour and upstream, those of a week of ten upstreams.
 const EVENTS_MAX: usize = 10_000;
 
 /// Maximum size of the bodies of all events.
 const BODIES_BYTES_MAX: usize = 64 << 20;
+
+/// Maximum number of other services whose names are known to a response.
+const OTHERS_MAX: usize = 100;
 
 /// The number of rows that are read at once.
 const ROWS_AT_ONCE: usize = 10_000;
@@ -27,6 +32,15 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
     let is_recent = request.get("since").is_some();
     let times = if is_recent { request.recent_range() } else { request.range() }?;
     let last = LastEvents::read(store, request, times.end).await;
+    if let Some(service) = request.get("service").filter(|_| last.events.is_empty())
+        && !last.others.is_empty()
+    {
+        let others: Vec<&str> = last.others.iter().map(String::as_str).collect();
+        let expected = expectation(service, &others, "");
+        return Err(ApiError::not_found(format!(
+            "the scorecard has no event of the service {service:?}: {expected}"
+        )));
+    }
     let unread = last.unread;
     // Other queries use the thread meanwhile.
     let made = tokio::task::spawn_blocking(move || {
@@ -61,6 +75,8 @@ struct LastEvents {
     events: Vec<EventRow>,
     left_out: u64,
     unread: Vec<Unread>,
+    /// Other services, up to [`OTHERS_MAX`].
+    others: BTreeSet<String>,
 }
 
 impl LastEvents {
@@ -68,7 +84,12 @@ impl LastEvents {
     async fn read(store: &Store, request: &QueryRequest<'_>, end_ns: i64) -> Self {
         let service = request.get("service");
         let found = store.logs().rows_with_id(request.tenant, SCORECARD_ID, usize::MAX).await;
-        let mut last = Self { events: Vec::new(), left_out: 0, unread: found.unread().to_vec() };
+        let mut last = Self {
+            events: Vec::new(),
+            left_out: 0,
+            unread: found.unread().to_vec(),
+            others: BTreeSet::new(),
+        };
         let (mut bytes, mut end) = (0, found.len());
         while end > 0 {
             let start = end.saturating_sub(ROWS_AT_ONCE);
@@ -79,6 +100,12 @@ impl LastEvents {
             let (bodies, names) = (rows.coded(BODY), rows.coded(EVENT_NAME));
             for row in (0..rows.len()).rev() {
                 let is_of = service.is_none_or(|service| services.text(row) == service);
+                if !is_of
+                    && last.others.len() < OTHERS_MAX
+                    && !last.others.contains(services.text(row))
+                {
+                    last.others.insert(services.text(row).to_owned());
+                }
                 if !is_of || times[row] >= end_ns {
                     continue;
                 }

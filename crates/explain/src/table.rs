@@ -55,7 +55,7 @@ pub fn table(explanation: &Explanation, width: usize) -> String {
     page.blank();
     findings(explanation, &mut page);
     page.blank();
-    ranking(explanation, &mut page);
+    write_ranking(&explanation.ranking, &mut page);
     if let Some(tenants) = &explanation.tenants {
         page.blank();
         write_tenants(tenants, &mut page);
@@ -110,19 +110,26 @@ fn findings(explanation: &Explanation, page: &mut Page) {
     }
 }
 
-fn ranking(explanation: &Explanation, page: &mut Page) {
+fn write_ranking(ranking: &[ServiceShare], page: &mut Page) {
     page.line("Where the time went");
     let columns = Columns::new([Left(30), Right(8), Right(18), Right(12)]).apart(2);
     page.row(&columns, ["  service, and its largest component", "share", "95 % interval", "added"]);
-    for of in explanation.ranking.iter().take(SERVICES_MAX) {
+    let sizes: f64 = ranking.iter().map(|of| of.excess_ns.abs()).sum();
+    let total: f64 = ranking.iter().map(|of| of.excess_ns).sum();
+    // Shares of a small difference of large times would be hundreds of percent.
+    let cancel = 2.0 * total.abs() < sizes;
+    for of in ranking.iter().take(SERVICES_MAX) {
         let ServiceShare { service, share, interval, excess_ns, component, .. } = of;
-        let share = share.map_or_else(|| "n/a".to_owned(), percent);
-        let interval = interval.map_or_else(String::new, |(low, high)| {
+        let share = share.filter(|_| !cancel).map_or_else(|| "n/a".to_owned(), percent);
+        let interval = interval.filter(|_| !cancel).map_or_else(String::new, |(low, high)| {
             format!("{} to {}", percent(low), percent(high))
         });
         let added = format!("{}{}", if *excess_ns < 0.0 { "-" } else { "" }, time(excess_ns.abs()));
         page.row(&columns, [&format!("  {service}"), &share, &interval, &added]);
         page.wrapped("      ", component);
+    }
+    if cancel {
+        page.wrapped("  ", "n/a: the times that services add and save nearly cancel.");
     }
 }
 
@@ -184,4 +191,34 @@ fn notes(explanation: &Explanation, page: &mut Page) {
 
 fn time(ns: f64) -> String {
     latency(Duration::from_ns_f64(ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn shares_of_times_that_nearly_cancel_are_left_out() {
+        let text = |added_ms: [f64; 2]| {
+            let total: f64 = added_ms.iter().sum();
+            let services = added_ms.into_iter().map(|ms| ServiceShare {
+                service: "cart".to_owned(),
+                component: "cart: Get".to_owned(),
+                share: Some(ms / total),
+                interval: Some((ms / total - 0.1, ms / total + 0.1)),
+                excess_ns: ms * 1e6,
+                components: Vec::new(),
+            });
+            let mut page = Page::new(80);
+            write_ranking(&services.collect::<Vec<_>>(), &mut page);
+            page.finish()
+        };
+        let apart = text([30.0, -9.0]);
+        assert!(apart.contains("142.9 %") && !apart.contains("n/a"), "{apart}");
+        let cancel = text([30.0, -25.0]);
+        assert!(cancel.contains("n/a") && !cancel.contains("600 %"), "{cancel}");
+        assert!(cancel.contains("nearly cancel"), "{cancel}");
+        assert!(cancel.contains("30.00 ms") && cancel.contains("-25.00 ms"), "{cancel}");
+    }
 }

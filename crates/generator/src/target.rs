@@ -108,6 +108,11 @@ pub fn parse_url(url: &str) -> Result<(ServerOrigin, Uri), TargetError> {
     let wrong =
         |problem: &str| TargetError::Url { url: url.to_owned(), problem: problem.to_owned() };
     let uri: Uri = url.parse().map_err(|error: InvalidUri| wrong(&error.to_string()))?;
+    if url.contains(['{', '}']) {
+        return Err(wrong(
+            "no URL has braces (a template such as {word} belongs in --path or in a file; write a brace of the path or query as %7B or %7D)",
+        ));
+    }
     if let Some(scheme) = uri.scheme_str().filter(|scheme| !matches!(*scheme, "http" | "https")) {
         return Err(wrong(&format!("the scheme is {scheme}")));
     }
@@ -161,6 +166,7 @@ mod tests {
             ("127.0.0.1:80", "is no target"),
             ("ftp://127.0.0.1", "the scheme is ftp"),
             ("http://", "is no target"),
+            ("http://127.0.0.1/?q={word}", "such as {word} belongs in --path"),
             ("http://127.0.0.1:x/", "it names no server"),
             ("http://127.0.0.1/?q=a b", "invalid uri character"),
             ("http://name.invalid/", "was not looked up"),

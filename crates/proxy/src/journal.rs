@@ -6,6 +6,7 @@
 
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use serde::Serialize;
+use std::fs::Metadata;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,11 +28,12 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Creates the file and writes the first line.
+    /// Creates the file and writes the first line. An earlier file gets the name with `.previous` at its end.
     ///
     /// # Errors
-    /// When the file cannot be created.
+    /// When the file cannot be created, or the earlier one not renamed.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        keep_earlier(path)?;
         let file = io::BufWriter::new(std::fs::File::create(path)?);
         let (sender, receiver) = sync_channel(LINES_MAX);
         let lost = Arc::new(AtomicU64::new(0));
@@ -102,6 +104,19 @@ impl Journal {
     }
 }
 
+/// Renames a file that is not empty. A device or a pipe is no file.
+fn keep_earlier(path: &Path) -> io::Result<()> {
+    let has_journal = |file: &Metadata| file.is_file() && file.len() > 0;
+    if !path.symlink_metadata().is_ok_and(|file| has_journal(&file)) {
+        return Ok(());
+    }
+    let mut previous = path.as_os_str().to_owned();
+    previous.push(".previous");
+    std::fs::rename(path, &previous)?;
+    tracing::info!(previous = %previous.display(), "the earlier journal is kept");
+    Ok(())
+}
+
 fn write_lines(
     mut file: io::BufWriter<std::fs::File>,
     entries: &Receiver<Vec<u8>>,
@@ -119,4 +134,29 @@ fn write_lines(
     };
     file.write_all(&checksum.seal(&serde_json::to_vec(&last)?))?;
     file.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Journal;
+
+    #[test]
+    fn an_earlier_journal_is_kept() {
+        let folder = std::env::temp_dir().join(format!("curtail-journal-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (file, previous) = (folder.join("a.journal"), folder.join("a.journal.previous"));
+        let text = |file| std::fs::read_to_string(file).expect("a file");
+        std::fs::write(&file, "").expect("an empty file");
+        Journal::create(&file).expect("a journal").close();
+        assert!(!previous.exists(), "nothing was in it");
+        let first = text(&file);
+        Journal::create(&file).expect("a journal").close();
+        assert_eq!(text(&previous), first);
+        // A link may be to a device, whose name stays.
+        let link = folder.join("link");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        Journal::create(&link).expect("a journal").close();
+        assert!(link.is_symlink() && !folder.join("link.previous").exists());
+        std::fs::remove_dir_all(&folder).expect("the folder");
+    }
 }

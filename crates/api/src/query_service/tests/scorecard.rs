@@ -74,6 +74,9 @@ fn events_of_other_services_do_not_hide_those_of_a_service() {
         (&shop["remedies"][0]["verdict"], &shop["left_out"]),
         (&json!("within_band"), &json!(0))
     );
+    let (status, body) = service.get("/api/v1/scorecard?service=shp");
+    assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
+    assert!(body.contains("did you mean shop?"), "{body}");
     // The two of the shop are the oldest ones.
     let all = of("");
     assert_eq!((&all["malformed"], &all["left_out"]), (&json!(10_000), &json!(52)));
