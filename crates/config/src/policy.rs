@@ -71,7 +71,7 @@ pub fn group(s: &mut Section<'_>) -> Option<String> {
         .optional()
 }
 
-/// Reads the key for the holdout of an upstream; a ratio of 0 is none.
+/// Reads the key for the holdout of an upstream.
 ///
 /// # Panics
 /// Never: one half is a ratio.
@@ -83,7 +83,6 @@ pub fn holdout(s: &mut Section<'_>) -> Option<Ratio> {
     )
     .at_most(half)
     .optional()
-    .filter(|ratio| *ratio != Ratio::ZERO)
 }
 
 /// Reads the key for the switchback of an upstream.

@@ -80,7 +80,7 @@ const SIGNALS: &[NamedValue<Signal>] = &[
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Maximum number of malformed lines that are reported one by one.
-const MALFORMED_SHOWN_MAX: u64 = 100;
+const MALFORMED_SHOWN_MAX: u64 = 10;
 
 /// Maximum duration of the retries of a batch that a person waits for.
 const PATIENCE_OF_ONE: Duration = Duration::from_secs(10);

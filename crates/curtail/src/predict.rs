@@ -8,7 +8,7 @@ use crate::query::request::command_for;
 use crate::server_traces::{SERVER_TRACES_FLAGS, ServerTracesArgs};
 use crate::server_url::ServerUrl;
 use anyhow::Context as _;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use curtail_http::clock::unix_time;
 use curtail_otlp::{Signal, events};
 use curtail_predict::{
@@ -40,6 +40,7 @@ const HEAD_BYTES: u64 = 256;
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
+    group = ArgGroup::new("recording").args(["from", "service"]).required(true),
     after_help = "\
 Examples:
   curtail predict --service search --since 1h
@@ -54,12 +55,7 @@ server begins at the service."
 )]
 pub(crate) struct PredictArgs {
     /// Recording to predict from; `-` is standard input.
-    #[arg(
-        long,
-        value_name = "FILE",
-        required_unless_present = "service",
-        conflicts_with_all = SERVER_TRACES_FLAGS
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with_all = SERVER_TRACES_FLAGS)]
     from: Option<PathBuf>,
     #[command(flatten)]
     traces: ServerTracesArgs,

@@ -22,7 +22,7 @@ use curtail_config::{ConfigErrors, Section, policy};
 use curtail_http::access::is_tenant;
 pub use curtail_http::connect::{ConnectConfig, Protocol};
 use curtail_http::tls::{self, TlsError, Trust};
-use curtail_policy::{LeafConfig, UpstreamConfig};
+use curtail_policy::{LeafConfig, RemedyMode, UpstreamConfig};
 use curtail_units::Ratio;
 use rustls::sign::CertifiedKey;
 use std::collections::BTreeSet;
@@ -331,15 +331,22 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         let max = curtail_policy::REPLICAS_MAX;
         s.error("replicas", format!("{} are too many: expected at most {max}", replicas.len()));
     }
-    NamedUpstream {
+    let (group, holdout) = (policy::group(s), policy::holdout(s));
+    let upstream = NamedUpstream {
         name: name.to_owned(),
         replicas,
-        group: policy::group(s),
-        holdout: policy::holdout(s),
+        group,
+        // A ratio of 0 is none.
+        holdout: holdout.filter(|ratio| *ratio != Ratio::ZERO),
         switchback: policy::switchback(s),
         connect: s.section("connect", "Connections to the replicas.", connect::read),
         policy: policy::upstream(s),
+    };
+    if upstream.policy.remedy == RemedyMode::Auto && holdout == Some(Ratio::ZERO) {
+        let text = "auto switches hedges off by the holdout: expected a ratio above 0, or no key for one request in ten";
+        s.error("holdout", text);
     }
+    upstream
 }
 
 fn leaf(s: &mut Section<'_>) -> LeafListener {

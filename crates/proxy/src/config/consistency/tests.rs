@@ -153,3 +153,24 @@ fn arguments_are_judged_as_a_file_is_and_sets_change_them() {
         --set upstreams.service.hegde=false: unknown key: did you mean hedge?"#]]
     .assert_eq(&wrong.expect_err("errors"));
 }
+
+#[test]
+fn auto_needs_a_holdout() {
+    let with = |keys: &str| {
+        format!(
+            "\
+listeners: [{{address: \"127.0.0.1:0\"}}]
+routes: [{{upstream: s}}]
+upstreams: {{s: {{replicas: [\"http://a\"], {keys}}}}}
+"
+        )
+    };
+    check(
+        &with("remedy: auto, holdout: 0"),
+        expect![[r#"
+            f:3:64: upstreams.s.holdout: auto switches hedges off by the holdout: expected a ratio above 0, or no key for one request in ten"#]],
+    );
+    for keys in ["remedy: auto", "remedy: auto, holdout: 0.01", "holdout: 0"] {
+        check(&with(keys), expect![""]);
+    }
+}
