@@ -53,8 +53,11 @@ fn a_file_that_is_no_recording_is_named_with_the_reason() {
     }
 }
 
-/// A server with this prediction; returns its URL.
-fn server_with(prediction: &Value) -> String {
+/// The header of all responses of a server.
+const VERSION: &str = "curtail-version: 0.1.0\r\n";
+
+/// A server with this header and this prediction; returns its URL.
+fn server_with(header: &'static str, prediction: &Value) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
     let body = prediction.to_string();
@@ -66,7 +69,7 @@ fn server_with(prediction: &Value) -> String {
                 line.clear();
             }
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
-            let response = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+            let response = format!("{head}{header}content-length: {}\r\n\r\n{body}", body.len());
             stream.get_mut().write_all(response.as_bytes()).expect("it reads");
         }
     });
@@ -79,7 +82,7 @@ fn a_prediction_of_a_server_that_is_not_reproduced_fails_and_is_not_kept() {
         "schema": "curtail.predict/1", "reproduced": false, "difference": "p99 is off by +40 %",
         "text": "The model does NOT reproduce the recording: p99 is off by +40 %.\n",
     });
-    let server = server_with(&prediction);
+    let server = server_with(VERSION, &prediction);
     let ask = ["predict", "--service", "shop", "--server", &server];
     let ended = curtail(&ask);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""));
@@ -88,7 +91,12 @@ fn a_prediction_of_a_server_that_is_not_reproduced_fails_and_is_not_kept() {
     let ended = curtail(&[&ask[..], &["--keep", "--to", "http://127.0.0.1:1"]].concat());
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     assert!(ended.stderr.contains("not kept"), "{}", ended.stderr);
-    let reproduced = server_with(&json!({ "reproduced": true, "text": "Fine.\n" }));
+    let reproduced = server_with(VERSION, &json!({ "reproduced": true, "text": "Fine.\n" }));
     let ended = curtail(&["predict", "--service", "shop", "--server", &reproduced]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Fine.\n"));
+    // A proxy, or the service behind it.
+    let other = server_with("", &json!({ "reproduced": true, "text": "Hello.\n" }));
+    let ended = curtail(&["predict", "--service", "shop", "--server", &other]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    assert!(ended.stderr.contains("is not the query API"), "{}", ended.stderr);
 }
