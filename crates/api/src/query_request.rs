@@ -116,7 +116,9 @@ impl<'a> QueryRequest<'a> {
     /// Parses a parameter: a duration, in nanoseconds.
     pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        let duration = duration_ns(value).filter(|ns| *ns >= 0);
+        // A time before now without a unit is more often meant in minutes than in seconds.
+        let has_unit = !matches!(name, "since" | "until") || value.parse::<f64>().is_err();
+        let duration = duration_ns(value).filter(|ns| *ns >= 0 && has_unit);
         let wrong = || expected(name, value, "a length of time, as 1m30s or 500ms");
         duration.ok_or_else(wrong).map(Some)
     }

@@ -21,8 +21,8 @@ const EVENTS_MAX: usize = 10_000;
 /// Maximum size of the bodies of all events.
 const BODIES_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum number of other services whose names are known to a response.
-const OTHERS_MAX: usize = 100;
+/// Maximum number of other services that an error can suggest.
+const SERVICES_MAX: usize = 100;
 
 /// The number of rows that are read at once.
 const ROWS_AT_ONCE: usize = 10_000;
@@ -32,10 +32,11 @@ pub(crate) async fn respond(store: &Store, request: &QueryRequest<'_>) -> ApiRes
     let is_recent = request.get("since").is_some();
     let times = if is_recent { request.recent_range() } else { request.range() }?;
     let last = LastEvents::read(store, request, times.end).await;
-    if let Some(service) = request.get("service").filter(|_| last.events.is_empty())
-        && !last.others.is_empty()
+    if let Some(service) = request.get("service").filter(|_| !last.is_service_known)
+        && !last.other_services.is_empty()
+        && last.unread.is_empty()
     {
-        let others: Vec<&str> = last.others.iter().map(String::as_str).collect();
+        let others: Vec<&str> = last.other_services.iter().map(String::as_str).collect();
         let expected = expectation(service, &others, "");
         return Err(ApiError::not_found(format!(
             "the scorecard has no event of the service {service:?}: {expected}"
@@ -75,8 +76,10 @@ struct LastEvents {
     events: Vec<EventRow>,
     left_out: u64,
     unread: Vec<Unread>,
-    /// Other services, up to [`OTHERS_MAX`].
-    others: BTreeSet<String>,
+    /// Whether the service has events, at any time.
+    is_service_known: bool,
+    /// Other services, up to [`SERVICES_MAX`].
+    other_services: BTreeSet<String>,
 }
 
 impl LastEvents {
@@ -88,7 +91,8 @@ impl LastEvents {
             events: Vec::new(),
             left_out: 0,
             unread: found.unread().to_vec(),
-            others: BTreeSet::new(),
+            is_service_known: false,
+            other_services: BTreeSet::new(),
         };
         let (mut bytes, mut end) = (0, found.len());
         while end > 0 {
@@ -100,11 +104,11 @@ impl LastEvents {
             let (bodies, names) = (rows.coded(BODY), rows.coded(EVENT_NAME));
             for row in (0..rows.len()).rev() {
                 let is_of = service.is_none_or(|service| services.text(row) == service);
-                if !is_of
-                    && last.others.len() < OTHERS_MAX
-                    && !last.others.contains(services.text(row))
-                {
-                    last.others.insert(services.text(row).to_owned());
+                last.is_service_known |= is_of;
+                let name = services.text(row);
+                let others = &mut last.other_services;
+                if !is_of && others.len() < SERVICES_MAX && !others.contains(name) {
+                    others.insert(name.to_owned());
                 }
                 if !is_of || times[row] >= end_ns {
                     continue;

@@ -179,7 +179,8 @@ fn keep(args: &PredictArgs, prediction: &Value) -> anyhow::Result<()> {
     let resource = json!({ "service.name": service }).to_string();
     let body = json!({ "upstream": args.upstream, "prediction": prediction }).to_string();
     let batch = events::batch(&resource, unix_time().as_ns(), events::PREDICTION, &[body])?;
-    import::send_batch(&args.to, args.traces.access(), Signal::Logs, &batch)?;
+    import::send_batch(&args.to, args.traces.access(), Signal::Logs, &batch)
+        .context("the prediction is not kept: --to is the OTLP address of the server")?;
     let scorecard = command_for("curtail scorecard", args.traces.server());
     print_message(&format!("kept for the scorecard: see {scorecard} once the remedy is on"));
     Ok(())

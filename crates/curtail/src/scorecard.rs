@@ -1,7 +1,7 @@
 //! `curtail scorecard`: predictions of remedies beside what they then did.
 
 use crate::exit;
-use crate::output::{Format, print, print_message};
+use crate::output::{Format, print};
 use crate::query::request::{DEFAULT_SERVER, QueryRejected, QueryRequest, send_for_text};
 use crate::server_access::ServerAccessArgs;
 use crate::terminal;
@@ -61,10 +61,8 @@ pub(crate) fn run(args: &ScorecardArgs) -> anyhow::Result<ExitCode> {
     }
     let json = match send_for_text(&args.server, &args.access, &request, "application/json")? {
         Ok(json) => json,
-        Err(not_found) => {
-            print_message(&not_found);
-            return Ok(ExitCode::from(exit::NO));
-        }
+        // Exit code 1 is a prediction that missed its band.
+        Err(not_found) => return Err(QueryRejected(not_found).into()),
     };
     let scorecard: Scorecard = serde_json::from_str(&json)
         .map_err(|_| QueryRejected(format!("{} has no scorecard of this version", args.server)))?;
@@ -105,7 +103,8 @@ fn table(scorecard: &Scorecard, has_colors: bool) -> String {
                 None => not_measured_text(entry.verdict).to_owned(),
             },
         );
-        if let Some(text) = entry.measured.as_ref().and_then(|of| earlier_text(of.earlier)) {
+        let counts = entry.measured.as_ref().and_then(|of| of.other_periods);
+        if let Some(text) = counts.and_then(others_text) {
             page.wrapped("  ", &text);
         }
         if let Some(all) = entry.measured.as_ref().and_then(|of| of.on_all_requests.as_ref()) {
@@ -122,7 +121,9 @@ fn table(scorecard: &Scorecard, has_colors: bool) -> String {
     }
     let text = page.finish();
     let missed = ScoreVerdict::MissedBand.text();
-    if has_colors { text.replace(missed, &format!("\x1b[31m{missed}\x1b[0m")) } else { text }
+    // Only at the end of a title.
+    let (plain, red) = (format!(", {missed}\n"), format!(", \x1b[31m{missed}\x1b[0m\n"));
+    if has_colors { text.replace(&plain, &red) } else { text }
 }
 
 fn predicted_text(predicted: &PredictedEffect) -> String {
@@ -168,8 +169,8 @@ fn measured_text(measured: &MeasuredEffect) -> String {
     )
 }
 
-/// The verdicts on earlier periods; [`None`] without one.
-fn earlier_text(counts: VerdictCounts) -> Option<String> {
+/// The verdicts on other periods; [`None`] without one.
+fn others_text(counts: VerdictCounts) -> Option<String> {
     let VerdictCounts { within_band, missed_band, undecided } = counts;
     let counts = [
         (within_band, ScoreVerdict::WithinBand),
@@ -179,7 +180,7 @@ fn earlier_text(counts: VerdictCounts) -> Option<String> {
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);
     let counts: Vec<_> =
         counts.map(|(count, of)| format!("{} {}", counted(count, "time"), of.text())).collect();
-    (!counts.is_empty()).then(|| format!("earlier    {}", counts.join(", ")))
+    (!counts.is_empty()).then(|| format!("others     {}", counts.join(", ")))
 }
 
 fn on_all_text(all: &EffectOnAll) -> String {
@@ -224,7 +225,7 @@ mod tests {
             p99_interval_ms: (50.1, None),
             p99_without_ms: None,
             extra_requests_ratio: Some(0.0288),
-            earlier: VerdictCounts { within_band: 11, missed_band: 1, undecided: 0 },
+            other_periods: Some(VerdictCounts { within_band: 11, missed_band: 1, undecided: 0 }),
             on_all_requests: Some(EffectOnAll {
                 percentile: "p90".to_owned(),
                 latency_ms: Some(31.0),

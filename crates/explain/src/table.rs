@@ -12,6 +12,9 @@ use curtail_units::Duration;
 /// The smallest share of the difference between two populations that is reported if it comes from more or fewer calls.
 const MORE_CALLS_MIN: f64 = 0.1;
 
+/// The sum of the times that services add and save, as a share of the sum of their sizes, below which they nearly cancel.
+const CANCEL_MAX: f64 = 0.2;
+
 /// The number of services in the table.
 const SERVICES_MAX: usize = 10;
 
@@ -117,7 +120,7 @@ fn write_ranking(ranking: &[ServiceShare], page: &mut Page) {
     let sizes: f64 = ranking.iter().map(|of| of.excess_ns.abs()).sum();
     let total: f64 = ranking.iter().map(|of| of.excess_ns).sum();
     // Shares of a small difference of large times would be hundreds of percent.
-    let cancel = 2.0 * total.abs() < sizes;
+    let cancel = total.abs() < CANCEL_MAX * sizes;
     for of in ranking.iter().take(SERVICES_MAX) {
         let ServiceShare { service, share, interval, excess_ns, component, .. } = of;
         let share = share.filter(|_| !cancel).map_or_else(|| "n/a".to_owned(), percent);
@@ -214,8 +217,8 @@ mod tests {
             write_ranking(&services.collect::<Vec<_>>(), &mut page);
             page.finish()
         };
-        let apart = text([30.0, -9.0]);
-        assert!(apart.contains("142.9 %") && !apart.contains("n/a"), "{apart}");
+        let apart = text([30.0, -19.0]);
+        assert!(apart.contains("272.7 %") && !apart.contains("n/a"), "{apart}");
         let cancel = text([30.0, -25.0]);
         assert!(cancel.contains("n/a") && !cancel.contains("600 %"), "{cancel}");
         assert!(cancel.contains("nearly cancel"), "{cancel}");

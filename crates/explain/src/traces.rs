@@ -350,7 +350,7 @@ impl Traces {
         sections.dedup_by_key(|section| section.span);
         for PathSection { span, .. } in &*sections {
             let ((service, _), row) = (names[*span as usize], &rows[*span as usize]);
-            if Phase::of_span(row.operation).is_some() {
+            if Phase::of_span(row.operation).is_some() || is_hedge(row) {
                 continue;
             }
             for (key, value) in row.attributes {
@@ -421,7 +421,16 @@ impl Traces {
 /// The attribute of a retry: its number, from one. A first attempt has none.
 const RESEND_COUNT: &str = "http.request.resend_count";
 
-/// Whether an attribute says nothing about causes: it repeats a name or a duration, or is unique for each request.
+/// Whether a call is a hedge of a Curtail proxy: it was sent because the request is slow, so it is no cause.
+fn is_hedge(row: &SpanRow<'_>) -> bool {
+    let is_reason = |text: &str| matches!(text, "slower_than_quantile" | "slower_than_cap");
+    row.attributes.iter().any(|(key, value)| {
+        *key == "curtail.reason" && matches!(value, AttributeValue::Text(text) if is_reason(text))
+    })
+}
+
+/// Whether an attribute says nothing about causes: it repeats a name or a duration, is unique for each request, or an effect
+/// of slow requests.
 fn is_ignored(key: &str) -> bool {
     key == "service.name"
         || key == RESEND_COUNT
@@ -433,6 +442,13 @@ fn is_ignored(key: &str) -> bool {
                 | "curtail.cancelled.detail"
                 // As the calls of phases: an effect of slow requests.
                 | "curtail.connection.reused"
+                // What the proxy did about slow requests, or did not do. `http.request.resend_count` has retries.
+                | "curtail.attempt"
+                | "curtail.attempts"
+                | "curtail.cancelled"
+                | "curtail.holdout"
+                | "curtail.reason"
+                | "curtail.won"
         )
         || key.starts_with("telemetry.sdk.")
 }
@@ -455,7 +471,7 @@ impl Traces {
         {
             let of_row = row.attributes.iter().find(|(key, _)| *key == RESEND_COUNT);
             let count = match of_row {
-                Some((_, AttributeValue::Number(count))) => *count,
+                Some((_, AttributeValue::Number(count))) if !is_hedge(row) => *count,
                 _ => 0.0,
             };
             let field = Field { service: *service, name: key, is_call_count: false };

@@ -65,6 +65,10 @@ impl Target {
     /// When the scheme of `url` is not `http` or `https`, a part of `url` would not be sent, or the host is not known.
     pub fn look_up(url: &str) -> Result<Self, TargetError> {
         let (origin, uri) = parse_url(url)?;
+        if url.contains(['{', '}']) {
+            let problem = "it has a brace (a template such as {word} belongs in --path; write a brace as %7B or %7D)";
+            return Err(TargetError::Url { url: url.to_owned(), problem: problem.to_owned() });
+        }
         let host = &*origin.host;
         let lookup = |source| TargetError::Lookup { host: host.to_owned(), source };
         let addresses: Vec<SocketAddr> =
@@ -108,11 +112,6 @@ pub fn parse_url(url: &str) -> Result<(ServerOrigin, Uri), TargetError> {
     let wrong =
         |problem: &str| TargetError::Url { url: url.to_owned(), problem: problem.to_owned() };
     let uri: Uri = url.parse().map_err(|error: InvalidUri| wrong(&error.to_string()))?;
-    if url.contains(['{', '}']) {
-        return Err(wrong(
-            "no URL has braces (a template such as {word} belongs in --path or in a file; write a brace of the path or query as %7B or %7D)",
-        ));
-    }
     if let Some(scheme) = uri.scheme_str().filter(|scheme| !matches!(*scheme, "http" | "https")) {
         return Err(wrong(&format!("the scheme is {scheme}")));
     }
@@ -175,6 +174,7 @@ mod tests {
                 "http://user:secret@127.0.0.1/",
                 "\"http://***@127.0.0.1/\" is no target: a user name",
             ),
+            ("http://user:secret@127.0.0.1/?q={word}", "a user name"),
             ("http://:secret@127.0.0.1/", "\"http://***@127.0.0.1/\" is no target: a user name"),
         ] {
             let error = Target::look_up(url).expect_err(url).to_string();

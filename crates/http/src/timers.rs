@@ -2,8 +2,8 @@
 //!
 //! Nearly every request sets a timer for its hedge, and nearly no timer fires. One timer of the kernel therefore serves
 //! all requests of a worker, and a task that sets a timer also wakes tasks whose timers are due. The kernel's timer is
-//! set only for an instant before the one that it is set for: while requests set timers for later and later instants,
-//! it fires once in about the time by which a request is faster than its timer.
+//! reset only to an earlier instant: while requests set timers for later and later instants, it fires about once in the
+//! hedge delay minus the latency.
 //! **Limits**: one entry for each request in progress. A timer fires up to [`RESOLUTION`] late, and by the time that a
 //! processor takes to wake.
 
@@ -11,12 +11,11 @@ use crate::clock::Clock;
 use crate::precise_timer::PreciseTimer;
 use curtail_units::{Duration, Instant};
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// Minimum time between two events of the kernel's timer: one costs as much as a tenth of a request on a virtual machine.
+/// Minimum time from one event of the kernel's timer to the next: one costs as much as a tenth of a request on a virtual machine.
 const RESOLUTION: Duration = Duration::from_us(100);
 
 /// The wakers by instant; a number distinguishes entries of the same instant.
@@ -36,23 +35,29 @@ struct State {
     entries: u64,
     /// The instant at which [`Timers::run`] wakes.
     armed: Option<Instant>,
+    /// The earliest instant at which it may wake.
+    earliest: Instant,
 }
 
 impl Timers {
-    /// Wakes tasks whose timers are due; runs as long as the worker.
-    ///
-    /// # Errors
-    /// When the kernel or the runtime refuses to wait, which a timer that could be created does not cause.
-    pub async fn run(&self, clock: Clock, mut timer: PreciseTimer) -> io::Result<()> {
+    /// Wakes tasks whose timers are due; runs as long as the worker. If the kernel's timer fails, that of the runtime, which
+    /// counts in milliseconds, is used.
+    pub async fn run(&self, clock: Clock, mut timer: PreciseTimer) {
         loop {
             let now = clock.now();
             let (due, next) = self.lock().look(now);
             due.into_values().for_each(Waker::wake);
             let left = next.map(|at| at.since(now));
+            let wait = async {
+                let left = left.unwrap_or_default();
+                if timer.wait(left).await.is_err() {
+                    tokio::time::sleep(left.into()).await;
+                }
+            };
             tokio::select! {
                 biased;
                 () = self.sooner.notified() => {}
-                waited = timer.wait(left.unwrap_or_default()), if left.is_some() => waited?,
+                () = wait, if left.is_some() => {}
             }
         }
     }
@@ -67,7 +72,8 @@ impl State {
     fn look(&mut self, now: Instant) -> (Due, Option<Instant>) {
         let due = self.take_due(now);
         let next = self.due.first_key_value().map(|(&(at, _), _)| at);
-        self.armed = next.map(|at| at.max(now + RESOLUTION));
+        self.earliest = now + RESOLUTION;
+        self.armed = next.map(|at| at.max(self.earliest));
         (due, self.armed)
     }
 
@@ -114,8 +120,9 @@ impl Timer {
         let entry = (at, state.entries);
         self.entry = Some(entry);
         state.due.insert(entry, cx.waker().clone());
-        if state.armed.is_none_or(|armed| at < armed) {
-            state.armed = Some(at);
+        let wakes = at.max(state.earliest);
+        if state.armed.is_none_or(|armed| wakes < armed) {
+            state.armed = Some(wakes);
             self.timers.sooner.notify_one();
         }
         if state.is_any_due(now) {
@@ -199,6 +206,12 @@ mod tests {
         assert!(notified.as_mut().poll(&mut cx).is_pending());
         assert!(all[2].poll_until(&mut cx, at(1_500), at(1_000)).is_pending());
         assert!(notified.as_mut().poll(&mut cx).is_ready());
+        // It does not wake twice within the resolution.
+        assert_eq!(timers.lock().look(at(1_490)).1, Some(at(1_590)));
+        notified.set(timers.sooner.notified());
+        assert!(notified.as_mut().poll(&mut cx).is_pending());
+        assert!(all[1].poll_until(&mut cx, at(1_495), at(1_491)).is_pending());
+        assert!(notified.as_mut().poll(&mut cx).is_pending());
     }
 
     #[tokio::test]

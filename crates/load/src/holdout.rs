@@ -147,7 +147,7 @@ pub struct Holdout {
 pub struct PeriodEffects {
     /// The name of the period: `hour` or `day`.
     pub period: &'static str,
-    /// When the period began; absent before the first request, and for the days of a switchback.
+    /// When the period began; absent before the first request or reading, and for the days of a switchback.
     pub began: Option<Instant>,
     /// Whether the period is over.
     pub is_complete: bool,

@@ -73,7 +73,7 @@ impl Candidate {
     #[must_use]
     pub fn all(fit: &Fit) -> Vec<Self> {
         let mut candidates = Vec::new();
-        let now = Self { policy: sent(&fit.policy), ..Self::none(fit) };
+        let now = Self { policy: base(fit), ..Self::none(fit) };
         let mut add = |name: &str, policy: UpstreamConfig| {
             // A remedy that is on already is none.
             if policy != now.policy {
@@ -112,6 +112,19 @@ impl Candidate {
         }
         candidates
     }
+}
+
+/// The policy that each candidate changes. If the recording has none, failed requests are sent again, so that the keys of a
+/// candidate can be pasted.
+fn base(fit: &Fit) -> UpstreamConfig {
+    let policy = sent(&fit.policy);
+    let retry = match policy.retry {
+        None if !fit.is_policy_known => {
+            Some(RetryConfig { overdue: None, ..RetryConfig::default() })
+        }
+        retry => retry,
+    };
+    UpstreamConfig { retry, ..policy }
 }
 
 /// The policy with `remedy` on, and without the hedges and ties that `remedy` withheld. A remedy is

@@ -110,6 +110,10 @@ pub struct Fit {
     pub slow_shares: (f64, f64),
     /// The policies during the recording; one attempt to a random replica if they are not known.
     pub policy: UpstreamConfig,
+    /// Whether the recording has the policy; spans and results do not.
+    pub is_policy_known: bool,
+    /// Whether requests of the recording have further attempts, such as hedges.
+    pub has_further_attempts: bool,
     pub(crate) has_replicas: bool,
     /// What was assumed, and what could not be fitted.
     pub notes: Vec<Note>,
@@ -169,6 +173,8 @@ impl Fit {
             executed: executions.total_until(last_arrival),
             worked: Duration::from_ns_f64(works_ns.iter().sum()),
             policy: recording.policy.unwrap_or_else(plain),
+            is_policy_known: recording.policy.is_some(),
+            has_further_attempts: recording.attempts.len() > recording.requests.len(),
             has_replicas,
             notes: notes(recording, &executions, (&intrinsic, core_limit), overrides),
             intrinsic,
@@ -394,10 +400,7 @@ fn notes(
         note("replicas", "named by the recording: the given number is not used");
     }
     if recording.left_out > 0 {
-        note(
-            "requests",
-            "the recording has more than a prediction uses: of the first 4,000,000, the last ones are used",
-        );
+        note("requests", "the recording has more than a prediction uses: the last ones are used");
     }
     if recording.rejected_spans > 0 {
         note(
@@ -419,6 +422,12 @@ fn notes(
                 "spans do not have the policy of these: predict from the journal of the proxy",
             );
         }
+    }
+    if recording.policy.is_some_and(|policy| policy.retry.is_none()) {
+        note(
+            "retries",
+            "off in the recording, and so in the keys of the remedies: a failed request is not sent again",
+        );
     }
     if recording.holdout_ratio() > 0.0 {
         note(

@@ -68,9 +68,14 @@ fn gain(present: &RemedyPrediction, chosen: &RemedyPrediction) -> String {
 }
 
 fn why_none(fit: &Fit, might_gain: bool) -> String {
+    if !fit.is_policy_known && fit.has_further_attempts {
+        return "the recording has hedges or retries, and not their policy, so it does not show what they save: use a \
+                holdout, or predict from a journal"
+            .to_owned();
+    }
     if fit.intrinsic.is_known() && fit.intrinsic.interval.0 >= INTRINSIC_MIN {
         return format!(
-            "do not hedge: this tail comes from the requests themselves; {} of them take equally long on every replica",
+            "do not hedge: this tail comes from the requests themselves; {} of the slow ones take equally long on every replica",
             percent(fit.intrinsic.ratio)
         );
     }

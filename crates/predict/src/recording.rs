@@ -19,6 +19,7 @@ pub use spans::SpanReader;
 
 use crate::fit::REQUESTS_MIN;
 use curtail_policy::UpstreamConfig;
+use curtail_text::expectation;
 use curtail_text::numbers::counted;
 use curtail_units::{Duration, Instant, Quantile};
 
@@ -47,7 +48,7 @@ pub struct Recording {
     pub message_delay: Option<Duration>,
     /// Whether the requests really arrived at these instants; otherwise only the rate is known.
     pub has_arrivals: bool,
-    /// Requests that were left out beyond [`ROWS_MAX`].
+    /// Requests that were left out beyond [`ROWS_MAX`], or by [`shorten`](Self::shorten).
     pub left_out: u64,
     /// The number of spans that were copies, ended before they started, or lasted too long.
     pub rejected_spans: u64,
@@ -127,7 +128,7 @@ pub enum RecordingError {
     #[error("there are several: choose one of {}", .0.join(", "))]
     Ambiguous(Vec<String>),
     /// The chosen upstream or service is not there.
-    #[error("{name:?} is not there: expected one of {}", .known.join(", "))]
+    #[error("{name:?} is not there: {}", similar(.name, .known))]
     NotThere {
         /// The name that was chosen.
         name: String,
@@ -156,6 +157,11 @@ pub enum RecordingError {
         /// The number of longer ones.
         long: u64,
     },
+}
+
+fn similar(name: &str, known: &[String]) -> String {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    expectation(name, &known, "there is none")
 }
 
 fn too_few(found: &usize) -> String {
@@ -197,7 +203,7 @@ impl Recording {
         holdout as f64 / self.requests.len().max(1) as f64
     }
 
-    /// Keeps the last `requests_max` requests or calls, without those that last longer than all of these take to arrive.
+    /// Keeps the last `requests_max` requests or calls, without those that last longer than the recording.
     /// The others are left out and counted. The first one that is kept arrives at the instant zero.
     pub fn shorten(&mut self, requests_max: usize) {
         // Requests are long beside the whole recording, also if only its last part is kept.
@@ -205,7 +211,8 @@ impl Recording {
         let (mut skipped, mut callers) = (self.requests.len().saturating_sub(requests_max), 0);
         if let Some(fan_out) = &mut self.fan_out {
             callers = fan_out.shorten(requests_max);
-            let first = fan_out.requests.first().map_or(Instant::ZERO, |request| request.arrived);
+            let first = fan_out.requests.first().filter(|_| callers > 0);
+            let first = first.map_or(Instant::ZERO, |request| request.arrived);
             skipped = self.requests.partition_point(|call| call.arrived < first);
         }
         if skipped == 0 && callers == 0 {

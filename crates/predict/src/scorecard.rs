@@ -1,8 +1,8 @@
 //! The scorecard: for each remedy that was switched on, its prediction beside its measured effect.
 //!
 //! The events are those of [`curtail_otlp::events`]. Effects of the same service, upstream and remedy are one entry, with the
-//! last effect, and the verdicts on the last effects of earlier periods: a proxy measures each hour and each day by itself,
-//! and from its start. A remedy is what the policy says of balance, hedges and ties. Its prediction is the last one that was
+//! last effect, and the verdicts on other periods: a proxy begins a new measurement each hour and each day, and when it
+//! starts. A remedy is what the policy says of balance, hedges and ties. Its prediction is the last one that was
 //! kept before the first effect, for the same service and upstream, with the same keys. The last prediction of a service and
 //! upstream is an entry by itself while its recommended remedy is not on.
 //! A holdout withholds only hedges and ties, so it measures no remedy without them, such as a balancing rule.
@@ -97,9 +97,10 @@ pub struct MeasuredEffect {
     pub p99_without_ms: Option<f64>,
     /// Further requests, as a share of the requests; absent without requests.
     pub extra_requests_ratio: Option<f64>,
-    /// The verdicts on the last effects of earlier periods, and of other instances of the proxy.
+    /// The verdicts on the last effects of other periods of this length, also those of other instances of the proxy; absent
+    /// without a prediction.
     #[serde(default)]
-    pub earlier: VerdictCounts,
+    pub other_periods: Option<VerdictCounts>,
     /// The effect on all requests, which share queues; absent without a switchback that states it.
     pub on_all_requests: Option<EffectOnAll>,
 }
@@ -228,11 +229,14 @@ struct Effects<'a> {
     first_ns: u64,
     /// The last effect with a p99, if there is one.
     last: &'a ScorecardEvent,
-    /// The last effect with a p99 in each period that was left, by the beginning of the period.
-    earlier: BTreeMap<u64, &'a ScorecardEvent>,
+    /// The last effect with a p99 in each other period.
+    others: BTreeMap<Period<'a>, &'a ScorecardEvent>,
     /// The time of the last effect, with or without a p99.
     last_ns: u64,
 }
+
+/// A period of measurement: its name, and its beginning in nanoseconds since 1970.
+type Period<'a> = (&'a str, u64);
 
 /// The predicted remedies by keys, each with the index of its prediction, in the order of time.
 type RemediesByKeys<'a> = HashMap<String, Vec<(usize, &'a Value)>>;
@@ -372,7 +376,7 @@ impl<'a> Effects<'a> {
             config: remedy_keys(&policy_yaml(&policy)),
             first_ns: event.time_ns,
             last: event,
-            earlier: BTreeMap::new(),
+            others: BTreeMap::new(),
             last_ns: event.time_ns,
         })
     }
@@ -387,17 +391,18 @@ impl<'a> Effects<'a> {
         if p99_of(&self.last.body).is_some() {
             let earlier = std::mem::replace(&mut same.last, self.last);
             if p99_of(&earlier.body).is_some() {
-                same.earlier.insert(period_of(earlier), earlier);
+                same.others.insert(period_of(earlier), earlier);
             }
-            same.earlier.remove(&period_of(self.last));
+            same.others.remove(&period_of(self.last));
         }
     }
 
-    /// The verdicts on the effects of earlier periods.
-    fn earlier(&self, predicted: Option<&PredictedEffect>) -> VerdictCounts {
+    /// The verdicts on the effects of other periods that are as long as that of the last effect.
+    fn other_periods(&self, predicted: &PredictedEffect) -> VerdictCounts {
         let mut counts = VerdictCounts::default();
-        let Some(predicted) = predicted else { return counts };
-        for p99 in self.earlier.values().filter_map(|event| p99_of(&event.body)) {
+        let (length, _) = period_of(self.last);
+        let others = self.others.iter().filter(|((name, _), _)| *name == length);
+        for p99 in others.filter_map(|(_, event)| p99_of(&event.body)) {
             let (p99_ms, interval_ms) = latency_of(p99);
             match ScoreVerdict::on(predicted.p99_band_ms, p99_ms, interval_ms) {
                 ScoreVerdict::WithinBand => counts.within_band += 1,
@@ -424,7 +429,7 @@ impl<'a> Effects<'a> {
                 p99_interval_ms,
                 p99_without_ms: p99["latency_ms"]["holdout"].as_f64(),
                 extra_requests_ratio: self.last.body["extra_ratio"].as_f64(),
-                earlier: self.earlier(effect.as_ref()),
+                other_periods: effect.as_ref().map(|predicted| self.other_periods(predicted)),
                 on_all_requests: EffectOnAll::of(&self.last.body["switchback"]),
             }
         });
@@ -458,9 +463,10 @@ fn latency_of(p99: &Value) -> (Option<f64>, (f64, Option<f64>)) {
     (p99["latency_ms"]["remedy"].as_f64(), interval_ms)
 }
 
-/// When the period of an effect began, in nanoseconds since 1970; 0 for proxies that did not say so.
-fn period_of(effect: &ScorecardEvent) -> u64 {
-    effect.body["from_unix_ns"].as_u64().unwrap_or_default()
+/// The period of an effect; it began at 0 for proxies that did not say when.
+fn period_of(effect: &ScorecardEvent) -> Period<'_> {
+    let name = effect.body["period"].as_str().unwrap_or_default();
+    (name, effect.body["period_from_unix_ns"].as_u64().unwrap_or_default())
 }
 
 /// The keys of a policy that distinguish one remedy from another.

@@ -48,7 +48,7 @@ pub struct ProxyArgs {
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))]
     pub admin: SocketAddr,
     /// File to which the proxy writes all events and decisions of the policies, for `curtail simulate --replay`. An
-    /// earlier file is kept as FILE.previous.
+    /// earlier file is kept as FILE.previous, unless a longer one is there.
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
     /// Seed of the policies' randomness [default: random, and printed].

@@ -336,14 +336,14 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         name: name.to_owned(),
         replicas,
         group,
-        // A ratio of 0 is none.
+        // 0 disables the holdout.
         holdout: holdout.filter(|ratio| *ratio != Ratio::ZERO),
         switchback: policy::switchback(s),
         connect: s.section("connect", "Connections to the replicas.", connect::read),
         policy: policy::upstream(s),
     };
     if upstream.policy.remedy == RemedyMode::Auto && holdout == Some(Ratio::ZERO) {
-        let text = "auto switches hedges off by the holdout: expected a ratio above 0, or no key for one request in ten";
+        let text = "remedy: auto needs a holdout: expected a ratio above 0, or no key for one request in ten";
         s.error("holdout", text);
     }
     upstream

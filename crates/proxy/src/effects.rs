@@ -1,8 +1,8 @@
 //! Sends the measured effects of remedies to the receiver of the spans, for the scorecard.
 //!
 //! **Decides** when an effect is sent: when it states more than before (a further percentile, another verdict), each ten
-//! minutes, after a reload, and when the proxy stops. An effect that the receiver does not accept waits for the next second;
-//! the proxy keeps only the last one.
+//! minutes, and when the proxy stops. An effect that the receiver does not accept waits for the next second; the proxy
+//! keeps only the last one.
 //! Upstreams that are shards of a route with a holdout are not sent: the route has the effect on whole requests.
 
 use crate::StartError;
@@ -33,8 +33,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct EffectSender {
     shared: Arc<Shared>,
-    /// The configuration whose effects were sent last.
-    snapshot: Arc<ConfigSnapshot>,
     receiver: Receiver,
     /// The attributes of the resource, as JSON.
     resource: String,
@@ -61,7 +59,6 @@ impl EffectSender {
         });
         Ok(Self {
             shared: Arc::clone(shared),
-            snapshot: shared.snapshot.load_full(),
             receiver: Receiver::new(config, Signal::Logs)?,
             resource: resource.to_string(),
             sent: HashMap::new(),
@@ -77,14 +74,11 @@ impl EffectSender {
         }
     }
 
-    /// Sends the effects that state something new, or were not sent for this time; after a reload, also the last ones of
-    /// the configuration before.
+    /// Sends the effects that state something new, or were not sent for this time.
     pub(crate) async fn send(&mut self, every: Duration) {
         let now = self.shared.process_state.clock.now();
-        let snapshot = self.shared.snapshot.load_full();
-        let due = self.due_since(&snapshot, now, every);
+        let due = self.due(&self.shared.snapshot.load(), now, every);
         if due.is_empty() {
-            self.snapshot = snapshot;
             return;
         }
         let unix_ns = self.shared.process_state.clock.unix_ns(now);
@@ -97,7 +91,6 @@ impl EffectSender {
             // It would be rejected again.
             Verdict::Rejected { why } => self.log_failure(&why),
         }
-        self.snapshot = snapshot;
         self.sent.extend(due.into_iter().map(|due| (due.name, (now, due.statement))));
     }
 
@@ -106,16 +99,6 @@ impl EffectSender {
             let endpoint = self.receiver.endpoint();
             tracing::warn!(endpoint, why, "the receiver does not accept effects of remedies");
         }
-    }
-
-    /// Those of this configuration, after the last ones of the configuration before.
-    fn due_since(&self, snapshot: &Arc<ConfigSnapshot>, now: Instant, every: Duration) -> Vec<Due> {
-        let mut due = Vec::new();
-        if !Arc::ptr_eq(snapshot, &self.snapshot) {
-            due = self.due(&self.snapshot, now, Duration::ZERO);
-        }
-        due.extend(self.due(snapshot, now, every));
-        due
     }
 
     fn due(&self, snapshot: &ConfigSnapshot, now: Instant, every: Duration) -> Vec<Due> {

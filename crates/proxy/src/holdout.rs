@@ -231,7 +231,7 @@ impl HoldoutSnapshot {
         let stated = || self.periods.iter().filter(|period| !period.percentiles.is_empty());
         let effects = stated().find(has_p99).or_else(|| stated().next())?;
         let mut json = period(effects);
-        json["from_unix_ns"] = json!(effects.began.map(|began| clock.unix_ns(began)));
+        json["period_from_unix_ns"] = json!(effects.began.map(|began| clock.unix_ns(began)));
         json["remedy"] = self.remedy.into();
         Some(json)
     }

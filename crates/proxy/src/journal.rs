@@ -33,7 +33,7 @@ impl Journal {
     /// # Errors
     /// When the file cannot be created, or the earlier one not renamed.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        keep_earlier(path)?;
+        keep_earlier_journal(path)?;
         let file = io::BufWriter::new(std::fs::File::create(path)?);
         let (sender, receiver) = sync_channel(LINES_MAX);
         let lost = Arc::new(AtomicU64::new(0));
@@ -104,15 +104,26 @@ impl Journal {
     }
 }
 
-/// Renames a file that is not empty. A device or a pipe is no file.
-fn keep_earlier(path: &Path) -> io::Result<()> {
-    let has_journal = |file: &Metadata| file.is_file() && file.len() > 0;
-    if !path.symlink_metadata().is_ok_and(|file| has_journal(&file)) {
+/// Renames an earlier journal. A start that fails leaves a short journal, which does not replace a longer earlier one.
+/// Devices and pipes are not renamed.
+fn keep_earlier_journal(path: &Path) -> io::Result<()> {
+    let journal_len = |path: &Path| {
+        let file = path.metadata().ok().filter(Metadata::is_file)?;
+        Some(file.len()).filter(|len| *len > 0)
+    };
+    let Some(len) = journal_len(path) else { return Ok(()) };
+    let path = path.canonicalize()?;
+    let mut previous = path.clone().into_os_string();
+    previous.push(".previous");
+    if journal_len(Path::new(&previous)).is_some_and(|earlier| earlier > len) {
         return Ok(());
     }
-    let mut previous = path.as_os_str().to_owned();
-    previous.push(".previous");
-    std::fs::rename(path, &previous)?;
+    std::fs::rename(&path, &previous).map_err(|error| {
+        let previous = previous.display();
+        let text =
+            format!("the earlier journal cannot be renamed to {previous}: {error}; move it away");
+        io::Error::new(error.kind(), text)
+    })?;
     tracing::info!(previous = %previous.display(), "the earlier journal is kept");
     Ok(())
 }
@@ -141,7 +152,7 @@ mod tests {
     use super::Journal;
 
     #[test]
-    fn an_earlier_journal_is_kept() {
+    fn an_earlier_journal_is_kept_unless_a_longer_one_is() {
         let folder = std::env::temp_dir().join(format!("curtail-journal-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let (file, previous) = (folder.join("a.journal"), folder.join("a.journal.previous"));
@@ -149,14 +160,17 @@ mod tests {
         std::fs::write(&file, "").expect("an empty file");
         Journal::create(&file).expect("a journal").close();
         assert!(!previous.exists(), "nothing was in it");
-        let first = text(&file);
-        Journal::create(&file).expect("a journal").close();
-        assert_eq!(text(&previous), first);
-        // A link may be to a device, whose name stays.
+        let long = text(&file).repeat(2);
+        std::fs::write(&file, &long).expect("a longer journal");
+        // A link to the file is a name of it.
         let link = folder.join("link");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
         Journal::create(&link).expect("a journal").close();
-        assert!(link.is_symlink() && !folder.join("link.previous").exists());
+        assert_eq!(text(&previous), long);
+        assert_eq!(text(&file).repeat(2), long);
+        Journal::create(&file).expect("a journal").close();
+        assert_eq!(text(&previous), long, "the short one does not replace it");
+        Journal::create(std::path::Path::new("/dev/null")).expect("a journal").close();
         std::fs::remove_dir_all(&folder).expect("the folder");
     }
 }

@@ -279,11 +279,7 @@ async fn run(
 ) {
     let timers = Arc::clone(&worker.timers);
     let clock = worker.shared.process_state.clock;
-    tokio::spawn(async move {
-        if let Err(error) = timers.run(clock, timer).await {
-            tracing::error!(%error, "a worker has no timer: its requests get no hedges and no timeouts");
-        }
-    });
+    tokio::spawn(async move { timers.run(clock, timer).await });
     tokio::spawn(tick(Arc::clone(&worker)));
     if worker.index == 0 {
         tokio::spawn(wake_upstreams(Arc::clone(&worker)));

@@ -25,6 +25,7 @@ use curtail_http::client::ClientLimits;
 use curtail_http::clock::unix_time;
 use curtail_otlp::{Signal, events};
 use curtail_proxy::signals::StopSignals;
+use curtail_text::expectation;
 use curtail_text::numbers::utc;
 use curtail_text::wrapped;
 use curtail_units::Duration;
@@ -98,6 +99,10 @@ async fn watch(plan: &Plan) -> anyhow::Result<ExitCode> {
     print_message(&format!(
         "watching {of} every {every:?}; reports a finding after two consecutive intervals"
     ));
+    if let Some(service) = &plan.service {
+        let (asking, service) = (plan.clone(), service.clone());
+        tokio::task::spawn_blocking(move || say_if_unknown(&asking, &service)).await?;
+    }
     let settled_ns = SETTLED_NS.min(plan.every_ns);
     let mut findings = Findings::default();
     let (mut unsent, mut unkept) = (VecDeque::new(), VecDeque::new());
@@ -193,6 +198,17 @@ fn ask(plan: &Plan, times: &Range<i64>) -> anyhow::Result<(Asked, Vec<Found>)> {
         print_message(&format!("{}: {error:#}", utc(unix_time().as_ns())));
     }
     Ok((asked, found))
+}
+
+/// Says that no span of the service is stored, with similar names. The service may still start, and a server that does not
+/// respond is an error of the first round.
+fn say_if_unknown(plan: &Plan, service: &str) {
+    let Ok(known) = services(&plan.server, &plan.access) else { return };
+    if !known.iter().any(|name| name == service) {
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let expected = expectation(service, &known, "the server has no spans");
+        print_message(&format!("{service:?} has no spans yet: {expected}"));
+    }
 }
 
 fn services(server: &str, access: &ServerAccessArgs) -> anyhow::Result<Vec<String>> {

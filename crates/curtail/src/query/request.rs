@@ -69,8 +69,8 @@ pub(crate) fn send(
         Err(not_found) => return Ok(QueryResult::NotFound(not_found)),
     };
     let json = serde_json::from_slice(&response.body);
-    let json = json
-        .map_err(|_| QueryRejected(format!("{server} responds with something else than JSON")))?;
+    let json =
+        json.map_err(|_| QueryRejected(format!("{server} responds without JSON: expected JSON")))?;
     let error = field(&response, "curtail-quantile-error");
     let quantile_error = error.and_then(|error| error.parse().ok());
     Ok(QueryResult::Json { json, quantile_error })
@@ -97,11 +97,12 @@ fn receive(
 ) -> anyhow::Result<Result<ClientResponse, String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let response = runtime.block_on(exchange(server, access, query, accept))?;
-    if field(&response, "curtail-version").is_none() {
-        let status = response.status;
+    // An error may be of a gateway in front of the server.
+    let is_of_server = matches!(response.status, StatusCode::OK | StatusCode::NOT_FOUND);
+    if is_of_server && field(&response, "curtail-version").is_none() {
         return Err(QueryRejected(format!(
-            "{server} is not the query API of a curtail server, or not of this version: it responds with status {status}; the \
-             query API has port {PORT} by default"
+            "{server} is not the query API of a curtail server, or an older one: its response has no header curtail-version \
+             (the query API has port {PORT} by default)"
         ))
         .into());
     }
@@ -147,7 +148,7 @@ async fn exchange(
         let is_away = matches!(&error, ClientError::Connect(error) if !is_tls(error));
         let error = anyhow::Error::from(error);
         if is_away {
-            error.context("no server responds; start one with: curtail server")
+            error.context("no server responds (curtail server starts one)")
         } else {
             error
         }

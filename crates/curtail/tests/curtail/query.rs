@@ -94,6 +94,6 @@ fn the_exit_code_distinguishes_the_kinds_of_errors() {
     // Nobody listens on a port below 1024 that no service has.
     let ended = curtail(&["query", "slowest", "--server", "http://127.0.0.1:1"]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
-    assert!(ended.stderr.contains("start one with: curtail server"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("(curtail server starts one)"), "{}", ended.stderr);
     server.ended("TERM");
 }

@@ -88,7 +88,7 @@ fn a_prediction_stands_beside_the_effect_and_survives_the_server() {
     assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
 
     let ended = ask(&["--service", "rot"]);
-    assert_eq!((ended.code, &*ended.stdout), (Some(1), ""));
+    assert_eq!((ended.code, &*ended.stdout), (Some(2), ""));
     assert!(ended.stderr.contains("did you mean root?"), "{}", ended.stderr);
     let ended = ask(&["--since", "soon"]);
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);

@@ -72,7 +72,7 @@ fn intrinsic_ratio(fit: &Fit) -> String {
     let (low, high) = fit.intrinsic.interval;
     let ratio = percent(fit.intrinsic.ratio);
     let interval = format!("{ratio} ({} to {})", percent(low), percent(high));
-    let means = "of the requests take equally long on every replica";
+    let means = "of the slow requests take equally long on every replica";
     match fit.intrinsic.evidence {
         Evidence::Attempts { pairs } => {
             format!("{interval} {means}, by {} second attempts", thousands(pairs as u64))
@@ -135,6 +135,7 @@ fn recommendation(page: &mut Page, prediction: &Prediction) {
     page.blank();
     let Some(chosen) = recommendation.remedy.map(|nth| &prediction.remedies[nth]) else {
         page.wrapped("", &format!("Recommended: nothing. {}", recommendation.why));
+        page.wrapped("", "The keys of each remedy are in --format json (config).");
         return timeouts(page, prediction);
     };
     page.wrapped("", &format!("Recommended: {}", recommendation.why));

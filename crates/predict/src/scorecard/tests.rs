@@ -81,30 +81,38 @@ fn the_last_prediction_before_the_first_effect_counts() {
 
 /// A proxy that starts again, an hour that begins, and a second instance of the proxy have fewer requests at first.
 #[test]
-fn a_new_period_keeps_the_verdicts_on_the_earlier_ones() {
-    let of_period = |hour, from_hour: u64, p99_ms| {
+fn a_new_period_keeps_the_verdicts_on_the_others() {
+    let of_period = |hour, (period, from_hour): (&str, u64), p99_ms| {
         let mut effect = effect(hour, "search", Some((p99_ms, 400.0)));
-        effect.body["from_unix_ns"] = json!(from_hour * HOUR_NS);
+        effect.body["period"] = json!(period);
+        effect.body["period_from_unix_ns"] = json!(from_hour * HOUR_NS);
         effect
     };
     // The band is 10 to 40 ms.
     let events = [
         prediction(1, None, 1, 20.0),
-        of_period(3, 2, 43.0),
-        of_period(4, 2, 90.0),
-        of_period(5, 4, 25.0),
-        of_period(6, 2, 80.0),
-        of_period(7, 6, 43.0),
-        of_period(8, 7, 21.0),
-        effect(9, "search", None),
+        of_period(3, ("hour", 2), 43.0),
+        of_period(4, ("hour", 2), 90.0),
+        // The first day begins with the first hour, and states a p99 before the next hour does.
+        of_period(5, ("day", 2), 25.0),
+        of_period(6, ("hour", 4), 25.0),
+        of_period(7, ("hour", 2), 80.0),
+        of_period(8, ("hour", 6), 43.0),
+        of_period(9, ("hour", 7), 21.0),
+        effect(10, "search", None),
     ];
     let entry = only(&events);
     assert_eq!(entry.verdict, ScoreVerdict::WithinBand);
     let measured = entry.measured.expect("it was measured");
-    let earlier = VerdictCounts { within_band: 1, missed_band: 1, undecided: 1 };
-    assert_eq!((measured.p99_ms, measured.earlier), (Some(21.0), earlier));
-    let back = only(&events[..5]).measured.expect("it was measured");
-    assert_eq!(back.earlier, VerdictCounts { within_band: 1, ..VerdictCounts::default() });
+    let counts = VerdictCounts { within_band: 1, missed_band: 1, undecided: 1 };
+    assert_eq!((measured.p99_ms, measured.other_periods), (Some(21.0), Some(counts)));
+    let of_day = only(&events[..4]).measured.expect("it was measured");
+    assert_eq!(of_day.other_periods, Some(VerdictCounts::default()));
+    let back = only(&events[..6]).measured.expect("it was measured");
+    let counts = VerdictCounts { within_band: 1, ..VerdictCounts::default() };
+    assert_eq!(back.other_periods, Some(counts), "the first hour again");
+    let alone = only(&events[1..3]).measured.expect("it was measured");
+    assert_eq!(alone.other_periods, None, "nothing was predicted");
 }
 
 #[test]

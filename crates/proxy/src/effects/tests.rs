@@ -85,17 +85,3 @@ fn the_effects_of_a_route_and_of_an_upstream_are_due_once() {
     let later = at(60) + SENT_EVERY;
     assert_eq!(due(&sender, later, SENT_EVERY).len(), 2, "it is time again");
 }
-
-#[test]
-fn a_reload_that_ends_a_measurement_sends_its_last_effect() {
-    let sender = sender();
-    record(&sender, 0);
-    let yaml = YAML.replace("holdout: 0.5", "holdout: 0");
-    let config = Config::from_yaml("test.yaml", &yaml).expect("a configuration");
-    let (snapshot, _) =
-        ConfigSnapshot::new(config, &sender.shared.process_state, None).expect("no files");
-    let due = sender.due_since(&Arc::new(snapshot), at(60), SENT_EVERY);
-    let names: Vec<_> = due.iter().map(|due| &*due.name).collect();
-    assert_eq!(names, ["route /all", "upstream search"]);
-    assert_eq!(sender.due_since(&sender.snapshot, at(60), SENT_EVERY).len(), 2, "no reload");
-}

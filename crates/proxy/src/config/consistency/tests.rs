@@ -168,7 +168,7 @@ upstreams: {{s: {{replicas: [\"http://a\"], {keys}}}}}
     check(
         &with("remedy: auto, holdout: 0"),
         expect![[r#"
-            f:3:64: upstreams.s.holdout: auto switches hedges off by the holdout: expected a ratio above 0, or no key for one request in ten"#]],
+            f:3:64: upstreams.s.holdout: remedy: auto needs a holdout: expected a ratio above 0, or no key for one request in ten"#]],
     );
     for keys in ["remedy: auto", "remedy: auto, holdout: 0.01", "holdout: 0"] {
         check(&with(keys), expect![""]);
