@@ -1,14 +1,19 @@
 //! The tally of one run: the requests that count, and the end of the run.
 //!
 //! A request counts if it arrives between the warm-up (if there is one) and the end of counting. Counting ends after
-//! [`Stop::requests_max`] arrivals, or when the interval of the chosen statistic is narrow enough. The run ends when
-//! all counted requests have ended, because the last ones in flight are slow and would be missing.
+//! [`Stop::requests_max`] arrivals, or when the interval of the chosen statistic is narrow enough, but not before
+//! [`COUNTED_PER_WARM_UP`] times the requests of the warm-up. The run ends when all counted requests have ended, because
+//! the last ones in flight are slow and would be missing.
 //! **Hurts when** the interval is checked often: a run that stops as soon as its interval is narrow enough reports a
 //! slightly too narrow interval. A run checks once a batch, a few dozen times while its length doubles.
 
 use crate::batches::Batches;
 use crate::warm_up::{WarmUp, Warmth};
 use curtail_units::{Duration, Quantile};
+
+/// Minimum number of counted requests before a run is precise, divided by the requests of the warm-up. The warm-up lasts
+/// about as long as requests depend on each other, and the batches of a shorter run all depend on each other.
+const COUNTED_PER_WARM_UP: u64 = 4;
 
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -177,7 +182,7 @@ impl Tally {
             self.of_types[of_type].batches.record(number, latency);
         }
         let filled = self.batches.record(number, latency);
-        if filled && self.requests >= self.stop.requests_min && self.is_precise() {
+        if filled && self.is_precise() {
             // The run waits for every request that has arrived.
             self.counted.1 = last.min(self.arrived);
         }
@@ -186,6 +191,10 @@ impl Tally {
 
     fn is_precise(&self) -> bool {
         let Some(Precision { quantile, ratio }) = self.stop.precision else { return false };
+        let counted_min = COUNTED_PER_WARM_UP * self.counted.0;
+        if self.requests < self.stop.requests_min || self.batches.len() < counted_min {
+            return false;
+        }
         let estimate = match quantile {
             Some(quantile) => self.batches.quantile_ns(quantile),
             None => self.batches.mean_ns(),

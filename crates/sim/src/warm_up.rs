@@ -6,7 +6,7 @@
 //! **Limits**: the rule reads [`BLOCKS`] means of equal blocks. It first decides after
 //! [`Stop::requests_max`](crate::tally::Stop) / 64 requests (at least 1,024, at most 20,480), and at least
 //! [`CALLS_PER_SERVER`] calls for each server, then each time the number of requests has doubled. With fewer calls, the queues of
-//! many servers grow too little to be seen, and the mean of all of them is precise but too low.
+//! many servers still grow, but too little for the rule: the mean is nearly right, and p99 is several percent too low.
 //! **Source**: White, "An effective truncation heuristic for bias reduction in simulation output", 1997.
 //! **Hurts when** the load is above the capacity, or the maximum allows too few calls for each server: the warm-up then ends at
 //! half of the maximum, and the report says so.
@@ -14,8 +14,9 @@
 const BLOCKS: usize = 1024;
 const BLOCK_LEN_FIRST_MAX: u64 = 20;
 
-/// The number of calls for each server before the first decision.
-const CALLS_PER_SERVER: f64 = 100.0;
+/// The number of calls for each server before the first decision. In an M/M/1 queue at 80 % load that began empty, p99
+/// is then 0.7 % too low; after 100 calls, 5.5 %.
+const CALLS_PER_SERVER: f64 = 200.0;
 
 #[derive(Clone, Debug)]
 pub(crate) struct WarmUp {
@@ -138,8 +139,8 @@ mod tests {
     fn many_servers_get_calls_before_the_first_look() {
         let mut warm_up = WarmUp::new(1_000_000, 1e-3);
         let nth = (1..).find(|_| warm_up.record(100.0) == Warmth::Warm);
-        // 1,000 servers with 100 calls each, in 1,024 blocks.
-        assert_eq!(nth, Some(98 * 1_024));
+        // 1,000 servers with 200 calls each, in 1,024 blocks.
+        assert_eq!(nth, Some(196 * 1_024));
     }
 
     #[test]

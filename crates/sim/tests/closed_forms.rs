@@ -13,8 +13,8 @@ use curtail_policy::{
     RestMode, UpstreamConfig,
 };
 use curtail_sim::{
-    Arm, ArmReport, Cancelled, ClientRetries, ClosedLoop, Estimate, Model, RequestType, Scenario,
-    Stop, Tier, Variant, run,
+    Arm, ArmReport, Cancelled, ClientRetries, ClosedLoop, Estimate, Model, Precision, RequestType,
+    Scenario, Stop, Tier, Variant, run,
 };
 use curtail_units::{Duration, Quantile, Ratio};
 
@@ -100,6 +100,29 @@ fn m_m_1_has_the_mean_and_the_quantiles_of_theory() {
             assert_eq!((report.errors, report.extra_requests_ratio), (0, 0.0));
         }
     }
+}
+
+#[test]
+fn a_coarse_precision_leaves_the_tail_of_a_thousand_queues_unbiased() {
+    let service = Distribution::Exponential { mean: SERVICE };
+    let scenario = Scenario {
+        variants: vec![Variant { name: String::new(), model: Model::queue(1_000, 0.8, service) }],
+        arms: vec![Arm::new("", plain())],
+        above: Vec::new(),
+        stop: Stop {
+            precision: Some(Precision { quantile: None, ratio: 0.02 }),
+            requests_min: 100_000,
+            requests_max: 3_000_000,
+            has_warm_up: true,
+        },
+    };
+    let seeds = 1..=4;
+    let p99_ms = |report: &ArmReport| report.quantile_ns(Quantile::P99).map(|p99| p99.value / 1e6);
+    let runs = seeds.map(|seed| run(&scenario, seed, |_| {}).arms.remove(0));
+    let values: Vec<f64> = runs.map(|report| p99_ms(&report).expect("there is a tail")).collect();
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let expected = -0.01_f64.ln() / (1.0 - 0.8);
+    assert!((mean / expected - 1.0).abs() < 0.02, "{values:?}, expected {expected}");
 }
 
 /// Mean 1 ms, mean of the square 6.5 ms²: most are short, one in ten is long.
