@@ -9,7 +9,7 @@ use curtail_units::{Duration, Quantile};
 use std::iter;
 
 /// Maximum length of a name in a row; a longer name is on a line of its own.
-const NAME_LEN_MAX: usize = 22;
+const NAME_LEN_MAX: usize = 17;
 
 /// Minimum share of extra work that is printed; less comes from requests that were in service when counting began.
 const SHOWN_MIN: f64 = 0.0001;
@@ -27,10 +27,10 @@ const TO: &str = "  95 % to";
 pub(super) fn render(report: &Report) -> String {
     let names = report.arms.iter().map(|arm| arm.name().chars().count());
     let width = names.filter(|len| *len <= NAME_LEN_MAX).max().unwrap_or(0).max(FROM.len());
-    let numbers = [7, 6, 6, 6, 6, 6, 8, 5].map(Right);
+    let numbers = [7, 6, 6, 6, 6, 6, 13, 5].map(Right);
     let columns = Columns::new(iter::once(Left(width)).chain(numbers));
     let mut table = Table { width, columns, page: Page::default() };
-    table.row("ms", COLUMNS.into_iter().chain(["extra", "busy"]));
+    table.row("ms", COLUMNS.into_iter().chain(["more requests", "busy"]));
     for arm in &report.arms {
         table.arm(arm);
     }

@@ -61,14 +61,14 @@ fn the_table_says_everything_within_80_columns() {
     let table = report().table();
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     expect![[r#"
-        ms             mean    p50    p90    p95    p99  p99.9    extra  busy
-        idle, plain   22.70  19.00  38.85  50.00  467.5   9999   0.00 %  63 %
+        ms             mean    p50    p90    p95    p99  p99.9 more requests  busy
+        idle, plain   22.70  19.00  38.85  50.00  467.5   9999        0.00 %  63 %
           95 % from   22.61  18.77  38.37  49.38  301.2      –
           95 % to     22.79  19.24  39.33  50.62      ∞      –
           no interval for p99.9: too few requests (100000)
           above 1 s: 2.34 % (2.23 % to 2.45 %)
         busy and sorting at the same time, tied
-                      0.001  0.500  0.990  2.000  10.00 failed 100.00 %  63 %
+                      0.001  0.500  0.990  2.000  10.00 failed      100.00 %  63 %
           95 % from   0.001  0.494  0.978  1.975  9.877      –
           95 % to     0.001  0.506  1.002  2.025  10.12      –
           × plain     0.500  0.026  0.025  0.040  0.021      –
