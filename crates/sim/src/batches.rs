@@ -46,6 +46,13 @@ pub const MEAN_REQUESTS_MIN: u64 = 30_000;
 /// Minimum number of requests beyond a quantile for its interval; with stalls of 40 requests, that is five stalls.
 pub const BEYOND_MIN: f64 = 200.0;
 
+/// The run wanders if successive batch means differ by less than this share of their variance (von Neumann's ratio, 2 for
+/// independent batches, near 0 for the random walk of a saturated queue) ...
+const VON_NEUMANN_RATIO_MIN: f64 = 0.5;
+
+/// ... and if batch means differ from their mean by at least this share of it.
+const WANDERING_MIN: f64 = 0.1;
+
 #[derive(Clone, Debug)]
 struct Batch {
     succeeded: Histogram,
@@ -243,6 +250,20 @@ impl Batches {
             (*threshold, Estimate { value, interval })
         };
         self.thresholds.iter().enumerate().map(estimate).collect()
+    }
+
+    /// Whether the run never reaches a steady state, or is only a few times as long as requests depend on each other:
+    /// the means of successive batches are alike, but those of distant batches are not.
+    pub(crate) fn wanders(&self) -> bool {
+        if self.len() < REQUESTS_MIN {
+            return false;
+        }
+        let means: Vec<f64> = self.full().iter().filter_map(|batch| batch.mean_ns()).collect();
+        let mean = means.iter().sum::<f64>() / means.len() as f64;
+        let squares: f64 = means.iter().map(|of| (of - mean).powi(2)).sum();
+        let steps: f64 = means.windows(2).map(|pair| (pair[1] - pair[0]).powi(2)).sum();
+        let deviation = (squares / means.len() as f64).sqrt();
+        steps < VON_NEUMANN_RATIO_MIN * squares && deviation > WANDERING_MIN * mean
     }
 
     fn total(&self) -> Batch {

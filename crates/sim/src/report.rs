@@ -58,7 +58,7 @@ pub struct ArmReport {
     pub comparison: Option<Comparison>,
     /// The reason why the run was stopped early; it then has no latencies.
     pub stopped: Option<StopReason>,
-    /// Whether the run was in its steady state when counting began.
+    /// Whether the run was in its steady state when counting began, remained in it, and was not stopped.
     pub settled: bool,
     /// A hash of everything that happened.
     pub log: u64,
@@ -168,7 +168,7 @@ impl ArmReport {
             extra_requests_ratio: beyond_one(counts.attempts),
             extra_work_ratio: beyond_one(counts.executions),
             utilization_ratio: counts.work_ns / capacity_ns,
-            settled: tally.settled,
+            settled: whole && tally.settled && !(tally.has_warm_up() && batches.wanders()),
             log: world.log(),
         }
     }

@@ -133,6 +133,11 @@ impl Tally {
         }
     }
 
+    /// Whether the requests up to the steady state are dropped.
+    pub(crate) const fn has_warm_up(&self) -> bool {
+        self.stop.has_warm_up
+    }
+
     /// Counts an arrival; returns the request's number, from 0.
     pub(crate) const fn arrived(&mut self) -> u64 {
         self.arrived += 1;

@@ -125,6 +125,17 @@ fn a_coarse_precision_leaves_the_tail_of_a_thousand_queues_unbiased() {
     assert!((mean / expected - 1.0).abs() < 0.02, "{values:?}, expected {expected}");
 }
 
+#[test]
+fn a_saturated_queue_never_settles() {
+    // At a load of 1.00 the queue is a reflected random walk, which now and then looks steady.
+    for (load, unsettled) in [(0.9, 0..=0), (1.0, 19..=20), (1.01, 20..=20), (1.02, 20..=20)] {
+        let service = Distribution::Exponential { mean: SERVICE };
+        let reports = simulate(&Model::queue(1, load, service), plain());
+        let count = reports.iter().filter(|report| !report.settled).count();
+        assert!(unsettled.contains(&count), "load {load}: {count} of {RUNS} are not settled");
+    }
+}
+
 /// Mean 1 ms, mean of the square 6.5 ms²: most are short, one in ten is long.
 fn hyperexponential() -> Distribution {
     Distribution::hyperexponential(&[

@@ -1,5 +1,5 @@
 //! The report as JSON: `curtail.simulate/2`. An end of an interval is `null` if the run does not bound the value on
-//! that side.
+//! that side. A run that was stopped early has no latencies and no ratios.
 
 use super::{ArmReport, Comparison, Report, TypeReport};
 use crate::batches::Estimate;
@@ -27,6 +27,7 @@ pub(super) fn render(report: &Report, seconds: f64) -> String {
 fn arm(arm: &ArmReport) -> Value {
     let [p50, p90, p95, p99, p999] = super::QUANTILES.map(|quantile| arm.quantile_ns(quantile));
     let value = |estimate: Option<Estimate>| estimate.map(|estimate| estimate.value / 1e6);
+    let ratio_of = |ratio: f64| arm.stopped.is_none().then_some(ratio);
     let above = |(threshold, share): &(Duration, Estimate)| {
         json!({
             "threshold_ms": threshold.as_ms_f64(),
@@ -47,11 +48,11 @@ fn arm(arm: &ArmReport) -> Value {
         "p999_ms": value(p999),
         "interval_ms": intervals([arm.mean_ns, p50, p90, p95, p99, p999], 1e6),
         "ratio": arm.comparison.as_ref().map(ratio),
-        "extra_requests_ratio": arm.extra_requests_ratio,
-        "extra_work_ratio": arm.extra_work_ratio,
-        "utilization_ratio": arm.utilization_ratio,
+        "extra_requests_ratio": ratio_of(arm.extra_requests_ratio),
+        "extra_work_ratio": ratio_of(arm.extra_work_ratio),
+        "utilization_ratio": ratio_of(arm.utilization_ratio),
         "errors": arm.errors,
-        "client_retries_ratio": arm.client_retries_ratio,
+        "client_retries_ratio": ratio_of(arm.client_retries_ratio),
         "partial": arm.partial,
         "types": arm.types.iter().map(request_type).collect::<Vec<Value>>(),
         "above": arm.above.iter().map(above).collect::<Vec<Value>>(),

@@ -60,8 +60,10 @@ impl Table {
         let none = if arm.stopped.is_some() { NOTHING } else { "failed" };
         let estimates = estimates(arm.mean_ns, &arm.quantiles_ns);
         let values = estimates.map(|e| e.map_or_else(|| none.to_owned(), |e| latency(e.value)));
-        let shares =
-            [percent_to(arm.extra_requests_ratio, 2), percent_to(arm.utilization_ratio, 0)];
+        let shares = match arm.stopped {
+            Some(_) => [NOTHING.to_owned(), NOTHING.to_owned()],
+            None => [percent_to(arm.extra_requests_ratio, 2), percent_to(arm.utilization_ratio, 0)],
+        };
         self.row(&arm.name(), values.into_iter().chain(shares));
         self.interval(&estimates, latency);
         if let Some(comparison) = &arm.comparison {
@@ -75,14 +77,14 @@ impl Table {
             let share = share_with_interval(share, arm.requests);
             self.page.line(format!("  above {threshold}: {share}"));
         }
-        if arm.extra_work_ratio >= SHOWN_MIN {
+        if arm.stopped.is_none() && arm.extra_work_ratio >= SHOWN_MIN {
             let extra = percent_to(arm.extra_work_ratio, 2);
             self.page.line(format!("  extra executions: {extra} of the calls to shards"));
         }
         for of in &arm.types {
             self.request_type(of);
         }
-        if arm.client_retries_ratio > 0.0 {
+        if arm.stopped.is_none() && arm.client_retries_ratio > 0.0 {
             let retries = percent_to(arm.client_retries_ratio, 2);
             self.page.line(format!("  sent again by clients: {retries} of the requests"));
         }
@@ -96,8 +98,7 @@ impl Table {
         if let Some(stopped) = arm.stopped {
             let requests = arm.requests;
             self.page.wrapped("  ", &format!("stopped after {requests} requests: {stopped}"));
-        }
-        if !arm.settled {
+        } else if !arm.settled {
             self.page
                 .line("  the run never settled: the load may be too high, or requests_max too low");
         }

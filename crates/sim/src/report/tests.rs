@@ -1,5 +1,6 @@
 use super::{ArmReport, Comparison, QUANTILES, Report};
 use crate::batches::Estimate;
+use crate::world::StopReason;
 use curtail_units::Duration;
 use expect_test::expect;
 
@@ -81,6 +82,25 @@ fn the_table_says_everything_within_80_columns() {
           the run never settled: the load may be too high, or requests_max too low
     "#]]
     .assert_eq(&table);
+}
+
+#[test]
+fn a_stopped_run_has_no_ratios() {
+    let mut report = report();
+    let arm = &mut report.arms[0];
+    (arm.stopped, arm.settled) = (Some(StopReason::TooManyInFlight { max: 2_000_000 }), false);
+    (arm.mean_ns, arm.quantiles_ns, arm.above) = (None, Vec::new(), Vec::new());
+    (arm.extra_requests_ratio, arm.extra_work_ratio) = (-0.99, -0.99);
+    let table = report.table();
+    let row = "idle, plain       –      –      –      –      –      –             –     –\n";
+    assert!(table.contains(&format!("{row}  stopped after 100000 requests: more than")), "{table}");
+    let json: serde_json::Value = serde_json::from_str(&report.json(2.0)).expect("JSON");
+    let plain = &json["arms"][0];
+    assert_eq!(plain["stopped"], "too_many_in_flight");
+    assert_eq!(plain["settled"], false);
+    for key in ["extra_requests_ratio", "extra_work_ratio", "utilization_ratio"] {
+        assert_eq!(plain[key], serde_json::Value::Null, "{key}");
+    }
 }
 
 #[test]

@@ -477,6 +477,7 @@ fn an_overload_is_stopped_and_reported() {
         while world.run(1 << 20) {}
         let report = ArmReport::new(("", ""), model, &mut world);
         assert_eq!((report.mean_ns, report.above.len()), (None, 0), "a stopped run has no figures");
+        assert!(!report.settled);
         report
     };
     let report = stopped(&model);
