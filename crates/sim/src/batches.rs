@@ -81,6 +81,11 @@ impl Batch {
         self.succeeded.sum_secs_f64() * 1e9
     }
 
+    /// Whether no request failed, and the latencies of all are equal, exact to a bucket.
+    fn is_constant(&self) -> bool {
+        self.failed == 0 && self.succeeded.buckets().count() == 1
+    }
+
     fn mean_ns(&self) -> Option<f64> {
         let count = self.succeeded.count();
         (count > 0).then(|| self.sum_ns() / count as f64)
@@ -222,12 +227,33 @@ impl Batches {
         let beyond = Residuals::of_share(&full, total.end_of(found));
         let enough = has_enough(self.len(), quantile);
         let interval = reaching.zip(beyond).filter(|_| enough).map(|(reaching, beyond)| {
-            let error = reaching.error_of_share().max(beyond.error_of_share());
+            // Equal requests are all in one bucket, and none beyond it could tell of an error.
+            let error = match total.is_constant() {
+                true => 0.0,
+                false => reaching.error_of_share().max(beyond.error_of_share()),
+            };
             let low = total.duration_at((quantile.get() - error).max(0.0)).unwrap_or(found);
             let high = total.duration_at(quantile.get() + error);
             (low.as_ns_f64(), high.map_or(f64::INFINITY, Duration::as_ns_f64))
         });
         Some(Estimate { value: found.as_ns_f64(), interval })
+    }
+
+    /// Quantiles in ascending order, see [`Self::quantile_ns`]. A bound from below of one quantile also holds for higher
+    /// ones, and a bound from above also for lower ones, so both ends of the intervals ascend.
+    pub(crate) fn quantiles_ns(&self, quantiles: &[Quantile]) -> Vec<(Quantile, Option<Estimate>)> {
+        let mut estimates: Vec<_> =
+            quantiles.iter().map(|quantile| (*quantile, self.quantile_ns(*quantile))).collect();
+        let (mut low_min, mut high_max) = (0.0_f64, f64::INFINITY);
+        for (low, _) in estimates.iter_mut().filter_map(interval_mut) {
+            low_min = low_min.max(*low);
+            *low = low_min;
+        }
+        for (_, high) in estimates.iter_mut().rev().filter_map(interval_mut) {
+            high_max = high_max.min(*high);
+            *high = high_max;
+        }
+        estimates
     }
 
     /// The share of requests above each threshold, failures included.
@@ -292,6 +318,10 @@ impl Batches {
         (self.base, self.batches) = (base, merged);
         self.batch_len *= 2;
     }
+}
+
+fn interval_mut((_, estimate): &mut (Quantile, Option<Estimate>)) -> Option<&mut (f64, f64)> {
+    estimate.as_mut()?.interval.as_mut()
 }
 
 /// Whether there are enough requests for the interval of a quantile.

@@ -86,7 +86,7 @@ impl TypeReport {
             requests: batches.len(),
             errors: batches.failed(),
             mean_ns: batches.mean_ns(),
-            quantiles_ns: QUANTILES.map(|q| (q, batches.quantile_ns(q))).to_vec(),
+            quantiles_ns: batches.quantiles_ns(&QUANTILES),
         }
     }
 
@@ -151,13 +151,14 @@ impl ArmReport {
         let capacity_ns = model.capacity() * counts.elapsed.as_ns_f64();
         let stopped = world.stopped();
         let whole = stopped.is_none();
+        let quantiles = batches.quantiles_ns(&QUANTILES);
         let types = model.request_types.iter().zip(&tally.of_types).filter(|_| whole);
         Self {
             variant: variant.to_owned(),
             arm: arm.to_owned(),
             requests: batches.len(),
             mean_ns: batches.mean_ns().filter(|_| whole),
-            quantiles_ns: QUANTILES.map(|q| (q, batches.quantile_ns(q).filter(|_| whole))).to_vec(),
+            quantiles_ns: if whole { quantiles } else { QUANTILES.map(|q| (q, None)).to_vec() },
             above: if whole { batches.above() } else { Vec::new() },
             client_retries_ratio: tally.client_retries as f64 / batches.len().max(1) as f64,
             partial: tally.partial,

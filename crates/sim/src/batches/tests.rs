@@ -209,3 +209,38 @@ fn a_quantile_that_few_batches_reach_has_no_upper_end() {
     assert_eq!(p999.relative_error(), f64::INFINITY);
     assert!(p999.contains(5e9) && !p999.contains(-1.0));
 }
+
+#[test]
+fn equal_latencies_have_closed_intervals() {
+    let mut batches = Batches::new(&[], 0);
+    for nth in 0..400_000 {
+        batches.record(nth, Some(Duration::from_ms(10)));
+    }
+    let mean = batches.mean_ns().and_then(|mean| mean.interval).expect("an interval");
+    assert!((mean.0 - 10e6).abs() < 1.0 && (mean.1 - 10e6).abs() < 1.0, "{mean:?}");
+    for (quantile, estimate) in batches.quantiles_ns(&[Quantile::P50, Quantile::P999]) {
+        let expected = Some(Estimate { value: 10e6, interval: Some((10e6, 10e6)) });
+        assert_eq!(estimate, expected, "{quantile}");
+    }
+}
+
+#[test]
+fn the_ends_of_the_intervals_of_ascending_quantiles_ascend() {
+    // All requests of 15 ms are in one eighth of the run, so p90 is in doubt; requests of 100 ms are everywhere.
+    let (mut rng, mut batches) = (Rng::new(1), Batches::new(&[], 0));
+    for nth in 0..40_000_u64 {
+        let usual = if (20_000..25_000).contains(&nth) { 15.0 } else { 10.0 };
+        let ms = if rng.below(1_000) < 15 { 100.0 } else { usual };
+        batches.record(nth, Some(Duration::from_ns_f64((ms + rng.exponential()) * 1e6)));
+    }
+    let quantiles = [Quantile::P50, Quantile::P90, Quantile::P95, Quantile::P99];
+    let ends = |estimate: Option<Estimate>| estimate.and_then(|e| e.interval).expect("ends");
+    let ascend = |ends: &[(f64, f64)]| {
+        ends.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1)
+    };
+    assert!(!ascend(&quantiles.map(|quantile| ends(batches.quantile_ns(quantile)))));
+    let together = batches.quantiles_ns(&quantiles);
+    let together: Vec<_> = together.into_iter().map(|(_, estimate)| ends(estimate)).collect();
+    assert!(ascend(&together), "{together:?}");
+    assert_eq!(together[1].1, together[3].1, "p99 bounds p90 from above");
+}
