@@ -177,6 +177,11 @@ fn scenario(s: &mut Section<'_>) -> Scenario {
             let text = format!("{needed} of {calls} calls: expected at most {calls}");
             s.error(&format!("arms.{name}.fan_out.needed"), text);
         }
+        let canaries = fan_out.map_or(0, |rule| rule.canaries);
+        if canaries > calls {
+            let text = format!("{canaries} of {calls} calls: expected at most {calls}");
+            s.error(&format!("arms.{name}.fan_out.canaries"), text);
+        }
     }
     let above = s.values("above", "The share of requests above each of these is reported.");
     let stop = stop(s);

@@ -9,7 +9,7 @@ use crate::connections::ConnectionModel;
 use crate::model::{Cancelled, ClientRetries, ClosedLoop, Model, RequestType, Tier};
 use curtail_config::{Section, policy};
 use curtail_model::arrivals::RATES;
-use curtail_model::{Cores, Distribution, Fault, ServerFactors};
+use curtail_model::{Affected, Cores, Distribution, Fault, ServerFactors};
 use curtail_policy::{CALLS_MAX, Class, LeafConfig, REPLICAS_MAX};
 use curtail_units::Duration;
 
@@ -259,6 +259,7 @@ fn check(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     check_rate(s, model, base);
     arrivals::check_changes(s, model, base);
     check_antagonists(s, model, base);
+    check_affected(s, model, base);
     let has_both = |model: &Model| model.cores.is_some() && model.shared_cores.is_some();
     if has_both(model) && !base.is_some_and(has_both) {
         let text =
@@ -296,6 +297,33 @@ fn check_antagonists(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
     if let (None, Some(nth)) = (model.cores, antagonist) {
         let text = format!("the antagonist of faults[{nth}] takes cores, but the model has none");
         s.error("faults", format!("{text}: expected cores"));
+    }
+}
+
+/// Checks that faults of the first servers have that many servers.
+fn check_affected(s: &mut Section<'_>, model: &Model, base: Option<&Model>) {
+    let beyond = |fault: &Fault, servers: u32| match fault.servers {
+        Affected::First(count) if count > servers => {
+            Some(format!("{count} of {servers} servers: expected 0 to {servers}"))
+        }
+        Affected::First(_) | Affected::Share(_) => None,
+    };
+    let own = base.map_or(0, |base| base.faults.len());
+    for (nth, fault) in model.faults.iter().enumerate() {
+        let Some(text) = beyond(fault, model.servers) else { continue };
+        if nth >= own {
+            s.error(&format!("faults[{}].servers_first", nth - own), text);
+        } else if base.is_some_and(|base| beyond(fault, base.servers).is_none()) {
+            s.error("servers", format!("servers_first of faults[{nth}] of `model` is {text}"));
+        }
+    }
+    let inherited = base.is_some_and(|base| base.tiers == model.tiers);
+    for (tier, of) in model.tiers.iter().enumerate().filter(|_| !inherited) {
+        for (nth, fault) in of.faults.iter().enumerate() {
+            if let Some(text) = beyond(fault, of.servers) {
+                s.error(&format!("tiers[{tier}].faults[{nth}].servers_first"), text);
+            }
+        }
     }
 }
 

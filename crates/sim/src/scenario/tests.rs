@@ -162,18 +162,25 @@ model:
   closed_loop: {users: 0, think_time: {shape: constant, value: 1s}}
   request_types: {none: {weight: 0}}
   fan_out: 2
+  replicas: 2
+  faults: [{recipe: slow_replica, slowdown: 2, servers_first: 3}]
   tiers:
     - {replicas: 3, servers: 2, service: {shape: constant, value: 1ms}}
+    - service: {shape: constant, value: 1ms}
+      faults: [{recipe: slow_replica, slowdown: 2, servers_first: 2}]
 arms:
-  most: {fan_out: {needed: 3}}
+  most: {fan_out: {needed: 3, canaries: 4}}
 requests_max: 1000
 ";
     expect![[r#"
         test.yaml:3:13: model.arrivals: expected either this or closed_loop
         test.yaml:4:24: model.closed_loop.users: 0 is out of range: expected a whole number from 1 to 1000000
         test.yaml:5:34: model.request_types.none.weight: 0 is out of range: expected a number from 0.000001 to 1000000
-        test.yaml:8:30: model.tiers[0].servers: a shard's 3 replicas cannot share 2 servers: expected at least as many servers as replicas
-        test.yaml:10:28: arms.most.fan_out.needed: 3 of 2 calls: expected at most 2"#]]
+        test.yaml:8:63: model.faults[0].servers_first: 3 of 2 servers: expected 0 to 2
+        test.yaml:10:30: model.tiers[0].servers: a shard's 3 replicas cannot share 2 servers: expected at least as many servers as replicas
+        test.yaml:12:67: model.tiers[1].faults[0].servers_first: 2 of 1 servers: expected 0 to 1
+        test.yaml:14:28: arms.most.fan_out.needed: 3 of 2 calls: expected at most 2
+        test.yaml:14:41: arms.most.fan_out.canaries: 4 of 2 calls: expected at most 2"#]]
     .assert_eq(&errors(text));
 }
 
@@ -273,4 +280,20 @@ sharding:
         "test.yaml:1:1: sharding.rules: there is nothing to compare: expected at least one rule"
     ]
     .assert_eq(&errors(empty));
+}
+
+#[test]
+fn a_variant_with_fewer_servers_than_a_fault_affects_is_an_error() {
+    let text = "\
+model:
+  service: {shape: exponential, mean: 1ms}
+  arrivals: {load_ratio: 0.8}
+  replicas: 3
+  faults: [{recipe: slow_replica, slowdown: 2, servers_first: 3}]
+variants:
+  small: {replicas: 2}
+arms: {plain: {}}
+requests_max: 1000
+";
+    expect!["test.yaml:7:3: variants.small.servers: servers_first of faults[0] of `model` is 3 of 2 servers: expected 0 to 2"].assert_eq(&errors(text));
 }
