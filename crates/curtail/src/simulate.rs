@@ -5,7 +5,7 @@
 //! | `simulate SCENARIO` | simulates each model with each policy, and prints latencies; with the key `sharding`, prints how evenly shards lie on servers, and the latency |
 //! | `simulate SCENARIO --spans FILE` | also writes the spans of requests, as OTLP in JSON |
 //! | `simulate --replay JOURNAL` | replays the events of a journal to new policies, and compares their decisions |
-//! | `simulate --keys` | prints every key of a scenario, in Markdown |
+//! | `simulate --keys [SECTION]` | prints the keys of a section of a scenario, in Markdown |
 
 mod span_file;
 
@@ -60,9 +60,10 @@ pub(crate) struct SimulateArgs {
     /// Replay a journal of a proxy, and compare every decision with the recorded decision; `-` is standard input.
     #[arg(long, value_name = "JOURNAL", conflicts_with_all = ["scenario", "set", "keys"])]
     replay: Option<PathBuf>,
-    /// Print every key of a scenario with its type, its default and its meaning, in Markdown.
-    #[arg(long, conflicts_with_all = ["scenario", "set"])]
-    keys: bool,
+    /// Print the keys of a section of a scenario with their types, defaults and meanings, in Markdown; without SECTION,
+    /// the keys of the top level.
+    #[arg(long, value_name = "SECTION", num_args = 0..=1, conflicts_with_all = ["scenario", "set"])]
+    keys: Option<Option<String>>,
 }
 
 const KEYS_HEAD: &str = "\
@@ -75,13 +76,14 @@ ratios lie between 0 and 1. An unknown key is an error, and the command lists al
 `<name>` stands for a name of your choice and `[]` for every item of a list. The keys of an arm are those of an
 upstream in the configuration of the proxy.
 
+Some keys are sections with keys of their own: `curtail simulate --keys model.arrivals` prints the keys of one, and
+`curtail simulate --keys arms.hedge` those of a section of every arm.
+
 ";
 
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
-    if args.keys {
-        let keys = curtail_config::reference_markdown(&Described::keys());
-        print(&format!("{KEYS_HEAD}{keys}"))?;
-        return Ok(ExitCode::SUCCESS);
+    if let Some(section) = &args.keys {
+        return print_keys(section.as_deref());
     }
     match (&args.replay, &args.scenario) {
         (Some(journal), _) => replay(journal, args.format),
@@ -90,11 +92,26 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
+fn print_keys(section: Option<&str>) -> anyhow::Result<ExitCode> {
+    let keys = Described::keys_of(section);
+    if let Some(section) = section.filter(|_| keys.is_empty()) {
+        anyhow::bail!(
+            "--keys {section}: there is no such section: expected one such as model or arms.hedge; --keys alone prints \
+             the keys of the top level"
+        );
+    }
+    print(&format!("{KEYS_HEAD}{}", curtail_config::reference_markdown(&keys)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn simulate(file: &Path, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let (name, text) = input::text(file)?;
     let files = input::FilesBeside::new(file);
     match Described::read_with_files(&name, &text, &args.set, &files)? {
         Described::Policies(scenario) => return simulate_policies(&scenario, args),
+        Described::Sharding(_) if args.spans.is_some() => anyhow::bail!(
+            "{name}: the key sharding conflicts with --spans: its model has no requests with spans; omit --spans"
+        ),
         Described::Sharding(sharding) => {
             let report = sharding.run(args.seed);
             match args.format {

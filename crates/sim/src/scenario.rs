@@ -131,6 +131,24 @@ impl Described {
             s.optional_section(sharding::KEY, sharding::DOC, sharding::sharding);
         })
     }
+
+    /// The keys of one section (`arms.hedge`, without the names that users choose), without those of its own sections;
+    /// absent: the keys of the top level. Empty when there is no such section.
+    #[must_use]
+    pub fn keys_of(section: Option<&str>) -> Vec<Key> {
+        let section = plain_path(section.unwrap_or_default());
+        let mut keys = Self::keys();
+        keys.retain(|key| {
+            let path = plain_path(&key.path);
+            path.rsplit_once('.').map_or("", |(section, _)| section) == section
+        });
+        keys
+    }
+}
+
+/// The path of a key without the names and the items of its sections: `arms.<name>.hedge` is `arms.hedge`.
+fn plain_path(path: &str) -> String {
+    path.replace(".<name>", "").replace("[]", "")
 }
 
 impl Scenario {

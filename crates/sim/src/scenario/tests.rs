@@ -297,3 +297,17 @@ requests_max: 1000
 ";
     expect!["test.yaml:7:3: variants.small.servers: servers_first of faults[0] of `model` is 3 of 2 servers: expected 0 to 2"].assert_eq(&errors(text));
 }
+
+#[test]
+fn the_keys_of_a_section_are_few_enough_to_read() {
+    let names = |section| {
+        let keys = Described::keys_of(section);
+        keys.into_iter().map(|key| key.path).collect::<Vec<String>>()
+    };
+    let expected = "model variants arms above precision requests_min requests_max sharding";
+    assert_eq!(names(None).join(" "), expected);
+    assert!(names(Some("arms.hedge")).contains(&"arms.<name>.hedge.quantile".to_owned()));
+    assert_eq!(names(Some("arms.<name>.hedge")), names(Some("arms.hedge")));
+    assert_eq!(names(Some("model.faults.every")), names(Some("model.faults[].every")));
+    assert!(names(Some("modle")).is_empty());
+}
