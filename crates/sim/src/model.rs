@@ -123,10 +123,10 @@ pub struct RequestType {
     pub name: String,
     /// The share of the type is its weight divided by the sum of all weights.
     pub weight: f64,
-    /// The class.
-    pub class: Class,
-    /// Whether requests may be sent twice.
-    pub repeatable: bool,
+    /// The class; absent: that of the model.
+    pub class: Option<Class>,
+    /// Whether requests may be sent twice; absent: as in the model.
+    pub repeatable: Option<bool>,
     /// The service time of an attempt; absent: that of the model.
     pub service: Option<Distribution>,
     /// The factor on the service times of all attempts of a request; absent: that of the model.

@@ -130,7 +130,7 @@ impl SpanWriter {
     fn request(&mut self, trace: &mut Trace<'_>, resource: &str) -> u64 {
         let record = trace.record;
         let of_type = record.of_type.map(|nth| self.types[nth].clone());
-        let class = of_type.as_ref().map_or(self.class, |of| of.class);
+        let class = of_type.as_ref().and_then(|of| of.class).unwrap_or(self.class);
         let mut attributes = vec![("curtail.class", PlainValue::Text(class.name()))];
         let name = of_type.as_ref().map(|of| of.name.as_str());
         attributes.extend(name.map(|name| ("curtail.request_type", PlainValue::Text(name))));

@@ -641,8 +641,8 @@ fn each_type_of_requests_has_its_own_latencies() {
     let of_type = |name: &str, weight, class, mean_us| RequestType {
         name: name.to_owned(),
         weight,
-        class,
-        repeatable: true,
+        class: Some(class),
+        repeatable: None,
         service: Some(Distribution::Exponential { mean: Duration::from_us(mean_us) }),
         request_factor: None,
     };

@@ -85,22 +85,20 @@ fn repeatable(s: &mut Section<'_>, default: bool) -> bool {
     s.field("repeatable", "Whether requests may be sent twice.").default(default)
 }
 
-/// Reads a type of requests; absent keys are those of the model.
-fn request_type(
-    name: &str,
-    s: &mut Section<'_>,
-    (class, repeatable): (Class, bool),
-) -> RequestType {
+fn request_type(name: &str, s: &mut Section<'_>) -> RequestType {
+    let classes = Class::ALL.map(|class| (class.name(), class));
     RequestType {
         name: name.to_owned(),
         weight: s
             .field("weight", "Share of this type, relative to the weights of the other types.")
             .range(1e-6..=1e6)
             .required(),
-        class: policy::class(s, "The class of these requests; absent: that of the model.", class),
+        class: s
+            .choice("class", "The class of these requests; absent: that of the model.", &classes)
+            .optional(),
         repeatable: s
             .field("repeatable", "Whether these requests may be sent twice; absent: as the model.")
-            .default(repeatable),
+            .optional(),
         service: s.optional_section("service", OF_TYPE, Distribution::read),
         request_factor: s.optional_section("request_factor", OF_TYPE, Distribution::read),
     }
@@ -136,8 +134,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
     let servers = servers(s, (shards, replicas), base);
     let class = policy::class(s, "The class of the requests.", defaults.class);
     let repeatable = repeatable(s, defaults.repeatable);
-    let of_type = |name: &str, s: &mut Section<'_>| request_type(name, s, (class, repeatable));
-    let types = s.map("request_types", REQUEST_TYPES, of_type);
+    let types = s.map("request_types", REQUEST_TYPES, request_type);
     let tiers = s.list("tiers", TIERS, tier);
     let mut faults = defaults.faults;
     faults.extend(s.list("faults", "Faults, in addition to those of `model`.", Fault::read));

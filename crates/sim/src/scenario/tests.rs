@@ -138,8 +138,8 @@ requests_max: 1000
     assert_eq!(open.model.closed_loop, None, "arrivals are instead of users");
     assert_eq!(open.model.client_retries.retries_max, 2);
     let [search, report] = open.model.request_types.as_slice() else { panic!("two types") };
-    assert_eq!((search.weight, search.class), (9.0, Class::Interactive));
-    assert_eq!((report.name.as_str(), report.class), ("report", Class::Batch));
+    assert_eq!((search.weight, search.class), (9.0, None));
+    assert_eq!((report.name.as_str(), report.class), ("report", Some(Class::Batch)));
     let [tier] = open.model.tiers.as_slice() else { panic!("one tier") };
     assert_eq!((tier.servers, tier.leaf.concurrency), (6, 8));
     assert_eq!(scenario.arms[0].fan_out.and_then(|rule| rule.needed), Some(3));
@@ -280,6 +280,32 @@ sharding:
         "test.yaml:1:1: sharding.rules: there is nothing to compare: expected at least one rule"
     ]
     .assert_eq(&errors(empty));
+}
+
+#[test]
+fn a_type_has_the_class_of_its_model_unless_it_states_its_own() {
+    let scenario = read(
+        "\
+model:
+  service: {shape: exponential, mean: 1ms}
+  arrivals: {load_ratio: 0.8}
+  request_types:
+    inherits: {weight: 1}
+    states: {weight: 1, class: interactive, repeatable: true}
+variants:
+  same: {}
+  batch: {class: batch, repeatable: false}
+arms: {plain: {}}
+requests_max: 1000
+",
+    );
+    let [same, batch] = &scenario.variants[..] else { panic!("two variants") };
+    assert_eq!((same.model.class, batch.model.class), (Class::Interactive, Class::Batch));
+    for variant in [same, batch] {
+        let [inherits, states] = &variant.model.request_types[..] else { panic!("two types") };
+        assert_eq!((inherits.class, inherits.repeatable), (None, None));
+        assert_eq!((states.class, states.repeatable), (Some(Class::Interactive), Some(true)));
+    }
 }
 
 #[test]

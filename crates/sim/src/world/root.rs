@@ -147,8 +147,8 @@ impl World<'_> {
         let factor =
             factor.unwrap_or(&model.request_factor).draw_factor(&mut self.draws.request_factors);
         let types = of_type.map(|nth| &model.request_types[nth]);
-        let class = types.map_or(model.class, |of| of.class);
-        let repeatable = types.map_or(model.repeatable, |of| of.repeatable);
+        let class = types.and_then(|of| of.class).unwrap_or(model.class);
+        let repeatable = types.and_then(|of| of.repeatable).unwrap_or(model.repeatable);
         let request = self.requests.insert(RequestPlace {
             waiting: Waiting::Client { number, number_of_type },
             kind: RequestKind { tier: 0, class, repeatable, of_type, recorded },
