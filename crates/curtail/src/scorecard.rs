@@ -272,6 +272,7 @@ mod tests {
                   23:33
               measured p99 54.2 ms (50.1 ms to unbounded), failed without hedges and ties,
                   2.88 % more requests; from 2025-11-27 00:33 to 2025-11-27 01:33
+              others 11 times within its band, 1 time MISSED its band
               all p90 31.0 ms in time blocks with hedges and ties, 29.4 ms without:
                   undecided
 
@@ -279,6 +280,7 @@ mod tests {
               predicted nothing: no prediction was kept before
               measured p99 54.2 ms (50.1 ms to unbounded), failed without hedges and ties,
                   2.88 % more requests; from 2025-11-27 00:33 to 2025-11-27 01:33
+              others 11 times within its band, 1 time MISSED its band
               all p90 31.0 ms in time blocks with hedges and ties, 29.4 ms without:
                   undecided
 

@@ -154,7 +154,7 @@ fn budget_note(quantile: Quantile, ratio: Ratio) -> Option<String> {
     }
     // Half a budget of 2 % is the quantile 0.99, however they are rounded.
     let is_spent = hedged > budget / 2.0 + 1e-9;
-    let share = if hedged > budget { "need more than" } else { "spend most of" };
+    let share = if hedged > budget + 1e-9 { "need more than" } else { "spend most of" };
     let (hedged, budget) = (rounded(hedged), rounded(budget));
     is_spent.then(|| {
         format!(

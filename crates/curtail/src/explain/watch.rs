@@ -514,7 +514,7 @@ mod tests {
                 let length = body.len();
                 write!(
                     stream.get_mut(),
-                    "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}"
+                    "HTTP/1.1 {status}\r\ncurtail-version: 0.1.0\r\ncontent-length: {length}\r\n\r\n{body}"
                 )
                 .expect("it reads");
             }
