@@ -3,8 +3,11 @@
 //! A server starts requests in order of arrival, at most `concurrency` at once. With the instants of arrival and
 //! departure known, the start of each execution follows exactly: the later of its arrival and the first instant with
 //! fewer than `concurrency` executions. No distribution is assumed.
-//! **Decides** the concurrency: the smallest one under which hardly any execution ends before it starts. With a smaller
-//! one, requests would have overtaken the requests that they waited for.
+//! **Decides** the concurrency: the smallest one under which hardly any execution ends before it starts, and those that
+//! waited are not shorter than the others. With a smaller one, requests would have overtaken the requests that they waited
+//! for, and a part of their service would count as waiting.
+//! **Source** of the comparison: Mann and Whitney, "On a test of whether one of two random variables is stochastically
+//! larger than the other" (1947), for each replica; the statistics and their variances are added.
 //! **Inputs**: all attempts to a replica. Load that is not in the recording makes times in service longer.
 //! **Hurts when** servers start requests in another order, or share cores: the concurrency is then the largest number
 //! of requests that were at one server, and waiting counts as service.
@@ -20,6 +23,13 @@ const WAITED_MIN: u64 = 20;
 /// The share of those that waited that may end before their turn: the instants of a recording are those of the root, and
 /// messages do not take equally long. With a concurrency that is too small by one, a percent or more do.
 const OVERTAKING_MAX: f64 = 0.002;
+
+/// The standard normal quantile from which on executions that waited are shorter: 1 % of samples without a difference.
+const SHORTER_Z: f64 = -2.33;
+
+/// The difference between the probabilities to be longer and to be shorter, halved, from which on it is relevant. Executions
+/// that waited lack the time of messages.
+const SHORTER_MIN: f64 = -0.05;
 
 /// One execution of an attempt at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,18 +225,56 @@ fn find_concurrency(visits: &[Vec<Visit>], at_once_max: u32) -> Option<u32> {
     (waited >= WAITED_MIN).then_some(enough)
 }
 
-/// The number of attempts that waited under this concurrency; [`None`] if too many of them ended before their turn.
+/// The number of attempts that waited under this concurrency; [`None`] if too many of them ended before their turn, or they
+/// are shorter than the others.
 fn count_waits(visits: &[Vec<Visit>], concurrency: u32) -> Option<u64> {
-    let (mut waited, mut overtook) = (0_u64, 0_u64);
+    let (mut waits, mut overtook) = (0_u64, 0_u64);
+    let mut longer = Longer::default();
     for visits in visits {
+        let (mut waited, mut others) = (Vec::new(), Vec::new());
         for (visit, started) in visits.iter().zip(Starts::new(visits, concurrency)) {
-            if visit.end == AttemptEnd::Responded && started > visit.arrived {
-                waited += 1;
-                overtook += u64::from(started >= visit.left);
+            if visit.end != AttemptEnd::Responded {
+                continue;
             }
+            let has_waited = started > visit.arrived;
+            overtook += u64::from(has_waited && started >= visit.left);
+            if has_waited { &mut waited } else { &mut others }.push(visit.left.since(started));
         }
+        waits += waited.len() as u64;
+        longer.add(&waited, others);
     }
-    (overtook as f64 <= OVERTAKING_MAX * waited as f64).then_some(waited)
+    let is_enough = overtook as f64 <= OVERTAKING_MAX * waits as f64 && !longer.is_shorter();
+    is_enough.then_some(waits)
+}
+
+/// Whether durations are longer or shorter than others, by ranks: sums over replicas.
+#[derive(Default)]
+struct Longer {
+    /// The number of pairs in which the duration is longer minus half of all pairs.
+    statistic: f64,
+    variance: f64,
+    pairs: f64,
+}
+
+impl Longer {
+    fn add(&mut self, durations: &[Duration], mut others: Vec<Duration>) {
+        others.sort_unstable();
+        let (count, other_count) = (durations.len() as f64, others.len() as f64);
+        let longer = durations.iter().map(|one| {
+            let below = others.partition_point(|other| other < one);
+            let equal = others[below..].partition_point(|other| other == one);
+            below as f64 + equal as f64 / 2.0
+        });
+        let pairs = count * other_count;
+        self.statistic += longer.sum::<f64>() - pairs / 2.0;
+        self.variance += pairs * (count + other_count + 1.0) / 12.0;
+        self.pairs += pairs;
+    }
+
+    fn is_shorter(&self) -> bool {
+        self.statistic < SHORTER_Z * self.variance.sqrt()
+            && self.statistic < SHORTER_MIN * self.pairs
+    }
 }
 
 #[cfg(test)]

@@ -57,3 +57,19 @@ fn an_attempt_to_an_unknown_replica_is_of_none_of_the_named_ones() {
     }
     assert_eq!(of_first(&Executions::infer(&recording)), recording.attempts.len());
 }
+
+/// In short stalls, a few attempts wait for a concurrency that is too small, and none of them overtakes by chance.
+#[test]
+fn a_concurrency_that_few_attempts_would_wait_for_is_not_too_small() {
+    let mut found = Vec::new();
+    for seed in 1..=20 {
+        let recording = Lab {
+            requests: 14_000,
+            periods: Lab::periods((seed, 3), 1.0, 80, f64::INFINITY, 240.0),
+            ..lab(seed, 8, 60.0, |rng| 20.0 * (0.4 * rng.normal()).exp())
+        }
+        .record();
+        found.push(Executions::infer(&recording).concurrency);
+    }
+    assert!(found.iter().all(|found| found.is_none_or(|found| found >= 8)), "{found:?}");
+}
