@@ -206,6 +206,8 @@ struct Scratch {
     /// The spans of a walk to the root.
     ancestors: Vec<usize>,
     is_on_path: Vec<bool>,
+    /// Whether each span is a hedge of a Curtail proxy, or below one.
+    is_of_hedge: Vec<bool>,
     fan_outs: FanOutFinder,
 }
 
@@ -344,13 +346,14 @@ impl Traces {
         rows: &[SpanRow<'_>],
         scratch: &mut Scratch,
     ) -> (Range<u32>, Range<u32>) {
-        let Scratch { sections, names, .. } = scratch;
+        find_hedges(rows, &scratch.assembly, &mut scratch.is_of_hedge);
+        let Scratch { sections, names, is_of_hedge, .. } = scratch;
         let (from_value, from_number) = (self.of_values.len(), self.of_numbers.len());
         sections.sort_unstable_by_key(|section| section.span);
         sections.dedup_by_key(|section| section.span);
         for PathSection { span, .. } in &*sections {
             let ((service, _), row) = (names[*span as usize], &rows[*span as usize]);
-            if Phase::of_span(row.operation).is_some() || is_hedge(row) {
+            if Phase::of_span(row.operation).is_some() || is_of_hedge[*span as usize] {
                 continue;
             }
             for (key, value) in row.attributes {
@@ -374,7 +377,7 @@ impl Traces {
             }
         }
         self.add_call_counts(rows, scratch);
-        self.add_resends(rows, &scratch.names);
+        self.add_resends(rows, scratch);
         let values = &mut self.of_values;
         values[from_value..].sort_unstable();
         truncate_repeated(values, from_value, |one, other| one == other);
@@ -394,12 +397,14 @@ impl Traces {
 
     /// Adds the number of calls of each operation.
     fn add_call_counts(&mut self, rows: &[SpanRow<'_>], scratch: &mut Scratch) {
-        let Scratch { names, calls, assembly, depths, ancestors, .. } = scratch;
+        let Scratch { names, calls, assembly, depths, ancestors, is_of_hedge, .. } = scratch;
         calls.clear();
-        // Slow requests need more connections: this is an effect. What a new connection costs is a phase.
-        let of_rows = (0..).zip(rows.iter().zip(&*names));
-        let no_phases = of_rows.filter(|(_, (row, _))| Phase::of_span(row.operation).is_none());
-        calls.extend(no_phases.map(|(nth, (_, name))| (*name, nth)));
+        // Slow requests need more connections and hedges: these are effects. What a new connection costs is a phase.
+        let of_rows = (0_u32..).zip(rows.iter().zip(&*names));
+        let counted = of_rows.filter(|(nth, (row, _))| {
+            Phase::of_span(row.operation).is_none() && !is_of_hedge[*nth as usize]
+        });
+        calls.extend(counted.map(|(nth, (_, name))| (*name, nth)));
         calls.sort_unstable();
         depths.clear();
         for same in calls.chunk_by(|one, other| one.0 == other.0) {
@@ -427,6 +432,19 @@ fn is_hedge(row: &SpanRow<'_>) -> bool {
     row.attributes.iter().any(|(key, value)| {
         *key == "curtail.reason" && matches!(value, AttributeValue::Text(text) if is_reason(text))
     })
+}
+
+/// Sets for each span whether it is a hedge, or below one.
+fn find_hedges(rows: &[SpanRow<'_>], assembly: &Assembly, is_of_hedge: &mut Vec<bool>) {
+    is_of_hedge.clear();
+    is_of_hedge.extend(rows.iter().map(is_hedge));
+    if !is_of_hedge.contains(&true) {
+        return;
+    }
+    for nth in 0..rows.len() {
+        let callers = core::iter::successors(Some(nth), |span| assembly.parent(*span));
+        is_of_hedge[nth] = callers.take(rows.len()).any(|span| is_of_hedge[span]);
+    }
 }
 
 /// Whether an attribute says nothing about causes: it repeats a name or a duration, is unique for each request, or an effect
@@ -464,14 +482,15 @@ fn is_client_port(kind: SpanKind, key: &str) -> bool {
 
 impl Traces {
     /// Adds the largest number of retries of a call, for each service with calls.
-    fn add_resends(&mut self, rows: &[SpanRow<'_>], names: &[(u32, u32)]) {
+    fn add_resends(&mut self, rows: &[SpanRow<'_>], scratch: &Scratch) {
         let key = self.names.intern_text(RESEND_COUNT);
-        for (row, (service, _)) in
-            rows.iter().zip(names).filter(|(row, _)| row.kind == SpanKind::Client)
-        {
+        let Scratch { names, is_of_hedge, .. } = scratch;
+        let of_rows = rows.iter().zip(names).zip(is_of_hedge);
+        let calls = of_rows.filter(|((row, _), _)| row.kind == SpanKind::Client);
+        for ((row, (service, _)), is_of_hedge) in calls {
             let of_row = row.attributes.iter().find(|(key, _)| *key == RESEND_COUNT);
             let count = match of_row {
-                Some((_, AttributeValue::Number(count))) if !is_hedge(row) => *count,
+                Some((_, AttributeValue::Number(count))) if !is_of_hedge => *count,
                 _ => 0.0,
             };
             let field = Field { service: *service, name: key, is_call_count: false };

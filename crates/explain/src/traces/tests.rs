@@ -1,4 +1,6 @@
 use super::*;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 use curtail_units::Rng;
 
 /// A trace of random spans: overlapping, asynchronous, abandoned, with wrong clocks and missing parents.
@@ -241,4 +243,51 @@ fn a_chain_of_calls_has_the_depth_of_each_call() {
         let step: Option<usize> = name.strip_prefix("step-").and_then(|nth| nth.parse().ok());
         assert_eq!(step.map_or(0, |nth| nth + 1), *depth, "{name}");
     }
+}
+
+/// A hedge is an effect of a slow request: neither it nor what its replica does is evidence of a cause.
+#[test]
+fn a_hedge_and_the_spans_below_it_add_no_attributes_and_no_calls() {
+    let numbers = |reason: &'static str| {
+        let port = |port| ("server.port", AttributeValue::Number(port));
+        let (first, second) = (
+            [port(8_081.0)],
+            [
+                port(8_082.0),
+                (RESEND_COUNT, AttributeValue::Number(1.0)),
+                ("curtail.reason", AttributeValue::Text(reason)),
+            ],
+        );
+        let pod = [("k8s.pod.name", AttributeValue::Text("cart-2"))];
+        let mut rows = alloc::vec![
+            row((1, 0), (0, 100), "shop", "GET /"),
+            row((2, 1), (0, 90), "shop", "GET"),
+            row((3, 1), (50, 100), "shop", "GET"),
+            row((4, 3), (51, 99), "cart", "GET /item"),
+        ];
+        (rows[1].attributes, rows[2].attributes, rows[3].attributes) = (&first, &second, &pod);
+        let mut traces = Traces::default();
+        traces.add(1, Side::Baseline, &rows);
+        let row = &traces.rows[0];
+        let name = |field: u32| {
+            let field = traces.fields.get(field);
+            (traces.names.get(field.name).clone(), field.is_call_count)
+        };
+        let numbers = traces.of_numbers[as_usize(&row.numbers)].iter();
+        let numbers: Vec<_> = numbers.map(|(field, number)| (name(*field), *number)).collect();
+        (numbers, row.values.len())
+    };
+    let of = |numbers: &[((String, bool), f64)], name: &str, is_call_count: bool| {
+        let wanted = (name.to_owned(), is_call_count);
+        numbers.iter().find(|(field, _)| *field == wanted).map(|(_, number)| *number)
+    };
+    let (hedged, hedged_values) = numbers("slower_than_quantile");
+    assert_eq!(of(&hedged, "GET", true), Some(1.0));
+    assert_eq!(of(&hedged, "GET /item", true), None);
+    assert_eq!(of(&hedged, RESEND_COUNT, false), Some(0.0));
+    let (retried, retried_values) = numbers("overdue");
+    assert_eq!(of(&retried, "GET", true), Some(2.0));
+    assert_eq!(of(&retried, "GET /item", true), Some(1.0));
+    assert_eq!(of(&retried, RESEND_COUNT, false), Some(1.0));
+    assert!(hedged_values < retried_values, "{hedged_values} and {retried_values}");
 }
