@@ -42,9 +42,19 @@ fn slow_periods_make_replicas_busier() {
     assert!((utilization / 0.497 - 1.0).abs() < 0.1, "{utilization}");
 }
 
-/// Requests of equal length end in the order of their arrival, so they look like a queue of one request at a time.
 #[test]
 fn replicas_are_never_busier_than_all_of_the_time() {
+    // A load of 4/3: executions go on after the last arrival.
+    let lab = Lab { per_second: 400.0, concurrency: 1, ..Lab::small(4) };
+    let fit = Fit::new(&lab.record(), FitOverrides::default()).expect("enough requests");
+    assert_eq!(fit.concurrency, Some(1));
+    let utilization = fit.utilization().expect("the concurrency is known");
+    assert!((0.9..=1.0).contains(&utilization), "{utilization}");
+}
+
+/// Requests of equal length end in the order of their arrival, as those of a queue, whose services would be short then.
+#[test]
+fn requests_of_equal_length_are_no_queue() {
     let mut recording = Lab::small(4).record();
     let lasted = recording.span().mul_f64(0.9);
     for (request, attempt) in recording.requests.iter_mut().zip(&mut recording.attempts) {
@@ -52,9 +62,7 @@ fn replicas_are_never_busier_than_all_of_the_time() {
     }
     recording.shorten(10_000);
     let fit = Fit::new(&recording, FitOverrides::default()).expect("enough requests");
-    assert_eq!(fit.concurrency, Some(1));
-    let utilization = fit.utilization().expect("the concurrency is known");
-    assert!((0.9..=1.0).contains(&utilization), "{utilization}");
+    assert_eq!(fit.concurrency, None);
 }
 
 /// Executions that wait for one another for longer than the recording start after its end.
