@@ -2,7 +2,8 @@
 //!
 //! **When a pause began and ended** is not recorded. Every start and end within its gap is possible, and as likely as the
 //! executions in service are with it: one of them ended at the end of the gap, and the others lasted longer. Lengths
-//! that other pauses have are likelier (empirical Bayes); the pause is the mean over all possible ones.
+//! that other pauses have are likelier (empirical Bayes); the pause is the mean over all possible ones. Pauses start at
+//! any instant alike, so a length is as likely as all of its starts together.
 //! **Source**: Benjamini & Hochberg, "Controlling the false discovery rate", 1995; Robbins, "An empirical Bayes approach
 //! to statistics", 1956.
 
@@ -144,14 +145,9 @@ struct PossiblePauses {
 struct PossiblePause {
     start_ns: f64,
     end_ns: f64,
-    /// How likely the executions in service are with it, as a share of all lengths of its bin.
+    length_bin: usize,
+    /// How likely the executions in service are with it, divided by the number of lengths in its bin.
     likelihood: f64,
-}
-
-impl PossiblePause {
-    fn length_bin(&self) -> usize {
-        log_bin(self.end_ns - self.start_ns, LENGTH_BIN_WIDTH, LENGTH_BINS)
-    }
 }
 
 impl PossiblePauses {
@@ -178,21 +174,26 @@ impl PossiblePauses {
             });
             logs.sum::<f64>()
         };
+        let bins: Vec<usize> = (0..=GRID_STEPS)
+            .map(|steps| log_bin(steps as f64 * step_ns, LENGTH_BIN_WIDTH, LENGTH_BINS))
+            .collect();
         let mut pauses = Vec::with_capacity(GRID_STEPS * (GRID_STEPS + 1) / 2);
         for start in 0..GRID_STEPS {
             for end in start + 1..=GRID_STEPS {
                 let [start_ns, end_ns] = [start, end].map(|step| step as f64 * step_ns);
                 let likelihood = log_likelihood(start_ns, end_ns);
-                pauses.push(PossiblePause { start_ns, end_ns, likelihood });
+                let length_bin = bins[end - start];
+                pauses.push(PossiblePause { start_ns, end_ns, length_bin, likelihood });
             }
         }
         let best = pauses.iter().map(|pause| pause.likelihood).fold(f64::NEG_INFINITY, f64::max);
+        // Every start is as likely, so all of a length count together, and lengths of the same bin on average.
         let mut of_bin = vec![0.0; LENGTH_BINS];
-        for pause in &pauses {
-            of_bin[pause.length_bin()] += 1.0;
+        for bin in &bins[1..] {
+            of_bin[*bin] += 1.0;
         }
         for pause in &mut pauses {
-            pause.likelihood = (pause.likelihood - best).exp() / of_bin[pause.length_bin()];
+            pause.likelihood = (pause.likelihood - best).exp() / of_bin[pause.length_bin];
         }
         Self { replica: gap.open[0].replica, from: gap.from, pauses }
     }
@@ -201,7 +202,7 @@ impl PossiblePauses {
     fn mean(&self, lengths: &[f64]) -> SlowPeriod {
         let [mut weights, mut starts, mut ends] = [0.0; 3];
         for pause in &self.pauses {
-            let weight = pause.likelihood * lengths[pause.length_bin()];
+            let weight = pause.likelihood * lengths[pause.length_bin];
             weights += weight;
             starts += weight * pause.start_ns;
             ends += weight * pause.end_ns;
@@ -224,7 +225,7 @@ fn length_weights<'p>(all: impl Iterator<Item = &'p PossiblePauses>) -> Vec<f64>
         let mut likelihoods: Vec<(usize, f64)> = Vec::new();
         let mut by_bin = vec![0.0; LENGTH_BINS];
         for pause in &possible.pauses {
-            by_bin[pause.length_bin()] += pause.likelihood;
+            by_bin[pause.length_bin] += pause.likelihood;
         }
         likelihoods.extend((0..).zip(by_bin).filter(|(_, likelihood)| *likelihood > 0.0));
         likelihoods
