@@ -438,12 +438,13 @@ fn is_hedge(row: &SpanRow<'_>) -> bool {
 fn find_hedges(rows: &[SpanRow<'_>], assembly: &Assembly, is_of_hedge: &mut Vec<bool>) {
     is_of_hedge.clear();
     is_of_hedge.extend(rows.iter().map(is_hedge));
-    if !is_of_hedge.contains(&true) {
-        return;
-    }
-    for nth in 0..rows.len() {
-        let callers = core::iter::successors(Some(nth), |span| assembly.parent(*span));
-        is_of_hedge[nth] = callers.take(rows.len()).any(|span| is_of_hedge[span]);
+    let mut callers: Vec<usize> = (0..rows.len()).filter(|span| is_of_hedge[*span]).collect();
+    while let Some(caller) = callers.pop() {
+        for span in assembly.children(caller).iter().map(|span| *span as usize) {
+            if !core::mem::replace(&mut is_of_hedge[span], true) {
+                callers.push(span);
+            }
+        }
     }
 }
 

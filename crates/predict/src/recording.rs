@@ -161,7 +161,7 @@ pub enum RecordingError {
 
 fn similar(name: &str, known: &[String]) -> String {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    expectation(name, &known, "there is none")
+    expectation(name, &known, "the recording has none")
 }
 
 fn too_few(found: &usize) -> String {

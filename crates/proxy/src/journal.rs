@@ -28,7 +28,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Creates the file and writes the first line. An earlier file gets the name with `.previous` at its end.
+    /// Creates the file and writes the first line. An earlier file gets the name with `.previous` at its end,
+    /// unless a longer one has it.
     ///
     /// # Errors
     /// When the file cannot be created, or the earlier one not renamed.
@@ -116,6 +117,7 @@ fn keep_earlier_journal(path: &Path) -> io::Result<()> {
     let mut previous = path.clone().into_os_string();
     previous.push(".previous");
     if journal_len(Path::new(&previous)).is_some_and(|earlier| earlier > len) {
+        tracing::warn!(previous = %previous.display(), "the earlier journal is overwritten: a longer one is kept");
         return Ok(());
     }
     std::fs::rename(&path, &previous).map_err(|error| {

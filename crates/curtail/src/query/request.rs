@@ -69,8 +69,7 @@ pub(crate) fn send(
         Err(not_found) => return Ok(QueryResult::NotFound(not_found)),
     };
     let json = serde_json::from_slice(&response.body);
-    let json =
-        json.map_err(|_| QueryRejected(format!("{server} responds without JSON: expected JSON")))?;
+    let json = json.map_err(|_| QueryRejected(format!("{server}: expected a response in JSON")))?;
     let error = field(&response, "curtail-quantile-error");
     let quantile_error = error.and_then(|error| error.parse().ok());
     Ok(QueryResult::Json { json, quantile_error })

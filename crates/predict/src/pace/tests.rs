@@ -235,3 +235,16 @@ fn many_executions_at_once_take_no_quadratic_time() {
     executions.sort_unstable_by_key(|execution| execution.started);
     assert_eq!(super::pauses::find_certain_pauses(&[executions]), [Vec::new()]);
 }
+
+/// With few executions in service, a gap is longer than its pause by the time until the first of them ends.
+#[test]
+fn pauses_are_not_found_as_long_as_their_gaps() {
+    for lasts_ms in [80, 250] {
+        let periods = Lab::periods((1, 3), 2.0, lasts_ms, f64::INFINITY, 240.0);
+        let found = found(&quiet_lab(1, periods));
+        let mut lengths: Vec<f64> = found.iter().map(|of| of.lasted().as_ms_f64()).collect();
+        lengths.sort_unstable_by(f64::total_cmp);
+        let median = lengths[lengths.len() / 2];
+        assert!((median - lasts_ms as f64).abs() < 8.0, "{lasts_ms} ms: {median}");
+    }
+}
