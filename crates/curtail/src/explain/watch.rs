@@ -8,7 +8,8 @@
 //! | `change` | the traces of the interval with those of the twelve intervals before |
 //!
 //! **Decides** what is news: a finding that two rounds in a row have, because one round in twenty may have a finding by chance;
-//! and that such a finding is over, when two rounds in a row do not have it, or when twelve rounds could not ask about it.
+//! that such a finding is over, when two rounds in a row do not have it; and that its state is unknown, when twelve rounds in a
+//! row had too few traces, or no response of the server.
 //! **Limits**: the news that a webhook or a server does not accept wait for the next round, at most [`UNSENT_MAX`] of them
 //! for each of the two.
 
@@ -53,8 +54,8 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// The rounds in a row that must have a finding, and that must not have it, until it is news.
 const ROUNDS_MIN: u32 = 2;
 
-/// The rounds in a row without a response about a service, after which its findings end: the service may be gone forever.
-const UNASKED_MAX: u32 = 12;
+/// The rounds in a row without an explanation of a service, after which its findings end: the service may be gone forever.
+const UNEXPLAINED_MAX: u32 = 12;
 
 const UNSENT_MAX: usize = 100;
 
@@ -115,8 +116,8 @@ async fn watch(plan: &Plan) -> anyhow::Result<ExitCode> {
         let (asking, of_round) = (plan.clone(), times.clone());
         let asked = tokio::task::spawn_blocking(move || ask(&asking, &of_round)).await?;
         match asked {
-            Ok((asked, found)) => {
-                for news in findings.round(&times, &asked, found) {
+            Ok((explained, found)) => {
+                for news in findings.round(&times, &explained, found) {
                     print(&news.written(plan.format, &plan.server))?;
                     if plan.webhook.is_some() {
                         unsent.push_back(news.json());
@@ -148,15 +149,15 @@ fn now_ns() -> i64 {
     i64::try_from(unix_time().as_ns()).unwrap_or(i64::MAX)
 }
 
-/// The services and questions about which the server has responded.
-type Asked = BTreeSet<(String, &'static str)>;
+/// The services and questions that the server has explained.
+type Explained = BTreeSet<(String, &'static str)>;
 
 /// Explains the traces of these times of each service. A service whose question the server rejects (too many spans, too
 /// late) is reported, and the others are asked.
 ///
 /// # Errors
 /// When the server does not respond, or rejects every question.
-fn ask(plan: &Plan, times: &Range<i64>) -> anyhow::Result<(Asked, Vec<Found>)> {
+fn ask(plan: &Plan, times: &Range<i64>) -> anyhow::Result<(Explained, Vec<Found>)> {
     let Plan { server, access, .. } = plan;
     let services = match &plan.service {
         Some(service) => vec![service.clone()],
@@ -164,8 +165,8 @@ fn ask(plan: &Plan, times: &Range<i64>) -> anyhow::Result<(Asked, Vec<Found>)> {
     };
     let before = times.start - INTERVALS_BEFORE * plan.every_ns..times.start;
     let seed = plan.seed.to_string();
-    let (mut asked, mut found) = (BTreeSet::new(), Vec::new());
-    let mut rejections = Vec::new();
+    let (mut explained, mut found) = (BTreeSet::new(), Vec::new());
+    let (mut has_response, mut rejections) = (false, Vec::new());
     for service in services {
         let about = || {
             let request = QueryRequest::new("/api/v1/explain").with("service", &service);
@@ -181,23 +182,28 @@ fn ask(plan: &Plan, times: &Range<i64>) -> anyhow::Result<(Asked, Vec<Found>)> {
                 }
                 response => response?,
             };
-            asked.insert((service.clone(), question));
+            has_response = true;
             // No trace began at this service, or the server has no trace of the time before.
             let Ok(json) = response else { continue };
             let mut explanation: Value = serde_json::from_str(&json)?;
+            // There were too few traces to explain anything.
+            if explanation.get("why").is_some() {
+                continue;
+            }
+            explained.insert((service.clone(), question));
             if let Some(Value::Array(findings)) = explanation.get_mut("findings").map(Value::take) {
                 let of = |finding| Found { service: service.clone(), question, finding };
                 found.extend(findings.into_iter().map(of));
             }
         }
     }
-    if asked.is_empty() && !rejections.is_empty() {
+    if !has_response && !rejections.is_empty() {
         return Err(rejections.swap_remove(0));
     }
     for error in rejections {
         print_message(&format!("{}: {error:#}", utc(unix_time().as_ns())));
     }
-    Ok((asked, found))
+    Ok((explained, found))
 }
 
 /// Says that no span of the service is stored, with similar names. The service may still start, and a server that does not
@@ -312,22 +318,31 @@ struct Known {
     last_ns: i64,
     rounds: u32,
     missing: u32,
-    /// The last rounds without a response about the service.
-    unasked: u32,
+    /// The last rounds without an explanation of the service.
+    unexplained: u32,
 }
 
-/// A finding that is new, or over.
+/// The state of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    New,
+    Over,
+    Unknown,
+}
+
+/// A finding whose state has changed.
 #[derive(Clone, Debug, PartialEq)]
 struct News {
-    is_over: bool,
+    state: State,
     of: Found,
     /// The traces of the rounds with the finding began from this time to that time.
     times: Range<i64>,
 }
 
 impl Findings {
-    /// Takes the findings of a round, and returns what is news. Findings that were not asked about stay for some rounds.
-    fn round(&mut self, times: &Range<i64>, asked: &Asked, found: Vec<Found>) -> Vec<News> {
+    /// Takes the findings of a round, and returns what is news. Findings of services without an explanation stay for some
+    /// rounds.
+    fn round(&mut self, times: &Range<i64>, explained: &Explained, found: Vec<Found>) -> Vec<News> {
         let mut news = Vec::new();
         let mut keys = BTreeSet::new();
         for of in found {
@@ -341,14 +356,14 @@ impl Findings {
                 last_ns: 0,
                 rounds: 0,
                 missing: 0,
-                unasked: 0,
+                unexplained: 0,
             };
             let known = self.known.entry(key).or_insert(new);
             (known.last, known.last_ns) = (of, times.end);
-            (known.missing, known.unasked) = (0, 0);
+            (known.missing, known.unexplained) = (0, 0);
             known.rounds += 1;
             if known.rounds == ROUNDS_MIN {
-                news.push(known.news(false));
+                news.push(known.news(State::New));
             }
         }
         self.known.retain(|key, known| {
@@ -356,15 +371,15 @@ impl Findings {
                 return true;
             }
             let was_news = known.rounds >= ROUNDS_MIN;
-            let stays = if asked.contains(&(key.0.clone(), key.1)) {
-                (known.missing, known.unasked) = (known.missing + 1, 0);
-                was_news && known.missing < ROUNDS_MIN
+            let (stays, state) = if explained.contains(&(key.0.clone(), key.1)) {
+                (known.missing, known.unexplained) = (known.missing + 1, 0);
+                (was_news && known.missing < ROUNDS_MIN, State::Over)
             } else {
-                known.unasked += 1;
-                known.unasked < UNASKED_MAX
+                known.unexplained += 1;
+                (known.unexplained < UNEXPLAINED_MAX, State::Unknown)
             };
             if was_news && !stays {
-                news.push(known.news(true));
+                news.push(known.news(state));
             }
             stays
         });
@@ -373,8 +388,18 @@ impl Findings {
 }
 
 impl Known {
-    fn news(&self, is_over: bool) -> News {
-        News { is_over, of: self.last.clone(), times: self.since_ns..self.last_ns }
+    fn news(&self, state: State) -> News {
+        News { state, of: self.last.clone(), times: self.since_ns..self.last_ns }
+    }
+}
+
+impl State {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Over => "over",
+            Self::Unknown => "unknown",
+        }
     }
 }
 
@@ -383,18 +408,20 @@ impl News {
         let Found { service, finding, .. } = &self.of;
         let about = finding["text"].as_str().unwrap_or_default();
         let [since, until] = [self.times.start, self.times.end].map(|ns| utc(ns.unsigned_abs()));
-        if self.is_over {
-            let subject = finding["subject"].as_str().unwrap_or_default();
-            format!("{service}: over since {until}, began at {since}: {subject}")
-        } else {
-            format!("{service}: since {since}: {about}")
+        let subject = finding["subject"].as_str().unwrap_or_default();
+        match self.state {
+            State::New => format!("{service}: since {since}: {about}"),
+            State::Over => format!("{service}: over since {until}, began at {since}: {subject}"),
+            State::Unknown => format!(
+                "{service}: unknown since {until} (too few traces), began at {since}: {subject}"
+            ),
         }
     }
 
     fn json(&self) -> Value {
         json!({
             "schema": SCHEMA,
-            "state": if self.is_over { "over" } else { "new" },
+            "state": self.state.name(),
             "service": self.of.service,
             "question": self.of.question,
             "since_unix_ns": self.times.start,
@@ -410,7 +437,7 @@ impl News {
             return format!("{}\n", self.json());
         }
         let mut lines = wrapped("", &self.text(), terminal::width_of_stdout());
-        let example = self.of.finding["examples"][0].as_str().filter(|_| !self.is_over);
+        let example = self.of.finding["examples"][0].as_str().filter(|_| self.state == State::New);
         let command = |id| command_for(&format!("  curtail query trace {id}"), server);
         lines.extend(example.map(command));
         lines.iter().map(|line| format!("{line}\n")).collect()
@@ -433,21 +460,21 @@ mod tests {
         Found { service: service.to_owned(), question: "tail", finding }
     }
 
-    fn asked() -> Asked {
+    fn explained() -> Explained {
         BTreeSet::from([("shop".to_owned(), "tail")])
     }
 
     /// The news of rounds of ten seconds, each with these subjects at the service `shop`.
-    fn news_of(rounds: &[&[&str]]) -> Vec<(usize, bool, String, Range<i64>)> {
+    fn news_of(rounds: &[&[&str]]) -> Vec<(usize, State, String, Range<i64>)> {
         let mut findings = Findings::default();
         let mut all = Vec::new();
         for (nth, subjects) in rounds.iter().enumerate() {
             let from = i64::try_from(nth).expect("few") * 10;
             let of_round = subjects.iter().map(|subject| found("shop", subject)).collect();
-            let news = findings.round(&(from..from + 10), &asked(), of_round);
+            let news = findings.round(&(from..from + 10), &explained(), of_round);
             let of = |news: News| {
                 let subject = news.of.finding["subject"].as_str().expect("a text").to_owned();
-                (nth, news.is_over, subject, news.times)
+                (nth, news.state, subject, news.times)
             };
             all.extend(news.into_iter().map(of));
         }
@@ -458,8 +485,8 @@ mod tests {
     fn a_finding_of_two_rounds_is_news_once_until_two_rounds_do_not_have_it() {
         let a: &[&str] = &["a"];
         let news = news_of(&[&[], a, a, a, &[], a, &[], &[], &[]]);
-        let new = (2, false, "a".to_owned(), 10..30);
-        let over = (7, true, "a".to_owned(), 10..60);
+        let new = (2, State::New, "a".to_owned(), 10..30);
+        let over = (7, State::Over, "a".to_owned(), 10..60);
         assert_eq!(news, [new, over]);
     }
 
@@ -471,24 +498,24 @@ mod tests {
     #[test]
     fn the_cut_of_a_number_may_differ() {
         let news = news_of(&[&["size > 10", "size > 20"], &["size > 12"]]);
-        assert_eq!(news, [(1, false, "size > 12".to_owned(), 0..20)]);
+        assert_eq!(news, [(1, State::New, "size > 12".to_owned(), 0..20)]);
     }
 
     #[test]
-    fn what_was_not_asked_stays_for_twelve_rounds() {
+    fn after_twelve_rounds_without_an_explanation_a_finding_is_unknown() {
         let mut findings = Findings::default();
         for nth in 0..2 {
-            findings.round(&(nth..nth + 1), &asked(), vec![found("shop", "a")]);
+            findings.round(&(nth..nth + 1), &explained(), vec![found("shop", "a")]);
         }
         for nth in 2..13 {
             assert_eq!(findings.round(&(nth..nth + 1), &BTreeSet::new(), Vec::new()), []);
         }
-        let over = findings.round(&(13..14), &BTreeSet::new(), Vec::new());
-        assert_eq!(over.iter().map(|news| news.is_over).collect::<Vec<_>>(), [true]);
+        let unknown = findings.round(&(13..14), &BTreeSet::new(), Vec::new());
+        assert_eq!(unknown.iter().map(|news| news.state).collect::<Vec<_>>(), [State::Unknown]);
         assert!(findings.known.is_empty());
     }
 
-    /// A server with two services that rejects questions about one of them. Returns its URL, and the first line of each
+    /// A server with four services: it rejects questions about `bad`, and has no or too few traces of `idle` and `rare`. Returns its URL, and the first line of each
     /// request.
     fn server() -> (String, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -503,9 +530,13 @@ mod tests {
                     line.clear();
                 }
                 let (status, body) = if first.contains("/services") {
-                    ("200 OK", r#"{"data":["bad","good"]}"#)
+                    ("200 OK", r#"{"data":["bad","good","idle","rare"]}"#)
                 } else if first.contains("service=bad") {
                     ("422 Unprocessable Entity", "too large")
+                } else if first.contains("service=idle") {
+                    ("404 Not Found", "no trace began at this service")
+                } else if first.contains("service=rare") {
+                    ("200 OK", r#"{"findings":[],"why":"too few traces for a tail"}"#)
                 } else {
                     ("200 OK", r#"{"findings":[{"cause":"pause","subject":"a"}]}"#)
                 };
@@ -537,9 +568,9 @@ mod tests {
             format: Format::Table,
         };
         let times = 100 * SECOND_NS..101 * SECOND_NS;
-        let (asked, found) = ask(&plan, &times).expect("one service has responses");
+        let (explained, found) = ask(&plan, &times).expect("one service has responses");
         let good = ["tail", "change"].map(|question| ("good".to_owned(), question));
-        assert_eq!(asked, BTreeSet::from(good));
+        assert_eq!(explained, BTreeSet::from(good));
         assert_eq!(found.len(), 2);
         let requests: Vec<String> = requests.try_iter().collect();
         assert!(requests[1..].iter().all(|of| of.contains("period=10m&seed=7")), "{requests:?}");
@@ -552,7 +583,7 @@ mod tests {
     fn news_are_lines_of_80_columns_or_json() {
         let times = 1_764_200_000_000_000_000..1_764_200_300_000_000_000;
         let of = found("shop", "shard-0: GET / of a service with a long name");
-        let new = News { is_over: false, of: of.clone(), times: times.clone() };
+        let new = News { state: State::New, of: of.clone(), times: times.clone() };
         expect_test::expect![[r"
             shop: since 2025-11-26 23:33:20 UTC: shard-0: GET / of a service with a long
                 name explains 40 %
@@ -563,7 +594,7 @@ mod tests {
         let command =
             "  curtail query trace 4bf92f3577b34da6a3ce929d0e0e4736 --server http://shop:3200\n";
         assert!(elsewhere.ends_with(command), "{elsewhere}");
-        let over = News { is_over: true, of, times };
+        let over = News { state: State::Over, of, times };
         expect_test::expect![[r"
             shop: over since 2025-11-26 23:38:20 UTC, began at 2025-11-26 23:33:20 UTC:
                 shard-0: GET / of a service with a long name
