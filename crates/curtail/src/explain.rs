@@ -16,7 +16,7 @@ use crate::query::request::command_for;
 use crate::server_traces::{SERVER_TRACES_FLAGS, ServerTracesArgs};
 use crate::server_url::ServerUrl;
 use crate::terminal;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use curtail_api::{Comparison, SpanTable, SpanTableError, explanation_json, explanation_text};
 use curtail_explain::{
     Explanation, NotExplained, Question, Side, SlowTraces, Tenants, Traces, explain,
@@ -41,6 +41,7 @@ const BYTES_MAX: usize = 32 << 30;
 #[derive(Args, Clone, Debug)]
 #[command(
     verbatim_doc_comment,
+    group = ArgGroup::new("source").args(["files", "slow", "service", "watch"]).required(true).multiple(true),
     after_help = "\
 Examples:
   curtail explain --service shop --since 1h
@@ -58,7 +59,7 @@ to its end, or no trace of the server begins at the service."
 )]
 pub(crate) struct ExplainArgs {
     /// Files with traces; `-` is standard input.
-    #[arg(value_name = "FILE", required_unless_present_any = ["slow", "service", "watch"], conflicts_with_all = ["slow", "baseline", "watch"], conflicts_with_all = SERVER_TRACES_FLAGS)]
+    #[arg(value_name = "FILE", conflicts_with_all = ["slow", "baseline", "watch"], conflicts_with_all = SERVER_TRACES_FLAGS)]
     files: Vec<PathBuf>,
     #[command(flatten)]
     traces: ServerTracesArgs,

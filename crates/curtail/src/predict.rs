@@ -198,6 +198,11 @@ fn read(args: &PredictArgs, from: &Path) -> anyhow::Result<Recording> {
         Kind::Journal => Recording::from_journal(text, upstream),
         Kind::Results => return read_results(args, &name, text),
         Kind::Spans => read_spans(text, upstream),
+        Kind::NoJson => Err(RecordingError::Invalid {
+            location: "byte 1".to_owned(),
+            expected: "a recording in JSON: a journal of the proxy, spans in OTLP, or results of curtail bench load"
+                .to_owned(),
+        }),
     };
     recording.map_err(of_caller).context(name)
 }
@@ -207,12 +212,16 @@ enum Kind {
     Journal,
     Results,
     Spans,
+    NoJson,
 }
 
 /// The kind of a recording, by its first bytes.
 fn kind(head: &[u8]) -> Kind {
     let has = |word: &[u8]| head.windows(word.len()).any(|window| window == word);
-    if has(b"\"curtail.bench/") {
+    let first = head.trim_ascii_start().first();
+    if first.is_some_and(|first| *first != b'{') {
+        Kind::NoJson
+    } else if has(b"\"curtail.bench/") {
         Kind::Results
     } else if has(b"\"crc32\"") || has(b"\"curtail.journal/") {
         Kind::Journal

@@ -73,6 +73,8 @@ impl Default for BalanceConfig {
 impl BalanceConfig {
     /// The usual least request: of two replicas.
     pub const LEAST_REQUEST: Self = Self::LeastRequest { choices: 2 };
+    /// Peak EWMA with its usual time constant.
+    pub const PEAK_EWMA: Self = Self::PeakEwma { decay: Duration::from_secs(10) };
 
     /// The timeout of the rule's probes, if it sends probes.
     #[must_use]

@@ -152,10 +152,9 @@ fn hedged(policy: &UpstreamConfig, quantile: f64) -> UpstreamConfig {
 }
 
 fn balances() -> [(&'static str, BalanceConfig); 3] {
-    let decay = Duration::from_secs(10);
     [
         ("least request", BalanceConfig::LEAST_REQUEST),
-        ("peak EWMA", BalanceConfig::PeakEwma { decay }),
+        ("peak EWMA", BalanceConfig::PEAK_EWMA),
         ("Prequal", BalanceConfig::Prequal(PrequalConfig::default())),
     ]
 }

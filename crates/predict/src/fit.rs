@@ -108,7 +108,7 @@ pub struct Fit {
     pub(crate) worked: Duration,
     /// The share of time in which replicas paused, and in which they were slower or faster.
     pub slow_shares: (f64, f64),
-    /// The policies during the recording; one attempt to a random replica if they are not known.
+    /// The policies during the recording; one attempt if they are not known, to a random replica unless the rule is known.
     pub policy: UpstreamConfig,
     /// Whether the recording has the policy; spans and results do not.
     pub is_policy_known: bool,
@@ -152,7 +152,7 @@ impl Fit {
         let own = recording.requests.iter().take_while(|_| fan_out.is_none());
         let arrivals = of_fan_out.clone().map(|request| request.arrived);
         let arrivals = arrivals.chain(own.map(|request| request.arrived)).collect();
-        let plain = || UpstreamConfig::plain(BalanceConfig::Random);
+        let plain = || UpstreamConfig::plain(recording.balance.unwrap_or(BalanceConfig::Random));
         Ok(Self {
             source: recording.source.clone(),
             arrivals,
@@ -300,11 +300,9 @@ fn works_ns(executions: &[Vec<Execution>], periods: &[Vec<SlowPeriod>]) -> Vec<f
 /// Whether every request is known to have gone to a random replica, and only there. Calls of one request to several shards
 /// take similarly long, and come at the same time.
 fn are_replicas_random(recording: &Recording) -> bool {
-    let is_random = |policy: UpstreamConfig| {
-        matches!(policy.balance, BalanceConfig::Random | BalanceConfig::RoundRobin)
-    };
+    let balance = recording.policy.map(|policy| policy.balance).or(recording.balance);
     recording.fan_out.is_none()
-        && recording.policy.is_some_and(is_random)
+        && matches!(balance, Some(BalanceConfig::Random | BalanceConfig::RoundRobin))
         && recording.attempts.len() == recording.requests.len()
 }
 
@@ -415,7 +413,11 @@ fn notes(
         );
     }
     if recording.policy.is_none() {
-        note("policies", "not recorded: assumed one attempt to a random replica, without retries");
+        let text = match recording.balance {
+            Some(_) => "spans have only the balancing rule: assumed one attempt, without retries",
+            None => "not recorded: assumed one attempt to a random replica, without retries",
+        };
+        note("policies", text);
         if recording.attempts.len() > recording.requests.len() {
             note(
                 "further attempts",
@@ -474,7 +476,7 @@ fn capacity_notes(
             note("cores", core_limit_note(limit));
         }
     } else if executions.concurrency.is_none() && !executions.is_measured {
-        if recording.policy.is_none() {
+        if recording.policy.is_none() && recording.balance.is_none() {
             let text = "not looked for, as it is not recorded how replicas were chosen: assumed one for each execution \
                         (--cores, --shared-cores)";
             note("cores", text);

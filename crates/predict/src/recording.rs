@@ -18,7 +18,7 @@ pub use fan_out::{FanOut, FanOutRequest};
 pub use spans::SpanReader;
 
 use crate::fit::REQUESTS_MIN;
-use curtail_policy::UpstreamConfig;
+use curtail_policy::{BalanceConfig, UpstreamConfig};
 use curtail_text::expectation;
 use curtail_text::numbers::counted;
 use curtail_units::{Duration, Instant, Quantile};
@@ -44,6 +44,8 @@ pub struct Recording {
     pub replicas: Vec<String>,
     /// The policies during the recording, if they are known.
     pub policy: Option<UpstreamConfig>,
+    /// The balancing rule, if it alone is known.
+    pub balance: Option<BalanceConfig>,
     /// The median time of a message between root and leaf, if it was measured.
     pub message_delay: Option<Duration>,
     /// Whether the requests really arrived at these instants; otherwise only the rate is known.

@@ -8,6 +8,7 @@ use curtail_model::{Affected, Cores, Distribution, Fault, Recipe};
 use curtail_policy::LeafConfig;
 use curtail_sim::{Arm, Model, RecordedSlowPeriod, RecordedTimeline, Scenario, Stop, Variant};
 use curtail_units::{Duration, Instant, Quantile, Ratio};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The quantiles that are predicted.
@@ -94,7 +95,7 @@ fn model(fit: &Fit, candidate: &Candidate, intrinsic_ratio: f64) -> Model {
 }
 
 /// The recorded timeline, at another load with requests that follow each other faster. A replica that was not recorded
-/// has the slow periods of a recorded one, half a recording later.
+/// has the slow periods of a typical one, half a recording later.
 fn timeline(fit: &Fit, candidate: &Candidate) -> RecordedTimeline {
     let load = candidate.load_ratio;
     let sooner = |at: &Instant| Instant::ZERO + at.since(Instant::ZERO).mul_f64(1.0 / load);
@@ -102,10 +103,13 @@ fn timeline(fit: &Fit, candidate: &Candidate) -> RecordedTimeline {
     let mut slow_periods = Vec::new();
     for server in 0..fit.shards * candidate.replicas {
         let (shard, replica) = (server / candidate.replicas, server % candidate.replicas);
-        let like = shard * fit.replicas + replica % fit.replicas;
-        let later = match replica < fit.replicas {
-            true => Duration::ZERO,
-            false => Duration::from_ns(fit.span.as_ns() / 2),
+        let first = shard * fit.replicas;
+        let (like, later) = match replica < fit.replicas {
+            true => (first + replica, Duration::ZERO),
+            false => (
+                typical_replica(&fit.slow_periods, first..first + fit.replicas),
+                Duration::from_ns(fit.span.as_ns() / 2),
+            ),
         };
         for SlowPeriod { from, to, slowdown, .. } in
             fit.slow_periods.iter().filter(|period| period.replica == like)
@@ -123,6 +127,18 @@ fn timeline(fit: &Fit, candidate: &Candidate) -> RecordedTimeline {
         // The next arrival follows the last one after a usual gap.
         lasts: fit.span.mul_f64((1.0 + 1.0 / fit.arrivals.len() as f64) / load),
     }
+}
+
+/// The replica that loses the median time in slow periods; of an even number, the healthier of the two in the middle.
+fn typical_replica(slow_periods: &[SlowPeriod], replicas: Range<u32>) -> u32 {
+    let lost_ns = |replica: u32| -> f64 {
+        let own = slow_periods.iter().filter(|period| period.replica == replica);
+        own.map(|period| period.lasted().as_ns_f64() * (1.0 - 1.0 / period.slowdown)).sum()
+    };
+    let mut by_loss: Vec<(f64, u32)> =
+        replicas.map(|replica| (lost_ns(replica), replica)).collect();
+    by_loss.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    by_loss[(by_loss.len() - 1) / 2].1
 }
 
 #[cfg(test)]
@@ -149,5 +165,23 @@ mod tests {
         let fit = Fit::new(&lab.record(), FitOverrides::default()).expect("enough requests");
         let report = curtail_sim::run(&scenario(&fit, &Candidate::none(&fit), 0.0), 1, |_| {});
         assert_eq!(report.arms[0].requests, 4_000);
+    }
+
+    /// Two more replicas that pause all the time would not make a service faster.
+    #[test]
+    fn a_replica_that_was_not_recorded_is_like_a_typical_one() {
+        let period = |replica, seconds, slowdown| SlowPeriod {
+            replica,
+            from: Instant::ZERO,
+            to: Instant::ZERO + Duration::from_secs(seconds),
+            slowdown,
+        };
+        let pauses = f64::INFINITY;
+        let periods =
+            [period(0, 9, 3.0), period(1, 9, 0.5), period(3, 1, pauses), period(4, 2, pauses)];
+        assert_eq!(typical_replica(&periods, 0..3), 2);
+        assert_eq!(typical_replica(&periods, 0..2), 1);
+        assert_eq!(typical_replica(&periods, 2..5), 3);
+        assert_eq!(typical_replica(&periods, 4..5), 4);
     }
 }

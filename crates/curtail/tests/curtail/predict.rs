@@ -44,12 +44,15 @@ fn a_file_that_is_no_recording_is_named_with_the_reason() {
     for (name, content, code) in [
         ("empty", "", Some(3)),
         ("nonsense", "nonsense\n", Some(3)),
+        ("yaml", "\nlisteners: []\n", Some(3)),
         ("journal", "{\"entry\":\"journal\",\"schema\":\"curtail.journal/1\"}\n", Some(3)),
     ] {
         let file = written(&format!("predict-{name}.txt"), content);
         let ended = curtail(&["predict", "--from", &file]);
         assert_eq!(ended.code, code, "{name}: {}", ended.stderr);
         assert!(ended.stderr.contains(&file), "{name}: {}", ended.stderr);
+        let is_no_json = ended.stderr.contains("expected a recording in JSON: a journal");
+        assert_eq!(is_no_json, matches!(name, "nonsense" | "yaml"), "{}", ended.stderr);
     }
 }
 

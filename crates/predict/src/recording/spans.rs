@@ -17,6 +17,7 @@ use super::{
     RecordingError, UNKNOWN, choose,
 };
 use curtail_otlp::{Attribute, Limits, Signal, Slice, Span, Spans, Value, json};
+use curtail_policy::{BalanceConfig, PrequalConfig};
 use curtail_text::numbers::counted;
 use curtail_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -108,6 +109,8 @@ pub struct SpanReader {
     /// Services, replicas and upstreams.
     names: Names,
     operations: Names,
+    /// The balancing rule of each upstream; [`None`] if there are several.
+    rules: HashMap<u32, Option<BalanceConfig>>,
     spans: Vec<SpanFacts>,
     lines: u64,
     left_out: u64,
@@ -219,6 +222,16 @@ impl SpanReader {
             .into_iter()
             .filter_map(|key| int(own, key, batch))
             .sum();
+        let upstream = match upstream {
+            Some(upstream) => Some(self.names.number(upstream)?),
+            None => None,
+        };
+        if let Some(upstream) = upstream
+            && let Some(rule) = text(own, b"curtail.choice", batch).and_then(rule_of)
+        {
+            let known = self.rules.entry(upstream).or_insert(Some(rule));
+            *known = known.filter(|known| *known == rule);
+        }
         Some(SpanFacts {
             trace: span.trace_id,
             id: span.span_id,
@@ -229,10 +242,7 @@ impl SpanReader {
             name: self.operations.number(bytes_of(span.name, batch)).unwrap_or(UNKNOWN),
             service: self.names.number(service)?,
             replica: self.names.number(&replica)?,
-            upstream: match upstream {
-                Some(upstream) => Some(self.names.number(upstream)?),
-                None => None,
-            },
+            upstream,
             bytes,
             queued_ns: int(own, b"curtail.leaf.wait_ns", batch),
             is_cancelled: find(own, b"curtail.cancelled", batch).is_some(),
@@ -265,6 +275,7 @@ impl SpanReader {
         let rows;
         if let Some(shards) = &shards {
             let (fan_out, callers) = self.fan_out(shards);
+            recording.balance = self.balance(shards);
             rows = self.attempts(shards, &callers);
             recording.fan_out = Some(fan_out);
             recording.source = format!("spans of the proxy, {} shards", shards.len());
@@ -277,10 +288,18 @@ impl SpanReader {
             let name = choose(names(&of_proxy), wanted)?;
             let is_chosen = |number: &&u32| self.names.names[**number as usize] == name;
             let chosen = of_proxy.iter().filter(is_chosen).copied().collect();
+            recording.balance = self.balance(&chosen);
             rows = self.attempts(&chosen, &HashMap::new());
             recording.source = format!("spans of the proxy, upstream {name}");
         }
         self.fill(recording, rows, shards.as_ref())
+    }
+
+    /// The balancing rule of these upstreams, if the spans of their attempts name one.
+    fn balance(&self, upstreams: &BTreeSet<u32>) -> Option<BalanceConfig> {
+        let mut rules = upstreams.iter().filter_map(|upstream| self.rules.get(upstream));
+        let first = rules.next()?;
+        first.filter(|_| rules.all(|rule| rule == first))
     }
 
     /// Puts rows into a recording, with only the names of their replicas, shard by shard.
@@ -517,6 +536,20 @@ type Row = (RecordedRequest, Vec<(RecordedAttempt, u32)>);
 
 /// The trace and the ID of a span.
 type SpanKey = (u128, u64);
+
+/// The balancing rule that has this reason in `curtail.choice`. A replica that was the only one shows no rule.
+fn rule_of(choice: &str) -> Option<BalanceConfig> {
+    match choice {
+        "turn" => Some(BalanceConfig::RoundRobin),
+        "chance" => Some(BalanceConfig::Random),
+        "fewer_in_flight" => Some(BalanceConfig::LEAST_REQUEST),
+        "lower_peak_ewma" => Some(BalanceConfig::PEAK_EWMA),
+        "cold_lowest_latency" | "all_hot_fewest_in_flight" | "pool_too_small" => {
+            Some(BalanceConfig::Prequal(PrequalConfig::default()))
+        }
+        _ => None,
+    }
+}
 
 /// Whether names are those of shards: they differ in a number, or after a separator.
 fn are_shards(names: &[&str]) -> bool {

@@ -155,9 +155,20 @@ fn recommendation(page: &mut Page, prediction: &Prediction) {
 
 fn timeouts(page: &mut Page, prediction: &Prediction) {
     if let Some(timeouts) = prediction.timeouts() {
+        // The keys of a remedy have the recorded timeout, since a shorter one was not simulated.
+        let shorter = match prediction.recommendation.remedy {
+            Some(nth) => {
+                let kept = prediction.remedies[nth].candidate.policy.timeout;
+                format!(
+                    "Not predicted: these latencies allow a timeout of {} instead of {kept}",
+                    timeouts.request
+                )
+            }
+            None => format!("These latencies allow a timeout of {}", timeouts.request),
+        };
         let text = format!(
-            "Timeouts that fit these latencies: timeout {}, retry.backoff {}, retry.backoff_max {}.",
-            timeouts.request, timeouts.backoff, timeouts.backoff_max
+            "{shorter}; for retries, backoff {} and backoff_max {}.",
+            timeouts.backoff, timeouts.backoff_max
         );
         page.wrapped("", &text);
     }

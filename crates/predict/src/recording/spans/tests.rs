@@ -1,7 +1,9 @@
 use super::{SpanReader, are_shards};
+use crate::fit::{Fit, FitOverrides};
 use crate::recording::{AttemptEnd, Recording as ServiceRecording, RecordingError};
 use curtail_otlp::Signal;
 use curtail_otlp::json::{Mapping, from_protobuf};
+use curtail_policy::{BalanceConfig, PrequalConfig};
 use curtail_sim::{Recording, RequestRecord, Scenario, SpanWriter, run_recorded};
 use curtail_units::{Duration, Quantile};
 use serde_json::{Value, json};
@@ -19,6 +21,45 @@ fn written(yaml: &str, requests_max: u64) -> (SpanReader, Vec<RequestRecord>) {
     run_recorded(&scenario, 1, |_| {}, Recording { requests_max, record });
     records.sort_unstable_by_key(|record| record.arrived);
     (reader, records)
+}
+
+#[test]
+fn the_reasons_of_choices_name_the_balancing_rule() {
+    for (rule, expected) in [
+        ("round_robin", BalanceConfig::RoundRobin),
+        ("random", BalanceConfig::Random),
+        ("least_request", BalanceConfig::LEAST_REQUEST),
+        ("peak_ewma", BalanceConfig::PEAK_EWMA),
+        ("prequal", BalanceConfig::Prequal(PrequalConfig::default())),
+    ] {
+        let yaml = format!(
+            "model:
+  service: {{shape: exponential, mean: 10ms}}
+  arrivals: {{load_ratio: 0.5}}
+  replicas: 3
+arms: {{plain: {{balance: {rule}, hedge: false, retry: false}}}}
+requests_max: 4000
+"
+        );
+        let (reader, _) = written(&yaml, 1_000);
+        let read = reader.finish(None).expect("spans of the proxy");
+        assert_eq!((read.balance, read.policy), (Some(expected), None), "{rule}");
+        let fit = Fit::new(&read, FitOverrides::default()).expect("enough requests");
+        assert_eq!((fit.policy.balance, fit.is_policy_known), (expected, false));
+    }
+    // Two rules, as after a reload.
+    let choice = |rule: &str| json!({ "key": "curtail.choice", "value": { "stringValue": rule } });
+    let mut attempts = [(2, "turn"), (3, "chance")].map(|(id, rule)| {
+        let mut attempt = span(1, (id, 1), (1, 2), Some(("shop", 1)));
+        attempt["attributes"].as_array_mut().expect("an attempt has some").push(choice(rule));
+        attempt
+    });
+    let request = span(1, (1, 0), (0, 3), None);
+    let both = [vec![request.clone()], attempts.to_vec()].concat();
+    assert_eq!(read(&both, None).expect("an upstream").balance, None);
+    attempts[1] = span(1, (3, 1), (1, 2), Some(("shop", 1)));
+    let one = [vec![request], attempts.to_vec()].concat();
+    assert_eq!(read(&one, None).expect("an upstream").balance, Some(BalanceConfig::RoundRobin));
 }
 
 /// Queues are long at this load: a time in service that includes the queue would be twice as long.
