@@ -45,7 +45,7 @@ async fn questions(thousands: u64) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let (limits, metrics, page) = (Arc::default(), Arc::default(), Arc::new(NoMetrics));
     let (access, query_threads) = (Arc::default(), None);
-    let api = Api { certificate: None, access, store, sql, limits, query_threads, metrics, page };
+    let api = Api { tls: None, access, store, sql, limits, query_threads, metrics, page };
     let api = curtail_api::start(any, api).await.expect("a port");
     let address = api.address();
     println!("{} spans", thousands * 1_000);

@@ -13,7 +13,7 @@ use curtail_http::access::Access;
 use curtail_http::drain::DrainSignal;
 use curtail_http::hyper_server::{self, Connections, until_stopped};
 use curtail_http::stream::Stream;
-use curtail_http::tls::{ListenerCertificate, TlsAcceptor};
+use curtail_http::tls::ListenerTls;
 use curtail_store::Store;
 use std::io;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Api {
     /// Certificate for TLS; absent: clear text.
-    pub certificate: Option<Arc<ListenerCertificate>>,
+    pub tls: Option<Arc<ListenerTls>>,
     /// The tokens of clients.
     pub access: Arc<Access>,
     /// The store to query.
@@ -90,7 +90,7 @@ pub async fn start(address: SocketAddr, api: Api) -> io::Result<Running> {
     let (stop, stopped) = watch::channel(None);
     let acceptor = Acceptor::new("api", socket, places, until_stopped(stopped.clone()))?;
     let draining = Arc::<DrainSignal>::default();
-    let tls = api.certificate.as_ref().map(ListenerCertificate::acceptor);
+    let tls = api.tls.clone();
     let query_service = Arc::new(QueryService::new(api, Arc::clone(&draining))?);
     let accepting = tokio::spawn(serve_all(acceptor, tls, query_service, stopped));
     Ok(Running { address, accepting, draining, stop })
@@ -121,7 +121,7 @@ impl Running {
 /// Serves until the stop. Queries of aborted requests end.
 async fn serve_all(
     mut acceptor: Acceptor<impl Future<Output = ()>>,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<ListenerTls>>,
     query_service: Arc<QueryService>,
     stopped: watch::Receiver<Option<Duration>>,
 ) {
@@ -131,7 +131,7 @@ async fn serve_all(
         let (tls, stop) = (tls.clone(), until_stopped(stopped.clone()));
         connections.spawn(async move {
             let counted = query_service.api.metrics.connections.enter();
-            let stream = Stream::begin(stream, tls.as_ref(), HEADER_TIMEOUT);
+            let stream = Stream::begin(stream, tls.as_deref(), HEADER_TIMEOUT);
             let mut builder = hyper_server::builder(HEADER_TIMEOUT);
             builder.http2().max_concurrent_streams(STREAMS_MAX);
             let timeouts = (HEADER_TIMEOUT, Some(PATIENCE + GRACE));

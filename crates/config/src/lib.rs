@@ -63,7 +63,7 @@ pub use reference::reference_markdown;
 pub use scalar::{Meaning, Scalar};
 pub use schema::json_schema;
 pub use section::Section;
-pub use tls::ServerTls;
+pub use tls::{ServerTls, certificate_files};
 pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
 pub use value::{ScalarError, Value};
 pub use value_file::{FILE_BYTES_MAX, LINES_MAX, ValueFiles, read_file_bytes};

@@ -56,7 +56,7 @@ impl ServerAccessArgs {
         limits: ClientLimits,
     ) -> anyhow::Result<Client<Full<Bytes>>> {
         let trust = if self.insecure {
-            Trust::AnyCertificate
+            Trust::any_certificate()
         } else {
             let trust = Trust::load(self.ca_file.as_deref(), url.origin.tls);
             if self.ca_file.is_some() { trust.context("--ca-file")? } else { trust? }

@@ -93,7 +93,7 @@ impl Target {
         is_insecure: bool,
     ) -> Result<Connector, TlsError> {
         let trust = match ca_file {
-            None if is_insecure => Trust::AnyCertificate,
+            None if is_insecure => Trust::any_certificate(),
             _ => Trust::load(ca_file, self.origin.tls)?,
         };
         let protocol = match protocol {

@@ -38,9 +38,23 @@ pub struct ConnectConfig {
     pub tcp_keepalive: Duration,
     /// Trusted certificate authorities (PEM); absent: the system's.
     pub ca_file: Option<PathBuf>,
+    /// Certificate chain and private key (PEM) for servers that request a client certificate.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl ConnectConfig {
+    /// Reads the files of certificates. The system's authorities are read only if `has_tls`.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the system has no authorities.
+    pub fn load_trust(&self, has_tls: bool) -> Result<Trust, TlsError> {
+        let trust = Trust::load(self.ca_file.as_deref(), has_tls)?;
+        match &self.client_certificate {
+            None => Ok(trust),
+            Some(files) => trust.with_certificate(files),
+        }
+    }
+
     /// The flow-control window of one HTTP/2 connection: the sum of its stream windows. A stalled stream returns no
     /// credit to its own window or to that of the connection, so a smaller connection window would stall other streams.
     #[must_use]
@@ -65,6 +79,7 @@ impl Default for ConnectConfig {
             http2_ping_interval: Duration::from_secs(360),
             tcp_keepalive: Duration::from_secs(60),
             ca_file: None,
+            client_certificate: None,
         }
     }
 }
@@ -167,12 +182,12 @@ impl Connector {
         })
     }
 
-    /// Prepares connections to a server, and reads the authorities: those of `config`, or the system's.
+    /// Prepares connections to a server, and reads the certificates of `config`.
     ///
     /// # Errors
     /// When the authorities cannot be read, or the host name is not a valid TLS server name.
     pub fn load(origin: &ServerOrigin, config: &ConnectConfig) -> Result<Self, TlsError> {
-        Self::new(origin, config, &Trust::load(config.ca_file.as_deref(), origin.tls)?)
+        Self::new(origin, config, &config.load_trust(origin.tls)?)
     }
 
     /// Replaces the trusted certificates for later connection attempts.

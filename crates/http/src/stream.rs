@@ -1,5 +1,6 @@
 //! The byte stream of a connection with a client or a server, in clear text or under TLS.
 
+use crate::tls::ListenerTls;
 use curtail_units::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
@@ -8,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::{TlsAcceptor, TlsStream};
+use tokio_rustls::TlsStream;
 
 /// The idle times that [`keep_alive`] accepts: the kernel takes whole seconds; Linux takes at most 32,767.
 pub const TCP_KEEPALIVE: RangeInclusive<Duration> =
@@ -48,11 +49,11 @@ impl Stream {
     /// When the handshake fails or takes too long.
     pub async fn begin(
         tcp: TcpStream,
-        tls: Option<&TlsAcceptor>,
+        tls: Option<&ListenerTls>,
         timeout: std::time::Duration,
     ) -> io::Result<Self> {
         let Some(tls) = tls else { return Ok(Self::Plain(tcp)) };
-        let handshake = tokio::time::timeout(timeout, tls.accept(tcp)).await;
+        let handshake = tokio::time::timeout(timeout, tls.acceptor().accept(tcp)).await;
         Ok(Self::Tls(Box::new(handshake.map_err(|_| io::ErrorKind::TimedOut)??.into())))
     }
 

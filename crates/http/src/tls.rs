@@ -1,4 +1,4 @@
-//! TLS: the certificate that clients see, and the trusted certificates of servers ([`Trust`]).
+//! TLS: the certificates of listeners ([`ListenerTls`]), and both sides' certificates of connections to servers ([`Trust`]).
 
 mod trust;
 
@@ -7,11 +7,13 @@ pub(crate) use trust::{TlsTo, advice};
 
 use crate::small_file::read_small_file;
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
-use rustls::server::{ClientHello, ResolvesServerCert};
-pub use rustls::sign::CertifiedKey;
+use rustls::RootCertStore;
+pub use rustls::ServerConfig;
+use rustls::client::verify_server_name;
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::{self, PemObject};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub use tokio_rustls::TlsAcceptor;
@@ -59,7 +61,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 ///
 /// # Errors
 /// [`TlsError::File`], when a file cannot be read, or the key does not match the certificate.
-pub fn certified_key(certificate_file: &Path, key_file: &Path) -> Result<CertifiedKey, TlsError> {
+pub(crate) fn certified_key(
+    certificate_file: &Path,
+    key_file: &Path,
+) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(certificate_file)?;
     let key = read_small_file(key_file).map_err(|error| unusable(key_file, error))?;
     let key = PrivateKeyDer::from_pem_slice(&key)
@@ -68,42 +73,85 @@ pub fn certified_key(certificate_file: &Path, key_file: &Path) -> Result<Certifi
         .map_err(|error| unusable(certificate_file, describe_key_error(&error, key_file)))
 }
 
-/// The certificate of a listener; handshakes after a reload use the new certificate.
+/// Reads the certificates of a listener: each with the file of its chain and that of its key. With `client_ca_file`, clients
+/// must present a certificate that one of its authorities has signed.
+///
+/// # Errors
+/// [`TlsError::File`], when a file cannot be read, or a key does not match its certificate.
+///
+/// # Panics
+/// Never: the provider has cipher suites for its own versions.
+pub fn listener_config(
+    certificates: &[(PathBuf, PathBuf)],
+    client_ca_file: Option<&Path>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let read = |(chain, key): &(PathBuf, PathBuf)| certified_key(chain, key).map(Arc::new);
+    let keys = certificates.iter().map(read).collect::<Result<_, _>>()?;
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the suites of its own versions");
+    let builder = match client_ca_file {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let authorities = Arc::new(authorities(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider());
+            let verifier = verifier.build().map_err(|error| unusable(path, error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(CertificatesByName(keys)));
+    let offered = [&b"h2"[..], b"http/1.1", b"http/1.0"];
+    config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
+/// Reads certificate authorities.
+fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| unusable(path, error))?;
+    }
+    Ok(roots)
+}
+
+/// The TLS of a listener, which a reload replaces for later handshakes.
 #[derive(Debug)]
-pub struct ListenerCertificate(ArcSwap<CertifiedKey>);
+pub struct ListenerTls(ArcSwap<ServerConfig>);
 
-impl ListenerCertificate {
-    /// Creates the certificate of a listener.
+impl ListenerTls {
+    /// Creates the TLS of a listener from its [configuration](listener_config).
     #[must_use]
-    pub fn new(key: CertifiedKey) -> Arc<Self> {
-        Arc::new(Self(ArcSwap::from_pointee(key)))
+    pub fn new(config: Arc<ServerConfig>) -> Arc<Self> {
+        Arc::new(Self(ArcSwap::new(config)))
     }
 
-    /// Replaces the certificate for later handshakes.
-    pub fn replace(&self, key: CertifiedKey) {
-        self.0.store(Arc::new(key));
+    /// Replaces certificates and authorities for later handshakes.
+    pub fn replace(&self, config: Arc<ServerConfig>) {
+        self.0.store(config);
     }
 
-    /// Returns the acceptor of a listener, which offers HTTP/2 and HTTP/1.
-    ///
-    /// # Panics
-    /// Never: the provider has cipher suites for its own versions.
+    /// Returns the acceptor of the next handshake.
     #[must_use]
-    pub fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .expect("the provider has the suites of its own versions")
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::<Self>::clone(self));
-        let offered = [&b"h2"[..], b"http/1.1", b"http/1.0"];
-        config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
-        TlsAcceptor::from(Arc::new(config))
+    pub fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.0.load_full())
     }
 }
 
-impl ResolvesServerCert for ListenerCertificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
+/// The certificates of a listener. A client gets the first one that is valid for the name that it requests (SNI); if there
+/// is none, or it requests no name, the first one.
+#[derive(Debug)]
+struct CertificatesByName(Vec<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for CertificatesByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let [first, _, ..] = &self.0[..] else { return self.0.first().cloned() };
+        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let is_valid = |key: &&Arc<CertifiedKey>| {
+            let certificate = key.end_entity_cert().and_then(ParsedCertificate::try_from);
+            let name = certificate.ok().zip(name.as_ref());
+            name.is_some_and(|(certificate, name)| verify_server_name(&certificate, name).is_ok())
+        };
+        Some(Arc::clone(self.0.iter().find(is_valid).unwrap_or(first)))
     }
 }
 

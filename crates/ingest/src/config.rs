@@ -1,7 +1,7 @@
 //! The configuration of the receivers.
 
 use curtail_http::access::Access;
-use curtail_http::tls::ListenerCertificate;
+use curtail_http::tls::ListenerTls;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use std::time::Duration;
 pub struct Config {
     /// The addresses to listen on; each accepts gRPC and HTTP.
     pub addresses: Vec<SocketAddr>,
-    /// The certificate of all addresses; absent: clear text.
-    pub certificate: Option<Arc<ListenerCertificate>>,
+    /// The TLS of all addresses; absent: clear text.
+    pub tls: Option<Arc<ListenerTls>>,
     /// The number of threads that receive and decode.
     pub workers: usize,
     /// The tokens of senders.
@@ -49,7 +49,7 @@ impl Default for Config {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Self {
             addresses: vec![loopback(4317), loopback(4318)],
-            certificate: None,
+            tls: None,
             workers: std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)),
             access: Arc::default(),
             origins: Vec::new(),

@@ -11,7 +11,7 @@ use crate::receive::Receiver;
 use curtail_http::accept::{Acceptor, HandedConnection, WorkerInbox, bind};
 use curtail_http::hyper_server::{self, Connections, until_stopped};
 use curtail_http::stream::Stream;
-use curtail_http::tls::{ListenerCertificate, TlsAcceptor};
+use curtail_http::tls::ListenerTls;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub fn start(config: &Config, committer: &Committer) -> Result<Running, StartErr
     let mut running = Running { addresses, metrics, stop, threads: Vec::new() };
     for (nth, handed) in handed.into_iter().enumerate() {
         let stopped = running.stop.subscribe();
-        let tls = config.certificate.as_ref().map(ListenerCertificate::acceptor);
+        let tls = config.tls.clone();
         let worker = Worker { receiver: Arc::clone(&receiver), tls, handed, stopped };
         let accepting = accepting.take();
         // Created here, where failure is still an error: connections of a worker without a runtime would be lost.
@@ -129,7 +129,7 @@ type AcceptLoopParts = (Vec<std::net::TcpListener>, Arc<Semaphore>, Vec<WorkerIn
 
 struct Worker {
     receiver: Arc<Receiver>,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<ListenerTls>>,
     handed: mpsc::Receiver<HandedConnection<()>>,
     stopped: watch::Receiver<Option<Duration>>,
 }
@@ -181,13 +181,13 @@ async fn accept(
 
 async fn serve(
     stream: std::net::TcpStream,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<ListenerTls>>,
     receiver: &Arc<Receiver>,
     stopped: watch::Receiver<Option<Duration>>,
 ) {
     let limits = &receiver.limits;
     let stream = async {
-        Stream::begin(TcpStream::from_std(stream)?, tls.as_ref(), limits.header_timeout).await
+        Stream::begin(TcpStream::from_std(stream)?, tls.as_deref(), limits.header_timeout).await
     };
     let mut builder = hyper_server::builder(limits.idle_timeout);
     builder

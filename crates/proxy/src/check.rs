@@ -5,7 +5,7 @@
 //! no address, because a running proxy uses the addresses.
 
 use crate::StartError;
-use crate::config::{Config, ConnectConfig, ReplicaUrl, certified_key, load_trust};
+use crate::config::{Config, ConnectConfig, ReplicaUrl, load_listener_tls, load_trust};
 use crate::spans::receiver::Receiver;
 use curtail_http::connect::Connector;
 use curtail_otlp::Signal;
@@ -15,9 +15,9 @@ use curtail_otlp::Signal;
 pub fn check(config: &Config) -> Vec<StartError> {
     let mut refused = Vec::new();
     for (index, listener) in config.listeners.iter().enumerate() {
-        let key = listener.tls.as_ref().map(certified_key).transpose();
+        let tls = listener.tls.as_ref().map(load_listener_tls).transpose();
         refused
-            .extend(key.err().map(|error| StartError::from(error).within(listener_section(index))));
+            .extend(tls.err().map(|error| StartError::from(error).within(listener_section(index))));
     }
     let mut add = |errors: Vec<StartError>, section: String| {
         refused.extend(errors.into_iter().map(|error| error.within(section.clone())));

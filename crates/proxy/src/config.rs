@@ -21,13 +21,13 @@ pub use curtail_config::ServerTls;
 use curtail_config::{ConfigErrors, Section, policy};
 use curtail_http::access::is_tenant;
 pub use curtail_http::connect::{ConnectConfig, Protocol};
-use curtail_http::tls::{self, TlsError, Trust};
+use curtail_http::tls::{self, ServerConfig, TlsError, Trust};
 use curtail_policy::{LeafConfig, RemedyMode, UpstreamConfig};
 use curtail_units::Ratio;
-use rustls::sign::CertifiedKey;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The configuration of a proxy.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,16 +65,16 @@ pub struct ListenerConfig {
     pub tls: Option<ServerTls>,
 }
 
-pub(crate) fn certified_key(tls: &ServerTls) -> Result<CertifiedKey, TlsError> {
-    tls::certified_key(&tls.certificate_file, &tls.key_file)
+pub(crate) fn load_listener_tls(tls: &ServerTls) -> Result<Arc<ServerConfig>, TlsError> {
+    tls::listener_config(&tls.certificates, tls.client_ca_file.as_deref())
 }
 
-/// The certificates that connections to `replicas` trust.
+/// The certificates of connections to `replicas`.
 pub(crate) fn load_trust<'u>(
     connect: &ConnectConfig,
     mut replicas: impl Iterator<Item = &'u ReplicaUrl>,
 ) -> Result<Trust, TlsError> {
-    Trust::load(connect.ca_file.as_deref(), replicas.any(|replica| replica.tls))
+    connect.load_trust(replicas.any(|replica| replica.tls))
 }
 
 /// A rule that sends requests to one upstream, or to many at once.

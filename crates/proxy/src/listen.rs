@@ -9,15 +9,15 @@ use crate::leaf::Leaf;
 use crate::metrics::ListenerMetrics;
 use curtail_http::accept::{self, Acceptor, WorkerInbox};
 use curtail_http::drain::DrainSignal;
+use curtail_http::tls::ListenerTls;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 
 /// The properties of a listener, which its connections share.
 pub(crate) struct Listener {
     pub(crate) name: String,
-    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) tls: Option<Arc<ListenerTls>>,
     pub(crate) leaf: Option<Arc<Leaf>>,
     pub(crate) metrics: Arc<ListenerMetrics>,
     /// Begins when the proxy stops, or a reload closes or changes the listener.

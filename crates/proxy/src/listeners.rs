@@ -10,8 +10,7 @@ use crate::listen::{self, Inbox, Listener};
 use crate::snapshot::ConfigSnapshot;
 use crate::worker::Worker;
 use crate::{StartError, admin};
-use curtail_http::tls::ListenerCertificate;
-use rustls::sign::CertifiedKey;
+use curtail_http::tls::{ListenerTls, ServerConfig};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -33,7 +32,6 @@ struct OpenListener {
     /// The address in the configuration; its port may be 0.
     address: SocketAddr,
     socket: TcpListener,
-    certificate: Option<Arc<ListenerCertificate>>,
     listener: Arc<Listener>,
 }
 
@@ -57,8 +55,8 @@ struct PreparedListener {
     open: OpenListener,
     /// The socket of a new accept loop; [`None`] if the earlier loop continues.
     accept: Option<TcpListener>,
-    /// The new certificate of a listener that stays.
-    key: Option<CertifiedKey>,
+    /// The new TLS of a listener that stays.
+    tls: Option<Arc<ServerConfig>>,
 }
 
 #[derive(Debug)]
@@ -82,14 +80,14 @@ impl Listeners {
         snapshot: &ConfigSnapshot,
     ) -> Result<PreparedListeners, StartError> {
         let Config { listeners, leaves, admin, limits, .. } = &snapshot.config;
-        let mut keys = certified_keys(listeners)?.into_iter();
+        let mut tls = listeners_tls(listeners)?.into_iter();
         let clients = listeners.iter().map(|listener| (listener.address, None));
         let roots = leaves.iter().map(|leaf| leaf.address);
         let roots = roots.zip(&snapshot.leaves).map(|(address, leaf)| (address, Some(leaf)));
         let listeners = clients.chain(roots).zip(&snapshot.listeners);
         let prepare = |((address, leaf), (name, metrics)): (_, &(String, Arc<_>))| {
             let wanted = Listener::new(name, (leaf, metrics), limits.connections_max);
-            self.prepare_one(address, wanted, keys.next().flatten())
+            self.prepare_one(address, wanted, tls.next().flatten())
         };
         let listeners = listeners.map(prepare).collect::<Result<_, _>>()?;
         let admin = admin.map(|address| self.prepare_admin(address)).transpose()?;
@@ -100,7 +98,7 @@ impl Listeners {
         &self,
         address: SocketAddr,
         mut wanted: Listener,
-        key: Option<CertifiedKey>,
+        tls: Option<Arc<ServerConfig>>,
     ) -> Result<PreparedListener, StartError> {
         let is_kept = |open: &&OpenListener| {
             open.address == address && (address.port() != 0 || open.listener.name == wanted.name)
@@ -110,20 +108,17 @@ impl Listeners {
             Some(open) => open.socket.try_clone()?,
             None => listen::bind(&wanted.name, address)?,
         };
-        if let Some(OpenListener { certificate, listener, .. }) = kept
-            && certificate.is_some() == key.is_some()
+        if let Some(OpenListener { listener, .. }) = kept
+            && listener.tls.is_some() == tls.is_some()
             && listener.is_same(&wanted)
         {
-            let (certificate, listener) = (certificate.clone(), Arc::clone(listener));
-            let open = OpenListener { address, socket, certificate, listener };
-            return Ok(PreparedListener { open, accept: None, key });
+            let open = OpenListener { address, socket, listener: Arc::clone(listener) };
+            return Ok(PreparedListener { open, accept: None, tls });
         }
-        let certificate = key.map(ListenerCertificate::new);
-        wanted.tls = certificate.as_ref().map(ListenerCertificate::acceptor);
-        let listener = Arc::new(wanted);
+        wanted.tls = tls.map(ListenerTls::new);
         let accept = Some(socket.try_clone()?);
-        let open = OpenListener { address, socket, certificate, listener };
-        Ok(PreparedListener { open, accept, key: None })
+        let open = OpenListener { address, socket, listener: Arc::new(wanted) };
+        Ok(PreparedListener { open, accept, tls: None })
     }
 
     fn prepare_admin(&self, address: SocketAddr) -> Result<PreparedAdmin, StartError> {
@@ -137,9 +132,9 @@ impl Listeners {
     /// Accepts connections as prepared. Listeners that are not in use any more close, and their connections drain.
     pub(crate) fn apply(&mut self, prepared: PreparedListeners) {
         let before = std::mem::take(&mut self.open);
-        for PreparedListener { open, accept, key } in prepared.listeners {
-            if let (Some(certificate), Some(key)) = (&open.certificate, key) {
-                certificate.replace(key);
+        for PreparedListener { open, accept, tls } in prepared.listeners {
+            if let (Some(old), Some(new)) = (&open.listener.tls, tls) {
+                old.replace(new);
             }
             if let Some(socket) = accept {
                 let listener = Arc::clone(&open.listener);
@@ -189,10 +184,12 @@ impl Listeners {
 }
 
 /// Reads the certificates of the listeners with TLS.
-fn certified_keys(listeners: &[ListenerConfig]) -> Result<Vec<Option<CertifiedKey>>, StartError> {
+fn listeners_tls(
+    listeners: &[ListenerConfig],
+) -> Result<Vec<Option<Arc<ServerConfig>>>, StartError> {
     let read = |(index, listener): (usize, &ListenerConfig)| {
-        let key = listener.tls.as_ref().map(config::certified_key).transpose();
-        key.map_err(|error| StartError::from(error).within(listener_section(index)))
+        let tls = listener.tls.as_ref().map(config::load_listener_tls).transpose();
+        tls.map_err(|error| StartError::from(error).within(listener_section(index)))
     };
     listeners.iter().enumerate().map(read).collect()
 }

@@ -55,7 +55,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
             Some(Err(error)) => tracing::debug!(%peer, %error, "connection broke at its beginning"),
             None => {}
         },
-        Some(acceptor) => match serving.in_time(acceptor.accept(stream)).await {
+        Some(tls) => match serving.in_time(tls.acceptor().accept(stream)).await {
             Some(Ok(tls)) => {
                 let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
                 let stream = Stream::Tls(Box::new(tls.into()));
@@ -65,7 +65,10 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
                     serving.http1(stream, BytesMut::new()).await;
                 }
             }
-            Some(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+            Some(Err(error)) => {
+                serving.client.metrics.tls_failed.add(1);
+                tracing::debug!(%peer, %error, "TLS handshake failed");
+            }
             None => {}
         },
     }

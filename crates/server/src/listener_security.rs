@@ -1,26 +1,26 @@
-//! The certificate and the tokens of a listener, whose files are read at the start and at each reload.
+//! The certificates and the tokens of a listener, whose files are read at the start and at each reload.
 
 use crate::StartError;
 use curtail_config::ServerTls;
 use curtail_http::access::{Access, Tokens};
 use curtail_http::small_file::read_small_text;
-use curtail_http::tls::{CertifiedKey, ListenerCertificate, certified_key};
+use curtail_http::tls::{ListenerTls, ServerConfig, listener_config};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The contents of the files of a certificate and of tokens.
+/// The contents of the files of certificates and of tokens.
 #[derive(Debug)]
 pub(crate) struct SecurityFiles {
-    certificate: Option<CertifiedKey>,
+    tls: Option<Arc<ServerConfig>>,
     tokens: Tokens,
 }
 
-/// The certificate and the tokens that a listener uses now.
+/// The certificates and the tokens that a listener uses now.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerSecurity {
     /// Absent: clear text.
-    pub(crate) certificate: Option<Arc<ListenerCertificate>>,
+    pub(crate) tls: Option<Arc<ListenerTls>>,
     pub(crate) access: Arc<Access>,
 }
 
@@ -30,10 +30,11 @@ impl SecurityFiles {
         tls: Option<&ServerTls>,
         tokens_file: Option<&Path>,
     ) -> Result<Self, StartError> {
-        let read = |tls: &ServerTls| certified_key(&tls.certificate_file, &tls.key_file);
-        let certificate = tls.map(read).transpose()?;
+        let read =
+            |tls: &ServerTls| listener_config(&tls.certificates, tls.client_ca_file.as_deref());
+        let tls = tls.map(read).transpose()?;
         let tokens = tokens_file.map(read_tokens).transpose()?.unwrap_or_default();
-        Ok(Self { certificate, tokens })
+        Ok(Self { tls, tokens })
     }
 }
 
@@ -45,16 +46,13 @@ fn read_tokens(file: &Path) -> Result<Tokens, StartError> {
 
 impl ListenerSecurity {
     pub(crate) fn new(files: SecurityFiles) -> Self {
-        Self {
-            certificate: files.certificate.map(ListenerCertificate::new),
-            access: Arc::new(Access::new(files.tokens)),
-        }
+        Self { tls: files.tls.map(ListenerTls::new), access: Arc::new(Access::new(files.tokens)) }
     }
 
-    /// Replaces the certificate for later handshakes, and the tokens for later requests.
+    /// Replaces the certificates for later handshakes, and the tokens for later requests.
     pub(crate) fn replace(&self, files: SecurityFiles) {
-        if let (Some(certificate), Some(new)) = (&self.certificate, files.certificate) {
-            certificate.replace(new);
+        if let (Some(tls), Some(new)) = (&self.tls, files.tls) {
+            tls.replace(new);
         }
         self.access.replace(files.tokens);
     }

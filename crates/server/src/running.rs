@@ -95,7 +95,7 @@ impl Running {
     /// Whether the receivers and the query API are under TLS.
     #[must_use]
     pub fn has_tls(&self) -> [bool; 2] {
-        self.reloadable.security.each_ref().map(|security| security.certificate.is_some())
+        self.reloadable.security.each_ref().map(|security| security.tls.is_some())
     }
 
     /// Applies a new configuration, completely or not at all. Also reads certificates and tokens again.
@@ -267,7 +267,7 @@ async fn listen(
     };
     let page = ServerMetrics { store: Arc::clone(&storage.store), counters };
     let api = Api {
-        certificate: query.certificate.clone(),
+        tls: query.tls.clone(),
         access: Arc::clone(&query.access),
         store: Arc::clone(&storage.store),
         sql,
@@ -289,7 +289,7 @@ fn start_receivers(
     use curtail_ingest::StartError::{Listen, Thread};
     let receivers = curtail_ingest::Config {
         addresses: config.otlp.addresses.clone(),
-        certificate: security.certificate.clone(),
+        tls: security.tls.clone(),
         access: Arc::clone(&security.access),
         origins: config
             .otlp

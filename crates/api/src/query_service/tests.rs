@@ -163,7 +163,7 @@ impl TestService {
             }
             std::fs::remove_dir_all(&log).expect("it is ours");
             let api = Api {
-                certificate: None,
+                tls: None,
                 access: Arc::default(),
                 store,
                 sql: by_stand_in(Some(PathBuf::from("the tables"))),

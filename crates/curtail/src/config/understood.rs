@@ -23,7 +23,11 @@ pub(super) fn lines(config: &Config) -> String {
 
 fn write(text: &mut String, config: &Config) -> std::fmt::Result {
     for listener in &config.listeners {
-        let over = if listener.tls.is_some() { "TLS" } else { "clear text" };
+        let over = match &listener.tls {
+            None => "clear text",
+            Some(tls) if tls.client_ca_file.is_some() => "TLS with client certificates",
+            Some(_) => "TLS",
+        };
         writeln!(text, "listener {}: {}, {over}", listener.name, listener.address)?;
     }
     match config.admin {

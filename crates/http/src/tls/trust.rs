@@ -1,28 +1,35 @@
-//! The trusted certificates of servers: from the system's authorities, from the authorities in a file, or any.
+//! Certificates of connections to servers: the trusted ones, of the system's authorities, of authorities in a file, or any;
+//! and the one that is presented to a server that requests it.
 
-use super::{TlsError, certificates, provider, unusable};
+use super::{TlsError, authorities, certified_key, provider};
 use crate::connect::Protocol;
 use crate::origin::ServerOrigin;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::sign::SingleCertAndKey;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
 
 /// Maximum number of names with resumable sessions; a name with its tickets takes some hundred bytes.
 const SESSIONS_MAX: usize = 1_024;
 
-/// The trusted certificates of servers.
+/// The certificates of connections to servers.
 #[derive(Clone, Debug)]
-pub enum Trust {
-    /// Only certificates that these authorities have signed.
-    Authorities(Arc<RootCertStore>),
-    /// Any certificate, without proof of the server's identity.
+pub struct Trust {
+    trusted: Trusted,
+    /// The certificate for servers that request one.
+    presented: Option<Arc<SingleCertAndKey>>,
+}
+
+#[derive(Clone, Debug)]
+enum Trusted {
+    SignedBy(Arc<RootCertStore>),
     AnyCertificate,
 }
 
@@ -34,9 +41,7 @@ impl Trust {
     pub fn load(ca_file: Option<&Path>, has_tls: bool) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         if let Some(path) = ca_file {
-            for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|error| unusable(path, error))?;
-            }
+            roots = authorities(path)?;
         } else if has_tls {
             // A system store may hold certificates that are too old to be understood; the others count.
             let system = rustls_native_certs::load_native_certs().certs;
@@ -44,7 +49,22 @@ impl Trust {
                 return Err(TlsError::NoAuthorities);
             }
         }
-        Ok(Self::Authorities(Arc::new(roots)))
+        Ok(Self { trusted: Trusted::SignedBy(Arc::new(roots)), presented: None })
+    }
+
+    /// Trusts any certificate, without proof of the server's identity.
+    #[must_use]
+    pub const fn any_certificate() -> Self {
+        Self { trusted: Trusted::AnyCertificate, presented: None }
+    }
+
+    /// Presents the certificate in these files, of its chain and of its key, to servers that request one.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the key does not match the certificate.
+    pub fn with_certificate(self, (chain, key): &(PathBuf, PathBuf)) -> Result<Self, TlsError> {
+        let presented = Some(Arc::new(certified_key(chain, key)?.into()));
+        Ok(Self { presented, ..self })
     }
 
     fn client_config(&self) -> ClientConfig {
@@ -52,13 +72,18 @@ impl Trust {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .expect("the provider has the suites of its own versions");
-        let builder = match self {
-            Self::Authorities(roots) => builder.with_root_certificates(Arc::clone(roots)),
-            Self::AnyCertificate => {
+        let builder = match &self.trusted {
+            Trusted::SignedBy(roots) => builder.with_root_certificates(Arc::clone(roots)),
+            Trusted::AnyCertificate => {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
             }
         };
-        let mut config = builder.with_no_client_auth();
+        let mut config = match &self.presented {
+            None => builder.with_no_client_auth(),
+            Some(certificate) => {
+                builder.with_client_cert_resolver(Arc::<SingleCertAndKey>::clone(certificate))
+            }
+        };
         config.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS_MAX);
         config
     }

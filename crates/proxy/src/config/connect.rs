@@ -1,6 +1,6 @@
 //! The keys of `connect`: connections to replicas.
 
-use curtail_config::Section;
+use curtail_config::{Section, certificate_files};
 use curtail_http::connect::{ConnectConfig, Protocol};
 use curtail_http::http2::WINDOW_BYTES_MAX;
 use curtail_http::stream::TCP_KEEPALIVE;
@@ -61,6 +61,11 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
         ca_file: s
             .field("ca_file", "Trusted certificate authorities (PEM file); absent: the system's.")
             .optional(),
+        client_certificate: s.optional_section(
+            "client_certificate",
+            "Certificate of the proxy, for replicas that request client certificates; absent: none.",
+            certificate_files,
+        ),
     };
     check_window(s, "http2_stream_window", "http2_streams_max", config.http2_connection_window());
     config

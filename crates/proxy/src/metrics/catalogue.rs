@@ -226,6 +226,11 @@ catalogue! {
         LISTENER,
         "Client connections that waited because connections_max were open.",
     );
+    CLIENTS_TLS_FAILED = counter(
+        "curtail_client_tls_failed",
+        LISTENER,
+        "Client connections that ended in the TLS handshake, as those without an accepted client certificate.",
+    );
     UNROUTED = counter(
         "curtail_requests_unrouted",
         LISTENER,

@@ -192,6 +192,7 @@ impl Snapshot {
         out.add(&table::CLIENTS_OPEN, each().map(|(labels, c)| (labels, c.accepted - c.closed)));
         out.add(&table::CLIENTS_ACCEPTED, each().map(|(labels, c)| (labels, c.accepted)));
         out.add(&table::CLIENTS_WAITED, each().map(|(labels, c)| (labels, c.waited)));
+        out.add(&table::CLIENTS_TLS_FAILED, each().map(|(labels, c)| (labels, c.tls_failed)));
         out.add(&table::UNROUTED, each().map(|(labels, c)| (labels, c.unrouted)));
         out.add(&table::MALFORMED, each().map(|(labels, c)| (labels, c.malformed)));
         let timed_out = self.listeners.iter();

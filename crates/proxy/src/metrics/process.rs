@@ -17,6 +17,8 @@ curtail_metrics::counters! {
         accepted: Counter,
         /// Clients that had to wait, because `connections_max` clients were connected.
         waited: Counter,
+        /// TLS handshakes that failed, apart from those that took too long.
+        tls_failed: Counter,
         unrouted: Counter,
         /// Requests that are malformed, or did not arrive in time.
         malformed: Counter,

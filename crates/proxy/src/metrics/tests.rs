@@ -117,6 +117,7 @@ fn snapshot() -> Snapshot {
     listener.accepted.add(2);
     listener.closed.add(1);
     listener.waited.add(1);
+    listener.tls_failed.add(1);
     listener.unrouted.add(1);
     listener.malformed.add(1);
     let process = ProcessMetrics::default();
@@ -261,6 +262,7 @@ fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
         curtail_client_connections_open{listener="in"} 1
         curtail_client_connections_accepted_total{listener="in"} 2
         curtail_client_connections_waited_total{listener="in"} 1
+        curtail_client_tls_failed_total{listener="in"} 1
         curtail_requests_unrouted_total{listener="in"} 1
         curtail_requests_malformed_total{listener="in"} 1
         curtail_spans_recorded_total 9

@@ -5,6 +5,7 @@ use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair,
     date_time_ymd,
 };
+use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::{Path, PathBuf};
@@ -71,37 +72,75 @@ impl Authority {
 
     /// A client that trusts this authority and speaks `protocols`, the preferred one first.
     pub(crate) fn client(&self, protocols: &[&str]) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.issuer.der().clone()).expect("a certificate of our own");
-        let mut config = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .expect("the provider's own versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let mut config = self.trusting().with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
         Arc::new(config)
+    }
+
+    /// A client that trusts this authority and presents a certificate.
+    pub(crate) fn client_with(&self, issued: &Issued) -> Arc<ClientConfig> {
+        let (chain, key) = (issued.chain.clone(), issued.private_key());
+        Arc::new(self.trusting().with_client_auth_cert(chain, key).expect("its own key"))
+    }
+
+    fn trusting(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
+        ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("the provider's own versions")
+            .with_root_certificates(self.roots())
+    }
+
+    fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).expect("a certificate of our own");
+        roots
     }
 }
 
 impl Issued {
     /// A server that shows this certificate and speaks `protocols`.
     pub(crate) fn server(&self, protocols: &[&str]) -> Arc<ServerConfig> {
-        let key = PrivateKeyDer::try_from(self.key.serialize_der()).expect("a key of our own");
-        let mut config = ServerConfig::builder_with_provider(provider())
+        let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .expect("the provider's own versions")
+            .expect("the provider's own versions");
+        let mut config = builder
             .with_no_client_auth()
-            .with_single_cert(self.chain.clone(), key)
+            .with_single_cert(self.chain.clone(), self.private_key())
             .expect("the key of the certificate");
         config.alpn_protocols = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
         Arc::new(config)
     }
 
+    /// A server that shows this certificate to clients of `authority` only.
+    pub(crate) fn server_for_clients_of(&self, authority: &Authority) -> Arc<ServerConfig> {
+        let roots = Arc::new(authority.roots());
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("the provider's own versions")
+            .with_client_cert_verifier(verifier.expect("an authority"));
+        let config = builder.with_single_cert(self.chain.clone(), self.private_key());
+        Arc::new(config.expect("the key of the certificate"))
+    }
+
+    pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
+        &self.chain[0]
+    }
+
+    fn private_key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::try_from(self.key.serialize_der()).expect("a key of our own")
+    }
+
     /// The keys of a listener that shows this certificate.
     pub(crate) fn listener_keys(&self) -> String {
+        format!("tls: {{{}}}", self.files())
+    }
+
+    /// The keys of the files.
+    pub(crate) fn files(&self) -> String {
         let show = |path: &Path| path.display().to_string();
         let (certificate, key) = (show(&self.certificate_file), show(&self.key_file));
-        format!("tls: {{certificate_file: {certificate}, key_file: {key}}}")
+        format!("certificate_file: {certificate}, key_file: {key}")
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// The name that clients ask for.
 pub(crate) const HOST: &str = "service.test";
@@ -32,6 +33,17 @@ pub(crate) struct FullResponse {
     pub(crate) trailers: Option<HeaderMap>,
 }
 
+/// Connects under TLS, to the proxy whose certificate is for `name`.
+pub(crate) async fn tls_stream(
+    address: SocketAddr,
+    name: &'static str,
+    config: Arc<rustls::ClientConfig>,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await.expect("the proxy listens");
+    let name = ServerName::try_from(name).expect("a name");
+    TlsConnector::from(config).connect(name, stream).await
+}
+
 impl Client {
     /// Connects in clear text; HTTP/2 with prior knowledge.
     pub(crate) async fn connect(address: SocketAddr, version: Version) -> Self {
@@ -45,9 +57,7 @@ impl Client {
         address: SocketAddr,
         config: Arc<rustls::ClientConfig>,
     ) -> std::io::Result<Self> {
-        let stream = TcpStream::connect(address).await.expect("the proxy listens");
-        let name = ServerName::try_from("localhost").expect("a name");
-        let stream = TlsConnector::from(config).connect(name, stream).await?;
+        let stream = tls_stream(address, "localhost", config).await?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok(Self::over(stream, is_http2).await)
     }

@@ -1,6 +1,7 @@
 //! Messages pass unchanged: the proxy changes only what concerns one connection.
 
 mod bodies;
+mod certificates;
 mod cookies;
 mod forwarded;
 mod heads;
