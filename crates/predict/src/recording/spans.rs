@@ -12,14 +12,16 @@
 //! **Limits**: [`ROWS_MAX`] spans, [`KINDS_MAX`] kinds and as many names; further spans are left out, and further kinds
 //! are one. [`REPLICAS_MAX`] replicas.
 
+mod rules;
+
 use super::{
     AttemptEnd, FanOut, FanOutRequest, ROWS_MAX, RecordedAttempt, RecordedRequest, Recording,
     RecordingError, UNKNOWN, choose,
 };
 use curtail_otlp::{Attribute, Limits, Signal, Slice, Span, Spans, Value, json};
-use curtail_policy::{BalanceConfig, PrequalConfig};
 use curtail_text::numbers::counted;
 use curtail_units::{Duration, Instant};
+use rules::BalancingRules;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Maximum number of kinds of requests, and of names.
@@ -109,8 +111,7 @@ pub struct SpanReader {
     /// Services, replicas and upstreams.
     names: Names,
     operations: Names,
-    /// The balancing rule of each upstream; [`None`] if there are several.
-    rules: HashMap<u32, Option<BalanceConfig>>,
+    rules: BalancingRules,
     spans: Vec<SpanFacts>,
     lines: u64,
     left_out: u64,
@@ -226,11 +227,8 @@ impl SpanReader {
             Some(upstream) => Some(self.names.number(upstream)?),
             None => None,
         };
-        if let Some(upstream) = upstream
-            && let Some(rule) = text(own, b"curtail.choice", batch).and_then(rule_of)
-        {
-            let known = self.rules.entry(upstream).or_insert(Some(rule));
-            *known = known.filter(|known| *known == rule);
+        if let Some((upstream, choice)) = upstream.zip(text(own, b"curtail.choice", batch)) {
+            self.rules.add(upstream, choice);
         }
         Some(SpanFacts {
             trace: span.trace_id,
@@ -275,7 +273,7 @@ impl SpanReader {
         let rows;
         if let Some(shards) = &shards {
             let (fan_out, callers) = self.fan_out(shards);
-            recording.balance = self.balance(shards);
+            recording.balance = self.rules.of(shards);
             rows = self.attempts(shards, &callers);
             recording.fan_out = Some(fan_out);
             recording.source = format!("spans of the proxy, {} shards", shards.len());
@@ -288,18 +286,11 @@ impl SpanReader {
             let name = choose(names(&of_proxy), wanted)?;
             let is_chosen = |number: &&u32| self.names.names[**number as usize] == name;
             let chosen = of_proxy.iter().filter(is_chosen).copied().collect();
-            recording.balance = self.balance(&chosen);
+            recording.balance = self.rules.of(&chosen);
             rows = self.attempts(&chosen, &HashMap::new());
             recording.source = format!("spans of the proxy, upstream {name}");
         }
         self.fill(recording, rows, shards.as_ref())
-    }
-
-    /// The balancing rule of these upstreams, if the spans of their attempts name one.
-    fn balance(&self, upstreams: &BTreeSet<u32>) -> Option<BalanceConfig> {
-        let mut rules = upstreams.iter().filter_map(|upstream| self.rules.get(upstream));
-        let first = rules.next()?;
-        first.filter(|_| rules.all(|rule| rule == first))
     }
 
     /// Puts rows into a recording, with only the names of their replicas, shard by shard.
@@ -536,20 +527,6 @@ type Row = (RecordedRequest, Vec<(RecordedAttempt, u32)>);
 
 /// The trace and the ID of a span.
 type SpanKey = (u128, u64);
-
-/// The balancing rule that has this reason in `curtail.choice`. A replica that was the only one shows no rule.
-fn rule_of(choice: &str) -> Option<BalanceConfig> {
-    match choice {
-        "turn" => Some(BalanceConfig::RoundRobin),
-        "chance" => Some(BalanceConfig::Random),
-        "fewer_in_flight" => Some(BalanceConfig::LEAST_REQUEST),
-        "lower_peak_ewma" => Some(BalanceConfig::PEAK_EWMA),
-        "cold_lowest_latency" | "all_hot_fewest_in_flight" | "pool_too_small" => {
-            Some(BalanceConfig::Prequal(PrequalConfig::default()))
-        }
-        _ => None,
-    }
-}
 
 /// Whether names are those of shards: they differ in a number, or after a separator.
 fn are_shards(names: &[&str]) -> bool {
