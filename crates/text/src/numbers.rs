@@ -143,11 +143,18 @@ pub fn bytes(bytes: u64) -> String {
 }
 
 /// An instant as a date and a time of day, in UTC.
+#[must_use]
+pub fn utc(unix_ns: u64) -> String {
+    let [year, month, day, hour, minute, second] = date_and_time(unix_ns);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// The year, month, day, hour, minute and second of an instant, in UTC.
 ///
 /// **Source** of the calendar: Hinnant, "chrono-compatible low-level date algorithms" (2013), `civil_from_days`. Its years
 /// begin in March, so the leap day is the last one.
 #[must_use]
-pub fn utc(unix_ns: u64) -> String {
+pub const fn date_and_time(unix_ns: u64) -> [u64; 6] {
     let seconds = unix_ns / 1_000_000_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let days = days + 719_468; // From the first of March of the year 0 to 1970.
@@ -158,8 +165,7 @@ pub fn utc(unix_ns: u64) -> String {
     let day = of_year - (153 * month + 2) / 5 + 1;
     let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     let year = year + era * 400 + next;
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    [year, month, day, second / 3_600, second / 60 % 60, second % 60]
 }
 
 /// The nearest whole number; 0 for a negative number.
