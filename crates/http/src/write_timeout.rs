@@ -47,6 +47,11 @@ impl<F: Fn()> WriteTimeoutStream<F> {
         self.has_failed
     }
 
+    /// Returns the number of bytes read so far, and of those written.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.moved.load(Ordering::Relaxed) - self.written, self.written)
+    }
+
     /// Returns the counter of bytes read and written.
     pub fn moved(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.moved)

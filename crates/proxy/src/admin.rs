@@ -205,6 +205,7 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
         usage: Usage::now(),
         started_unix_ns: process_state.clock.unix_ns(curtail_units::Instant::ZERO),
         spans: snapshot.spans.as_ref().map(|spans| spans.counts()),
+        access_log: snapshot.access_log.as_ref().map(|_| process_state.access_lines.counts()),
         journal_lost: process_state.journal.as_ref().map(|journal| journal.lost()),
     }
 }

@@ -5,6 +5,7 @@
 //! no address, because a running proxy uses the addresses.
 
 use crate::StartError;
+use crate::access_log::writer;
 use crate::config::{Config, ConnectConfig, ReplicaUrl, load_listener_tls, load_trust};
 use crate::spans::receiver::Receiver;
 use curtail_http::connect::Connector;
@@ -35,6 +36,9 @@ pub fn check(config: &Config) -> Vec<StartError> {
             Receiver::new(spans, Signal::Traces).err().into_iter().collect(),
             SPANS_SECTION.to_owned(),
         );
+    }
+    if let Some(access_log) = &config.access_log {
+        refused.extend(writer::check(access_log).err());
     }
     refused
 }

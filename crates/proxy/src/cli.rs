@@ -140,19 +140,21 @@ fn parse(file: &Path, bytes: Vec<u8>, set: &[String]) -> Result<Config, ConfigEr
 }
 
 fn reload(args: &ProxyArgs, running: &Running) {
-    let Some(file) = &args.config else {
-        tracing::warn!("nothing to reload: the proxy was started without a configuration file");
-        return;
+    let config = match &args.config {
+        // The file of an access log is opened again, and certificates are read again.
+        None => Config::from_arguments(args.listen, &args.upstream, args.admin, &args.set)
+            .map_err(|errors| errors.to_string()),
+        Some(file) => read(file)
+            .map_err(|error| format!("{}: {error}", file.display()))
+            .and_then(|bytes| parse(file, bytes, &args.set).map_err(|errors| errors.to_string())),
     };
-    let config = read(file)
-        .map_err(|error| format!("{}: {error}", file.display()))
-        .and_then(|bytes| parse(file, bytes, &args.set).map_err(|errors| errors.to_string()));
     let before = running.listeners();
     let taken = config.and_then(|config| running.reload(config).map_err(|e| e.to_string()));
     match taken {
         Ok(changed) => {
             let changed = if changed.is_empty() { "none".to_owned() } else { changed.join(", ") };
-            tracing::info!(file = %file.display(), changed, "configuration reloaded");
+            let file = args.config.as_deref().map(|file| tracing::field::display(file.display()));
+            tracing::info!(file, changed, "configuration reloaded");
             let opened = running.listeners().into_iter().filter(|open| !before.contains(open));
             opened.for_each(|(name, address)| {
                 tracing::info!(listener = name, %address, "listening");

@@ -3,6 +3,7 @@
 //! The keys, their meanings and their defaults are named here once; `curtail_config` derives the messages, the
 //! reference page and the JSON Schema from them.
 
+mod access_log;
 mod connect;
 mod consistency;
 mod fan_out;
@@ -11,6 +12,7 @@ mod network;
 mod replica;
 mod tenants;
 
+pub use access_log::AccessLogConfig;
 pub use fan_out::{FanOutConfig, FanOutTo, Merge};
 pub use limits::Limits;
 pub use network::Network;
@@ -50,6 +52,8 @@ pub struct Config {
     pub spans: Option<SpansConfig>,
     /// Latencies by tenant; absent: none.
     pub tenants: Option<TenantsConfig>,
+    /// The access log; absent: none.
+    pub access_log: Option<AccessLogConfig>,
     /// Limits for clients.
     pub limits: Limits,
 }
@@ -171,6 +175,7 @@ impl Config {
             ("admin", self.admin != other.admin),
             ("spans", self.spans != other.spans),
             ("tenants", self.tenants != other.tenants),
+            ("access_log", self.access_log != other.access_log),
             ("limits", self.limits != other.limits),
         ];
         let sections = sections.iter().filter(|(_, is_changed)| *is_changed);
@@ -240,6 +245,11 @@ impl Config {
                 "tenants",
                 "Percentiles by tenant, in /tenants, and by the decade of a tenant's size, in /metrics. The tenant of a request is its owner.",
                 tenants::read,
+            ),
+            access_log: s.optional_section(
+                "access_log",
+                "Log of the requests of clients: one line for each. Failed requests are always logged.",
+                access_log::read,
             ),
             limits: s.section(
                 "limits",

@@ -321,8 +321,8 @@ impl FanOutRequest {
         };
         let trail = self.trail.as_ref().expect("it is taken at the end");
         let context = trail.context.child(self.worker.new_span_id());
-        let mut trail =
-            Box::new(Trail::new(context, now, Arc::clone(&trail.request_head), trail.tls));
+        let (head, client) = (Arc::clone(&trail.request_head), Arc::clone(&trail.client));
+        let mut trail = Box::new(Trail::new(context, now, head, client));
         trail.is_call = true;
         trail.is_repeatable = self.outgoing.request.repeatable;
         trail.draw = self.trail.as_ref().and_then(|trail| trail.draw);
@@ -459,9 +459,12 @@ impl FanOutRequest {
     fn end(&mut self, result: FanOutResult, end: (Option<StatusCode>, Option<&'static str>)) {
         let Some(mut trail) = self.trail.take() else { return };
         trail.request_body_bytes = self.outgoing.body.as_ref().map(|body| body.bytes());
-        let missing = (self.results.len() - self.succeeded()) as u64;
+        let missing = self.results.len() - self.succeeded();
+        let [calls, missed] =
+            [self.results.len(), missing].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        trail.shards = Some((calls, missed));
         let latency = self.now().since(trail.started);
-        self.fan_out.metrics.ended(result, missing, latency);
+        self.fan_out.metrics.ended(result, missing as u64, latency);
         let response = match result {
             FanOutResult::Complete | FanOutResult::Partial => ResponseClass::Status(StatusCode::OK),
             FanOutResult::ClientGone => ResponseClass::None,

@@ -5,8 +5,9 @@
 //!
 //! The path of a request: [`listen`] accepts its connection, [`serve`] reads the request, [`request`] routes and
 //! classifies it, [`leaf`] admits it, [`root`] sends its attempts as the machines decide ([`driver`]), and [`response`]
-//! passes the response on. Its [`trail`] becomes [`spans`]; counts go to [`metrics`], which [`admin`] shows.
+//! passes the response on. Its [`trail`] becomes [`spans`] and a line of the [`access_log`]; counts go to [`metrics`], which [`admin`] shows.
 
+mod access_log;
 mod admin;
 mod check;
 pub mod cli;
@@ -46,9 +47,9 @@ mod worker;
 
 pub use check::check;
 pub use config::{
-    Config, ConnectConfig, FanOutConfig, FanOutTo, LeafListener, Limits, ListenerConfig, Merge,
-    NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl, RouteConfig, ServerTls,
-    SpansConfig, SpansProtocol, TenantsConfig,
+    AccessLogConfig, Config, ConnectConfig, FanOutConfig, FanOutTo, LeafListener, Limits,
+    ListenerConfig, Merge, NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl,
+    RouteConfig, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
 pub use running::{Options, ReloadError, Running, start};
@@ -69,6 +70,9 @@ pub enum StartError {
     /// The file of a token cannot be used.
     #[error("token_file {}: {source}", file.display())]
     Token { file: PathBuf, source: std::io::Error },
+    /// The file of the access log cannot be opened.
+    #[error("access_log.file: {}: {source}", file.display())]
+    AccessLog { file: PathBuf, source: std::io::Error },
     /// The journal cannot be written.
     #[error("{}: the journal cannot be written: {source}", file.display())]
     Journal { file: PathBuf, source: std::io::Error },

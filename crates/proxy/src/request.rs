@@ -18,7 +18,7 @@ use curtail_http::head::{Fault, Known, RequestHead, ResponseHead};
 use curtail_http::http1::InterimSink;
 use curtail_http::progress::ProgressTimer;
 use curtail_http::replay::{ClientBody, ClientFault, Replay};
-use curtail_policy::{Class, Failure, RequestFailure, TieId};
+use curtail_policy::{Class, Failure, Reason, RequestFailure, TieId};
 use curtail_units::Duration;
 use http::{Method, StatusCode};
 use std::net::IpAddr;
@@ -37,6 +37,8 @@ pub(crate) struct Client {
     pub(crate) tls: bool,
     /// The leaf of the listener; [`None`] on a listener of the root.
     pub(crate) leaf: Option<Arc<Leaf>>,
+    /// The name of the listener.
+    pub(crate) listener: String,
     pub(crate) metrics: Arc<ListenerMetrics>,
 }
 
@@ -79,7 +81,7 @@ pub(crate) async fn respond(
             (destination, target, draw, curtail_policy::Request { class, repeatable, is_holdout })
         });
     let head = Arc::new(head);
-    let mut trail = Box::new(Trail::new(context, started, Arc::clone(&head), client.tls));
+    let mut trail = Box::new(Trail::new(context, started, Arc::clone(&head), Arc::clone(&client)));
     trail.is_at_leaf = client.leaf.is_some();
     let (target, request) = match found {
         Ok((destination, target, draw, request)) => {
@@ -99,20 +101,18 @@ pub(crate) async fn respond(
             return respond_from_shards(&worker, &client, fan_out, (outgoing, trail)).await;
         }
     };
-    let permit = match &client.leaf {
-        None => None,
-        Some(leaf) => match leaf.admit(&worker, request.class, tie.as_deref()).await {
-            Admission::Started(permit) => {
-                if trail.context.sampled {
-                    let now = worker.shared.process_state.clock.now();
-                    trail.leaf_wait = Some(now.since(started));
-                }
-                Some(permit)
-            }
-            Admission::TwinStarted => return leaf_says("twin-started"),
-            Admission::Refused => return leaf_says("refused"),
-        },
-    };
+    let mut permit = None;
+    if let Some(leaf) = &client.leaf {
+        let mut queued = QueuedRequest { worker: &worker, trail: Some(trail) };
+        let admission = leaf.admit(&worker, request.class, tie.as_deref()).await;
+        permit = match admission {
+            Admission::Started(permit) => Some(permit),
+            Admission::TwinStarted => return queued.reject("twin-started", "twin_started"),
+            Admission::Refused => return queued.reject("refused", "queue_full"),
+        };
+        trail = queued.trail.take().expect("it was not rejected");
+        trail.leaf_wait = Some(worker.shared.process_state.clock.now().since(started));
+    }
     let mut outgoing = outgoing(&snapshot, (head, body), request, upgrade);
     outgoing.interim = interim;
     let timeout = snapshot.config.limits.stream_idle_timeout;
@@ -288,11 +288,35 @@ fn respond_as_last_hop(worker: &Worker, target: &Target, trail: Trail) -> ProxyR
     error.map_or_else(|| empty(status), |error| own(status, error, ""))
 }
 
-fn leaf_says(what: &'static str) -> ProxyResponse {
-    let error = if what == "refused" { "queue_full" } else { "twin_started" };
-    let (mut head, body) = own(StatusCode::SERVICE_UNAVAILABLE, error, "");
-    head.fields.push(Known::CurtailLeaf, what.as_bytes());
-    (head, body)
+/// A request in the queue of a leaf. When it is dropped with its trail, the root has cancelled it.
+struct QueuedRequest<'w> {
+    worker: &'w Worker,
+    trail: Option<Box<Trail>>,
+}
+
+impl QueuedRequest<'_> {
+    /// Responds that the leaf does not send the request to its server.
+    fn reject(mut self, leaf_header: &'static str, error: &'static str) -> ProxyResponse {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        self.end(Some(status), error);
+        let (mut head, body) = own(status, error, "");
+        head.fields.push(Known::CurtailLeaf, leaf_header.as_bytes());
+        (head, body)
+    }
+
+    fn end(&mut self, status: Option<StatusCode>, error: &'static str) {
+        let Some(mut trail) = self.trail.take() else { return };
+        let at = self.worker.shared.process_state.clock.now();
+        trail.leaf_wait = Some(at.since(trail.started));
+        trail.end = Some(RequestEnd { at, status, error: Some(error), reason: None });
+        self.worker.log_unsent(&trail);
+    }
+}
+
+impl Drop for QueuedRequest<'_> {
+    fn drop(&mut self) {
+        self.end(None, Reason::ClientGone.name());
+    }
 }
 
 fn refuse(worker: &Worker, trail: Trail, fault: Fault) -> ProxyResponse {

@@ -98,11 +98,12 @@ pub(crate) struct Completion {
 impl WinningResponse {
     pub(crate) fn new(
         driver: Box<Driver>,
-        trail: Box<Trail>,
+        mut trail: Box<Trail>,
         attempt: AttemptId,
         response: Box<BufferedResponse>,
         worker: &Arc<Worker>,
     ) -> Self {
+        trail.response_begun = trail.end.map(|end| end.at);
         let worker = Arc::clone(worker);
         let completion = Completion { driver, trail, attempt, worker, is_over: false };
         Self { response, completion }
@@ -113,6 +114,12 @@ impl Completion {
     /// Counts further bytes of the response body.
     pub(crate) fn body(&mut self, bytes: usize) {
         self.trail.response_body(bytes);
+    }
+
+    /// Sets the bytes that an upgraded connection has carried.
+    pub(crate) fn tunneled(&mut self, from_client: u64, to_client: u64) {
+        self.trail.request_body_bytes = Some(from_client);
+        self.trail.response_body_bytes = Some(to_client);
     }
 
     /// The response has ended: complete, or broken off by the replica.

@@ -313,9 +313,7 @@ impl Exchange {
     }
 
     fn note_request_body(&mut self) {
-        if self.trail.context.sampled {
-            self.trail.request_body_bytes = self.outgoing.body.as_ref().map(|body| body.bytes());
-        }
+        self.trail.request_body_bytes = self.outgoing.body.as_ref().map(|body| body.bytes());
     }
 
     fn note_end(

@@ -1,5 +1,7 @@
 //! A running proxy: its threads, its reloads and its stop.
 
+use crate::access_log::buffers::LineBuffers;
+use crate::access_log::writer::AccessLogWriter;
 use crate::config::Config;
 use crate::effects::EffectSender;
 use crate::journal::Journal;
@@ -52,6 +54,7 @@ pub struct Running {
 struct Reloaded {
     listeners: Listeners,
     exporter: Option<ExporterThread>,
+    access_log: Option<AccessLogWriter>,
 }
 
 /// The error of a new configuration that was not applied. The old one stays in effect.
@@ -85,6 +88,7 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         rng: Rng::new(options.seed),
         journal,
         process: Arc::new(ProcessMetrics::default()),
+        access_lines: Arc::new(LineBuffers::new(config.workers)),
     };
     let (snapshot, _) = ConfigSnapshot::new(config, &process_state, None)?;
     let snapshot = Arc::new(snapshot);
@@ -93,12 +97,14 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         process_state,
         drain: Arc::default(),
     });
+    let access_log = open_access_log(&snapshot, &shared)?;
     let exporter = ExporterThread::start(&snapshot, &shared)?;
     let (stop, _) = watch::channel(false);
     let (workers, mut listeners) = start_workers(&shared, &stop)?;
     let prepared = listeners.prepare(&snapshot)?;
     listeners.apply(prepared);
-    let reloaded = Mutex::new(Reloaded { listeners, exporter });
+    access_log.iter().for_each(AccessLogWriter::begin);
+    let reloaded = Mutex::new(Reloaded { listeners, exporter, access_log });
     Ok(Running { shared, reloaded, workers, stop })
 }
 
@@ -135,6 +141,7 @@ impl Running {
         let (snapshot, changes) =
             ConfigSnapshot::new(config, &self.shared.process_state, Some(&before))?;
         let listeners = reloaded.listeners.prepare(&snapshot)?;
+        let access_log = open_access_log(&snapshot, &self.shared)?;
         let sink = |snapshot: &ConfigSnapshot| snapshot.spans.as_ref().map(Arc::as_ptr);
         if sink(&snapshot) != sink(&before) {
             // The earlier exporter sends what it has, and ends.
@@ -146,6 +153,8 @@ impl Running {
         }
         self.shared.snapshot.store(Arc::new(snapshot));
         reloaded.listeners.apply(listeners);
+        access_log.iter().for_each(AccessLogWriter::begin);
+        reloaded.access_log = access_log;
         self.shared.process_state.process.reloads.add(&ReloadResult::Ok, 1);
         Ok(changed)
     }
@@ -162,7 +171,7 @@ impl Running {
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
     pub fn stop(mut self, grace: Duration) {
         let reloaded = self.reloaded.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Reloaded { mut listeners, exporter } = reloaded;
+        let Reloaded { mut listeners, exporter, access_log } = reloaded;
         self.shared.drain.begin();
         listeners.close();
         let deadline = std::time::Instant::now() + grace;
@@ -186,10 +195,22 @@ impl Running {
         if let Some(exporter) = exporter {
             exporter.stop();
         }
+        if let Some(access_log) = access_log {
+            access_log.finish();
+        }
         if let Some(journal) = &self.shared.process_state.journal {
             journal.close();
         }
     }
+}
+
+/// Opens the file of the access log, if one is configured.
+fn open_access_log(
+    snapshot: &ConfigSnapshot,
+    shared: &Shared,
+) -> Result<Option<AccessLogWriter>, StartError> {
+    let open = |config| AccessLogWriter::open(config, &shared.process_state.access_lines);
+    snapshot.config.access_log.as_ref().map(open).transpose()
 }
 
 /// Starts the workers. The first one accepts the connections of the listeners, none of which is open yet.
@@ -302,7 +323,7 @@ async fn run(
     drained.wait().await;
 }
 
-/// Closes connections that are idle for too long.
+/// Closes connections that are idle for too long. The first worker also warns of lost lines of the access log.
 async fn tick(worker: Arc<Worker>) {
     let mut interval = tokio::time::interval(TICK);
     loop {
@@ -313,6 +334,9 @@ async fn tick(worker: Arc<Worker>) {
             upstream.sweep(worker.index, now);
         }
         snapshot.leaves.iter().for_each(|leaf| leaf.sweep(worker.index, now));
+        if worker.index == 0 {
+            worker.shared.process_state.access_lines.warn(now);
+        }
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
             || snapshot.config.trusted_proxies.iter().any(is_trusted),
         tls: listener.tls.is_some(),
         leaf: listener.leaf.clone(),
+        listener: listener.name.clone(),
         metrics: Arc::clone(&listener.metrics),
     });
     let Ok(mut stream) = TcpStream::from_std(stream) else { return };
@@ -150,7 +151,7 @@ impl Service for Serving {
     }
 
     fn reject(&self, fault: Fault) -> (ResponseHead, RelayedBody) {
-        reject(&self.client, fault)
+        reject(&self.worker, &self.client, fault)
     }
 
     fn count_write_timeout(&self) {
@@ -159,11 +160,12 @@ impl Service for Serving {
 }
 
 /// Responds to a malformed request.
-fn reject(client: &Client, fault: Fault) -> (ResponseHead, RelayedBody) {
+fn reject(worker: &Worker, client: &Client, fault: Fault) -> (ResponseHead, RelayedBody) {
     tracing::debug!(error = fault.error, why = fault.why, "rejected a malformed request");
     if fault.status == StatusCode::REQUEST_TIMEOUT {
         client.metrics.timed_out.add(&ClientTimeout::Header, 1);
     }
     client.metrics.malformed.add(1);
+    worker.log_malformed(client, (fault.status, fault.error));
     own(fault.status, fault.error, fault.why)
 }

@@ -1,5 +1,7 @@
 //! The configuration snapshot: all state that follows from one configuration. A reload replaces it as a whole.
 
+use crate::access_log::AccessLog;
+use crate::access_log::buffers::LineBuffers;
 use crate::config::{Config, FanOutConfig, NamedUpstream, RouteConfig};
 use crate::driver::Upstream;
 use crate::driver::membership::Membership;
@@ -30,6 +32,8 @@ pub(crate) struct ConfigSnapshot {
     pub(crate) spans: Option<Arc<SpanSink>>,
     /// The latencies by tenant, if there is a header for them.
     pub(crate) tenants: Option<Arc<Tenants>>,
+    /// The access log, if one is configured.
+    pub(crate) access_log: Option<AccessLog>,
     /// The routes that fan out.
     pub(crate) fan_outs: Vec<Arc<FanOut>>,
     /// Upstreams that a reload has replaced and requests in progress still use.
@@ -46,13 +50,21 @@ pub(crate) struct ProcessState {
     pub(crate) rng: Rng,
     pub(crate) journal: Option<Arc<Journal>>,
     pub(crate) process: Arc<ProcessMetrics>,
+    /// The lines that wait for the file of the access log.
+    pub(crate) access_lines: Arc<LineBuffers>,
 }
 
 #[cfg(test)]
 impl ProcessState {
     /// That of a process without a journal.
     pub(crate) fn for_tests() -> Self {
-        Self { clock: Clock::start(), rng: Rng::new(1), journal: None, process: Arc::default() }
+        Self {
+            clock: Clock::start(),
+            rng: Rng::new(1),
+            journal: None,
+            process: Arc::default(),
+            access_lines: Arc::new(LineBuffers::new(1)),
+        }
     }
 }
 
@@ -126,6 +138,7 @@ impl ConfigSnapshot {
             listeners: listener_metrics(&config, before),
             spans: span_sink(&config, before),
             tenants: tenants(&config, before, process_state),
+            access_log: AccessLog::new(&config, &process_state.access_lines),
             fan_outs,
             config,
             replaced: Vec::new(),

@@ -156,7 +156,8 @@ const fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-fn write_hex(digits: &mut [u8], bytes: &[u8]) {
+/// Writes two hexadecimal digits for each byte.
+pub(crate) fn write_hex(digits: &mut [u8], bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
         pair[0] = DIGITS[usize::from(byte >> 4)];

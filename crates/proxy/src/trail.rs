@@ -1,9 +1,11 @@
-//! The trail of one request: its attempts with their times and reasons, from which [`crate::spans`] are written.
+//! The trail of one request: its attempts with their times and reasons, from which [`crate::spans`] and
+//! [`crate::access_log`] are written.
 //!
 //! **Limits**: [`curtail_policy::ATTEMPTS_MAX`] attempts and [`SKIPPED_MAX`] extra attempts that were due and skipped.
 //! A trail costs one allocation for the attempts, and one more when an extra attempt was skipped.
 
 use crate::holdout::Draw;
+use crate::request::Client;
 use crate::spans::prepared::{PreparedReplica, PreparedRoute};
 use crate::trace_context::{SpanId, TraceContext};
 use curtail_http::connection_counts::ConnectPhases;
@@ -26,7 +28,7 @@ pub(crate) struct Trail {
     pub(crate) started: Instant,
     /// The request's header, as the attempts repeat it.
     pub(crate) request_head: Arc<RequestHead>,
-    pub(crate) tls: bool,
+    pub(crate) client: Arc<Client>,
     /// Whether the request is one call of a fan-out, so that its parent is another span of the proxy.
     pub(crate) is_call: bool,
     /// Whether the request arrived at a leaf, so that it is an attempt of another proxy.
@@ -40,11 +42,16 @@ pub(crate) struct Trail {
     pub(crate) attempts: Vec<AttemptTrail>,
     /// Extra attempts that were due and skipped, in order.
     pub(crate) skipped: Vec<(Instant, Reason)>,
+    /// When the response to the client began; absent: it did not, or is a response of the proxy itself.
+    pub(crate) response_begun: Option<Instant>,
     /// The end of the request; absent while the request is in progress.
     pub(crate) end: Option<RequestEnd>,
     /// The time in the queue of the leaf; absent: the request did not pass a leaf.
     pub(crate) leaf_wait: Option<Duration>,
-    /// The size of the request body as far as the proxy had read it when the response began; absent: no body.
+    /// The number of calls of a fan-out, and how many of them got no response that counts; absent: no fan-out.
+    pub(crate) shards: Option<(u32, u32)>,
+    /// The size of the request body as far as the proxy had read it when the response began; absent: no body. On an
+    /// upgraded connection, all bytes from the client.
     pub(crate) request_body_bytes: Option<u64>,
     /// The size of the response body as far as it was read; absent: a response of the proxy itself, or none.
     pub(crate) response_body_bytes: Option<u64>,
@@ -110,13 +117,13 @@ impl Trail {
         context: TraceContext,
         started: Instant,
         request_head: Arc<RequestHead>,
-        tls: bool,
+        client: Arc<Client>,
     ) -> Self {
         Self {
             context,
             started,
             request_head,
-            tls,
+            client,
             is_call: false,
             is_at_leaf: false,
             draw: None,
@@ -124,8 +131,10 @@ impl Trail {
             destination: None,
             attempts: Vec::with_capacity(ATTEMPTS_USUAL),
             skipped: Vec::new(),
+            response_begun: None,
             end: None,
             leaf_wait: None,
+            shards: None,
             request_body_bytes: None,
             response_body_bytes: None,
         }
@@ -135,6 +144,13 @@ impl Trail {
     pub(crate) fn header(&self, name: &str) -> Option<&[u8]> {
         let mut fields = self.request_head.fields.iter();
         fields.find(|(_, field, _)| *field == name.as_bytes()).map(|(_, _, value)| value)
+    }
+
+    /// The end of the request, which is unfinished `now` if it has not ended.
+    pub(crate) fn end_or_unfinished(&self, now: Instant) -> RequestEnd {
+        let unfinished =
+            RequestEnd { at: now, status: None, error: Some("unfinished"), reason: None };
+        self.end.unwrap_or(unfinished)
     }
 
     /// Adds an attempt that is sent. Attempts come in the order of their IDs.
@@ -198,6 +214,15 @@ impl Trail {
 }
 
 impl AttemptTrail {
+    /// When the attempt ended. An attempt whose response was buffered and then discarded ended with that response: the
+    /// time after that was spent on other attempts.
+    pub(crate) fn ended_at(&self) -> Option<Instant> {
+        match (self.end?, self.responded) {
+            ((_, AttemptEnd::Cancelled(_)), Some((responded_at, _))) => Some(responded_at),
+            ((at, _), _) => Some(at),
+        }
+    }
+
     /// An attempt that is sent now, over an open connection unless [`Trail::connected`] follows.
     pub(crate) fn new(
         span_id: SpanId,

@@ -49,14 +49,22 @@ impl Tunnel {
             replica.write_all(&prefix).await?;
             tokio::io::copy_bidirectional(&mut client, &mut replica).await
         };
-        tokio::select! {
+        let carried = tokio::select! {
             biased;
-            carried = carried => {
+            carried = carried => Some(carried),
+            () = is_idle => None,
+        };
+        let (from_client, to_client) = client.bytes();
+        self.completion.tunneled(from_client + prefix.len() as u64, to_client);
+        match carried {
+            Some(carried) => {
                 if let Err(error) = &carried {
                     tracing::debug!(%error, "upgraded connection failed");
                 }
                 match carried {
-                    Err(error) if is_write_timeout(&error) => self.completion.abandon("client_slow"),
+                    Err(error) if is_write_timeout(&error) => {
+                        self.completion.abandon("client_slow")
+                    }
                     Err(_) if client.has_failed() => self.completion.abandon("client_gone"),
                     carried => {
                         self.completion.end(carried.is_ok());
@@ -64,7 +72,7 @@ impl Tunnel {
                     }
                 }
             }
-            () = is_idle => {
+            None => {
                 metrics.timed_out.add(&ClientTimeout::StreamIdle, 1);
                 self.completion.time_out();
             }

@@ -4,15 +4,18 @@
 //! lock.
 //! **Limits**: at most [`REST_CALLS_MAX`] calls of a worker are open after their requests are done.
 
+use crate::access_log::AccessRecord;
 use crate::metrics::ListenerMetrics;
+use crate::request::Client;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::trace_context::{self, SpanId, TraceContext};
-use crate::trail::Trail;
+use crate::trail::{RequestEnd, Trail};
 use arc_swap::ArcSwap;
 use curtail_http::drain::DrainSignal;
 use curtail_http::head::Fields;
 use curtail_http::timers::Timers;
 use curtail_units::{Ratio, Rng};
+use http::StatusCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
@@ -44,7 +47,8 @@ impl Worker {
         Self { index, shared, timers: Arc::default(), rng, rest_calls }
     }
 
-    /// Records a request that is over: its spans, and the latency of its tenant, if these are configured.
+    /// Records a request that is over: its spans, the latency of its tenant, and its line in the access log, if these are
+    /// configured.
     pub(crate) fn record(&self, trail: &Trail) {
         let snapshot = self.shared.snapshot.load();
         if let Some(sink) = &snapshot.spans {
@@ -52,6 +56,40 @@ impl Worker {
         }
         if let Some(tenants) = &snapshot.tenants {
             tenants.record(self.index, trail);
+        }
+        self.log_access(&snapshot, trail);
+    }
+
+    /// Logs a request that a leaf did not send to its server: its root has the span of the attempt.
+    pub(crate) fn log_unsent(&self, trail: &Trail) {
+        self.log_access(&self.shared.snapshot.load(), trail);
+    }
+
+    fn log_access(&self, snapshot: &ConfigSnapshot, trail: &Trail) {
+        // A call of a fan-out is a part of a client's request.
+        if let Some(log) = snapshot.access_log.as_ref().filter(|_| !trail.is_call) {
+            let clock = &self.shared.process_state.clock;
+            let end = trail.end_or_unfinished(clock.now());
+            log.record(self.index, &AccessRecord::of_request(trail, end), clock);
+        }
+    }
+
+    /// Logs a malformed request.
+    pub(crate) fn log_malformed(
+        &self,
+        client: &Client,
+        (status, error): (StatusCode, &'static str),
+    ) {
+        if let Some(log) = &self.shared.snapshot.load().access_log {
+            let clock = &self.shared.process_state.clock;
+            let end = RequestEnd {
+                at: clock.now(),
+                status: Some(status),
+                error: Some(error),
+                reason: None,
+            };
+            let draw = self.rng().next_u64();
+            log.record(self.index, &AccessRecord::of_malformed(client, end, draw), clock);
         }
     }
 

@@ -37,6 +37,16 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
     if let Some(spans) = &config.spans {
         writeln!(text, "spans: to {} as {}", spans.endpoint, spans.service_name)?;
     }
+    if let Some(log) = &config.access_log {
+        let file = log.file.display();
+        let to = if log.is_stdout() { "standard output".to_owned() } else { file.to_string() };
+        let slow = log.slower_than.map(|limit| format!(", those slower than {}", limit.write()));
+        let (slow, sample) = (slow.unwrap_or_default(), log.sample);
+        writeln!(
+            text,
+            "access log: to {to}; failed requests{slow}, and a share of {sample} of the others"
+        )?;
+    }
     for leaf in &config.leaves {
         let queue = &leaf.queue;
         writeln!(

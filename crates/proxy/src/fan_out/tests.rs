@@ -4,6 +4,7 @@ use super::respond;
 use crate::Config;
 use crate::root::Outgoing;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
+use crate::spans::sample;
 use crate::trail::Trail;
 use crate::worker::{Shared, Worker};
 use arc_swap::ArcSwap;
@@ -37,7 +38,7 @@ async fn fewer_replicas_than_needed_are_an_error_without_a_call() {
     let request = http::Request::get("http://test/").body(()).expect("a valid request");
     let head = Arc::new(RequestHead::from_http2(request.into_parts().0).expect("a valid head"));
     let (context, now) = (worker.trace_context(&head.fields), upstream.clock.now());
-    let trail = Box::new(Trail::new(context, now, Arc::clone(&head), false));
+    let trail = Box::new(Trail::new(context, now, Arc::clone(&head), Arc::new(sample::client())));
     let outgoing = Outgoing {
         head,
         body: None,

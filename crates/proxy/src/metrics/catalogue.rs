@@ -254,6 +254,16 @@ catalogue! {
         "Lost spans. `buffer_full`: never written to the buffer. `undelivered`: dropped after retries. `rejected`: rejected by the receiver.",
     );
     SPAN_EXPORTS_FAILED = counter("curtail_span_exports_failed", &[], "Failed exports of spans, including retries.");
+    ACCESS_LOG_WRITTEN = counter(
+        "curtail_access_log_lines_written",
+        &[],
+        "Lines written to the access log. Present with the key `access_log`.",
+    );
+    ACCESS_LOG_DROPPED = counter(
+        "curtail_access_log_lines_dropped",
+        &["cause"],
+        "Lines of the access log that were dropped. `buffer_full`: the file could not keep up. `write_failed`: the file could not be written, for example because the disk is full.",
+    );
     JOURNAL_LOST = counter(
         "curtail_journal_entries_lost",
         &[],

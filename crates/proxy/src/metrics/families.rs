@@ -213,6 +213,12 @@ impl Snapshot {
             out.add(&table::SPANS_DROPPED, dropped);
             out.add(&table::SPAN_EXPORTS_FAILED, [([], spans.exports_failed)]);
         }
+        if let Some(log) = &self.access_log {
+            out.add(&table::ACCESS_LOG_WRITTEN, [([], log.written)]);
+            let causes = [("buffer_full", log.buffer_full), ("write_failed", log.write_failed)];
+            let dropped = causes.map(|(cause, count)| ([("cause", cause)], count));
+            out.add(&table::ACCESS_LOG_DROPPED, dropped);
+        }
         if let Some(lost) = self.journal_lost {
             out.add(&table::JOURNAL_LOST, [([], lost)]);
         }

@@ -4,6 +4,7 @@ use super::fan_out::FanOutCounts;
 use super::leaf::LeafCounts;
 use super::process::{ListenerCounts, ProcessCounts};
 use super::upstream::UpstreamCounts;
+use crate::access_log::buffers::AccessLogCounts;
 use crate::holdout::HoldoutSnapshot;
 use crate::remedy::RemedySnapshot;
 use crate::spans::SpanCounts;
@@ -27,6 +28,8 @@ pub(crate) struct Snapshot {
     pub(crate) started_unix_ns: u64,
     /// Absent: no spans are configured.
     pub(crate) spans: Option<SpanCounts>,
+    /// Absent: there is no access log.
+    pub(crate) access_log: Option<AccessLogCounts>,
     /// Entries that the journal lost; absent: there is no journal.
     pub(crate) journal_lost: Option<u64>,
 }

@@ -3,6 +3,7 @@ use super::{
     ProcessMetrics, ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot,
     catalogue, reference,
 };
+use crate::access_log::buffers::AccessLogCounts;
 use crate::remedy::AutoRemedy;
 use crate::spans::SpanCounts;
 use crate::tenants::DecadeSnapshot;
@@ -149,6 +150,7 @@ fn snapshot() -> Snapshot {
             rejected: 3,
             exports_failed: 4,
         }),
+        access_log: Some(AccessLogCounts { written: 7, buffer_full: 8, write_failed: 9 }),
         journal_lost: Some(6),
     }
 }

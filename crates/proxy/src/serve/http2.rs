@@ -45,7 +45,7 @@ impl Serving {
                 let response = match RequestHead::from_http2(head) {
                     // hyper's server cannot send interim responses over HTTP/2.
                     Ok(head) => respond(worker, client, head, (body, None)).await,
-                    Err(fault) => reject(&client, fault),
+                    Err(fault) => reject(&worker, &client, fault),
                 };
                 Ok::<Response<PacedBody>, Infallible>(as_response(response))
             }

@@ -76,12 +76,7 @@ pub(super) struct Encoder<'a> {
 impl Encoder<'_> {
     /// All spans of a trail, each as a field of `ScopeSpans`.
     pub(super) fn trail(&mut self, trail: &Trail) {
-        let end = trail.end.unwrap_or_else(|| RequestEnd {
-            at: self.clock.now(),
-            status: None,
-            error: Some("unfinished"),
-            reason: None,
-        });
+        let end = trail.end.unwrap_or_else(|| trail.end_or_unfinished(self.clock.now()));
         self.request(trail, &end);
         for (index, attempt) in trail.attempts.iter().enumerate() {
             self.attempt(trail, index as u64, attempt, end.at);
@@ -144,7 +139,7 @@ impl Encoder<'_> {
                 name: known_method(&trail.request_head.method).unwrap_or("HTTP"),
                 kind: KIND_CLIENT,
                 from: attempt.sent,
-                to: over_at(attempt).unwrap_or(latest),
+                to: attempt.ended_at().unwrap_or(latest),
             };
             write_head(out, trail, &head, clock);
             let mut attributes = Attributes::new(out, SPAN_ATTRIBUTES);
@@ -154,15 +149,6 @@ impl Encoder<'_> {
             let failed = describe_attempt_end(&mut attributes, scratch, attempt);
             write_status(out, failed);
         });
-    }
-}
-
-/// The end of an attempt. An attempt whose response was buffered and then discarded ended with that response: the time
-/// after that was spent on other attempts.
-fn over_at(attempt: &AttemptTrail) -> Option<Instant> {
-    match (attempt.end?, attempt.responded) {
-        ((_, AttemptEnd::Cancelled(_)), Some((responded_at, _))) => Some(responded_at),
-        ((at, _), _) => Some(at),
     }
 }
 
@@ -201,7 +187,7 @@ fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
     let head = &trail.request_head;
     describe_method(attributes, &head.method);
     attributes.text(b"url.path", head.target.path());
-    attributes.text(b"url.scheme", if trail.tls { "https" } else { "http" });
+    attributes.text(b"url.scheme", if trail.client.tls { "https" } else { "http" });
     attributes.text(b"network.protocol.version", version(head.version));
     if let Some(bytes) = trail.request_body_bytes {
         attributes.int(b"http.request.body.size", bytes);

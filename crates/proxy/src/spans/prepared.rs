@@ -1,4 +1,4 @@
-//! The attributes that all spans of a route or a replica share, encoded once for each configuration.
+//! What the spans and lines of the access log about a route or a replica share, prepared once for each configuration.
 
 use super::attributes::{Attributes, SPAN_ATTRIBUTES};
 use crate::config::ReplicaUrl;
@@ -6,7 +6,9 @@ use crate::config::ReplicaUrl;
 #[derive(Debug)]
 pub(crate) struct PreparedRoute {
     /// The prefix of its paths.
-    pub(super) path_prefix: Box<str>,
+    pub(crate) path_prefix: Box<str>,
+    /// Absent: the route fans out.
+    pub(crate) upstream: Option<Box<str>>,
     /// `http.route` and `curtail.upstream`.
     pub(super) attributes: Box<[u8]>,
 }
@@ -15,6 +17,8 @@ pub(crate) struct PreparedRoute {
 pub(crate) struct PreparedReplica {
     /// `curtail.upstream`, `server.address` and `server.port`.
     pub(super) attributes: Box<[u8]>,
+    /// `host:port`.
+    pub(crate) authority: Box<str>,
     /// The prefix of its URLs: everything before the path.
     pub(super) url: Box<str>,
 }
@@ -28,7 +32,7 @@ impl PreparedRoute {
                 attributes.text(b"curtail.upstream", upstream);
             }
         });
-        Self { path_prefix: path_prefix.into(), attributes }
+        Self { path_prefix: path_prefix.into(), upstream: upstream.map(Into::into), attributes }
     }
 }
 
@@ -39,7 +43,7 @@ impl PreparedReplica {
             attributes.text(b"server.address", &url.host);
             attributes.int(b"server.port", url.port.into());
         });
-        Self { attributes, url: url.to_string().into() }
+        Self { attributes, authority: url.authority().into(), url: url.to_string().into() }
     }
 }
 

@@ -2,12 +2,14 @@
 
 use super::prepared::{PreparedReplica, PreparedRoute};
 use crate::config::ReplicaUrl;
+use crate::request::Client;
 use crate::trace_context::TraceContext;
 use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
 use curtail_http::head::RequestHead;
 use curtail_policy::{AttemptId, Choice, Class, Reason};
 use curtail_units::Instant;
 use http::{Request, StatusCode};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 pub(crate) const CONTEXT: TraceContext = TraceContext {
@@ -23,6 +25,20 @@ pub(crate) const fn ms(ms: u64) -> Instant {
     Instant::from_ns(ms * 1_000_000)
 }
 
+/// A client in clear text.
+pub(crate) fn client() -> Client {
+    let address = Ipv4Addr::new(192, 0, 2, 7);
+    Client {
+        address: address.into(),
+        address_text: address.to_string(),
+        is_trusted: false,
+        tls: false,
+        leaf: None,
+        listener: "in".to_owned(),
+        metrics: Arc::default(),
+    }
+}
+
 /// The trail of a request that arrived at 10 ms.
 pub(crate) fn trail(request: Request<()>) -> Trail {
     let (parts, ()) = request.into_parts();
@@ -30,7 +46,7 @@ pub(crate) fn trail(request: Request<()>) -> Trail {
         CONTEXT,
         ms(10),
         Arc::new(RequestHead::from_http2(parts).expect("a valid request")),
-        false,
+        Arc::new(client()),
     );
     let route = Arc::new(PreparedRoute::new("/api", Some("accounts")));
     trail.destination = Some(Destination { route, class: Class::Interactive });

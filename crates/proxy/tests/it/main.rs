@@ -5,11 +5,13 @@
 //! [`holdout`] (one draw for each request), [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
 //! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little
 //! memory and delay no other client), [`groups`] (shared budget and latencies), [`probes`] (which outlive their
-//! requests), [`tenants`] (percentiles by tenant) and [`operation`] (drain, reload, journal). The other modules are helpers.
+//! requests), [`tenants`] (percentiles by tenant), [`access_log`], and [`operation`] (drain, reload, journal). The other
+//! modules are helpers.
 //!
 //! Nothing sleeps: a test waits for an event, a counter or a connection, and has a [`deadline`]. Where time
 //! itself is tested (a client that is too slow), it is the proxy that waits.
 
+mod access_log;
 mod bad_input;
 mod body;
 mod cancelled_hedges;

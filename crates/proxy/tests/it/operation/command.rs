@@ -26,8 +26,14 @@ struct Log {
 
 impl Program {
     fn start(arguments: &[&str]) -> Self {
+        Self::start_to(arguments, Stdio::inherit())
+    }
+
+    /// Starts it with this standard output.
+    fn start_to(arguments: &[&str], stdout: Stdio) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_curtail-proxy"))
             .args(arguments)
+            .stdout(stdout)
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program is there");
@@ -159,6 +165,65 @@ fn sets_override_the_arguments_and_an_error_in_one_prevents_the_start() {
             program.says(0, &["ERROR", says]).await;
             assert_eq!(program.exit_code().await, Some(2), "{more:?}");
         }
+    });
+}
+
+#[test]
+fn a_hangup_opens_the_access_log_again_without_a_configuration_file_too() {
+    run(async {
+        let replica = RawReplica::responding("good").await;
+        let upstream = format!("http://{}", replica.address());
+        let directory = Directory::new();
+        let (file, rotated) = (directory.path("access.log"), directory.path("rotated.log"));
+        let log = format!("access_log.file={}", file.display());
+        let format = "access_log.format='{status}'";
+        let program =
+            Program::start(
+                &[
+                    &[
+                        "--upstream",
+                        &*upstream,
+                        "--listen",
+                        "127.0.0.1:0",
+                        "--admin",
+                        "127.0.0.1:0",
+                    ][..],
+                    &["--set", &log, "--set", format],
+                ]
+                .concat(),
+            );
+        let address = program.address().await;
+        ask(address).await;
+        std::fs::rename(&file, &rotated).expect("both are in a directory of ours");
+        let from = program.lines().len();
+        program.signal("-HUP");
+        program.says(from, &["configuration reloaded"]).await;
+        ask(address).await;
+        program.signal("-TERM");
+        program.says(from, &["stopped"]).await;
+        let [before, after] =
+            [rotated, file].map(|file| std::fs::read_to_string(file).expect("text"));
+        // A line that the first file has not got when it is opened again goes to the second one.
+        assert_eq!(before + &after, "200\n200\n");
+        assert!(after.ends_with("200\n"));
+    });
+}
+
+#[test]
+fn standard_output_takes_the_access_log() {
+    run(async {
+        let replica = RawReplica::responding("good").await;
+        let directory = Directory::new();
+        let yaml =
+            format!("{}access_log: {{file: stdout, format: \"{{status}}\"}}\n", yaml(&replica));
+        let file = directory.write("proxy.yaml", &yaml).display().to_string();
+        let output = std::fs::File::create(directory.path("output")).expect("a file");
+        let program = Program::start_to(&["--config", &file], output.into());
+        ask(program.address().await).await;
+        program.signal("-TERM");
+        program.says(0, &["stopped"]).await;
+        let output = std::fs::read_to_string(directory.path("output")).expect("text");
+        assert_eq!(output, "200\n");
     });
 }
 

@@ -1,0 +1,106 @@
+//! The access log: one line for each request of a client, in JSON or in a format of the user.
+//!
+//! A line is written when the request has ended. **Decides** which requests are logged: errors always, slow requests if
+//! `slower_than` is set, and a share of all others (`sample`), drawn from the trace ID. So the proxies that a request passes
+//! draw alike.
+//! The line is encoded at once, into a buffer of the worker ([`buffers`]); a thread writes the buffers to the file
+//! ([`writer`]). No request waits for the file.
+//! **Limits**: those of the buffers. Texts are cut off after [`line::TEXT_BYTES_MAX`] bytes.
+//! **Hurts when** the file cannot keep up: the latest lines are dropped, and counted.
+//!
+//! The journal has a file and a thread of its own ([`crate::journal`]), because it ends at its first lost line.
+
+pub(crate) mod buffers;
+mod field;
+pub(crate) mod format;
+mod line;
+pub(crate) mod writer;
+
+use crate::config::{AccessLogConfig, Config};
+use crate::request::Client;
+use crate::trail::{RequestEnd, Trail};
+use buffers::LineBuffers;
+use curtail_http::clock::Clock;
+use curtail_units::{Duration, Rng};
+use format::Format;
+use std::sync::Arc;
+
+/// The access log of a configuration.
+#[derive(Debug)]
+pub(crate) struct AccessLog {
+    config: AccessLogConfig,
+    /// The request header that names the tenant of a request, in lower case.
+    tenant_header: Option<Box<str>>,
+    /// Whether the proxy adds spans to every trace. Without spans, only the trace IDs of clients name a trace.
+    has_spans: bool,
+    buffers: Arc<LineBuffers>,
+}
+
+/// The facts of one line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AccessRecord<'a> {
+    client: &'a Client,
+    /// Absent: the request is malformed, so nothing is known of it.
+    trail: Option<&'a Trail>,
+    end: RequestEnd,
+    /// The number that decides whether the request is in the sample.
+    draw: u64,
+}
+
+impl AccessLog {
+    /// The access log of `config`, if it has one.
+    pub(crate) fn new(config: &Config, buffers: &Arc<LineBuffers>) -> Option<Self> {
+        Some(Self {
+            tenant_header: config.tenants.as_ref().map(|tenants| (*tenants.header).into()),
+            has_spans: config.spans.is_some(),
+            buffers: Arc::clone(buffers),
+            config: config.access_log.clone()?,
+        })
+    }
+
+    /// Writes the line of a request that is over, unless it is not wanted or there is no room.
+    pub(crate) fn record(&self, worker: usize, record: &AccessRecord<'_>, clock: &Clock) {
+        if !record.is_wanted(self.config.slower_than, self.config.sample.get()) {
+            return;
+        }
+        let facts = field::Facts { log: self, record, clock };
+        self.buffers.append(worker, |out| match &self.config.format {
+            Format::Json => line::write_json(out, &facts, &self.config.headers),
+            Format::Text(parts) => line::write_text(out, &facts, parts),
+        });
+    }
+}
+
+impl<'a> AccessRecord<'a> {
+    pub(crate) fn of_request(trail: &'a Trail, end: RequestEnd) -> Self {
+        let id = trail.context.trace_id.iter();
+        let draw = id.fold(0_u64, |draw, byte| draw.rotate_left(8) ^ u64::from(*byte));
+        Self { client: &trail.client, trail: Some(trail), end, draw }
+    }
+
+    pub(crate) const fn of_malformed(client: &'a Client, end: RequestEnd, draw: u64) -> Self {
+        Self { client, trail: None, end, draw }
+    }
+
+    /// The time from the headers of the request to its end.
+    fn duration(&self) -> Option<Duration> {
+        Some(self.end.at.since(self.trail?.started))
+    }
+
+    fn is_wanted(&self, slower_than: Option<Duration>, sample: f64) -> bool {
+        self.is_error()
+            || slower_than.is_some_and(|limit| self.duration() > Some(limit))
+            || Rng::new(self.draw).chance(sample)
+    }
+
+    /// Whether the request failed. The root of a leaf cancels attempts, and starts the other copy of a tie: at the leaf,
+    /// these are no errors.
+    fn is_error(&self) -> bool {
+        let is_by_root = self.trail.is_some_and(|trail| trail.is_at_leaf)
+            && matches!(self.end.error, Some("client_gone" | "twin_started"));
+        self.end.is_failure() && !is_by_root
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! The lines between the workers and the file.
+//!
+//! Each worker appends to a buffer of its own. The writer ([`super::writer`]) swaps the buffers for empty ones ten times a
+//! second, so a worker wakes no thread, and its lock is held by others for a swap only.
+//! **Limits**: [`BYTES_MAX`] in all, in equal parts; as many bytes again are on their way to the file. Further lines are
+//! dropped before they are encoded, and counted.
+
+use curtail_metrics::Counter;
+use curtail_units::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Maximum size of all buffers together. Each worker's buffer may exceed its part by one line.
+const BYTES_MAX: usize = 8 << 20;
+
+/// The minimum interval between two warnings in the log about dropped lines.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The lines that wait for the file. They outlive reloads, so no reload loses a line.
+#[derive(Debug)]
+pub(crate) struct LineBuffers {
+    /// By worker.
+    shards: Box<[Shard]>,
+    /// The writer that may take lines, by number.
+    current: Mutex<u64>,
+    writers: AtomicU64,
+    counters: AccessLogCounters,
+    warnings: Mutex<Warnings>,
+}
+
+/// The lines of one worker; aligned, so that no two workers write to one cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Shard(Mutex<Vec<u8>>);
+
+curtail_metrics::counters! {
+    /// The number of lines so far, by outcome.
+    pub(crate) AccessLogCounters, AccessLogCounts {
+        /// Written to the file.
+        written: Counter,
+        /// Dropped, because the buffers were full.
+        buffer_full: Counter,
+        /// Dropped, because the file could not be written.
+        write_failed: Counter,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Warnings {
+    next: Instant,
+    /// The dropped lines that the last warning knew.
+    dropped: u64,
+    /// The error of the last write, if it failed.
+    failure: Option<String>,
+}
+
+impl LineBuffers {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            shards: (0..workers).map(|_| Shard::default()).collect(),
+            current: Mutex::default(),
+            writers: AtomicU64::new(0),
+            counters: AccessLogCounters::default(),
+            warnings: Mutex::default(),
+        }
+    }
+
+    /// Appends a line, if there is room.
+    pub(super) fn append(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut lines = lock(&self.shards[worker].0);
+        if lines.len() >= BYTES_MAX / self.shards.len() {
+            self.counters.buffer_full.add(1);
+            return;
+        }
+        write(&mut lines);
+    }
+
+    /// The number of a further writer.
+    pub(super) fn next_writer(&self) -> u64 {
+        self.writers.fetch_add(1, Relaxed) + 1
+    }
+
+    /// From now on this writer takes the lines, and no earlier one does.
+    pub(super) fn set_current(&self, writer: u64) {
+        *lock(&self.current) = writer;
+    }
+
+    /// Swaps the buffers for those of `batch`, which are empty; does nothing if another writer is current.
+    pub(super) fn take(&self, writer: u64, batch: &mut Vec<Vec<u8>>) {
+        let current = lock(&self.current);
+        if *current == writer {
+            batch.resize_with(self.shards.len(), Vec::new);
+            for (shard, empty) in self.shards.iter().zip(batch) {
+                std::mem::swap(&mut *lock(&shard.0), empty);
+            }
+        }
+    }
+
+    /// Counts lines that a writer has written or dropped, and keeps the error for the next warning.
+    pub(super) fn settle(&self, written: u64, dropped: u64, failure: Option<String>) {
+        self.counters.written.add(written);
+        self.counters.write_failed.add(dropped);
+        lock(&self.warnings).failure = failure;
+    }
+
+    /// The number of lines so far, by outcome.
+    pub(crate) fn counts(&self) -> AccessLogCounts {
+        self.counters.read()
+    }
+
+    /// Logs how many lines were dropped since the last warning, if any were.
+    pub(crate) fn warn(&self, now: Instant) {
+        let mut warnings = lock(&self.warnings);
+        let counts = self.counts();
+        let dropped = counts.buffer_full + counts.write_failed;
+        if now < warnings.next || dropped == warnings.dropped {
+            return;
+        }
+        let lines = dropped - warnings.dropped;
+        let why = warnings.failure.as_deref().unwrap_or("the file cannot keep up");
+        tracing::warn!(lines, why, "the access log has dropped lines");
+        (warnings.next, warnings.dropped) = (now + WARN_INTERVAL, dropped);
+    }
+}
+
+/// Nothing panics while it holds one of these locks; should it ever, logging goes on.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

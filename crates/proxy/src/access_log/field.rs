@@ -1,0 +1,183 @@
+//! The fields of a line, and their values.
+
+use super::{AccessLog, AccessRecord};
+use crate::trace_context::TraceId;
+use crate::trail::{AttemptTrail, Trail};
+use curtail_http::clock::Clock;
+use curtail_policy::Reason;
+use curtail_units::Duration;
+use http::Version;
+
+/// Names the fields. Those of `text` are no keys of a JSON line, because its `attempts` have them.
+macro_rules! fields {
+    (json { $($json:ident $json_name:literal,)* } text { $($text:ident $text_name:literal,)* }) => {
+        /// A field of a line.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Field { $($json,)* $($text,)* }
+
+        impl Field {
+            const NAMES: &[(Self, &str)] =
+                &[$((Self::$json, $json_name),)* $((Self::$text, $text_name),)*];
+
+            /// The fields of a JSON line, each with its key.
+            pub(super) const KEYS: &[(Self, &str)] =
+                &[$((Self::$json, concat!(",\"", $json_name, "\":")),)*];
+        }
+    };
+}
+
+fields! {
+    json {
+        Time "time",
+        Client "client",
+        Listener "listener",
+        Method "method",
+        Scheme "scheme",
+        Host "host",
+        Path "path",
+        Protocol "protocol",
+        Route "route",
+        Upstream "upstream",
+        Class "class",
+        Tenant "tenant",
+        Status "status",
+        Error "error",
+        Reason "reason",
+        RequestBytes "request_bytes",
+        ResponseBytes "response_bytes",
+        DurationMs "duration_ms",
+        FirstByteMs "first_byte_ms",
+        QueueMs "queue_ms",
+        Replica "replica",
+        Hedges "hedges",
+        Retries "retries",
+        Holdout "holdout",
+        Shards "shards",
+        ShardsMissing "shards_missing",
+        TraceId "trace_id",
+    }
+    text {
+        Attempts "attempts",
+        LookupMs "lookup_ms",
+        TcpMs "tcp_ms",
+        TlsMs "tls_ms",
+    }
+}
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'a> {
+    /// A text that may come from a client: any bytes.
+    Text(&'a [u8]),
+    /// A text of the proxy that has no character to escape: names of reasons, addresses.
+    Word(&'a str),
+    Count(u64),
+    Flag(bool),
+    Duration(Duration),
+    /// Nanoseconds since 1970.
+    Time(u64),
+    TraceId(&'a TraceId),
+}
+
+/// The source of all values of a line.
+pub(super) struct Facts<'a> {
+    pub(super) log: &'a AccessLog,
+    pub(super) record: &'a AccessRecord<'a>,
+    pub(super) clock: &'a Clock,
+}
+
+impl Field {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(field, _)| *field)
+    }
+
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().map(|(_, name)| *name)
+    }
+}
+
+impl<'a> Facts<'a> {
+    /// The value of a field; [`None`] if the request has none.
+    pub(super) fn value(&self, field: Field) -> Option<Value<'a>> {
+        let AccessRecord { client, trail, end, .. } = *self.record;
+        Some(match field {
+            Field::Time => {
+                let started = trail.map_or(end.at, |trail| trail.started);
+                Value::Time(self.clock.unix_ns(started))
+            }
+            Field::Client => Value::Word(&client.address_text),
+            Field::Listener => text(&client.listener),
+            Field::Scheme => Value::Word(if client.tls { "https" } else { "http" }),
+            Field::Status => Value::Count(end.status?.as_u16().into()),
+            Field::Error => Value::Word(end.error?),
+            Field::Reason => Value::Word(end.reason?.name()),
+            Field::DurationMs => Value::Duration(self.record.duration()?),
+            Field::FirstByteMs => {
+                let first_byte = trail?.response_begun.or(end.status.map(|_| end.at))?;
+                Value::Duration(first_byte.since(trail?.started))
+            }
+            Field::Method => text(trail?.request_head.method.as_str()),
+            Field::Host => text(trail?.request_head.host()?),
+            Field::Path if self.log.config.query => text(trail?.request_head.target.as_str()),
+            Field::Path => text(trail?.request_head.target.path()),
+            Field::Protocol => Value::Word(protocol(trail?.request_head.version)),
+            Field::Route => text(&trail?.destination.as_ref()?.route.path_prefix),
+            Field::Upstream => text(trail?.destination.as_ref()?.route.upstream.as_deref()?),
+            Field::Class => Value::Word(trail?.destination.as_ref()?.class.name()),
+            Field::Tenant => Value::Text(trail?.header(self.log.tenant_header.as_deref()?)?),
+            Field::RequestBytes => Value::Count(trail?.request_body_bytes?),
+            Field::ResponseBytes => Value::Count(trail?.response_body_bytes?),
+            Field::QueueMs => Value::Duration(trail?.leaf_wait?),
+            Field::Holdout => Value::Flag(trail?.draw?.is_holdout),
+            Field::Shards => Value::Count(trail?.shards?.0.into()),
+            Field::ShardsMissing => Value::Count(trail?.shards?.1.into()),
+            Field::TraceId => {
+                let context = &trail?.context;
+                let names_a_trace = self.log.has_spans || context.parent.is_some();
+                Value::TraceId(names_a_trace.then_some(&context.trace_id)?)
+            }
+            Field::Replica => Value::Word(&winner(trail?)?.replica.authority),
+            Field::LookupMs => Value::Duration(winner(trail?)?.connect?.lookup),
+            Field::TcpMs => Value::Duration(winner(trail?)?.connect?.tcp),
+            Field::TlsMs => Value::Duration(winner(trail?)?.connect?.tls),
+            Field::Attempts => Value::Count(trail?.attempts.len() as u64),
+            Field::Hedges => count(trail?, |reason| {
+                matches!(reason, Reason::SlowerThanQuantile { .. } | Reason::SlowerThanCap { .. })
+            }),
+            Field::Retries => count(trail?, |reason| {
+                matches!(reason, Reason::Retry { .. } | Reason::Overdue { .. })
+            }),
+        })
+    }
+
+    /// The value of a request header, as the replicas get it.
+    pub(super) fn header(&self, name: &str) -> Option<Value<'a>> {
+        self.record.trail?.header(name).map(Value::Text)
+    }
+
+    /// The attempts of the request.
+    pub(super) fn attempts(&self) -> &'a [AttemptTrail] {
+        self.record.trail.map_or(&[], |trail| &trail.attempts)
+    }
+}
+
+const fn text(text: &str) -> Value<'_> {
+    Value::Text(text.as_bytes())
+}
+
+/// The attempt whose response the client got.
+fn winner(trail: &Trail) -> Option<&AttemptTrail> {
+    trail.attempts.iter().find(|attempt| attempt.won)
+}
+
+const fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2",
+        _ => "HTTP/1.1",
+    }
+}
+
+fn count<'a>(trail: &Trail, is_counted: impl Fn(&Reason) -> bool) -> Value<'a> {
+    Value::Count(trail.attempts.iter().filter(|attempt| is_counted(&attempt.reason)).count() as u64)
+}

@@ -1,0 +1,335 @@
+use super::buffers::{AccessLogCounts, LineBuffers};
+use super::{AccessLog, AccessRecord};
+use crate::Config;
+use crate::spans::sample::{attempt, client, ms, trail, usual};
+use crate::trail::{AttemptEnd, RequestEnd, Trail};
+use curtail_http::clock::Clock;
+use curtail_http::connection_counts::ConnectPhases;
+use curtail_policy::{AttemptId, Failure, Reason};
+use curtail_units::{Duration, Quantile};
+use http::{HeaderValue, Request, StatusCode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn config(keys: &str) -> Result<Config, String> {
+    let yaml = format!(
+        "listeners: [{{address: \"127.0.0.1:0\"}}]\nroutes: [{{upstream: a}}]\n\
+         upstreams: {{a: {{replicas: [\"http://127.0.0.1:1\"]}}}}\n{keys}\n"
+    );
+    Config::from_yaml("f", &yaml).map_err(|errors| errors.to_string())
+}
+
+/// An access log with these keys beside the file, and what it writes.
+struct Logger {
+    log: AccessLog,
+    buffers: Arc<LineBuffers>,
+}
+
+impl Logger {
+    fn new(keys: &str) -> Self {
+        Self::with_top(keys, "")
+    }
+
+    fn with_top(keys: &str, top: &str) -> Self {
+        let config = config(&format!("access_log: {{file: f{keys}}}\n{top}")).expect(keys);
+        let buffers = Arc::new(LineBuffers::new(1));
+        buffers.set_current(1);
+        Self { log: AccessLog::new(&config, &buffers).expect("it is configured"), buffers }
+    }
+
+    fn record(&self, trail: &Trail) {
+        let end = trail.end_or_unfinished(ms(20));
+        self.log.record(0, &AccessRecord::of_request(trail, end), &Clock::start());
+    }
+
+    fn take(&self) -> String {
+        let mut batch = Vec::new();
+        self.buffers.take(1, &mut batch);
+        String::from_utf8(batch.concat()).expect("lines are UTF-8")
+    }
+
+    /// The only line, without its end.
+    fn line(&self, trail: &Trail) -> String {
+        self.record(trail);
+        let line = self.take();
+        assert_eq!(line.matches('\n').count(), 1, "{line:?}");
+        line.trim_end_matches('\n').to_owned()
+    }
+
+    fn json(&self, trail: &Trail) -> Value {
+        let line = self.line(trail);
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    fn logs(&self, trail: &Trail) -> bool {
+        self.record(trail);
+        !self.take().is_empty()
+    }
+}
+
+/// A request whose hedge won.
+fn hedged() -> Trail {
+    let mut trail = usual();
+    let (first, second) = (AttemptId(0), AttemptId(1));
+    trail.attempts.clear();
+    trail.sent(attempt(1, 0, ms(11), Reason::First));
+    let reason = Reason::SlowerThanQuantile {
+        age: Duration::from_ms(4),
+        delay: Duration::from_ms(3),
+        quantile: Quantile::P99,
+    };
+    trail.sent(attempt(2, 1, ms(15), reason));
+    let phases = ConnectPhases {
+        lookup: Duration::ZERO,
+        tcp: Duration::from_ns(1_500),
+        tls: Duration::ZERO,
+    };
+    trail.connected(second, phases);
+    trail.responded(second, ms(17), StatusCode::OK);
+    trail.won(second);
+    trail.attempt_ended(first, ms(17), AttemptEnd::Cancelled(Reason::Lost { winner: second }));
+    trail.attempt_ended(second, ms(18), AttemptEnd::Responded);
+    trail.response_begun = Some(ms(17));
+    trail.response_body(12);
+    trail.end = trail.end.map(|end| RequestEnd { at: ms(18), ..end });
+    trail
+}
+
+fn ended(at_ms: u64, status: Option<StatusCode>, error: Option<&'static str>) -> Trail {
+    let mut trail = usual();
+    trail.end = Some(RequestEnd { at: ms(at_ms), status, error, reason: None });
+    trail
+}
+
+#[test]
+fn a_json_line_has_the_attempts_of_the_request_with_their_reasons() {
+    let mut line = Logger::new("").json(&hedged());
+    let time = line["time"].take();
+    assert!(time.as_str().is_some_and(|time| time.len() == 27 && time.ends_with('Z')), "{time}");
+    let detail = line["attempts"][1]["reason_detail"].take();
+    assert!(detail.as_str().is_some_and(|detail| detail.contains("longer than")), "{detail}");
+    let expected = json!({
+        "time": null, "client": "192.0.2.7", "listener": "in", "method": "GET", "scheme": "http",
+        "host": "api.example:81", "path": "/api/users/7", "protocol": "HTTP/1.1", "route": "/api",
+        "upstream": "accounts", "class": "interactive", "status": 200, "reason": "first_good",
+        "response_bytes": 12, "duration_ms": 8.0, "first_byte_ms": 7.0, "replica": "[::1]:443",
+        "hedges": 1, "retries": 0, "trace_id": "ab".repeat(16),
+        "attempts": [
+            {
+                "replica": "10.0.0.7:8080", "reason": "first", "start_ms": 1.0, "duration_ms": 6.0,
+                "outcome": "cancelled", "outcome_reason": "lost", "won": false,
+            },
+            {
+                "replica": "[::1]:443", "reason": "slower_than_quantile", "reason_detail": null,
+                "start_ms": 5.0, "duration_ms": 3.0, "lookup_ms": 0.0, "tcp_ms": 0.001,
+                "tls_ms": 0.0, "first_byte_ms": 2.0, "status": 200, "outcome": "responded",
+                "won": true,
+            },
+        ],
+    });
+    assert_eq!(line, expected);
+}
+
+#[test]
+fn a_text_line_has_the_fields_of_its_format_and_dashes_for_absent_values() {
+    let format = "{{{client}}} \\\"{method} {path}\\\"\\t{status} {error} {duration_ms} {replica} \
+                  {attempts} {tcp_ms} {queue_ms} {holdout} {header.Missing}";
+    let logger = Logger::new(&format!(", format: \"{format}\""));
+    assert_eq!(
+        logger.line(&hedged()),
+        "{192.0.2.7} \"GET /api/users/7\"\t200 - 8.000 [::1]:443 2 0.001 - - -"
+    );
+}
+
+#[test]
+fn the_query_is_logged_on_demand_only() {
+    let path = |keys| Logger::new(keys).json(&usual())["path"].clone();
+    assert_eq!(path(""), "/api/users/7");
+    assert_eq!(path(", query: true"), "/api/users/7?token=secret");
+}
+
+#[test]
+fn only_a_trace_that_exists_has_its_id_in_the_line() {
+    let mut own = usual();
+    own.context.parent = None;
+    assert_eq!(Logger::new("").json(&own).get("trace_id"), None);
+    let with_spans = Logger::with_top("", "spans: {endpoint: \"http://127.0.0.1:1\"}");
+    assert_eq!(with_spans.json(&own)["trace_id"], "ab".repeat(16));
+}
+
+#[test]
+fn a_tenant_a_failed_attempt_and_a_fan_out_have_their_fields() {
+    let mut trail = usual();
+    trail.attempts[0].won = false;
+    trail.attempts[0].end = Some((ms(14), AttemptEnd::Failed(Failure::Broken)));
+    trail.shards = Some((5, 2));
+    trail.leaf_wait = Some(Duration::from_ns(2_345_678));
+    let logger = Logger::with_top("", "tenants: {header: host}");
+    let line = logger.json(&trail);
+    assert_eq!(line["tenant"], "api.example:81");
+    assert_eq!((&line["shards"], &line["shards_missing"]), (&json!(5), &json!(2)));
+    assert_eq!((&line["queue_ms"], line.get("replica")), (&json!(2.345), None));
+    let attempt = &line["attempts"][0];
+    assert_eq!(
+        (&attempt["outcome"], &attempt["outcome_reason"]),
+        (&json!("failed"), &json!("broken"))
+    );
+}
+
+/// A request with a header of these bytes.
+fn with_header(value: &[u8]) -> Trail {
+    let value = HeaderValue::from_bytes(value).expect("a value");
+    let request: Request<()> =
+        Request::get("/").header("host", "a").header("x", value).body(()).expect("a request");
+    let mut trail = trail(request);
+    trail.end = ended(15, Some(StatusCode::OK), None).end;
+    trail
+}
+
+#[test]
+fn no_byte_of_a_client_ends_a_line_or_a_text() {
+    let json_log = Logger::new(", headers: [X]");
+    let text_log = Logger::new(", format: '\"{header.x}\"'");
+    for (value, json, text) in [
+        (&b"a\"b\\c"[..], "a\"b\\c", r"a\x22b\x5cc"),
+        (b"tab\there", "tab\there", r"tab\x09here"),
+        ("ü".as_bytes(), "ü", r"\xc3\xbc"),
+        (b"\xff\xfe.\xc3", "\u{fffd}\u{fffd}.\u{fffd}", r"\xff\xfe.\xc3"),
+        ("\u{9b}31m".as_bytes(), "\u{9b}31m", r"\xc2\x9b31m"),
+        (b"", "", "-"),
+    ] {
+        let trail = with_header(value);
+        let line = json_log.line(&trail);
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+        let parsed: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(parsed["headers"]["x"], json);
+        assert_eq!(text_log.line(&trail), format!("\"{text}\""));
+    }
+    // Headers cannot contain these bytes today. The line does not depend on that.
+    let mut out = Vec::new();
+    let all: Vec<u8> = (0..=255).collect();
+    super::line::write_text_value(&mut out, &all);
+    let parsed: String = serde_json::from_slice(&out).expect("JSON");
+    assert!(parsed.starts_with("\0\u{1}") && !out.iter().any(u8::is_ascii_control));
+}
+
+#[test]
+fn long_texts_are_cut_off() {
+    let trail = with_header(&[b'x'; 5_000]);
+    let line = Logger::new(", headers: [x]").json(&trail);
+    let len = |value: &Value| value.as_str().map(str::len);
+    assert_eq!(len(&line["headers"]["x"]), Some(super::line::TEXT_BYTES_MAX));
+    assert_eq!(
+        Logger::new(", format: \"{header.x}\"").line(&trail).len(),
+        super::line::TEXT_BYTES_MAX
+    );
+}
+
+#[test]
+fn errors_are_always_logged_and_slow_requests_on_demand() {
+    let ok = Some(StatusCode::OK);
+    let requests = [
+        ("fast", ended(15, ok, None)),
+        ("slow", ended(61, ok, None)),
+        ("not found", ended(15, Some(StatusCode::NOT_FOUND), None)),
+        ("failed", ended(15, Some(StatusCode::BAD_GATEWAY), None)),
+        ("broken off", ended(15, ok, Some("broken"))),
+        ("gone", ended(15, None, Some("client_gone"))),
+        ("gone at a leaf", { Trail { is_at_leaf: true, ..ended(15, None, Some("client_gone")) } }),
+        ("dropped at a leaf", {
+            let status = Some(StatusCode::SERVICE_UNAVAILABLE);
+            Trail { is_at_leaf: true, ..ended(15, status, Some("twin_started")) }
+        }),
+    ];
+    let logged = |keys| {
+        let logger = Logger::new(keys);
+        let logged = requests.iter().filter(|(_, trail)| logger.logs(trail));
+        logged.map(|(name, _)| *name).collect::<Vec<_>>()
+    };
+    assert_eq!(logged("").len(), requests.len());
+    assert_eq!(logged(", sample: 0"), ["failed", "broken off", "gone"]);
+    assert_eq!(logged(", slower_than: 50ms"), ["slow", "failed", "broken off", "gone"]);
+    assert_eq!(logged(", slower_than: 50ms, sample: 1").len(), requests.len());
+}
+
+#[test]
+fn a_sample_is_the_same_at_every_proxy_and_has_its_share() {
+    let (first, second) = (Logger::new(", sample: 0.1"), Logger::new(", sample: 0.1"));
+    let mut request = usual();
+    let mut logged = 0;
+    for nth in 0..20_000_u64 {
+        // Consecutive numbers are the worst IDs.
+        request.context.trace_id[8..].copy_from_slice(&nth.to_be_bytes());
+        let is_logged = first.logs(&request);
+        assert_eq!(is_logged, second.logs(&request));
+        logged += u32::from(is_logged);
+    }
+    // Five standard deviations are 212.
+    assert!((1_788..=2_212).contains(&logged), "{logged}");
+}
+
+#[test]
+fn a_malformed_request_has_a_line() {
+    let logger = Logger::new("");
+    let status = Some(StatusCode::BAD_REQUEST);
+    let end = RequestEnd { at: ms(3), status, error: Some("bad_request"), reason: None };
+    logger.log.record(0, &AccessRecord::of_malformed(&client(), end, 1), &Clock::start());
+    let mut line: Value = serde_json::from_str(&logger.take()).expect("JSON");
+    line["time"].take();
+    assert_eq!(
+        line,
+        json!({
+            "time": null, "client": "192.0.2.7", "listener": "in", "scheme": "http", "status": 400,
+            "error": "bad_request",
+        })
+    );
+}
+
+#[test]
+fn full_buffers_drop_lines_and_count_them() {
+    let logger = Logger::new("");
+    let trail = hedged();
+    while logger.buffers.counts().buffer_full == 0 {
+        logger.record(&trail);
+    }
+    let lines = logger.take();
+    assert!((8 << 20..(8 << 20) + 4_096).contains(&lines.len()), "{}", lines.len());
+    assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    assert!(logger.logs(&trail), "there is room again");
+    let expected = AccessLogCounts { written: 0, buffer_full: 1, write_failed: 0 };
+    assert_eq!(logger.buffers.counts(), expected);
+}
+
+#[test]
+fn a_wrong_format_is_an_error_with_similar_names() {
+    for (keys, expected) in [
+        ("format: \"{statsu}\"", "\"statsu\" is no field: did you mean status?"),
+        ("format: \"{user_agent}\"", "\"user_agent\" is no field: expected one of time, client,"),
+        ("format: jsn", "\"jsn\" has no field: expected json, or a text with fields"),
+        ("format: \"{status\"", "{ stands alone"),
+        ("format: \"{status}}\"", "} stands alone"),
+        ("format: \"{status}\\n\"", "a line contains no line breaks"),
+        ("format: \"{header.a b}\"", "\"a b\" is not the name of a header"),
+        ("headers: [\"a b\"]", "access_log.headers[0]: \"a b\" is not the name of a header"),
+        ("format: \"{status}\", headers: [x]", "access_log.headers: only for format: json"),
+        ("sample: 2", "access_log.sample"),
+        ("fields: [x]", "access_log.fields: unknown key"),
+    ] {
+        let errors = config(&format!("access_log: {{file: f, {keys}}}")).expect_err(keys);
+        assert!(errors.contains(expected) && errors.lines().count() == 1, "{errors}");
+    }
+    assert!(config("access_log: {}").is_err_and(|errors| errors.contains("access_log.file")));
+}
+
+#[test]
+fn numbers_have_all_their_digits_and_at_least_as_many_as_wanted() {
+    let digits = |number, len_min| {
+        let mut out = Vec::new();
+        super::line::write_digits(&mut out, number, len_min);
+        String::from_utf8(out).expect("digits")
+    };
+    for number in [0, 7, 10, 99, 100, 101, 12_345, 999_999, u64::MAX] {
+        assert_eq!(digits(number, 1), number.to_string());
+        assert_eq!(digits(number, 3), format!("{number:03}"));
+    }
+}
