@@ -1,82 +1,122 @@
-//! The CPU time that a holdout costs: one proxy, whose upstream has a holdout in one block of requests and none in the next.
+//! The CPU time that a feature costs a request: one proxy, which has the feature in one block of requests and not in the
+//! next.
 //!
 //! A reload before each block makes a new upstream with new connections, because two upstreams with the same keys differ
-//! by several percent (which connections they have, where they are in memory). Each pair has a block with `holdout: 0.01`
-//! and one without, in random order. A second block without shows the error of the method: its cost is zero. The CPU time
-//! is that of the proxy's only worker, as the kernel counts it. The interval of the mean of the paired differences is that
-//! of a normal mean, 95 %. Pairs that other processes disturb are cut: the tenth with the lowest differences, and the
-//! tenth with the highest (a trimmed mean).
+//! by several percent (which connections they have, where they are in memory). Each pair has a block with the feature and
+//! one without, in random order. A second block without shows the error of the method: its cost is zero. The CPU time
+//! is that of the proxy's only worker and of the writer of its access log, as the kernel counts it. The interval of the
+//! mean of the paired differences is that of a normal mean, 95 %. Pairs that other processes disturb are cut: the tenth
+//! with the lowest differences, and the tenth with the highest (a trimmed mean).
 //!
 //! ```sh
-//! cargo bench -p curtail-proxy --bench holdout_cost            # 2,000 pairs: two minutes
-//! cargo bench -p curtail-proxy --bench holdout_cost -- 10000   # more pairs, a narrower interval
+//! cargo bench -p curtail-proxy --bench request_cost -- holdout          # 2,000 pairs: two minutes
+//! cargo bench -p curtail-proxy --bench request_cost -- holdout 10000    # more pairs, a narrower interval
+//! cargo bench -p curtail-proxy --bench request_cost -- access_log
 //! ```
 
 use curtail_proxy::{Config, Options};
 use curtail_units::Rng;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 
-const PAIRS: usize = 2_000;
+/// A feature whose cost is measured.
+struct Feature {
+    name: &'static str,
+    /// Its keys in the upstream.
+    upstream: &'static str,
+    /// Whether it is the access log, as JSON.
+    is_access_log: bool,
+    pairs: usize,
+    /// Measured rounds of a block: requests on each connection.
+    rounds: usize,
+}
+
+const FEATURES: [Feature; 2] = [
+    Feature {
+        name: "holdout",
+        upstream: "holdout: 0.01",
+        is_access_log: false,
+        pairs: 2_000,
+        rounds: 20,
+    },
+    // The writer wakes ten times a second, so a block must last about that long.
+    Feature { name: "access_log", upstream: "", is_access_log: true, pairs: 300, rounds: 250 },
+];
+
 const CONNECTIONS: usize = 16;
-/// Rounds of a block that are not measured: connections to the replicas, and caches.
-const WARM_UP: usize = 10;
-/// Measured rounds of a block: requests on each connection.
-const ROUNDS: usize = 20;
 /// Cuts one pair in this number on each side.
 const TRIMMED: usize = 10;
 
-/// The blocks of a pair: without a holdout, with one, and once more without.
-const KEYS: [&str; 3] = ["", "holdout: 0.01", ""];
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: service\r\n\r\n";
+/// Whether each block of a pair has the feature.
+const BLOCKS: [bool; 3] = [false, true, false];
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: service\r\nuser-agent: bench\r\n\r\n";
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 fn main() {
-    let pairs = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(PAIRS);
+    let feature = |arg: String| FEATURES.iter().find(|feature| feature.name == arg);
+    let feature = std::env::args().find_map(feature).unwrap_or(&FEATURES[0]);
+    let pairs = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(feature.pairs);
     let replicas = [(); 2].map(|()| format!("\"http://{}\"", replica())).join(", ");
-    // An upstream with another name is a new one.
-    let config = |nth: usize, keys: &str| {
-        let yaml = format!(
-            "workers: 1\nlisteners: [{{address: \"127.0.0.1:0\"}}]\nroutes: [{{upstream: u{nth}}}]\n\
-             upstreams: {{u{nth}: {{replicas: [{replicas}], {keys}}}}}\n"
-        );
-        Config::from_yaml("bench", &yaml).unwrap_or_else(|errors| panic!("{errors}"))
-    };
+    let file = std::env::temp_dir().join(format!("curtail-request-cost-{}", std::process::id()));
     let options = Options { journal: None, seed: 1 };
-    let proxy = curtail_proxy::start(config(0, ""), &options).expect("it starts");
+    let proxy = curtail_proxy::start(config(&replicas, 0, None, &file), &options);
+    let proxy = proxy.expect("it starts");
     let mut connections = connect(proxy.listeners()[0].1);
     round(&mut connections);
-    let worker = worker();
     let mut rng = Rng::new(1);
     let mut measured = Vec::with_capacity(pairs);
     for pair in 1..=pairs {
-        let mut ns = [0.0; KEYS.len()];
-        let mut order: Vec<usize> = (0..KEYS.len()).collect();
+        let mut ns = [0.0; BLOCKS.len()];
+        let mut order: Vec<usize> = (0..BLOCKS.len()).collect();
         order.sort_by_cached_key(|_| rng.next_u64());
         for nth in order {
-            let config = config(KEYS.len() * pair + nth, KEYS[nth]);
+            // Each block has a file of its own, or the disk would fill up. There is none before the first one.
+            std::fs::remove_file(&file).ok();
+            let feature_now = BLOCKS[nth].then_some(feature);
+            let config = config(&replicas, BLOCKS.len() * pair + nth, feature_now, &file);
             proxy.reload(config).expect("it has the same workers");
-            (0..WARM_UP).for_each(|_| round(&mut connections));
-            let before = cpu_ns(&worker);
-            (0..ROUNDS).for_each(|_| round(&mut connections));
-            ns[nth] = (cpu_ns(&worker) - before) / (CONNECTIONS * ROUNDS) as f64;
+            // Connections to the replicas, caches, and the rhythm of the writer.
+            (0..feature.rounds / 2).for_each(|_| round(&mut connections));
+            let threads = threads();
+            let before = cpu_ns(&threads);
+            (0..feature.rounds).for_each(|_| round(&mut connections));
+            ns[nth] = (cpu_ns(&threads) - before) / (CONNECTIONS * feature.rounds) as f64;
         }
         measured.push(ns);
     }
-    report(&measured);
+    report(feature, &measured);
     drop(connections);
     proxy.stop(std::time::Duration::from_secs(1));
+    std::fs::remove_file(&file).ok();
 }
 
-/// Prints the cost of a holdout, from the CPU time of a request in each block.
-fn report(measured: &[[f64; KEYS.len()]]) {
+/// A proxy with an upstream of its own, because an upstream with another name is a new one.
+fn config(replicas: &str, nth: usize, feature: Option<&Feature>, file: &Path) -> Config {
+    let upstream = feature.map_or("", |feature| feature.upstream);
+    let access_log = match feature {
+        Some(Feature { is_access_log: true, .. }) => {
+            format!("access_log: {{file: {}}}\n", file.display())
+        }
+        _ => String::new(),
+    };
+    let yaml = format!(
+        "workers: 1\nlisteners: [{{address: \"127.0.0.1:0\"}}]\nroutes: [{{upstream: u{nth}}}]\n\
+         upstreams: {{u{nth}: {{replicas: [{replicas}], {upstream}}}}}\n{access_log}"
+    );
+    Config::from_yaml("bench", &yaml).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// Prints the cost of the feature, from the CPU time of a request in each block.
+fn report(feature: &Feature, measured: &[[f64; BLOCKS.len()]]) {
     let (without, _) = mean(measured.iter().map(|ns| ns[0]).collect());
     println!(
-        "CPU time of a request without a holdout: {without:.0} ns; {} pairs of blocks of {} requests",
+        "CPU time of a request without {}: {without:.0} ns; {} pairs of blocks of {} requests",
+        feature.name,
         measured.len(),
-        CONNECTIONS * ROUNDS
+        CONNECTIONS * feature.rounds
     );
-    for (name, nth) in [("a holdout", 1), ("nothing (error of the method)", 2)] {
+    for (name, nth) in [(feature.name, 1), ("nothing (error of the method)", 2)] {
         let (mean, half) = mean(measured.iter().map(|ns| ns[nth] - ns[0]).collect());
         let percent = |ns: f64| 100.0 * ns / without;
         println!(
@@ -156,21 +196,23 @@ fn round(connections: &mut [TcpStream]) {
     }
 }
 
-/// The ID of the worker's thread.
-fn worker() -> String {
+/// The IDs of the worker and of the writers of access logs.
+fn threads() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let ids = tasks.map(|task| task.expect("a thread").file_name().to_string_lossy().into_owned());
-    let is_worker = |id: &String| {
+    let is_measured = |id: &String| {
         let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm"));
-        name.is_ok_and(|name| name.starts_with("worker"))
+        name.is_ok_and(|name| name.starts_with("worker") || name.starts_with("access-log"))
     };
-    { ids }.find(is_worker).expect("it has responded")
+    ids.filter(is_measured).collect()
 }
 
-/// The CPU time of a thread so far: the first number of its `schedstat`.
-fn cpu_ns(thread: &str) -> f64 {
-    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
-    let text = text.expect("a kernel with schedstat");
-    let first = text.split_whitespace().next().expect("three numbers");
-    first.parse().expect("nanoseconds")
+/// The CPU time of threads so far: the first number of each `schedstat`. A writer that a reload has just replaced may have
+/// ended meanwhile.
+fn cpu_ns(threads: &[String]) -> f64 {
+    let of_one = |id: &String| {
+        let text = std::fs::read_to_string(format!("/proc/self/task/{id}/schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    threads.iter().filter_map(of_one).sum()
 }
