@@ -126,6 +126,8 @@ pub enum Offer {
 #[derive(Clone)]
 pub struct Connector {
     origin: ServerOrigin,
+    /// The address to connect to; absent: the host of `origin` is looked up.
+    address: Option<SocketAddr>,
     /// The TLS configuration, which all clones share and a reload replaces.
     tls: Option<Arc<ArcSwap<TlsTo>>>,
     protocol: Protocol,
@@ -162,6 +164,21 @@ impl Connector {
         self.idle_timeout
     }
 
+    /// The server as messages name it.
+    #[must_use]
+    pub fn server(&self) -> String {
+        match self.address {
+            Some(address) => format!("{} at {address}", self.origin),
+            None => self.origin.to_string(),
+        }
+    }
+
+    /// Connects to `address`, if there is one, instead of looking up the host. TLS still checks its name.
+    #[must_use]
+    pub fn at(self, address: Option<SocketAddr>) -> Self {
+        Self { address, ..self }
+    }
+
     /// Prepares connections to a server, without opening one.
     ///
     /// # Errors
@@ -174,6 +191,7 @@ impl Connector {
         let tls = origin.tls.then(|| TlsTo::new(origin, config.protocol, trust)).transpose()?;
         Ok(Self {
             origin: origin.clone(),
+            address: None,
             tls: tls.map(ArcSwap::from_pointee).map(Arc::new),
             protocol: config.protocol,
             timeout: config.timeout,
@@ -214,7 +232,7 @@ impl Connector {
         let connecting = async {
             let start = clock.now();
             let addresses = self.look_up().await.map_err(|source| ConnectError::Lookup {
-                server: self.origin.to_string(),
+                server: self.server(),
                 host: self.origin.host.clone(),
                 source,
             })?;
@@ -226,11 +244,9 @@ impl Connector {
         };
         match tokio::time::timeout(self.timeout.into(), connecting).await {
             Ok(result) => result,
-            Err(_) => Err(ConnectError::TimedOut {
-                server: self.origin.to_string(),
-                phase,
-                timeout: self.timeout,
-            }),
+            Err(_) => {
+                Err(ConnectError::TimedOut { server: self.server(), phase, timeout: self.timeout })
+            }
         }
     }
 
@@ -253,7 +269,7 @@ impl Connector {
         offer: Offer,
         phase: &mut &'static str,
     ) -> Result<OpenedConnection, ConnectError> {
-        let server = || self.origin.to_string();
+        let server = || self.server();
         let start = clock.now();
         *phase = "the TCP handshake";
         let tcp = connect_to_any(addresses)
@@ -292,6 +308,9 @@ impl Connector {
     }
 
     async fn look_up(&self) -> io::Result<Vec<SocketAddr>> {
+        if let Some(address) = self.address {
+            return Ok(vec![address]);
+        }
         let ServerOrigin { host, port, .. } = &self.origin;
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, *port)]);

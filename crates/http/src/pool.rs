@@ -284,7 +284,7 @@ impl Pool {
     }
 
     fn server(&self) -> String {
-        self.connector.origin().to_string()
+        self.connector.server()
     }
 
     /// Whether no connection is open.
@@ -369,7 +369,7 @@ impl Pool {
         match self.connector.connect(clock, offer).await {
             Ok(connected) => {
                 if self.is_unreachable.swap(false, Ordering::Relaxed) {
-                    tracing::info!(replica = %self.connector.origin(), "connected again");
+                    tracing::info!(replica = self.server(), "connected again");
                 }
                 self.counters.connected(&connected.phases);
                 let counters = Arc::clone(&self.counters);
