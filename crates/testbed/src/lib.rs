@@ -12,6 +12,7 @@
 //! | `respond` | the HTTP responses |
 //! | `listener` | connections |
 //! | `running` | all servers, and their thread |
+//! | `name_server` | a name server, whose records and faults a test changes |
 //! | [`app`] | another testbed: an app of three servers, with causes of a tail that keys switch on |
 //!
 //! **Limits**: except in [`app`], servers wait instead of computing, so they cost little more than sockets. All servers
@@ -23,10 +24,12 @@ mod config;
 mod executions;
 mod listener;
 mod machine;
+mod name_server;
 mod respond;
 mod running;
 mod server;
 
 pub use config::{File, ServerConfig, TestbedConfig};
 pub use executions::TENANTS_MAX;
+pub use name_server::{NameRecord, NameServer, NameServerFault};
 pub use running::{Running, StartError};
