@@ -9,6 +9,7 @@
 //! | `/tenants` | JSON: latencies by tenant, and by decade of size; 404 without the key `tenants` |
 //! | `/debug/pprof/…` | profiles of the process: [`curtail_profile`] |
 
+use crate::discovery::DiscoverySnapshot;
 use crate::driver::Upstream;
 use crate::fan_out::FanOut;
 use crate::holdout::HoldoutSnapshot;
@@ -160,7 +161,7 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
             });
         let replica = |((id, replica), (in_flight, is_ejected)): ((_, &Arc<Replica>), _)| {
             let connections = connections(replica);
-            let (name, url) = (replica.config.name.clone(), replica.config.url.to_string());
+            let (name, url) = (replica.config.name.clone(), replica.config.server().to_string());
             ReplicaSnapshot { id, name, url, in_flight, is_ejected, connections }
         };
         UpstreamSnapshot {
@@ -177,6 +178,7 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
             remedy_mode: upstream.policy.remedy,
             remedy: upstream.auto.as_ref().map(|auto| auto.read(upstream.clock.now())),
             dry_run: upstream.dry_run.as_ref().map(|dry_run| dry_run.read(upstream.clock.now())),
+            discovery: upstream.discovery().map(|discovery| discovery.read(upstream.clock.now())),
             replicas: members.iter().zip(states).map(replica).collect(),
         }
     };
@@ -256,6 +258,7 @@ fn state(worker: &Worker) -> Value {
             "switchback": upstream.switchback.as_ref().map(HoldoutSnapshot::to_json),
             "remedy": remedy_json(upstream),
             "dry_run": upstream.dry_run.as_ref().map(|dry_run| dry_run_json(upstream, dry_run)),
+            "discovery": upstream.discovery.as_ref().map(DiscoverySnapshot::to_json),
             "replicas": upstream.replicas.iter().map(replica).collect::<Vec<_>>(),
         })
     };

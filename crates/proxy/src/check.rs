@@ -24,8 +24,8 @@ pub fn check(config: &Config) -> Vec<StartError> {
         refused.extend(errors.into_iter().map(|error| error.within(section.clone())));
     };
     for upstream in &config.upstreams {
-        let replicas = upstream.replicas.iter().map(|replica| &replica.url);
-        add(check_connections(replicas, &upstream.connect), upstream_section(&upstream.name));
+        let urls = upstream.urls();
+        add(check_connections(urls.iter(), &upstream.connect), upstream_section(&upstream.name));
     }
     for leaf in &config.leaves {
         let server = std::iter::once(&leaf.server);

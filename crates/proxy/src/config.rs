@@ -6,6 +6,7 @@
 mod access_log;
 mod connect;
 mod consistency;
+mod discovery;
 mod fan_out;
 mod limits;
 mod network;
@@ -13,6 +14,7 @@ mod replica;
 mod tenants;
 
 pub use access_log::AccessLogConfig;
+pub use discovery::{AddressFamilies, DiscoveryConfig, DnsConfig, DnsRecords};
 pub use fan_out::{FanOutConfig, FanOutTo, Merge};
 pub use limits::Limits;
 pub use network::Network;
@@ -50,6 +52,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// The export of spans; absent: none.
     pub spans: Option<SpansConfig>,
+    /// The lookup of names for `discovery`.
+    pub dns: DnsConfig,
     /// Latencies by tenant; absent: none.
     pub tenants: Option<TenantsConfig>,
     /// The access log; absent: none.
@@ -101,8 +105,10 @@ pub struct RouteConfig {
 pub struct NamedUpstream {
     /// Its name.
     pub name: String,
-    /// The replicas that can serve the same requests.
+    /// The replicas that can serve the same requests, without those of `discovery`.
     pub replicas: Vec<ReplicaConfig>,
+    /// The source of further replicas; absent: none.
+    pub discovery: Option<DiscoveryConfig>,
     /// The group with which it shares budget and recent latencies, if any.
     pub group: Option<String>,
     /// The share of requests that go without hedges and ties; absent: none.
@@ -113,6 +119,14 @@ pub struct NamedUpstream {
     pub connect: ConnectConfig,
     /// The policies for the requests.
     pub policy: UpstreamConfig,
+}
+
+impl NamedUpstream {
+    /// The URLs of the replicas in the file, and of those that are discovered.
+    pub(crate) fn urls(&self) -> Vec<ReplicaUrl> {
+        let replicas = self.replicas.iter().map(|replica| replica.url.clone());
+        replicas.chain(self.discovery.as_ref().map(DiscoveryConfig::server_url)).collect()
+    }
 }
 
 /// A leaf: the queue in front of one server.
@@ -173,6 +187,7 @@ impl Config {
             ("routes", self.routes != other.routes),
             ("leaves", self.leaves != other.leaves),
             ("admin", self.admin != other.admin),
+            ("dns", self.dns != other.dns),
             ("spans", self.spans != other.spans),
             ("tenants", self.tenants != other.tenants),
             ("access_log", self.access_log != other.access_log),
@@ -235,6 +250,7 @@ impl Config {
                 "Sets of replicas that serve the same requests.",
                 upstream,
             ),
+            dns: s.section("dns", "Lookup of the names of `upstreams.<name>.discovery`.", discovery::read_dns),
             leaves: s.list("leaves", "Leaves: queues, each in front of one server.", leaf),
             admin: s.optional_section("admin", "Server of metrics, health and state.", |s| {
                 s.field("address", "Address to listen on; not the address of a listener or leaf.")
@@ -334,7 +350,12 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         "replicas",
         "Servers that can serve the same requests. A replica written as NAME=URL keeps its learned latencies when its URL changes.",
     );
-    if replicas.is_empty() {
+    let discovery = s.optional_section(
+        "discovery",
+        "Name whose records are replicas, beside those of `replicas`. They join and leave as the records change.",
+        discovery::read,
+    );
+    if replicas.is_empty() && discovery.is_none() {
         s.error("replicas", "an upstream needs at least one: expected a list of addresses");
     }
     if replicas.len() > curtail_policy::REPLICAS_MAX {
@@ -345,6 +366,7 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
     let upstream = NamedUpstream {
         name: name.to_owned(),
         replicas,
+        discovery,
         group,
         // 0 disables the holdout.
         holdout: holdout.filter(|ratio| *ratio != Ratio::ZERO),

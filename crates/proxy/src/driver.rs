@@ -13,6 +13,7 @@ pub(crate) mod membership;
 
 use crate::StartError;
 use crate::config::NamedUpstream;
+use crate::discovery::Discovery;
 use crate::group::Group;
 use crate::guard::{Guard, Step};
 use crate::holdout::{Holdout, measured};
@@ -32,7 +33,7 @@ use curtail_policy::{
     RemedyState, ReplicaId, Request, Upstream as Machine, UpstreamConfig, UpstreamEvent,
 };
 use curtail_units::{Duration, Instant, Ratio, Rng};
-use membership::Membership;
+use membership::{Membership, Sources};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Effects with their reasons, in the order in which they were decided.
@@ -45,6 +46,7 @@ pub(crate) struct Upstream {
     workers: usize,
     /// Changes only under the lock of `root`.
     pub(crate) replicas: ArcSwap<Replicas>,
+    sources: ArcSwap<Sources>,
     /// The pools, with their workers, of replicas that have left or moved and still have attempts in flight.
     retired: Mutex<Vec<(usize, Weak<Pool>)>>,
     pub(crate) metrics: UpstreamMetrics,
@@ -60,6 +62,15 @@ pub(crate) struct Upstream {
     pub(crate) auto: Option<AutoRemedy>,
     pub(crate) group: Option<Arc<Group>>,
     root: Mutex<Root>,
+}
+
+/// What a new upstream shares with others, or takes over from an upstream of its name.
+#[derive(Debug, Default)]
+pub(crate) struct SharedParts {
+    pub(crate) group: Option<Arc<Group>>,
+    pub(crate) discovery: Option<Arc<Discovery>>,
+    /// The replicas of before, which stay until discovery has had a response.
+    pub(crate) replicas: Arc<Replicas>,
 }
 
 #[derive(Debug)]
@@ -84,9 +95,10 @@ impl Upstream {
         workers: usize,
         rng: Rng,
         process_state: &ProcessState,
-        group: Option<Arc<Group>>,
+        shared: SharedParts,
     ) -> Result<Self, StartError> {
-        let membership = Membership::new(config, workers, &Replicas::default())?;
+        let SharedParts { group, discovery, replicas } = shared;
+        let membership = Membership::new(config, workers, &replicas, discovery)?;
         let replicas: Replicas = (0..).map(ReplicaId).zip(membership.replicas).collect();
         let journal = process_state.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));
@@ -109,6 +121,7 @@ impl Upstream {
             policy: config.policy,
             workers,
             replicas: ArcSwap::from_pointee(replicas),
+            sources: ArcSwap::new(membership.sources),
             retired: Mutex::default(),
             metrics: UpstreamMetrics::default(),
             clock: process_state.clock,

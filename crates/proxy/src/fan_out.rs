@@ -210,9 +210,9 @@ impl FanOutRequest {
         }
     }
 
-    /// Whether fewer replicas are present than are needed, because some have left.
+    /// Whether fewer replicas are present than are needed, because some have left, or none is discovered yet.
     fn is_too_few(&self) -> bool {
-        self.fan_out.config.rule.needed.is_some_and(|needed| needed as usize > self.results.len())
+        self.fan_out.config.rule.needed.unwrap_or(1) as usize > self.results.len()
     }
 
     /// Runs the calls until the request is done.

@@ -6,7 +6,7 @@
 //! **Limits**: those of the queue; connections to [`PEERS_MAX`] other leaves.
 
 use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaConfig, ReplicaUrl};
-use crate::driver::Upstream;
+use crate::driver::{SharedParts, Upstream};
 use crate::guard::{Guard, Step};
 use crate::journal::Journal;
 use crate::metrics::LeafMetrics;
@@ -105,7 +105,7 @@ impl Leaf {
         process_state: &ProcessState,
     ) -> Result<Self, StartError> {
         let server = server_upstream(&config);
-        let server = Upstream::new(&server, workers, rng, process_state, None)?;
+        let server = Upstream::new(&server, workers, rng, process_state, SharedParts::default())?;
         let journal = process_state.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));
         let machine = Machine::new(config.queue);
@@ -374,6 +374,7 @@ pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
     NamedUpstream {
         name: config.name.clone(),
         replicas: vec![ReplicaConfig::unnamed(config.server.clone())],
+        discovery: None,
         group: None,
         holdout: None,
         switchback: None,

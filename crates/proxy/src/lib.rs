@@ -12,6 +12,7 @@ mod admin;
 mod check;
 pub mod cli;
 mod config;
+mod discovery;
 mod driver;
 mod effects;
 mod fan_out;
@@ -47,9 +48,10 @@ mod worker;
 
 pub use check::check;
 pub use config::{
-    AccessLogConfig, Config, ConnectConfig, FanOutConfig, FanOutTo, LeafListener, Limits,
-    ListenerConfig, Merge, NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl,
-    RouteConfig, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
+    AccessLogConfig, AddressFamilies, Config, ConnectConfig, DiscoveryConfig, DnsConfig,
+    DnsRecords, FanOutConfig, FanOutTo, LeafListener, Limits, ListenerConfig, Merge, NamedUpstream,
+    Network, Protocol, ReplicaConfig, ReplicaUrl, RouteConfig, ServerTls, SpansConfig,
+    SpansProtocol, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
 pub use running::{Options, ReloadError, Running, start};
@@ -73,6 +75,11 @@ pub enum StartError {
     /// The file of the access log cannot be opened.
     #[error("access_log.file: {}: {source}", file.display())]
     AccessLog { file: PathBuf, source: std::io::Error },
+    /// There are no name servers.
+    #[error(
+        "dns: the name servers of /etc/resolv.conf cannot be used, and dns.servers has none: {source}"
+    )]
+    NameServers { source: hickory_resolver::net::NetError },
     /// The journal cannot be written.
     #[error("{}: the journal cannot be written: {source}", file.display())]
     Journal { file: PathBuf, source: std::io::Error },

@@ -34,15 +34,16 @@ impl Replica {
         trust: &Trust,
         workers: usize,
     ) -> Result<Self, StartError> {
-        let connector = Connector::new(&config.url, connect, trust)?;
+        let connector = Connector::new(&config.url, connect, trust)?.at(config.address);
+        let server = config.server();
         let metrics = Arc::new(ConnectionCounters::default());
         let pool = |_| {
             let (connector, metrics) = (connector.clone(), Arc::clone(&metrics));
             Arc::new(Pool::new(connector, connect.clone(), metrics))
         };
         Ok(Self {
-            authority: config.url.authority(),
-            prepared: Arc::new(PreparedReplica::new(upstream, &config.url)),
+            authority: server.authority(),
+            prepared: Arc::new(PreparedReplica::new(upstream, &server)),
             pools: (0..workers).map(pool).collect(),
             connect: connect.clone(),
             config: config.clone(),

@@ -3,6 +3,7 @@
 use crate::access_log::buffers::LineBuffers;
 use crate::access_log::writer::AccessLogWriter;
 use crate::config::Config;
+use crate::discovery::{self, Discoveries};
 use crate::effects::EffectSender;
 use crate::journal::Journal;
 use crate::listen::{self, Inbox};
@@ -15,6 +16,7 @@ use crate::{StartError, check, probe, remedy, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
 use curtail_http::precise_timer::PreciseTimer;
+use curtail_http::runtime_thread::RuntimeThread;
 use curtail_metrics::ReloadResult;
 use curtail_units::Rng;
 use std::net::SocketAddr;
@@ -55,6 +57,8 @@ struct Reloaded {
     listeners: Listeners,
     exporter: Option<ExporterThread>,
     access_log: Option<AccessLogWriter>,
+    /// The thread of [`discovery::run`], from the first configuration on that needs it.
+    discovery: Option<RuntimeThread>,
 }
 
 /// The error of a new configuration that was not applied. The old one stays in effect.
@@ -95,16 +99,19 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
     let shared = Arc::new(Shared {
         snapshot: ArcSwap::new(Arc::clone(&snapshot)),
         process_state,
+        discoveries: Discoveries::default(),
         drain: Arc::default(),
     });
     let access_log = open_access_log(&snapshot, &shared)?;
+    let discovery = start_discovery(&snapshot, &shared)?;
+    discovery::wait_for_responses(&snapshot.upstreams);
     let exporter = ExporterThread::start(&snapshot, &shared)?;
     let (stop, _) = watch::channel(false);
     let (workers, mut listeners) = start_workers(&shared, &stop)?;
     let prepared = listeners.prepare(&snapshot)?;
     listeners.apply(prepared);
     access_log.iter().for_each(AccessLogWriter::begin);
-    let reloaded = Mutex::new(Reloaded { listeners, exporter, access_log });
+    let reloaded = Mutex::new(Reloaded { listeners, exporter, access_log, discovery });
     Ok(Running { shared, reloaded, workers, stop })
 }
 
@@ -134,6 +141,7 @@ impl Running {
     /// When the configuration changes the number of workers, or cannot be used. The old one stays in effect.
     pub fn reload(&self, config: Config) -> Result<Vec<String>, ReloadError> {
         let mut reloaded = self.reloaded();
+        let _membership = self.shared.discoveries.lock_membership();
         let before = self.shared.snapshot.load_full();
         if config.workers != before.config.workers {
             return Err(ReloadError::NeedsRestart { key: "workers" });
@@ -147,11 +155,18 @@ impl Running {
             // The earlier exporter sends what it has, and ends.
             reloaded.exporter = ExporterThread::start(&snapshot, &self.shared)?;
         }
+        if reloaded.discovery.is_none() {
+            reloaded.discovery = start_discovery(&snapshot, &self.shared)?;
+        }
         let changed = before.config.changed_keys(&snapshot.config);
         for (upstream, membership) in changes {
             upstream.apply(membership);
         }
+        let now = self.shared.process_state.clock.now();
+        let discoveries = snapshot.upstreams.iter().filter_map(|upstream| upstream.discovery());
+        discoveries.for_each(|discovery| discovery.make_due(now));
         self.shared.snapshot.store(Arc::new(snapshot));
+        self.shared.discoveries.wake();
         reloaded.listeners.apply(listeners);
         access_log.iter().for_each(AccessLogWriter::begin);
         reloaded.access_log = access_log;
@@ -171,7 +186,7 @@ impl Running {
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
     pub fn stop(mut self, grace: Duration) {
         let reloaded = self.reloaded.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Reloaded { mut listeners, exporter, access_log } = reloaded;
+        let Reloaded { mut listeners, exporter, access_log, discovery } = reloaded;
         self.shared.drain.begin();
         listeners.close();
         let deadline = std::time::Instant::now() + grace;
@@ -186,6 +201,7 @@ impl Running {
             let connections: u64 = counts.map(|c| c.accepted - c.closed).sum();
             tracing::warn!(connections, drain = ?grace, "drain timeout: requests are aborted");
         }
+        drop(discovery);
         self.stop.send_replace(true);
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {
@@ -244,6 +260,19 @@ fn start_workers(
     }
     let (worker, runtime) = first.expect("the configuration has at least one worker");
     Ok((threads, Listeners::new(worker, runtime, inboxes)))
+}
+
+/// Starts the thread that asks the sources of replicas, if an upstream has one.
+fn start_discovery(
+    snapshot: &ConfigSnapshot,
+    shared: &Arc<Shared>,
+) -> Result<Option<RuntimeThread>, StartError> {
+    if snapshot.resolver.is_none() {
+        return Ok(None);
+    }
+    let thread = RuntimeThread::start("discovery")?;
+    thread.runtime().spawn(discovery::run(Arc::clone(shared)));
+    Ok(Some(thread))
 }
 
 /// The thread that sends spans; it outlives the workers, whose last requests have spans too.

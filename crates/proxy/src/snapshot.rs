@@ -3,8 +3,9 @@
 use crate::access_log::AccessLog;
 use crate::access_log::buffers::LineBuffers;
 use crate::config::{Config, FanOutConfig, NamedUpstream, RouteConfig};
-use crate::driver::Upstream;
+use crate::discovery::{Discovery, Resolver};
 use crate::driver::membership::Membership;
+use crate::driver::{SharedParts, Upstream};
 use crate::fan_out::FanOut;
 use crate::group::Group;
 use crate::guard::Guard;
@@ -28,6 +29,8 @@ pub(crate) struct ConfigSnapshot {
     pub(crate) leaves: Vec<Arc<Leaf>>,
     /// The counters of the listeners by name, then those of the leaves.
     pub(crate) listeners: Vec<(String, Arc<ListenerMetrics>)>,
+    /// The lookup of names, if replicas are discovered.
+    pub(crate) resolver: Option<Arc<Resolver>>,
     /// The buffer of spans, if there is a receiver for them.
     pub(crate) spans: Option<Arc<SpanSink>>,
     /// The latencies by tenant, if there is a header for them.
@@ -90,33 +93,23 @@ impl ConfigSnapshot {
             .map(|wanted| {
                 let within =
                     |error: StartError| error.within(check::upstream_section(&wanted.name));
-                let is_same = |kept: &&Arc<Upstream>| kept.is_kept_by(wanted);
-                if let Some(kept) = before.and_then(|b| b.upstreams.iter().find(is_same)) {
-                    changes.push((Arc::clone(kept), kept.prepare(wanted).map_err(within)?));
+                let is_named = |old: &&Arc<Upstream>| old.name == wanted.name;
+                let old = before.and_then(|before| before.upstreams.iter().find(is_named));
+                let discovery = discovery_of(wanted, old, process_state);
+                if let Some(kept) = old.filter(|old| old.is_kept_by(wanted)) {
+                    let membership = kept.prepare(wanted, discovery).map_err(within)?;
+                    changes.push((Arc::clone(kept), membership));
                     return Ok(Arc::clone(kept));
                 }
                 let rng = process_state.rng.split(&wanted.name);
                 let group = group_of(wanted, &mut groups, process_state);
-                let upstream = Upstream::new(wanted, config.workers, rng, process_state, group);
+                let replicas = old.map(|old| old.replicas.load_full()).unwrap_or_default();
+                let shared = SharedParts { group, discovery, replicas };
+                let upstream = Upstream::new(wanted, config.workers, rng, process_state, shared);
                 Ok(Arc::new(upstream.map_err(within)?))
             })
             .collect::<Result<_, StartError>>()?;
-        let leaves = config
-            .leaves
-            .iter()
-            .map(|wanted| {
-                let within = |error: StartError| error.within(check::leaf_section(&wanted.name));
-                let same = |kept: &&Arc<Leaf>| kept.config == *wanted;
-                if let Some(kept) = before.and_then(|b| b.leaves.iter().find(same)) {
-                    let server = kept.server.prepare(&leaf::server_upstream(wanted));
-                    changes.push((Arc::clone(&kept.server), server.map_err(within)?));
-                    return Ok(Arc::clone(kept));
-                }
-                let rng = process_state.rng.split(&wanted.name);
-                let leaf = Leaf::new(wanted.clone(), config.workers, rng, process_state);
-                Ok(Arc::new(leaf.map_err(within)?))
-            })
-            .collect::<Result<_, StartError>>()?;
+        let leaves = leaves(&config, process_state, before, &mut changes)?;
         let mut fan_outs = Vec::new();
         let route = |route: &RouteConfig| {
             let mut shards = route.shards(&config.upstreams);
@@ -136,6 +129,7 @@ impl ConfigSnapshot {
             upstreams,
             leaves,
             listeners: listener_metrics(&config, before),
+            resolver: resolver(&config)?,
             spans: span_sink(&config, before),
             tenants: tenants(&config, before, process_state),
             access_log: AccessLog::new(&config, &process_state.access_lines),
@@ -164,6 +158,31 @@ impl ConfigSnapshot {
     }
 }
 
+/// The leaves of a configuration. Those of `before` with the same keys stay; their authorities are read again.
+fn leaves(
+    config: &Config,
+    process_state: &ProcessState,
+    before: Option<&ConfigSnapshot>,
+    changes: &mut Vec<Change>,
+) -> Result<Vec<Arc<Leaf>>, StartError> {
+    config
+        .leaves
+        .iter()
+        .map(|wanted| {
+            let within = |error: StartError| error.within(check::leaf_section(&wanted.name));
+            let same = |kept: &&Arc<Leaf>| kept.config == *wanted;
+            if let Some(kept) = before.and_then(|b| b.leaves.iter().find(same)) {
+                let server = kept.server.prepare(&leaf::server_upstream(wanted), None);
+                changes.push((Arc::clone(&kept.server), server.map_err(within)?));
+                return Ok(Arc::clone(kept));
+            }
+            let rng = process_state.rng.split(&wanted.name);
+            let leaf = Leaf::new(wanted.clone(), config.workers, rng, process_state);
+            Ok(Arc::new(leaf.map_err(within)?))
+        })
+        .collect()
+}
+
 /// The counters of listeners and leaves. A name that was there before keeps its counters.
 fn listener_metrics(
     config: &Config,
@@ -174,6 +193,24 @@ fn listener_metrics(
     let earlier = |name| before?.listeners.iter().find(|(earlier, _)| earlier == name);
     let metrics = |name| earlier(name).map(|(_, metrics)| Arc::clone(metrics)).unwrap_or_default();
     names.map(|name| (name.clone(), metrics(name))).collect()
+}
+
+/// The lookup of names, if replicas are discovered. It is always a new one: `/etc/resolv.conf` may have changed.
+fn resolver(config: &Config) -> Result<Option<Arc<Resolver>>, StartError> {
+    let is_needed = config.upstreams.iter().any(|upstream| upstream.discovery.is_some());
+    Ok(is_needed.then(|| Resolver::new(&config.dns)).transpose()?.map(Arc::new))
+}
+
+/// The source of an upstream's replicas: that of `old`, the upstream of before, if its keys are the same.
+fn discovery_of(
+    wanted: &NamedUpstream,
+    old: Option<&Arc<Upstream>>,
+    process_state: &ProcessState,
+) -> Option<Arc<Discovery>> {
+    let config = wanted.discovery.as_ref()?;
+    let kept = old.and_then(|old| old.discovery()).filter(|kept| kept.config == *config);
+    let rng = process_state.rng.split(&wanted.name);
+    Some(kept.unwrap_or_else(|| Arc::new(Discovery::new(config, process_state.clock.now(), &rng))))
 }
 
 /// The buffer of spans. The buffer of `before` stays for the same receiver, unless authorities must be read again.

@@ -5,6 +5,7 @@
 //! **Limits**: at most [`REST_CALLS_MAX`] calls of a worker are open after their requests are done.
 
 use crate::access_log::AccessRecord;
+use crate::discovery::Discoveries;
 use crate::metrics::ListenerMetrics;
 use crate::request::Client;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
@@ -26,6 +27,7 @@ pub(crate) const REST_CALLS_MAX: u32 = 4_096;
 pub(crate) struct Shared {
     pub(crate) snapshot: ArcSwap<ConfigSnapshot>,
     pub(crate) process_state: ProcessState,
+    pub(crate) discoveries: Discoveries,
     /// Begins when the proxy stops.
     pub(crate) drain: Arc<DrainSignal>,
 }

@@ -43,6 +43,8 @@ fn example(path: &str) -> Option<&'static str> {
         "routes[].fan_out.needed" => "1",
         "routes[].fan_out.deadline" => "500ms",
         "upstreams.<name>.replicas" => "[\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]",
+        "upstreams.<name>.discovery.dns" => "http://search.default.svc:8080",
+        "upstreams.<name>.discovery.srv" => "http://_http._tcp.search.default.svc",
         "upstreams.<name>.group" => "shards",
         "upstreams.<name>.tie.delay" => "1ms",
         "leaves[].address" => "127.0.0.1:7310",

@@ -83,7 +83,7 @@ fn condition(route: &RouteConfig) -> String {
 }
 
 /// Describes a fan-out: the needed shards or replicas, the merge of their bodies, and the deadline.
-fn gathered(fan_out: &FanOutConfig, calls: usize) -> String {
+fn gathered(fan_out: &FanOutConfig, calls: Option<usize>) -> String {
     let needed = fan_out.rule.needed.map_or_else(|| "all".to_owned(), |needed| needed.to_string());
     let bodies = match fan_out.merge {
         Merge::Concatenate => "concatenated",
@@ -92,16 +92,20 @@ fn gathered(fan_out: &FanOutConfig, calls: usize) -> String {
     let deadline = fan_out.rule.deadline.map(|after| format!(", partial after {}", after.write()));
     let recipients = fan_out.to.noun();
     let rest = if fan_out.rule.rest == RestMode::Finish { ", the rest finishes" } else { "" };
+    let calls = calls.map_or_else(|| "the discovered".to_owned(), |calls| calls.to_string());
     format!(", {needed} of {calls} {recipients} {bodies}{}{rest}", deadline.unwrap_or_default())
 }
 
 fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) -> std::fmt::Result {
     let replicas: Vec<String> = upstream.replicas.iter().map(ToString::to_string).collect();
-    let count = match replicas.len() {
-        1 => "1 replica".to_owned(),
-        count => format!("{count} replicas"),
+    let listed = match replicas.len() {
+        0 => None,
+        1 => Some(format!("1 replica: {}", replicas[0])),
+        count => Some(format!("{count} replicas: {}", replicas.join(", "))),
     };
-    writeln!(text, "\nupstream {}: {count}: {}", upstream.name, replicas.join(", "))?;
+    let discovered = upstream.discovery.as_ref().map(|discovery| format!("the {discovery}"));
+    let replicas: Vec<String> = listed.into_iter().chain(discovered).collect();
+    writeln!(text, "\nupstream {}: {}", upstream.name, replicas.join(", and "))?;
     let policy = &upstream.policy;
     writeln!(text, "  balance    {}", balance(policy.balance))?;
     writeln!(text, "  hedge      {}", hedge(policy))?;
@@ -118,7 +122,8 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
         writeln!(text, "  switchback {}", switchback(share))?;
     }
     writeln!(text, "  at worst   {}", at_worst(policy))?;
-    let mut notes = notes(policy, replicas.len(), is_used);
+    let has_one = upstream.replicas.len() == 1 && upstream.discovery.is_none();
+    let mut notes = notes(policy, has_one, is_used);
     let holdout = upstream.holdout.map(|_| "holdout");
     for of in holdout.into_iter().chain(upstream.switchback.map(|_| "switchback")) {
         if policy.hedge.is_none() && policy.tie.is_none() {
@@ -134,9 +139,9 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     notes.iter().try_for_each(|note| writeln!(text, "  note: {note}"))
 }
 
-fn notes(policy: &UpstreamConfig, replica_count: usize, is_used: bool) -> Vec<String> {
+fn notes(policy: &UpstreamConfig, has_one_replica: bool, is_used: bool) -> Vec<String> {
     let mut notes = Vec::new();
-    if replica_count == 1 {
+    if has_one_replica {
         if policy.hedge.is_some() || policy.tie.is_some() {
             notes.push("hedges and ties need a second replica".to_owned());
         }
@@ -145,7 +150,7 @@ fn notes(policy: &UpstreamConfig, replica_count: usize, is_used: bool) -> Vec<St
         let effect = "no request is hedged";
         notes.extend(delay_note(policy.timeout, "hedge.delay_max", hedge.delay.max, effect));
     }
-    let overdue = policy.retry.and_then(|retry| retry.overdue).filter(|_| replica_count > 1);
+    let overdue = policy.retry.and_then(|retry| retry.overdue).filter(|_| !has_one_replica);
     if let Some(overdue) = overdue {
         let effect = "no attempt is overdue";
         let key = "retry.overdue.delay_max";

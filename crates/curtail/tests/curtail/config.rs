@@ -113,7 +113,7 @@ upstreams:
     hedge: {hedges_max: 2}
     retry: {overdue: false}
     budget: {ratio: 0, reserve: 3}
-  spare: {replicas: [\"http://10.0.2.1:80\", \"http://10.0.2.2:80\"], hedge: false, timeout: 500ms}
+  spare: {replicas: [\"http://10.0.2.1:80\", \"http://10.0.2.2:80\"], discovery: {dns: \"http://spare.test:81\"}, hedge: false, timeout: 500ms}
 leaves:
   - {name: near, address: \"10.0.0.9:7310\", server: \"http://127.0.0.1:80\", concurrency: 4}
 ";
@@ -156,7 +156,7 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
                     and 3 retries in 10s
           note: hedges and ties need a second replica
 
-        upstream spare: 2 replicas: http://10.0.2.1:80, http://10.0.2.2:80
+        upstream spare: 2 replicas: http://10.0.2.1:80, http://10.0.2.2:80, and the A and AAAA records of http://spare.test:81
           balance    least_request: of two at random, fewer in flight
           hedge      off
           tie        off

@@ -97,7 +97,7 @@ fn check_routes(config: &Config, s: &mut Section<'_>) {
     for (index, route) in config.routes.iter().enumerate() {
         let (is_defined, defect) = match &route.fan_out {
             None => (names.contains(&&*route.upstream), "is not defined"),
-            Some(_) => (route.calls(&config.upstreams) > 0, "selects no upstream"),
+            Some(_) => (route.shards(&config.upstreams).next().is_some(), "selects no upstream"),
         };
         if !is_defined {
             let expected = expectation(&route.upstream, &names, "no upstreams are defined");

@@ -63,13 +63,15 @@ impl RouteConfig {
         upstreams.iter().enumerate().filter(move |(_, u)| is_selected(u)).map(|(place, _)| place)
     }
 
-    /// The number of calls of a request: one for each selected upstream, or for each of their replicas.
+    /// The number of calls of a request: one for each selected upstream, or for each of their replicas. [`None`]: it
+    /// depends on the replicas that are discovered.
     #[must_use]
-    pub fn calls(&self, upstreams: &[NamedUpstream]) -> usize {
+    pub fn calls(&self, upstreams: &[NamedUpstream]) -> Option<usize> {
         let to = self.fan_out.as_ref().map_or(FanOutTo::Upstreams, |fan_out| fan_out.to);
-        let calls = |place: usize| match to {
-            FanOutTo::Upstreams => 1,
-            FanOutTo::Replicas => upstreams[place].replicas.len(),
+        let calls = |place: usize| match (to, &upstreams[place].discovery) {
+            (FanOutTo::Upstreams, _) => Some(1),
+            (FanOutTo::Replicas, None) => Some(upstreams[place].replicas.len()),
+            (FanOutTo::Replicas, Some(_)) => None,
         };
         self.shards(upstreams).map(calls).sum()
     }
@@ -109,7 +111,8 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
             let text = format!("{text}: expected one with fan_out.to: replicas");
             s.error(&format!("routes[{index}].upstream"), text);
         }
-        let count = u32::try_from(route.calls(&config.upstreams)).unwrap_or(u32::MAX);
+        let calls = route.calls(&config.upstreams).and_then(|calls| u32::try_from(calls).ok());
+        let count = calls.unwrap_or(u32::MAX);
         let needed = fan_out.rule.needed.unwrap_or(1);
         for (key, value) in [("needed", needed), ("canaries", fan_out.rule.canaries)] {
             if selected > 0 && value > count {

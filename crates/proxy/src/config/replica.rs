@@ -2,6 +2,7 @@
 
 use curtail_config::{Scalar, ScalarError, Value, displayed_value};
 use curtail_http::origin::ServerOrigin;
+use std::net::SocketAddr;
 use std::ops::Deref;
 
 /// The address of a replica, as a value of the configuration.
@@ -13,6 +14,11 @@ impl ReplicaUrl {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         ServerOrigin::parse(text).map(Self)
+    }
+
+    /// The same scheme and port at another host.
+    pub(crate) fn with_host(&self, host: &str) -> Self {
+        Self(ServerOrigin { host: host.to_owned(), ..self.0.clone() })
     }
 }
 
@@ -54,8 +60,10 @@ displayed_value!(
 pub struct ReplicaConfig {
     /// Its name, which identifies it across reloads; absent: its URL does.
     pub name: Option<String>,
-    /// Its address.
+    /// Its address. That of a discovered replica has the name that certificates are checked for.
     pub url: ReplicaUrl,
+    /// The address of a discovered replica, which is its identity; absent: the host of the URL is looked up.
+    pub address: Option<SocketAddr>,
 }
 
 /// A longer name is an error: the journal writes it once for each start and each reload.
@@ -65,13 +73,30 @@ impl ReplicaConfig {
     /// The replica at `url`, without a name.
     #[must_use]
     pub const fn unnamed(url: ReplicaUrl) -> Self {
-        Self { name: None, url }
+        Self { name: None, url, address: None }
     }
 
-    /// The identity of the replica across reloads.
+    /// The replica that was discovered at `address`, whose certificate is checked for the host of `url`.
+    #[must_use]
+    pub const fn discovered(url: ReplicaUrl, address: SocketAddr) -> Self {
+        Self { name: None, url, address: Some(address) }
+    }
+
+    /// The identity of the replica across reloads and lookups.
     #[must_use]
     pub fn identity(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.url.to_string())
+        self.name.clone().unwrap_or_else(|| self.server().to_string())
+    }
+
+    /// The server by address, if the replica was discovered, else as the file names it.
+    #[must_use]
+    pub fn server(&self) -> ReplicaUrl {
+        match self.address {
+            Some(address) => {
+                ReplicaUrl(ServerOrigin { tls: self.url.tls, ..ServerOrigin::from(address) })
+            }
+            None => self.url.clone(),
+        }
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -82,7 +107,7 @@ impl ReplicaConfig {
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let is_name = (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_in_name);
         let url = ReplicaUrl::parse(url).filter(|_| is_name)?;
-        Some(Self { name: Some(name.to_owned()), url })
+        Some(Self { name: Some(name.to_owned()), ..Self::unnamed(url) })
     }
 }
 
@@ -91,7 +116,7 @@ impl std::fmt::Display for ReplicaConfig {
         if let Some(name) = &self.name {
             write!(f, "{name}=")?;
         }
-        self.url.fmt(f)
+        self.server().fmt(f)
     }
 }
 

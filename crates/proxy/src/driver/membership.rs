@@ -1,26 +1,76 @@
-//! Replicas that join, leave and move when a reload changes an upstream's list.
+//! Replicas that join, leave and move: a reload changes an upstream's list, or discovery does.
 //!
-//! A replica of the new list is a replica of the old list if both have the same name, or, without names, the same URL.
-//! The replica keeps its number, so the machine keeps its latencies and failures. If its URL or `connect` changes, it
-//! gets new connections, and attempts in flight end on the old ones.
+//! A replica of the new list is a replica of the old list if both have the same name, or, without names, the same URL; a
+//! discovered replica has the URL of its address. The replica keeps its number, so the machine keeps its latencies and
+//! failures. If its URL or `connect` changes, it gets new connections, and attempts in flight end on the old ones.
 
 use super::{Effects, Upstream};
 use crate::StartError;
-use crate::config::{NamedUpstream, load_trust};
+use crate::config::{NamedUpstream, ReplicaConfig, load_trust};
+use crate::discovery::Discovery;
 use crate::replica::{Replica, Replicas};
+use curtail_http::connect::Connector;
 use curtail_http::pool::Pool;
 use curtail_http::tls::Trust;
 use curtail_policy::journal::Entry;
-use curtail_policy::{ReplicaId, UpstreamEvent};
+use curtail_policy::{REPLICAS_MAX, ReplicaId, UpstreamEvent};
 use curtail_units::Instant;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, Weak};
 
-/// The replicas of a configuration that is not applied yet.
+/// What the replicas of an upstream follow from.
+#[derive(Clone, Debug)]
+pub(super) struct Sources {
+    config: Arc<NamedUpstream>,
+    trust: Trust,
+    pub(super) discovery: Option<Arc<Discovery>>,
+}
+
+/// The replicas of a configuration or of a response of discovery, which are not applied yet.
 #[derive(Debug)]
 pub(crate) struct Membership {
     pub(super) replicas: Vec<Arc<Replica>>,
-    trust: Trust,
+    pub(super) sources: Arc<Sources>,
+}
+
+impl Sources {
+    /// # Errors
+    /// When trusted certificates cannot be read, or the name of discovered replicas cannot be a TLS server name.
+    fn new(
+        config: &NamedUpstream,
+        discovery: Option<Arc<Discovery>>,
+    ) -> Result<Arc<Self>, StartError> {
+        let trust = load_trust(&config.connect, config.urls().iter())?;
+        if let Some(discovery) = &config.discovery {
+            Connector::new(&discovery.server_url(), &config.connect, &trust)?;
+        }
+        Ok(Arc::new(Self { config: Arc::new(config.clone()), trust, discovery }))
+    }
+
+    /// The replicas of the file, and those that are discovered. Until discovery has had a response, the replicas of before
+    /// stay.
+    fn replicas(&self, old: &Replicas) -> Vec<ReplicaConfig> {
+        let mut wanted = self.config.replicas.clone();
+        let mut known: HashSet<String> = wanted.iter().map(ReplicaConfig::identity).collect();
+        let discovered: Vec<ReplicaConfig> = match &self.discovery {
+            None => Vec::new(),
+            Some(discovery) => match discovery.endpoints() {
+                None => old.values().map(|replica| replica.config.clone()).collect(),
+                Some(endpoints) => {
+                    let url = discovery.config.server_url();
+                    let at = |address| ReplicaConfig::discovered(url.clone(), address);
+                    endpoints.into_iter().map(at).collect()
+                }
+            },
+        };
+        wanted.extend(discovered.into_iter().filter(|one| known.insert(one.identity())));
+        if wanted.len() > REPLICAS_MAX {
+            let (upstream, count) = (&self.config.name, wanted.len());
+            tracing::warn!(%upstream, count, "discovery finds too many replicas; the first {REPLICAS_MAX} are used");
+            wanted.truncate(REPLICAS_MAX);
+        }
+        wanted
+    }
 }
 
 impl Membership {
@@ -32,36 +82,66 @@ impl Membership {
         config: &NamedUpstream,
         workers: usize,
         old: &Replicas,
+        discovery: Option<Arc<Discovery>>,
     ) -> Result<Self, StartError> {
+        Self::of(Sources::new(config, discovery)?, workers, old)
+    }
+
+    fn of(sources: Arc<Sources>, workers: usize, old: &Replicas) -> Result<Self, StartError> {
+        let Sources { config, trust, .. } = &*sources;
         let connect = &config.connect;
-        let urls = config.replicas.iter().map(|replica| &replica.url);
-        let trust = load_trust(connect, urls)?;
+        let wanted = sources.replicas(old);
         let old: HashMap<String, &Arc<Replica>> =
             old.values().map(|replica| (replica.config.identity(), replica)).collect();
-        let replicas = config.replicas.iter().map(|wanted| {
+        let replicas = wanted.iter().map(|wanted| {
             let kept = old.get(&wanted.identity());
             if let Some(kept) = kept.filter(|kept| kept.is_reached_by(wanted, connect)) {
                 return Ok(Arc::clone(kept));
             }
-            Replica::new(&config.name, wanted, connect, &trust, workers).map(Arc::new)
+            Replica::new(&config.name, wanted, connect, trust, workers).map(Arc::new)
         });
-        Ok(Self { replicas: replicas.collect::<Result<_, StartError>>()?, trust })
+        let replicas = replicas.collect::<Result<_, StartError>>()?;
+        Ok(Self { replicas, sources })
     }
 }
 
 impl Upstream {
-    /// Prepares the replicas of a new configuration. The caller applies one at a time.
+    /// Prepares the replicas of a new configuration. The caller applies one at a time, under the lock of membership.
     ///
     /// # Errors
     /// When a file cannot be read or used; nothing has changed then.
-    pub(crate) fn prepare(&self, config: &NamedUpstream) -> Result<Membership, StartError> {
-        Membership::new(config, self.workers, &self.replicas.load())
+    pub(crate) fn prepare(
+        &self,
+        config: &NamedUpstream,
+        discovery: Option<Arc<Discovery>>,
+    ) -> Result<Membership, StartError> {
+        Membership::new(config, self.workers, &self.replicas.load(), discovery)
+    }
+
+    /// The source of replicas that are not in the file.
+    pub(crate) fn discovery(&self) -> Option<Arc<Discovery>> {
+        self.sources.load().discovery.clone()
+    }
+
+    /// Applies the endpoints of discovery. The caller holds the lock of membership.
+    pub(crate) fn apply_discovered(&self) {
+        let sources = self.sources.load_full();
+        match Membership::of(sources, self.workers, &self.replicas.load()) {
+            Ok(membership) => self.apply(membership),
+            // A start and a reload have tried the name.
+            Err(error) => {
+                tracing::error!(upstream = self.name, %error, "discovered replicas cannot be used")
+            }
+        }
     }
 
     /// Replaces the replicas: each leave and join is an event of the machine, before any request can be sent there.
     pub(crate) fn apply(&self, membership: Membership) {
-        let Membership { replicas: wanted, trust } = membership;
-        wanted.iter().for_each(|replica| replica.replace_trust(&trust));
+        let Membership { replicas: wanted, sources } = membership;
+        if !Arc::ptr_eq(&sources, &self.sources.load()) {
+            wanted.iter().for_each(|replica| replica.replace_trust(&sources.trust));
+        }
+        self.sources.store(sources);
         let old = self.replicas.load_full();
         let ids: HashMap<String, ReplicaId> =
             old.iter().map(|(id, replica)| (replica.config.identity(), id)).collect();

@@ -28,7 +28,8 @@ fn sender() -> EffectSender {
     let spans = config.spans.clone().expect("it has a receiver");
     let (snapshot, _) = ConfigSnapshot::new(config, &process_state, None).expect("no files");
     let snapshot = ArcSwap::from_pointee(snapshot);
-    let shared = Shared { snapshot, process_state, drain: Arc::default() };
+    let (discoveries, drain) = Default::default();
+    let shared = Shared { snapshot, process_state, discoveries, drain };
     EffectSender::new(&spans, &Arc::new(shared)).expect("no files")
 }
 

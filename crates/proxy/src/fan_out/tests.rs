@@ -28,13 +28,13 @@ async fn fewer_replicas_than_needed_are_an_error_without_a_call() {
     let mut fewer = snapshot.config.upstreams[0].clone();
     fewer.replicas.pop();
     let upstream = Arc::clone(&snapshot.upstreams[0]);
-    upstream.apply(upstream.prepare(&fewer).expect("no files"));
+    upstream.apply(upstream.prepare(&fewer, None).expect("no files"));
 
     let fan_out = Arc::clone(&snapshot.fan_outs[0]);
     let snapshot = ArcSwap::from_pointee(snapshot);
-    let worker =
-        Worker::new(0, Arc::new(Shared { snapshot, process_state, drain: Arc::default() }));
-    let worker = Arc::new(worker);
+    let (discoveries, drain) = Default::default();
+    let shared = Shared { snapshot, process_state, discoveries, drain };
+    let worker = Arc::new(Worker::new(0, Arc::new(shared)));
     let request = http::Request::get("http://test/").body(()).expect("a valid request");
     let head = Arc::new(RequestHead::from_http2(request.into_parts().0).expect("a valid head"));
     let (context, now) = (worker.trace_context(&head.fields), upstream.clock.now());

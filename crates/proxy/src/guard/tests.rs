@@ -2,7 +2,7 @@
 
 use super::planted::plant;
 use super::{DefectLog, Guard, LOG_INTERVAL, Step};
-use crate::driver::{Driver, Effects, Upstream};
+use crate::driver::{Driver, Effects, SharedParts, Upstream};
 use crate::snapshot::ProcessState;
 use crate::{Config, Options, Running};
 use curtail_policy::{Class, Event, GatherEvent, LeafEvent, Request, UpstreamEvent};
@@ -216,7 +216,8 @@ fn two_reports_of_one_machine_replace_it_once() {
                 upstreams: {late: {replicas: [\"http://127.0.0.1:1\"]}}";
     let process_state = ProcessState::for_tests();
     let config = config(yaml);
-    let upstream = Upstream::new(&config.upstreams[0], 1, Rng::new(1), &process_state, None);
+    let upstream =
+        Upstream::new(&config.upstreams[0], 1, Rng::new(1), &process_state, SharedParts::default());
     let upstream = Arc::new(upstream.expect("no TLS"));
     let request = Request { class: Class::default(), repeatable: true, is_holdout: false };
     let arrive = || Driver::arrive(Arc::clone(&upstream), request, None, &mut Effects::new()).0;

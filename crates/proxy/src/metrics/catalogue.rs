@@ -193,6 +193,23 @@ catalogue! {
         &["decade", "percentile"],
         "Latency percentiles of all requests of the tenants of a decade, in this hour and the one before. The error is at most 1.6 %.",
     );
+    DISCOVERY_LOOKUPS = counter(
+        "curtail_discovery_lookups",
+        &["upstream", "result"],
+        "Lookups of the replicas of an upstream. `found`: the response has replicas. `partial`: it has replicas, and a part of the lookup failed, such as the AAAA records. `empty`: the name does not exist or has no records. `failed`: no response, or an error. Present with the key `discovery`.",
+    );
+    DISCOVERY_AGE = with_unit(
+        MetricType::Gauge,
+        Unit::Seconds,
+        "curtail_discovery_last_success_age",
+        UPSTREAM,
+        "Time since the last lookup with another result than `failed`; absent before the first.",
+    );
+    DISCOVERY_ENDPOINTS = gauge(
+        "curtail_discovery_endpoints",
+        UPSTREAM,
+        "Discovered addresses of replicas, stale ones included.",
+    );
     CONNECTIONS_OPEN = gauge("curtail_connections_open", REPLICA, "Open connections to a replica.");
     CONNECTIONS_IDLE = gauge("curtail_connections_idle", REPLICA, "Idle HTTP/1.1 connections to a replica.");
     CONNECTIONS_OPENED = counter("curtail_connections_opened", REPLICA, "Connections opened.");

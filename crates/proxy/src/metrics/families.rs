@@ -22,6 +22,7 @@ impl MetricsSnapshot for Snapshot {
         self.dry_runs(&mut out);
         self.fan_outs(&mut out);
         self.tenants(&mut out);
+        self.discoveries(&mut out);
         self.connections(&mut out);
         self.leaves(&mut out);
         self.listeners(&mut out);
@@ -151,6 +152,20 @@ impl Snapshot {
             })
         });
         out.add(&table::TENANT_LATENCY, latencies);
+    }
+
+    fn discoveries<'a>(&'a self, out: &mut FamilyCollector<'a>) {
+        let each = || {
+            let upstreams = self.upstreams.iter();
+            upstreams.filter_map(|u| Some((("upstream", &*u.name), u.discovery.as_ref()?)))
+        };
+        let lookups = each().map(|(name, discovery)| (name, "result", &discovery.lookups));
+        out.counts(&table::DISCOVERY_LOOKUPS, lookups);
+        let ages =
+            each().filter_map(|(name, of)| Some(([name], of.last_success_age?.as_secs_f64())));
+        out.add(&table::DISCOVERY_AGE, ages);
+        let endpoints = each().map(|(name, discovery)| ([name], discovery.endpoints.len()));
+        out.add(&table::DISCOVERY_ENDPOINTS, endpoints);
     }
 
     fn connections<'a>(&'a self, out: &mut FamilyCollector<'a>) {

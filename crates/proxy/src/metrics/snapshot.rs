@@ -5,6 +5,7 @@ use super::leaf::LeafCounts;
 use super::process::{ListenerCounts, ProcessCounts};
 use super::upstream::UpstreamCounts;
 use crate::access_log::buffers::AccessLogCounts;
+use crate::discovery::DiscoverySnapshot;
 use crate::holdout::HoldoutSnapshot;
 use crate::remedy::RemedySnapshot;
 use crate::spans::SpanCounts;
@@ -54,6 +55,8 @@ pub(crate) struct UpstreamSnapshot {
     pub(crate) remedy_mode: RemedyMode,
     /// Absent: the remedies are not switched by their effect.
     pub(crate) remedy: Option<RemedySnapshot>,
+    /// Absent: all replicas are in the file.
+    pub(crate) discovery: Option<DiscoverySnapshot>,
     pub(crate) replicas: Vec<ReplicaSnapshot>,
 }
 

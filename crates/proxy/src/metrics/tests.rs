@@ -74,6 +74,7 @@ pub(crate) fn upstream() -> UpstreamSnapshot {
         dry_run: Some(crate::holdout::tests::dry_run_sample()),
         remedy_mode: RemedyMode::Auto,
         remedy: Some(AutoRemedy::new(None, Instant::ZERO).read(Instant::ZERO)),
+        discovery: Some(crate::discovery::tests::sample()),
         replicas: vec![ReplicaSnapshot {
             id: curtail_policy::ReplicaId(0),
             name: None,

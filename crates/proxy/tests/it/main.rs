@@ -19,6 +19,7 @@ mod certificates;
 mod client;
 mod deadline;
 mod directory;
+mod discovery;
 mod fan_out;
 mod frames;
 mod groups;

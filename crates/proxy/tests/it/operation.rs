@@ -4,7 +4,7 @@
 mod certificates;
 mod command;
 mod drain;
-mod journal;
+pub(crate) mod journal;
 mod listeners;
 mod profiles;
 mod reload;

@@ -20,6 +20,8 @@ pub(crate) struct RawReplica {
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     connections: AtomicUsize,
+    /// Scripts that have ended.
+    ended: AtomicUsize,
     requests: Mutex<Vec<Message>>,
     changed: Notify,
     failed: AtomicBool,
@@ -49,6 +51,11 @@ impl Record {
         self.connections.load(Ordering::SeqCst)
     }
 
+    /// Connections whose script has not ended.
+    pub(crate) fn open_connections(&self) -> usize {
+        self.connections() - self.ended.load(Ordering::SeqCst)
+    }
+
     /// Waits until the record says so.
     pub(crate) async fn until(&self, so: impl Fn(&Self) -> bool) {
         loop {
@@ -70,7 +77,18 @@ impl RawReplica {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), script).await
+    }
+
+    /// The same at an address of the test's choice.
+    pub(crate) async fn start_at<F>(
+        address: SocketAddr,
+        script: impl Fn(Wire, Arc<Record>, usize) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind(address).await.expect("loopback");
         let address = listener.local_addr().expect("it is bound");
         let record = Arc::new(Record::default());
         let shared = Arc::clone(&record);
@@ -84,6 +102,8 @@ impl RawReplica {
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
                     let ended = tokio::spawn(running).await;
+                    shared.ended.fetch_add(1, Ordering::SeqCst);
+                    shared.changed.notify_waiters();
                     if ended.is_err_and(|error| error.is_panic()) {
                         shared.failed.store(true, Ordering::SeqCst);
                     }

@@ -61,9 +61,9 @@ fn shards_that_cannot_be_are_errors() {
 #[test]
 fn a_fan_out_to_replicas_has_one_upstream_and_a_call_for_each_replica() {
     let config = read("upstream: other, fan_out: {to: replicas, needed: 2}").expect("valid");
-    assert_eq!(config.routes[0].calls(&config.upstreams), 2);
+    assert_eq!(config.routes[0].calls(&config.upstreams), Some(2));
     let config = read("upstream: \"shard-*\", fan_out: {}").expect("valid");
-    assert_eq!(config.routes[0].calls(&config.upstreams), 2);
+    assert_eq!(config.routes[0].calls(&config.upstreams), Some(2));
     check(
         "upstream: \"shard-*\", fan_out: {to: replicas}",
         &expect![[

@@ -63,7 +63,7 @@ async fn load(proxy: &Proxy, requests: usize) -> usize {
     good
 }
 
-pub(super) fn replayed(file: &Path) -> Replayed {
+pub(crate) fn replayed(file: &Path) -> Replayed {
     let file = std::fs::File::open(file).expect("the journal");
     replay(std::io::BufReader::new(file)).expect("it is a journal")
 }

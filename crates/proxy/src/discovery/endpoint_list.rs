@@ -1,0 +1,225 @@
+//! The endpoints that follow from a source's responses: when they leave, and when the source is asked again.
+//!
+//! | response | effect on the endpoints | next lookup |
+//! |---|---|---|
+//! | has endpoints | they replace those of before | when the response expires (`refresh_min` to `refresh_max`) |
+//! | a part of it failed | those of this part stay, up to `stale_max` after its last response | as a failure, or when another part expires |
+//! | failed | all stay, up to `stale_max` after the last response | after 1 s, doubled with each failure in a row, up to 30 s |
+//! | has none | the last ones stay until there are none for `empty_max` | when the response expires, at most after 5 s |
+//!
+//! A failure says nothing about the endpoints, so it removes none for a day. An empty response says that there are none. But
+//! name servers that restart, or whose zone is broken, respond so too, and the last endpoints are worth more than no
+//! endpoint, so these responses have to last.
+//! **Limits**: time is an argument. An endpoint leaves with a response or a failure, never between two lookups.
+
+use crate::config::DnsConfig;
+use curtail_units::{Duration, Instant, Rng};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// The wait after the first failure in a row.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+/// The longest wait after a failure: a name server that recovers is found by then.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// The longest wait after a response without endpoints: a service that starts is found by then.
+pub(super) const EMPTY_RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// A response of a source, by parts that can fail apart: the A records of a name, its AAAA records, those of the next
+/// name. `Err`: the source as a whole failed, for this reason.
+pub(crate) type SourceResponse = Result<Vec<(PartName, Result<Part, String>)>, String>;
+
+/// The name of a part, by which the next response replaces it.
+pub(crate) type PartName = String;
+
+/// A part of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) endpoints: Vec<SocketAddr>,
+    /// How long the part is valid from the response on.
+    pub(crate) valid_for: Duration,
+}
+
+#[derive(Debug)]
+struct KeptPart {
+    part: Part,
+    received: Instant,
+}
+
+/// The result of a lookup, as a label of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LookupResult {
+    /// The response has endpoints.
+    Found,
+    /// The response has endpoints, and a part of it failed.
+    Partial,
+    /// The response has no endpoints.
+    Empty,
+    /// There is no response, or the parts with endpoints failed.
+    Failed,
+}
+
+curtail_units::labels!(LookupResult {
+    Found => "found",
+    Partial => "partial",
+    Empty => "empty",
+    Failed => "failed",
+});
+
+/// The endpoints of one source.
+#[derive(Debug)]
+pub(crate) struct EndpointList {
+    parts: BTreeMap<PartName, KeptPart>,
+    /// Sorted, each once. [`None`] until a response has decided: the replicas of before the source stay so long.
+    endpoints: Option<Vec<SocketAddr>>,
+    /// The last response with endpoints; at first, the start.
+    last_found: Instant,
+    /// The first of the responses in a row without endpoints.
+    empty_since: Option<Instant>,
+    failures_in_row: u32,
+    due: Instant,
+}
+
+impl EndpointList {
+    /// A source that is to be asked at once.
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self {
+            parts: BTreeMap::new(),
+            endpoints: None,
+            last_found: now,
+            empty_since: None,
+            failures_in_row: 0,
+            due: now,
+        }
+    }
+
+    /// When the source is to be asked next.
+    pub(crate) const fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Asks the source at once, whatever it last said.
+    pub(crate) fn make_due(&mut self, now: Instant) {
+        self.due = self.due.min(now);
+    }
+
+    /// Asks the source later, after a defect that may repeat.
+    pub(crate) fn postpone(&mut self, now: Instant) {
+        self.due = now + RETRY_MAX;
+    }
+
+    pub(crate) fn endpoints(&self) -> Option<&[SocketAddr]> {
+        self.endpoints.as_deref()
+    }
+
+    /// The endpoints, each with the time for which its response is still valid; [`None`]: it has expired.
+    pub(crate) fn with_validity(&self, now: Instant) -> Vec<(SocketAddr, Option<Duration>)> {
+        let mut validity = BTreeMap::new();
+        for kept in self.parts.values() {
+            for endpoint in &kept.part.endpoints {
+                let longest: &mut Option<Duration> = validity.entry(*endpoint).or_default();
+                *longest = (*longest).max(kept.valid_for(now));
+            }
+        }
+        let endpoints = self.endpoints.iter().flatten();
+        endpoints.map(|at| (*at, validity.get(at).copied().flatten())).collect()
+    }
+
+    /// Takes a response of the source.
+    pub(crate) fn take_response(
+        &mut self,
+        now: Instant,
+        response: SourceResponse,
+        config: &DnsConfig,
+        rng: &mut Rng,
+    ) -> LookupResult {
+        let (has_found, has_failed) = self.merge(now, response, config);
+        self.failures_in_row = if has_failed { self.failures_in_row.saturating_add(1) } else { 0 };
+        let mut endpoints: Vec<SocketAddr> =
+            self.parts.values().flat_map(|kept| &kept.part.endpoints).copied().collect();
+        endpoints.sort_unstable();
+        endpoints.dedup();
+        let result = match (has_found, has_failed) {
+            (true, false) => LookupResult::Found,
+            (true, true) => LookupResult::Partial,
+            (false, false) => LookupResult::Empty,
+            (false, true) => LookupResult::Failed,
+        };
+        if has_found {
+            self.last_found = now;
+        }
+        if result != LookupResult::Failed {
+            let since = self.empty_since.unwrap_or(now);
+            self.empty_since = (result == LookupResult::Empty).then_some(since);
+        }
+        let is_over = match (has_failed, self.empty_since) {
+            (false, Some(since)) => now >= since + config.empty_max,
+            _ => now >= self.last_found + config.stale_max,
+        };
+        if !endpoints.is_empty() || is_over {
+            self.endpoints = Some(endpoints);
+        }
+        self.due = self.next_lookup(now, has_failed, config, rng);
+        result
+    }
+
+    /// Replaces the parts that have responses; returns whether one has endpoints, and whether one failed.
+    fn merge(
+        &mut self,
+        now: Instant,
+        response: SourceResponse,
+        config: &DnsConfig,
+    ) -> (bool, bool) {
+        let is_kept = |kept: &KeptPart| now < kept.received + config.stale_max;
+        let mut before = std::mem::take(&mut self.parts);
+        let Ok(response) = response else {
+            before.retain(|_, kept| is_kept(kept));
+            self.parts = before;
+            return (false, true);
+        };
+        let (mut has_found, mut has_failed) = (false, false);
+        for (name, part) in response {
+            let kept = match part {
+                Ok(part) => {
+                    has_found |= !part.endpoints.is_empty();
+                    Some(KeptPart { part, received: now })
+                }
+                Err(_) => {
+                    has_failed = true;
+                    before.remove(&name).filter(is_kept)
+                }
+            };
+            self.parts.extend(kept.map(|kept| (name, kept)));
+        }
+        (has_found, has_failed)
+    }
+
+    fn next_lookup(
+        &self,
+        now: Instant,
+        has_failed: bool,
+        config: &DnsConfig,
+        rng: &mut Rng,
+    ) -> Instant {
+        let valid = self.parts.values().filter(|kept| kept.received == now);
+        let refresh =
+            |kept: &KeptPart| kept.part.valid_for.min(config.refresh_max).max(config.refresh_min);
+        let empty = self.empty_since.map(|_| EMPTY_RETRY_MAX);
+        let retry = has_failed.then(|| {
+            let doublings = self.failures_in_row.saturating_sub(1).min(5);
+            let wait = RETRY_MIN.mul_f64(f64::from(1_u32 << doublings)).min(RETRY_MAX);
+            // Proxies that lost their name server together do not all ask it together.
+            wait.mul_f64(1.0 - rng.unit() / 4.0)
+        });
+        now + valid.map(refresh).chain(retry).chain(empty).min().unwrap_or(config.refresh_min)
+    }
+}
+
+impl KeptPart {
+    fn valid_for(&self, now: Instant) -> Option<Duration> {
+        let expiry = self.received + self.part.valid_for;
+        (expiry > now).then(|| expiry.since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests;

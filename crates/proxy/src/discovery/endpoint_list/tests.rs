@@ -1,0 +1,227 @@
+use super::{EMPTY_RETRY_MAX, EndpointList, LookupResult, Part, RETRY_MAX, SourceResponse};
+use crate::config::DnsConfig;
+use curtail_units::{Duration, Instant, Rng};
+use std::net::SocketAddr;
+
+const CONFIG: DnsConfig = DnsConfig {
+    servers: Vec::new(),
+    timeout: Duration::from_secs(1),
+    refresh_min: Duration::from_secs(1),
+    refresh_max: Duration::from_secs(300),
+    stale_max: Duration::from_secs(1_000),
+    empty_max: Duration::from_secs(60),
+};
+
+/// A list, and the time since it began.
+struct World {
+    list: EndpointList,
+    rng: Rng,
+    now: Instant,
+}
+
+/// The endpoints of a part, which is valid for this number of seconds.
+fn part(hosts: &[u8], seconds: u64) -> Result<Part, String> {
+    let endpoints = hosts.iter().map(|host| at(*host)).collect();
+    Ok(Part { endpoints, valid_for: Duration::from_secs(seconds) })
+}
+
+fn at(host: u8) -> SocketAddr {
+    ([10, 0, 0, host], 80).into()
+}
+
+fn ipv4(part: Result<Part, String>) -> SourceResponse {
+    both(part, Ok(Part { endpoints: Vec::new(), valid_for: Duration::from_secs(1_000) }))
+}
+
+fn both(ipv4: Result<Part, String>, ipv6: Result<Part, String>) -> SourceResponse {
+    Ok(vec![("A".to_owned(), ipv4), ("AAAA".to_owned(), ipv6)])
+}
+
+fn failed<T>() -> Result<T, String> {
+    Err("no response".to_owned())
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Instant::from_ns(1_000_000_000);
+        Self { list: EndpointList::new(now), rng: Rng::new(7), now }
+    }
+
+    fn take_response(&mut self, response: SourceResponse) -> LookupResult {
+        self.list.take_response(self.now, response, &CONFIG, &mut self.rng)
+    }
+
+    /// The hosts that are known; [`None`]: no response has decided yet.
+    fn hosts(&self) -> Option<Vec<u8>> {
+        let endpoints = self.list.endpoints()?.iter();
+        Some(
+            endpoints
+                .filter_map(|at| {
+                    at.to_string().strip_suffix(":80")?.rsplit('.').next()?.parse().ok()
+                })
+                .collect(),
+        )
+    }
+
+    /// The wait until the next lookup, which then comes.
+    fn wait(&mut self) -> Duration {
+        let wait = self.list.due().since(self.now);
+        self.now = self.list.due();
+        wait
+    }
+
+    /// Lets lookups fail for this time; returns how many there were.
+    fn fail_for(&mut self, time: Duration) -> usize {
+        let (end, mut lookups) = (self.now + time, 0);
+        while self.now < end {
+            assert_eq!(self.take_response(failed()), LookupResult::Failed);
+            assert!(self.wait() <= RETRY_MAX, "a recovery is found");
+            lookups += 1;
+        }
+        lookups
+    }
+}
+
+#[test]
+fn a_new_list_is_due_at_once_and_decides_nothing() {
+    let world = World::new();
+    assert_eq!(world.list.due(), world.now);
+    assert_eq!(world.hosts(), None);
+}
+
+#[test]
+fn a_response_replaces_the_endpoints_and_is_repeated_when_it_expires() {
+    let mut world = World::new();
+    assert_eq!(world.take_response(ipv4(part(&[3, 1, 2, 1], 5))), LookupResult::Found);
+    assert_eq!(world.hosts().as_deref(), Some(&[1, 2, 3][..]), "sorted, each once");
+    assert_eq!(world.wait(), Duration::from_secs(5));
+    world.take_response(ipv4(part(&[2, 4], 5)));
+    assert_eq!(world.hosts().as_deref(), Some(&[2, 4][..]));
+    for (ttl, wait) in [(0, 1), (1, 1), (2, 2), (299, 299), (86_400, 300)] {
+        world.take_response(ipv4(part(&[1], ttl)));
+        assert_eq!(world.wait(), Duration::from_secs(wait), "TTL {ttl}");
+    }
+    world.take_response(both(part(&[1], 60), part(&[2], 20)));
+    assert_eq!(world.wait(), Duration::from_secs(20), "the part that expires first");
+}
+
+#[test]
+fn failures_remove_nothing_for_long_and_are_repeated_less_and_less() {
+    let mut world = World::new();
+    world.take_response(ipv4(part(&[1, 2], 5)));
+    world.wait();
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        assert_eq!(world.take_response(failed()), LookupResult::Failed);
+        assert_eq!(world.hosts().as_deref(), Some(&[1, 2][..]));
+        waits.push(world.wait().as_secs_f64());
+    }
+    for (nth, wait) in waits.into_iter().enumerate() {
+        let most = f64::from(1 << nth.min(5)).min(30.0);
+        assert!((0.75 * most..=most).contains(&wait), "{nth}: {wait}");
+    }
+    assert_eq!(world.take_response(ipv4(part(&[1], 5))), LookupResult::Found);
+    assert_eq!(world.hosts().as_deref(), Some(&[1][..]));
+}
+
+#[test]
+fn stale_endpoints_leave_after_their_time() {
+    let mut world = World::new();
+    world.take_response(ipv4(part(&[1, 2], 5)));
+    let received = world.now;
+    let lookups = world.fail_for(Duration::from_secs(990));
+    assert!((30..60).contains(&lookups), "{lookups}");
+    assert_eq!(world.hosts().as_deref(), Some(&[1, 2][..]));
+    world.now = received + Duration::from_secs(1_000);
+    world.take_response(failed());
+    assert_eq!(world.hosts().as_deref(), Some(&[][..]));
+    world.take_response(ipv4(part(&[3], 5)));
+    assert_eq!(world.hosts().as_deref(), Some(&[3][..]));
+}
+
+#[test]
+fn a_failure_from_the_start_decides_only_in_the_end() {
+    let mut world = World::new();
+    world.fail_for(Duration::from_secs(960));
+    assert_eq!(world.hosts(), None, "the replicas of before the discovery stay");
+    world.fail_for(Duration::from_secs(100));
+    assert_eq!(world.hosts().as_deref(), Some(&[][..]));
+}
+
+#[test]
+fn empty_responses_must_last() {
+    let mut world = World::new();
+    world.take_response(ipv4(part(&[1, 2], 300)));
+    world.wait();
+    let first = world.now;
+    while world.now < first + CONFIG.empty_max {
+        assert_eq!(world.take_response(ipv4(part(&[], 1_000))), LookupResult::Empty);
+        assert_eq!(world.hosts().as_deref(), Some(&[1, 2][..]), "one such response is no proof");
+        assert!(world.wait() <= EMPTY_RETRY_MAX, "a service that starts is found");
+        // Nor does a failure in between prove the contrary.
+        world.take_response(failed());
+    }
+    world.take_response(ipv4(part(&[], 1_000)));
+    assert_eq!(world.hosts().as_deref(), Some(&[][..]));
+    world.take_response(ipv4(part(&[2], 5)));
+    world.take_response(ipv4(part(&[], 5)));
+    assert_eq!(world.hosts().as_deref(), Some(&[2][..]), "the time begins again");
+}
+
+#[test]
+fn a_name_that_never_had_records_decides_after_the_same_time() {
+    let mut world = World::new();
+    world.take_response(ipv4(part(&[], 5)));
+    assert_eq!(world.hosts(), None);
+    world.now = world.now + CONFIG.empty_max;
+    world.take_response(ipv4(part(&[], 5)));
+    assert_eq!(world.hosts().as_deref(), Some(&[][..]));
+}
+
+#[test]
+fn parts_fail_apart() {
+    let mut world = World::new();
+    world.take_response(both(part(&[1, 2], 5), part(&[61], 5)));
+    world.wait();
+    assert_eq!(world.take_response(both(part(&[2, 3], 5), failed())), LookupResult::Partial);
+    assert_eq!(world.hosts().as_deref(), Some(&[2, 3, 61][..]), "the part that failed stays");
+    assert!(world.wait() <= Duration::from_secs(1), "and is repeated soon");
+    // Name servers that cannot respond to one type never do.
+    let received = world.now;
+    while world.now < received + CONFIG.stale_max {
+        assert_eq!(world.take_response(both(part(&[3], 5), failed())), LookupResult::Partial);
+        assert!(world.wait() <= Duration::from_secs(5));
+    }
+    world.take_response(both(part(&[3], 5), failed()));
+    assert_eq!(world.hosts().as_deref(), Some(&[3][..]), "up to its time");
+}
+
+#[test]
+fn no_ipv4_address_and_a_failure_is_no_empty_response() {
+    let mut world = World::new();
+    world.take_response(both(part(&[1], 5), part(&[61], 5)));
+    world.wait();
+    for _ in 0..10 {
+        assert_eq!(world.take_response(both(part(&[], 5), failed())), LookupResult::Failed);
+        assert_eq!(world.hosts().as_deref(), Some(&[61][..]));
+        world.now = world.now + Duration::from_secs(30);
+    }
+}
+
+#[test]
+fn a_part_that_a_response_no_longer_names_is_gone() {
+    let mut world = World::new();
+    let target = |name: &str, host| (name.to_owned(), part(&[host], 5));
+    world.take_response(Ok(vec![target("a", 1), target("b", 2)]));
+    world.take_response(Ok(vec![target("b", 2), ("c".to_owned(), failed())]));
+    assert_eq!(world.hosts().as_deref(), Some(&[2][..]));
+}
+
+#[test]
+fn each_endpoint_has_the_rest_of_its_time() {
+    let mut world = World::new();
+    world.take_response(both(part(&[1, 2], 5), part(&[2], 9)));
+    world.now = world.now + Duration::from_secs(6);
+    let validity = world.list.with_validity(world.now);
+    assert_eq!(validity, [(at(1), None), (at(2), Some(Duration::from_secs(3)))]);
+}
