@@ -34,7 +34,7 @@ Generated from the tables from which the programs write their metrics; a test ke
 
 `GET /metrics` returns Prometheus's text format 0.0.4, OpenMetrics 1.0 to a scraper that prefers it, or protobuf with native
 histograms to a scraper that prefers protobuf.
-The number of series depends on the configuration, never on the requests of clients.
+The number of series depends on the configuration and on the discovered replicas, never on the requests of clients.
 
 ";
 
