@@ -22,7 +22,7 @@ impl ServerTls {
             let mut certificates = vec![certificate_files(s)];
             certificates.extend(s.list(
                 "further_certificates",
-                "Certificates for other names. A client gets the first certificate that is valid for the name that it requests (SNI), else that of `certificate_file`.",
+                "Certificates for other names. A client gets the first of these that is valid for the name that it requests (SNI), else that of `certificate_file`.",
                 certificate_files,
             ));
             s.check_len("further_certificates", certificates.len() - 1, Self::CERTIFICATES_MAX);

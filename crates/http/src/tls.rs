@@ -137,21 +137,21 @@ impl ListenerTls {
     }
 }
 
-/// The certificates of a listener. A client gets the first one that is valid for the name that it requests (SNI); if there
-/// is none, or it requests no name, the first one.
+/// The certificates of a listener. A client gets the first further one that is valid for the name that it requests (SNI); if
+/// there is none, or it requests no name, the first one. So a wildcard certificate does not hide those of single names.
 #[derive(Debug)]
 struct CertificatesByName(Vec<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for CertificatesByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let [first, _, ..] = &self.0[..] else { return self.0.first().cloned() };
+        let (first, further) = self.0.split_first()?;
         let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
         let is_valid = |key: &&Arc<CertifiedKey>| {
             let certificate = key.end_entity_cert().and_then(ParsedCertificate::try_from);
             let name = certificate.ok().zip(name.as_ref());
             name.is_some_and(|(certificate, name)| verify_server_name(&certificate, name).is_ok())
         };
-        Some(Arc::clone(self.0.iter().find(is_valid).unwrap_or(first)))
+        Some(Arc::clone(further.iter().find(is_valid).unwrap_or(first)))
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::StartError;
 use crate::access_log::writer;
 use crate::config::{Config, ConnectConfig, ReplicaUrl, load_listener_tls, load_trust};
+use crate::snapshot;
 use crate::spans::receiver::Receiver;
 use curtail_http::connect::Connector;
 use curtail_otlp::Signal;
@@ -20,6 +21,7 @@ pub fn check(config: &Config) -> Vec<StartError> {
         refused
             .extend(tls.err().map(|error| StartError::from(error).within(listener_section(index))));
     }
+    refused.extend(snapshot::resolver(config).err());
     let mut add = |errors: Vec<StartError>, section: String| {
         refused.extend(errors.into_iter().map(|error| error.within(section.clone())));
     };

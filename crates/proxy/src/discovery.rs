@@ -30,6 +30,9 @@ use tokio::task::JoinSet;
 /// Maximum time for which a start waits for the first responses of the sources.
 const FIRST_RESPONSE_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
+/// Maximum time of a lookup: that of many SRV targets at name servers that do not respond.
+const LOOKUP_MAX: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// A failure is logged when it is the first in a row, and again after this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -76,6 +79,8 @@ struct State {
     list: EndpointList,
     rng: Rng,
     is_looking_up: bool,
+    /// Whether a reload came during the lookup, so that its response may be that of other name servers.
+    is_outdated: bool,
     /// Whether a response or a failure has been applied to the replicas.
     is_applied: bool,
     /// The last lookup with a response.
@@ -106,6 +111,7 @@ impl Discovery {
                 list: EndpointList::new(now),
                 rng: rng.split("discovery"),
                 is_looking_up: false,
+                is_outdated: false,
                 is_applied: false,
                 last_success: None,
                 last_result: None,
@@ -117,14 +123,16 @@ impl Discovery {
         }
     }
 
-    /// The endpoints, sorted; [`None`]: the source has not had a say yet, and the replicas of before stay.
+    /// The endpoints, sorted; [`None`]: the source has not responded yet, and the previous replicas stay.
     pub(crate) fn endpoints(&self) -> Option<Vec<SocketAddr>> {
         self.lock().list.endpoints().map(<[_]>::to_vec)
     }
 
     /// Looks up again at once: a reload may have changed the name servers.
     pub(crate) fn make_due(&self, now: Instant) {
-        self.lock().list.make_due(now);
+        let mut state = self.lock();
+        state.is_outdated = state.is_looking_up;
+        state.list.make_due(now);
     }
 
     pub(crate) fn read(&self, now: Instant) -> DiscoverySnapshot {
@@ -175,6 +183,9 @@ impl Discovery {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.is_looking_up = false;
+        if std::mem::take(&mut state.is_outdated) {
+            return false;
+        }
         let parts =
             response.as_ref().map(|parts| parts.iter().find_map(|(_, part)| part.as_ref().err()));
         state.last_error = parts.unwrap_or_else(Some).cloned();
@@ -218,8 +229,8 @@ impl DiscoverySnapshot {
 }
 
 impl State {
-    /// Logs that lookups fail or succeed again, and names without records: each change at once, and what lasts now and
-    /// then.
+    /// Logs that lookups fail or succeed again, and names without records: each change at once, and again each
+    /// [`LOG_INTERVAL`] while it lasts.
     fn log(
         &mut self,
         upstream: &str,
@@ -241,10 +252,16 @@ impl State {
         self.last_logged = Some(now);
         let error = self.last_error.as_deref().unwrap_or_default();
         let replicas = self.list.endpoints().map_or(0, <[_]>::len);
-        if result == LookupResult::Empty {
-            tracing::warn!(upstream, %source, replicas, "the name does not exist or has no records");
-        } else {
-            tracing::warn!(upstream, %source, replicas, error, "discovery failed; its last replicas stay");
+        match result {
+            LookupResult::Empty => {
+                tracing::warn!(upstream, %source, replicas, "the name does not exist or has no records");
+            }
+            LookupResult::Partial => {
+                tracing::warn!(upstream, %source, replicas, error, "a part of discovery failed; its replicas stay");
+            }
+            LookupResult::Failed | LookupResult::Found => {
+                tracing::warn!(upstream, %source, replicas, error, "discovery failed; its last replicas stay");
+            }
         }
     }
 }
@@ -300,7 +317,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 async fn look_up(shared: Arc<Shared>, resolver: Arc<Resolver>, discovery: Arc<Discovery>) {
-    let response = resolver.look_up(&discovery.config).await;
+    let looked_up = tokio::time::timeout(LOOKUP_MAX, resolver.look_up(&discovery.config)).await;
+    let response =
+        looked_up.unwrap_or_else(|_| Err(format!("no response within {} s", LOOKUP_MAX.as_secs())));
     let _membership = shared.discoveries.lock_membership();
     // A reload may have replaced the upstream, or its source.
     let snapshot = shared.snapshot.load_full();

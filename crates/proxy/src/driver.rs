@@ -12,7 +12,7 @@
 pub(crate) mod membership;
 
 use crate::StartError;
-use crate::config::NamedUpstream;
+use crate::config::{NamedUpstream, ReplicaConfig};
 use crate::discovery::Discovery;
 use crate::group::Group;
 use crate::guard::{Guard, Step};
@@ -69,8 +69,8 @@ pub(crate) struct Upstream {
 pub(crate) struct SharedParts {
     pub(crate) group: Option<Arc<Group>>,
     pub(crate) discovery: Option<Arc<Discovery>>,
-    /// The replicas of before, which stay until discovery has had a response.
-    pub(crate) replicas: Arc<Replicas>,
+    /// The replicas of the earlier upstream that stay until discovery has had a response.
+    pub(crate) carried: Vec<ReplicaConfig>,
 }
 
 #[derive(Debug)]
@@ -97,8 +97,10 @@ impl Upstream {
         process_state: &ProcessState,
         shared: SharedParts,
     ) -> Result<Self, StartError> {
-        let SharedParts { group, discovery, replicas } = shared;
-        let membership = Membership::new(config, workers, &replicas, discovery)?;
+        let SharedParts { group, discovery, carried } = shared;
+        // Connections of an earlier upstream do not stay: they may trust certificates that are not trusted any more.
+        let none = Replicas::default();
+        let membership = Membership::new(config, workers, &none, (discovery, carried))?;
         let replicas: Replicas = (0..).map(ReplicaId).zip(membership.replicas).collect();
         let journal = process_state.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));

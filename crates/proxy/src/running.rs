@@ -150,13 +150,13 @@ impl Running {
             ConfigSnapshot::new(config, &self.shared.process_state, Some(&before))?;
         let listeners = reloaded.listeners.prepare(&snapshot)?;
         let access_log = open_access_log(&snapshot, &self.shared)?;
+        if reloaded.discovery.is_none() {
+            reloaded.discovery = start_discovery(&snapshot, &self.shared)?;
+        }
         let sink = |snapshot: &ConfigSnapshot| snapshot.spans.as_ref().map(Arc::as_ptr);
         if sink(&snapshot) != sink(&before) {
             // The earlier exporter sends what it has, and ends.
             reloaded.exporter = ExporterThread::start(&snapshot, &self.shared)?;
-        }
-        if reloaded.discovery.is_none() {
-            reloaded.discovery = start_discovery(&snapshot, &self.shared)?;
         }
         let changed = before.config.changed_keys(&snapshot.config);
         for (upstream, membership) in changes {

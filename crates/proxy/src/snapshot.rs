@@ -103,8 +103,8 @@ impl ConfigSnapshot {
                 }
                 let rng = process_state.rng.split(&wanted.name);
                 let group = group_of(wanted, &mut groups, process_state);
-                let replicas = old.map(|old| old.replicas.load_full()).unwrap_or_default();
-                let shared = SharedParts { group, discovery, replicas };
+                let carried = old.map(|old| old.carried(discovery.as_ref())).unwrap_or_default();
+                let shared = SharedParts { group, discovery, carried };
                 let upstream = Upstream::new(wanted, config.workers, rng, process_state, shared);
                 Ok(Arc::new(upstream.map_err(within)?))
             })
@@ -196,7 +196,7 @@ fn listener_metrics(
 }
 
 /// The lookup of names, if replicas are discovered. It is always a new one: `/etc/resolv.conf` may have changed.
-fn resolver(config: &Config) -> Result<Option<Arc<Resolver>>, StartError> {
+pub(crate) fn resolver(config: &Config) -> Result<Option<Arc<Resolver>>, StartError> {
     let is_needed = config.upstreams.iter().any(|upstream| upstream.discovery.is_some());
     Ok(is_needed.then(|| Resolver::new(&config.dns)).transpose()?.map(Arc::new))
 }

@@ -115,20 +115,22 @@ async fn watch(plan: &Plan) -> anyhow::Result<ExitCode> {
         let times = to_ns - plan.every_ns..to_ns;
         let (asking, of_round) = (plan.clone(), times.clone());
         let asked = tokio::task::spawn_blocking(move || ask(&asking, &of_round)).await?;
-        match asked {
-            Ok((explained, found)) => {
-                for news in findings.round(&times, &explained, found) {
-                    print(&news.written(plan.format, &plan.server))?;
-                    if plan.webhook.is_some() {
-                        unsent.push_back(news.json());
-                    }
-                    if plan.keep.is_some() {
-                        unkept.push_back(news.json());
-                    }
-                }
-            }
+        let (explained, found) = match asked {
+            Ok(of_round) => of_round,
             Err(error) if round == 0 => return Err(error),
-            Err(error) => print_message(&format!("{}: {error:#}", utc(unix_time().as_ns()))),
+            Err(error) => {
+                print_message(&format!("{}: {error:#}", utc(unix_time().as_ns())));
+                (Explained::new(), Vec::new())
+            }
+        };
+        for news in findings.round(&times, &explained, found) {
+            print(&news.written(plan.format, &plan.server))?;
+            if plan.webhook.is_some() {
+                unsent.push_back(news.json());
+            }
+            if plan.keep.is_some() {
+                unkept.push_back(news.json());
+            }
         }
         if let Some(webhook) = &plan.webhook {
             let send = async |news: &Value| post(webhook, news.to_string()).await;
@@ -413,7 +415,7 @@ impl News {
             State::New => format!("{service}: since {since}: {about}"),
             State::Over => format!("{service}: over since {until}, began at {since}: {subject}"),
             State::Unknown => format!(
-                "{service}: unknown since {until} (too few traces), began at {since}: {subject}"
+                "{service}: unknown since {until} (no explanation), began at {since}: {subject}"
             ),
         }
     }

@@ -19,8 +19,7 @@ const WARN_INTERVAL: Duration = Duration::from_secs(10);
 /// The lines that wait for the file. They outlive reloads, so no reload loses a line.
 #[derive(Debug)]
 pub(crate) struct LineBuffers {
-    /// By worker.
-    shards: Box<[Shard]>,
+    by_worker: Box<[WorkerBuffer]>,
     /// The writer that may take lines, by number.
     current: Mutex<u64>,
     writers: AtomicU64,
@@ -31,7 +30,7 @@ pub(crate) struct LineBuffers {
 /// The lines of one worker; aligned, so that no two workers write to one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Shard(Mutex<Vec<u8>>);
+struct WorkerBuffer(Mutex<Vec<u8>>);
 
 curtail_metrics::counters! {
     /// The number of lines so far, by outcome.
@@ -50,14 +49,14 @@ struct Warnings {
     next: Instant,
     /// The dropped lines that the last warning knew.
     dropped: u64,
-    /// The error of the last write, if it failed.
+    /// The error of the last write that failed since the last warning.
     failure: Option<String>,
 }
 
 impl LineBuffers {
     pub(crate) fn new(workers: usize) -> Self {
         Self {
-            shards: (0..workers).map(|_| Shard::default()).collect(),
+            by_worker: (0..workers).map(|_| WorkerBuffer::default()).collect(),
             current: Mutex::default(),
             writers: AtomicU64::new(0),
             counters: AccessLogCounters::default(),
@@ -67,8 +66,8 @@ impl LineBuffers {
 
     /// Appends a line, if there is room.
     pub(super) fn append(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut lines = lock(&self.shards[worker].0);
-        if lines.len() >= BYTES_MAX / self.shards.len() {
+        let mut lines = lock(&self.by_worker[worker].0);
+        if lines.len() >= BYTES_MAX / self.by_worker.len() {
             self.counters.buffer_full.add(1);
             return;
         }
@@ -89,9 +88,9 @@ impl LineBuffers {
     pub(super) fn take(&self, writer: u64, batch: &mut Vec<Vec<u8>>) {
         let current = lock(&self.current);
         if *current == writer {
-            batch.resize_with(self.shards.len(), Vec::new);
-            for (shard, empty) in self.shards.iter().zip(batch) {
-                std::mem::swap(&mut *lock(&shard.0), empty);
+            batch.resize_with(self.by_worker.len(), Vec::new);
+            for (buffer, empty) in self.by_worker.iter().zip(batch) {
+                std::mem::swap(&mut *lock(&buffer.0), empty);
             }
         }
     }
@@ -100,7 +99,9 @@ impl LineBuffers {
     pub(super) fn settle(&self, written: u64, dropped: u64, failure: Option<String>) {
         self.counters.written.add(written);
         self.counters.write_failed.add(dropped);
-        lock(&self.warnings).failure = failure;
+        if failure.is_some() {
+            lock(&self.warnings).failure = failure;
+        }
     }
 
     /// The number of lines so far, by outcome.
@@ -117,7 +118,8 @@ impl LineBuffers {
             return;
         }
         let lines = dropped - warnings.dropped;
-        let why = warnings.failure.as_deref().unwrap_or("the file cannot keep up");
+        let failure = warnings.failure.take();
+        let why = failure.as_deref().unwrap_or("the file cannot keep up");
         tracing::warn!(lines, why, "the access log has dropped lines");
         (warnings.next, warnings.dropped) = (now + WARN_INTERVAL, dropped);
     }

@@ -31,7 +31,7 @@ impl Format {
             return Ok(Self::Json);
         }
         if text.contains(|char: char| char.is_control() && char != '\t') {
-            return Err("a line contains no line breaks and control characters".to_owned());
+            return Err("the format has a control character: expected one line".to_owned());
         }
         let (mut parts, mut literal, mut rest) = (Vec::new(), String::new(), text);
         while let Some(at) = rest.find(['{', '}']) {
@@ -70,7 +70,7 @@ impl FormatPart {
         }
         Field::from_name(name).map(Self::Field).ok_or_else(|| {
             let known: Vec<_> = Field::names().chain(["header.NAME"]).collect();
-            format!("{name:?} is no field: {}", expectation(name, &known, ""))
+            format!("{name:?} is not a field: {}", expectation(name, &known, ""))
         })
     }
 }

@@ -303,14 +303,18 @@ fn full_buffers_drop_lines_and_count_them() {
 #[test]
 fn a_wrong_format_is_an_error_with_similar_names() {
     for (keys, expected) in [
-        ("format: \"{statsu}\"", "\"statsu\" is no field: did you mean status?"),
-        ("format: \"{user_agent}\"", "\"user_agent\" is no field: expected one of time, client,"),
+        ("format: \"{statsu}\"", "\"statsu\" is not a field: did you mean status?"),
+        (
+            "format: \"{user_agent}\"",
+            "\"user_agent\" is not a field: expected one of time, client,",
+        ),
         ("format: jsn", "\"jsn\" has no field: expected json, or a text with fields"),
         ("format: \"{status\"", "{ stands alone"),
         ("format: \"{status}}\"", "} stands alone"),
-        ("format: \"{status}\\n\"", "a line contains no line breaks"),
+        ("format: \"{status}\\n\"", "the format has a control character"),
         ("format: \"{header.a b}\"", "\"a b\" is not the name of a header"),
         ("headers: [\"a b\"]", "access_log.headers[0]: \"a b\" is not the name of a header"),
+        ("headers: [x, X]", "access_log.headers[1]: x is there twice"),
         ("format: \"{status}\", headers: [x]", "access_log.headers: only for format: json"),
         ("sample: 2", "access_log.sample"),
         ("fields: [x]", "access_log.fields: unknown key"),

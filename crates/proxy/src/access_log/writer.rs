@@ -4,14 +4,14 @@
 //! then on, the earlier writer gets no further lines; it ends when its last write is done.
 //! A write that fails drops the lines of its batch, and counts them. The next batch is tried again, so a disk that has
 //! room again needs no action.
-//! **Limits**: at the stop, the last lines have [`FLUSH`].
+//! **Limits**: at the stop, the last lines have [`FLUSH_MAX`].
 
 use super::buffers::LineBuffers;
 use crate::StartError;
 use crate::config::AccessLogConfig;
 use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
@@ -20,10 +20,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// The interval of writes.
-const EVERY: Duration = Duration::from_millis(100);
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum time for writing the last lines when the proxy stops.
-const FLUSH: Duration = Duration::from_secs(2);
+const FLUSH_MAX: Duration = Duration::from_secs(2);
 
 /// A writer. When it is dropped, its thread writes the lines that wait, unless another writer is current, and ends.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl AccessLogWriter {
         let (stop, stopped) = sync_channel(0);
         let (ends, ended) = sync_channel(0);
         let number = buffers.next_writer();
-        let mut output = Output { file, is_mid_line: false };
+        let mut output = Output { file, is_mid_line: ends_within_line(&config.file) };
         let lines = Arc::clone(buffers);
         std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
             run(&mut output, (&lines, number), &stopped);
@@ -64,11 +64,11 @@ impl AccessLogWriter {
         self.buffers.set_current(self.number);
     }
 
-    /// Writes the lines that wait, for at most [`FLUSH`].
+    /// Writes the lines that wait, for at most [`FLUSH_MAX`].
     pub(crate) fn finish(self) {
         drop(self.stop);
-        if self.ended.recv_timeout(FLUSH) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!(limit = ?FLUSH, "the access log lacks its last lines: the file cannot keep up");
+        if self.ended.recv_timeout(FLUSH_MAX) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!(limit = ?FLUSH_MAX, "the access log lacks its last lines: the file cannot keep up");
         }
     }
 }
@@ -98,6 +98,19 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).read(is_pipe).open(path)
 }
 
+/// Whether a file ends within a line, as after a full disk or a crash.
+fn ends_within_line(path: &Path) -> bool {
+    let last = || {
+        let mut file = File::open(path).ok()?;
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1)).ok()?;
+        file.read_exact(&mut last).ok()?;
+        Some(last[0])
+    };
+    // The opening of a pipe would wait.
+    path.is_file() && last().is_some_and(|last| last != b'\n')
+}
+
 fn run(
     output: &mut Output<File>,
     (buffers, number): (&LineBuffers, u64),
@@ -105,7 +118,8 @@ fn run(
 ) {
     let mut batch = Vec::new();
     loop {
-        let is_stopped = stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Disconnected);
+        let is_stopped =
+            stopped.recv_timeout(WRITE_INTERVAL) == Err(RecvTimeoutError::Disconnected);
         buffers.take(number, &mut batch);
         for lines in batch.iter_mut().filter(|lines| !lines.is_empty()) {
             let (written, failure) = output.write(lines);
@@ -160,7 +174,7 @@ impl<W: Write> Output<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::{AccessLogConfig, Output, check};
+    use super::{AccessLogConfig, Output, check, ends_within_line};
     use crate::access_log::format::Format;
     use curtail_units::Ratio;
     use std::io::{self, ErrorKind, Write};
@@ -196,6 +210,18 @@ mod tests {
         output.file.room = 16;
         assert_eq!(failed(output.write(b"third\n")), (6, None));
         assert_eq!(output.file.bytes, b"first\nsec\nthird\n");
+    }
+
+    #[test]
+    fn a_file_that_ends_within_a_line_is_found() {
+        let file = std::env::temp_dir().join(format!("curtail-mid-line-{}", std::process::id()));
+        for (content, expected) in [("", false), ("line\n", false), ("line\nhalf", true)] {
+            std::fs::write(&file, content).expect("a temporary file");
+            assert_eq!(ends_within_line(&file), expected, "{content:?}");
+        }
+        std::fs::remove_file(&file).expect("it is there");
+        assert!(!ends_within_line(&file));
+        assert!(!ends_within_line("/dev/null".as_ref()));
     }
 
     #[test]

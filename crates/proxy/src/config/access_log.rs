@@ -66,7 +66,12 @@ pub(super) fn read(s: &mut Section<'_>) -> AccessLogConfig {
             String::new()
         })
     });
-    let headers = headers.collect();
+    let headers: Vec<_> = headers.collect();
+    for (index, name) in headers.iter().enumerate() {
+        if !name.is_empty() && headers[..index].contains(name) {
+            s.error(&format!("headers[{index}]"), format!("{name} is there twice"));
+        }
+    }
     let slower_than = s
         .field(
             "slower_than",
@@ -76,7 +81,7 @@ pub(super) fn read(s: &mut Section<'_>) -> AccessLogConfig {
     let sample: Option<Ratio> = s
         .field(
             "sample",
-            "Share of the other requests that are logged. Failed requests are always logged. By default 1, with `slower_than` 0.",
+            "Share of the other requests that are logged. Failed requests are always logged. Absent: all (1), or none (0) if `slower_than` is set.",
         )
         .optional();
     let default = if slower_than.is_some() { Ratio::ZERO } else { Ratio::ONE };

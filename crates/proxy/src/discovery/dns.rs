@@ -125,7 +125,10 @@ impl Resolver {
         };
         match families {
             AddressFamilies::Both => {
-                let (v4, v6) = tokio::join!(look_up(RecordType::A), look_up(RecordType::AAAA));
+                let (mut v4, mut v6) =
+                    tokio::join!(look_up(RecordType::A), look_up(RecordType::AAAA));
+                lift_negative_ttl(&mut v4.1, &v6.1);
+                lift_negative_ttl(&mut v6.1, &v4.1);
                 vec![v4, v6]
             }
             AddressFamilies::Ipv4 => vec![look_up(RecordType::A).await],
@@ -205,6 +208,16 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
 
 fn is_empty(part: &Result<Part, String>) -> bool {
     part.as_ref().is_ok_and(|part| part.endpoints.is_empty())
+}
+
+/// A name with addresses of one family only is looked up again when their TTL ends, not that of "no such records".
+fn lift_negative_ttl(one: &mut Result<Part, String>, other: &Result<Part, String>) {
+    if let (Ok(one), Ok(other)) = (one, other)
+        && one.endpoints.is_empty()
+        && !other.endpoints.is_empty()
+    {
+        one.valid_for = one.valid_for.max(other.valid_for);
+    }
 }
 
 /// A response without any part that succeeded is a failure as a whole.

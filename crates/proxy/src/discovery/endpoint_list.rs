@@ -2,9 +2,9 @@
 //!
 //! | response | effect on the endpoints | next lookup |
 //! |---|---|---|
-//! | has endpoints | they replace those of before | when the response expires (`refresh_min` to `refresh_max`) |
+//! | has endpoints | they replace the previous ones | when the response expires (`refresh_min` to `refresh_max`) |
 //! | a part of it failed | those of this part stay, up to `stale_max` after its last response | as a failure, or when another part expires |
-//! | failed | all stay, up to `stale_max` after the last response | after 1 s, doubled with each failure in a row, up to 30 s |
+//! | failed | all stay, up to `stale_max` after the last response | after 1 s, doubled with each failure in a row, up to 30 s, or 5 s without endpoints |
 //! | has none | the last ones stay until there are none for `empty_max` | when the response expires, at most after 5 s |
 //!
 //! A failure says nothing about the endpoints, so it removes none for a day. An empty response says that there are none. But
@@ -23,6 +23,8 @@ const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// The longest wait after a response without endpoints: a service that starts is found by then.
 pub(super) const EMPTY_RETRY_MAX: Duration = Duration::from_secs(5);
+/// Responses without endpoints that are further apart are not in a row: failures between them say nothing.
+const EMPTY_GAP_MAX: Duration = Duration::from_secs(30);
 
 /// A response of a source, by parts that can fail apart: the A records of a name, its AAAA records, those of the next
 /// name. `Err`: the source as a whole failed, for this reason.
@@ -69,12 +71,12 @@ curtail_units::labels!(LookupResult {
 #[derive(Debug)]
 pub(crate) struct EndpointList {
     parts: BTreeMap<PartName, KeptPart>,
-    /// Sorted, each once. [`None`] until a response has decided: the replicas of before the source stay so long.
+    /// Sorted, each once. [`None`] until a response has decided: the previous replicas stay so long.
     endpoints: Option<Vec<SocketAddr>>,
     /// The last response with endpoints; at first, the start.
     last_found: Instant,
-    /// The first of the responses in a row without endpoints.
-    empty_since: Option<Instant>,
+    /// The first and the last of the responses in a row without endpoints.
+    empty: Option<(Instant, Instant)>,
     failures_in_row: u32,
     due: Instant,
 }
@@ -86,7 +88,7 @@ impl EndpointList {
             parts: BTreeMap::new(),
             endpoints: None,
             last_found: now,
-            empty_since: None,
+            empty: None,
             failures_in_row: 0,
             due: now,
         }
@@ -148,11 +150,12 @@ impl EndpointList {
             self.last_found = now;
         }
         if result != LookupResult::Failed {
-            let since = self.empty_since.unwrap_or(now);
-            self.empty_since = (result == LookupResult::Empty).then_some(since);
+            let in_row = self.empty.filter(|(_, last)| now < *last + EMPTY_GAP_MAX);
+            let first = in_row.map_or(now, |(first, _)| first);
+            self.empty = (result == LookupResult::Empty).then_some((first, now));
         }
-        let is_over = match (has_failed, self.empty_since) {
-            (false, Some(since)) => now >= since + config.empty_max,
+        let is_over = match (has_failed, self.empty) {
+            (false, Some((since, _))) => now >= since + config.empty_max,
             _ => now >= self.last_found + config.stale_max,
         };
         if !endpoints.is_empty() || is_over {
@@ -203,10 +206,12 @@ impl EndpointList {
         let valid = self.parts.values().filter(|kept| kept.received == now);
         let refresh =
             |kept: &KeptPart| kept.part.valid_for.min(config.refresh_max).max(config.refresh_min);
-        let empty = self.empty_since.map(|_| EMPTY_RETRY_MAX);
+        let empty = self.empty.map(|_| EMPTY_RETRY_MAX);
         let retry = has_failed.then(|| {
             let doublings = self.failures_in_row.saturating_sub(1).min(5);
-            let wait = RETRY_MIN.mul_f64(f64::from(1_u32 << doublings)).min(RETRY_MAX);
+            let has_none = self.endpoints.as_ref().is_none_or(Vec::is_empty);
+            let longest = if has_none { EMPTY_RETRY_MAX } else { RETRY_MAX };
+            let wait = RETRY_MIN.mul_f64(f64::from(1_u32 << doublings)).min(longest);
             // Proxies that lost their name server together do not all ask it together.
             wait.mul_f64(1.0 - rng.unit() / 4.0)
         });

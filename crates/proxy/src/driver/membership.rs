@@ -18,7 +18,7 @@ use curtail_units::Instant;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, Weak};
 
-/// What the replicas of an upstream follow from.
+/// The inputs from which the replicas of an upstream follow.
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
     config: Arc<NamedUpstream>,
@@ -39,23 +39,37 @@ impl Sources {
     fn new(
         config: &NamedUpstream,
         discovery: Option<Arc<Discovery>>,
+        carried: &[ReplicaConfig],
     ) -> Result<Arc<Self>, StartError> {
-        let trust = load_trust(&config.connect, config.urls().iter())?;
+        let urls = config.urls();
+        let carried = carried.iter().map(|replica| &replica.url);
+        let trust = load_trust(&config.connect, urls.iter().chain(carried))?;
         if let Some(discovery) = &config.discovery {
             Connector::new(&discovery.server_url(), &config.connect, &trust)?;
         }
         Ok(Arc::new(Self { config: Arc::new(config.clone()), trust, discovery }))
     }
 
-    /// The replicas of the file, and those that are discovered. Until discovery has had a response, the replicas of before
-    /// stay.
-    fn replicas(&self, old: &Replicas) -> Vec<ReplicaConfig> {
+    /// The replicas of `old` that stay until `discovery` has had a response: all, if it is a new source; otherwise, those
+    /// that the file did not list.
+    fn carried(&self, old: &Replicas, discovery: Option<&Arc<Discovery>>) -> Vec<ReplicaConfig> {
+        let is_same = discovery.map(Arc::as_ptr) == self.discovery.as_ref().map(Arc::as_ptr);
+        let listed: HashSet<String> = match is_same {
+            true => self.config.replicas.iter().map(ReplicaConfig::identity).collect(),
+            false => HashSet::new(),
+        };
+        let old = old.values().map(|replica| &replica.config);
+        old.filter(|one| !listed.contains(&one.identity())).cloned().collect()
+    }
+
+    /// The replicas of the file, and those that are discovered, or `carried` until discovery has had a response.
+    fn replicas(&self, carried: Vec<ReplicaConfig>) -> Vec<ReplicaConfig> {
         let mut wanted = self.config.replicas.clone();
         let mut known: HashSet<String> = wanted.iter().map(ReplicaConfig::identity).collect();
         let discovered: Vec<ReplicaConfig> = match &self.discovery {
             None => Vec::new(),
             Some(discovery) => match discovery.endpoints() {
-                None => old.values().map(|replica| replica.config.clone()).collect(),
+                None => carried,
                 Some(endpoints) => {
                     let url = discovery.config.server_url();
                     let at = |address| ReplicaConfig::discovered(url.clone(), address);
@@ -74,7 +88,8 @@ impl Sources {
 }
 
 impl Membership {
-    /// Builds the replicas of `config`; those of `old` that are reached in the same way stay.
+    /// Builds the replicas of `config`; those of `old` that are reached in the same way stay. `carried` are replicas until
+    /// discovery has had a response.
     ///
     /// # Errors
     /// When trusted certificates cannot be read, or a TLS configuration cannot be used.
@@ -82,15 +97,21 @@ impl Membership {
         config: &NamedUpstream,
         workers: usize,
         old: &Replicas,
-        discovery: Option<Arc<Discovery>>,
+        (discovery, carried): (Option<Arc<Discovery>>, Vec<ReplicaConfig>),
     ) -> Result<Self, StartError> {
-        Self::of(Sources::new(config, discovery)?, workers, old)
+        let sources = Sources::new(config, discovery, &carried)?;
+        Self::of(sources, workers, old, carried)
     }
 
-    fn of(sources: Arc<Sources>, workers: usize, old: &Replicas) -> Result<Self, StartError> {
+    fn of(
+        sources: Arc<Sources>,
+        workers: usize,
+        old: &Replicas,
+        carried: Vec<ReplicaConfig>,
+    ) -> Result<Self, StartError> {
         let Sources { config, trust, .. } = &*sources;
         let connect = &config.connect;
-        let wanted = sources.replicas(old);
+        let wanted = sources.replicas(carried);
         let old: HashMap<String, &Arc<Replica>> =
             old.values().map(|replica| (replica.config.identity(), replica)).collect();
         let replicas = wanted.iter().map(|wanted| {
@@ -115,7 +136,13 @@ impl Upstream {
         config: &NamedUpstream,
         discovery: Option<Arc<Discovery>>,
     ) -> Result<Membership, StartError> {
-        Membership::new(config, self.workers, &self.replicas.load(), discovery)
+        let carried = self.carried(discovery.as_ref());
+        Membership::new(config, self.workers, &self.replicas.load(), (discovery, carried))
+    }
+
+    /// The replicas that stay until `discovery` has had a response.
+    pub(crate) fn carried(&self, discovery: Option<&Arc<Discovery>>) -> Vec<ReplicaConfig> {
+        self.sources.load().carried(&self.replicas.load(), discovery)
     }
 
     /// The source of replicas that are not in the file.
@@ -126,7 +153,8 @@ impl Upstream {
     /// Applies the endpoints of discovery. The caller holds the lock of membership.
     pub(crate) fn apply_discovered(&self) {
         let sources = self.sources.load_full();
-        match Membership::of(sources, self.workers, &self.replicas.load()) {
+        let carried = self.carried(sources.discovery.as_ref());
+        match Membership::of(sources, self.workers, &self.replicas.load(), carried) {
             Ok(membership) => self.apply(membership),
             // A start and a reload have tried the name.
             Err(error) => {

@@ -4,6 +4,7 @@ use super::{Fleet, replicas, state, until_lookups, until_replicas};
 use crate::client::Client;
 use crate::deadline::run;
 use crate::logs;
+use crate::proxy::Setup;
 use crate::steady::Steady;
 use curtail_testbed::{NameRecord, NameServerFault};
 use http::{StatusCode, Version};
@@ -83,6 +84,30 @@ fn a_proxy_starts_before_its_name_has_records() {
             until_replicas(&proxy, 1).await;
             assert_eq!(client.get("/").await.status, StatusCode::OK);
         }
+    });
+}
+
+#[test]
+fn a_reload_removes_a_listed_replica_while_the_name_server_is_silent() {
+    run(async {
+        let fleet = Fleet::start("listed.test", 29, 2, 0).await;
+        fleet.names.set_fault(Some(NameServerFault::Silent));
+        let setup = |count| {
+            let urls = fleet.replicas.iter().map(|replica| format!("http://{}", replica.address()));
+            let name = format!("discovery: {{dns: \"http://{}:{}\"}}", fleet.name, fleet.port);
+            Setup::before_urls(urls.take(count)).upstream(&name).top(&fleet.dns(""))
+        };
+        let proxy = setup(2).start();
+        assert_eq!(replicas(&proxy).await.len(), 2);
+        proxy.reload(&setup(1)).expect("the reload succeeds");
+        assert_eq!(replicas(&proxy).await.len(), 1);
+        // The replicas of a file that becomes a name stay, also through further reloads.
+        let url = format!("http://{}", fleet.replicas[0].address());
+        let proxy = Setup::before_urls([url]).start();
+        for _ in 0..2 {
+            proxy.reload(&fleet.setup()).expect("the reload succeeds");
+        }
+        assert_eq!(replicas(&proxy).await.len(), 1);
     });
 }
 

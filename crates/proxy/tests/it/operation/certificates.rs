@@ -91,6 +91,28 @@ fn a_reload_with_an_unreadable_certificate_changes_nothing() {
     });
 }
 
+/// Connections of the earlier upstream would still trust the earlier authority.
+#[test]
+fn renewed_authorities_are_trusted_by_an_upstream_whose_policy_changes_too() {
+    run(async {
+        let (first, second) = (Authority::new(), Authority::new());
+        let issued = first.issue("localhost");
+        let speaks = Speaks::Tls(issued.server(&["http/1.1"]));
+        let replica = Replica::responding(speaks, "good").await;
+        let ca_file = first.file();
+        let setup = |keys: &str| {
+            let connect = format!("connect: {{idle_max: 0, ca_file: {}}}", ca_file.display());
+            Setup::before_urls([replica.tls_url()]).upstream(&format!("{keys}\n{connect}"))
+        };
+        let proxy = setup("retry: false\nhedge: false").start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        assert_eq!(client.get("/").await.status, StatusCode::OK);
+        copy(&second.file(), &ca_file);
+        proxy.reload(&setup("retry: false\nhedge: true")).expect("the reload succeeds");
+        assert_eq!(client.get("/").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    });
+}
+
 #[test]
 fn renewed_authorities_of_replicas_are_trusted_after_a_reload() {
     run(async {

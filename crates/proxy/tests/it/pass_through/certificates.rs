@@ -16,7 +16,7 @@ fn a_client_gets_the_certificate_of_the_name_that_it_requests() {
     run(async {
         let authority = Authority::new();
         let issued =
-            ["localhost", "a.test", "*.b.test", "x.b.test"].map(|name| authority.issue(name));
+            ["*.a.test", "x.a.test", "*.b.test", "x.b.test"].map(|name| authority.issue(name));
         let [first, further @ ..] = &issued;
         let further: String = further.iter().map(|one| format!("{{{}}}, ", one.files())).collect();
         let tls = format!("tls: {{{}, further_certificates: [{further}]}}", first.files());
@@ -28,14 +28,15 @@ fn a_client_gets_the_certificate_of_the_name_that_it_requests() {
             Some(stream.get_ref().1.peer_certificates()?[0].clone())
         };
         for (name, expected) in [
-            ("localhost", Some(0)),
-            ("a.test", Some(1)),
-            ("A.test", Some(1)),
+            ("y.a.test", Some(0)),
+            // The wildcard of the first one does not hide it.
+            ("x.a.test", Some(1)),
+            ("X.a.test", Some(1)),
             ("y.b.test", Some(2)),
-            // The first one that is valid.
+            // The first further one that is valid.
             ("x.b.test", Some(2)),
             // These get the first one, which is not valid for them.
-            ("b.test", None),
+            ("a.test", None),
             ("127.0.0.1", None),
         ] {
             let expected = expected.map(|nth: usize| issued[nth].certificate().clone());
