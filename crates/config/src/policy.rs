@@ -30,6 +30,10 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
             .at_least(Duration::from_ms(1))
             .default(default.timeout),
         remedy: remedy(s),
+        slow_start: s
+            .field("slow_start", "Time for which a replica that has joined or become healthy gets fewer requests: at first a tenth, then evenly more; absent: it gets all at once. The replicas of a simulation do not join.")
+            .range(Duration::from_ms(100)..=Duration::from_secs(3_600))
+            .optional(),
     };
     if config.remedy == RemedyMode::Auto && config.hedge.is_none() {
         s.error(

@@ -161,7 +161,7 @@ where
     }
 
     /// Sends a request, whose URI is path and query, and waits for the complete response. The connection attempt and
-    /// the response may take `timeout` together. Adds `host`.
+    /// the response may take `timeout` together. Adds `host` if it is missing.
     ///
     /// # Errors
     /// [`ClientError`] with the step that failed.
@@ -183,7 +183,7 @@ where
     }
 
     /// Sends a request, whose URI is path and query, and waits at most `timeout` for the head of the response, without
-    /// the time of the connection attempt. Adds `host`. The caller limits size and time of the body.
+    /// the time of the connection attempt. Adds `host` if it is missing. The caller limits size and time of the body.
     ///
     /// # Errors
     /// [`ClientError`] with the step that failed.
@@ -259,9 +259,13 @@ where
         let path = path.unwrap_or(PathAndQuery::from_static("/"));
         if is_http2 {
             let scheme = if self.connector.origin().tls { Scheme::HTTPS } else { Scheme::HTTP };
+            let host = request.headers_mut().remove(header::HOST);
+            let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+            // A request that is sent again has its host there.
+            let host = host.or_else(|| request.uri().authority().cloned());
             let uri = Uri::builder()
                 .scheme(scheme)
-                .authority(self.authority.clone())
+                .authority(host.unwrap_or_else(|| self.authority.clone()))
                 .path_and_query(path)
                 .build();
             *request.uri_mut() = uri.expect("scheme, authority and path are all there");

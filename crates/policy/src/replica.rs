@@ -6,6 +6,10 @@
 //! one of its responses begins, or after [`SUSPECT_AGES`] × the age of the overtaken attempt. This time doubles if
 //! the replica becomes suspect again without a response, up to [`EJECTION_MAX`]. Rules that compare two replicas avoid
 //! suspect ones: a third, suspect replica is chosen only if it costs less than both.
+//!
+//! The driver may check the health of replicas, too: an *unhealthy* one gets no attempts until a check passes.
+//! A replica that has joined or become healthy is *warming up* for the time of `slow_start`: it gets a share of the
+//! attempts that it would get otherwise, which grows evenly from [`WARM_UP_MIN`] to 1.
 
 mod candidates;
 
@@ -28,6 +32,9 @@ const EJECTION_MAX: Duration = Duration::from_secs(10);
 /// stall that has lasted for a time tends to last for several times as long.
 const SUSPECT_AGES: u64 = 8;
 
+/// The share of its attempts that a replica gets when it begins to warm up.
+const WARM_UP_MIN: f64 = 0.1;
+
 /// One replica as the root sees it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replica {
@@ -36,6 +43,10 @@ pub(crate) struct Replica {
     /// The time of the last failure that counted.
     failed_at: Instant,
     ejected_until: Instant,
+    /// Whether the driver's health checks fail.
+    is_unhealthy: bool,
+    /// When the replica joined or became healthy, unless it has been there from the beginning.
+    warms_since: Option<Instant>,
     /// Overtaken attempts since it became suspect, including the first; they count as in flight for balancing.
     overtaken: u32,
     suspect_until: Instant,
@@ -58,6 +69,25 @@ impl Replica {
     /// Whether the replica gets no attempts because of its failures.
     pub(crate) fn is_ejected(&self, now: Instant) -> bool {
         now < self.ejected_until
+    }
+
+    /// Whether the replica gets no attempts because its health checks fail.
+    pub(crate) const fn is_unhealthy(&self) -> bool {
+        self.is_unhealthy
+    }
+
+    /// Records the result of the driver's health checks.
+    pub(crate) const fn health_checked(&mut self, now: Instant, is_healthy: bool) {
+        if is_healthy && self.is_unhealthy {
+            self.warms_since = Some(now);
+        }
+        self.is_unhealthy = !is_healthy;
+    }
+
+    /// The share of its attempts that the replica gets, if it is warming up for the time of `slow_start`.
+    pub(crate) fn warm_up_share(&self, now: Instant, slow_start: Duration) -> Option<f64> {
+        let age = now.since(self.warms_since?);
+        (age < slow_start).then(|| (age.as_secs_f64() / slow_start.as_secs_f64()).max(WARM_UP_MIN))
     }
 
     /// Attempts in flight as balancing counts them: while the replica is suspect, with the overtaken ones.
@@ -137,6 +167,15 @@ impl Replicas {
             self.next = ReplicaId(id.0.saturating_add(1));
         }
         may_join
+    }
+
+    /// Adds a replica beside those that have been there from the beginning.
+    pub(crate) fn join_later(&mut self, id: ReplicaId, now: Instant) -> bool {
+        let has_joined = self.join(id);
+        if has_joined && let Some(replica) = self.all.get_mut(id) {
+            replica.warms_since = Some(now);
+        }
+        has_joined
     }
 
     /// Forgets a replica; false when there is no such replica.

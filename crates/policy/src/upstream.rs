@@ -11,15 +11,19 @@ use crate::hedge::HedgeConfig;
 use crate::remedy::{
     Remedy, RemedyEstimate, RemedyEvent, RemedyMode, RemedyState, RemedyStatus, SlowShares,
 };
-use crate::replica::Replicas;
+use crate::replica::{Replica, Replicas};
 use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
 use crate::{ATTEMPTS_MAX, Decided, Effect, Load, REPLICAS_MAX, Reason, ReplicaId};
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
 use serde::{Deserialize, Serialize};
+
+/// Maximum number of choices for one attempt, if the chosen replicas are warming up.
+const WARM_UP_CHOICES_MAX: usize = 8;
 
 /// The techniques of an upstream. An absent technique is off.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +43,9 @@ pub struct UpstreamConfig {
     /// Whether hedges and ties are sent.
     #[serde(default, skip_serializing_if = "RemedyMode::is_on")]
     pub remedy: RemedyMode,
+    /// The time for which a new or recovered replica gets fewer attempts; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_start: Option<Duration>,
 }
 
 impl Default for UpstreamConfig {
@@ -51,6 +58,7 @@ impl Default for UpstreamConfig {
             budget: BudgetConfig::default(),
             timeout: Duration::from_secs(60),
             remedy: RemedyMode::On,
+            slow_start: None,
         }
     }
 }
@@ -91,6 +99,8 @@ pub enum UpstreamEvent {
     ReplicaJoined { replica: ReplicaId },
     /// A replica left the upstream. Its attempts in flight continue.
     ReplicaLeft { replica: ReplicaId },
+    /// The health checks of a replica fail, or pass again. A replica is healthy until its first event.
+    HealthChecked { replica: ReplicaId, is_healthy: bool },
     /// A message between root and leaf took `one_way` in one direction.
     MessageTimed { one_way: Duration },
     /// The estimate of a dry run so far, of an upstream whose remedies are switched by their effect.
@@ -155,7 +165,11 @@ impl Upstream {
             tie_rng: rng.split("tie"),
             config,
         };
-        replicas.iter().for_each(|id| upstream.replica_joined(*id));
+        for id in replicas {
+            if upstream.replicas.join(*id) {
+                upstream.rule.replica_joined(*id);
+            }
+        }
         upstream
     }
 
@@ -185,6 +199,18 @@ impl Upstream {
     #[must_use]
     pub fn in_flight(&self, replica: ReplicaId) -> u32 {
         self.replicas.get(replica).map_or(0, |replica| replica.load.in_flight())
+    }
+
+    /// Whether the health checks of `replica` fail. If all replicas are unhealthy or ejected, all get attempts.
+    #[must_use]
+    pub fn is_unhealthy(&self, replica: ReplicaId) -> bool {
+        self.replicas.get(replica).is_some_and(Replica::is_unhealthy)
+    }
+
+    /// The share of its attempts that `replica` gets, if it is warming up.
+    #[must_use]
+    pub fn warm_up_share(&self, replica: ReplicaId, now: Instant) -> Option<f64> {
+        self.replicas.get(replica)?.warm_up_share(now, self.config.slow_start?)
     }
 
     /// Whether `replica` gets no attempts because of its failures. If all replicas are ejected, all get attempts.
@@ -227,7 +253,16 @@ impl Upstream {
                     delay.observe(one_way);
                 }
             }
-            UpstreamEvent::ReplicaJoined { replica } => self.replica_joined(replica),
+            UpstreamEvent::ReplicaJoined { replica } => {
+                if self.replicas.join_later(replica, now) {
+                    self.rule.replica_joined(replica);
+                }
+            }
+            UpstreamEvent::HealthChecked { replica, is_healthy } => {
+                if let Some(replica) = self.replicas.get_mut(replica) {
+                    replica.health_checked(now, is_healthy);
+                }
+            }
             UpstreamEvent::ReplicaLeft { replica } => {
                 if self.replicas.leave(replica) {
                     self.rule.replica_left(replica);
@@ -277,12 +312,6 @@ impl Upstream {
         }
     }
 
-    fn replica_joined(&mut self, replica: ReplicaId) {
-        if self.replicas.join(replica) {
-            self.rule.replica_joined(replica);
-        }
-    }
-
     fn drain_probes(&mut self) {
         while let Some((replica, reason)) = self.rule.poll_probe() {
             self.effects.push_back(Decided { effect: Effect::Probe { replica }, reason });
@@ -315,7 +344,36 @@ impl Upstream {
         if candidates.len() < 2 {
             return candidates.first().map(|only| (only, Choice::Only));
         }
-        self.rule.choose(candidates, &mut self.balance_rng)
+        let chosen = self.rule.choose(candidates, &mut self.balance_rng)?;
+        let Some(slow_start) = self.config.slow_start else { return Some(chosen) };
+        Some(self.choose_warm(now, (eligible, exclude), chosen, slow_start))
+    }
+
+    /// Replaces the choice of a replica that is warming up by another choice, except for its share of the attempts.
+    fn choose_warm(
+        &mut self,
+        now: Instant,
+        (eligible, exclude): (Option<&[ReplicaId]>, &[ReplicaId]),
+        first: (ReplicaId, Choice),
+        slow_start: Duration,
+    ) -> (ReplicaId, Choice) {
+        let mut choice = first;
+        let mut exclude = Cow::Borrowed(exclude);
+        for _ in 0..WARM_UP_CHOICES_MAX {
+            let replica = self.replicas.get(choice.0);
+            let share = replica.and_then(|replica| replica.warm_up_share(now, slow_start));
+            if share.is_none_or(|share| self.balance_rng.chance(share)) {
+                return choice;
+            }
+            exclude.to_mut().push(choice.0);
+            let candidates = self.replicas.candidates(now, eligible, &exclude);
+            let next = self.rule.choose(candidates, &mut self.balance_rng);
+            match next.filter(|(id, _)| candidates.is_eligible(*id)) {
+                Some(next) => choice = next,
+                None => return first,
+            }
+        }
+        first
     }
 
     /// Whether the replica is still in the upstream.

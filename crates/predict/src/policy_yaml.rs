@@ -6,10 +6,11 @@ use curtail_policy::{
 };
 use curtail_units::Duration;
 
-/// The keys of an upstream with this policy. Only `tie` and `remedy` are left out if they have their defaults.
+/// The keys of an upstream with this policy. Only `tie`, `remedy` and `slow_start` are left out if they have their
+/// defaults.
 #[must_use]
 pub fn policy_yaml(policy: &UpstreamConfig) -> String {
-    let UpstreamConfig { balance, hedge, tie, retry, budget, timeout, remedy } = policy;
+    let UpstreamConfig { balance, hedge, tie, retry, budget, timeout, remedy, slow_start } = policy;
     let off = || "false".to_owned();
     let mut yaml = format!("balance: {}\n", balance_yaml(balance));
     yaml += &format!("hedge: {}\n", hedge.as_ref().map_or_else(off, hedge_yaml));
@@ -21,6 +22,9 @@ pub fn policy_yaml(policy: &UpstreamConfig) -> String {
     yaml += &format!("timeout: {}\n", duration(*timeout));
     if !remedy.is_on() {
         yaml += &format!("remedy: {}\n", remedy.name());
+    }
+    if let Some(slow_start) = slow_start {
+        yaml += &format!("slow_start: {}\n", duration(*slow_start));
     }
     yaml
 }

@@ -65,7 +65,7 @@ fn main() {
     let mut connections = connect(proxy.listeners()[0].1);
     round(&mut connections);
     let mut rng = Rng::new(1);
-    let mut measured = Vec::with_capacity(pairs);
+    let (mut measured, mut of_writer) = (Vec::with_capacity(pairs), Vec::with_capacity(pairs));
     for pair in 1..=pairs {
         let mut ns = [0.0; BLOCKS.len()];
         let mut order: Vec<usize> = (0..BLOCKS.len()).collect();
@@ -78,14 +78,22 @@ fn main() {
             proxy.reload(config).expect("it has the same workers");
             // Connections to the replicas, caches, and the rhythm of the writer.
             (0..feature.rounds / 2).for_each(|_| round(&mut connections));
-            let threads = threads();
-            let before = cpu_ns(&threads);
+            let (worker, writer) = (threads("worker"), threads("access-log"));
+            let before = (cpu_ns(&worker), cpu_ns(&writer));
             (0..feature.rounds).for_each(|_| round(&mut connections));
-            ns[nth] = (cpu_ns(&threads) - before) / (CONNECTIONS * feature.rounds) as f64;
+            let requests = (CONNECTIONS * feature.rounds) as f64;
+            let in_writer = (cpu_ns(&writer) - before.1) / requests;
+            ns[nth] = (cpu_ns(&worker) - before.0) / requests + in_writer;
+            if BLOCKS[nth] {
+                of_writer.push(in_writer);
+            }
         }
         measured.push(ns);
     }
     report(feature, &measured);
+    if feature.is_access_log {
+        println!("of that in the thread that writes: {:.0} ns", mean(of_writer).0);
+    }
     drop(connections);
     proxy.stop(std::time::Duration::from_secs(1));
     std::fs::remove_file(&file).ok();
@@ -196,13 +204,13 @@ fn round(connections: &mut [TcpStream]) {
     }
 }
 
-/// The IDs of the worker and of the writers of access logs.
-fn threads() -> Vec<String> {
+/// The IDs of the threads whose names begin so: those of the worker, or of the writers of access logs.
+fn threads(prefix: &str) -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let ids = tasks.map(|task| task.expect("a thread").file_name().to_string_lossy().into_owned());
     let is_measured = |id: &String| {
         let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm"));
-        name.is_ok_and(|name| name.starts_with("worker") || name.starts_with("access-log"))
+        name.is_ok_and(|name| name.starts_with(prefix))
     };
     ids.filter(is_measured).collect()
 }

@@ -12,6 +12,7 @@
 use crate::discovery::DiscoverySnapshot;
 use crate::driver::Upstream;
 use crate::fan_out::FanOut;
+use crate::health::HealthSnapshot;
 use crate::holdout::HoldoutSnapshot;
 use crate::leaf::Leaf;
 use crate::metrics::{
@@ -154,15 +155,30 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
         // Only numbers: every request takes the lock of the machine.
         let (latencies, hedge_delay, budget, states): (Vec<_>, _, _, _) =
             upstream.look(|machine, now| {
-                let state = |id| (machine.in_flight(id), machine.is_ejected(id, now));
+                let state = |id| {
+                    let in_flight = machine.in_flight(id);
+                    (in_flight, machine.is_ejected(id, now), machine.warm_up_share(id, now))
+                };
                 let states: Vec<_> = members.ids().map(state).collect();
                 let latencies = quantiles.iter().map(|(_, q)| machine.latency(now, *q)).collect();
                 (latencies, machine.peek_hedge_delay(now), machine.budget_counts(now), states)
             });
-        let replica = |((id, replica), (in_flight, is_ejected)): ((_, &Arc<Replica>), _)| {
+        let has_checks = upstream.health_check().is_some();
+        let replica = |((id, replica), state): ((_, &Arc<Replica>), _)| {
+            let (in_flight, is_ejected, warm_up_share) = state;
             let connections = connections(replica);
             let (name, url) = (replica.config.name.clone(), replica.config.server().to_string());
-            ReplicaSnapshot { id, name, url, in_flight, is_ejected, connections }
+            let health = has_checks.then(|| replica.health.read(upstream.clock.now()));
+            ReplicaSnapshot {
+                id,
+                name,
+                url,
+                in_flight,
+                is_ejected,
+                health,
+                warm_up_share,
+                connections,
+            }
         };
         UpstreamSnapshot {
             name: upstream.name.clone(),
@@ -241,6 +257,8 @@ fn state(worker: &Worker) -> Value {
             "url": replica.url,
             "in_flight": replica.in_flight,
             "ejected": replica.is_ejected,
+            "health": replica.health.as_ref().map(HealthSnapshot::to_json),
+            "warm_up_share": replica.warm_up_share,
             "idle_connections": replica.connections.idle,
         })
     };

@@ -8,6 +8,7 @@ mod connect;
 mod consistency;
 mod discovery;
 mod fan_out;
+mod health_check;
 mod limits;
 mod network;
 mod replica;
@@ -16,6 +17,7 @@ mod tenants;
 pub use access_log::AccessLogConfig;
 pub use discovery::{AddressFamilies, DiscoveryConfig, DnsConfig, DnsRecords};
 pub use fan_out::{FanOutConfig, FanOutTo, Merge};
+pub use health_check::{HealthCheckConfig, HealthProbe};
 pub use limits::Limits;
 pub use network::Network;
 pub use replica::{ReplicaConfig, ReplicaUrl};
@@ -117,6 +119,8 @@ pub struct NamedUpstream {
     pub switchback: Option<Ratio>,
     /// The configuration of connections to the replicas.
     pub connect: ConnectConfig,
+    /// The health checks of the replicas; absent: none.
+    pub health_check: Option<HealthCheckConfig>,
     /// The policies for the requests.
     pub policy: UpstreamConfig,
 }
@@ -372,8 +376,17 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         holdout: holdout.filter(|ratio| *ratio != Ratio::ZERO),
         switchback: policy::switchback(s),
         connect: s.section("connect", "Connections to the replicas.", connect::read),
+        health_check: s.optional_section(
+            "health_check",
+            "Health checks: requests of the proxy to each replica. An unhealthy replica gets no other requests, unless no replica is healthy.",
+            health_check::read,
+        ),
         policy: policy::upstream(s),
     };
+    if let Some(health_check) = &upstream.health_check {
+        let has_tls = upstream.urls().iter().all(|url| url.tls);
+        health_check::check(s, health_check, &upstream.connect, has_tls);
+    }
     if upstream.policy.remedy == RemedyMode::Auto && holdout == Some(Ratio::ZERO) {
         let text = "remedy: auto needs a holdout: expected a ratio above 0, or no key for one request in ten";
         s.error("holdout", text);

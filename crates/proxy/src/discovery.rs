@@ -330,6 +330,7 @@ async fn look_up(shared: Arc<Shared>, resolver: Arc<Resolver>, discovery: Arc<Di
     let now = shared.process_state.clock.now();
     if discovery.take_response(&upstream.name, now, response, &snapshot.config.dns) {
         upstream.apply_discovered();
+        shared.health_checks.wake();
     }
     discovery.lock().is_applied = true;
     discovery.applied.notify_all();

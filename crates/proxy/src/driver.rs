@@ -301,6 +301,17 @@ impl Root {
             *machine = journal.machine();
         }
         self.write_begin(upstream);
+        let now = upstream.clock.now();
+        let replicas = upstream.replicas.load();
+        let unusable = replicas.iter().filter(|(_, replica)| !replica.health.is_usable());
+        for (replica, _) in unusable {
+            let event = UpstreamEvent::HealthChecked { replica, is_healthy: false };
+            self.machine.handle(now, event);
+            if let Some((journal, machine)) = &self.journal {
+                let effects = &Effects::new();
+                journal.write(&Entry::UpstreamEvent { machine: *machine, now, event, effects });
+            }
+        }
     }
 
     fn write_begin(&self, upstream: &Upstream) {

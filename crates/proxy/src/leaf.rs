@@ -379,6 +379,7 @@ pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
         holdout: None,
         switchback: None,
         connect: config.connect.clone(),
+        health_check: None,
         // The root handles errors here: it knows the other replicas.
         policy: UpstreamConfig::plain(BalanceConfig::RoundRobin),
     }

@@ -18,6 +18,7 @@ mod effects;
 mod fan_out;
 mod group;
 mod guard;
+mod health;
 mod holdout;
 mod journal;
 mod leaf;
@@ -49,9 +50,9 @@ mod worker;
 pub use check::check;
 pub use config::{
     AccessLogConfig, AddressFamilies, Config, ConnectConfig, DiscoveryConfig, DnsConfig,
-    DnsRecords, FanOutConfig, FanOutTo, LeafListener, Limits, ListenerConfig, Merge, NamedUpstream,
-    Network, Protocol, ReplicaConfig, ReplicaUrl, RouteConfig, ServerTls, SpansConfig,
-    SpansProtocol, TenantsConfig,
+    DnsRecords, FanOutConfig, FanOutTo, HealthCheckConfig, HealthProbe, LeafListener, Limits,
+    ListenerConfig, Merge, NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl,
+    RouteConfig, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
 pub use running::{Options, ReloadError, Running, start};

@@ -2,6 +2,7 @@
 
 use crate::StartError;
 use crate::config::{ConnectConfig, ReplicaConfig};
+use crate::health::ReplicaHealth;
 use crate::spans::prepared::PreparedReplica;
 use curtail_http::connect::Connector;
 use curtail_http::connection_counts::ConnectionCounters;
@@ -19,6 +20,7 @@ pub(crate) struct Replica {
     pub(crate) authority: String,
     pub(crate) metrics: Arc<ConnectionCounters>,
     pub(crate) prepared: Arc<PreparedReplica>,
+    pub(crate) health: ReplicaHealth,
     connect: ConnectConfig,
     connector: Connector,
     pools: Box<[Arc<Pool>]>,
@@ -45,6 +47,7 @@ impl Replica {
             authority: server.authority(),
             prepared: Arc::new(PreparedReplica::new(upstream, &server)),
             pools: (0..workers).map(pool).collect(),
+            health: ReplicaHealth::new(&connector),
             connect: connect.clone(),
             config: config.clone(),
             metrics,

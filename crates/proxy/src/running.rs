@@ -5,6 +5,7 @@ use crate::access_log::writer::AccessLogWriter;
 use crate::config::Config;
 use crate::discovery::{self, Discoveries};
 use crate::effects::EffectSender;
+use crate::health::{self, HealthChecks};
 use crate::journal::Journal;
 use crate::listen::{self, Inbox};
 use crate::listeners::Listeners;
@@ -59,6 +60,8 @@ struct Reloaded {
     access_log: Option<AccessLogWriter>,
     /// The thread of [`discovery::run`], from the first configuration on that needs it.
     discovery: Option<RuntimeThread>,
+    /// The thread of [`health::run`], likewise.
+    health_checks: Option<RuntimeThread>,
 }
 
 /// The error of a new configuration that was not applied. The old one stays in effect.
@@ -100,18 +103,21 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         snapshot: ArcSwap::new(Arc::clone(&snapshot)),
         process_state,
         discoveries: Discoveries::default(),
+        health_checks: HealthChecks::default(),
         drain: Arc::default(),
     });
     let access_log = open_access_log(&snapshot, &shared)?;
     let discovery = start_discovery(&snapshot, &shared)?;
     discovery::wait_for_responses(&snapshot.upstreams);
+    let health_checks = start_health_checks(&snapshot, &shared)?;
     let exporter = ExporterThread::start(&snapshot, &shared)?;
     let (stop, _) = watch::channel(false);
     let (workers, mut listeners) = start_workers(&shared, &stop)?;
     let prepared = listeners.prepare(&snapshot)?;
     listeners.apply(prepared);
     access_log.iter().for_each(AccessLogWriter::begin);
-    let reloaded = Mutex::new(Reloaded { listeners, exporter, access_log, discovery });
+    let reloaded =
+        Mutex::new(Reloaded { listeners, exporter, access_log, discovery, health_checks });
     Ok(Running { shared, reloaded, workers, stop })
 }
 
@@ -153,6 +159,9 @@ impl Running {
         if reloaded.discovery.is_none() {
             reloaded.discovery = start_discovery(&snapshot, &self.shared)?;
         }
+        if reloaded.health_checks.is_none() {
+            reloaded.health_checks = start_health_checks(&snapshot, &self.shared)?;
+        }
         let sink = |snapshot: &ConfigSnapshot| snapshot.spans.as_ref().map(Arc::as_ptr);
         if sink(&snapshot) != sink(&before) {
             // The earlier exporter sends what it has, and ends.
@@ -167,6 +176,7 @@ impl Running {
         discoveries.for_each(|discovery| discovery.make_due(now));
         self.shared.snapshot.store(Arc::new(snapshot));
         self.shared.discoveries.wake();
+        self.shared.health_checks.wake();
         reloaded.listeners.apply(listeners);
         access_log.iter().for_each(AccessLogWriter::begin);
         reloaded.access_log = access_log;
@@ -186,7 +196,7 @@ impl Running {
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
     pub fn stop(mut self, grace: Duration) {
         let reloaded = self.reloaded.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Reloaded { mut listeners, exporter, access_log, discovery } = reloaded;
+        let Reloaded { mut listeners, exporter, access_log, discovery, health_checks } = reloaded;
         self.shared.drain.begin();
         listeners.close();
         let deadline = std::time::Instant::now() + grace;
@@ -201,7 +211,7 @@ impl Running {
             let connections: u64 = counts.map(|c| c.accepted - c.closed).sum();
             tracing::warn!(connections, drain = ?grace, "drain timeout: requests are aborted");
         }
-        drop(discovery);
+        drop((discovery, health_checks));
         self.stop.send_replace(true);
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {
@@ -272,6 +282,19 @@ fn start_discovery(
     }
     let thread = RuntimeThread::start("discovery")?;
     thread.runtime().spawn(discovery::run(Arc::clone(shared)));
+    Ok(Some(thread))
+}
+
+/// Starts the thread that checks replicas, if an upstream has health checks.
+fn start_health_checks(
+    snapshot: &ConfigSnapshot,
+    shared: &Arc<Shared>,
+) -> Result<Option<RuntimeThread>, StartError> {
+    if snapshot.config.upstreams.iter().all(|upstream| upstream.health_check.is_none()) {
+        return Ok(None);
+    }
+    let thread = RuntimeThread::start("health")?;
+    thread.runtime().spawn(health::run(Arc::clone(shared)));
     Ok(Some(thread))
 }
 

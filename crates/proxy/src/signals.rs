@@ -1,4 +1,5 @@
-//! The signals of a command that serves: those that stop it, and those that reload its configuration.
+//! The signals of a command that serves: those that stop it, those that reload its configuration, and one that must not
+//! end it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 pub struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
+    /// With a handler, a write beyond the limit on the size of files fails, and does not end the process.
+    _file_size: Signal,
 }
 
 impl StopSignals {
@@ -22,8 +25,11 @@ impl StopSignals {
     /// # Errors
     /// When the system refuses.
     pub fn new() -> io::Result<Self> {
-        let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
-        Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            _file_size: signal(SignalKind::from_raw(libc::SIGXFSZ))?,
+        })
     }
 
     /// Waits for one of the signals.

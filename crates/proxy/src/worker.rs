@@ -6,6 +6,7 @@
 
 use crate::access_log::AccessRecord;
 use crate::discovery::Discoveries;
+use crate::health::HealthChecks;
 use crate::metrics::ListenerMetrics;
 use crate::request::Client;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) snapshot: ArcSwap<ConfigSnapshot>,
     pub(crate) process_state: ProcessState,
     pub(crate) discoveries: Discoveries,
+    pub(crate) health_checks: HealthChecks,
     /// Begins when the proxy stops.
     pub(crate) drain: Arc<DrainSignal>,
 }

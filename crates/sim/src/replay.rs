@@ -274,6 +274,7 @@ impl Replay {
         root.clock.advance(lines, now)?;
         if let UpstreamEvent::ReplicaJoined { replica }
         | UpstreamEvent::ReplicaLeft { replica }
+        | UpstreamEvent::HealthChecked { replica, .. }
         | UpstreamEvent::ProbeSucceeded { replica, .. }
         | UpstreamEvent::ProbeUnsupported { replica } = event
             && replica.0 >= root.replicas

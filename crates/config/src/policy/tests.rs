@@ -42,6 +42,7 @@ retry:
 budget: {ratio: 0.1, window: 5s, reserve: 3}
 timeout: 7s
 remedy: dry_run
+slow_start: 8s
 ";
     let quantile = |q| Quantile::new(q).expect("a quantile");
     let expected = UpstreamConfig {
@@ -84,6 +85,7 @@ remedy: dry_run
         },
         timeout: Duration::from_secs(7),
         remedy: RemedyMode::DryRun,
+        slow_start: Some(Duration::from_secs(8)),
     };
     assert_eq!(read("f", text, upstream).expect("the text is right"), expected);
 }
@@ -158,7 +160,7 @@ budget: {window: 1us, ratio: 2}
     expect![[r#"
         f:1:21: hedge.delay_min: 2 s is above delay_max (1 s): expected at most that
         f:1:31: tie.enabled: on is text: expected true or false
-        f:1:35: leaf: unknown key: expected one of balance, hedge, tie, retry, budget, timeout, remedy"#]]
+        f:1:35: leaf: unknown key: expected one of balance, hedge, tie, retry, budget, timeout, remedy, slow_start"#]]
     .assert_eq(&errors.expect_err("the text has errors").to_string());
 }
 

@@ -1,7 +1,7 @@
 //! The replicas that an attempt may go to.
 //!
-//! An ejected replica is chosen only if all candidates are ejected: a policy must not take a site down. An excluded
-//! replica is never chosen, nor a replica outside the set that the call is pinned to.
+//! A replica that is ejected or unhealthy is chosen only if all candidates are: a policy must not take a site down. An
+//! excluded replica is never chosen, nor a replica outside the set that the call is pinned to.
 
 use super::Replicas;
 use crate::ReplicaId;
@@ -26,14 +26,14 @@ impl Candidates<'_> {
         self.replicas.in_flight(id, self.now)
     }
 
-    /// Whether a replica is present, not excluded and not ejected.
+    /// Whether a replica is present, not excluded, not ejected and not unhealthy.
     pub(crate) fn is_eligible(&self, id: ReplicaId) -> bool {
-        let is_ejected =
-            || self.replicas.get(id).is_none_or(|replica| replica.is_ejected(self.now));
-        self.is_included(id) && !is_ejected()
+        let is_usable =
+            |replica: &super::Replica| !replica.is_ejected(self.now) && !replica.is_unhealthy();
+        self.is_included(id) && self.replicas.get(id).is_some_and(is_usable)
     }
 
-    /// Whether a replica may be chosen when all are ejected. Only a pinned set can name a replica that is not present.
+    /// Whether a replica may be chosen when none is eligible. Only a pinned set can name a replica that is not present.
     fn is_included(&self, id: ReplicaId) -> bool {
         let is_pinned = |eligible: &[ReplicaId]| {
             eligible.binary_search(&id).is_ok() && self.replicas.get(id).is_some()
@@ -67,7 +67,7 @@ impl Candidates<'_> {
         self.replicas.get(id).is_some_and(|replica| self.now < replica.suspect_until)
     }
 
-    /// The first eligible replica in the ring from `next` on. If all are ejected, the first one that is not excluded.
+    /// The first eligible replica in the ring from `next` on. If none is, the first one that is not excluded.
     pub(crate) fn next_from(&self, next: ReplicaId) -> Option<ReplicaId> {
         let start = match self.eligible {
             Some(eligible) => eligible.partition_point(|id| *id < next),
@@ -77,7 +77,7 @@ impl Candidates<'_> {
         ring().find(|id| self.is_eligible(*id)).or_else(|| ring().find(|id| self.is_included(*id)))
     }
 
-    /// An eligible replica, drawn uniformly. If all are ejected, one that is not excluded.
+    /// An eligible replica, drawn uniformly. If none is, one that is not excluded.
     pub(crate) fn draw(&self, rng: &mut Rng) -> Option<ReplicaId> {
         self.draw_where(rng, |id| self.is_eligible(id))
             .or_else(|| self.draw_where(rng, |id| self.is_included(id)))
@@ -87,7 +87,7 @@ impl Candidates<'_> {
     pub(crate) fn draw_two(&self, rng: &mut Rng) -> Option<(ReplicaId, Option<ReplicaId>)> {
         self.draw_two_where(rng, |id| self.is_eligible(id) && !self.is_suspect(id))
             .or_else(|| self.draw_two_where(rng, |id| self.is_eligible(id)))
-            // Ejected replicas are not compared: one that refuses connections has the fewest attempts in flight.
+            // Replicas that are not eligible are not compared: one that refuses connections has the fewest attempts in flight.
             .or_else(|| Some((self.draw(rng)?, None)))
     }
 

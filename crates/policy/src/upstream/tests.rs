@@ -229,3 +229,82 @@ fn a_copy_is_not_sent_to_a_replica_that_has_left() {
     late.handle(&mut upstream, at(8), Event::Arrived);
     assert!(matches!(drain(&mut upstream)[..], [(Effect::Fail { .. }, Reason::NoReplica)]));
 }
+
+const ATTEMPTS: u32 = 60_000;
+
+/// How often each of three replicas is chosen at `now`.
+fn chosen(upstream: &mut Upstream, now: Instant, attempts: u32) -> [u32; 3] {
+    let mut counts = [0; 3];
+    for _ in 0..attempts {
+        let (replica, _) = upstream.choose(now, None, &[]).expect("there is one");
+        counts[replica.index()] += 1;
+    }
+    counts
+}
+
+#[test]
+fn an_unhealthy_replica_is_chosen_only_if_all_are_unhealthy() {
+    let mut upstream = upstream(UpstreamConfig::plain(BalanceConfig::RoundRobin), 3);
+    let check = |upstream: &mut Upstream, replica, is_healthy| {
+        let replica = ReplicaId(replica);
+        upstream.handle(at(0), UpstreamEvent::HealthChecked { replica, is_healthy });
+        assert_eq!(upstream.is_unhealthy(replica), !is_healthy);
+    };
+    check(&mut upstream, 1, false);
+    assert_eq!(chosen(&mut upstream, at(0), 30), [15, 0, 15]);
+    check(&mut upstream, 0, false);
+    assert_eq!(chosen(&mut upstream, at(0), 30), [0, 0, 30]);
+    check(&mut upstream, 2, false);
+    assert_eq!(chosen(&mut upstream, at(0), 30), [10, 10, 10]);
+    for replica in 0..3 {
+        check(&mut upstream, replica, true);
+    }
+    assert_eq!(chosen(&mut upstream, at(0), 30), [10, 10, 10]);
+    // One that has left.
+    upstream.handle(at(0), UpstreamEvent::ReplicaLeft { replica: ReplicaId(1) });
+    let unknown = UpstreamEvent::HealthChecked { replica: ReplicaId(1), is_healthy: false };
+    upstream.handle(at(0), unknown);
+    assert_eq!(chosen(&mut upstream, at(0), 30), [15, 0, 15]);
+}
+
+#[test]
+fn a_new_or_recovered_replica_gets_a_share_of_its_attempts_that_grows() {
+    let slow_start = Some(Duration::from_secs(10));
+    let plain = UpstreamConfig::plain(BalanceConfig::Random);
+    let config = UpstreamConfig { slow_start, ..plain };
+    for is_recovered in [false, true] {
+        let mut upstream = upstream(config, if is_recovered { 3 } else { 2 });
+        assert_eq!(upstream.warm_up_share(ReplicaId(0), at(0)), None, "it was there at the start");
+        let replica = ReplicaId(2);
+        let health = |is_healthy| UpstreamEvent::HealthChecked { replica, is_healthy };
+        let events = match is_recovered {
+            true => [health(false), health(true)],
+            // A check that passes says nothing new.
+            false => [UpstreamEvent::ReplicaJoined { replica }, health(true)],
+        };
+        events.into_iter().for_each(|event| upstream.handle(at(1_000), event));
+        for (ms, share) in [(1_000, 0.1), (1_500, 0.1), (6_000, 0.5), (10_000, 0.9), (11_000, 1.0)]
+        {
+            let shown = upstream.warm_up_share(replica, at(ms)).unwrap_or(1.0);
+            assert!((shown - share).abs() < 1e-9, "{shown}");
+            let [.., warming] = chosen(&mut upstream, at(ms), ATTEMPTS);
+            let expected = f64::from(ATTEMPTS) * share / 3.0;
+            // Five standard deviations of a binomial count.
+            let limit = 5.0 * libm::sqrt(expected);
+            assert!((f64::from(warming) - expected).abs() < limit, "{warming}: {expected}");
+        }
+    }
+}
+
+#[test]
+fn replicas_that_all_warm_up_share_the_attempts() {
+    let slow_start = Some(Duration::from_secs(10));
+    let plain = UpstreamConfig::plain(BalanceConfig::Random);
+    let mut upstream = upstream(UpstreamConfig { slow_start, ..plain }, 0);
+    for replica in [0, 1, 2].map(ReplicaId) {
+        upstream.handle(at(0), UpstreamEvent::ReplicaJoined { replica });
+    }
+    for count in chosen(&mut upstream, at(0), 30_000) {
+        assert!(count.abs_diff(10_000) < 500, "{count}");
+    }
+}

@@ -21,7 +21,7 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 /// Repeats of a query after a failure, so that a lost datagram does not count as one.
@@ -116,12 +116,18 @@ impl Resolver {
     /// The addresses of a name, a part for each family.
     async fn addresses(&self, name: &Name, port: u16, families: AddressFamilies) -> Parts {
         let look_up = async |kind: RecordType| {
-            let records = self.records(name, kind).await.map(|(records, valid_for)| {
-                let addresses = records.iter().filter_map(RData::ip_addr);
-                let endpoints = addresses.map(|address| SocketAddr::new(address, port)).collect();
-                Part { endpoints, valid_for }
+            let part = self.records(name, kind).await.and_then(|(records, valid_for)| {
+                let addresses: Vec<_> = records.iter().filter_map(RData::ip_addr).collect();
+                let endpoints = addresses.iter().map(|address| SocketAddr::new(*address, port));
+                let endpoints: Vec<_> = endpoints.filter(is_of_server).collect();
+                match (endpoints.is_empty(), addresses.first()) {
+                    (true, Some(first)) => {
+                        Err(format!("{name} {kind}: no server can have {first}:{port}"))
+                    }
+                    _ => Ok(Part { endpoints, valid_for }),
+                }
             });
-            (format!("{name}:{port} {kind}"), records)
+            (format!("{name}:{port} {kind}"), part)
         };
         match families {
             AddressFamilies::Both => {
@@ -195,6 +201,13 @@ impl Resolver {
             Err(error) => Err(format!("{name} {kind}: {error}")),
         }
     }
+}
+
+/// Whether a server can have this address. Filters of DNS respond `0.0.0.0` for blocked names, which is this machine.
+fn is_of_server(endpoint: &SocketAddr) -> bool {
+    let ip = endpoint.ip();
+    let is_broadcast = ip == Ipv4Addr::BROADCAST;
+    endpoint.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !is_broadcast
 }
 
 fn name_server(address: &SocketAddr) -> NameServerConfig {

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | has endpoints | they replace the previous ones | when the response expires (`refresh_min` to `refresh_max`) |
 //! | a part of it failed | those of this part stay, up to `stale_max` after its last response | as a failure, or when another part expires |
-//! | failed | all stay, up to `stale_max` after the last response | after 1 s, doubled with each failure in a row, up to 30 s, or 5 s without endpoints |
+//! | failed | all stay, up to `stale_max` after the last response | after 1 s or `refresh_min`, doubled with each failure in a row, up to 30 s, or 5 s without endpoints |
 //! | has none | the last ones stay until there are none for `empty_max` | when the response expires, at most after 5 s |
 //!
 //! A failure says nothing about the endpoints, so it removes none for a day. An empty response says that there are none. But
@@ -213,7 +213,7 @@ impl EndpointList {
             let longest = if has_none { EMPTY_RETRY_MAX } else { RETRY_MAX };
             let wait = RETRY_MIN.mul_f64(f64::from(1_u32 << doublings)).min(longest);
             // Proxies that lost their name server together do not all ask it together.
-            wait.mul_f64(1.0 - rng.unit() / 4.0)
+            wait.mul_f64(1.0 - rng.unit() / 4.0).max(config.refresh_min)
         });
         now + valid.map(refresh).chain(retry).chain(empty).min().unwrap_or(config.refresh_min)
     }

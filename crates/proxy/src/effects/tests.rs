@@ -29,7 +29,8 @@ fn sender() -> EffectSender {
     let (snapshot, _) = ConfigSnapshot::new(config, &process_state, None).expect("no files");
     let snapshot = ArcSwap::from_pointee(snapshot);
     let (discoveries, drain) = Default::default();
-    let shared = Shared { snapshot, process_state, discoveries, drain };
+    let health_checks = crate::health::HealthChecks::default();
+    let shared = Shared { snapshot, process_state, discoveries, health_checks, drain };
     EffectSender::new(&spans, &Arc::new(shared)).expect("no files")
 }
 

@@ -33,7 +33,8 @@ async fn fewer_replicas_than_needed_are_an_error_without_a_call() {
     let fan_out = Arc::clone(&snapshot.fan_outs[0]);
     let snapshot = ArcSwap::from_pointee(snapshot);
     let (discoveries, drain) = Default::default();
-    let shared = Shared { snapshot, process_state, discoveries, drain };
+    let health_checks = crate::health::HealthChecks::default();
+    let shared = Shared { snapshot, process_state, discoveries, health_checks, drain };
     let worker = Arc::new(Worker::new(0, Arc::new(shared)));
     let request = http::Request::get("http://test/").body(()).expect("a valid request");
     let head = Arc::new(RequestHead::from_http2(request.into_parts().0).expect("a valid head"));

@@ -95,6 +95,16 @@ catalogue! {
         &["upstream", "replica"],
         "1 while the replica is ejected after failures, otherwise 0. When all replicas are ejected, the proxy uses all of them.",
     );
+    HEALTHY = gauge(
+        "curtail_replica_healthy",
+        &["upstream", "replica"],
+        "1 while the health checks of the replica pass, 0 while they fail; absent without the key `health_check` and before the first check. When no replica is healthy, the proxy uses all of them.",
+    );
+    HEALTH_CHECKS = counter(
+        "curtail_health_checks",
+        &["upstream", "result"],
+        "Health checks of the replicas of an upstream: `passed` or `failed`. Present with the key `health_check`.",
+    );
     HOLDOUT_REQUESTS = counter(
         "curtail_holdout_requests",
         &["upstream", "side"],

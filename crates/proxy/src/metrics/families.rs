@@ -2,7 +2,7 @@
 
 use super::catalogue as table;
 use super::leaf::LeafCounts;
-use super::snapshot::{ConnectionsSnapshot, Snapshot};
+use super::snapshot::{ConnectionsSnapshot, Snapshot, UpstreamSnapshot};
 use super::upstream::UpstreamCounts;
 use crate::holdout::HoldoutSnapshot;
 use curtail_http::connection_counts::ConnectionCounts;
@@ -75,6 +75,13 @@ impl Snapshot {
         out.add(&table::IN_FLIGHT, replicas().map(|(labels, r)| (labels, r.in_flight)));
         let ejected = replicas().map(|(labels, r)| (labels, u32::from(r.is_ejected)));
         out.add(&table::EJECTED, ejected);
+        let healthy = replicas()
+            .filter_map(|(labels, r)| Some((labels, u32::from(r.health.as_ref()?.is_healthy?))));
+        out.add(&table::HEALTHY, healthy);
+        let has_checks = |u: &&UpstreamSnapshot| u.replicas.iter().any(|r| r.health.is_some());
+        let checked = self.upstreams.iter().filter(has_checks);
+        let checks = checked.map(|u| (("upstream", &*u.name), "result", &u.counts.health_checks));
+        out.counts(&table::HEALTH_CHECKS, checks);
     }
 
     fn holdouts<'a>(&'a self, out: &mut FamilyCollector<'a>) {

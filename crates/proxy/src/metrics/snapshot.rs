@@ -6,6 +6,7 @@ use super::process::{ListenerCounts, ProcessCounts};
 use super::upstream::UpstreamCounts;
 use crate::access_log::buffers::AccessLogCounts;
 use crate::discovery::DiscoverySnapshot;
+use crate::health::HealthSnapshot;
 use crate::holdout::HoldoutSnapshot;
 use crate::remedy::RemedySnapshot;
 use crate::spans::SpanCounts;
@@ -67,6 +68,10 @@ pub(crate) struct ReplicaSnapshot {
     pub(crate) url: String,
     pub(crate) in_flight: u32,
     pub(crate) is_ejected: bool,
+    /// Absent: there are no health checks.
+    pub(crate) health: Option<HealthSnapshot>,
+    /// The share of its attempts that it gets, if it is warming up.
+    pub(crate) warm_up_share: Option<f64>,
     pub(crate) connections: ConnectionsSnapshot,
 }
 

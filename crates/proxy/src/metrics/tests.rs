@@ -81,6 +81,8 @@ pub(crate) fn upstream() -> UpstreamSnapshot {
             url: "http://10.0.0.7:80".to_owned(),
             in_flight: 4,
             is_ejected: true,
+            health: Some(crate::health::tests::sample()),
+            warm_up_share: Some(0.25),
             connections,
         }],
     }

@@ -1,6 +1,7 @@
 //! The counters of an upstream.
 
 use super::labels::ResponseClass;
+use crate::health::CheckResult;
 use curtail_metrics::{Counter, CounterVec};
 use curtail_policy::{Decided, Effect, Event, Failure, Outcome, Reason};
 use curtail_sketch::{AtomicHistogram, Precision};
@@ -11,6 +12,7 @@ curtail_metrics::counters! {
     ///
     /// They take some 350 KB with the histograms, and do not grow.
     pub(crate) UpstreamMetrics, UpstreamCounts {
+        health_checks: CounterVec<CheckResult>,
         requests: CounterVec<ResponseClass> = CounterVec::usually(&["none", "2xx", "3xx", "4xx", "5xx", "incomplete"]),
         latency: AtomicHistogram = AtomicHistogram::new(Precision::FINE),
         /// Ages of requests without a complete response.

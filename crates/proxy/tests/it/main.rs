@@ -5,7 +5,7 @@
 //! [`holdout`] (one draw for each request), [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
 //! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little
 //! memory and delay no other client), [`groups`] (shared budget and latencies), [`probes`] (which outlive their
-//! requests), [`tenants`] (percentiles by tenant), [`access_log`], and [`operation`] (drain, reload, journal). The other
+//! requests), [`tenants`] (percentiles by tenant), [`access_log`], [`health`] (checks of replicas), and [`operation`] (drain, reload, journal). The other
 //! modules are helpers.
 //!
 //! Nothing sleeps: a test waits for an event, a counter or a connection, and has a [`deadline`]. Where time
@@ -23,6 +23,7 @@ mod discovery;
 mod fan_out;
 mod frames;
 mod groups;
+mod health;
 mod hidden_failures;
 mod holdout;
 mod leaves;

@@ -132,12 +132,13 @@ impl Writer {
             let event = self.evidence();
             return self.upstream_event(event);
         }
-        let event = match self.rng.below(6) {
+        let event = match self.rng.below(7) {
             0 => UpstreamEvent::ProbeUnsupported { replica },
             1 => UpstreamEvent::MessageTimed { one_way: latency },
             2 => UpstreamEvent::Woke,
             3 => self.member_joins(),
             4 => self.member_leaves(),
+            5 => UpstreamEvent::HealthChecked { replica, is_healthy: self.rng.chance(0.5) },
             _ => UpstreamEvent::ProbeSucceeded { replica, load: Load { in_flight: 3, latency } },
         };
         self.upstream_event(event);

@@ -24,9 +24,10 @@ fn the_complete_file_says_what_holds_without_it() {
 fn what_is_commented_out_can_be_put_into_effect() {
     let file = yaml(ConfigKind::Proxy, &ConfigKind::Proxy.keys());
     // One case at a time is all that a file can have: Prequal's keys stay, those of other rules go. A name has records of
-    // one kind.
-    let is_of_other =
-        |line: &str| ["#decay", "#choices", "#srv"].iter().any(|key| line.starts_with(key));
+    // one kind, and so has a health check.
+    let is_of_other = |line: &str| {
+        ["#decay", "#choices", "#srv", "#grpc:"].iter().any(|key| line.starts_with(key))
+    };
     let kept = file.lines().filter(|line| !is_of_other(line.trim_start()));
     let in_effect: Vec<String> = kept
         .map(|line| match line.split_once('#') {

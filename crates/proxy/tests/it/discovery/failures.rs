@@ -8,6 +8,7 @@ use crate::proxy::Setup;
 use crate::steady::Steady;
 use curtail_testbed::{NameRecord, NameServerFault};
 use http::{StatusCode, Version};
+use std::net::IpAddr;
 use std::time::Duration;
 
 #[test]
@@ -108,6 +109,27 @@ fn a_reload_removes_a_listed_replica_while_the_name_server_is_silent() {
             proxy.reload(&fleet.setup()).expect("the reload succeeds");
         }
         assert_eq!(replicas(&proxy).await.len(), 1);
+    });
+}
+
+#[test]
+fn an_address_that_no_server_can_have_is_no_replica() {
+    run(async {
+        let fleet = Fleet::start("blocked.test", 32, 1, 1).await;
+        let proxy = fleet.setup().start();
+        until_replicas(&proxy, 1).await;
+        let record = |address: [u8; 4]| NameRecord::Address(IpAddr::from(address));
+        let good = NameRecord::Address(fleet.ip(0));
+        fleet.names.set(fleet.name, 0, &[record([0, 0, 0, 0]), record([224, 0, 0, 1]), good]);
+        until_lookups(&proxy, "found", 3).await;
+        let before = replicas(&proxy).await;
+        assert_eq!(before.len(), 1, "{before:?}");
+        fleet.names.set(fleet.name, 0, &[record([0, 0, 0, 0])]);
+        until_lookups(&proxy, "failed", 1).await;
+        assert_eq!(replicas(&proxy).await, before, "as after a failure");
+        let state = state(&proxy).await;
+        let error = state["discovery"]["error"].as_str().expect("it failed");
+        assert!(error.contains("no server can have 0.0.0.0"), "{error}");
     });
 }
 

@@ -1,0 +1,118 @@
+//! The keys of `health_check`: how the proxy asks a replica whether it can serve requests.
+
+use crate::config::{ConnectConfig, Protocol};
+use curtail_config::Section;
+use curtail_units::Duration;
+
+/// The health checks of an upstream's replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheckConfig {
+    /// The request of a check.
+    pub probe: HealthProbe,
+    /// Time between two checks of a replica.
+    pub interval: Duration,
+    /// Time after which a check without a response fails.
+    pub timeout: Duration,
+    /// Number of failed checks in a row after which a replica is unhealthy.
+    pub unhealthy_after: u32,
+    /// Number of passed checks in a row after which a replica is healthy again.
+    pub healthy_after: u32,
+}
+
+/// The request of a health check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthProbe {
+    /// A GET of `path`; a status from 200 to 399 passes.
+    Http {
+        /// The path, with its query if it has one.
+        path: String,
+        /// The `Host` of the request; absent: that of the replica.
+        host: Option<String>,
+    },
+    /// `grpc.health.v1.Health/Check`; `SERVING` passes.
+    Grpc {
+        /// The service; empty: the server as a whole.
+        service: String,
+    },
+    /// A connection, including its TLS handshake.
+    Tcp,
+}
+
+pub(super) fn read(s: &mut Section<'_>) -> HealthCheckConfig {
+    let http: Option<String> = s
+        .field("http", "Path for GET requests, such as /healthz. A check passes with a status from 200 to 399.")
+        .optional();
+    let host: Option<String> =
+        s.field("host", "Host of these requests; absent: the address of the replica.").optional();
+    let grpc: Option<String> = s
+        .field("grpc", "Service for requests of the gRPC health protocol; \"\" is the server as a whole. A check passes with SERVING.")
+        .optional();
+    let tcp = s
+        .field(
+            "tcp",
+            "Whether a check passes as soon as a connection is open, including its TLS handshake.",
+        )
+        .default(false);
+    if host.is_some() && http.is_none() {
+        s.error("host", "only for http");
+    }
+    if let Some(host) = host.as_deref().filter(|host| host.parse::<http::uri::Authority>().is_err())
+    {
+        s.error(
+            "host",
+            format!(
+                "{host:?} is not a host: expected a name or an address, such as search.example.org"
+            ),
+        );
+    }
+    let is_path =
+        |path: &str| path.starts_with('/') && path.parse::<http::uri::PathAndQuery>().is_ok();
+    if let Some(path) = http.as_deref().filter(|path| !is_path(path)) {
+        s.error("http", format!("{path:?} is not a path: expected a path such as /healthz"));
+    }
+    let probe = match (http, grpc, tcp) {
+        (Some(path), None, false) => HealthProbe::Http { path, host },
+        (None, Some(service), false) => HealthProbe::Grpc { service },
+        (None, None, true) => HealthProbe::Tcp,
+        _ => {
+            s.error("http", "expected either http, grpc or tcp: true");
+            HealthProbe::Tcp
+        }
+    };
+    HealthCheckConfig {
+        probe,
+        interval: s
+            .field("interval", "Time between two checks of a replica. The proxy varies it by up to 10 %.")
+            .range(Duration::from_ms(100)..=Duration::from_secs(3_600))
+            .default(Duration::from_secs(5)),
+        timeout: s
+            .field("timeout", "Time after which a check without a response fails.")
+            .range(Duration::from_ms(10)..=Duration::from_secs(60))
+            .default(Duration::from_secs(2)),
+        unhealthy_after: s
+            .field("unhealthy_after", "Number of failed checks in a row after which a replica gets no more requests.")
+            .range(1..=100)
+            .default(3),
+        healthy_after: s
+            .field("healthy_after", "Number of passed checks in a row after which an unhealthy replica gets requests again.")
+            .range(1..=100)
+            .default(2),
+    }
+}
+
+/// Reports a probe that the protocol of the connections does not allow.
+pub(super) fn check(
+    s: &mut Section<'_>,
+    config: &HealthCheckConfig,
+    connect: &ConnectConfig,
+    has_tls: bool,
+) {
+    let is_http2 = match connect.protocol {
+        Protocol::Http2 => true,
+        Protocol::Auto => has_tls,
+        Protocol::Http1 => false,
+    };
+    if matches!(config.probe, HealthProbe::Grpc { .. }) && !is_http2 {
+        s.error("health_check.grpc", "gRPC needs HTTP/2: expected connect.protocol: http2");
+    }
+}
