@@ -142,62 +142,58 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     response
 }
 
-fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
-    let snapshot = worker.shared.snapshot.load_full();
-    let process_state = &worker.shared.process_state;
-    let connections = |replica: &Replica| ConnectionsSnapshot {
+fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> UpstreamSnapshot {
+    let members = upstream.replicas.load_full();
+    // Only numbers: every request takes the lock of the machine.
+    let (latencies, hedge_delay, budget, states): (Vec<_>, _, _, _) =
+        upstream.look(|machine, now| {
+            let state = |id| {
+                let in_flight = machine.in_flight(id);
+                (in_flight, machine.is_ejected(id, now), machine.warm_up_share(id, now))
+            };
+            let states: Vec<_> = members.ids().map(state).collect();
+            let latencies = quantiles.iter().map(|(_, q)| machine.latency(now, *q)).collect();
+            (latencies, machine.peek_hedge_delay(now), machine.budget_counts(now), states)
+        });
+    let has_checks = upstream.health_check().is_some();
+    let replica = |((id, replica), state): ((_, &Arc<Replica>), _)| {
+        let (in_flight, is_ejected, warm_up_share) = state;
+        let connections = connections(replica);
+        let (name, url) = (replica.config.name.clone(), replica.config.server().to_string());
+        let health = has_checks.then(|| replica.health.read(upstream.clock.now()));
+        ReplicaSnapshot { id, name, url, in_flight, is_ejected, health, warm_up_share, connections }
+    };
+    UpstreamSnapshot {
+        name: upstream.name.clone(),
+        group: upstream.group.as_ref().map(|group| group.name().to_owned()),
+        counts: upstream.metrics.read(),
+        latencies,
+        hedge_delay,
+        budget,
+        holdout: upstream
+            .holdout
+            .as_ref()
+            .map(|holdout| holdout.read(upstream.clock.now()).at_ratio(upstream.holdout_ratio())),
+        switchback: upstream.switchback.as_ref().map(|of| of.read(upstream.clock.now())),
+        remedy_mode: upstream.policy.remedy,
+        remedy: upstream.auto.as_ref().map(|auto| auto.read(upstream.clock.now())),
+        dry_run: upstream.dry_run.as_ref().map(|dry_run| dry_run.read(upstream.clock.now())),
+        discovery: upstream.discovery().map(|discovery| discovery.read(upstream.clock.now())),
+        replicas: members.iter().zip(states).map(replica).collect(),
+    }
+}
+
+fn connections(replica: &Replica) -> ConnectionsSnapshot {
+    ConnectionsSnapshot {
         authority: replica.authority.clone(),
         counts: replica.metrics.read(),
         idle: replica.pools().iter().map(|pool| pool.idle_len()).sum(),
-    };
-    let upstream = |upstream: &Arc<Upstream>| {
-        let members = upstream.replicas.load_full();
-        // Only numbers: every request takes the lock of the machine.
-        let (latencies, hedge_delay, budget, states): (Vec<_>, _, _, _) =
-            upstream.look(|machine, now| {
-                let state = |id| {
-                    let in_flight = machine.in_flight(id);
-                    (in_flight, machine.is_ejected(id, now), machine.warm_up_share(id, now))
-                };
-                let states: Vec<_> = members.ids().map(state).collect();
-                let latencies = quantiles.iter().map(|(_, q)| machine.latency(now, *q)).collect();
-                (latencies, machine.peek_hedge_delay(now), machine.budget_counts(now), states)
-            });
-        let has_checks = upstream.health_check().is_some();
-        let replica = |((id, replica), state): ((_, &Arc<Replica>), _)| {
-            let (in_flight, is_ejected, warm_up_share) = state;
-            let connections = connections(replica);
-            let (name, url) = (replica.config.name.clone(), replica.config.server().to_string());
-            let health = has_checks.then(|| replica.health.read(upstream.clock.now()));
-            ReplicaSnapshot {
-                id,
-                name,
-                url,
-                in_flight,
-                is_ejected,
-                health,
-                warm_up_share,
-                connections,
-            }
-        };
-        UpstreamSnapshot {
-            name: upstream.name.clone(),
-            group: upstream.group.as_ref().map(|group| group.name().to_owned()),
-            counts: upstream.metrics.read(),
-            latencies,
-            hedge_delay,
-            budget,
-            holdout: upstream.holdout.as_ref().map(|holdout| {
-                holdout.read(upstream.clock.now()).at_ratio(upstream.holdout_ratio())
-            }),
-            switchback: upstream.switchback.as_ref().map(|of| of.read(upstream.clock.now())),
-            remedy_mode: upstream.policy.remedy,
-            remedy: upstream.auto.as_ref().map(|auto| auto.read(upstream.clock.now())),
-            dry_run: upstream.dry_run.as_ref().map(|dry_run| dry_run.read(upstream.clock.now())),
-            discovery: upstream.discovery().map(|discovery| discovery.read(upstream.clock.now())),
-            replicas: members.iter().zip(states).map(replica).collect(),
-        }
-    };
+    }
+}
+
+fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
+    let snapshot = worker.shared.snapshot.load_full();
+    let process_state = &worker.shared.process_state;
     let leaf = |leaf: &Arc<Leaf>| {
         let (queue_len, in_service) =
             leaf.look(|machine| (machine.queue_len(), machine.in_service()));
@@ -213,8 +209,9 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
         }
     };
     let fan_out = |route: &Arc<FanOut>| (route.name.clone(), route.metrics.read());
+    let upstreams = snapshot.upstreams.iter();
     Snapshot {
-        upstreams: snapshot.upstreams.iter().map(upstream).collect(),
+        upstreams: upstreams.map(|upstream| upstream_snapshot(upstream, quantiles)).collect(),
         leaves: snapshot.leaves.iter().map(leaf).collect(),
         fan_outs: snapshot.fan_outs.iter().map(fan_out).collect(),
         tenants: None,

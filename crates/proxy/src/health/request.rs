@@ -36,14 +36,15 @@ pub(super) async fn check(
     clock: &Clock,
 ) -> Result<(), String> {
     let timeout = config.timeout;
-    let (request, judge): (_, fn(&ClientResponse) -> Result<(), String>) = match &config.probe {
-        HealthProbe::Tcp => return connect(health, timeout, clock).await,
-        HealthProbe::Http { path, host } => (http_request(path, host.as_deref()), judge_http),
-        HealthProbe::Grpc { service } => (grpc_request(service), judge_grpc),
+    let send = async |request| {
+        health.client.send(request, timeout).await.map_err(|error| error.to_string())
     };
-    match health.client.send(request, timeout).await {
-        Ok(response) => judge(&response),
-        Err(error) => Err(error.to_string()),
+    match &config.probe {
+        HealthProbe::Http { path, host } => {
+            judge_http(&send(http_request(path, host.as_deref())).await?)
+        }
+        HealthProbe::Grpc { service } => judge_grpc(&send(grpc_request(service)).await?),
+        HealthProbe::Tcp => connect(health, timeout, clock).await,
     }
 }
 
@@ -126,6 +127,7 @@ fn judge_grpc(response: &ClientResponse) -> Result<(), String> {
 mod tests {
     use super::*;
     use http::{HeaderMap, StatusCode};
+    use http_body_util::BodyExt as _;
 
     fn response(
         status: u16,
@@ -181,15 +183,10 @@ mod tests {
 
     #[test]
     fn the_request_names_the_service() {
-        use http_body_util::BodyExt as _;
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let body = |service| {
-            let collected = grpc_request(service).into_body().collect();
-            let mut collected = std::pin::pin!(collected);
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            match collected.as_mut().poll(&mut context) {
-                std::task::Poll::Ready(Ok(collected)) => collected.to_bytes(),
-                other => panic!("{other:?}"),
-            }
+            let collected = runtime.block_on(grpc_request(service).into_body().collect());
+            collected.expect("it is in memory").to_bytes()
         };
         assert_eq!(body(""), &b"\0\0\0\0\0"[..]);
         assert_eq!(body("ab"), &b"\0\0\0\0\x04\x0a\x02ab"[..]);
