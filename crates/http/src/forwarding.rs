@@ -12,20 +12,22 @@ const HOP_BY_HOP: u32 = Known::Connection.bit()
     | Known::TransferEncoding.bit()
     | Known::Upgrade.bit();
 
-/// Removes fields that concern one connection only, and fields that `connection` names. `te: trailers` stays, because
-/// gRPC servers require it.
-pub fn remove_hop_by_hop(fields: &mut Fields) {
-    let wants_trailers = fields.lists(Known::Te, "trailers");
-    // Nearly always it names nothing.
+/// Returns the names of the fields that `connection` names, in their original case. Nearly always there are none.
+pub(crate) fn named_by_connection(fields: &Fields) -> Vec<Vec<u8>> {
     let is_field = |word: &&[u8]| {
         // `connection` must not remove the host or the framing of the message.
         ![&b"keep-alive"[..], b"close", b"host", b"content-length", b"transfer-encoding"]
             .iter()
             .any(|other| word.eq_ignore_ascii_case(other))
     };
-    let named: Vec<Vec<u8>> =
-        fields.words(Known::Connection).filter(is_field).map(<[u8]>::to_vec).collect();
-    for name in named {
+    fields.words(Known::Connection).filter(is_field).map(<[u8]>::to_vec).collect()
+}
+
+/// Removes fields that concern one connection only, and fields that `connection` names. `te: trailers` stays, because
+/// gRPC servers require it.
+pub fn remove_hop_by_hop(fields: &mut Fields) {
+    let wants_trailers = fields.lists(Known::Te, "trailers");
+    for name in named_by_connection(fields) {
         fields.remove_named(&name);
     }
     fields.remove(HOP_BY_HOP);

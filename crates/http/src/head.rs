@@ -57,6 +57,9 @@ impl RequestHead {
             // RFC 9113, section 8.2.1.
             return Err(Fault::bad("a header value begins or ends with whitespace"));
         }
+        if fields.has(Known::FramingAlias) {
+            return Err(Fault::FRAMING_ALIAS);
+        }
         fields.settle_length(false).map_err(Fault::bad)?;
         // RFC 9113, section 8.2.3: clients may split cookies over several fields; HTTP/1.1 allows one.
         fields.join(Known::Cookie, b"; ");

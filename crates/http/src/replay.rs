@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::time::Sleep;
 
 /// A client's failure to send its body.
@@ -277,9 +277,15 @@ impl Body for ClientBody {
             Self::Http1(body) => {
                 Pin::new(body).poll_frame(cx).map_err(|error| ClientFault::broken(&error))
             }
-            Self::Http2(body) => {
-                Pin::new(body).poll_frame(cx).map_err(|error| ClientFault::broken(&error))
-            }
+            Self::Http2(body) => match ready!(Pin::new(body).poll_frame(cx)) {
+                Some(Ok(frame)) if frame.trailers_ref().is_some_and(trailers::has_whitespace) => {
+                    tracing::debug!("a trailer of a request begins or ends with whitespace");
+                    Poll::Ready(Some(Err(ClientFault::Broken)))
+                }
+                frame => Poll::Ready(
+                    frame.map(|frame| frame.map_err(|error| ClientFault::broken(&error))),
+                ),
+            },
         }
     }
 

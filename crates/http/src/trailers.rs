@@ -3,10 +3,10 @@
 use crate::head::Known;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Framing, routing, authentication and content fields, which take effect before trailers arrive (RFC 9110, section
-/// 6.5.1). As trailers they would deceive a server that merges trailers into the headers. A message over HTTP/2 with
+/// Framing, routing, authentication, content fields, and fields that modify the request, which take effect before
+/// trailers arrive (RFC 9110, section 6.5.1). As trailers they would deceive a server that merges trailers into the headers. A message over HTTP/2 with
 /// connection-specific fields is malformed (RFC 9113, section 8.2.2).
-pub(crate) static FOR_HEADS: [HeaderName; 17] = [
+pub(crate) static FOR_HEADS: [HeaderName; 25] = [
     header::CONTENT_LENGTH,
     header::TRANSFER_ENCODING,
     header::CONNECTION,
@@ -16,7 +16,15 @@ pub(crate) static FOR_HEADS: [HeaderName; 17] = [
     header::TE,
     header::MAX_FORWARDS,
     header::CACHE_CONTROL,
+    header::EXPECT,
+    header::IF_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_NONE_MATCH,
+    header::IF_RANGE,
+    header::IF_UNMODIFIED_SINCE,
+    header::RANGE,
     header::AUTHORIZATION,
+    header::PROXY_AUTHORIZATION,
     header::CONTENT_ENCODING,
     header::CONTENT_RANGE,
     header::CONTENT_TYPE,
@@ -29,9 +37,15 @@ pub(crate) static FOR_HEADS: [HeaderName; 17] = [
 /// Whether a field may be a trailer.
 #[must_use]
 pub fn may_be_trailer(name: &HeaderName) -> bool {
-    // A client must not forge the forwarded fields in trailers either.
-    let is_forwarded = Known::of(name.as_str().as_bytes()).bit() & Known::FORWARDED != 0;
-    !is_forwarded && !FOR_HEADS.contains(name)
+    // A client must not forge the forwarded fields in trailers either, nor a framing field with `_`.
+    let forbidden = Known::FORWARDED | Known::FramingAlias.bit();
+    let is_forbidden = Known::of(name.as_str().as_bytes()).bit() & forbidden != 0;
+    !is_forbidden && !FOR_HEADS.contains(name)
+}
+
+/// Whether a value begins or ends with whitespace: a message over HTTP/2 is then malformed (RFC 9113, section 8.2.1).
+pub(crate) fn has_whitespace(trailers: &HeaderMap) -> bool {
+    trailers.values().any(|value| value.as_bytes().trim_ascii().len() < value.len())
 }
 
 /// Removes all fields that must not be trailers, and the whitespace around values (RFC 9113, section 8.2.1).

@@ -20,7 +20,7 @@ use curtail_http::progress::ProgressTimer;
 use curtail_http::replay::{ClientBody, ClientFault, Replay};
 use curtail_policy::{Class, Failure, Reason, RequestFailure, TieId};
 use curtail_units::Duration;
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Version};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -57,7 +57,8 @@ pub(crate) async fn respond(
     }
     let started = worker.shared.process_state.clock.now();
     let context = worker.trace_context(&head.fields);
-    let upgrade = forwarding::upgrade(&head.fields);
+    // RFC 9110, section 7.8: HTTP/1.0 has no upgrade.
+    let upgrade = forwarding::upgrade(&head.fields).filter(|_| head.version != Version::HTTP_10);
     let settled = head.settle_host();
     let is_last_hop = settled.is_ok() && is_last_hop(&mut head);
     // Only a root and its leaves exchange ties. The tie of a client could make a leaf send messages to any address.

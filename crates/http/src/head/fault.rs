@@ -46,6 +46,11 @@ impl Fault {
         why: "the request has a transfer coding other than one `chunked`",
     };
 
+    /// A header that servers may read as a framing header.
+    pub const FRAMING_ALIAS: Self = Self::bad(
+        "some servers read `content_length` or `transfer_encoding` as the header with `-`",
+    );
+
     /// The request is malformed.
     #[must_use]
     pub const fn bad(why: &'static str) -> Self {

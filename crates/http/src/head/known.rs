@@ -44,6 +44,8 @@ pub enum Known {
     /// Any other field that names the client of a forwarded request, or whose name some servers read as such a field's
     /// name.
     ForwardedOther,
+    /// `content_length`, `transfer_encoding`: some servers read `_` in names as `-`, and would read another framing.
+    FramingAlias,
 }
 
 impl Known {
@@ -81,7 +83,7 @@ impl Known {
     #[inline]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Other | Self::ForwardedOther => "",
+            Self::Other | Self::ForwardedOther | Self::FramingAlias => "",
             Self::Connection => "connection",
             Self::ContentLength => "content-length",
             Self::Cookie => "cookie",
@@ -155,6 +157,10 @@ impl Known {
             known
         } else if shape.0 == b'x' && is_forwarded(name) {
             Self::ForwardedOther
+        } else if matches!(known, Self::ContentLength | Self::TransferEncoding)
+            && begins_with(name, known.name().as_bytes())
+        {
+            Self::FramingAlias
         } else {
             Self::Other
         }
@@ -168,15 +174,17 @@ impl Known {
     }
 }
 
-/// Whether a name is `x-real-ip` or begins with `x-forwarded-`. Servers that map fields to variables (CGI, WSGI)
-/// read `_` as `-`.
+/// Whether a name is `x-real-ip` or begins with `x-forwarded-`.
 fn is_forwarded(name: &[u8]) -> bool {
-    let begins = |with: &[u8]| {
-        let is_same =
-            |(byte, wanted): (&u8, &u8)| byte == wanted || (*byte == b'_' && *wanted == b'-');
-        name.len() >= with.len() && name.iter().zip(with).all(is_same)
-    };
-    begins(b"x-forwarded-") || (name.len() == b"x-real-ip".len() && begins(b"x-real-ip"))
+    let real_ip = b"x-real-ip";
+    begins_with(name, b"x-forwarded-")
+        || (name.len() == real_ip.len() && begins_with(name, real_ip))
+}
+
+/// Whether a name begins with `start` for a server that maps fields to variables (CGI, WSGI) and reads `_` as `-`.
+fn begins_with(name: &[u8], start: &[u8]) -> bool {
+    let is_same = |(byte, wanted): (&u8, &u8)| byte == wanted || (*byte == b'_' && *wanted == b'-');
+    name.len() >= start.len() && name.iter().zip(start).all(is_same)
 }
 
 #[cfg(test)]
@@ -201,15 +209,24 @@ mod tests {
     }
 
     #[test]
-    fn names_that_a_server_may_read_as_a_forwarded_field_are_known() {
+    fn names_that_a_server_may_read_as_another_field_are_known() {
         for name in
             ["x-forwarded-host", "x-forwarded-", "x_forwarded-for", "x_real_ip", "x-real-ip"]
         {
             assert_eq!(Known::of(name.as_bytes()), Known::ForwardedOther, "{name}");
         }
-        for name in
-            ["x-forwarded", "x-real-ipx", "x-request-id", "x", "forwarded-for", "x--real-ip"]
-        {
+        for name in ["content_length", "transfer_encoding"] {
+            assert_eq!(Known::of(name.as_bytes()), Known::FramingAlias, "{name}");
+        }
+        for name in [
+            "x-forwarded",
+            "x-real-ipx",
+            "x-request-id",
+            "x",
+            "forwarded-for",
+            "x--real-ip",
+            "content_lengths",
+        ] {
             assert_eq!(Known::of(name.as_bytes()), Known::Other, "{name}");
         }
     }

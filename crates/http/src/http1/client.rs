@@ -108,7 +108,7 @@ impl ClientConnection {
             }
             if let Some((version, mut head)) = self.head.take(&mut self.inbound.read, pass_on)? {
                 let (framing, is_kept) = response::framing(version, &mut head, is_head)?;
-                self.inbound.begin_body(framing);
+                self.inbound.begin_body(framing, &head.fields);
                 self.is_kept = is_kept;
                 return Poll::Ready(Ok(head));
             }

@@ -37,7 +37,32 @@ pub(super) fn write_length(buffer: &mut Vec<u8>, bytes: u64) {
     write_field(buffer, b"content-length", itoa::Buffer::new().format(bytes).as_bytes());
 }
 
-/// Finds the position after the empty line that ends a head, which is not in the first `searched` bytes.
+/// Finds the position after the empty line that ends the lines of a client's head or of trailers, which is not in the
+/// first `searched` bytes.
+///
+/// # Errors
+/// When a line ends with LF alone. RFC 9112, section 2.2, allows this, but a proxy on the way may have read the LF as a
+/// part of a value, and then it has seen other fields.
+pub(super) fn end_of_strict_lines(
+    read: &[u8],
+    searched: usize,
+) -> Result<Option<usize>, httparse::Error> {
+    // The empty line may have begun in the bytes that were searched.
+    let from = searched.saturating_sub(3);
+    for at in memchr::memchr_iter(b'\n', read.get(from..).unwrap_or_default()) {
+        let end = from + at + 1;
+        let lines = &read[..end];
+        if !lines.ends_with(b"\r\n") {
+            return Err(httparse::Error::NewLine);
+        }
+        if lines.ends_with(b"\r\n\r\n") {
+            return Ok(Some(end));
+        }
+    }
+    Ok(None)
+}
+
+/// Finds the position after the empty line that ends a server's head, which is not in the first `searched` bytes.
 pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
     // The empty line may have begun in the bytes that were searched.
     let from = searched.saturating_sub(3);
@@ -69,11 +94,8 @@ pub(super) fn take_trailers(read: &mut BytesMut) -> Result<Option<HeaderMap>, Er
         drop(read.split_to(2));
         return Ok(Some(HeaderMap::new()));
     }
-    if read.starts_with(b"\n") {
-        // A reader that takes it for the end of the response takes the rest for the next response.
-        return Err(bad(httparse::Error::NewLine));
-    }
-    let end = end_of_fields(read, 0);
+    // A reader that takes an LF alone for the end of the message takes the rest for the next message.
+    let end = end_of_strict_lines(read, 0).map_err(bad)?;
     if end.unwrap_or(read.len()) > HEAD_BYTES_MAX {
         return Err(TOO_LONG);
     }

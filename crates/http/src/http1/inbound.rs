@@ -5,8 +5,11 @@
 use super::Error;
 use super::chunked::Piece;
 use super::framing::Framing;
+use crate::forwarding::named_by_connection;
+use crate::head::Fields;
 use crate::stream::Stream;
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http_body::Frame;
 use std::future::Future;
 use std::io;
@@ -25,16 +28,24 @@ pub(super) struct Inbound {
     /// Bytes that are read but not consumed.
     pub(super) read: BytesMut,
     pub(super) framing: Framing,
+    /// The names that `connection` names: these trailers are removed, too (RFC 9110, section 7.6.1).
+    hop_by_hop: Vec<Vec<u8>>,
     read_bytes: usize,
 }
 
 impl Inbound {
     pub(super) const fn new(stream: Stream, read: BytesMut) -> Self {
-        Self { stream, read, framing: Framing::Ended, read_bytes: READ_BYTES }
+        let hop_by_hop = Vec::new();
+        Self { stream, read, framing: Framing::Ended, hop_by_hop, read_bytes: READ_BYTES }
     }
 
-    pub(super) const fn begin_body(&mut self, framing: Framing) {
+    /// Begins the body of the message with these headers.
+    pub(super) fn begin_body(&mut self, framing: Framing, fields: &Fields) {
         self.framing = framing;
+        self.hop_by_hop = match framing {
+            Framing::Chunked(_) => named_by_connection(fields),
+            _ => Vec::new(),
+        };
         self.read_bytes = READ_BYTES;
     }
 
@@ -57,7 +68,8 @@ impl Inbound {
         loop {
             match self.framing.take(&mut self.read)? {
                 Piece::Data(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
-                Piece::Trailers(trailers) => {
+                Piece::Trailers(mut trailers) => {
+                    remove_named(&mut trailers, &self.hop_by_hop);
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
                 }
                 Piece::End => return Poll::Ready(None),
@@ -69,5 +81,11 @@ impl Inbound {
                 read => return Poll::Ready(Some(Err(Error::Incomplete(read.err())))),
             }
         }
+    }
+}
+
+fn remove_named(trailers: &mut HeaderMap, names: &[Vec<u8>]) {
+    for name in names.iter().filter_map(|name| std::str::from_utf8(name).ok()) {
+        trailers.remove(name);
     }
 }

@@ -177,7 +177,7 @@ impl Server {
         loop {
             match self.heads.take(&mut shared.inbound.read, self.limits.head_bytes_max) {
                 Ok(Some(ParsedRequest { head, framing, terms, is_continue_expected })) => {
-                    shared.inbound.begin_body(framing);
+                    shared.inbound.begin_body(framing, &head.fields);
                     let number = shared.begin_request(is_continue_expected);
                     let has_body = !framing.is_end();
                     let body = has_body.then(|| RequestBody::new(&self.shared, number));

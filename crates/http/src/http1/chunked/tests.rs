@@ -110,6 +110,8 @@ fn what_is_no_body_is_refused_in_whatever_pieces_it_comes() {
         ("5\r\nhello\n\r0\r\n\r\n", LONGER),
         ("0\r\n\nHTTP/1.1 200 OK\r\n\r\n", LINE),
         ("0\r\n\rX\n\n", LINE),
+        ("0\r\na: 1\n\r\n", LINE),
+        ("0\r\na: 1\r\n\n", LINE),
         ("0\r\na\r\n\r\n", NAME),
         ("0\r\na : 1\r\n\r\n", NAME),
         ("0\r\na: 1\r\n b\r\n\r\n", NAME),
@@ -198,7 +200,8 @@ fn fields_of_heads_are_no_trailers() {
         .iter()
         .map(|name| (name.clone(), HeaderValue::from_static("5")))
         .collect();
-    for name in ["x-forwarded-for", "x-forwarded-host", "forwarded", "x-real-ip"] {
+    for name in ["x-forwarded-for", "x-forwarded-host", "forwarded", "x-real-ip", "content_length"]
+    {
         trailers.append(name, HeaderValue::from_static("10.0.0.1"));
     }
     trailers.append("x-sum", HeaderValue::from_static("7"));

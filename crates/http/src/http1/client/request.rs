@@ -98,6 +98,10 @@ fn write_head(buffer: &mut Vec<u8>, request: &OutboundRequest, length: Length) {
     }
     let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
     write_fields(buffer, request.fields(), framing);
+    if request.has(Known::Te) && !request.has(Known::Connection) {
+        // RFC 9110, section 10.1.4: another proxy must not forward it.
+        write_field(buffer, b"connection", b"te");
+    }
     // RFC 9110, section 8.6: methods that usually have a body announce an empty one.
     let is_body_usual = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
     match length {

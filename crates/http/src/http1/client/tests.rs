@@ -126,6 +126,19 @@ async fn a_closed_connection_is_noticed_by_a_task_that_has_done_much() {
 }
 
 #[tokio::test]
+async fn trailers_that_connection_names_are_removed() {
+    let (mut connection, mut replica) = connected().await;
+    let response = "HTTP/1.1 200 OK\r\nconnection: keep-alive, X-Hop\r\ntransfer-encoding: chunked\r\n\r\n\
+                    0\r\nx-hop: 1\r\nx-sum: 2\r\n\r\n";
+    exchange(&mut connection, &mut replica, response).await.expect("a response");
+    let frame = in_time(std::future::poll_fn(|cx| connection.poll_frame(cx))).await;
+    let trailers = frame.expect("a frame").expect("well framed").into_trailers();
+    let trailers = trailers.expect("no data");
+    let names: Vec<_> = trailers.keys().map(http::HeaderName::as_str).collect();
+    assert_eq!(names, ["x-sum"]);
+}
+
+#[tokio::test]
 async fn a_connection_is_free_after_an_response_that_leaves_it_so() {
     for (response, is_free) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", true),

@@ -157,7 +157,7 @@ impl RequestBody {
             let read = std::future::poll_fn(|cx| inbound.poll_read(cx)).await;
             assert_ne!(read.expect("a connection"), 0, "the client has gone");
         };
-        inbound.begin_body(head.framing);
+        inbound.begin_body(head.framing, &head.head.fields);
         let shared = Arc::new(Mutex::new(SharedConnection::new(inbound)));
         let request = lock(&shared).begin_request(head.is_continue_expected);
         Self::new(&shared, request)

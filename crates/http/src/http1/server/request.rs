@@ -1,7 +1,7 @@
 //! The head of a client's request, and the framing of its body.
 
 use super::super::chunked::Decoder;
-use super::super::fields::{FIELDS_MAX, complaint, end_of_fields};
+use super::super::fields::{FIELDS_MAX, complaint, end_of_strict_lines};
 use super::super::framing::Framing;
 use crate::head::{Fault, Fields, Known, RequestHead, Target};
 use bytes::{Buf, BytesMut};
@@ -55,14 +55,14 @@ impl RequestHeadReader {
     ) -> Result<Option<ParsedRequest>, Fault> {
         if self.searched == 0 {
             // Some clients of old send an empty line after a body (RFC 9112, section 2.2).
-            while read.starts_with(b"\r\n") || read.starts_with(b"\n") {
-                read.advance(if read[0] == b'\r' { 2 } else { 1 });
+            while read.starts_with(b"\r\n") {
+                read.advance(2);
             }
             if *read == b"\r"[..] {
                 return Ok(None);
             }
         }
-        let end = end_of_fields(read, self.searched);
+        let end = end_of_strict_lines(read, self.searched)?;
         if end.unwrap_or(read.len()) > bytes_max {
             let is_target = memchr::memchr(b'\n', &read[..bytes_max]).is_none();
             return Err(if is_target { Fault::TARGET_TOO_LONG } else { Fault::HEAD_TOO_LONG });
@@ -109,10 +109,9 @@ fn parse(bytes: &[u8]) -> Result<ParsedRequest, Fault> {
     let mut head = RequestHead { method, target, authority, version, fields };
     let (framing, is_confused) = framing(&mut head)?;
     let fields = &head.fields;
-    let keeps = match version {
-        Version::HTTP_10 => fields.lists(Known::Connection, "keep-alive"),
-        _ => !fields.lists(Known::Connection, "close"),
-    };
+    // RFC 9112, section 9.3: `close` takes precedence.
+    let keeps = !fields.lists(Known::Connection, "close")
+        && (version != Version::HTTP_10 || fields.lists(Known::Connection, "keep-alive"));
     let terms = Terms {
         is_head: head.method == Method::HEAD,
         version,
@@ -133,6 +132,9 @@ fn framing(head: &mut RequestHead) -> Result<(Framing, bool), Fault> {
     let framing_fields = [Known::TransferEncoding, Known::ContentLength];
     if framing_fields.iter().any(|field| fields.lists(Known::Connection, field.name())) {
         return Err(Fault::bad("`connection` names a framing field"));
+    }
+    if fields.has(Known::FramingAlias) {
+        return Err(Fault::FRAMING_ALIAS);
     }
     let is_chunked = fields.has(Known::TransferEncoding);
     let length = fields.settle_length(is_chunked).map_err(Fault::bad)?;

@@ -151,7 +151,7 @@ async fn own_fields_are_written_in_place_of_shared_ones() {
     request.set(Known::Te, b"4");
     request.set(Known::Host, b"\xff");
     let got = written(request, usize::MAX).await;
-    assert_eq!(got, b"GET / HTTP/1.1\r\nb: 2\r\nte: 4\r\nhost: \xff\r\n\r\n");
+    assert_eq!(got, b"GET / HTTP/1.1\r\nb: 2\r\nte: 4\r\nhost: \xff\r\nconnection: te\r\n\r\n");
 }
 
 #[tokio::test]
