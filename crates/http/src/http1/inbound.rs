@@ -44,7 +44,9 @@ impl Inbound {
         self.framing = framing;
         self.hop_by_hop = match framing {
             Framing::Chunked(_) => named_by_connection(fields),
-            _ => Vec::new(),
+            Framing::Length(_) | Framing::UntilClosed | Framing::Ended | Framing::Malformed => {
+                Vec::new()
+            }
         };
         self.read_bytes = READ_BYTES;
     }

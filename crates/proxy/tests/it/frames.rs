@@ -113,11 +113,11 @@ impl Frames {
 }
 
 /// Header fields as HPACK literals that are neither compressed nor remembered.
-pub(crate) fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn fields<N: AsRef<[u8]>, V: AsRef<[u8]>>(fields: &[(N, V)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
         block.push(0);
-        for text in [name, value] {
+        for text in [name.as_ref(), value.as_ref()] {
             // RFC 7541, section 5.1: seven bits, the rest in groups of seven.
             let mut rest = text.len();
             if rest < 127 {
@@ -131,7 +131,7 @@ pub(crate) fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
                 }
                 block.push(u8::try_from(rest).expect("seven bits"));
             }
-            block.extend_from_slice(text.as_bytes());
+            block.extend_from_slice(text);
         }
     }
     block

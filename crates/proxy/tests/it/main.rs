@@ -4,8 +4,9 @@
 //! twice, and what never), [`hidden_failures`] and [`cancelled_hedges`] (what clients do not notice),
 //! [`holdout`] (one draw for each request), [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
 //! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little
-//! memory and delay no other client), [`groups`] (shared budget and latencies), [`probes`] (which outlive their
-//! requests), [`tenants`] (percentiles by tenant), [`access_log`], [`health`] (checks of replicas), and [`operation`] (drain, reload, journal). The other
+//! memory and delay no other client), [`smuggling`] (requests that servers and proxies could read differently),
+//! [`groups`] (shared budget and latencies), [`probes`] (which outlive their requests), [`tenants`] (percentiles by
+//! tenant), [`access_log`], [`health`] (checks of replicas), and [`operation`] (drain, reload, journal). The other
 //! modules are helpers.
 //!
 //! Nothing sleeps: a test waits for an event, a counter or a connection, and has a [`deadline`]. Where time
@@ -39,6 +40,7 @@ mod raw_replica;
 mod repetition;
 mod replica;
 mod routing;
+mod smuggling;
 mod stalled;
 mod steady;
 mod tenants;
