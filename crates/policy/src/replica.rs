@@ -169,7 +169,7 @@ impl Replicas {
         may_join
     }
 
-    /// Adds a replica beside those that have been there from the beginning.
+    /// Adds a replica after the start, which warms up.
     pub(crate) fn join_later(&mut self, id: ReplicaId, now: Instant) -> bool {
         let has_joined = self.join(id);
         if has_joined && let Some(replica) = self.all.get_mut(id) {

@@ -9,6 +9,7 @@
 //! loads and a full budget; after a panic its group is a fresh one too. The requests of the old machine continue
 //! without a policy, because the loads of the fresh one do not count their attempts.
 
+mod health;
 pub(crate) mod membership;
 
 use crate::StartError;

@@ -1,5 +1,4 @@
-//! The signals of a command that serves: those that stop it, those that reload its configuration, and one that must not
-//! end it.
+//! The signals of a command that serves: stop, reload of the configuration, and one that must not end the process.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -116,3 +116,47 @@ pub(super) fn check(
         s.error("health_check.grpc", "gRPC needs HTTP/2: expected connect.protocol: http2");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    /// The errors of an upstream with these keys.
+    fn errors(replica: &str, keys: &str) -> String {
+        let text = format!(
+            "listeners: [{{address: \"127.0.0.1:0\"}}]\nroutes: [{{upstream: a}}]\n\
+             upstreams: {{a: {{replicas: [\"{replica}\"], {keys}}}}}\n"
+        );
+        Config::from_yaml("f", &text).err().map(|errors| errors.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_check_has_one_request_that_its_connections_can_carry() {
+        let (http, https) = ("http://127.0.0.1:80", "https://localhost");
+        for (replica, keys) in [
+            (http, "health_check: {http: \"/healthz?full\", host: search.test}"),
+            (http, "health_check: {tcp: true}"),
+            (http, "health_check: {grpc: \"\"}, connect: {protocol: http2}"),
+            (https, "health_check: {grpc: shop.Search}"),
+        ] {
+            assert_eq!(errors(replica, keys), "", "{keys}");
+        }
+        for (replica, keys, says) in [
+            (http, "health_check: {}", "expected either http, grpc or tcp: true"),
+            (
+                http,
+                "health_check: {http: /a, tcp: true}",
+                "expected either http, grpc or tcp: true",
+            ),
+            (http, "health_check: {http: healthz}", "expected a path such as /healthz"),
+            (http, "health_check: {http: \"/a b\"}", "expected a path such as /healthz"),
+            (http, "health_check: {http: /a, host: \"a b\"}", "is not a host"),
+            (http, "health_check: {tcp: true, host: a}", "only for http"),
+            (http, "health_check: {grpc: a}", "expected connect.protocol: http2"),
+            (https, "health_check: {grpc: a}, connect: {protocol: http1}", "gRPC needs HTTP/2"),
+        ] {
+            let errors = errors(replica, keys);
+            assert!(errors.contains(says), "{keys}: {errors}");
+        }
+    }
+}

@@ -4,11 +4,10 @@
 //! discovered replica has the URL of its address. The replica keeps its number, so the machine keeps its latencies and
 //! failures. If its URL or `connect` changes, it gets new connections, and attempts in flight end on the old ones.
 
-use super::{Effects, Root, Upstream};
+use super::{Effects, Upstream};
 use crate::StartError;
-use crate::config::{HealthCheckConfig, NamedUpstream, ReplicaConfig, load_trust};
+use crate::config::{NamedUpstream, ReplicaConfig, load_trust};
 use crate::discovery::Discovery;
-use crate::health::CheckResult;
 use crate::replica::{Replica, Replicas};
 use curtail_http::connect::Connector;
 use curtail_http::pool::Pool;
@@ -22,7 +21,7 @@ use std::sync::{Arc, PoisonError, Weak};
 /// The inputs from which the replicas of an upstream follow.
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
-    config: Arc<NamedUpstream>,
+    pub(super) config: Arc<NamedUpstream>,
     trust: Trust,
     pub(super) discovery: Option<Arc<Discovery>>,
 }
@@ -146,44 +145,6 @@ impl Upstream {
         self.sources.load().carried(&self.replicas.load(), discovery)
     }
 
-    /// The health checks of the replicas, if there are any.
-    pub(crate) fn health_check(&self) -> Option<HealthCheckConfig> {
-        self.sources.load().config.health_check.clone()
-    }
-
-    /// Takes the result of a health check.
-    pub(crate) fn health_checked(
-        &self,
-        id: ReplicaId,
-        replica: &Arc<Replica>,
-        config: &HealthCheckConfig,
-        result: Result<(), String>,
-    ) {
-        let counted = if result.is_ok() { CheckResult::Passed } else { CheckResult::Failed };
-        self.metrics.health_checks.add(&counted, 1);
-        let mut root = self.lock();
-        let replicas = self.replicas.load_full();
-        let is_present = replicas.get(id).is_some_and(|present| Arc::ptr_eq(present, replica));
-        // A reload may have removed the replica or the checks.
-        if !is_present || self.health_check().is_none() {
-            return;
-        }
-        let changed = replica.health.take(self.clock.now(), result, config);
-        let Some(is_healthy) = changed else { return };
-        let event = UpstreamEvent::HealthChecked { replica: id, is_healthy };
-        // No rule decides anything at this event.
-        self.handle_locked(&mut root, &mut self.lock_group(), event, &mut Effects::new());
-        drop(root);
-        let healthy = replicas.values().filter(|replica| replica.health.is_usable()).count();
-        let (upstream, of) = (&self.name, replicas.len());
-        if is_healthy {
-            tracing::info!(upstream, replica = %replica.config, healthy, of, "replica is healthy");
-        } else {
-            let error = replica.health.read(self.clock.now()).last_error.unwrap_or_default();
-            tracing::warn!(upstream, replica = %replica.config, healthy, of, error, "replica is unhealthy: it gets no requests, unless none is healthy");
-        }
-    }
-
     /// The source of replicas that are not in the file.
     pub(crate) fn discovery(&self) -> Option<Arc<Discovery>> {
         self.sources.load().discovery.clone()
@@ -249,26 +210,6 @@ impl Upstream {
                 return;
             }
         }
-    }
-
-    /// The events with which new replicas wait for their first health check, or replicas that are not checked any more
-    /// become healthy.
-    fn health_events(&self, root: &Root, old: &Replicas, new: &Replicas) -> Vec<UpstreamEvent> {
-        let is_checked = self.health_check().is_some();
-        let mut events = Vec::new();
-        for (replica, present) in new.iter() {
-            let is_kept = old.get(replica).is_some_and(|kept| Arc::ptr_eq(kept, present));
-            if is_checked && !is_kept {
-                present.health.join();
-                events.push(UpstreamEvent::HealthChecked { replica, is_healthy: false });
-            } else if !is_checked {
-                present.health.forget();
-                if root.machine.is_unhealthy(replica) {
-                    events.push(UpstreamEvent::HealthChecked { replica, is_healthy: true });
-                }
-            }
-        }
-        events
     }
 
     fn retire(&self, old: &Replicas, new: &Replicas) {

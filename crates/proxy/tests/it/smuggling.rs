@@ -69,7 +69,7 @@ impl Step {
         }
     }
 
-    /// The body of which the server may see the beginning, in an incomplete request.
+    /// The body whose beginning the server may see, in an incomplete request.
     const fn incomplete_body(self) -> Option<&'static str> {
         match self {
             RejectsBody(body) | BreaksOff(body) | Incomplete(body) | Resets(body) => Some(body),

@@ -1,5 +1,19 @@
 //! Cases over HTTP/2: tables by topic, and the client that writes their frames by hand, because no library sends them.
 
+// Before the modules, which use it.
+/// A POST with these headers.
+macro_rules! post {
+    ($(($name:literal, $value:literal)),*) => {
+        &[
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":authority", "h"),
+            (":path", "/@"),
+            $(($name, $value)),*
+        ]
+    };
+}
+
 mod bodies;
 mod fields;
 mod pseudo_headers;

@@ -4,19 +4,6 @@ use super::super::Step::{self, Closes, Incomplete, Next, Rejects, RejectsBody, R
 use super::Body::{Data, None, Trailers, UnendedTrailers};
 use super::Http2Case;
 
-/// A POST with these headers.
-macro_rules! post {
-    ($(($name:literal, $value:literal)),*) => {
-        &[
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":authority", "h"),
-            (":path", "/@"),
-            $(($name, $value)),*
-        ]
-    };
-}
-
 const MALFORMED: &[Step] = &[Resets("abc"), Next];
 
 /// The same, where the stream error is treated as a connection error (RFC 9113, section 5.4.1).

@@ -17,19 +17,6 @@ macro_rules! get {
     };
 }
 
-/// A POST with these headers.
-macro_rules! post {
-    ($(($name:literal, $value:literal)),*) => {
-        &[
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":authority", "h"),
-            (":path", "/@"),
-            $(($name, $value)),*
-        ]
-    };
-}
-
 const PLAIN: &[Step] = &[Sees("GET /@ | host: h"), Next];
 
 const MALFORMED: &[Step] = &[Resets(""), Next];
