@@ -1,6 +1,8 @@
 //! Bodies over HTTP/2: `content-length`, DATA frames and trailers (RFC 9113, sections 8.1 and 8.1.1).
 
-use super::super::Step::{self, Closes, Incomplete, Next, Rejects, RejectsBody, Resets, Sees};
+use super::super::Step::{
+    self, Closes, Incomplete, Next, Rejects, RejectsBody, Resets, ResetsSurplus, Sees,
+};
 use super::Body::{Data, None, Trailers, UnendedTrailers};
 use super::Http2Case;
 
@@ -63,7 +65,14 @@ pub(super) const BODIES: &[Http2Case] = &[
         "9113 8.1.1",
         post![("content-length", "3")],
         Data(&["abc", "GET /smuggled HTTP/1.1\r\nhost: h\r\n\r\n"]),
-        MALFORMED,
+        &[ResetsSurplus("POST /@ | host: h | content-length: 3 || abc"), Next],
+    ),
+    (
+        "a length of 0 and a body",
+        "9113 8.1.1",
+        post![("content-length", "0")],
+        Data(&["GET /smuggled HTTP/1.1\r\nhost: h\r\n\r\n"]),
+        &[ResetsSurplus("POST /@ | host: h | content-length: 0"), Next],
     ),
     ("a length without a body", "9113 8.1.1", post![("content-length", "3")], None, MALFORMED),
     (
