@@ -1,4 +1,7 @@
 //! Draining: a server that stops accepts no further requests on its connections.
+//!
+//! A drain has two stages. In the first one, which a stop leaves out, the response to the next request is the last on a
+//! connection: no client sends a request on a connection that closes. In the second stage idle connections close, too.
 
 use curtail_units::Duration;
 use std::future::Future;
@@ -11,19 +14,41 @@ use tokio::sync::watch;
 /// When a server drains, a connection without a request stays open this long for a request that may be on its way.
 pub const LAST_MOMENT: Duration = Duration::from_ms(100);
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    #[default]
+    Open,
+    /// The response to the next request is the last one of a connection.
+    LastResponses,
+    /// Connections without a request close.
+    Closing,
+}
+
 /// Tells all connections of a server to drain.
 #[derive(Debug, Default)]
 pub struct DrainSignal {
-    sender: watch::Sender<bool>,
+    sender: watch::Sender<Stage>,
     /// Whether the drain has begun, as a flag that is cheap to read.
     is_begun: AtomicBool,
+    /// Whether idle connections close, likewise.
+    is_closing: AtomicBool,
 }
 
 impl DrainSignal {
-    /// Begins the drain.
+    /// Begins the drain, or its second stage.
     pub fn begin(&self) {
+        self.is_closing.store(true, Ordering::Release);
+        self.enter(Stage::Closing);
+    }
+
+    /// Begins the first stage of the drain.
+    pub fn begin_with_last_responses(&self) {
+        self.enter(Stage::LastResponses);
+    }
+
+    fn enter(&self, stage: Stage) {
         self.is_begun.store(true, Ordering::Release);
-        self.sender.send_replace(true);
+        self.sender.send_modify(|current| *current = stage.max(*current));
     }
 
     /// Whether the drain has begun.
@@ -35,15 +60,25 @@ impl DrainSignal {
 
     /// Waits until the drain begins.
     pub fn wait(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
-        let mut begun = self.sender.subscribe();
-        async move { drop(begun.wait_for(|begun| *begun).await) }
+        self.reached(Stage::LastResponses)
+    }
+
+    /// Waits until idle connections have to close.
+    pub fn wait_closing(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
+        self.reached(Stage::Closing)
+    }
+
+    fn reached(&self, wanted: Stage) -> impl Future<Output = ()> + Send + Sync + use<> {
+        let mut stage = self.sender.subscribe();
+        async move { drop(stage.wait_for(|stage| *stage >= wanted).await) }
     }
 }
 
 /// One connection's view of the drain.
 pub struct Drain {
     signal: Arc<DrainSignal>,
-    begun: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
+    /// Ready when the connection has to do something.
+    reached: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     is_waiting: bool,
 }
 
@@ -54,10 +89,17 @@ impl std::fmt::Debug for Drain {
 }
 
 impl Drain {
-    /// Creates the view of a signal.
+    /// Creates the view of a connection that can announce its end (HTTP/2): [`Self::poll`] waits for the begin of the drain.
     #[must_use]
     pub fn new(signal: &Arc<DrainSignal>) -> Self {
-        Self { signal: Arc::clone(signal), begun: Box::pin(signal.wait()), is_waiting: false }
+        Self { signal: Arc::clone(signal), reached: Box::pin(signal.wait()), is_waiting: false }
+    }
+
+    /// Creates the view of a connection that cannot (HTTP/1.1): [`Self::poll`] waits until idle connections have to close.
+    #[must_use]
+    pub fn until_closing(signal: &Arc<DrainSignal>) -> Self {
+        let reached = Box::pin(signal.wait_closing());
+        Self { signal: Arc::clone(signal), reached, is_waiting: false }
     }
 
     /// Whether the drain has begun.
@@ -67,7 +109,14 @@ impl Drain {
         self.signal.is_begun()
     }
 
-    /// Ready once, when the drain begins. A connection is polled several times for each request. Therefore only its
+    /// Whether idle connections have to close.
+    #[must_use]
+    #[inline]
+    pub fn is_closing(&self) -> bool {
+        self.signal.is_closing.load(Ordering::Acquire)
+    }
+
+    /// Ready once, at the stage that the connection waits for. A connection is polled several times for each request. Therefore only its
     /// first poll registers a waker, and all further polls only read a flag.
     #[inline]
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -75,6 +124,6 @@ impl Drain {
             return Poll::Pending;
         }
         self.is_waiting = true;
-        self.begun.as_mut().poll(cx)
+        self.reached.as_mut().poll(cx)
     }
 }

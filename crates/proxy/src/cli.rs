@@ -3,14 +3,16 @@
 //! Exit codes: 0 done; 2 usage or configuration; 3 environment (an address in use, a file that cannot be read).
 
 use crate::config::{Config, ReplicaUrl};
+use crate::restart::systemd;
 use crate::running::{Options, Running};
-use crate::signals::{ReloadSignal, StopSignals};
+use crate::signals::{ReloadSignal, RestartSignal, StopSignals};
 use clap::Args;
 use curtail_config::ConfigErrors;
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 
 /// The exit code for an error of usage or configuration.
 pub const EXIT_CONFIG: u8 = 2;
@@ -68,9 +70,9 @@ pub fn run(args: &ProxyArgs) -> u8 {
         tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
             let _entered = runtime.enter();
             let reload = ReloadSignal::new(args.config.as_deref())?;
-            Ok((StopSignals::new()?, reload, runtime))
+            Ok(((StopSignals::new()?, reload, RestartSignal::new()?), runtime))
         });
-    let (mut stop, mut changed, runtime) = match registered {
+    let (signals, runtime) = match registered {
         Ok(registered) => registered,
         Err(error) => {
             tracing::error!(%error, "signals cannot be received");
@@ -93,19 +95,72 @@ pub fn run(args: &ProxyArgs) -> u8 {
         tracing::info!(%address, "metrics, health and state");
     }
     tracing::info!(seed, "ready");
-    runtime.block_on(async {
-        loop {
-            tokio::select! {
-                () = stop.received() => break,
-                () = changed.received() => reload(args, &running),
-            }
-        }
-    });
+    systemd::notify_ready();
+    runtime.block_on(serve(args, &running, signals));
     let drain = running.drain();
     tracing::info!(?drain, "stopping: no new connections, requests in progress may end");
     running.stop(drain);
     tracing::info!("stopped");
     0
+}
+
+/// Returns when the proxy must stop.
+async fn serve(
+    args: &ProxyArgs,
+    running: &Running,
+    (mut stop, mut changed, mut restart): (StopSignals, ReloadSignal, RestartSignal),
+) {
+    let new = loop {
+        tokio::select! {
+            () = stop.received() => return systemd::notify_stopping(),
+            () = changed.received() => reload(args, running),
+            () = restart.received() => start_new_process(running),
+            new = running.replaced() => break new,
+        }
+    };
+    tracing::info!(
+        pid = new.pid,
+        "replaced by a new process: each connection closes after its next response"
+    );
+    tokio::select! {
+        () = stop.received() => {}
+        () = running.drained() => {}
+    }
+}
+
+/// Starts this program again, with the same arguments. It takes over when it is ready.
+fn start_new_process(running: &Running) {
+    if !running.can_be_replaced() {
+        return tracing::error!(
+            "SIGUSR2 ignored: a restart without interruption needs the key restart.socket"
+        );
+    }
+    let mut arguments = std::env::args_os();
+    let Some(program) = arguments.next() else {
+        return tracing::error!("restart: this process does not know its program");
+    };
+    match Command::new(&program).args(arguments).spawn() {
+        Ok(new) => {
+            tracing::info!(pid = new.id(), program = %program.display(), "restart: started a new process");
+            // Waits for its end: a process whose end nobody waits for stays in the process table.
+            let wait = std::thread::Builder::new().name("new-process".to_owned());
+            let waiting = wait.spawn(move || report_exit(new));
+            if let Err(error) = waiting {
+                tracing::warn!(%error, "restart: nobody waits for the end of the new process");
+            }
+        }
+        Err(error) => {
+            tracing::error!(program = %program.display(), %error, "restart: the new process cannot be started");
+        }
+    }
+}
+
+fn report_exit(mut new: Child) {
+    match new.wait() {
+        Ok(status) if status.success() => {}
+        Ok(status) => tracing::error!(pid = new.id(), %status, "restart: the new process ended"),
+        Err(error) => tracing::warn!(%error, "restart: the new process cannot be waited for"),
+    }
 }
 
 /// Reads the configuration file, or builds a configuration from the other arguments.

@@ -12,6 +12,7 @@ mod health_check;
 mod limits;
 mod network;
 mod replica;
+mod restart;
 mod tenants;
 
 pub use access_log::AccessLogConfig;
@@ -21,6 +22,7 @@ pub use health_check::{HealthCheckConfig, HealthProbe};
 pub use limits::Limits;
 pub use network::Network;
 pub use replica::{ReplicaConfig, ReplicaUrl};
+pub use restart::RestartConfig;
 pub use tenants::TenantsConfig;
 
 pub use curtail_config::ServerTls;
@@ -62,6 +64,8 @@ pub struct Config {
     pub access_log: Option<AccessLogConfig>,
     /// Limits for clients.
     pub limits: Limits,
+    /// The restart without interruption; absent: the next process opens the addresses itself.
+    pub restart: Option<RestartConfig>,
 }
 
 /// A port on which clients connect.
@@ -196,6 +200,7 @@ impl Config {
             ("tenants", self.tenants != other.tenants),
             ("access_log", self.access_log != other.access_log),
             ("limits", self.limits != other.limits),
+            ("restart", self.restart != other.restart),
         ];
         let sections = sections.iter().filter(|(_, is_changed)| *is_changed);
         let is_in_both = |upstream: &&NamedUpstream| {
@@ -275,6 +280,11 @@ impl Config {
                 "limits",
                 "Limits on clients: sizes, timeouts and connections.",
                 limits::read,
+            ),
+            restart: s.optional_section(
+                "restart",
+                "Restart without interruption: a new process takes over the listeners of the old one.",
+                restart::read,
             ),
         };
         consistency::check(&config, s);

@@ -117,8 +117,9 @@ fn keep_earlier_journal(path: &Path) -> io::Result<()> {
     let mut previous = path.clone().into_os_string();
     previous.push(".previous");
     if journal_len(Path::new(&previous)).is_some_and(|earlier| earlier > len) {
-        tracing::warn!(previous = %previous.display(), "the earlier journal is overwritten: a longer one is kept");
-        return Ok(());
+        tracing::warn!(previous = %previous.display(), "the earlier journal is removed: a longer one is kept");
+        // The process that this one replaces may still write to it.
+        return std::fs::remove_file(&path);
     }
     std::fs::rename(&path, &previous).map_err(|error| {
         let previous = previous.display();

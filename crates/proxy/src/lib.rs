@@ -32,6 +32,7 @@ mod remedy;
 mod replica;
 mod request;
 mod response;
+mod restart;
 mod root;
 mod route;
 mod running;
@@ -52,9 +53,10 @@ pub use config::{
     AccessLogConfig, AddressFamilies, Config, ConnectConfig, DiscoveryConfig, DnsConfig,
     DnsRecords, FanOutConfig, FanOutTo, HealthCheckConfig, HealthProbe, LeafListener, Limits,
     ListenerConfig, Merge, NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl,
-    RouteConfig, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
+    RestartConfig, RouteConfig, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
+pub use restart::hand_over::NewProcess;
 pub use running::{Options, ReloadError, Running, start};
 
 use std::net::SocketAddr;
@@ -84,6 +86,9 @@ pub enum StartError {
     /// The journal cannot be written.
     #[error("{}: the journal cannot be written: {source}", file.display())]
     Journal { file: PathBuf, source: std::io::Error },
+    /// The socket of the restart cannot be used.
+    #[error("restart.socket {}: {source}", socket.display())]
+    Restart { socket: PathBuf, source: std::io::Error },
     /// A section of the configuration is not usable.
     #[error("{section}: {error}")]
     Section { section: String, error: Box<Self> },

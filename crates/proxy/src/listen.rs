@@ -7,6 +7,7 @@
 use crate::StartError;
 use crate::leaf::Leaf;
 use crate::metrics::ListenerMetrics;
+use crate::restart::inherited::InheritedSockets;
 use curtail_http::accept::{self, Acceptor, WorkerInbox};
 use curtail_http::drain::DrainSignal;
 use curtail_http::tls::ListenerTls;
@@ -56,13 +57,17 @@ pub(crate) type Inbox = WorkerInbox<Arc<Listener>>;
 /// A connection on its way to its worker.
 pub(crate) type HandedConnection = accept::HandedConnection<Arc<Listener>>;
 
-/// Opens a listening socket.
+/// Takes the inherited socket of an address, or opens one.
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub(crate) fn bind(name: &str, address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
+pub(crate) fn open(
+    name: &str,
+    address: SocketAddr,
+    inherited: &mut InheritedSockets,
+) -> Result<std::net::TcpListener, StartError> {
     let failed = |source| StartError::Listen { name: name.to_owned(), address, source };
-    accept::bind(address).map_err(failed)
+    inherited.take(address).map_or_else(|| accept::bind(address).map_err(failed), Ok)
 }
 
 /// Accepts connections until the listener drains.

@@ -7,10 +7,12 @@
 use crate::check::listener_section;
 use crate::config::{self, Config, ListenerConfig};
 use crate::listen::{self, Inbox, Listener};
+use crate::restart::inherited::InheritedSockets;
 use crate::snapshot::ConfigSnapshot;
 use crate::worker::Worker;
 use crate::{StartError, admin};
 use curtail_http::tls::{ListenerTls, ServerConfig};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -25,6 +27,8 @@ pub(crate) struct Listeners {
     inboxes: Vec<Inbox>,
     open: Vec<OpenListener>,
     admin: Option<AdminPort>,
+    /// Listeners whose socket a new process has, and whose connections drain.
+    released: Vec<Arc<Listener>>,
 }
 
 #[derive(Debug)]
@@ -39,7 +43,7 @@ struct OpenListener {
 struct AdminPort {
     /// The address in the configuration; its port may be 0.
     address: SocketAddr,
-    local: SocketAddr,
+    socket: TcpListener,
     task: AbortHandle,
 }
 
@@ -62,22 +66,23 @@ struct PreparedListener {
 #[derive(Debug)]
 enum PreparedAdmin {
     Unchanged,
-    Bound { address: SocketAddr, local: SocketAddr, socket: TcpListener },
+    Opened { address: SocketAddr, socket: TcpListener, served: TcpListener },
 }
 
 impl Listeners {
     /// Creates the state without open sockets. `runtime` is that of `worker`.
     pub(crate) const fn new(worker: Arc<Worker>, runtime: Handle, inboxes: Vec<Inbox>) -> Self {
-        Self { worker, runtime, inboxes, open: Vec::new(), admin: None }
+        Self { worker, runtime, inboxes, open: Vec::new(), admin: None, released: Vec::new() }
     }
 
-    /// Reads the certificates of a configuration and opens its new addresses.
+    /// Reads the certificates of a configuration and opens its new addresses, by `inherited` sockets if there are any.
     ///
     /// # Errors
     /// When a certificate cannot be used, or an address cannot be listened on; nothing has changed then.
     pub(crate) fn prepare(
         &self,
         snapshot: &ConfigSnapshot,
+        inherited: &mut InheritedSockets,
     ) -> Result<PreparedListeners, StartError> {
         let Config { listeners, leaves, admin, limits, .. } = &snapshot.config;
         let mut tls = listeners_tls(listeners)?.into_iter();
@@ -87,10 +92,10 @@ impl Listeners {
         let listeners = clients.chain(roots).zip(&snapshot.listeners);
         let prepare = |((address, leaf), (name, metrics)): (_, &(String, Arc<_>))| {
             let wanted = Listener::new(name, (leaf, metrics), limits.connections_max);
-            self.prepare_one(address, wanted, tls.next().flatten())
+            self.prepare_one(address, wanted, tls.next().flatten(), inherited)
         };
         let listeners = listeners.map(prepare).collect::<Result<_, _>>()?;
-        let admin = admin.map(|address| self.prepare_admin(address)).transpose()?;
+        let admin = admin.map(|address| self.prepare_admin(address, inherited)).transpose()?;
         Ok(PreparedListeners { listeners, admin })
     }
 
@@ -99,6 +104,7 @@ impl Listeners {
         address: SocketAddr,
         mut wanted: Listener,
         tls: Option<Arc<ServerConfig>>,
+        inherited: &mut InheritedSockets,
     ) -> Result<PreparedListener, StartError> {
         let is_kept = |open: &&OpenListener| {
             open.address == address && (address.port() != 0 || open.listener.name == wanted.name)
@@ -106,7 +112,7 @@ impl Listeners {
         let kept = self.open.iter().find(is_kept);
         let socket = match kept {
             Some(open) => open.socket.try_clone()?,
-            None => listen::bind(&wanted.name, address)?,
+            None => listen::open(&wanted.name, address, inherited)?,
         };
         if let Some(OpenListener { listener, .. }) = kept
             && listener.tls.is_some() == tls.is_some()
@@ -121,12 +127,16 @@ impl Listeners {
         Ok(PreparedListener { open, accept, tls: None })
     }
 
-    fn prepare_admin(&self, address: SocketAddr) -> Result<PreparedAdmin, StartError> {
+    fn prepare_admin(
+        &self,
+        address: SocketAddr,
+        inherited: &mut InheritedSockets,
+    ) -> Result<PreparedAdmin, StartError> {
         if self.admin.as_ref().is_some_and(|open| open.address == address) {
             return Ok(PreparedAdmin::Unchanged);
         }
-        let socket = listen::bind("admin", address)?;
-        Ok(PreparedAdmin::Bound { address, local: socket.local_addr()?, socket })
+        let socket = listen::open("admin", address, inherited)?;
+        Ok(PreparedAdmin::Opened { address, served: socket.try_clone()?, socket })
     }
 
     /// Accepts connections as prepared. Listeners that are not in use any more close, and their connections drain.
@@ -148,10 +158,10 @@ impl Listeners {
         }
         match prepared.admin {
             Some(PreparedAdmin::Unchanged) => {}
-            Some(PreparedAdmin::Bound { address, local, socket }) => {
-                let task = self.runtime.spawn(admin::serve(socket, Arc::clone(&self.worker)));
+            Some(PreparedAdmin::Opened { address, socket, served }) => {
+                let task = self.runtime.spawn(admin::serve(served, Arc::clone(&self.worker)));
                 let task = task.abort_handle();
-                self.replace_admin(Some(AdminPort { address, local, task }));
+                self.replace_admin(Some(AdminPort { address, socket, task }));
             }
             None => self.replace_admin(None),
         }
@@ -173,12 +183,35 @@ impl Listeners {
 
     /// The address of the admin port.
     pub(crate) fn admin(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().map(|admin| admin.local)
+        self.admin.as_ref().and_then(|admin| admin.socket.local_addr().ok())
+    }
+
+    /// All open sockets, for a new process.
+    ///
+    /// # Errors
+    /// When the process may not open another file.
+    pub(crate) fn sockets(&self) -> io::Result<Vec<TcpListener>> {
+        let listeners = self.open.iter().map(|open| &open.socket);
+        listeners
+            .chain(self.admin.as_ref().map(|admin| &admin.socket))
+            .map(TcpListener::try_clone)
+            .collect()
+    }
+
+    /// Leaves all sockets to a new process, which accepts from them. Each connection closes after its next response.
+    pub(crate) fn release(&mut self) {
+        for OpenListener { listener, .. } in self.open.drain(..) {
+            listener.drain.begin_with_last_responses();
+            self.released.push(listener);
+        }
+        self.replace_admin(None);
+        self.inboxes.clear();
     }
 
     /// Closes all listeners, and drains their connections; the admin port stays.
     pub(crate) fn close(&mut self) {
-        self.open.drain(..).for_each(|open| open.listener.drain.begin());
+        let open = self.open.drain(..).map(|open| open.listener);
+        open.chain(self.released.drain(..)).for_each(|listener| listener.drain.begin());
         self.inboxes.clear();
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::access_log::buffers::LineBuffers;
 use crate::access_log::writer::AccessLogWriter;
-use crate::config::Config;
+use crate::config::{Config, RestartConfig};
 use crate::discovery::{self, Discoveries};
 use crate::effects::EffectSender;
 use crate::health::{self, HealthChecks};
@@ -10,6 +10,9 @@ use crate::journal::Journal;
 use crate::listen::{self, Inbox};
 use crate::listeners::Listeners;
 use crate::metrics::ProcessMetrics;
+use crate::restart::hand_over::{self, NewProcess, RestartSocket};
+use crate::restart::inherited::InheritedSockets;
+use crate::restart::take_over::OldProcess;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::spans::export::Exporter;
 use crate::worker::{REST_CALLS_MAX, Shared, Worker};
@@ -29,6 +32,9 @@ use tokio::sync::{Barrier, mpsc, watch};
 
 /// Maximum time for sending the remaining spans when the proxy stops.
 const FLUSH: Duration = Duration::from_secs(2);
+
+/// The interval of checks whether the last connection has ended, after a new process has taken over.
+const DRAIN_CHECK: Duration = Duration::from_millis(50);
 
 /// The interval of checks for idle connections.
 const TICK: Duration = Duration::from_secs(1);
@@ -50,12 +56,20 @@ pub struct Running {
     workers: Vec<JoinHandle<()>>,
     /// Set, or dropped, when the workers must stop at once.
     stop: watch::Sender<bool>,
+    restart: Option<Restart>,
+}
+
+/// The thread that gives the listeners to a new process.
+#[derive(Debug)]
+struct Restart {
+    _thread: RuntimeThread,
+    replaced: watch::Receiver<Option<NewProcess>>,
 }
 
 /// The parts that a reload changes, besides the snapshot.
 #[derive(Debug)]
 struct Reloaded {
-    listeners: Listeners,
+    listeners: Arc<Mutex<Listeners>>,
     exporter: Option<ExporterThread>,
     access_log: Option<AccessLogWriter>,
     /// The thread of [`discovery::run`], from the first configuration on that needs it.
@@ -78,11 +92,16 @@ pub enum ReloadError {
     Start(#[from] StartError),
 }
 
-/// Starts a proxy on threads of its own. When this function returns, the proxy listens.
+/// Starts a proxy on threads of its own. When this function returns, the proxy listens. With `restart`, it has then replaced
+/// the earlier process, if there was one.
 ///
 /// # Errors
 /// When an address cannot be listened on, a file cannot be used, or the system gives no thread.
 pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
+    let restart = config.restart.clone();
+    let mut inherited = InheritedSockets::from_systemd();
+    let old =
+        restart.as_ref().map(|restart| find_old_process(restart, &mut inherited)).transpose()?;
     let journal = match &options.journal {
         None => None,
         Some(file) => Some(Arc::new(
@@ -113,25 +132,89 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
     let exporter = ExporterThread::start(&snapshot, &shared)?;
     let (stop, _) = watch::channel(false);
     let (workers, mut listeners) = start_workers(&shared, &stop)?;
-    let prepared = listeners.prepare(&snapshot)?;
+    let prepared = listeners.prepare(&snapshot, &mut inherited)?;
+    inherited.close_rest();
     listeners.apply(prepared);
     access_log.iter().for_each(AccessLogWriter::begin);
+    let listeners = Arc::new(Mutex::new(listeners));
+    let restart = restart.map(|config| start_restart(&config, &listeners)).transpose()?;
+    if let Some(old) = old.flatten() {
+        old.replace();
+    }
     let reloaded =
         Mutex::new(Reloaded { listeners, exporter, access_log, discovery, health_checks });
-    Ok(Running { shared, reloaded, workers, stop })
+    Ok(Running { shared, reloaded, workers, stop, restart })
+}
+
+/// Looks for a process that serves, and adds its listening sockets to `inherited`.
+fn find_old_process(
+    RestartConfig { socket, .. }: &RestartConfig,
+    inherited: &mut InheritedSockets,
+) -> Result<Option<OldProcess>, StartError> {
+    let found = OldProcess::find(socket)
+        .map_err(|source| StartError::Restart { socket: socket.clone(), source })?;
+    Ok(found.map(|(old, sockets)| {
+        inherited.extend(sockets);
+        old
+    }))
+}
+
+/// Starts the thread that gives the listeners to a new process.
+fn start_restart(
+    RestartConfig { socket: path, .. }: &RestartConfig,
+    listeners: &Arc<Mutex<Listeners>>,
+) -> Result<Restart, StartError> {
+    let thread = RuntimeThread::start("restart")?;
+    let socket = {
+        let _entered = thread.runtime().enter();
+        RestartSocket::create(path)
+    };
+    let socket = socket.map_err(|source| StartError::Restart { socket: path.clone(), source })?;
+    let (sender, replaced) = watch::channel(None);
+    thread.runtime().spawn(hand_over::run(socket, Arc::clone(listeners), sender));
+    Ok(Restart { _thread: thread, replaced })
 }
 
 impl Running {
     /// The addresses that are listened on, leaves included, by name.
     #[must_use]
     pub fn listeners(&self) -> Vec<(String, SocketAddr)> {
-        self.reloaded().listeners.addresses()
+        lock(&self.reloaded().listeners).addresses()
     }
 
     /// The address of metrics, health and state.
     #[must_use]
     pub fn admin(&self) -> Option<SocketAddr> {
-        self.reloaded().listeners.admin()
+        lock(&self.reloaded().listeners).admin()
+    }
+
+    /// Whether a new process can take over the listeners.
+    pub(crate) const fn can_be_replaced(&self) -> bool {
+        self.restart.is_some()
+    }
+
+    /// Waits until a new process has taken over the listeners (`restart`).
+    pub async fn replaced(&self) -> NewProcess {
+        let mut replaced = match &self.restart {
+            Some(restart) => restart.replaced.clone(),
+            None => return std::future::pending().await,
+        };
+        match replaced.wait_for(Option::is_some).await.map(|new| *new) {
+            Ok(Some(new)) => new,
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Waits until all connections have ended after [`Self::replaced`], at most for `restart.drain`.
+    pub async fn drained(&self) {
+        let config = self.shared.snapshot.load().config.restart.clone();
+        let deadline = tokio::time::Instant::now()
+            + config.map_or(Duration::ZERO, |restart| restart.drain.into());
+        while self.workers.iter().any(|worker| !worker.is_finished())
+            && tokio::time::Instant::now() < deadline
+        {
+            tokio::time::sleep(DRAIN_CHECK).await;
+        }
     }
 
     /// Maximum time for requests in progress to end when the proxy stops.
@@ -144,7 +227,7 @@ impl Running {
     /// configuration has not changed. Returns the changed keys, such as `limits` or `upstreams.api`.
     ///
     /// # Errors
-    /// When the configuration changes the number of workers, or cannot be used. The old one stays in effect.
+    /// When the configuration changes a key that needs a restart, or cannot be used. The old one stays in effect.
     pub fn reload(&self, config: Config) -> Result<Vec<String>, ReloadError> {
         let mut reloaded = self.reloaded();
         let _membership = self.shared.discoveries.lock_membership();
@@ -152,9 +235,15 @@ impl Running {
         if config.workers != before.config.workers {
             return Err(ReloadError::NeedsRestart { key: "workers" });
         }
+        let restart_socket = |config: &Config| config.restart.as_ref().map(|r| r.socket.clone());
+        if restart_socket(&config) != restart_socket(&before.config) {
+            return Err(ReloadError::NeedsRestart { key: "restart.socket" });
+        }
         let (snapshot, changes) =
             ConfigSnapshot::new(config, &self.shared.process_state, Some(&before))?;
-        let listeners = reloaded.listeners.prepare(&snapshot)?;
+        let listeners = Arc::clone(&reloaded.listeners);
+        let mut listeners = lock(&listeners);
+        let prepared = listeners.prepare(&snapshot, &mut InheritedSockets::default())?;
         let access_log = open_access_log(&snapshot, &self.shared)?;
         if reloaded.discovery.is_none() {
             reloaded.discovery = start_discovery(&snapshot, &self.shared)?;
@@ -177,7 +266,7 @@ impl Running {
         self.shared.snapshot.store(Arc::new(snapshot));
         self.shared.discoveries.wake();
         self.shared.health_checks.wake();
-        reloaded.listeners.apply(listeners);
+        listeners.apply(prepared);
         access_log.iter().for_each(AccessLogWriter::begin);
         reloaded.access_log = access_log;
         self.shared.process_state.process.reloads.add(&ReloadResult::Ok, 1);
@@ -196,9 +285,10 @@ impl Running {
     /// Stops accepting, lets requests in progress end for up to `grace`, then stops.
     pub fn stop(mut self, grace: Duration) {
         let reloaded = self.reloaded.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Reloaded { mut listeners, exporter, access_log, discovery, health_checks } = reloaded;
+        let Reloaded { listeners, exporter, access_log, discovery, health_checks } = reloaded;
+        drop(self.restart);
         self.shared.drain.begin();
-        listeners.close();
+        lock(&listeners).close();
         let deadline = std::time::Instant::now() + grace;
         while self.workers.iter().any(|worker| !worker.is_finished())
             && std::time::Instant::now() < deadline
@@ -228,6 +318,10 @@ impl Running {
             journal.close();
         }
     }
+}
+
+fn lock(listeners: &Mutex<Listeners>) -> MutexGuard<'_, Listeners> {
+    listeners.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens the file of the access log, if one is configured.

@@ -85,11 +85,11 @@ struct Serving {
 }
 
 impl Serving {
-    /// Runs a handshake within `header_timeout`, or [`LAST_MOMENT`] when the listener drains; [`None`] after that.
+    /// Runs a handshake within `header_timeout`, or [`LAST_MOMENT`] when idle connections have to close; [`None`] after that.
     async fn in_time<T>(&self, beginning: impl Future<Output = T>) -> Option<T> {
-        let drain = self.drain.wait();
+        let closing = self.drain.wait_closing();
         let stopped = async {
-            drain.await;
+            closing.await;
             tokio::time::sleep(LAST_MOMENT.into()).await;
         };
         let patience = std::time::Duration::from(self.limits.header_timeout);
@@ -108,7 +108,7 @@ impl Serving {
     }
 
     async fn http1(self, stream: Stream, begun: BytesMut) {
-        let drain = Drain::new(&self.drain);
+        let drain = Drain::until_closing(&self.drain);
         let (watch, limits) = (self.watch(), self.limits.clone());
         let server_limits = ServerLimits {
             head_bytes_max: limits.headers.as_len(),

@@ -1,4 +1,4 @@
-//! The signals of a command that serves: stop, reload of the configuration, and one that must not end the process.
+//! The signals of a command that serves: stop, reload of the configuration, restart, and one that must not end the process.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -74,6 +74,25 @@ impl ReloadSignal {
                 return;
             }
         }
+    }
+}
+
+/// SIGUSR2: the wish for a new process.
+#[derive(Debug)]
+pub(crate) struct RestartSignal(Signal);
+
+impl RestartSignal {
+    /// Registers for the signal, which from now on no longer kills the process.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn new() -> io::Result<Self> {
+        signal(SignalKind::user_defined2()).map(Self)
+    }
+
+    /// Waits for the signal.
+    pub(crate) async fn received(&mut self) {
+        self.0.recv().await;
     }
 }
 

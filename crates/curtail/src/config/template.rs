@@ -69,6 +69,7 @@ fn example(path: &str) -> Option<&'static str> {
         "access_log.sample" => "1",
         "access_log.slower_than" => "100ms",
         "limits.stream_idle_timeout" => "1h",
+        "restart.socket" => "/run/curtail/restart.sock",
         path if path.ends_with(".certificate_file") => "/etc/curtail/certificate.pem",
         path if path.ends_with(".key_file") => "/etc/curtail/key.pem",
         path if path.ends_with(".tls.client_ca_file") => "/etc/curtail/authority.pem",

@@ -187,13 +187,13 @@ impl Server {
                 Err(fault) => return Poll::Ready(NextRequest::Rejected(fault)),
             }
             let is_begun = !shared.inbound.read.is_empty();
-            let is_draining = self.drain.is_begun() || self.drain.poll(cx).is_ready();
+            let is_closing = self.drain.is_closing() || self.drain.poll(cx).is_ready();
             match shared.inbound.poll_read(cx) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(_) => return Poll::Ready(NextRequest::Closed),
                 Poll::Pending => {
                     let ServerLimits { header_timeout, idle_timeout, .. } = self.limits;
-                    let (phase, timeout) = match (is_begun, is_draining, self.is_new) {
+                    let (phase, timeout) = match (is_begun, is_closing, self.is_new) {
                         (true, ..) | (false, false, true) => (1, header_timeout),
                         (false, true, _) => (2, LAST_MOMENT),
                         (false, false, false) => (0, idle_timeout),

@@ -94,6 +94,14 @@ impl Client {
         }
     }
 
+    /// Whether another request can be sent on this connection.
+    pub(crate) async fn is_open(&mut self) -> bool {
+        match self {
+            Self::Http1(sender) => sender.ready().await.is_ok(),
+            Self::Http2(sender) => sender.ready().await.is_ok(),
+        }
+    }
+
     /// Sends a request and waits for the head of its response.
     pub(crate) async fn try_send(
         &mut self,

@@ -29,6 +29,16 @@ pub(crate) fn find(parts: &[&str]) -> Option<String> {
     lines.iter().find(|line| parts.iter().all(|part| line.contains(part))).cloned()
 }
 
+/// Waits for a line that says all of `parts`.
+pub(crate) async fn until(parts: &[&str]) -> String {
+    loop {
+        if let Some(line) = find(parts) {
+            return line;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 struct Kept;
 
 impl io::Write for Kept {

@@ -7,7 +7,9 @@ mod drain;
 pub(crate) mod journal;
 mod listeners;
 mod profiles;
+mod program;
 mod reload;
+mod restart;
 
 use crate::client::{Client, FullResponse};
 use crate::replica::{Replica, Speaks, ok};

@@ -3,7 +3,7 @@
 use crate::logs;
 use crate::metrics::Metrics;
 use crate::wire::{Message, Wire};
-use curtail_proxy::{Config, Options, ReloadError, Running};
+use curtail_proxy::{Config, Options, ReloadError, Running, StartError};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -95,6 +95,14 @@ impl Setup {
         self
     }
 
+    /// The text of the configuration file, with the addresses at which `proxy` listens.
+    pub(crate) fn yaml_at(&self, proxy: &Proxy) -> String {
+        let yaml = self.yaml();
+        let listener = format!("{}:0\"", self.host);
+        let yaml = yaml.replacen(&listener, &format!("{}\"", proxy.address()), 1);
+        yaml.replacen("127.0.0.1:0\"", &format!("{}\"", proxy.admin_address()), 1)
+    }
+
     /// The text of the configuration file.
     pub(crate) fn yaml(&self) -> String {
         let Self { workers, replicas, upstream, route, host, listener, top, .. } = self;
@@ -128,11 +136,15 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Starts what `yaml` says.
     pub(crate) fn start(yaml: &str, options: &Options) -> Self {
+        Self::try_start(yaml, options).expect("loopback and threads")
+    }
+
+    pub(crate) fn try_start(yaml: &str, options: &Options) -> Result<Self, StartError> {
         logs::keep();
         println!("seed {}", options.seed);
-        let running = curtail_proxy::start(config(yaml), options).expect("loopback and threads");
+        let running = curtail_proxy::start(config(yaml), options)?;
         let admin = running.admin().expect("every proxy under test has an admin port");
-        Self { running, admin }
+        Ok(Self { running, admin })
     }
 
     /// A proxy of leaves alone; each of `leaves` is one entry of the list.
@@ -193,6 +205,16 @@ impl Proxy {
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Waits until a new process has taken over.
+    pub(crate) async fn replaced(&self) {
+        self.running.replaced().await;
+    }
+
+    /// Waits until all connections have ended, after that.
+    pub(crate) async fn drained(&self) {
+        self.running.drained().await;
     }
 
     /// Tells the proxy to stop, on a thread of its own, for it waits; the other end says when it has stopped.

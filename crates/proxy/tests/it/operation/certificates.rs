@@ -8,6 +8,8 @@ use crate::raw_replica::RawReplica;
 use crate::replica::{Replica, Speaks};
 use http::{StatusCode, Version};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Replaces the certificate and key of `old` by those of `new`.
 fn renew(old: &Issued, new: &Issued) {
@@ -53,6 +55,40 @@ fn a_renewed_certificate_is_used_after_a_reload_and_old_connections_stay_open() 
         let moved = Setup::before(&[replica.address()]).listener(&elsewhere.listener_keys());
         proxy.reload(&moved).expect("the reload succeeds");
         assert!(is_trusted(&proxy, &third).await);
+    });
+}
+
+#[test]
+fn certificates_are_renewed_under_load_without_a_failed_handshake() {
+    run(async {
+        let authority = Authority::new();
+        let issued = authority.issue("localhost");
+        let replica = RawReplica::responding("good").await;
+        let setup = Setup::before(&[replica.address()]).listener(&issued.listener_keys());
+        let proxy = setup.start();
+        let (address, stop) = (proxy.address(), Arc::<AtomicBool>::default());
+        let clients = ["h2", "http/1.1", "h2", "http/1.1"].map(|protocol| {
+            let (config, stop) = (authority.client(&[protocol]), Arc::clone(&stop));
+            tokio::spawn(async move {
+                let mut kept =
+                    Client::connect_tls(address, Arc::clone(&config)).await.expect("TLS");
+                while !stop.load(Ordering::Relaxed) {
+                    let new = Client::connect_tls(address, Arc::clone(&config)).await;
+                    let mut new = new.expect("a certificate of the authority");
+                    assert_eq!(new.get("/").await.body, "good");
+                    assert_eq!(kept.get("/").await.body, "good");
+                }
+            })
+        });
+        for renewal in 1..=5 {
+            renew(&issued, &authority.issue("localhost"));
+            proxy.reload(&setup).expect("the reload succeeds");
+            proxy.until(|m| m.sum("curtail_requests_total", &[]) > 50 * renewal).await;
+        }
+        stop.store(true, Ordering::Relaxed);
+        for client in clients {
+            client.await.expect("no request failed");
+        }
     });
 }
 

@@ -1,5 +1,6 @@
 //! The program itself: `curtail-proxy`, its configuration file, its signals and its exit.
 
+use super::program::{PROGRAM, Program};
 use crate::client::Client;
 use crate::deadline::run;
 use crate::directory::Directory;
@@ -7,99 +8,7 @@ use crate::raw_replica::RawReplica;
 use http::Version;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Notify;
-
-/// A process that is killed in the end if it still runs.
-struct Program {
-    child: Child,
-    log: Arc<Log>,
-}
-
-/// What it says on standard error, line by line.
-#[derive(Default)]
-struct Log {
-    lines: Mutex<Vec<String>>,
-    changed: Notify,
-}
-
-impl Program {
-    fn start(arguments: &[&str]) -> Self {
-        Self::start_to(arguments, Stdio::inherit())
-    }
-
-    /// Starts it with this standard output.
-    fn start_to(arguments: &[&str], stdout: Stdio) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_curtail-proxy"))
-            .args(arguments)
-            .stdout(stdout)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program is there");
-        let stderr = child.stderr.take().expect("it is piped");
-        let log = Arc::new(Log::default());
-        let writes = Arc::clone(&log);
-        std::thread::spawn(move || {
-            for line in std::io::BufRead::lines(std::io::BufReader::new(stderr)) {
-                let Ok(line) = line else { return };
-                writes.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-                writes.changed.notify_waiters();
-            }
-        });
-        Self { child, log }
-    }
-
-    /// Waits for a line that says all of `parts`; those before `from` do not count.
-    async fn says(&self, from: usize, parts: &[&str]) -> String {
-        loop {
-            let changed = self.log.changed.notified();
-            let found = self
-                .lines()
-                .into_iter()
-                .skip(from)
-                .find(|line| parts.iter().all(|p| line.contains(p)));
-            if let Some(line) = found {
-                return line;
-            }
-            changed.await;
-        }
-    }
-
-    fn lines(&self) -> Vec<String> {
-        self.log.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn signal(&self, signal: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status().expect("kill is there");
-        assert!(sent.success());
-    }
-
-    /// Where its listener `in` listens, as it says itself.
-    async fn address(&self) -> SocketAddr {
-        let line = self.says(0, &["\"listening\"", "\"in\""]).await;
-        let line: serde_json::Value =
-            serde_json::from_str(&line).expect("JSON, as the output is no terminal");
-        let address = line["fields"]["address"].as_str().expect("an address");
-        address.parse().expect("an address")
-    }
-
-    /// Waits for its end.
-    async fn exit_code(mut self) -> Option<i32> {
-        let ended =
-            tokio::task::spawn_blocking(move || self.child.wait().expect("a child of ours"));
-        ended.await.expect("no panic").code()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // An error says that it has ended already.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
+use std::process::Command;
 
 fn yaml(replica: &RawReplica) -> String {
     format!(
@@ -252,7 +161,7 @@ fn errors_and_a_port_in_use_end_it_with_codes_of_their_own() {
 
 #[test]
 fn an_invalid_log_level_is_an_error_of_usage() {
-    let ended = Command::new(env!("CARGO_BIN_EXE_curtail-proxy"))
+    let ended = Command::new(PROGRAM)
         .args(["--config", "no-such.yaml"])
         .env("CURTAIL_LOG", "warning")
         .output()
