@@ -1,4 +1,4 @@
-"""Checks Curtail's protocols with foreign tools: h2spec, gRPC's interop cases, Tempo's own types, Prometheus.
+"""Checks Curtail's protocols with foreign tools: h2spec, gRPC's interop cases, websockets, Tempo's own types, Prometheus.
 Everything runs on loopback, with a time limit.
 
 Each suite is a function that takes the paths of the programs and yields one `Check` for each case.
@@ -28,8 +28,10 @@ REPLICA, PROXY, ADMIN, INTEROP, OTLP, API, SCRAPER = 23001, 23002, 23003, 23004,
 
 # Known deviations of the tools, or options that the standard leaves open, with the reason. A listed case that passes
 # fails the run.
+PREFACE, PREFACE_REASON = "http2/3.5 Sends invalid connection preface", "the port serves HTTP/1.1 as well, and responds in it"
 KNOWN_FAILURES = {
-    ("h2spec", "http2/3.5 Sends invalid connection preface"): "the port serves HTTP/1.1 as well, and responds in it",
+    ("h2spec", PREFACE): PREFACE_REASON,
+    ("h2spec-tls", PREFACE): PREFACE_REASON,
 }
 INTEROP_CASES = (
     "empty_unary large_unary client_streaming server_streaming ping_pong empty_stream timeout_on_sleeping_server "
@@ -113,13 +115,31 @@ def replica(programs):
 def h2spec(programs):
     """Runs every case of h2spec against a clear-text listener of the proxy."""
     with run_processes(replica(programs), proxy(programs, REPLICA)) as scratch:
-        report_path = scratch / "h2spec.xml"
-        command = [programs.go / "h2spec", "--host", "127.0.0.1", "--port", PROXY, "--timeout", 5]
-        run([*command, "--junit-report", report_path])
-        for case in ElementTree.parse(report_path).iter("testcase"):
-            failures = [part for part in case if part.tag in ("failure", "error")]
-            detail = " ".join(" ".join((part.text or "").split()) for part in failures)
-            yield Check(f"{case.get('package')} {case.get('classname')}", not failures, detail)
+        yield from run_h2spec(programs, scratch / "h2spec.xml", [])
+
+
+def h2spec_tls(programs):
+    """Runs every case of h2spec against a listener with TLS."""
+    with tempfile.TemporaryDirectory(prefix="curtail-conformance-") as folder:
+        certificate, key, config = (Path(folder) / name for name in ("certificate.pem", "key.pem", "proxy.yaml"))
+        request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost".split()
+        run([peers.find_program("openssl", "openssl"), *request, "-keyout", key, "-out", certificate])
+        listener = {"address": f"127.0.0.1:{PROXY}", "tls": {"certificate_file": str(certificate), "key_file": str(key)}}
+        service = {"replicas": [f"http://127.0.0.1:{REPLICA}"]}
+        routes = [{"upstream": "service"}]
+        config.write_text(json.dumps({"listeners": [listener], "routes": routes, "upstreams": {"service": service}}))
+        command = [programs.curtail, "proxy", "--config", config]
+        with run_processes(replica(programs), ("proxy", command, [PROXY])) as scratch:
+            yield from run_h2spec(programs, scratch / "h2spec.xml", ["--tls", "--insecure"])
+
+
+def run_h2spec(programs, report_path, options):
+    command = [programs.go / "h2spec", "--host", "127.0.0.1", "--port", PROXY, "--timeout", 5, *options]
+    run([*command, "--junit-report", report_path])
+    for case in ElementTree.parse(report_path).iter("testcase"):
+        failures = [part for part in case if part.tag in ("failure", "error")]
+        detail = " ".join(" ".join((part.text or "").split()) for part in failures)
+        yield Check(f"{case.get('package')} {case.get('classname')}", not failures, detail)
 
 
 def grpc(programs):
@@ -148,8 +168,17 @@ def tempo(programs):
             yield from run_judge([programs.go / "judge", "tempo", f"http://{otlp}", f"http://{api}"])
 
 
+def websocket(programs):
+    """Compares WebSocket connections through the proxy with direct ones, byte by byte."""
+    python = peers.BENCH / ".venv" / "bin" / "python"
+    if not python.exists():
+        raise peers.MissingError("the package websockets is missing: run bench/setup")
+    with run_processes(proxy(programs, INTEROP)):
+        yield from run_judge([python, peers.BENCH / "harness" / "websocket_cases.py", INTEROP, PROXY])
+
+
 def run_judge(command):
-    """Runs a subcommand of the judge; yields a check for each line of its output."""
+    """Runs a program that prints `pass NAME` or `FAIL NAME: DETAIL` for each case."""
     code, output = run(command)
     lines = re.findall(r"^(pass|FAIL) (.*)$", output, re.MULTILINE)
     for verdict, rest in lines:
@@ -207,7 +236,9 @@ def scrape_p99(series, flags):
     return math.nan
 
 
-SUITES = {"h2spec": h2spec, "grpc": grpc, "tempo": tempo, "prometheus": prometheus}
+SUITES = {
+    "h2spec": h2spec, "h2spec-tls": h2spec_tls, "grpc": grpc, "websocket": websocket, "tempo": tempo, "prometheus": prometheus,
+}
 
 
 def run_suite(suite, programs):
