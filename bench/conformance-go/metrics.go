@@ -29,24 +29,25 @@ func judgeMetrics(args []string) error {
 	protobuf := string(expfmt.NewFormat(expfmt.TypeProtoDelim))
 	for _, form := range []struct {
 		name, accept string
-		native       bool
+		format       expfmt.FormatType
 	}{
-		{"protobuf", protobuf + ";q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3", true},
-		{"text where protobuf is preferred less", "application/openmetrics-text;version=1.0.0;q=0.9," + protobuf + ";q=0.1", false},
-		{"text", "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1", false},
-		{"text without Accept", "", false},
+		{"protobuf", protobuf + ";q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3", expfmt.TypeProtoDelim},
+		{"OpenMetrics where protobuf is preferred less", "application/openmetrics-text;version=1.0.0;q=0.9," + protobuf + ";q=0.1", expfmt.TypeOpenMetrics},
+		{"OpenMetrics", "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1", expfmt.TypeOpenMetrics},
+		{"text", "text/plain;version=0.0.4", expfmt.TypeTextPlain},
+		{"text without Accept", "", expfmt.TypeTextPlain},
 	} {
-		families, err := scrape(args[0], form.accept, form.native)
+		families, err := scrape(args[0], form.accept, form.format)
 		v.check(form.name+": parses", err)
 		if err == nil {
-			v.check(form.name+": histograms", checkHistograms(families, form.native))
+			v.check(form.name+": histograms", checkHistograms(families, form.format == expfmt.TypeProtoDelim))
 		}
 	}
 	v.exit()
 	return nil
 }
 
-func scrape(url, accept string, isProtobuf bool) (map[string]*dto.MetricFamily, error) {
+func scrape(url, accept string, wanted expfmt.FormatType) (map[string]*dto.MetricFamily, error) {
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -59,12 +60,13 @@ func scrape(url, accept string, isProtobuf bool) (map[string]*dto.MetricFamily, 
 		return nil, err
 	}
 	defer response.Body.Close()
-	format := expfmt.ResponseFormat(response.Header)
+	kind := response.Header.Get("Content-Type")
 	families := make(map[string]*dto.MetricFamily)
-	if isProtobuf {
-		if format.FormatType() != expfmt.TypeProtoDelim {
-			return nil, fmt.Errorf("content-type is %q", response.Header.Get("Content-Type"))
-		}
+	if expfmt.Format(kind).FormatType() != wanted {
+		return nil, fmt.Errorf("content-type is %q", kind)
+	}
+	if wanted == expfmt.TypeProtoDelim {
+		format := expfmt.ResponseFormat(response.Header)
 		decoder := expfmt.NewDecoder(response.Body, format)
 		for {
 			family := &dto.MetricFamily{}
@@ -83,18 +85,19 @@ func scrape(url, accept string, isProtobuf bool) (map[string]*dto.MetricFamily, 
 	if err != nil {
 		return nil, err
 	}
-	if kind := response.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/openmetrics-text") {
-		return nil, fmt.Errorf("content-type is %q", kind)
-	}
-	// The parser reads the older text format, which has neither units nor the info type.
-	var lines []string
-	for line := range strings.Lines(string(body)) {
-		if !strings.HasPrefix(line, "# UNIT") && !strings.HasSuffix(line, " info\n") {
-			lines = append(lines, line)
+	text := string(body)
+	if wanted == expfmt.TypeOpenMetrics {
+		// The parser reads the older text format, which has neither units nor the info type.
+		var lines []string
+		for line := range strings.Lines(text) {
+			if !strings.HasPrefix(line, "# UNIT") && !strings.HasSuffix(line, " info\n") {
+				lines = append(lines, line)
+			}
 		}
+		text = strings.Join(lines, "")
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	return parser.TextToMetricFamilies(strings.NewReader(strings.Join(lines, "")))
+	return parser.TextToMetricFamilies(strings.NewReader(text))
 }
 
 func checkHistograms(families map[string]*dto.MetricFamily, isNative bool) error {

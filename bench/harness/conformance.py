@@ -28,10 +28,8 @@ REPLICA, PROXY, ADMIN, INTEROP, OTLP, API, SCRAPER = 23001, 23002, 23003, 23004,
 
 # Known deviations of the tools, or options that the standard leaves open, with the reason. A listed case that passes
 # fails the run.
-PREFACE, PREFACE_REASON = "http2/3.5 Sends invalid connection preface", "the port serves HTTP/1.1 as well, and responds in it"
 KNOWN_FAILURES = {
-    ("h2spec", PREFACE): PREFACE_REASON,
-    ("h2spec-tls", PREFACE): PREFACE_REASON,
+    ("h2spec", "http2/3.5 Sends invalid connection preface"): "the port serves HTTP/1.1 as well, and responds in it",
 }
 INTEROP_CASES = (
     "empty_unary large_unary client_streaming server_streaming ping_pong empty_stream timeout_on_sleeping_server "
