@@ -103,6 +103,7 @@ fn of_caller(error: RecordingError) -> ApiError {
         | RecordingError::Io(_)
         | RecordingError::Invalid { .. }
         | RecordingError::TooFew { .. }
+        | RecordingError::FanOutInJournal { .. }
         | RecordingError::TooManyLong { .. } => ApiError::wrong(error.to_string()),
     }
 }

@@ -91,9 +91,13 @@ fn entry<'n>(
     key: &str,
     place: SourcePosition,
 ) -> Result<&'n mut Entry, String> {
-    if let Content::Scalar(scalar) = &node.content
-        && *scalar.meaning() == Meaning::Nothing
-    {
+    if let Content::Scalar(scalar) = &node.content {
+        if *scalar.meaning() != Meaning::Nothing {
+            let value = scalar.shown();
+            return Err(format!(
+                "{key:?} lies in no section: the key before it is {value}: expected a section, such as {{{key}: …}}"
+            ));
+        }
         node.content = Content::Mapping(Vec::new());
     }
     let Content::Mapping(entries) = &mut node.content else {

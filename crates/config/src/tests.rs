@@ -435,7 +435,7 @@ fn errors_in_sets_name_the_argument() {
             --set upstreams.search.hegde.quantile=0.9: upstreams.search.hegde: unknown key: did you mean hedge?
             --set upstreams.search.replicas[2].weight=1: there is no item 2 in a list of 2
             --set upstreams.search.hedge[0]=1: item 0 lies in no list: expected an index into a list
-            --set listen.port=1: "port" lies in no section: expected a path through sections
+            --set listen.port=1: "port" lies in no section: the key before it is 127.0.0.1:8080: expected a section, such as {port: …}
             --set upstreams.no={balance: {policy: prequal, probes: 0}}: upstreams.no.balance.probes: 0 is out of range: expected a whole number from 1 to 16
             --set verbose=[: this is not YAML: while parsing a node, did not find expected node content
             --set share: expected section.key=value

@@ -13,7 +13,7 @@ use curtail_http::clock::unix_time;
 use curtail_otlp::{Signal, events};
 use curtail_predict::{
     CORES, Cancelled, Candidate, CoreLimit, Fit, FitOverrides, Prediction, REQUESTS_MAX, Recording,
-    RecordingError, SpanReader,
+    RecordingError, SpanReader, has_hedges_or_ties,
 };
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Cursor, Read as _};
@@ -60,7 +60,7 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     traces: ServerTracesArgs,
     /// Upstream or service of the recording, or arm of the results; needed if there are several.
-    /// Shards of a fan-out: a pattern, such as 'shard-*'.
+    /// Shards of a fan-out in spans: a pattern, such as 'shard-*'.
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
     /// Number of replicas, if the recording does not name them [default there: 3].
@@ -179,10 +179,21 @@ fn keep(args: &PredictArgs, prediction: &Value) -> anyhow::Result<()> {
     let resource = json!({ "service.name": service }).to_string();
     let body = json!({ "upstream": args.upstream, "prediction": prediction }).to_string();
     let batch = events::batch(&resource, unix_time().as_ns(), events::PREDICTION, &[body])?;
-    import::send_batch(&args.to, args.traces.access(), Signal::Logs, &batch)
-        .context("the prediction is not kept: --to is the OTLP address of the server")?;
+    import::send_batch(&args.to, args.traces.access(), Signal::Logs, &batch).context(
+        "the prediction is not kept: give the address of the server's OTLP receiver with --to",
+    )?;
     let scorecard = command_for("curtail scorecard", args.traces.server());
-    print_message(&format!("kept for the scorecard: see {scorecard} once the remedy is on"));
+    let remedies = prediction["remedies"].as_array().into_iter().flatten();
+    let recommended = remedies.into_iter().find(|one| one["name"] == prediction["recommended"]);
+    let config = recommended.and_then(|one| one["config"].as_str());
+    if config.is_some_and(|config| !has_hedges_or_ties(config)) {
+        print_message(
+            "kept; but a holdout measures only hedges and ties, which the recommended remedy has not: \
+             compare with and without it by curtail bench compare",
+        );
+    } else {
+        print_message(&format!("kept: once the remedy is on, see\n  {scorecard}"));
+    }
     Ok(())
 }
 
@@ -272,9 +283,9 @@ fn read_results(args: &PredictArgs, name: &str, text: impl BufRead) -> anyhow::R
 /// A wrong name is an error of the caller, and an invalid recording is a file that cannot be read.
 fn of_caller(error: RecordingError) -> anyhow::Error {
     match error {
-        RecordingError::Ambiguous(_) | RecordingError::NotThere { .. } => {
-            usage_error(&format!("--upstream: {error}"))
-        }
+        RecordingError::Ambiguous(_)
+        | RecordingError::NotThere { .. }
+        | RecordingError::FanOutInJournal { .. } => usage_error(&format!("--upstream: {error}")),
         RecordingError::NoRemedy { .. } => usage_error(&format!("--remedies: {error}")),
         RecordingError::Io(error) => error.into(),
         RecordingError::Journal(_)

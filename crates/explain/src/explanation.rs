@@ -178,6 +178,9 @@ pub struct Explanation {
     pub schema: &'static str,
     /// The slow traces.
     pub slow: PopulationSummary,
+    /// The quantile of its operation and period that a slow trace reaches; null: another condition.
+    #[serde(serialize_with = "json::optional_quantile")]
+    pub slow_quantile: Option<Quantile>,
     /// The traces to compare with.
     pub baseline: PopulationSummary,
     /// The root operations of the slow traces with the number of these, most first.
@@ -250,6 +253,10 @@ pub fn explain(
     let mut explanation = Explanation {
         schema: SCHEMA,
         slow: PopulationSummary { traces: populations.slow.len(), mean_ns: slow_ns },
+        slow_quantile: match question.slow {
+            SlowTraces::AboveQuantile(quantile) => Some(quantile),
+            SlowTraces::LongerThan { .. } | SlowTraces::OfSide => None,
+        },
         baseline: PopulationSummary { traces: populations.baseline.len(), mean_ns: baseline_ns },
         operations: writer.operations(),
         ranking: writer.ranking(),
@@ -276,10 +283,7 @@ pub fn explain(
     let is_long = find_long_traces(traces, &populations);
     let mut factors = Factors::find(traces, &populations, &is_long, (&rng, run_tasks));
     let delays = find_dominant_delays(traces, &populations, (&excess, &is_long), &mut factors);
-    let quantile = match question.slow {
-        SlowTraces::AboveQuantile(quantile) => quantile,
-        SlowTraces::LongerThan { .. } | SlowTraces::OfSide => Quantile::P99,
-    };
+    let quantile = explanation.slow_quantile.unwrap_or(Quantile::P99);
     let causes = (&*factors.masks, factors.found.len() + delays.len());
     let effect = Counterfactual::of(traces, &populations, causes, quantile);
     let (fractions, unexplained_ratio) = attributable_fractions(&populations, causes);

@@ -31,6 +31,13 @@ pub(crate) fn quantile<S: Serializer>(quantile: &Quantile, s: S) -> Result<S::Ok
     s.serialize_f64(quantile.get())
 }
 
+pub(crate) fn optional_quantile<S: Serializer>(
+    quantile: &Option<Quantile>,
+    s: S,
+) -> Result<S::Ok, S::Error> {
+    quantile.map(|quantile| quantile.get()).serialize(s)
+}
+
 /// Operations as objects.
 pub(crate) fn operations<S: Serializer>(
     operations: &[(String, u64)],

@@ -27,10 +27,13 @@ pub fn table(explanation: &Explanation, width: usize) -> String {
     page.wrapped(
         "",
         &format!(
-            "{} {} take {} on average, {} others {}: {} {}.",
+            "{} {}{} take {} on average, {} others {}: {} {}.",
             thousands(slow.traces as u64),
             // Of two populations, there is no quantile.
             if explanation.quantile.is_some() { "slow traces" } else { "traces to explain" },
+            explanation.slow_quantile.map_or_else(String::new, |quantile| {
+                format!(" ({} and above)", percentile_name(quantile))
+            }),
             time(slow.mean_ns),
             thousands(baseline.traces as u64),
             time(baseline.mean_ns),

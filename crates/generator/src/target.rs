@@ -129,6 +129,9 @@ pub fn parse_url(url: &str) -> Result<(ServerOrigin, Uri), TargetError> {
             "the part from # on is never sent (write a # of the path or query as %23)",
         ));
     }
+    if uri.scheme().is_none() && !url.starts_with('/') {
+        return Err(wrong(&format!("it has no scheme: did you mean http://{url}?")));
+    }
     let origin = ServerOrigin::of_uri(&uri, None).ok_or_else(|| wrong("it names no server"))?;
     Ok((origin, uri))
 }

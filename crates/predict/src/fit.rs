@@ -439,6 +439,10 @@ fn notes(
     }
     if recording.message_delay.is_none() {
         note("messages", "not measured: counted as service");
+        note(
+            "tie",
+            "needs a leaf in front of each server; without leaves, both copies are executed: 100 % more requests",
+        );
     }
     if let Some(text) = intrinsic_note(intrinsic.evidence) {
         note("attempts that take equally long", text);

@@ -48,5 +48,5 @@ pub use recording::{
 pub use report::Timeouts;
 pub use scorecard::{
     EffectOnAll, MeasuredEffect, PredictedEffect, SCHEMA as SCORECARD_SCHEMA, ScoreVerdict,
-    Scorecard, ScorecardEntry, ScorecardEvent, VerdictCounts,
+    Scorecard, ScorecardEntry, ScorecardEvent, VerdictCounts, has_hedges_or_ties,
 };

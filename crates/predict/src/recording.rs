@@ -137,6 +137,18 @@ pub enum RecordingError {
         /// All names.
         known: Vec<String>,
     },
+    /// A journal with a pattern of names: it does not link the calls of a fan-out.
+    #[error(
+        "{pattern:?}: a journal does not show which calls belong to one fan-out: choose one of {}, or predict \
+         from the spans of the proxy (--service, or --from with spans)",
+        .known.join(", ")
+    )]
+    FanOutInJournal {
+        /// The pattern.
+        pattern: String,
+        /// All names.
+        known: Vec<String>,
+    },
     /// No remedy of this name fits the service.
     #[error("no remedy {name:?} fits the service: expected {}", .known.join(", "))]
     NoRemedy {

@@ -476,7 +476,9 @@ fn remedy_keys(yaml: &str) -> String {
     yaml.lines().filter(is_of_remedy).map(|line| format!("{line}\n")).collect()
 }
 
-fn has_hedges_or_ties(keys: &str) -> bool {
+/// Whether these keys of an upstream switch on hedges or ties, whose effect a holdout can measure.
+#[must_use]
+pub fn has_hedges_or_ties(keys: &str) -> bool {
     let is_on = |line: &str| match line.split_once(": ") {
         Some(("hedge" | "tie", value)) => value != "false",
         _ => false,

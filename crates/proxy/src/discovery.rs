@@ -191,6 +191,9 @@ impl Discovery {
         state.last_error = parts.unwrap_or_else(Some).cloned();
         let before = state.list.endpoints().map(<[_]>::to_vec);
         let result = state.list.take_response(now, response, config, &mut state.rng);
+        if result == LookupResult::Empty {
+            state.last_error = Some("the name does not exist or has no records".to_owned());
+        }
         self.metrics.lookups.add(&result, 1);
         if result != LookupResult::Failed {
             state.last_success = Some(now);
@@ -252,17 +255,19 @@ impl State {
         self.last_logged = Some(now);
         let error = self.last_error.as_deref().unwrap_or_default();
         let replicas = self.list.endpoints().map_or(0, <[_]>::len);
-        match result {
-            LookupResult::Empty => {
-                tracing::warn!(upstream, %source, replicas, "the name does not exist or has no records");
+        let what = match result {
+            LookupResult::Partial => "a part of discovery failed; its replicas stay",
+            LookupResult::Empty if replicas > 0 => {
+                "discovery has no replicas; the last ones leave after dns.empty_max"
             }
-            LookupResult::Partial => {
-                tracing::warn!(upstream, %source, replicas, error, "a part of discovery failed; its replicas stay");
+            LookupResult::Failed | LookupResult::Found if replicas > 0 => {
+                "discovery failed; its last replicas stay"
             }
-            LookupResult::Failed | LookupResult::Found => {
-                tracing::warn!(upstream, %source, replicas, error, "discovery failed; its last replicas stay");
+            LookupResult::Failed | LookupResult::Found | LookupResult::Empty => {
+                "discovery failed; there are no replicas"
             }
-        }
+        };
+        tracing::warn!(upstream, %source, replicas, error, "{what}");
     }
 }
 

@@ -10,7 +10,9 @@ use curtail_load::switchback::{BLOCK, time_to_state as time_to_state_by_blocks};
 use curtail_policy::{
     BalanceConfig, QuantileDelay, RemedyMode, RestMode, SAMPLES_MIN, UpstreamConfig,
 };
-use curtail_proxy::{Config, FanOutConfig, Merge, NamedUpstream, RouteConfig};
+use curtail_proxy::{
+    Config, FanOutConfig, HealthCheckConfig, HealthProbe, Merge, NamedUpstream, RouteConfig,
+};
 use curtail_text::numbers;
 use curtail_units::{Duration, Quantile, Ratio};
 use std::fmt::Write as _;
@@ -41,11 +43,13 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
         let file = log.file.display();
         let to = if log.is_stdout() { "standard output".to_owned() } else { file.to_string() };
         let slow = log.slower_than.map(|limit| format!(", those slower than {}", limit.write()));
-        let (slow, sample) = (slow.unwrap_or_default(), log.sample);
-        writeln!(
-            text,
-            "access log: to {to}; failed requests{slow}, and a share of {sample} of the others"
-        )?;
+        let slow = slow.unwrap_or_default();
+        let others = match log.sample {
+            Ratio::ONE => "all others".to_owned(),
+            Ratio::ZERO => "no others".to_owned(),
+            sample => format!("a share of {sample} of the others"),
+        };
+        writeln!(text, "access log: to {to}; failed requests{slow}, and {others}")?;
     }
     for leaf in &config.leaves {
         let queue = &leaf.queue;
@@ -112,6 +116,12 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     writeln!(text, "  tie        {}", tie(policy))?;
     writeln!(text, "  retry      {}", retry(policy))?;
     writeln!(text, "  timeout    {}", policy.timeout.write())?;
+    if let Some(check) = &upstream.health_check {
+        writeln!(text, "  health     {}", health_check(check))?;
+    }
+    if let Some(slow_start) = policy.slow_start {
+        writeln!(text, "  slow start {}", slow_start.write())?;
+    }
     if let Some(remedy) = remedy(policy.remedy) {
         writeln!(text, "  remedy     {remedy}")?;
     }
@@ -137,6 +147,23 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
         notes.push("hedge is off: the dry run counts nothing".to_owned());
     }
     notes.iter().try_for_each(|note| writeln!(text, "  note: {note}"))
+}
+
+fn health_check(check: &HealthCheckConfig) -> String {
+    let HealthCheckConfig { probe, interval, timeout, unhealthy_after, healthy_after } = check;
+    let probe = match probe {
+        HealthProbe::Http { path, .. } => format!("GET {path}"),
+        HealthProbe::Grpc { service } if service.is_empty() => {
+            "gRPC health of the server".to_owned()
+        }
+        HealthProbe::Grpc { service } => format!("gRPC health of {service}"),
+        HealthProbe::Tcp => "a TCP connection".to_owned(),
+    };
+    format!(
+        "{probe} every {}, timeout {}; unhealthy after {unhealthy_after} failures, healthy after {healthy_after}",
+        interval.write(),
+        timeout.write()
+    )
 }
 
 fn notes(policy: &UpstreamConfig, has_one_replica: bool, is_used: bool) -> Vec<String> {

@@ -245,7 +245,11 @@ impl Reader {
 
     fn finish(mut self, wanted: Option<&str>) -> Result<Recording, RecordingError> {
         let busy = self.upstreams.iter().filter(|(_, upstream)| !upstream.rows.is_empty());
-        let name = choose(busy.map(|(name, _)| name.clone()).collect(), wanted)?;
+        let known: Vec<String> = busy.map(|(name, _)| name.clone()).collect();
+        if let Some(pattern) = wanted.filter(|wanted| wanted.contains('*')) {
+            return Err(RecordingError::FanOutInJournal { pattern: pattern.to_owned(), known });
+        }
+        let name = choose(known, wanted)?;
         let mut upstream =
             self.upstreams.remove(&name).ok_or(RecordingError::TooFew { found: 0 })?;
         if upstream.has_other_policies {

@@ -74,8 +74,15 @@ pub(super) fn read(s: &mut Section<'_>) -> HealthCheckConfig {
         (Some(path), None, false) => HealthProbe::Http { path, host },
         (None, Some(service), false) => HealthProbe::Grpc { service },
         (None, None, true) => HealthProbe::Tcp,
+        (None, None, false) => {
+            s.error("http", "a check needs a request: expected http, grpc or tcp: true");
+            HealthProbe::Tcp
+        }
         _ => {
-            s.error("http", "expected either http, grpc or tcp: true");
+            s.error(
+                "http",
+                "a check has one request: expected only one of http, grpc and tcp: true",
+            );
             HealthProbe::Tcp
         }
     };
@@ -142,12 +149,8 @@ mod tests {
             assert_eq!(errors(replica, keys), "", "{keys}");
         }
         for (replica, keys, says) in [
-            (http, "health_check: {}", "expected either http, grpc or tcp: true"),
-            (
-                http,
-                "health_check: {http: /a, tcp: true}",
-                "expected either http, grpc or tcp: true",
-            ),
+            (http, "health_check: {}", "a check needs a request"),
+            (http, "health_check: {http: /a, tcp: true}", "only one of http, grpc and tcp: true"),
             (http, "health_check: {http: healthz}", "expected a path such as /healthz"),
             (http, "health_check: {http: \"/a b\"}", "expected a path such as /healthz"),
             (http, "health_check: {http: /a, host: \"a b\"}", "is not a host"),

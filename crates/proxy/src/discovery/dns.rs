@@ -35,6 +35,8 @@ const TARGETS_AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Resolver {
     resolver: TokioResolver,
+    /// The addresses of the name servers, for messages.
+    servers: String,
     search: Vec<Name>,
     /// The number of dots from which on a name is tried before the search domains.
     ndots: usize,
@@ -60,6 +62,11 @@ impl Resolver {
         let (domain, search, servers) = servers.into_parts();
         let search = if search.is_empty() { domain.into_iter().collect() } else { search };
         let ndots = system_options.ndots;
+        let addresses = servers.iter().map(|server| {
+            let port = server.connections.first().map_or(0, |connection| connection.port);
+            SocketAddr::new(server.ip, port).to_string()
+        });
+        let addresses = addresses.collect::<Vec<_>>().join(", ");
         let mut builder = TokioResolver::builder_with_config(
             ResolverConfig::from_name_servers(servers),
             TokioRuntimeProvider::default(),
@@ -73,7 +80,7 @@ impl Resolver {
         options.positive_max_ttl = Some(config.refresh_max.into());
         options.negative_max_ttl = Some(EMPTY_RETRY_MAX.into());
         let resolver = builder.build().map_err(|source| StartError::NameServers { source })?;
-        Ok(Self { resolver, search, ndots })
+        Ok(Self { resolver, servers: addresses, search, ndots })
     }
 
     /// Looks up the endpoints of an upstream.
@@ -198,7 +205,7 @@ impl Resolver {
                 let ttl = none.negative_ttl.map(|seconds| Duration::from_secs(seconds.into()));
                 Ok((Vec::new(), ttl.unwrap_or(EMPTY_RETRY_MAX)))
             }
-            Err(error) => Err(format!("{name} {kind}: {error}")),
+            Err(error) => Err(format!("{name} {kind}: {error} (name servers: {})", self.servers)),
         }
     }
 }

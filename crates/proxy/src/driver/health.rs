@@ -42,7 +42,12 @@ impl Upstream {
             tracing::info!(upstream, replica = %replica.config, healthy, of, "replica is healthy");
         } else {
             let error = replica.health.read(self.clock.now()).last_error.unwrap_or_default();
-            tracing::warn!(upstream, replica = %replica.config, healthy, of, error, "replica is unhealthy: it gets no requests, unless none is healthy");
+            let effect = if healthy == 0 {
+                "replica is unhealthy, as are all others: all of them get requests"
+            } else {
+                "replica is unhealthy: it gets no requests"
+            };
+            tracing::warn!(upstream, replica = %replica.config, healthy, of, error, "{effect}");
         }
     }
 
