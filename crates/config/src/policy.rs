@@ -31,7 +31,7 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
             .default(default.timeout),
         remedy: remedy(s),
         slow_start: s
-            .field("slow_start", "Time for which a replica that has joined or become healthy gets fewer requests: at first a tenth, then evenly more; absent: it gets all at once. The replicas of a simulation do not join.")
+            .field("slow_start", "Time for which a replica that has joined or become healthy gets fewer requests: the elapsed share of this time, and at least a tenth; absent: it gets all at once.")
             .range(Duration::from_ms(100)..=Duration::from_secs(3_600))
             .optional(),
     };

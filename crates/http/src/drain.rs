@@ -1,7 +1,8 @@
 //! Draining: a server that stops accepts no further requests on its connections.
 //!
 //! A drain has two stages. In the first one, which a stop leaves out, the response to the next request is the last on a
-//! connection: no client sends a request on a connection that closes. In the second stage idle connections close, too.
+//! connection, and idle connections stay open for it. In the second stage idle connections close, too: a client that sends a
+//! request just then has to repeat it.
 
 use curtail_units::Duration;
 use std::future::Future;
@@ -77,7 +78,9 @@ impl DrainSignal {
 /// One connection's view of the drain.
 pub struct Drain {
     signal: Arc<DrainSignal>,
-    /// Ready when the connection has to do something.
+    /// The stage at which the connection has to do something.
+    wanted: Stage,
+    /// Ready at this stage.
     reached: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     is_waiting: bool,
 }
@@ -92,14 +95,18 @@ impl Drain {
     /// Creates the view of a connection that can announce its end (HTTP/2): [`Self::poll`] waits for the begin of the drain.
     #[must_use]
     pub fn new(signal: &Arc<DrainSignal>) -> Self {
-        Self { signal: Arc::clone(signal), reached: Box::pin(signal.wait()), is_waiting: false }
+        Self::at(signal, Stage::LastResponses)
     }
 
     /// Creates the view of a connection that cannot (HTTP/1.1): [`Self::poll`] waits until idle connections have to close.
     #[must_use]
     pub fn until_closing(signal: &Arc<DrainSignal>) -> Self {
-        let reached = Box::pin(signal.wait_closing());
-        Self { signal: Arc::clone(signal), reached, is_waiting: false }
+        Self::at(signal, Stage::Closing)
+    }
+
+    fn at(signal: &Arc<DrainSignal>, wanted: Stage) -> Self {
+        let reached = Box::pin(signal.reached(wanted));
+        Self { signal: Arc::clone(signal), wanted, reached, is_waiting: false }
     }
 
     /// Whether the drain has begun.
@@ -120,7 +127,11 @@ impl Drain {
     /// first poll registers a waker, and all further polls only read a flag.
     #[inline]
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.is_waiting && !self.is_begun() {
+        let is_reached = match self.wanted {
+            Stage::Closing => self.is_closing(),
+            Stage::Open | Stage::LastResponses => self.is_begun(),
+        };
+        if self.is_waiting && !is_reached {
             return Poll::Pending;
         }
         self.is_waiting = true;

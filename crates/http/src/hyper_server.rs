@@ -133,6 +133,11 @@ impl Connections {
         self.0.spawn(connection);
     }
 
+    /// Waits for the end of all connections.
+    pub async fn join(mut self) {
+        while self.0.join_next().await.is_some() {}
+    }
+
     /// Waits for the stop, whose value is a grace period; then waits at most that long for the end of the connections,
     /// and aborts the others.
     pub async fn end(mut self, mut stop: watch::Receiver<Option<Duration>>) {

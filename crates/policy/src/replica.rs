@@ -219,13 +219,13 @@ impl Replicas {
     }
 
     /// The candidates for an attempt: every replica of `eligible`, or of all, that is not in `exclude`.
-    pub(crate) const fn candidates<'a>(
+    pub(crate) fn candidates<'a>(
         &'a self,
         now: Instant,
         eligible: Option<&'a [ReplicaId]>,
         exclude: &'a [ReplicaId],
     ) -> Candidates<'a> {
-        Candidates { replicas: self, now, eligible, exclude }
+        Candidates::new(self, now, eligible, exclude)
     }
 }
 

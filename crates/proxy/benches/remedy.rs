@@ -108,7 +108,9 @@ fn run(seed: u64, first: Phase, then: Option<Phase>) -> Result<String, String> {
         urls.join(", ")
     );
     let config = Config::from_yaml("bench", &yaml).expect("no errors");
-    let proxy = curtail_proxy::start(config, &Options { journal: None, seed }).expect("it starts");
+    let proxy =
+        curtail_proxy::start(config, &Options { journal: None, seed, ..Options::default() })
+            .expect("it starts");
     let (listener, admin) = (proxy.listeners()[0].1, proxy.admin().expect("configured"));
     let rng = Rng::new(seed).split("requests");
     runtime.spawn(send_requests(listener, Arc::clone(&phase), rng));

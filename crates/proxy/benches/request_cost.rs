@@ -59,7 +59,7 @@ fn main() {
     let pairs = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(feature.pairs);
     let replicas = [(); 2].map(|()| format!("\"http://{}\"", replica())).join(", ");
     let file = std::env::temp_dir().join(format!("curtail-request-cost-{}", std::process::id()));
-    let options = Options { journal: None, seed: 1 };
+    let options = Options { journal: None, seed: 1, ..Options::default() };
     let proxy = curtail_proxy::start(config(&replicas, 0, None, &file), &options);
     let proxy = proxy.expect("it starts");
     let mut connections = connect(proxy.listeners()[0].1);

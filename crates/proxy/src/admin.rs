@@ -24,6 +24,7 @@ use crate::tenants::TenantsReport;
 use crate::worker::Worker;
 use bytes::Bytes;
 use curtail_http::accept::{AcceptedConnection, Acceptor};
+use curtail_http::drain::DrainSignal;
 use curtail_http::hyper_server::{self, Connections};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::stream::Stream;
@@ -35,7 +36,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::future::{pending, ready};
+use std::future::{Future, ready};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -56,25 +57,36 @@ const QUANTILES: [(&str, Quantile); 4] = [
     ("p999_ms", Quantile::P999),
 ];
 
-/// Serves the admin port until the worker stops or a reload moves the port; it responds during a drain too.
-pub(crate) async fn serve(socket: std::net::TcpListener, worker: Arc<Worker>) {
+/// Serves the admin port until the worker stops, a reload moves the port, or a new process has taken it over (`released`).
+/// It responds during a drain, too.
+pub(crate) async fn serve(
+    socket: std::net::TcpListener,
+    worker: Arc<Worker>,
+    released: Arc<DrainSignal>,
+) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let Ok(mut acceptor) = Acceptor::new("admin", socket, places, pending()) else { return };
+    let Ok(mut acceptor) = Acceptor::new("admin", socket, places, released.wait()) else { return };
     // The connections end with this task, when a reload moves the port.
     let mut connections = Connections::default();
     while let Some(accepted) = acceptor.next(|| ()).await {
-        connections.spawn(serve_one(accepted, Arc::clone(&worker)));
+        connections.spawn(serve_one(accepted, Arc::clone(&worker), released.wait()));
     }
+    drop(acceptor);
+    connections.join().await;
 }
 
-async fn serve_one(accepted: AcceptedConnection, worker: Arc<Worker>) {
+async fn serve_one(
+    accepted: AcceptedConnection,
+    worker: Arc<Worker>,
+    released: impl Future<Output = ()>,
+) {
     let timer =
         ProgressTimer::new(&worker.timers, worker.shared.process_state.clock, WRITE_TIMEOUT);
     // Not counted in the listener metrics, which are about clients.
     let stream = WriteTimeoutStream::new(Stream::Plain(accepted.stream), timer, || ());
     let builder = hyper_server::builder(HEADER_TIMEOUT).http1_only();
     let respond = move |request| respond(Arc::clone(&worker), request);
-    hyper_server::serve(ready(Ok(stream)), builder, (HEADER_TIMEOUT, None), pending(), respond)
+    hyper_server::serve(ready(Ok(stream)), builder, (HEADER_TIMEOUT, None), released, respond)
         .await;
 }
 
@@ -155,7 +167,7 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
             let latencies = quantiles.iter().map(|(_, q)| machine.latency(now, *q)).collect();
             (latencies, machine.peek_hedge_delay(now), machine.budget_counts(now), states)
         });
-    let has_checks = upstream.health_check().is_some();
+    let has_checks = upstream.has_health_check();
     let replica = |((id, replica), state): ((_, &Arc<Replica>), _)| {
         let (in_flight, is_ejected, warm_up_share) = state;
         let connections = connections(replica);

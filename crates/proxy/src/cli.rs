@@ -13,6 +13,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::thread::JoinHandle;
 
 /// The exit code for an error of usage or configuration.
 pub const EXIT_CONFIG: u8 = 2;
@@ -80,7 +81,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
         }
     };
     let seed = args.seed.unwrap_or_else(|| crate::trace_context::entropy_rng().next_u64());
-    let options = Options { journal: args.journal.clone(), seed };
+    let options = Options { journal: args.journal.clone(), seed, notifies_systemd: true };
     let running = match crate::start(config, &options) {
         Ok(running) => running,
         Err(error) => {
@@ -95,7 +96,6 @@ pub fn run(args: &ProxyArgs) -> u8 {
         tracing::info!(%address, "metrics, health and state");
     }
     tracing::info!(seed, "ready");
-    systemd::notify_ready();
     runtime.block_on(serve(args, &running, signals));
     let drain = running.drain();
     tracing::info!(?drain, "stopping: no new connections, requests in progress may end");
@@ -110,12 +110,15 @@ async fn serve(
     running: &Running,
     (mut stop, mut changed, mut restart): (StopSignals, ReloadSignal, RestartSignal),
 ) {
+    let mut starting = None;
     let new = loop {
         tokio::select! {
+            biased;
+            // A process that is replaced does not reload.
+            new = running.replaced() => break new,
             () = stop.received() => return systemd::notify_stopping(),
             () = changed.received() => reload(args, running),
-            () = restart.received() => start_new_process(running),
-            new = running.replaced() => break new,
+            () = restart.received() => start_new_process(running, &mut starting),
         }
     };
     tracing::info!(
@@ -128,12 +131,18 @@ async fn serve(
     }
 }
 
-/// Starts this program again, with the same arguments. It takes over when it is ready.
-fn start_new_process(running: &Running) {
-    if !running.can_be_replaced() {
-        return tracing::error!(
-            "SIGUSR2 ignored: a restart without interruption needs the key restart.socket"
-        );
+/// Starts this program again, with the same arguments. It takes over when it is ready. `starting` waits for the end of the
+/// process that was started before.
+fn start_new_process(running: &Running, starting: &mut Option<JoinHandle<()>>) {
+    let refused = if !running.can_be_replaced() {
+        Some("a restart without interruption needs the key restart.socket")
+    } else if starting.as_ref().is_some_and(|waiter| !waiter.is_finished()) {
+        Some("the process that was started before has not taken over yet")
+    } else {
+        None
+    };
+    if let Some(why) = refused {
+        return tracing::error!("SIGUSR2 ignored: {why}");
     }
     let mut arguments = std::env::args_os();
     let Some(program) = arguments.next() else {
@@ -144,9 +153,11 @@ fn start_new_process(running: &Running) {
             tracing::info!(pid = new.id(), program = %program.display(), "restart: started a new process");
             // Waits for its end: a process whose end nobody waits for stays in the process table.
             let wait = std::thread::Builder::new().name("new-process".to_owned());
-            let waiting = wait.spawn(move || report_exit(new));
-            if let Err(error) = waiting {
-                tracing::warn!(%error, "restart: nobody waits for the end of the new process");
+            match wait.spawn(move || report_exit(new)) {
+                Ok(waiter) => *starting = Some(waiter),
+                Err(error) => {
+                    tracing::warn!(%error, "restart: nobody waits for the end of the new process");
+                }
             }
         }
         Err(error) => {

@@ -15,6 +15,7 @@ mod endpoint_list;
 pub(crate) use dns::Resolver;
 pub(crate) use endpoint_list::LookupResult;
 
+use crate::StartError;
 use crate::config::{DiscoveryConfig, DnsConfig};
 use crate::driver::Upstream;
 use crate::worker::Shared;
@@ -339,6 +340,22 @@ async fn look_up(shared: Arc<Shared>, resolver: Arc<Resolver>, discovery: Arc<Di
     }
     discovery.lock().is_applied = true;
     discovery.applied.notify_all();
+}
+
+/// Finds a source that has not responded.
+///
+/// # Errors
+/// When there is one: a process that has its replicas must not be replaced by this one.
+pub(crate) fn check_responses(upstreams: &[Arc<Upstream>]) -> Result<(), StartError> {
+    for upstream in upstreams {
+        let Some(discovery) = upstream.discovery() else { continue };
+        let state = discovery.lock();
+        if state.last_success.is_none() {
+            let error = state.last_error.clone().unwrap_or_else(|| "no response yet".to_owned());
+            return Err(StartError::Discovery { upstream: upstream.name.clone(), error });
+        }
+    }
+    Ok(())
 }
 
 /// Waits until the source of each upstream has responded or failed once, so that a proxy does not begin with errors.

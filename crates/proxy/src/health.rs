@@ -1,7 +1,7 @@
 //! Health checks: the proxy asks each replica whether it can serve requests, beside what their responses show.
 //!
 //! A replica of the start counts as healthy until its first check ends. One that joins later gets no requests before its
-//! first check passes. The first result decides; later changes need `unhealthy_after` or `healthy_after` equal results
+//! first check passes. A process that replaces another one waits for the first results. The first result decides; later changes need `unhealthy_after` or `healthy_after` equal results
 //! in a row. If no replica is healthy, the proxy uses all of them.
 //!
 //! One thread checks all replicas, so that a busy worker fails no check. Each replica has a connection of its own for
@@ -30,6 +30,9 @@ use tokio::sync::{Semaphore, watch};
 const CHECKS_MAX: usize = 64;
 
 const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 1 << 20, idle_max: 1 };
+
+/// Maximum time for which a process that replaces another one waits for the first results.
+const FIRST_RESULTS_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// The interval between two checks of a replica varies by this ratio, so that many proxies do not check together.
 const JITTER: f64 = 0.1;
@@ -208,6 +211,19 @@ impl ReplicaHealth {
     }
 }
 
+/// Waits until each replica has been checked once, at most for [`FIRST_RESULTS_MAX`].
+pub(crate) fn wait_for_results(upstreams: &[Arc<Upstream>]) {
+    let deadline = std::time::Instant::now() + FIRST_RESULTS_MAX;
+    let is_checked =
+        |replica: &Arc<Replica>| replica.health.read(Instant::ZERO).is_healthy.is_some();
+    let are_checked = |upstream: &Arc<Upstream>| {
+        !upstream.has_health_check() || upstream.replicas.load().values().all(is_checked)
+    };
+    while !upstreams.iter().all(are_checked) && std::time::Instant::now() < deadline {
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+}
+
 /// Checks all replicas when they are due, until it is dropped.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut changes = shared.health_checks.changes.subscribe();
@@ -215,7 +231,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         changes.mark_unchanged();
         for upstream in &shared.snapshot.load().upstreams {
-            if upstream.health_check().is_none() {
+            if !upstream.has_health_check() {
                 continue;
             }
             for (id, replica) in upstream.replicas.load().iter() {
@@ -242,7 +258,7 @@ async fn watch(
     let mut changes = shared.health_checks.changes.subscribe();
     loop {
         changes.mark_unchanged();
-        // Neither is held while the task waits: an upstream that a reload has replaced ends with its last request.
+        // Neither is held between checks: an upstream that a reload has replaced ends with its last request.
         let (Some(upstream), Some(replica)) = (upstream.upgrade(), replica.upgrade()) else {
             return;
         };

@@ -6,7 +6,7 @@
 
 use curtail_policy::journal::{Checksum, Entry, SCHEMA};
 use serde::Serialize;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -25,32 +25,50 @@ pub(crate) struct Journal {
     machines: AtomicU32,
     gathers: AtomicU64,
     lost: Arc<AtomicU64>,
+    file: SyncSender<File>,
 }
 
 impl Journal {
-    /// Creates the file and writes the first line. An earlier file gets the name with `.previous` at its end,
-    /// unless a longer one has it.
+    /// Starts a journal without a file: its entries wait for [`Self::begin`].
     ///
     /// # Errors
-    /// When the file cannot be created, or the earlier one not renamed.
-    pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        keep_earlier_journal(path)?;
-        let file = io::BufWriter::new(std::fs::File::create(path)?);
+    /// When the system gives no thread.
+    pub(crate) fn new() -> io::Result<Self> {
         let (sender, receiver) = sync_channel(LINES_MAX);
+        let (file_sender, files) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lost);
-        let writer = std::thread::Builder::new()
-            .name("journal".to_owned())
-            .spawn(move || write_lines(file, &receiver, &counted))?;
+        let writer = std::thread::Builder::new().name("journal".to_owned()).spawn(move || {
+            // Without a file, the start has failed.
+            files
+                .recv()
+                .map_or(Ok(()), |file| write_lines(io::BufWriter::new(file), &receiver, &counted))
+        })?;
         let journal = Self {
             lines: Mutex::new(Some(sender)),
             writer: Mutex::new(Some(writer)),
             machines: AtomicU32::new(0),
             gathers: AtomicU64::new(0),
             lost,
+            file: file_sender,
         };
         journal.write(&Entry::<()>::Journal { schema: SCHEMA.to_owned() });
         Ok(journal)
+    }
+
+    /// Creates the file, and writes the entries to it. An earlier file gets the name with `.previous` at its end, unless a
+    /// longer one has it. The file of the `old_process`, which still writes to it, gets a name with its process ID.
+    ///
+    /// # Errors
+    /// When the file cannot be created, or the earlier one not renamed.
+    pub(crate) fn begin(&self, path: &Path, old_process: Option<i32>) -> io::Result<()> {
+        match old_process {
+            Some(pid) => set_aside(path, pid)?,
+            None => keep_earlier_journal(path)?,
+        }
+        // Only the thread's panic, which is reported when it is joined, drops the receiver.
+        self.file.try_send(File::create(path)?).ok();
+        Ok(())
     }
 
     pub(crate) fn machine(&self) -> u32 {
@@ -117,9 +135,8 @@ fn keep_earlier_journal(path: &Path) -> io::Result<()> {
     let mut previous = path.clone().into_os_string();
     previous.push(".previous");
     if journal_len(Path::new(&previous)).is_some_and(|earlier| earlier > len) {
-        tracing::warn!(previous = %previous.display(), "the earlier journal is removed: a longer one is kept");
-        // The process that this one replaces may still write to it.
-        return std::fs::remove_file(&path);
+        tracing::warn!(previous = %previous.display(), "the earlier journal is overwritten: a longer one is kept");
+        return Ok(());
     }
     std::fs::rename(&path, &previous).map_err(|error| {
         let previous = previous.display();
@@ -131,8 +148,21 @@ fn keep_earlier_journal(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Renames the journal that another process still writes to.
+fn set_aside(path: &Path, pid: i32) -> io::Result<()> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let path = path.canonicalize()?;
+    let mut name = path.clone().into_os_string();
+    name.push(format!(".{pid}"));
+    std::fs::rename(&path, &name)?;
+    tracing::info!(file = %name.display(), "the old process completes its journal under this name");
+    Ok(())
+}
+
 fn write_lines(
-    mut file: io::BufWriter<std::fs::File>,
+    mut file: io::BufWriter<File>,
     entries: &Receiver<Vec<u8>>,
     lost: &AtomicU64,
 ) -> io::Result<()> {
@@ -153,6 +183,34 @@ fn write_lines(
 #[cfg(test)]
 mod tests {
     use super::Journal;
+    use std::path::Path;
+
+    /// Writes a journal without entries.
+    fn written(path: &Path) {
+        let journal = Journal::new().expect("a thread");
+        journal.begin(path, None).expect("a file");
+        journal.close();
+    }
+
+    #[test]
+    fn an_old_process_completes_its_journal_under_a_name_of_its_own() {
+        let name = format!("curtail-journal-restart-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("a.journal");
+        // A longer earlier one changes nothing.
+        std::fs::write(folder.join("a.journal.previous"), "long ".repeat(100)).expect("a file");
+        let [old, new] = [(); 2].map(|()| Journal::new().expect("a thread"));
+        old.begin(&file, None).expect("a file");
+        new.begin(&file, Some(7)).expect("a file");
+        new.close();
+        let complete = std::fs::read_to_string(&file).expect("the new journal");
+        old.close();
+        let of_old = std::fs::read_to_string(folder.join("a.journal.7"));
+        assert_eq!(of_old.expect("the old journal"), complete);
+        assert_eq!(complete.lines().count(), 2);
+        std::fs::remove_dir_all(&folder).expect("the folder");
+    }
 
     #[test]
     fn an_earlier_journal_is_kept_unless_a_longer_one_is() {
@@ -161,19 +219,19 @@ mod tests {
         let (file, previous) = (folder.join("a.journal"), folder.join("a.journal.previous"));
         let text = |file| std::fs::read_to_string(file).expect("a file");
         std::fs::write(&file, "").expect("an empty file");
-        Journal::create(&file).expect("a journal").close();
+        written(&file);
         assert!(!previous.exists(), "nothing was in it");
         let long = text(&file).repeat(2);
         std::fs::write(&file, &long).expect("a longer journal");
         // A link to the file is a name of it.
         let link = folder.join("link");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
-        Journal::create(&link).expect("a journal").close();
+        written(&link);
         assert_eq!(text(&previous), long);
         assert_eq!(text(&file).repeat(2), long);
-        Journal::create(&file).expect("a journal").close();
+        written(&file);
         assert_eq!(text(&previous), long, "the short one does not replace it");
-        Journal::create(std::path::Path::new("/dev/null")).expect("a journal").close();
+        written(Path::new("/dev/null"));
         std::fs::remove_dir_all(&folder).expect("the folder");
     }
 }

@@ -56,7 +56,7 @@ pub use config::{
     RestartConfig, RouteConfig, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
-pub use restart::hand_over::NewProcess;
+pub use restart::old_process::NewProcess;
 pub use running::{Options, ReloadError, Running, start};
 
 use std::net::SocketAddr;
@@ -89,6 +89,14 @@ pub enum StartError {
     /// The socket of the restart cannot be used.
     #[error("restart.socket {}: {source}", socket.display())]
     Restart { socket: PathBuf, source: std::io::Error },
+    /// A source of replicas has not responded, and the old process has its replicas.
+    #[error(
+        "upstreams.{upstream}.discovery: {error}: the old process, which may have replicas, serves on"
+    )]
+    Discovery { upstream: String, error: String },
+    /// A new process has taken over the listeners.
+    #[error("a new process has taken over the listeners: reload that one")]
+    Replaced,
     /// A section of the configuration is not usable.
     #[error("{section}: {error}")]
     Section { section: String, error: Box<Self> },

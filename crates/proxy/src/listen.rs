@@ -67,7 +67,10 @@ pub(crate) fn open(
     inherited: &mut InheritedSockets,
 ) -> Result<std::net::TcpListener, StartError> {
     let failed = |source| StartError::Listen { name: name.to_owned(), address, source };
-    inherited.take(address).map_or_else(|| accept::bind(address).map_err(failed), Ok)
+    match inherited.take(address).map_err(failed)? {
+        Some(socket) => Ok(socket),
+        None => accept::bind(address).map_err(failed),
+    }
 }
 
 /// Accepts connections until the listener drains.

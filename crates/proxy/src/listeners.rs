@@ -11,6 +11,7 @@ use crate::restart::inherited::InheritedSockets;
 use crate::snapshot::ConfigSnapshot;
 use crate::worker::Worker;
 use crate::{StartError, admin};
+use curtail_http::drain::DrainSignal;
 use curtail_http::tls::{ListenerTls, ServerConfig};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,6 +30,9 @@ pub(crate) struct Listeners {
     admin: Option<AdminPort>,
     /// Listeners whose socket a new process has, and whose connections drain.
     released: Vec<Arc<Listener>>,
+    is_released: bool,
+    /// Increases with each reload.
+    version: u64,
 }
 
 #[derive(Debug)]
@@ -45,6 +49,7 @@ struct AdminPort {
     address: SocketAddr,
     socket: TcpListener,
     task: AbortHandle,
+    released: Arc<DrainSignal>,
 }
 
 /// The sockets and certificates of one configuration, which [`Listeners::apply`] needs.
@@ -72,7 +77,16 @@ enum PreparedAdmin {
 impl Listeners {
     /// Creates the state without open sockets. `runtime` is that of `worker`.
     pub(crate) const fn new(worker: Arc<Worker>, runtime: Handle, inboxes: Vec<Inbox>) -> Self {
-        Self { worker, runtime, inboxes, open: Vec::new(), admin: None, released: Vec::new() }
+        Self {
+            worker,
+            runtime,
+            inboxes,
+            open: Vec::new(),
+            admin: None,
+            released: Vec::new(),
+            is_released: false,
+            version: 0,
+        }
     }
 
     /// Reads the certificates of a configuration and opens its new addresses, by `inherited` sockets if there are any.
@@ -84,6 +98,9 @@ impl Listeners {
         snapshot: &ConfigSnapshot,
         inherited: &mut InheritedSockets,
     ) -> Result<PreparedListeners, StartError> {
+        if self.is_released {
+            return Err(StartError::Replaced);
+        }
         let Config { listeners, leaves, admin, limits, .. } = &snapshot.config;
         let mut tls = listeners_tls(listeners)?.into_iter();
         let clients = listeners.iter().map(|listener| (listener.address, None));
@@ -141,6 +158,7 @@ impl Listeners {
 
     /// Accepts connections as prepared. Listeners that are not in use any more close, and their connections drain.
     pub(crate) fn apply(&mut self, prepared: PreparedListeners) {
+        self.version += 1;
         let before = std::mem::take(&mut self.open);
         for PreparedListener { open, accept, tls } in prepared.listeners {
             if let (Some(old), Some(new)) = (&open.listener.tls, tls) {
@@ -159,9 +177,10 @@ impl Listeners {
         match prepared.admin {
             Some(PreparedAdmin::Unchanged) => {}
             Some(PreparedAdmin::Opened { address, socket, served }) => {
-                let task = self.runtime.spawn(admin::serve(served, Arc::clone(&self.worker)));
-                let task = task.abort_handle();
-                self.replace_admin(Some(AdminPort { address, socket, task }));
+                let released = Arc::<DrainSignal>::default();
+                let (worker, signal) = (Arc::clone(&self.worker), Arc::clone(&released));
+                let task = self.runtime.spawn(admin::serve(served, worker, signal)).abort_handle();
+                self.replace_admin(Some(AdminPort { address, socket, task, released }));
             }
             None => self.replace_admin(None),
         }
@@ -198,13 +217,21 @@ impl Listeners {
             .collect()
     }
 
+    /// The version of the open sockets: it is another one after each reload.
+    pub(crate) const fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Leaves all sockets to a new process, which accepts from them. Each connection closes after its next response.
     pub(crate) fn release(&mut self) {
+        self.is_released = true;
         for OpenListener { listener, .. } in self.open.drain(..) {
             listener.drain.begin_with_last_responses();
             self.released.push(listener);
         }
-        self.replace_admin(None);
+        if let Some(admin) = self.admin.take() {
+            admin.released.begin();
+        }
         self.inboxes.clear();
     }
 

@@ -2,7 +2,7 @@
 
 use crate::access_log::buffers::LineBuffers;
 use crate::access_log::writer::AccessLogWriter;
-use crate::config::{Config, RestartConfig};
+use crate::config::Config;
 use crate::discovery::{self, Discoveries};
 use crate::effects::EffectSender;
 use crate::health::{self, HealthChecks};
@@ -10,9 +10,9 @@ use crate::journal::Journal;
 use crate::listen::{self, Inbox};
 use crate::listeners::Listeners;
 use crate::metrics::ProcessMetrics;
-use crate::restart::hand_over::{self, NewProcess, RestartSocket};
 use crate::restart::inherited::InheritedSockets;
-use crate::restart::take_over::OldProcess;
+use crate::restart::old_process::{NewProcess, lock};
+use crate::restart::{RestartThread, Takeover, systemd};
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::spans::export::Exporter;
 use crate::worker::{REST_CALLS_MAX, Shared, Worker};
@@ -46,6 +46,8 @@ pub struct Options {
     pub journal: Option<PathBuf>,
     /// The seed of all the policies' randomness.
     pub seed: u64,
+    /// Whether systemd is to know when the proxy is ready (`sd_notify(3)`).
+    pub notifies_systemd: bool,
 }
 
 /// A running proxy.
@@ -56,14 +58,7 @@ pub struct Running {
     workers: Vec<JoinHandle<()>>,
     /// Set, or dropped, when the workers must stop at once.
     stop: watch::Sender<bool>,
-    restart: Option<Restart>,
-}
-
-/// The thread that gives the listeners to a new process.
-#[derive(Debug)]
-struct Restart {
-    _thread: RuntimeThread,
-    replaced: watch::Receiver<Option<NewProcess>>,
+    restart: Option<RestartThread>,
 }
 
 /// The parts that a reload changes, besides the snapshot.
@@ -98,17 +93,10 @@ pub enum ReloadError {
 /// # Errors
 /// When an address cannot be listened on, a file cannot be used, or the system gives no thread.
 pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
-    let restart = config.restart.clone();
     let mut inherited = InheritedSockets::from_systemd();
-    let old =
-        restart.as_ref().map(|restart| find_old_process(restart, &mut inherited)).transpose()?;
-    let journal = match &options.journal {
-        None => None,
-        Some(file) => Some(Arc::new(
-            Journal::create(file)
-                .map_err(|source| StartError::Journal { file: file.clone(), source })?,
-        )),
-    };
+    let restart = config.restart.as_ref();
+    let mut restart = restart.map(|config| Takeover::begin(config, &mut inherited)).transpose()?;
+    let journal = options.journal.as_ref().map(|_| Journal::new().map(Arc::new)).transpose()?;
     let process_state = ProcessState {
         clock: Clock::start(),
         rng: Rng::new(options.seed),
@@ -129,50 +117,31 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
     let discovery = start_discovery(&snapshot, &shared)?;
     discovery::wait_for_responses(&snapshot.upstreams);
     let health_checks = start_health_checks(&snapshot, &shared)?;
+    let old_process = restart.as_ref().and_then(Takeover::old_pid);
+    if old_process.is_some() {
+        discovery::check_responses(&snapshot.upstreams)?;
+        health::wait_for_results(&snapshot.upstreams);
+    }
     let exporter = ExporterThread::start(&snapshot, &shared)?;
     let (stop, _) = watch::channel(false);
     let (workers, mut listeners) = start_workers(&shared, &stop)?;
     let prepared = listeners.prepare(&snapshot, &mut inherited)?;
+    if let Some(restart) = &mut restart {
+        restart.ready(&inherited)?;
+    }
+    // From here on, this process takes over what the old one has.
+    begin_journal(&shared, options, old_process)?;
     inherited.close_rest();
     listeners.apply(prepared);
     access_log.iter().for_each(AccessLogWriter::begin);
-    let listeners = Arc::new(Mutex::new(listeners));
-    let restart = restart.map(|config| start_restart(&config, &listeners)).transpose()?;
-    if let Some(old) = old.flatten() {
-        old.replace();
+    if options.notifies_systemd {
+        systemd::notify_ready();
     }
+    let listeners = Arc::new(Mutex::new(listeners));
+    let restart = restart.map(|restart| restart.finish(&listeners)).transpose()?;
     let reloaded =
         Mutex::new(Reloaded { listeners, exporter, access_log, discovery, health_checks });
     Ok(Running { shared, reloaded, workers, stop, restart })
-}
-
-/// Looks for a process that serves, and adds its listening sockets to `inherited`.
-fn find_old_process(
-    RestartConfig { socket, .. }: &RestartConfig,
-    inherited: &mut InheritedSockets,
-) -> Result<Option<OldProcess>, StartError> {
-    let found = OldProcess::find(socket)
-        .map_err(|source| StartError::Restart { socket: socket.clone(), source })?;
-    Ok(found.map(|(old, sockets)| {
-        inherited.extend(sockets);
-        old
-    }))
-}
-
-/// Starts the thread that gives the listeners to a new process.
-fn start_restart(
-    RestartConfig { socket: path, .. }: &RestartConfig,
-    listeners: &Arc<Mutex<Listeners>>,
-) -> Result<Restart, StartError> {
-    let thread = RuntimeThread::start("restart")?;
-    let socket = {
-        let _entered = thread.runtime().enter();
-        RestartSocket::create(path)
-    };
-    let socket = socket.map_err(|source| StartError::Restart { socket: path.clone(), source })?;
-    let (sender, replaced) = watch::channel(None);
-    thread.runtime().spawn(hand_over::run(socket, Arc::clone(listeners), sender));
-    Ok(Restart { _thread: thread, replaced })
 }
 
 impl Running {
@@ -320,8 +289,16 @@ impl Running {
     }
 }
 
-fn lock(listeners: &Mutex<Listeners>) -> MutexGuard<'_, Listeners> {
-    listeners.lock().unwrap_or_else(PoisonError::into_inner)
+fn begin_journal(
+    shared: &Shared,
+    options: &Options,
+    old_process: Option<i32>,
+) -> Result<(), StartError> {
+    if let (Some(journal), Some(file)) = (&shared.process_state.journal, &options.journal) {
+        let failed = |source| StartError::Journal { file: file.clone(), source };
+        journal.begin(file, old_process).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Opens the file of the access log, if one is configured.

@@ -113,7 +113,7 @@ fn start(name: &str, yaml: &str, seed: u64) -> anyhow::Result<Running> {
     // Errors here are ours, not the user's, so they must not look like a configuration error.
     let config = Config::from_yaml(&format!("{name}.yaml"), yaml)
         .map_err(|errors| anyhow::anyhow!("{errors}"))?;
-    let options = Options { journal: None, seed };
+    let options = Options { journal: None, seed, ..Options::default() };
     curtail_proxy::start(config, &options).with_context(|| format!("the proxy of {name}"))
 }
 

@@ -17,7 +17,6 @@ mod response;
 pub use body::{InterimSink, RequestBody};
 
 use super::Error;
-use super::framing::Framing;
 use super::inbound::Inbound;
 use super::outbound::{Length, Outbound};
 use crate::clock::Clock;
@@ -240,8 +239,10 @@ impl Server {
     {
         self.timer.rest();
         let length = response::framing(head.status, &body.size_hint(), terms);
-        terms.keeps &= length != Some(Length::UntilClosed) && !self.drain.is_begun();
-        terms.keeps &= lock(&self.shared).inbound.framing != Framing::Malformed;
+        // A changed protocol goes on during a drain.
+        let is_last = self.drain.is_begun() && head.status != StatusCode::SWITCHING_PROTOCOLS;
+        terms.keeps &= length != Some(Length::UntilClosed) && !is_last;
+        terms.keeps &= lock(&self.shared).may_discard_rest();
         let buffer = self.outbound.begin(length.unwrap_or(Length::Ended), terms.takes_trailers);
         buffer.extend_from_slice(&lock(&self.shared).end_interim());
         response::write_head(buffer, head, length, terms, &self.clock);
@@ -255,9 +256,26 @@ impl Server {
             return if is_timeout { SendOutcome::TimedOut } else { SendOutcome::Broken };
         }
         self.timer.rest();
-        let is_read = poll_fn(|cx| Poll::Ready(lock(&self.shared).pass_over(cx))).await;
-        let keeps = terms.keeps && is_read;
+        lock(&self.shared).end_request();
+        let mut discarded = 0;
+        let is_read = poll_fn(|cx| {
+            let read = self.poll_rest(cx, &mut discarded);
+            // What has arrived is read, so that the close does not reset the connection.
+            if read.is_pending() && !terms.keeps { Poll::Ready(false) } else { read }
+        });
+        let keeps = is_read.await && terms.keeps;
+        self.timer.rest();
         if keeps { SendOutcome::Kept } else { SendOutcome::Last }
+    }
+
+    /// Discards the rest of the request's body, within the time for a head; ready with whether the body has ended.
+    fn poll_rest(&mut self, cx: &mut Context<'_>, discarded: &mut usize) -> Poll<bool> {
+        let read = lock(&self.shared).poll_discard(cx, discarded);
+        if read.is_pending() {
+            ready!(self.timer.poll_within(cx, 3, self.limits.header_timeout));
+            return Poll::Ready(false);
+        }
+        read
     }
 
     fn poll_send<B>(&mut self, cx: &mut Context<'_>, body: &mut B) -> Poll<Result<(), Error>>

@@ -1,7 +1,9 @@
 //! The replicas that an attempt may go to.
 //!
-//! A replica that is ejected or unhealthy is chosen only if all candidates are: a policy must not take a site down. An
-//! excluded replica is never chosen, nor a replica outside the set that the call is pinned to.
+//! A replica that is ejected is chosen only if all candidates are, and an unhealthy one only if no replica is healthy: a
+//! policy must not take a site down. An excluded replica is never chosen, nor a replica outside the set that the call is
+//! pinned to. A further attempt excludes the replicas of the earlier ones, so it does not go to an unhealthy replica when
+//! these were healthy.
 
 use super::Replicas;
 use crate::ReplicaId;
@@ -14,9 +16,27 @@ pub(crate) struct Candidates<'a> {
     /// The replicas that the call is pinned to, in ascending order, also those that have left; absent: all replicas.
     pub(super) eligible: Option<&'a [ReplicaId]>,
     pub(super) exclude: &'a [ReplicaId],
+    /// Whether no replica is healthy, including the excluded ones.
+    admits_unhealthy: bool,
 }
 
-impl Candidates<'_> {
+impl<'a> Candidates<'a> {
+    pub(super) fn new(
+        replicas: &'a Replicas,
+        now: Instant,
+        eligible: Option<&'a [ReplicaId]>,
+        exclude: &'a [ReplicaId],
+    ) -> Self {
+        let this = Self { replicas, now, eligible, exclude, admits_unhealthy: false };
+        // The first replica is nearly always healthy.
+        let admits_unhealthy = !this.ids().any(|id| this.is_healthy(id));
+        Self { admits_unhealthy, ..this }
+    }
+
+    fn is_healthy(&self, id: ReplicaId) -> bool {
+        self.replicas.get(id).is_some_and(|replica| !replica.is_unhealthy())
+    }
+
     pub(crate) const fn now(&self) -> Instant {
         self.now
     }
@@ -38,7 +58,9 @@ impl Candidates<'_> {
         let is_pinned = |eligible: &[ReplicaId]| {
             eligible.binary_search(&id).is_ok() && self.replicas.get(id).is_some()
         };
-        !self.exclude.contains(&id) && self.eligible.is_none_or(is_pinned)
+        !self.exclude.contains(&id)
+            && self.eligible.is_none_or(is_pinned)
+            && (self.admits_unhealthy || self.is_healthy(id))
     }
 
     /// The number of replicas that the call may use, including the excluded ones.
@@ -46,7 +68,7 @@ impl Candidates<'_> {
         self.eligible.map_or(self.replicas.len(), <[ReplicaId]>::len)
     }
 
-    /// The first replica that is not excluded.
+    /// The first replica that may be chosen.
     pub(crate) fn first(&self) -> Option<ReplicaId> {
         self.ids().find(|id| self.is_included(*id))
     }

@@ -268,6 +268,29 @@ fn an_unhealthy_replica_is_chosen_only_if_all_are_unhealthy() {
 }
 
 #[test]
+fn a_further_attempt_goes_to_no_unhealthy_replica_while_another_is_healthy() {
+    let mut upstream = upstream(UpstreamConfig::plain(BalanceConfig::RoundRobin), 3);
+    for replica in [1, 2] {
+        let replica = ReplicaId(replica);
+        upstream.handle(at(0), UpstreamEvent::HealthChecked { replica, is_healthy: false });
+    }
+    // The first attempt was at the only healthy replica.
+    let exclude = [ReplicaId(0)];
+    assert!(!upstream.has_choice(at(0), None, &exclude));
+    assert_eq!(upstream.choose(at(0), None, &exclude), None);
+    // A call that is pinned to unhealthy replicas uses them.
+    let pinned = [ReplicaId(1), ReplicaId(2)];
+    assert!(upstream.has_choice(at(0), Some(&pinned), &exclude));
+    // An ejected replica is better than an unhealthy one.
+    for _ in 0..10 {
+        let sent = upstream.attempt_sent(ReplicaId(0), at(0));
+        upstream.attempt_failed(sent, at(0));
+    }
+    assert!(upstream.is_ejected(ReplicaId(0), at(0)));
+    assert_eq!(chosen(&mut upstream, at(0), 10), [10, 0, 0]);
+}
+
+#[test]
 fn a_new_or_recovered_replica_gets_a_share_of_its_attempts_that_grows() {
     let slow_start = Some(Duration::from_secs(10));
     let plain = UpstreamConfig::plain(BalanceConfig::Random);

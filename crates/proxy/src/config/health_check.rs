@@ -54,7 +54,7 @@ pub(super) fn read(s: &mut Section<'_>) -> HealthCheckConfig {
         )
         .default(false);
     if host.is_some() && http.is_none() {
-        s.error("host", "only for http");
+        s.error("host", "needs the key http, whose requests have it");
     }
     if let Some(host) = host.as_deref().filter(|host| host.parse::<http::uri::Authority>().is_err())
     {
@@ -154,7 +154,7 @@ mod tests {
             (http, "health_check: {http: healthz}", "expected a path such as /healthz"),
             (http, "health_check: {http: \"/a b\"}", "expected a path such as /healthz"),
             (http, "health_check: {http: /a, host: \"a b\"}", "is not a host"),
-            (http, "health_check: {tcp: true, host: a}", "only for http"),
+            (http, "health_check: {tcp: true, host: a}", "needs the key http"),
             (http, "health_check: {grpc: a}", "expected connect.protocol: http2"),
             (https, "health_check: {grpc: a}, connect: {protocol: http1}", "gRPC needs HTTP/2"),
         ] {

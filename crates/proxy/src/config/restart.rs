@@ -23,11 +23,15 @@ pub(super) fn read(s: &mut Section<'_>) -> RestartConfig {
             "Unix socket on which a proxy gives its listeners to the next proxy with the same path. The proxy creates it, for its own user only.",
         )
         .required();
-    if socket.as_os_str().len() > PATH_BYTES_MAX {
+    let len = socket.as_os_str().len();
+    if len > PATH_BYTES_MAX {
         s.error(
             "socket",
-            format!("longer than {PATH_BYTES_MAX} bytes, too long for a Unix socket"),
+            format!("{len} bytes: expected at most {PATH_BYTES_MAX}, with room for a process ID"),
         );
+    } else if len > 0 && socket.is_relative() {
+        let shown = socket.display();
+        s.error("socket", format!("{shown} is relative: expected an absolute path"));
     }
     let drain = s
         .field(

@@ -212,7 +212,7 @@ impl Resolver {
 
 /// Whether a server can have this address. Filters of DNS respond `0.0.0.0` for blocked names, which is this machine.
 fn is_of_server(endpoint: &SocketAddr) -> bool {
-    let ip = endpoint.ip();
+    let ip = endpoint.ip().to_canonical();
     let is_broadcast = ip == Ipv4Addr::BROADCAST;
     endpoint.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !is_broadcast
 }

@@ -13,6 +13,11 @@ impl Upstream {
         self.sources.load().config.health_check.clone()
     }
 
+    /// Whether the replicas have health checks.
+    pub(crate) fn has_health_check(&self) -> bool {
+        self.sources.load().config.health_check.is_some()
+    }
+
     /// Takes the result of a health check.
     pub(crate) fn health_checked(
         &self,
@@ -27,7 +32,7 @@ impl Upstream {
         let replicas = self.replicas.load_full();
         let is_present = replicas.get(id).is_some_and(|present| Arc::ptr_eq(present, replica));
         // A reload may have removed the replica or the checks.
-        if !is_present || self.health_check().is_none() {
+        if !is_present || !self.has_health_check() {
             return;
         }
         let changed = replica.health.take(self.clock.now(), result, config);
@@ -52,18 +57,22 @@ impl Upstream {
     }
 
     /// The events with which new replicas wait for their first health check, or replicas that are not checked any more
-    /// become healthy.
+    /// become healthy. Without a usable replica that stays, the new ones do not wait: the first one that passes would get
+    /// all requests.
     pub(super) fn health_events(
         &self,
         root: &Root,
         old: &Replicas,
         new: &Replicas,
     ) -> Vec<UpstreamEvent> {
-        let is_checked = self.health_check().is_some();
+        let is_checked = self.has_health_check();
+        let is_kept = |replica: ReplicaId, present: &Arc<Replica>| {
+            old.get(replica).is_some_and(|kept| Arc::ptr_eq(kept, present))
+        };
+        let has_usable = new.iter().any(|(id, at)| is_kept(id, at) && at.health.is_usable());
         let mut events = Vec::new();
         for (replica, present) in new.iter() {
-            let is_kept = old.get(replica).is_some_and(|kept| Arc::ptr_eq(kept, present));
-            if is_checked && !is_kept {
+            if is_checked && has_usable && !is_kept(replica, present) {
                 present.health.join();
                 events.push(UpstreamEvent::HealthChecked { replica, is_healthy: false });
             } else if !is_checked {

@@ -377,7 +377,7 @@ async fn the_journal_has_the_event_of_a_panic_and_then_a_machine_of_its_own() {
     let file = std::env::temp_dir().join(format!("curtail-guard-{}.journal", std::process::id()));
     let server = Server::start(0).await;
     let yaml = root_yaml("journaled", &[&server], "retry: false");
-    let options = Options { journal: Some(file.clone()), seed: 1 };
+    let options = Options { journal: Some(file.clone()), seed: 1, ..Options::default() };
     let proxy = crate::start(config(&yaml), &options).expect("loopback and threads");
     let address = proxy.listeners()[0].1;
     assert!(is_good(&ask(address, "GET", "/now").await));
@@ -525,7 +525,7 @@ async fn a_journal_across_a_panic_at_a_question_of_a_member_of_a_group_replays_e
     let file = std::env::temp_dir().join(format!("curtail-ask-{}.journal", std::process::id()));
     let servers = [Server::start(0).await, Server::start(0).await];
     let yaml = root_yaml("member", &[&servers[0], &servers[1]], "group: shards, retry: false");
-    let options = Options { journal: Some(file.clone()), seed: 1 };
+    let options = Options { journal: Some(file.clone()), seed: 1, ..Options::default() };
     let proxy = crate::start(config(&yaml), &options).expect("loopback and threads");
     let address = proxy.listeners()[0].1;
     for _ in 0..150 {

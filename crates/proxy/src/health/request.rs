@@ -26,6 +26,9 @@ const STATUS: u64 = 1;
 const STATUS_NAMES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 const SERVING: usize = 1;
 
+/// Maximum length of a replica's message in the log and in `/state`.
+const MESSAGE_CHARS_MAX: usize = 200;
+
 /// Checks a replica once.
 ///
 /// # Errors
@@ -88,21 +91,26 @@ fn grpc_request(service: &str) -> Request<Full<Bytes>> {
 fn judge_http(response: &ClientResponse) -> Result<(), String> {
     match response.status.as_u16() {
         200..=399 => Ok(()),
-        _ => Err(format!("it responds {}: expected a status from 200 to 399", response.status)),
+        status => Err(format!("status {status}: expected 200 to 399")),
     }
 }
 
 fn judge_grpc(response: &ClientResponse) -> Result<(), String> {
     if response.status != http::StatusCode::OK {
-        return Err(format!("it responds HTTP status {}: expected 200", response.status));
+        return Err(format!("HTTP status {}: expected 200", response.status.as_u16()));
     }
     match grpc::status(response.trailers.as_ref(), &response.headers) {
         Some((0, _)) => {}
-        Some((5, _)) => return Err("it does not know the service (gRPC status 5)".to_owned()),
-        Some((12, _)) => {
-            return Err("it does not have grpc.health.v1.Health (gRPC status 12)".to_owned());
+        Some((5, _)) => {
+            return Err("the server does not know the service (gRPC status 5)".to_owned());
         }
-        Some((code, message)) => return Err(format!("it responds gRPC status {code}: {message}")),
+        Some((12, _)) => {
+            return Err("the server has no grpc.health.v1.Health (gRPC status 12)".to_owned());
+        }
+        Some((code, message)) => {
+            let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+            return Err(format!("gRPC status {code}: {message}"));
+        }
         None => return Err("the response has no grpc-status".to_owned()),
     }
     let (message, is_compressed) = grpc::unframe(response.body.clone())?;
@@ -118,7 +126,7 @@ fn judge_grpc(response: &ClientResponse) -> Result<(), String> {
         SERVING => Ok(()),
         other => {
             let name = STATUS_NAMES.get(other).copied().unwrap_or("an unknown status");
-            Err(format!("it responds {name}: expected SERVING"))
+            Err(format!("{name}: expected SERVING"))
         }
     }
 }
@@ -171,7 +179,7 @@ mod tests {
             (200, Some("0"), b"", "5 bytes"),
             (200, Some("0"), b"\x01\0\0\0\x02\x08\x01", "compressed"),
             (200, Some("5"), b"", "does not know the service"),
-            (200, Some("12"), b"", "does not have grpc.health.v1.Health"),
+            (200, Some("12"), b"", "has no grpc.health.v1.Health"),
             (200, Some("14"), b"", "gRPC status 14"),
             (200, None, b"\0\0\0\0\x02\x08\x01", "no grpc-status"),
             (503, Some("0"), b"\0\0\0\0\x02\x08\x01", "HTTP status 503"),

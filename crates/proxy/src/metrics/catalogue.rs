@@ -98,7 +98,7 @@ catalogue! {
     HEALTHY = gauge(
         "curtail_replica_healthy",
         &["upstream", "replica"],
-        "1 while the health checks of the replica pass, 0 while they fail; absent without the key `health_check` and before the first check. When no replica is healthy, the proxy uses all of them.",
+        "1 if the replica is healthy, by its health checks, 0 if it is unhealthy; absent without the key `health_check` and before the first check. When no replica is healthy, the proxy uses all of them.",
     );
     HEALTH_CHECKS = counter(
         "curtail_health_checks",

@@ -1,5 +1,6 @@
 //! Listening sockets that this process has got from another one: from the proxy before it, or from systemd.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 /// Listening sockets that have not been used yet.
@@ -26,12 +27,20 @@ impl InheritedSockets {
     }
 
     /// Removes and returns the socket that listens on `address`.
-    pub(crate) fn take(&mut self, address: SocketAddr) -> Option<TcpListener> {
+    ///
+    /// # Errors
+    /// When the socket cannot be used.
+    pub(crate) fn take(&mut self, address: SocketAddr) -> io::Result<Option<TcpListener>> {
         let listens = |socket: &TcpListener| socket.local_addr().is_ok_and(|own| own == address);
-        let index = self.0.iter().position(listens)?;
+        let Some(index) = self.0.iter().position(listens) else { return Ok(None) };
         let socket = self.0.swap_remove(index);
-        socket.set_nonblocking(true).ok()?;
-        Some(socket)
+        socket.set_nonblocking(true)?;
+        Ok(Some(socket))
+    }
+
+    /// Whether the socket that listens on `address` has not been taken.
+    pub(crate) fn has(&self, address: SocketAddr) -> bool {
+        self.0.iter().any(|socket| socket.local_addr().is_ok_and(|own| own == address))
     }
 
     /// Closes the sockets that no listener has taken.

@@ -347,7 +347,7 @@ fn a_fan_out_has_one_line_and_its_leaf_one_for_each_call() {
         let server = Replica::responding(Speaks::Http1, "good").await;
         let directory = Directory::new();
         let [root_file, leaf_file] = ["root.log", "leaf.log"].map(|name| directory.path(name));
-        let options = Options { journal: None, seed: 7 };
+        let options = Options { journal: None, seed: 7, ..Options::default() };
         let top = |file: &Path| {
             let file = file.display();
             format!(

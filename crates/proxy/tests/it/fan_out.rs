@@ -67,7 +67,7 @@ async fn start(fan_out: &str, upstream: &str) -> (Proxy, Vec<Replica>) {
          routes: [{{upstream: \"shard-*\", fan_out: {{{fan_out}}}}}]\n\
          upstreams:\n{upstreams}"
     );
-    (Proxy::start(&yaml, &Options { journal: None, seed: 7 }), replicas)
+    (Proxy::start(&yaml, &Options { journal: None, seed: 7, ..Options::default() }), replicas)
 }
 
 async fn get(proxy: &Proxy, path: &str) -> FullResponse {

@@ -31,7 +31,7 @@ async fn shards(keys: &str) -> (Proxy, [Replica; 2]) {
          routes: [{{path_prefix: /a, upstream: a}}, {{path_prefix: /b, upstream: b}}]\n\
          upstreams:\n  a: {upstream}\n  b: {upstream}\n"
     );
-    (Proxy::start(&yaml, &Options { journal: None, seed: 7 }), servers)
+    (Proxy::start(&yaml, &Options { journal: None, seed: 7, ..Options::default() }), servers)
 }
 
 #[test]

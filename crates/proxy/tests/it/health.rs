@@ -128,7 +128,7 @@ fn without_a_healthy_replica_all_get_requests() {
             server.until(&proxy, false).await;
         }
         let spread = spread(&proxy, &servers, 20).await;
-        assert_eq!(spread.iter().sum::<usize>(), 20, "{spread:?}");
+        assert!(spread.iter().all(|requests| *requests >= 5), "all get some of the 20: {spread:?}");
     });
 }
 

@@ -220,7 +220,7 @@ fn all_calls_of_a_request_that_fans_out_are_on_one_side() {
              routes: [{{upstream: shard-*, fan_out: {{}}}}]\n\
              upstreams:\n  shard-a: {upstream}\n  shard-b: {upstream}\n"
         );
-        let proxy = Proxy::start(&yaml, &Options { journal: None, seed: 7 });
+        let proxy = Proxy::start(&yaml, &Options { journal: None, seed: 7, ..Options::default() });
         get_all(proxy.address(), REQUESTS).await;
         let seen: Vec<Seen> = replicas.iter().flat_map(|replica| replica.record().seen()).collect();
         let mut all = BTreeSet::new();

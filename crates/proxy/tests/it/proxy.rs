@@ -40,7 +40,7 @@ impl Setup {
             host: "127.0.0.1",
             listener: String::new(),
             top: String::new(),
-            options: Options { journal: None, seed: SEED },
+            options: Options { journal: None, seed: SEED, ..Options::default() },
         }
     }
 
@@ -153,7 +153,7 @@ impl Proxy {
             "workers: 1\nadmin: {{address: \"127.0.0.1:0\"}}\nleaves: [{}]\n",
             leaves.join(", ")
         );
-        Self::start(&yaml, &Options { journal: None, seed: SEED })
+        Self::start(&yaml, &Options { journal: None, seed: SEED, ..Options::default() })
     }
 
     /// Where clients connect.

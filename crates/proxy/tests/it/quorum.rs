@@ -268,7 +268,7 @@ fn the_rest_of_a_request_is_cancelled_when_too_many_calls_are_open() {
              routes: [{{upstream: \"shard-*\", fan_out: {{needed: 1, rest: finish}}}}]\n\
              upstreams:\n{upstreams}"
         );
-        let proxy = Proxy::start(&yaml, &Options { journal: None, seed: 7 });
+        let proxy = Proxy::start(&yaml, &Options { journal: None, seed: 7, ..Options::default() });
         // 4,096 calls of a worker may be open.
         let (fit, rest_calls) = (4_096 / (SHARDS - 1), SHARDS - 1);
         for nth in 1..=fit + 2 {

@@ -140,7 +140,7 @@ fn tenants_and_decades_have_percentiles_over_all_workers() {
 fn a_request_counts_once_however_many_calls_and_attempts_it_has() {
     run_within(Duration::from_secs(60), async {
         let server = replica().await;
-        let options = Options { journal: None, seed: 7 };
+        let options = Options { journal: None, seed: 7, ..Options::default() };
         let top = "workers: 1\nadmin: {address: \"127.0.0.1:0\"}\ntenants: {header: x-tenant}\n";
         let leaf = format!("{{address: \"127.0.0.1:0\", server: \"http://{}\"}}", server.address());
         let leaf = Proxy::start(&format!("{top}leaves: [{leaf}]\n"), &options);

@@ -4,6 +4,7 @@
 //! begun, a separate task reads the body.
 
 use super::super::Error;
+use super::super::framing::Framing;
 use super::super::inbound::Inbound;
 use super::response::write_interim;
 use crate::forwarding::remove_hop_by_hop;
@@ -88,16 +89,37 @@ impl SharedConnection {
         std::mem::take(&mut self.interim)
     }
 
-    /// Discards the available part of an unneeded body; returns whether the body has ended.
-    pub(super) fn pass_over(&mut self, cx: &mut Context<'_>) -> bool {
-        // A reader of the old request gets no more of the body.
+    /// Whether the rest of the body is short enough to be read although nobody needs it, and comes without "100 Continue".
+    /// Otherwise the response announces that the connection closes.
+    pub(super) fn may_discard_rest(&self) -> bool {
+        let is_short = match self.inbound.framing {
+            Framing::Length(bytes) => bytes <= UNWANTED_BYTES_MAX as u64,
+            Framing::Chunked(_) | Framing::Ended => true,
+            Framing::UntilClosed | Framing::Malformed => false,
+        };
+        let is_client_waiting = self.is_continue_expected
+            && !self.inbound.framing.is_end()
+            && self.inbound.read.is_empty();
+        is_short && !is_client_waiting
+    }
+
+    /// Ends the request in progress: a reader of its body gets no more of it.
+    pub(super) const fn end_request(&mut self) {
         self.request += 1;
-        let mut unwanted_bytes = 0;
-        while !self.inbound.framing.is_end() && unwanted_bytes < UNWANTED_BYTES_MAX {
-            let Poll::Ready(Some(Ok(frame))) = self.inbound.poll_frame(cx) else { break };
-            unwanted_bytes += frame.data_ref().map_or(0, Bytes::len);
+    }
+
+    /// Discards the rest of a body, of which `discarded` bytes were discarded already. Ready when the body has ended
+    /// (true), or when it is too long, broken or malformed.
+    pub(super) fn poll_discard(
+        &mut self,
+        cx: &mut Context<'_>,
+        discarded: &mut usize,
+    ) -> Poll<bool> {
+        while !self.inbound.framing.is_end() && *discarded < UNWANTED_BYTES_MAX {
+            let Some(Ok(frame)) = ready!(self.inbound.poll_frame(cx)) else { break };
+            *discarded += frame.data_ref().map_or(0, Bytes::len);
         }
-        self.inbound.framing.is_end()
+        Poll::Ready(self.inbound.framing.is_end())
     }
 }
 

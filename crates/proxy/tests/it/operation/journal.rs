@@ -161,7 +161,10 @@ fn upstreams_of_a_group_are_replayed_in_the_order_of_their_events() {
              routes: [{{path_prefix: /0, upstream: even}}, {{path_prefix: /1, upstream: odd}}]\n\
              upstreams:\n  even: {upstream}\n  odd: {upstream}\n"
         );
-        let proxy = Proxy::start(&yaml, &Options { journal: Some(file.clone()), seed });
+        let proxy = Proxy::start(
+            &yaml,
+            &Options { journal: Some(file.clone()), seed, ..Options::default() },
+        );
         load(&proxy, 4_000).await;
         let metrics = proxy.metrics().await;
         assert!(metrics.attempts("slower_than_quantile") > 0, "no hedges: {metrics}");
@@ -207,7 +210,10 @@ fn requests_that_fan_out_are_replayed_with_all_their_calls() {
             upstream("hedge: {delay_max: 5ms}"),
             upstream("hedge: false, retry: false"),
         );
-        let proxy = Proxy::start(&yaml, &Options { journal: Some(file.clone()), seed });
+        let proxy = Proxy::start(
+            &yaml,
+            &Options { journal: Some(file.clone()), seed, ..Options::default() },
+        );
         load(&proxy, 1_000).await;
         // Some clients leave at once.
         for _ in 0..20 {

@@ -22,10 +22,11 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: h\r\n\r\n";
+const UPGRADE: &str = "GET /t HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
 const GRACE: Duration = Duration::from_secs(300);
 
 fn options() -> Options {
-    Options { journal: None, seed: 7 }
+    Options { journal: None, seed: 7, ..Options::default() }
 }
 
 /// Clients that send one request after another, most of them on kept connections.
@@ -113,11 +114,11 @@ fn a_restart_breaks_no_request_no_idle_connection_and_no_stream() {
         idle.send(GET).await;
         assert_eq!(idle.response().await.body, "good");
         let unused = Wire::connect(address).await;
+        let mut upgrading = Wire::connect(address).await;
         let mut tunnel = Wire::connect(address).await;
-        tunnel
-            .send("GET /t HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n")
-            .await;
+        tunnel.send(UPGRADE).await;
         assert_eq!(tunnel.read_head().await.expect("held").expect("a response").status(), 101);
+        old.until(|metrics| metrics.sum("curtail_client_connections_open", &[]) == 4).await;
         let load = Load::start(address);
         load.responses(200).await;
 
@@ -139,18 +140,23 @@ fn a_restart_breaks_no_request_no_idle_connection_and_no_stream() {
         }
         tunnel.send("still here").await;
         assert_eq!(tunnel.read_exact(10).await.expect("an echo"), "still here");
+        // A connection of the old process can still change its protocol.
+        upgrading.send(UPGRADE).await;
+        assert_eq!(upgrading.read_head().await.expect("held").expect("a response").status(), 101);
+        upgrading.send("here too").await;
+        assert_eq!(upgrading.read_exact(8).await.expect("an echo"), "here too");
+        load.responses(200).await;
+        load.finish().await;
+        drop(upgrading);
         {
             let mut drained = std::pin::pin!(old.drained());
-            assert!(futures_util::poll!(&mut drained).is_pending(), "the tunnel is open");
+            let long = tokio::time::timeout(Duration::from_millis(300), &mut drained).await;
+            assert!(long.is_err(), "the tunnel is open");
             drop(tunnel);
             drained.await;
         }
         old.stop(GRACE).await.expect("it stops");
-        load.responses(200).await;
-        load.finish().await;
-        assert!(socket.exists(), "the old process leaves the socket of the new one");
         new.stop(GRACE).await.expect("it stops");
-        assert!(!socket.exists());
         assert!(TcpStream::connect(address).await.is_err(), "nobody has the socket");
     });
 }
@@ -170,7 +176,7 @@ fn a_new_process_that_fails_leaves_the_old_one_alone() {
         let broken = yaml.replacen(&old.admin_address().to_string(), &taken.1.to_string(), 1);
         let failed = Proxy::try_start(&broken, &options()).expect_err("its port is taken");
         assert!(matches!(failed, StartError::Listen { .. }), "{failed}");
-        crate::logs::until(&["it ended before it was ready", "this one continues"]).await;
+        crate::logs::until(&["it ended before it served", "this one continues"]).await;
         let mut client = Client::connect(old.address(), Version::HTTP_11).await;
         assert_eq!(client.get("/").await.body, "good");
         let status = ask_admin(old.admin_address(), "/readyz").await.expect("it responds");
@@ -209,7 +215,7 @@ fn a_path_without_a_proxy_is_an_error_and_a_stale_socket_is_replaced() {
         let text = error();
         peer.join().expect("no panic");
         assert!(
-            text.contains("sent \"HTTP/1.1 400 Bad R\", not \"curtail-restart/1\\\\n\""),
+            text.contains("sent \"HTTP/1.1 400 Bad R\", not \"curtail-restart/1\\n\""),
             "{text}"
         );
 
@@ -245,6 +251,7 @@ fn sigusr2_starts_a_new_process_and_notifies_systemd() {
         command.arg("--config").arg(&file).env("NOTIFY_SOCKET", directory.path("notify.sock"));
         let old = Program::spawn(&mut command);
         old.says(0, &["\"ready\""]).await;
+        notified.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
         let notification = || {
             let mut text = [0; 256];
             let len = notified.recv(&mut text).expect("a notification");
@@ -292,5 +299,52 @@ fn sockets_of_systemd_are_used() {
         drop(client);
         program.signal("-TERM");
         assert_eq!(program.exit_code().await, Some(0));
+    });
+}
+
+#[test]
+fn a_proxy_with_other_addresses_does_not_replace_this_one() {
+    run(async {
+        let replica = RawReplica::responding("good").await;
+        let directory = Directory::new();
+        let keys = format!("restart: {{socket: {}}}", directory.path("restart.sock").display());
+        let setup = Setup::before(&[replica.address()]).top(&keys);
+        let proxy = setup.start();
+        let failed = Proxy::try_start(&setup.yaml(), &options()).expect_err("ports of its own");
+        let text = failed.to_string();
+        assert!(text.contains(&format!("a proxy on {}", proxy.address())), "{text}");
+        assert!(text.contains("give each proxy a socket of its own"), "{text}");
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        assert_eq!(client.get("/").await.body, "good");
+        assert_eq!(client.get("/").await.get("connection"), None);
+    });
+}
+
+#[test]
+fn the_old_process_puts_its_socket_back_when_the_new_one_has_died() {
+    run(async {
+        let replica = RawReplica::responding("good").await;
+        let directory = Directory::new();
+        let socket = directory.path("restart.sock");
+        let keys = format!("restart: {{socket: {}}}", socket.display());
+        let setup = Setup::before(&[replica.address()]).top(&keys);
+        let old = setup.start();
+        // A process that has put its socket at the path, and dies before it serves.
+        let dead = directory.path("dead.sock");
+        drop(UnixListener::bind(&dead).expect("a socket"));
+        let mut peer = std::os::unix::net::UnixStream::connect(&socket).expect("the proxy listens");
+        let mut greeting = [0; 18];
+        std::io::Read::read_exact(&mut peer, &mut greeting).expect("a greeting");
+        assert_eq!(&greeting, b"curtail-restart/1\n");
+        std::fs::rename(&dead, &socket).expect("one directory");
+        drop(peer);
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            tokio::task::yield_now().await;
+        }
+        let new = Proxy::start(&setup.yaml_at(&old), &options());
+        old.replaced().await;
+        old.stop(GRACE).await.expect("it stops");
+        let mut client = Client::connect(new.address(), Version::HTTP_11).await;
+        assert_eq!(client.get("/").await.body, "good");
     });
 }

@@ -5,7 +5,7 @@ use crate::body::{self, Progress};
 use crate::client::{Client, FullResponse};
 use crate::deadline::run;
 use crate::proxy::Setup;
-use crate::raw_replica::{RawReplica, Refusing};
+use crate::raw_replica::{self, RawReplica, Refusing};
 use crate::replica::ok;
 use crate::wire::Wire;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
@@ -18,6 +18,51 @@ const LONG_BYTES: u64 = 200 << 20;
 /// What may lie between a sender and a receiver that does not read: the buffers of four sockets, two
 /// flow-control windows and the proxy's own bounds. Far from [`LONG_BYTES`].
 const BETWEEN_BYTES_MAX: u64 = 64 << 20;
+
+/// A replica that responds before it has read the body.
+async fn early() -> RawReplica {
+    RawReplica::start(|mut wire, _, _| async move {
+        while let Ok(Some(_)) = wire.read_head().await {
+            wire.send(raw_replica::response("early")).await;
+        }
+    })
+    .await
+}
+
+#[test]
+fn a_body_that_comes_after_the_response_is_read_and_the_connection_stays_open() {
+    run(async {
+        let replica = early().await;
+        let proxy = Setup::before(&[replica.address()]).upstream("retry: false").start();
+        for framing in ["content-length: 10", "transfer-encoding: chunked"] {
+            let mut wire = Wire::connect(proxy.address()).await;
+            for _ in 0..3 {
+                wire.send(format!("POST / HTTP/1.1\r\nhost: h\r\n{framing}\r\n\r\n")).await;
+                let response = wire.response().await;
+                assert_eq!(
+                    (response.body.as_ref(), response.head.get("connection")),
+                    (&b"early"[..], None)
+                );
+                let is_chunked = framing.contains("chunked");
+                wire.send(if is_chunked { "a\r\n0123456789\r\n0\r\n\r\n" } else { "0123456789" })
+                    .await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_response_before_a_long_body_announces_that_the_connection_closes() {
+    run(async {
+        let replica = early().await;
+        let proxy = Setup::before(&[replica.address()]).upstream("retry: false").start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 100000\r\n\r\n").await;
+        let response = wire.response().await;
+        assert_eq!(response.body, "early");
+        assert_eq!(response.head.get("connection"), Some("close"));
+    });
+}
 
 #[test]
 fn two_hundred_megabytes_each_way_are_streamed_and_never_buffered() {
@@ -300,7 +345,7 @@ fn interim_responses_of_a_replica_are_not_the_response() {
             while record.read(&mut wire).await.is_some() {
                 wire.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n").await;
                 wire.send("HTTP/1.1 100 Continue\r\n\r\n").await;
-                wire.send(crate::raw_replica::response("final")).await;
+                wire.send(raw_replica::response("final")).await;
             }
         })
         .await;
