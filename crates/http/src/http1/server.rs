@@ -271,11 +271,14 @@ impl Server {
     /// Discards the rest of the request's body, within the time for a head; ready with whether the body has ended.
     fn poll_rest(&mut self, cx: &mut Context<'_>, discarded: &mut usize) -> Poll<bool> {
         let read = lock(&self.shared).poll_discard(cx, discarded);
-        if read.is_pending() {
-            ready!(self.timer.poll_within(cx, 3, self.limits.header_timeout));
-            return Poll::Ready(false);
+        if read.is_ready() {
+            return read;
         }
-        read
+        let is_closing = self.drain.is_closing() || self.drain.poll(cx).is_ready();
+        let (phase, timeout) =
+            if is_closing { (4, LAST_MOMENT) } else { (3, self.limits.header_timeout) };
+        ready!(self.timer.poll_within(cx, phase, timeout));
+        Poll::Ready(false)
     }
 
     fn poll_send<B>(&mut self, cx: &mut Context<'_>, body: &mut B) -> Poll<Result<(), Error>>

@@ -11,6 +11,7 @@ use crate::wire::Wire;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 const LONG_BYTES: u64 = 200 << 20;
@@ -48,6 +49,23 @@ fn a_body_that_comes_after_the_response_is_read_and_the_connection_stays_open() 
                     .await;
             }
         }
+    });
+}
+
+#[test]
+fn a_body_that_does_not_come_does_not_delay_the_drain() {
+    run(async {
+        let replica = early().await;
+        let proxy = Setup::before(&[replica.address()])
+            .upstream("retry: false")
+            .top("limits: {header_timeout: 1h}")
+            .start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 10\r\n\r\n").await;
+        assert_eq!(wire.response().await.body, "early");
+        // Far longer than the test may take.
+        proxy.stop(Duration::from_secs(300)).await.expect("it stops");
+        assert_eq!(wire.read_to_close().await, "");
     });
 }
 
