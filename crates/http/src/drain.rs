@@ -78,9 +78,7 @@ impl DrainSignal {
 /// One connection's view of the drain.
 pub struct Drain {
     signal: Arc<DrainSignal>,
-    /// The stage at which the connection has to do something.
-    wanted: Stage,
-    /// Ready at this stage.
+    /// Ready at the stage at which the connection has to do something.
     reached: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
     is_waiting: bool,
 }
@@ -106,7 +104,7 @@ impl Drain {
 
     fn at(signal: &Arc<DrainSignal>, wanted: Stage) -> Self {
         let reached = Box::pin(signal.reached(wanted));
-        Self { signal: Arc::clone(signal), wanted, reached, is_waiting: false }
+        Self { signal: Arc::clone(signal), reached, is_waiting: false }
     }
 
     /// Whether the drain has begun.
@@ -123,18 +121,35 @@ impl Drain {
         self.signal.is_closing.load(Ordering::Acquire)
     }
 
-    /// Ready once, at the stage that the connection waits for. A connection is polled several times for each request. Therefore only its
-    /// first poll registers a waker, and all further polls only read a flag.
+    /// Ready once, at the stage that the connection waits for. A connection is polled several times for each request.
+    /// Therefore only its first poll registers a waker, and further polls only read a flag until the drain begins.
     #[inline]
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let is_reached = match self.wanted {
-            Stage::Closing => self.is_closing(),
-            Stage::Open | Stage::LastResponses => self.is_begun(),
-        };
-        if self.is_waiting && !is_reached {
+        // The first stage wakes a connection that waits for the second one, which then has to wait again.
+        if self.is_waiting && !self.is_begun() {
             return Poll::Pending;
         }
         self.is_waiting = true;
         self.reached.as_mut().poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_the_first_stage_has_woken_is_woken_by_the_second_one() {
+        let signal = Arc::<DrainSignal>::default();
+        let mut drain = Drain::until_closing(&signal);
+        let waiting = tokio::spawn(async move {
+            std::future::poll_fn(|cx| drain.poll(cx)).await;
+        });
+        tokio::task::yield_now().await;
+        signal.begin_with_last_responses();
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished() && signal.is_begun());
+        signal.begin();
+        waiting.await.expect("no panic");
     }
 }

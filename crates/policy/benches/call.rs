@@ -27,7 +27,8 @@ const REPLICAS: usize = 100;
 const GAP: Duration = Duration::from_us(10);
 const SEED: u64 = 1;
 const CLASSES: [Class; 2] = [Class::Interactive, Class::Batch];
-const READ: Request = Request { class: Class::Interactive, repeatable: true, is_holdout: false };
+const READ: Request =
+    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
 
 fn main() {
     println!("{REQUESTS} requests a round, seed {SEED}, median of {ROUNDS} rounds");

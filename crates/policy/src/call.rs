@@ -151,7 +151,7 @@ impl Call {
     fn arrived(&mut self, upstream: &mut Upstream, now: Instant) {
         self.state = State::Trying;
         self.arrived = now;
-        self.deadline = now + upstream.config().timeout;
+        self.deadline = now + self.request.timeout.unwrap_or(upstream.config().timeout);
         upstream.budget().request(now);
         if !self.send_first(upstream, now) {
             self.state = State::Over;

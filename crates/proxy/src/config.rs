@@ -18,7 +18,7 @@ mod tenants;
 pub use access_log::AccessLogConfig;
 pub use discovery::{AddressFamilies, DiscoveryConfig, DnsConfig, DnsRecords};
 pub use fan_out::{FanOutConfig, FanOutTo, Merge};
-pub use health_check::{HealthCheckConfig, HealthProbe};
+pub use health_check::{HealthCheckConfig, HealthCheckKind};
 pub use limits::Limits;
 pub use network::Network;
 pub use replica::{ReplicaConfig, ReplicaUrl};
@@ -31,7 +31,7 @@ use curtail_http::access::is_tenant;
 pub use curtail_http::connect::{ConnectConfig, Protocol};
 use curtail_http::tls::{self, ServerConfig, TlsError, Trust};
 use curtail_policy::{LeafConfig, RemedyMode, UpstreamConfig};
-use curtail_units::Ratio;
+use curtail_units::{Duration, Ratio};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -104,6 +104,8 @@ pub struct RouteConfig {
     pub fan_out: Option<FanOutConfig>,
     /// Whether servers may execute the requests twice, whatever their method.
     pub idempotent: bool,
+    /// The maximum time from a request to its response; absent: that of the upstream.
+    pub timeout: Option<Duration>,
 }
 
 /// An upstream and its name.
@@ -331,6 +333,10 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
         idempotent: s
             .field("idempotent", "Whether servers may execute these requests twice, whatever their method.")
             .default(false),
+        timeout: s
+            .field("timeout", "Maximum time from a request to its response; then the request fails. With `fan_out`, that of each call. Absent: the `timeout` of the upstream.")
+            .at_least(Duration::from_ms(1))
+            .optional(),
     };
     if !route.path_prefix.starts_with('/') {
         s.error("path_prefix", format!("{:?} does not begin with /", route.path_prefix));

@@ -34,6 +34,9 @@ const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 1 << 20, idle_max: 1
 /// Maximum time for which a process that replaces another one waits for the first results.
 const FIRST_RESULTS_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
+/// The wait after a check that panicked, which is a bug, and may repeat.
+const AFTER_PANIC: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// The interval between two checks of a replica varies by this ratio, so that many proxies do not check together.
 const JITTER: f64 = 0.1;
 
@@ -54,12 +57,12 @@ curtail_units::labels!(CheckResult {
 pub(crate) struct HealthChecks {
     /// Changes when replicas or keys may have changed.
     changes: watch::Sender<()>,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 impl Default for HealthChecks {
     fn default() -> Self {
-        Self { changes: watch::Sender::new(()), places: Semaphore::new(CHECKS_MAX) }
+        Self { changes: watch::Sender::new(()), permits: Semaphore::new(CHECKS_MAX) }
     }
 }
 
@@ -82,16 +85,16 @@ pub(crate) struct ReplicaHealth {
 
 #[derive(Debug, Default)]
 struct HealthState {
-    verdict: Verdict,
-    /// Results in a row that contradict the verdict.
-    contradictions: u32,
+    status: HealthStatus,
+    /// Results in a row that are the opposite of the status.
+    opposite_results: u32,
     last_checked: Option<Instant>,
     /// Why the last check failed; absent: it passed.
     last_error: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Verdict {
+enum HealthStatus {
     /// No check has ended; the replica gets requests.
     #[default]
     Unchecked,
@@ -131,21 +134,21 @@ impl HealthState {
         let has_passed = result.is_ok();
         self.last_checked = Some(now);
         self.last_error = result.err();
-        let needed = match (self.verdict, has_passed) {
-            (Verdict::Unchecked | Verdict::Joining, _) => 1,
-            (Verdict::Healthy, false) => config.unhealthy_after,
-            (Verdict::Unhealthy, true) => config.healthy_after,
-            (Verdict::Healthy, true) | (Verdict::Unhealthy, false) => {
-                self.contradictions = 0;
+        let needed = match (self.status, has_passed) {
+            (HealthStatus::Unchecked | HealthStatus::Joining, _) => 1,
+            (HealthStatus::Healthy, false) => config.unhealthy_after,
+            (HealthStatus::Unhealthy, true) => config.healthy_after,
+            (HealthStatus::Healthy, true) | (HealthStatus::Unhealthy, false) => {
+                self.opposite_results = 0;
                 return None;
             }
         };
-        self.contradictions += 1;
-        if self.contradictions < needed {
+        self.opposite_results += 1;
+        if self.opposite_results < needed {
             return None;
         }
-        self.contradictions = 0;
-        self.verdict = if has_passed { Verdict::Healthy } else { Verdict::Unhealthy };
+        self.opposite_results = 0;
+        self.status = if has_passed { HealthStatus::Healthy } else { HealthStatus::Unhealthy };
         Some(has_passed)
     }
 }
@@ -162,7 +165,7 @@ impl ReplicaHealth {
 
     /// Waits for the first check to pass.
     pub(crate) fn join(&self) {
-        *self.lock() = HealthState { verdict: Verdict::Joining, ..HealthState::default() };
+        *self.lock() = HealthState { status: HealthStatus::Joining, ..HealthState::default() };
     }
 
     /// Forgets all checks.
@@ -172,16 +175,16 @@ impl ReplicaHealth {
 
     /// Whether the replica gets requests.
     pub(crate) fn is_usable(&self) -> bool {
-        matches!(self.lock().verdict, Verdict::Unchecked | Verdict::Healthy)
+        matches!(self.lock().status, HealthStatus::Unchecked | HealthStatus::Healthy)
     }
 
     pub(crate) fn read(&self, now: Instant) -> HealthSnapshot {
         let state = self.lock();
         HealthSnapshot {
-            is_healthy: match state.verdict {
-                Verdict::Unchecked | Verdict::Joining => None,
-                Verdict::Healthy => Some(true),
-                Verdict::Unhealthy => Some(false),
+            is_healthy: match state.status {
+                HealthStatus::Unchecked | HealthStatus::Joining => None,
+                HealthStatus::Healthy => Some(true),
+                HealthStatus::Unhealthy => Some(false),
             },
             last_check_age: state.last_checked.map(|at| now.since(at)),
             last_error: state.last_error.clone(),
@@ -244,7 +247,21 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         tokio::select! {
             // The sender lives as long as this task.
             _ = changes.changed() => {}
-            Some(_) = watchers.join_next() => {}
+            Some(ended) = watchers.join_next() => if ended.is_err() {
+                tracing::error!("a health check panicked: its replica is checked again");
+                tokio::time::sleep(AFTER_PANIC).await;
+            },
+        }
+    }
+}
+
+/// A replica that a task checks. A panic of the task drops it, so that another one begins.
+struct Watched(Weak<Replica>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(replica) = self.0.upgrade().filter(|_| std::thread::panicking()) {
+            replica.health.is_watched.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -255,6 +272,7 @@ async fn watch(
     (upstream, id, replica): (Weak<Upstream>, ReplicaId, Weak<Replica>),
 ) {
     let (mut rng, clock) = (entropy_rng(), shared.process_state.clock);
+    let _watched = Watched(Weak::clone(&replica));
     let mut changes = shared.health_checks.changes.subscribe();
     loop {
         changes.mark_unchanged();
@@ -273,7 +291,7 @@ async fn watch(
         if due <= clock.now() {
             let result = {
                 // It is never closed.
-                let _place = shared.health_checks.places.acquire().await;
+                let _permit = shared.health_checks.permits.acquire().await;
                 request::check(&replica.health, &config, &clock).await
             };
             upstream.health_checked(id, &replica, &config, result);

@@ -51,7 +51,7 @@ mod worker;
 pub use check::check;
 pub use config::{
     AccessLogConfig, AddressFamilies, Config, ConnectConfig, DiscoveryConfig, DnsConfig,
-    DnsRecords, FanOutConfig, FanOutTo, HealthCheckConfig, HealthProbe, LeafListener, Limits,
+    DnsRecords, FanOutConfig, FanOutTo, HealthCheckConfig, HealthCheckKind, LeafListener, Limits,
     ListenerConfig, Merge, NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl,
     RestartConfig, RouteConfig, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
 };

@@ -6,7 +6,7 @@ use crate::leaf::{Admission, Leaf, LeafPermit, TWIN_STARTED_PATH};
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
 use crate::response::{BufferedBody, BufferedResponse, IdleTimeout, RelayedBody, WinningResponse};
 use crate::root::{self, NoResponse, Outgoing};
-use crate::route::Target;
+use crate::route::{RouteRequests, Target};
 use crate::snapshot::ConfigSnapshot;
 use crate::trail::{Destination, RequestEnd, Trail};
 use crate::tunnel::Tunnel;
@@ -70,7 +70,7 @@ pub(crate) async fn respond(
     let found = settled
         .inspect_err(|_| client.metrics.malformed.add(1))
         .and_then(|()| destination(&snapshot, &client, &head))
-        .map(|(destination, target, idempotent)| {
+        .map(|(destination, target, RouteRequests { idempotent, timeout })| {
             // The safe methods (RFC 9110, section 9.2.1) except TRACE, which asks about the path of the request itself.
             let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
             let repeatable = (is_read || idempotent) && upgrade.is_none();
@@ -79,7 +79,8 @@ pub(crate) async fn respond(
                 if repeatable { holdout::draw(&worker, &client, &mut head, sides) } else { None };
             let is_holdout = draw.is_some_and(|draw| draw.is_holdout);
             let class = destination.class;
-            (destination, target, draw, curtail_policy::Request { class, repeatable, is_holdout })
+            let request = curtail_policy::Request { class, repeatable, is_holdout, timeout };
+            (destination, target, draw, request)
         });
     let head = Arc::new(head);
     let mut trail = Box::new(Trail::new(context, started, Arc::clone(&head), Arc::clone(&client)));
@@ -179,25 +180,28 @@ fn prepare(head: &mut RequestHead, client: &Client) {
     forwarding::add_forwarded(&mut head.fields, client.address, &client.address_text, client.tls);
 }
 
-/// The destination and the target of a request, and whether its route declares it idempotent.
+/// The destination and the target of a request, and the properties of the requests of its route.
 fn destination(
     snapshot: &ConfigSnapshot,
     client: &Client,
     head: &RequestHead,
-) -> Result<(Destination, Target, bool), Fault> {
+) -> Result<(Destination, Target, RouteRequests), Fault> {
     let class = head.fields.get_text(Known::CurtailClass);
     let class = class.and_then(Class::from_name).unwrap_or_default();
-    let (route, target, idempotent) = match &client.leaf {
-        Some(leaf) => (&leaf.prepared, Target::Upstream(Arc::clone(&leaf.server)), false),
+    let (route, target, requests) = match &client.leaf {
+        Some(leaf) => {
+            let target = Target::Upstream(Arc::clone(&leaf.server));
+            (&leaf.prepared, target, RouteRequests::default())
+        }
         None => {
             let route = snapshot
                 .routes
                 .find(head.host(), head.target.path())
                 .inspect_err(|_| client.metrics.unrouted.add(1))?;
-            (&route.prepared, route.target.clone(), route.idempotent)
+            (&route.prepared, route.target.clone(), route.requests)
         }
     };
-    Ok((Destination { route: Arc::clone(route), class }, target, idempotent))
+    Ok((Destination { route: Arc::clone(route), class }, target, requests))
 }
 
 fn outgoing(

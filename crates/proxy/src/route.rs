@@ -10,7 +10,7 @@ use crate::driver::Upstream;
 use crate::fan_out::FanOut;
 use crate::spans::prepared::PreparedRoute;
 use curtail_http::head::Fault;
-use curtail_units::{Instant, Ratio};
+use curtail_units::{Duration, Instant, Ratio};
 use http::StatusCode;
 use path::{PathReading, Prefix};
 use std::borrow::Cow;
@@ -30,9 +30,18 @@ pub(crate) struct Routes {
 pub(crate) struct Route {
     pub(crate) host: Option<String>,
     path_prefix: Prefix,
-    pub(crate) idempotent: bool,
+    pub(crate) requests: RouteRequests,
     pub(crate) target: Target,
     pub(crate) prepared: Arc<PreparedRoute>,
+}
+
+/// The properties of the requests of a route; the default is that of a leaf.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RouteRequests {
+    /// Whether servers may execute them twice, whatever their method.
+    pub(crate) idempotent: bool,
+    /// The maximum time to a response, instead of that of the upstream.
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -135,7 +144,7 @@ impl Route {
         Self {
             host: config.host.as_deref().map(|host| host_name(host).to_owned()),
             path_prefix: Prefix::new(&config.path_prefix),
-            idempotent: config.idempotent,
+            requests: RouteRequests { idempotent: config.idempotent, timeout: config.timeout },
             target,
             prepared: Arc::new(prepared),
         }

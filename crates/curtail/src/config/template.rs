@@ -40,6 +40,7 @@ fn example(path: &str) -> Option<&'static str> {
         "listeners[].address" => "127.0.0.1:7300",
         "routes[].host" => "www.example.org",
         "routes[].upstream" => NAME,
+        "routes[].timeout" => "2s",
         "routes[].fan_out.needed" => "1",
         "routes[].fan_out.deadline" => "500ms",
         "upstreams.<name>.replicas" => "[\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]",

@@ -11,7 +11,7 @@ use curtail_policy::{
     BalanceConfig, QuantileDelay, RemedyMode, RestMode, SAMPLES_MIN, UpstreamConfig,
 };
 use curtail_proxy::{
-    Config, FanOutConfig, HealthCheckConfig, HealthProbe, Merge, NamedUpstream, RouteConfig,
+    Config, FanOutConfig, HealthCheckConfig, HealthCheckKind, Merge, NamedUpstream, RouteConfig,
 };
 use curtail_text::numbers;
 use curtail_units::{Duration, Quantile, Ratio};
@@ -80,10 +80,12 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
 fn condition(route: &RouteConfig) -> String {
     let host = route.host.as_deref().unwrap_or("any host,");
     let twice = if route.idempotent { " (any method may be sent twice)" } else { "" };
+    let timeout = route.timeout.map(|timeout| format!(" (timeout {})", timeout.write()));
+    let timeout = timeout.unwrap_or_default();
     let prefix = &route.path_prefix;
     // A prefix without a trailing slash is a path as well.
     let below = if prefix.ends_with('/') { String::new() } else { format!(" and {prefix}/...") };
-    format!("{host} {prefix}{below}{twice}")
+    format!("{host} {prefix}{below}{twice}{timeout}")
 }
 
 /// Describes a fan-out: the needed shards or replicas, the merge of their bodies, and the deadline.
@@ -150,17 +152,17 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
 }
 
 fn health_check(check: &HealthCheckConfig) -> String {
-    let HealthCheckConfig { probe, interval, timeout, unhealthy_after, healthy_after } = check;
-    let probe = match probe {
-        HealthProbe::Http { path, .. } => format!("GET {path}"),
-        HealthProbe::Grpc { service } if service.is_empty() => {
+    let HealthCheckConfig { kind, interval, timeout, unhealthy_after, healthy_after } = check;
+    let request = match kind {
+        HealthCheckKind::Http { path, .. } => format!("GET {path}"),
+        HealthCheckKind::Grpc { service } if service.is_empty() => {
             "gRPC health of the server".to_owned()
         }
-        HealthProbe::Grpc { service } => format!("gRPC health of {service}"),
-        HealthProbe::Tcp => "a TCP connection".to_owned(),
+        HealthCheckKind::Grpc { service } => format!("gRPC health of {service}"),
+        HealthCheckKind::Tcp => "a TCP connection".to_owned(),
     };
     format!(
-        "{probe} every {}, timeout {}; unhealthy after {unhealthy_after} failures, healthy after {healthy_after}",
+        "{request} every {}, timeout {}; unhealthy after {unhealthy_after} failures, healthy after {healthy_after}",
         interval.write(),
         timeout.write()
     )

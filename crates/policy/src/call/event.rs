@@ -1,6 +1,7 @@
 //! A request, and the events of a request and of its attempts.
 
 use crate::{AttemptId, Class};
+use curtail_units::Duration;
 use serde::{Deserialize, Serialize};
 
 /// A request, as the policies know it.
@@ -13,6 +14,9 @@ pub struct Request {
     /// Whether the request is in the holdout: it gets neither hedges nor ties, but retries. The driver draws it.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_holdout: bool,
+    /// The maximum time from the request to its response, instead of that of the upstream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
 }
 
 /// The result of an attempt with a response.

@@ -14,7 +14,8 @@ use curtail_units::{Duration, Instant, Quantile, Rng};
 use expect_test::expect;
 
 const REPLICAS: u32 = 5;
-const READ: Request = Request { class: Class::Interactive, repeatable: true, is_holdout: false };
+const READ: Request =
+    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
 
 fn rules() -> [BalanceConfig; 5] {
     [

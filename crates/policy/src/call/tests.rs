@@ -18,7 +18,8 @@ struct RecordedCall {
     text: String,
 }
 
-const READ: Request = Request { class: Class::Interactive, repeatable: true, is_holdout: false };
+const READ: Request =
+    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
 
 impl RecordedCall {
     /// After 1,000 requests whose latencies were 1 ms to 1,000 ms.
@@ -600,6 +601,22 @@ fn at_the_timeout_a_buffered_response_is_sent() {
             Respond { attempt: AttemptId(1) }
                 nothing_better (no better response can come)
     "#]]);
+}
+
+#[test]
+fn a_request_has_a_timeout_of_its_own_or_that_of_the_upstream() {
+    let config = UpstreamConfig {
+        timeout: Duration::from_ms(300),
+        ..UpstreamConfig::plain(BalanceConfig::RoundRobin)
+    };
+    for (timeout, expected_ms) in [(None, 300), (Some(100), 100), (Some(900), 900)] {
+        let request = Request { timeout: timeout.map(Duration::from_ms), ..READ };
+        let mut call = RecordedCall::new(config, 3, request);
+        call.handle(Event::Arrived);
+        call.wakes();
+        assert_eq!(call.now.since(call.begin), Duration::from_ms(expected_ms));
+        assert!(call.call.is_over(), "{}", call.text);
+    }
 }
 
 #[test]

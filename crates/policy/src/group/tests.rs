@@ -6,7 +6,8 @@ use crate::{
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Rng};
 
-const READ: Request = Request { class: Class::Interactive, repeatable: true, is_holdout: false };
+const READ: Request =
+    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
 const USUAL: Duration = Duration::from_ms(5);
 
 fn config() -> UpstreamConfig {

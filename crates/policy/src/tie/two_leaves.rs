@@ -94,6 +94,7 @@ impl World {
                 class: Class::Interactive,
                 repeatable: true,
                 is_holdout: false,
+                timeout: None,
             }),
             now: Instant::ZERO,
             leaves: [(); 2]

@@ -7,7 +7,8 @@ use crate::{
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
 
-const READ: Request = Request { class: Class::Interactive, repeatable: true, is_holdout: false };
+const READ: Request =
+    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
 
 fn upstream(config: UpstreamConfig, replicas: usize) -> Upstream {
     Upstream::new(config, replicas, &Rng::new(1))

@@ -8,7 +8,7 @@ use curtail_units::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheckConfig {
     /// The request of a check.
-    pub probe: HealthProbe,
+    pub kind: HealthCheckKind,
     /// Time between two checks of a replica.
     pub interval: Duration,
     /// Time after which a check without a response fails.
@@ -21,7 +21,7 @@ pub struct HealthCheckConfig {
 
 /// The request of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HealthProbe {
+pub enum HealthCheckKind {
     /// A GET of `path`; a status from 200 to 399 passes.
     Http {
         /// The path, with its query if it has one.
@@ -70,24 +70,24 @@ pub(super) fn read(s: &mut Section<'_>) -> HealthCheckConfig {
     if let Some(path) = http.as_deref().filter(|path| !is_path(path)) {
         s.error("http", format!("{path:?} is not a path: expected a path such as /healthz"));
     }
-    let probe = match (http, grpc, tcp) {
-        (Some(path), None, false) => HealthProbe::Http { path, host },
-        (None, Some(service), false) => HealthProbe::Grpc { service },
-        (None, None, true) => HealthProbe::Tcp,
+    let kind = match (http, grpc, tcp) {
+        (Some(path), None, false) => HealthCheckKind::Http { path, host },
+        (None, Some(service), false) => HealthCheckKind::Grpc { service },
+        (None, None, true) => HealthCheckKind::Tcp,
         (None, None, false) => {
             s.error("http", "a check needs a request: expected http, grpc or tcp: true");
-            HealthProbe::Tcp
+            HealthCheckKind::Tcp
         }
         _ => {
             s.error(
                 "http",
                 "a check has one request: expected only one of http, grpc and tcp: true",
             );
-            HealthProbe::Tcp
+            HealthCheckKind::Tcp
         }
     };
     HealthCheckConfig {
-        probe,
+        kind,
         interval: s
             .field("interval", "Time between two checks of a replica. The proxy varies it by up to 10 %.")
             .range(Duration::from_ms(100)..=Duration::from_secs(3_600))
@@ -107,7 +107,7 @@ pub(super) fn read(s: &mut Section<'_>) -> HealthCheckConfig {
     }
 }
 
-/// Reports a probe that the protocol of the connections does not allow.
+/// Reports a kind of checks that the protocol of the connections does not allow.
 pub(super) fn check(
     s: &mut Section<'_>,
     config: &HealthCheckConfig,
@@ -119,7 +119,7 @@ pub(super) fn check(
         Protocol::Auto => has_tls,
         Protocol::Http1 => false,
     };
-    if matches!(config.probe, HealthProbe::Grpc { .. }) && !is_http2 {
+    if matches!(config.kind, HealthCheckKind::Grpc { .. }) && !is_http2 {
         s.error("health_check.grpc", "gRPC needs HTTP/2: expected connect.protocol: http2");
     }
 }

@@ -78,6 +78,7 @@ pub(super) async fn run(
     (buffer, merge): (Arc<ResponseBuffer>, Merge),
 ) -> Result<ShardResponse, CallError> {
     let upstream = shard.upstream;
+    let timeout = outgoing.request.timeout.unwrap_or(upstream.policy.timeout);
     let WinningResponse { response, completion: mut ending } =
         match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
             Ok(response) => response,
@@ -95,8 +96,7 @@ pub(super) async fn run(
             body
         }
         BufferedBody::Open(body) => {
-            let timeout = upstream.policy.timeout.into();
-            let read = tokio::time::timeout(timeout, read(body, &mut ending, &buffer)).await;
+            let read = tokio::time::timeout(timeout.into(), read(body, &mut ending, &buffer)).await;
             read.unwrap_or_else(|_| {
                 ending.end(false);
                 Err(CallError::new(StatusCode::GATEWAY_TIMEOUT, "timed_out"))

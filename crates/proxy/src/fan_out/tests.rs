@@ -43,7 +43,12 @@ async fn fewer_replicas_than_needed_are_an_error_without_a_call() {
     let outgoing = Outgoing {
         head,
         body: None,
-        request: Request { class: Class::default(), repeatable: true, is_holdout: false },
+        request: Request {
+            class: Class::default(),
+            repeatable: true,
+            is_holdout: false,
+            timeout: None,
+        },
         eligible: None,
         upgrade: None,
         is_traced: false,

@@ -3,7 +3,7 @@
 //! **Source**: `grpc/health/v1/health.proto` and "gRPC Health Checking Protocol", in the repository of gRPC.
 
 use super::ReplicaHealth;
-use crate::config::{HealthCheckConfig, HealthProbe};
+use crate::config::{HealthCheckConfig, HealthCheckKind};
 use bytes::Bytes;
 use curtail_http::client::ClientResponse;
 use curtail_http::clock::Clock;
@@ -42,12 +42,14 @@ pub(super) async fn check(
     let send = async |request| {
         health.client.send(request, timeout).await.map_err(|error| error.to_string())
     };
-    match &config.probe {
-        HealthProbe::Http { path, host } => {
-            judge_http(&send(http_request(path, host.as_deref())).await?)
+    match &config.kind {
+        HealthCheckKind::Http { path, host } => {
+            check_http_response(&send(http_request(path, host.as_deref())).await?)
         }
-        HealthProbe::Grpc { service } => judge_grpc(&send(grpc_request(service)).await?),
-        HealthProbe::Tcp => connect(health, timeout, clock).await,
+        HealthCheckKind::Grpc { service } => {
+            check_grpc_response(&send(grpc_request(service)).await?)
+        }
+        HealthCheckKind::Tcp => connect(health, timeout, clock).await,
     }
 }
 
@@ -88,14 +90,14 @@ fn grpc_request(service: &str) -> Request<Full<Bytes>> {
     request
 }
 
-fn judge_http(response: &ClientResponse) -> Result<(), String> {
+fn check_http_response(response: &ClientResponse) -> Result<(), String> {
     match response.status.as_u16() {
         200..=399 => Ok(()),
         status => Err(format!("status {status}: expected 200 to 399")),
     }
 }
 
-fn judge_grpc(response: &ClientResponse) -> Result<(), String> {
+fn check_grpc_response(response: &ClientResponse) -> Result<(), String> {
     if response.status != http::StatusCode::OK {
         return Err(format!("HTTP status {}: expected 200", response.status.as_u16()));
     }
@@ -159,17 +161,18 @@ mod tests {
     #[test]
     fn a_status_from_200_to_399_passes() {
         for status in [200, 204, 302, 399] {
-            assert_eq!(judge_http(&response(status, None, b"")), Ok(()), "{status}");
+            assert_eq!(check_http_response(&response(status, None, b"")), Ok(()), "{status}");
         }
         for status in [199, 400, 404, 503] {
-            let error = judge_http(&response(status, None, b"")).expect_err("it fails");
+            let error = check_http_response(&response(status, None, b"")).expect_err("it fails");
             assert!(error.contains(&status.to_string()), "{error}");
         }
     }
 
     #[test]
     fn only_serving_passes() {
-        let judged = |status, grpc_status, body| judge_grpc(&response(status, grpc_status, body));
+        let judged =
+            |status, grpc_status, body| check_grpc_response(&response(status, grpc_status, body));
         assert_eq!(judged(200, Some("0"), b"\0\0\0\0\x02\x08\x01"), Ok(()));
         for (status, grpc_status, body, says) in [
             (200, Some("0"), &b"\0\0\0\0\x02\x08\x02"[..], "NOT_SERVING"),

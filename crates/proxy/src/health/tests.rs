@@ -1,5 +1,5 @@
-use super::{HealthSnapshot, HealthState, Verdict};
-use crate::config::{HealthCheckConfig, HealthProbe};
+use super::{HealthSnapshot, HealthState, HealthStatus};
+use crate::config::{HealthCheckConfig, HealthCheckKind};
 use curtail_units::{Duration, Instant};
 
 /// The health of a replica whose last check failed.
@@ -13,7 +13,7 @@ pub(crate) fn sample() -> HealthSnapshot {
 
 fn config() -> HealthCheckConfig {
     HealthCheckConfig {
-        probe: HealthProbe::Tcp,
+        kind: HealthCheckKind::Tcp,
         interval: Duration::from_secs(5),
         timeout: Duration::from_secs(1),
         unhealthy_after: 3,
@@ -22,8 +22,8 @@ fn config() -> HealthCheckConfig {
 }
 
 /// The changes of a state over the results of checks: `+` passed, `-` failed.
-fn changes(verdict: Verdict, results: &str) -> Vec<(usize, bool)> {
-    let mut state = HealthState { verdict, ..HealthState::default() };
+fn changes(status: HealthStatus, results: &str) -> Vec<(usize, bool)> {
+    let mut state = HealthState { status, ..HealthState::default() };
     let result = |mark| if mark == '+' { Ok(()) } else { Err("refused".to_owned()) };
     let changes = results.chars().enumerate().filter_map(|(index, mark)| {
         let now = Instant::from_ns(index as u64);
@@ -34,12 +34,12 @@ fn changes(verdict: Verdict, results: &str) -> Vec<(usize, bool)> {
 
 #[test]
 fn the_first_check_decides_and_later_changes_need_several_in_a_row() {
-    for verdict in [Verdict::Unchecked, Verdict::Joining] {
-        assert_eq!(changes(verdict, "+++"), [(0, true)]);
-        assert_eq!(changes(verdict, "---"), [(0, false)]);
+    for status in [HealthStatus::Unchecked, HealthStatus::Joining] {
+        assert_eq!(changes(status, "+++"), [(0, true)]);
+        assert_eq!(changes(status, "---"), [(0, false)]);
     }
-    assert_eq!(changes(Verdict::Healthy, "--+--+---+-+-++"), [(8, false), (14, true)]);
-    assert_eq!(changes(Verdict::Unhealthy, "+-+-++--+---"), [(5, true), (11, false)]);
+    assert_eq!(changes(HealthStatus::Healthy, "--+--+---+-+-++"), [(8, false), (14, true)]);
+    assert_eq!(changes(HealthStatus::Unhealthy, "+-+-++--+---"), [(5, true), (11, false)]);
 }
 
 #[test]
@@ -48,5 +48,5 @@ fn the_last_error_goes_with_the_next_passed_check() {
     state.take(Instant::from_ns(1), Err("refused".to_owned()), &config());
     assert_eq!(state.last_error.as_deref(), Some("refused"));
     state.take(Instant::from_ns(2), Ok(()), &config());
-    assert_eq!((state.last_error.as_deref(), state.verdict), (None, Verdict::Unhealthy));
+    assert_eq!((state.last_error.as_deref(), state.status), (None, HealthStatus::Unhealthy));
 }

@@ -31,7 +31,9 @@ impl Exchange {
                 }
                 return Poll::Ready(self.end_straight(RequestFailure::Failed(self.last_failure())));
             }
-            let gives_up = self.trail.started + self.driver.upstream.policy.timeout;
+            let timeout = self.outgoing.request.timeout;
+            let gives_up =
+                self.trail.started + timeout.unwrap_or(self.driver.upstream.policy.timeout);
             self.now = self.driver.upstream.clock.now();
             if self.now < gives_up && self.timer.poll_until(cx, gives_up, self.now).is_pending() {
                 return Poll::Pending;

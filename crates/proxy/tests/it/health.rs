@@ -10,6 +10,7 @@ use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::{RawReplica, serve};
 use crate::replica::{Replica, Speaks, ok, status};
 use bytes::Bytes;
+use curtail_proxy::Options;
 use curtail_sim::End;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt as _;
@@ -17,6 +18,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A server whose path `/healthz` responds as the test says.
 struct Checked {
@@ -112,7 +114,7 @@ fn an_unhealthy_replica_gets_no_requests_until_its_checks_pass_again() {
         servers[1].set(true);
         servers[1].until(&proxy, true).await;
         assert_eq!(spread(&proxy, &servers, 20).await, [10, 10]);
-        proxy.stop(std::time::Duration::from_secs(5)).await.expect("it stops");
+        proxy.stop(Duration::from_secs(5)).await.expect("it stops");
         let replayed = replayed(&file);
         assert!(matches!(replayed.end, End::Complete), "{replayed:?}");
     });
@@ -129,6 +131,27 @@ fn without_a_healthy_replica_all_get_requests() {
         }
         let spread = spread(&proxy, &servers, 20).await;
         assert!(spread.iter().all(|requests| *requests >= 5), "all get some of the 20: {spread:?}");
+    });
+}
+
+#[test]
+fn a_process_that_takes_over_knows_an_unhealthy_replica() {
+    run(async {
+        let servers = two().await;
+        servers[1].set(false);
+        let directory = Directory::new();
+        let keys = format!("restart: {{socket: {}}}", directory.path("restart.sock").display());
+        let setup = setup(&servers).top(&keys);
+        let old = setup.start();
+        servers[1].until(&old, false).await;
+        // The servers respond on this thread.
+        let yaml = setup.yaml_at(&old);
+        let starting =
+            tokio::task::spawn_blocking(move || Proxy::start(&yaml, &Options::default()));
+        let new = starting.await.expect("it starts");
+        old.replaced().await;
+        assert_eq!(spread(&new, &servers, 20).await, [20, 0]);
+        old.stop(Duration::from_secs(60)).await.expect("it stops");
     });
 }
 

@@ -228,3 +228,18 @@ fn routes_match_the_same_over_http_2() {
         }
     });
 }
+
+#[test]
+fn a_route_has_a_timeout_of_its_own() {
+    run(async {
+        let silent = RawReplica::silent().await;
+        let yaml = format!(
+            "workers: 1\nadmin: {{address: \"127.0.0.1:0\"}}\nlisteners: [{{address: \"127.0.0.1:0\"}}]\n\
+             routes: [{{upstream: silent, timeout: 20ms}}]\n\
+             upstreams: {{silent: {{replicas: [\"http://{}\"], timeout: 1h}}}}\n",
+            silent.address()
+        );
+        let proxy = Proxy::start(&yaml, &Options::default());
+        assert_eq!(body_from(&proxy, "h", "/").await, "504 timed_out");
+    });
+}

@@ -111,7 +111,12 @@ impl World<'_> {
         let remedy = self.begin_remedy_call(upstream);
         let RequestKind { class, repeatable, .. } = kind;
         let key = self.calls.insert(CallPlace {
-            machine: Call::new(Request { class, repeatable, is_holdout: remedy.is_holdout }),
+            machine: Call::new(Request {
+                class,
+                repeatable,
+                is_holdout: remedy.is_holdout,
+                timeout: None,
+            }),
             request: request_key,
             id,
             recorded_id,

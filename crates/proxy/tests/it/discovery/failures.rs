@@ -3,9 +3,11 @@
 use super::{Fleet, replicas, state, until_lookups, until_replicas};
 use crate::client::Client;
 use crate::deadline::run;
+use crate::directory::Directory;
 use crate::logs;
-use crate::proxy::Setup;
+use crate::proxy::{Proxy, Setup};
 use crate::steady::Steady;
+use curtail_proxy::Options;
 use curtail_testbed::{NameRecord, NameServerFault};
 use http::{StatusCode, Version};
 use std::net::IpAddr;
@@ -47,6 +49,31 @@ fn a_name_server_that_fails_in_any_way_is_not_noticed() {
         }
         let metrics = proxy.metrics().await;
         assert_eq!(metrics.sum("curtail_requests_failed_total", &[]), 0, "{metrics}");
+    });
+}
+
+#[test]
+fn a_process_without_replicas_does_not_take_over_from_one_that_has_them() {
+    run(async {
+        let fleet = Fleet::start("taken.test", 39, 1, 1).await;
+        let directory = Directory::new();
+        let socket = directory.path("restart.sock");
+        let keys = format!("{}\nrestart: {{socket: {}}}", fleet.dns(""), socket.display());
+        let setup = fleet.setup().top(&keys);
+        let old = setup.start();
+        assert_eq!(replicas(&old).await.len(), 1);
+        fleet.names.set_fault(Some(NameServerFault::Fails));
+        let start = || Proxy::try_start(&setup.yaml_at(&old), &Options::default());
+        let failed = start().expect_err("the name server fails").to_string();
+        assert!(failed.starts_with("upstreams.service.discovery: "), "{failed}");
+        assert!(failed.contains("serves on"), "{failed}");
+        let mut client = Client::connect(old.address(), Version::HTTP_11).await;
+        assert_eq!(client.get("/").await.get("connection"), None);
+        fleet.names.set_fault(None);
+        let new = start().expect("the name server responds");
+        old.replaced().await;
+        assert_eq!(replicas(&new).await.len(), 1);
+        old.stop(Duration::from_secs(60)).await.expect("it stops");
     });
 }
 
