@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import peers, processes
+from harness import certificates, peers, processes
 
 GO = peers.BENCH / "conformance-go"
 # Time limit of a case; a slower case fails.
@@ -119,9 +119,8 @@ def h2spec(programs):
 def h2spec_tls(programs):
     """Runs every case of h2spec against a listener with TLS."""
     with tempfile.TemporaryDirectory(prefix="curtail-conformance-") as folder:
-        certificate, key, config = (Path(folder) / name for name in ("certificate.pem", "key.pem", "proxy.yaml"))
-        request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost".split()
-        run([peers.find_program("openssl", "openssl"), *request, "-keyout", key, "-out", certificate])
+        certificate, key = certificates.write_self_signed(Path(folder))
+        config = Path(folder) / "proxy.yaml"
         listener = {"address": f"127.0.0.1:{PROXY}", "tls": {"certificate_file": str(certificate), "key_file": str(key)}}
         service = {"replicas": [f"http://127.0.0.1:{REPLICA}"]}
         routes = [{"upstream": "service"}]

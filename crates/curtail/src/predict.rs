@@ -188,7 +188,7 @@ fn keep(args: &PredictArgs, prediction: &Value) -> anyhow::Result<()> {
     let config = recommended.and_then(|one| one["config"].as_str());
     if config.is_some_and(|config| !has_hedges_or_ties(config)) {
         print_message(
-            "kept; but a holdout measures only hedges and ties, which the recommended remedy has not: \
+            "kept; but a holdout measures only hedges and ties, which the recommended remedy does not have: \
              compare with and without it by curtail bench compare",
         );
     } else {

@@ -150,6 +150,8 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished() && signal.is_begun());
         signal.begin();
-        waiting.await.expect("no panic");
+        let deadline = std::time::Duration::from_secs(60);
+        let woken = tokio::time::timeout(deadline, waiting).await;
+        woken.expect("it is woken").expect("no panic");
     }
 }

@@ -1,8 +1,9 @@
 //! Health checks: the proxy asks each replica whether it can serve requests, beside what their responses show.
 //!
 //! A replica of the start counts as healthy until its first check ends. One that joins later gets no requests before its
-//! first check passes. A process that replaces another one waits for the first results. The first result decides; later changes need `unhealthy_after` or `healthy_after` equal results
-//! in a row. If no replica is healthy, the proxy uses all of them.
+//! first check passes. A process that replaces another one waits for the first results. The first result decides; later
+//! changes need `unhealthy_after` or `healthy_after` equal results in a row. If no replica is healthy, the proxy uses all
+//! of them.
 //!
 //! One thread checks all replicas, so that a busy worker fails no check. Each replica has a connection of its own for
 //! checks: the limits of the connections for requests fail no check either.

@@ -23,7 +23,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct OldProcess {
     stream: UnixStream,
-    /// Its process ID; 0 if the system does not tell.
+    /// Its process ID.
     pub(crate) pid: i32,
 }
 
@@ -178,7 +178,7 @@ fn unexpected(received: &[u8], expected: &[u8]) -> io::Error {
 pub(crate) fn has_no_address(listening: &[SocketAddr]) -> io::Error {
     let addresses: Vec<_> = listening.iter().map(ToString::to_string).collect();
     let text = format!(
-        "it belongs to a proxy on {}, addresses that this configuration has not: give each proxy a socket of its own",
+        "it belongs to a proxy on {}, addresses that this configuration does not have: give each proxy a socket of its own",
         addresses.join(", ")
     );
     io::Error::other(text)

@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,6 +27,19 @@ const GRACE: Duration = Duration::from_secs(300);
 
 fn options() -> Options {
     Options { journal: None, seed: 7, ..Options::default() }
+}
+
+/// The keys of a proxy that another one can replace.
+fn keys(socket: &Path) -> String {
+    format!("restart: {{socket: {}}}", socket.display())
+}
+
+/// A replica, and a proxy before it that another one can replace, with its socket in the directory.
+async fn replaceable() -> (RawReplica, Directory, PathBuf, Setup) {
+    let (replica, directory) = (RawReplica::responding("good").await, Directory::new());
+    let socket = directory.path("restart.sock");
+    let setup = Setup::before(&[replica.address()]).top(&keys(&socket));
+    (replica, directory, socket, setup)
 }
 
 /// Clients that send one request after another, most of them on kept connections.
@@ -102,9 +115,7 @@ fn a_restart_breaks_no_request_no_idle_connection_and_no_stream() {
         let replica = echoing().await;
         let directory = Directory::new();
         let socket = directory.path("restart.sock");
-        let setup = Setup::before(&[replica.address()])
-            .on_own_address()
-            .top(&format!("restart: {{socket: {}}}", socket.display()));
+        let setup = Setup::before(&[replica.address()]).on_own_address().top(&keys(&socket));
         let old = setup.start();
         let metadata = socket.metadata().expect("the proxy has created it");
         assert!(metadata.file_type().is_socket());
@@ -164,11 +175,7 @@ fn a_restart_breaks_no_request_no_idle_connection_and_no_stream() {
 #[test]
 fn a_new_process_that_fails_leaves_the_old_one_alone() {
     run(async {
-        let replica = RawReplica::responding("good").await;
-        let directory = Directory::new();
-        let socket = directory.path("restart.sock");
-        let keys = format!("restart: {{socket: {}}}", socket.display());
-        let setup = Setup::before(&[replica.address()]).top(&keys);
+        let (_replica, _directory, _, setup) = replaceable().await;
         let old = setup.start();
         let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
         let taken = taken.local_addr().map(|address| (taken, address)).expect("an address");
@@ -193,11 +200,8 @@ fn a_new_process_that_fails_leaves_the_old_one_alone() {
 #[test]
 fn a_path_without_a_proxy_is_an_error_and_a_stale_socket_is_replaced() {
     run(async {
-        let replica = RawReplica::responding("good").await;
-        let directory = Directory::new();
-        let socket = directory.path("restart.sock");
-        let keys = format!("restart: {{socket: {}}}", socket.display());
-        let yaml = Setup::before(&[replica.address()]).top(&keys).yaml();
+        let (_replica, directory, socket, setup) = replaceable().await;
+        let yaml = setup.yaml();
         let start = || Proxy::try_start(&yaml, &options());
         let error = || start().expect_err("the path is taken").to_string();
 
@@ -227,9 +231,9 @@ fn a_path_without_a_proxy_is_an_error_and_a_stale_socket_is_replaced() {
 fn yaml(replica: &RawReplica, address: SocketAddr, socket: &Path) -> String {
     format!(
         "listeners: [{{address: \"{address}\"}}]\nroutes: [{{upstream: s}}]\n\
-         upstreams: {{s: {{replicas: [\"http://{}\"]}}}}\nrestart: {{socket: {}}}\n",
+         upstreams: {{s: {{replicas: [\"http://{}\"]}}}}\n{}\n",
         replica.address(),
-        socket.display()
+        keys(socket)
     )
 }
 
@@ -305,10 +309,7 @@ fn sockets_of_systemd_are_used() {
 #[test]
 fn a_proxy_with_other_addresses_does_not_replace_this_one() {
     run(async {
-        let replica = RawReplica::responding("good").await;
-        let directory = Directory::new();
-        let keys = format!("restart: {{socket: {}}}", directory.path("restart.sock").display());
-        let setup = Setup::before(&[replica.address()]).top(&keys);
+        let (_replica, _directory, _, setup) = replaceable().await;
         let proxy = setup.start();
         let failed = Proxy::try_start(&setup.yaml(), &options()).expect_err("ports of its own");
         let text = failed.to_string();
@@ -323,11 +324,7 @@ fn a_proxy_with_other_addresses_does_not_replace_this_one() {
 #[test]
 fn the_old_process_puts_its_socket_back_when_the_new_one_has_died() {
     run(async {
-        let replica = RawReplica::responding("good").await;
-        let directory = Directory::new();
-        let socket = directory.path("restart.sock");
-        let keys = format!("restart: {{socket: {}}}", socket.display());
-        let setup = Setup::before(&[replica.address()]).top(&keys);
+        let (_replica, directory, socket, setup) = replaceable().await;
         let old = setup.start();
         // A process that has put its socket at the path, and dies before it serves.
         let dead = directory.path("dead.sock");
