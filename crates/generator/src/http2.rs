@@ -179,8 +179,15 @@ fn failed(error: h2::Error) -> RequestFailure {
     RequestFailure::new(failure, error.to_string())
 }
 
+/// Whether the server provably did not process the request of a stream (RFC 9113, section 8.7): it refused the stream,
+/// or its GOAWAY excludes the stream. The end of a connection is an I/O error, even after a GOAWAY.
+fn is_unprocessed(error: &h2::Error) -> bool {
+    let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (refused || error.is_go_away())
+}
+
 fn no_response(error: h2::Error) -> RequestFailure {
-    if !curtail_http::http2::is_unprocessed(&error) {
+    if !is_unprocessed(&error) {
         return failed(error);
     }
     let text = format!(

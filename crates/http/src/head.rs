@@ -14,6 +14,7 @@ mod target;
 pub use fault::Fault;
 pub use fields::Fields;
 pub(crate) use fields::add_to_map;
+pub(crate) use host::is_host;
 pub use known::Known;
 pub use target::Target;
 
@@ -45,28 +46,6 @@ pub struct ResponseHead {
 }
 
 impl RequestHead {
-    /// Converts the head of an HTTP/2 request to the form of HTTP/1.1.
-    ///
-    /// # Errors
-    /// When it is not a valid request.
-    pub fn from_http2(parts: request::Parts) -> Result<Self, Fault> {
-        let request::Parts { method, uri, version, headers, .. } = parts;
-        let uri = uri.into_parts();
-        let (mut fields, has_whitespace) = Fields::from_map(&headers);
-        if has_whitespace {
-            // RFC 9113, section 8.2.1.
-            return Err(Fault::bad("a header value begins or ends with whitespace"));
-        }
-        if fields.has(Known::FramingAlias) {
-            return Err(Fault::FRAMING_ALIAS);
-        }
-        fields.settle_length(false).map_err(Fault::bad)?;
-        // RFC 9113, section 8.2.3: clients may split cookies over several fields; HTTP/1.1 allows one.
-        fields.join(Known::Cookie, b"; ");
-        let target = Target::of_http2(&method, uri.scheme.as_ref(), uri.path_and_query)?;
-        Ok(Self { method, target, authority: uri.authority, version, fields })
-    }
-
     /// Sets `host` to the one host of the request, from the target or from the header.
     ///
     /// # Errors
@@ -91,10 +70,14 @@ impl ResponseHead {
     }
 }
 
-#[cfg(test)]
-impl From<request::Parts> for RequestHead {
-    fn from(parts: request::Parts) -> Self {
-        Self::from_http2(parts).expect("a request that a test makes is valid")
+/// The head of a request of the `http` crate, whose target is a path or a URL.
+impl TryFrom<request::Parts> for RequestHead {
+    type Error = Fault;
+
+    fn try_from(parts: request::Parts) -> Result<Self, Fault> {
+        let (target, authority) = Target::parse(&parts.method, &parts.uri.to_string())?;
+        let fields = Fields::from(&parts.headers);
+        Ok(Self { method: parts.method, target, authority, version: parts.version, fields })
     }
 }
 

@@ -16,7 +16,8 @@ mod server;
 
 pub use client::ClientConnection;
 pub(crate) use fields::HEAD_BYTES_MAX;
-pub use server::{InterimSink, RequestBody, Server, ServerLimits, Service, UpgradedConnection};
+pub(crate) use server::with_date;
+pub use server::{InterimSink, RequestBody, Server, ServerLimits, UpgradedConnection};
 
 use crate::replay::BodyError;
 use std::io;

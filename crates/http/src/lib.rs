@@ -1,4 +1,4 @@
-//! HTTP: the HTTP/1.1 codec for both sides of a connection ([`http1`]), HTTP/2 towards servers ([`http2`]), connections
+//! HTTP: the codecs of HTTP/1.1 ([`http1`]) and HTTP/2 ([`http2`]) for both sides of a connection, connections
 //! to servers with timed phases ([`connect`]) and their pools ([`pool`]), and TLS ([`tls`]).
 //!
 //! All servers have the same accept loop ([`accept`]), and those on hyper serve a connection alike ([`hyper_server`]). Requests outside the data path use one small [`client`]. The
@@ -27,6 +27,7 @@ pub mod preface;
 pub mod progress;
 pub mod replay;
 pub mod runtime_thread;
+pub mod service;
 pub mod small_file;
 pub mod stream;
 pub mod timers;

@@ -3,8 +3,8 @@
 //! HTTP/1.1 writes both without merging them ([`crate::http1`]). HTTP/2 needs one map of both.
 
 use crate::head::{self, Fields, Known, RequestHead, Target};
-use crate::http1::InterimSink;
 use crate::replay::OutboundBody;
+use crate::service::InterimSink;
 use http::{HeaderMap, Method, Request, Uri, Version};
 use std::sync::Arc;
 

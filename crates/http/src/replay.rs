@@ -3,16 +3,14 @@
 //! **Limits**: the replay buffer has a maximum size. Only the attempt that first reads beyond this size can continue;
 //! all others fail there. Until the response begins, the client may pause for at most the body timeout.
 
-use crate::http1::RequestBody;
-use crate::trailers;
+use crate::{http1, http2, trailers};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, Wake, Waker};
 use tokio::time::Sleep;
 
 /// A client's failure to send its body.
@@ -48,9 +46,9 @@ pub enum BodyError {
 #[derive(Debug)]
 pub enum ClientBody {
     /// A body over HTTP/1.1.
-    Http1(RequestBody),
+    Http1(http1::RequestBody),
     /// A body over HTTP/2.
-    Http2(Incoming),
+    Http2(http2::RequestBody),
 }
 
 /// The body of a request to a server.
@@ -277,15 +275,9 @@ impl Body for ClientBody {
             Self::Http1(body) => {
                 Pin::new(body).poll_frame(cx).map_err(|error| ClientFault::broken(&error))
             }
-            Self::Http2(body) => match ready!(Pin::new(body).poll_frame(cx)) {
-                Some(Ok(frame)) if frame.trailers_ref().is_some_and(trailers::has_whitespace) => {
-                    tracing::debug!("a trailer of a request begins or ends with whitespace");
-                    Poll::Ready(Some(Err(ClientFault::Broken)))
-                }
-                frame => Poll::Ready(
-                    frame.map(|frame| frame.map_err(|error| ClientFault::broken(&error))),
-                ),
-            },
+            Self::Http2(body) => {
+                Pin::new(body).poll_frame(cx).map_err(|error| ClientFault::broken(&error))
+            }
         }
     }
 

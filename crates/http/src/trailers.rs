@@ -43,11 +43,6 @@ pub fn may_be_trailer(name: &HeaderName) -> bool {
     !is_forbidden && !FOR_HEADS.contains(name)
 }
 
-/// Whether a value begins or ends with whitespace: a message over HTTP/2 is then malformed (RFC 9113, section 8.2.1).
-pub(crate) fn has_whitespace(trailers: &HeaderMap) -> bool {
-    trailers.values().any(|value| value.as_bytes().trim_ascii().len() < value.len())
-}
-
 /// Removes all fields that must not be trailers, and the whitespace around values (RFC 9113, section 8.2.1).
 ///
 /// # Panics

@@ -15,10 +15,10 @@ use crate::worker::Worker;
 use crate::{leaf_headers, probe, trace_context};
 use curtail_http::connection_counts::ConnectPhases;
 use curtail_http::head::{Known, RequestHead};
-use curtail_http::http1::InterimSink;
 use curtail_http::outbound_request::OutboundRequest;
 use curtail_http::pool::ExchangeError;
 use curtail_http::replay::{ClientFault, OutboundBody, Replay};
+use curtail_http::service::InterimSink;
 use curtail_http::timers::Timer;
 use curtail_policy::{
     AttemptId, Class, Decided, Effect, Event, Failure, Outcome, Reason, ReplicaId, Request,

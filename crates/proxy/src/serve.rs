@@ -3,7 +3,6 @@
 //! **HTTP/2 in clear text** is known by its preface ([`curtail_http::preface`]); under TLS it is negotiated.
 
 mod http2;
-mod stream_tasks;
 
 use crate::config::{Limits, Network};
 use crate::listen::HandedConnection;
@@ -15,9 +14,10 @@ use crate::worker::{ConnectionCount, Worker};
 use bytes::BytesMut;
 use curtail_http::drain::{Drain, DrainSignal, LAST_MOMENT};
 use curtail_http::head::{Fault, RequestHead, ResponseHead};
-use curtail_http::http1::{self, InterimSink, ServerLimits, Service};
+use curtail_http::http1::{self, ServerLimits};
 use curtail_http::preface;
 use curtail_http::replay::ClientBody;
+use curtail_http::service::{InterimSink, Service};
 use curtail_http::stream::{self, Stream};
 use http::StatusCode;
 use std::future::Future;
@@ -143,10 +143,9 @@ impl Service for Serving {
     fn respond(
         &self,
         head: RequestHead,
-        body: Option<http1::RequestBody>,
+        body: Option<ClientBody>,
         interim: Option<InterimSink>,
-    ) -> impl Future<Output = (ResponseHead, RelayedBody)> {
-        let body = body.map(ClientBody::Http1);
+    ) -> impl Future<Output = (ResponseHead, RelayedBody)> + Send {
         respond(Arc::clone(&self.worker), Arc::clone(&self.client), head, (body, interim))
     }
 

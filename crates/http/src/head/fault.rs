@@ -51,6 +51,9 @@ impl Fault {
         "some servers read `content_length` or `transfer_encoding` as the header with `-`",
     );
 
+    /// The scheme of a request over HTTP/2.
+    pub const SCHEME: Self = Self::bad("the scheme is not http or https");
+
     /// The request is malformed.
     #[must_use]
     pub const fn bad(why: &'static str) -> Self {

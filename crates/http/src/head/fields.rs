@@ -65,9 +65,19 @@ impl Fields {
         Self { text, lines, present }
     }
 
-    /// Creates the fields of a map. HTTP/2 allows no whitespace around a value (RFC 9113, section 8.2.1); it is
-    /// removed. Also returns whether there was such whitespace.
-    pub(super) fn from_map(map: &HeaderMap) -> (Self, bool) {
+    /// Creates a head without fields, with room for `bytes` of names and values.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        let text = Vec::with_capacity(bytes + ADDED_BYTES);
+        Self { text, lines: Vec::with_capacity(16), present: 0 }
+    }
+
+    /// The bits ([`Known::bit`]) of the present fields.
+    pub(crate) const fn present(&self) -> u32 {
+        self.present
+    }
+
+    /// Creates the fields of a map, without whitespace around values.
+    fn from_map(map: &HeaderMap) -> Self {
         let bytes: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         let mut fields = Self {
             text: Vec::with_capacity(bytes + ADDED_BYTES),
@@ -78,8 +88,7 @@ impl Fields {
             let name = name.as_str().as_bytes();
             fields.push_line(Known::of(name), name, value.as_bytes().trim_ascii());
         }
-        let has_whitespace = fields.text.len() < bytes;
-        (fields, has_whitespace)
+        fields
     }
 
     /// Whether there is a field of this name.
@@ -249,7 +258,7 @@ impl From<&Fields> for HeaderMap {
 
 impl From<&HeaderMap> for Fields {
     fn from(map: &HeaderMap) -> Self {
-        Self::from_map(map).0
+        Self::from_map(map)
     }
 }
 

@@ -6,13 +6,12 @@
 
 use super::Fault;
 use http::Method;
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::{Authority, PathAndQuery};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 const NO_TARGET: Fault =
     Fault::bad("the request target is not a path, an absolute http URL, or `*` with OPTIONS");
-const SCHEME: Fault = Fault::bad("the scheme is not http or https");
 const FRAGMENT: Fault = Fault::bad("the request target has a fragment (`#`)");
 const BAD_AUTHORITY: Fault = Fault::bad_host("the host in the request target is not valid");
 
@@ -55,26 +54,18 @@ impl Target {
         Ok((target, Some(authority)))
     }
 
-    /// Parses the `:scheme` and `:path` of an HTTP/2 request. h2 has already removed any fragment, and the scheme of a
-    /// request without `:authority`.
-    pub(super) fn of_http2(
-        method: &Method,
-        scheme: Option<&Scheme>,
-        path: Option<PathAndQuery>,
-    ) -> Result<Self, Fault> {
-        if method == Method::CONNECT {
-            return Err(Fault::CONNECT);
+    /// Parses the `:path` of an HTTP/2 request, which has no spaces and no control characters.
+    pub(crate) fn of_http2(path: &str) -> Result<Self, Fault> {
+        match path {
+            "*" => Ok(Self::asterisk()),
+            _ if path.starts_with('/') => Self::origin(path),
+            _ => Err(NO_TARGET),
         }
-        if scheme.is_some_and(|scheme| !is_http(scheme.as_str())) {
-            return Err(SCHEME);
-        }
-        let path = path.ok_or(NO_TARGET)?;
-        let is_asterisk = path.as_str() == "*" && method == Method::OPTIONS;
-        if is_asterisk || path.as_str().starts_with('/') {
-            Ok(Self::Uri(path))
-        } else {
-            Err(NO_TARGET)
-        }
+    }
+
+    /// Fails if this is `*` and the method is not `OPTIONS`.
+    pub(crate) fn unless_asterisk_with(self, method: &Method) -> Result<Self, Fault> {
+        if self.as_str() == "*" && method != Method::OPTIONS { Err(NO_TARGET) } else { Ok(self) }
     }
 
     /// Creates a target of the program's own requests.

@@ -11,10 +11,11 @@
 mod request;
 mod response;
 
+use super::Error;
 use super::inbound::Inbound;
-use super::{Error, InterimSink};
 use crate::head::ResponseHead;
 use crate::outbound_request::OutboundRequest;
+use crate::service::InterimSink;
 use crate::stream::Stream;
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};

@@ -15,6 +15,7 @@ mod request;
 mod response;
 
 pub use body::{InterimSink, RequestBody};
+pub(crate) use response::with_date;
 
 use super::Error;
 use super::inbound::Inbound;
@@ -24,6 +25,8 @@ use crate::drain::{Drain, LAST_MOMENT};
 use crate::head::{Fault, RequestHead, ResponseHead};
 use crate::linger::Linger;
 use crate::progress::ProgressTimer;
+use crate::replay::ClientBody;
+use crate::service::{self, Service};
 use crate::stream::Stream;
 use crate::timers::Timers;
 use body::{SharedConnection, lock};
@@ -37,26 +40,6 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
-
-/// Responds to the requests of a connection.
-pub trait Service {
-    /// The body of a response.
-    type Body: Body<Data = Bytes, Error: Into<Error>> + Unpin;
-
-    /// Responds to a request; interim responses go to the sink, if the client understands them.
-    fn respond(
-        &self,
-        head: RequestHead,
-        body: Option<RequestBody>,
-        interim: Option<InterimSink>,
-    ) -> impl Future<Output = (ResponseHead, Self::Body)>;
-
-    /// Returns the response to a malformed request.
-    fn reject(&self, fault: Fault) -> (ResponseHead, Self::Body);
-
-    /// Counts a client that is disconnected because it does not read its response.
-    fn count_write_timeout(&self);
-}
 
 /// Limits on a client.
 #[derive(Clone, Copy, Debug)]
@@ -144,8 +127,9 @@ impl Server {
         loop {
             let ((head, body), terms) = match poll_fn(|cx| self.poll_next(cx)).await {
                 NextRequest::Request(head, body, terms) => {
-                    let interim = InterimSink::new(&self.shared);
+                    let interim = service::InterimSink::Http1(InterimSink::new(&self.shared));
                     let interim = (terms.version != Version::HTTP_10).then_some(interim);
+                    let body = body.map(ClientBody::Http1);
                     let response = pin!(service.respond(head, body, interim));
                     (self.unless_gone(response).await?, terms)
                 }

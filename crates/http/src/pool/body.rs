@@ -2,7 +2,7 @@
 
 use super::ResponseError;
 use super::http1::Http1Body;
-use crate::http2::Http2Body;
+use crate::http2;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -18,7 +18,7 @@ pub struct ResponseBody(Source);
 #[derive(Debug)]
 enum Source {
     Http1(Http1Body),
-    Http2(Http2Body),
+    Http2(http2::ResponseBody),
     /// The body of a server that may have declined an upgrade.
     Upgrade(Incoming, OnUpgrade),
 }
@@ -29,8 +29,8 @@ impl From<Http1Body> for ResponseBody {
     }
 }
 
-impl From<Http2Body> for ResponseBody {
-    fn from(body: Http2Body) -> Self {
+impl From<http2::ResponseBody> for ResponseBody {
+    fn from(body: http2::ResponseBody) -> Self {
         Self(Source::Http2(body))
     }
 }

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::connect::ConnectConfig;
 use crate::connection_counts::CountedConnection;
 use crate::head::ResponseHead;
-use crate::http2::{Http2Connection, StreamLease, set_pseudo_headers};
+use crate::http2::{Http2Connection, StreamLease};
 use crate::outbound_request::OutboundRequest;
 use crate::stream::Stream;
 use curtail_units::Instant;
@@ -52,7 +52,7 @@ impl Transport for Http2Transport {
     /// Leases a stream on the least loaded connection.
     fn lease(&self, _: Instant) -> Option<Http2Lease> {
         let mut open = self.open();
-        open.retain_mut(|open| !open.connection.is_closed());
+        open.retain(|open| !open.connection.is_closed());
         // A connection at the server's own limit comes last, because requests would queue there.
         let freest = open.iter_mut().min_by_key(|open| {
             let streams = open.connection.streams();
@@ -76,10 +76,9 @@ impl Transport for Http2Transport {
         _: Instant,
     ) -> Result<Http2Lease, ResponseError> {
         counted.open_count = None;
-        let started = Http2Connection::start(stream, &self.config).await;
-        let (connection, driver) = started.map_err(crate::http2::Error::Unwritten)?;
+        let (connection, driver) = Http2Connection::start(stream, &self.config);
         tokio::spawn(async move {
-            if let Err(error) = driver.await {
+            if let Some(error) = driver.await {
                 tracing::debug!(%error, "HTTP/2 connection to a replica ended");
             }
             drop(counted);
@@ -92,13 +91,10 @@ impl Transport for Http2Transport {
     async fn exchange(
         self: &Arc<Self>,
         lease: Http2Lease,
-        mut request: OutboundRequest,
+        request: OutboundRequest,
         _: &Clock,
     ) -> Result<(ResponseHead, ResponseBody), ResponseError> {
-        let interim = request.interim.take();
-        let mut request = request.into_request();
-        set_pseudo_headers(&mut request, self.tls);
-        let (head, body) = lease.stream.send(request, interim).await?;
+        let (head, body) = lease.stream.send(request, self.tls).await?;
         Ok((head, body.into()))
     }
 

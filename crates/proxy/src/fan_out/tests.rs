@@ -37,7 +37,7 @@ async fn fewer_replicas_than_needed_are_an_error_without_a_call() {
     let shared = Shared { snapshot, process_state, discoveries, health_checks, drain };
     let worker = Arc::new(Worker::new(0, Arc::new(shared)));
     let request = http::Request::get("http://test/").body(()).expect("a valid request");
-    let head = Arc::new(RequestHead::from_http2(request.into_parts().0).expect("a valid head"));
+    let head = Arc::new(RequestHead::try_from(request.into_parts().0).expect("a valid head"));
     let (context, now) = (worker.trace_context(&head.fields), upstream.clock.now());
     let trail = Box::new(Trail::new(context, now, Arc::clone(&head), Arc::new(sample::client())));
     let outgoing = Outgoing {

@@ -45,7 +45,7 @@ pub(crate) fn trail(request: Request<()>) -> Trail {
     let mut trail = Trail::new(
         CONTEXT,
         ms(10),
-        Arc::new(RequestHead::from_http2(parts).expect("a valid request")),
+        Arc::new(RequestHead::try_from(parts).expect("a valid request")),
         Arc::new(client()),
     );
     let route = Arc::new(PreparedRoute::new("/api", Some("accounts")));

@@ -39,9 +39,6 @@ enum Step {
     /// The client stops sending before the request is complete, over HTTP/1.1, and gets 400. The server sees at
     /// most an incomplete request with the beginning of this body.
     BreaksOff(&'static str),
-    /// The request gets no response, over HTTP/2. The server sees at most an incomplete request with the beginning of
-    /// this body.
-    Incomplete(&'static str),
     /// The proxy resets the stream of the request (HTTP/2). The server sees at most an incomplete request with the
     /// beginning of this body.
     Resets(&'static str),
@@ -54,30 +51,27 @@ enum Step {
     Closes,
 }
 
-use Step::{
-    BreaksOff, Closes, Incomplete, Next, Rejects, RejectsBody, Resets, ResetsSurplus, Sees,
-};
+use Step::{BreaksOff, Closes, Next, Rejects, RejectsBody, Resets, ResetsSurplus, Sees};
 
 const BAD_REQUEST: &[Step] = &[Rejects(400, "bad_request"), Closes];
 
 impl Step {
-    /// The step as the outcome of the case with this number has it; [`None`] if it has no response.
-    fn text(self, number: usize) -> Option<String> {
+    /// The step as the outcome of the case with this number has it.
+    fn text(self, number: usize) -> String {
         match self {
-            Sees(request) => Some(format!("sees {}", with_number(request, number))),
-            Rejects(status, error) => Some(format!("rejects {status} {error}")),
-            RejectsBody(_) | BreaksOff(_) => Some("rejects 400 client_broken".to_owned()),
-            Incomplete(_) => None,
-            Resets(_) | ResetsSurplus(_) => Some("resets".to_owned()),
-            Next => Some("next".to_owned()),
-            Closes => Some("closes".to_owned()),
+            Sees(request) => format!("sees {}", with_number(request, number)),
+            Rejects(status, error) => format!("rejects {status} {error}"),
+            RejectsBody(_) | BreaksOff(_) => "rejects 400 client_broken".to_owned(),
+            Resets(_) | ResetsSurplus(_) => "resets".to_owned(),
+            Next => "next".to_owned(),
+            Closes => "closes".to_owned(),
         }
     }
 
     /// The body whose beginning the server may see, in an incomplete request.
     fn incomplete_body(self) -> Option<&'static str> {
         match self {
-            RejectsBody(body) | BreaksOff(body) | Incomplete(body) | Resets(body) => Some(body),
+            RejectsBody(body) | BreaksOff(body) | Resets(body) => Some(body),
             ResetsSurplus(request) => Some(request.split_once("|| ").map_or("", |(_, body)| body)),
             Sees(_) | Rejects(..) | Next | Closes => None,
         }
@@ -135,7 +129,7 @@ impl Bench {
             Ok(received) => outcome(received, requests),
             Err(_) => vec![format!("no outcome after {CASE_DEADLINE:?}, sees {requests:?}")],
         };
-        let expected: Vec<_> = case.expected.iter().filter_map(|step| step.text(number)).collect();
+        let expected: Vec<_> = case.expected.iter().map(|step| step.text(number)).collect();
         if outcome != expected {
             self.failures.push(case.failure(&expected.join("; "), &outcome.join("; ")));
         }

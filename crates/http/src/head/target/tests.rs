@@ -34,13 +34,12 @@ fn connect_is_refused_whatever_its_target() {
 
 #[test]
 fn an_http_2_path_is_in_origin_form_or_an_asterisk() {
-    let read = |method: Method, path: &'static str| {
-        Target::of_http2(&method, None, Some(PathAndQuery::from_static(path)))
-    };
+    let read =
+        |method: Method, path: &'static str| Target::of_http2(path)?.unless_asterisk_with(&method);
     assert_eq!(read(Method::GET, "/a?b").expect("a path").as_str(), "/a?b");
     assert_eq!(read(Method::OPTIONS, "*").expect("the server as a whole").path(), "*");
     assert_eq!(read(Method::GET, "*"), Err(NO_TARGET));
     assert_eq!(read(Method::GET, "?b"), Err(NO_TARGET));
-    assert_eq!(Target::of_http2(&Method::CONNECT, None, None), Err(Fault::CONNECT));
-    assert_eq!(Target::of_http2(&Method::GET, None, None), Err(NO_TARGET));
+    assert_eq!(read(Method::GET, "/a#b"), Err(FRAGMENT));
+    assert_eq!(read(Method::GET, "http://h/"), Err(NO_TARGET));
 }

@@ -27,7 +27,10 @@ async fn connected() -> (ClientConnection, TcpStream) {
 fn request(method: http::Method, body: OutboundBody) -> OutboundRequest {
     let mut request = Request::new(());
     *request.method_mut() = method;
-    OutboundRequest::new(Arc::new(request.into_parts().0.into()), body)
+    OutboundRequest::new(
+        Arc::new(request.into_parts().0.try_into().expect("a valid request")),
+        body,
+    )
 }
 
 fn get() -> OutboundRequest {

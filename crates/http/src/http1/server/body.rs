@@ -123,8 +123,7 @@ impl SharedConnection {
     }
 }
 
-/// Receives the interim responses to a request, except "100 Continue", which the proxy sends itself when it reads
-/// the body (RFC 9110, section 15.2).
+/// Receives the interim responses to a request over HTTP/1.1.
 #[derive(Clone, Debug)]
 pub struct InterimSink {
     shared: Arc<Mutex<SharedConnection>>,

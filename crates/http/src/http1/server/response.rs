@@ -68,8 +68,12 @@ pub(super) fn write_interim(buffer: &mut Vec<u8>, head: &ResponseHead) {
     buffer.extend_from_slice(b"\r\n");
 }
 
-/// Writes the date (RFC 9110, section 6.6.1), whose text is formatted once a second.
 fn write_date(buffer: &mut Vec<u8>, clock: &Clock) {
+    with_date(clock, |date| write_field(buffer, b"date", date));
+}
+
+/// Passes on the date (RFC 9110, section 6.6.1), whose text is formatted once a second.
+pub(crate) fn with_date(clock: &Clock, pass_on: impl FnOnce(&[u8])) {
     thread_local!(static LAST: RefCell<(u64, String)> = RefCell::default());
     let second = clock.unix_ns(clock.now()) / 1_000_000_000;
     LAST.with_borrow_mut(|(written, text)| {
@@ -77,7 +81,7 @@ fn write_date(buffer: &mut Vec<u8>, clock: &Clock) {
             *written = second;
             *text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
         }
-        write_field(buffer, b"date", text.as_bytes());
+        pass_on(text.as_bytes());
     });
 }
 

@@ -74,7 +74,10 @@ fn request(
     for (name, value) in fields {
         request.headers_mut().append(*name, HeaderValue::from_static(value));
     }
-    OutboundRequest::new(Arc::new(request.into_parts().0.into()), OutboundBody::Empty)
+    OutboundRequest::new(
+        Arc::new(request.into_parts().0.try_into().expect("a valid request")),
+        OutboundBody::Empty,
+    )
 }
 
 /// An attempt that sends this body on.

@@ -1,0 +1,254 @@
+//! HTTP/2 with a server: one connection, which carries many exchanges ([`StreamLease::send`]).
+//!
+//! Until the response begins, the attempt's own task sends the request body and reads the interim responses. A separate
+//! task then sends the rest of the body, because a client that does not read the response may still send.
+//!
+//! **Cancelling**: dropping the response of an exchange resets its stream.
+//! **Limits**: [`HEAD_BYTES_MAX`] for the headers of a response with its interim responses, and for its trailers; sizes
+//! of fields are those of HPACK.
+
+use super::driver::{Driver, KeepAlive};
+use super::error::{ConnectionError, Error, ErrorCode};
+use super::flow_control_window;
+use super::handle::{BodySender, Http2Body, ReadHandle, SendError, SendHandle};
+use super::state::{ConnectionState, ProtocolLimits, ResponseEvent, Role, Shared, lock};
+use crate::connect::ConnectConfig;
+use crate::head::ResponseHead;
+use crate::http1::HEAD_BYTES_MAX;
+use crate::outbound_request::OutboundRequest;
+use crate::replay::OutboundBody;
+use crate::service::InterimSink;
+use crate::stream::Stream;
+use bytes::{Bytes, BytesMut};
+use http::Method;
+use http_body::{Body, Frame, SizeHint};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// Maximum streams on a connection before the server's settings arrive (RFC 9113, section 6.5.2).
+const STREAMS_BEFORE_SETTINGS: usize = 100;
+
+/// Maximum time until a server responds to a ping; a slower server has failed.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// An open connection, which closes when this and all leases are dropped.
+#[derive(Debug)]
+pub(crate) struct Http2Connection {
+    shared: Shared,
+}
+
+impl Http2Connection {
+    /// Starts HTTP/2 on a new connection. The caller drives the returned future, which ends with the connection.
+    pub(crate) fn start(
+        stream: Stream,
+        config: &ConnectConfig,
+    ) -> (Self, impl Future<Output = Option<ConnectionError>> + use<>) {
+        let limits = ProtocolLimits {
+            stream_window: flow_control_window(config.http2_stream_window),
+            connection_window: flow_control_window(config.http2_connection_window()),
+            streams_max: 0,
+            list_bytes_max: HEAD_BYTES_MAX,
+            // A server that resets requests costs no more than one that fails them.
+            resets_max: u32::MAX,
+        };
+        let state = ConnectionState::new(Role::Client, limits, STREAMS_BEFORE_SETTINGS);
+        let shared = Arc::new(Mutex::new(state));
+        let driven = Arc::clone(&shared);
+        let mut keep_alive = KeepAlive::new(config.http2_ping_interval.into(), PING_TIMEOUT, true);
+        let mut driver = Driver::new(stream, BytesMut::new());
+        let driving = async move {
+            poll_fn(|cx| {
+                let silent = keep_alive.poll(cx, &mut lock(&driven), driver.heard());
+                if silent.is_ready() {
+                    return Poll::Ready(());
+                }
+                let polled = driver.poll(cx, &driven, &mut |_| {});
+                // A server that reads nothing does not delay the end.
+                if lock(&driven).failure().is_some() { Poll::Ready(()) } else { polled }
+            })
+            .await;
+            let mut state = lock(&driven);
+            // Only a silent server leaves it without an error while streams wait.
+            state.fail(ConnectionError::Silent);
+            state.failure().cloned()
+        };
+        (Self { shared }, driving)
+    }
+
+    pub(crate) fn lease(&self) -> StreamLease {
+        lock(&self.shared).add_lease();
+        StreamLease { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Whether the connection accepts no further request.
+    pub(crate) fn is_closed(&self) -> bool {
+        lock(&self.shared).is_closed()
+    }
+
+    pub(crate) fn streams(&self) -> usize {
+        lock(&self.shared).stream_count()
+    }
+
+    /// Returns the server's `SETTINGS_MAX_CONCURRENT_STREAMS`; further requests wait.
+    pub(crate) fn streams_allowed(&self) -> usize {
+        lock(&self.shared).streams_allowed()
+    }
+}
+
+impl Drop for Http2Connection {
+    fn drop(&mut self) {
+        lock(&self.shared).end_after_streams();
+    }
+}
+
+/// The right to one exchange.
+#[derive(Debug)]
+pub(crate) struct StreamLease {
+    shared: Shared,
+}
+
+impl Drop for StreamLease {
+    fn drop(&mut self) {
+        lock(&self.shared).end_lease();
+    }
+}
+
+impl StreamLease {
+    /// Sends a request and waits for the head of its response; interim responses go to `interim`. Dropping the future
+    /// resets the stream.
+    pub(crate) async fn send(
+        self,
+        mut request: OutboundRequest,
+        is_https: bool,
+    ) -> Result<(ResponseHead, ResponseBody), Error> {
+        let body = std::mem::replace(&mut request.body, OutboundBody::Empty);
+        let is_end = body.is_end_stream();
+        let length = announced_length(&request.head.method, &body);
+        let key = poll_fn(|cx| {
+            lock(&self.shared).poll_send_request(cx, &request, (is_https, is_end), length)
+        })
+        .await?;
+        let stream = SendHandle { shared: Arc::clone(&self.shared), key };
+        let reader = ReadHandle::of(&stream);
+        // The stream counts instead.
+        drop(self);
+        let exchange = Exchange {
+            sending: BodySender::new(stream, body, is_end),
+            body: Http2Body(reader),
+            interim: request.interim.take(),
+        };
+        exchange.finish().await
+    }
+}
+
+/// Returns the length to announce, if it is known and means something.
+fn announced_length(method: &Method, body: &OutboundBody) -> Option<u64> {
+    let has_meaning =
+        !matches!(*method, Method::GET | Method::HEAD | Method::DELETE | Method::CONNECT);
+    body.size_hint().exact().filter(|bytes| *bytes > 0 || has_meaning)
+}
+
+struct Exchange {
+    sending: BodySender<OutboundBody>,
+    body: Http2Body,
+    interim: Option<InterimSink>,
+}
+
+impl Exchange {
+    async fn finish(mut self) -> Result<(ResponseHead, ResponseBody), Error> {
+        let (head, left) = poll_fn(|cx| self.poll_head(cx)).await?;
+        let sending = (!self.sending.is_done()).then(|| {
+            let mut sending = self.sending;
+            tokio::spawn(async move {
+                poll_fn(|cx| poll_sending(&mut sending, cx)).await;
+            })
+        });
+        let body = ResponseBody { body: self.body, left, sending };
+        Ok((head, body))
+    }
+
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(ResponseHead, Option<u64>), Error>> {
+        // The response may begin before the request is complete.
+        let _ = poll_sending(&mut self.sending, cx);
+        loop {
+            let Http2Body(ReadHandle { shared, key }) = &self.body;
+            let event = lock(shared).poll_response(cx, *key);
+            match ready!(event)? {
+                ResponseEvent::Final(head, left) => return Poll::Ready(Ok((head, left))),
+                ResponseEvent::Interim(head) => {
+                    if let Some(sink) = &self.interim {
+                        sink.send(head);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sends the body of a request; ready when no more of it is sent. A failed stream reports its error to the reader of the
+/// response.
+fn poll_sending(sending: &mut BodySender<OutboundBody>, cx: &mut Context<'_>) -> Poll<()> {
+    match ready!(sending.poll(cx)) {
+        Ok(()) | Err(SendError::Stream(_)) => {}
+        Err(SendError::Body(error)) => {
+            tracing::debug!(%error, "failed to send the whole request body");
+            sending.reset(ErrorCode::INTERNAL_ERROR);
+        }
+    }
+    Poll::Ready(())
+}
+
+/// The body of a response. Dropping it before its end resets the stream.
+#[derive(Debug)]
+pub(crate) struct ResponseBody {
+    body: Http2Body,
+    /// The number of remaining bytes, if known.
+    left: Option<u64>,
+    sending: Option<JoinHandle<()>>,
+}
+
+impl ResponseBody {
+    /// Reads the next frame. Each piece returns its flow-control credit to the server.
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            self.left = self.left.map(|left| left.saturating_sub(bytes));
+        }
+        Poll::Ready(frame)
+    }
+
+    pub(crate) fn is_end(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    /// Returns the number of remaining bytes, if known.
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        let Http2Body(ReadHandle { shared, key }) = &self.body;
+        let mut state = lock(shared);
+        // A complete response does not end its request.
+        if !state.is_received(*key) {
+            state.reset(*key, ErrorCode::CANCEL, Error::Cancelled);
+            drop(state);
+            if let Some(sending) = self.sending.take() {
+                sending.abort();
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The task of a connection: it reads and writes, and detects a peer that fails silently.
+
+use super::error::ConnectionError;
+use super::frame::{FRAME_HEAD_LEN, FrameHead, kind};
+use super::state::{AcceptedRequest, ConnectionState, Shared, lock};
+use bytes::BytesMut;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::{Instant, Sleep};
+
+const READ_BYTES: usize = 8 << 10;
+
+/// Maximum size of the read buffer, which grows while reads keep filling it.
+const READ_BYTES_MAX: usize = 64 << 10;
+
+/// A buffer with more capacity is freed when it is empty.
+const IDLE_BYTES_MAX: usize = 16 << 10;
+
+#[derive(Debug)]
+pub(super) struct Driver<S> {
+    pub(super) stream: S,
+    read: BytesMut,
+    read_bytes: usize,
+    /// Whether frames remain in `read` because too many of this side wait to be written.
+    is_held_back: bool,
+    writing: Vec<u8>,
+    written: usize,
+    /// The instant of the last read.
+    heard: Instant,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
+    /// Creates the driver of a connection whose first bytes, `prefix`, have already been read.
+    pub(super) fn new(stream: S, prefix: BytesMut) -> Self {
+        Self {
+            stream,
+            is_held_back: !prefix.is_empty(),
+            read: prefix,
+            read_bytes: READ_BYTES,
+            writing: Vec::new(),
+            written: 0,
+            heard: Instant::now(),
+        }
+    }
+
+    pub(super) const fn heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// Whether the beginning of a header block has arrived, but not the rest of its frame.
+    pub(super) fn has_partial_headers(&self) -> bool {
+        let head = self.read.first_chunk::<FRAME_HEAD_LEN>().map(FrameHead::parse);
+        head.is_some_and(|head| matches!(head.kind, kind::HEADERS | kind::CONTINUATION))
+    }
+
+    /// Reads and writes; ready when the connection is over. Requests that have arrived go to `accept`.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        accept: &mut dyn FnMut(AcceptedRequest),
+    ) -> Poll<()> {
+        loop {
+            let written = self.poll_write(cx, shared);
+            if let Poll::Ready(Err(error)) = written {
+                self.fail(shared, error.into());
+                return Poll::Ready(());
+            }
+            let mut state = lock(shared);
+            if state.is_over() {
+                if written.is_ready() && !state.has_output() {
+                    return Poll::Ready(());
+                }
+                if state.failure().is_some() {
+                    // Only the last frames remain.
+                    state.set_driver(cx);
+                    return Poll::Pending;
+                }
+            }
+            if self.is_held_back && !state.is_output_full() {
+                self.receive(state, accept);
+                continue;
+            }
+            if state.is_output_full() {
+                state.set_driver(cx);
+                return Poll::Pending;
+            }
+            drop(state);
+            match self.poll_read(cx) {
+                Poll::Ready(Ok(1..)) => self.receive(lock(shared), accept),
+                Poll::Ready(Ok(_)) => {
+                    self.fail(shared, ConnectionError::Closed);
+                    return Poll::Ready(());
+                }
+                Poll::Ready(Err(error)) => {
+                    self.fail(shared, error.into());
+                    return Poll::Ready(());
+                }
+                Poll::Pending => {
+                    let mut state = lock(shared);
+                    if written.is_pending() || !state.has_output() {
+                        state.set_driver(cx);
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+
+    fn receive(
+        &mut self,
+        mut state: std::sync::MutexGuard<'_, ConnectionState>,
+        accept: &mut dyn FnMut(AcceptedRequest),
+    ) {
+        state.receive(&mut self.read, self.heard);
+        self.is_held_back = state.is_output_full();
+        let accepted = state.take_accepted();
+        drop(state);
+        accepted.into_iter().for_each(accept);
+    }
+
+    fn fail(&self, shared: &Shared, error: ConnectionError) {
+        let mut state = lock(shared);
+        state.note_written(self.writing.len() - self.written);
+        state.fail(error);
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.read.capacity() - self.read.len() < READ_BYTES / 4 {
+            self.read.reserve(self.read_bytes);
+        }
+        let read = ready!(pin!(self.stream.read_buf(&mut self.read)).poll(cx));
+        if self.read.len() == self.read.capacity() {
+            self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
+        }
+        self.heard = Instant::now();
+        Poll::Ready(read)
+    }
+
+    /// Writes all bytes that wait.
+    fn poll_write(&mut self, cx: &mut Context<'_>, shared: &Shared) -> Poll<io::Result<()>> {
+        let mut stream = Pin::new(&mut self.stream);
+        let mut has_written = false;
+        loop {
+            if self.written == self.writing.len() {
+                self.writing.clear();
+                self.written = 0;
+                lock(shared).take_output(&mut self.writing);
+                if self.writing.is_empty() {
+                    break;
+                }
+            }
+            let written = ready!(stream.as_mut().poll_write(cx, &self.writing[self.written..]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.written += written;
+            has_written = true;
+        }
+        if self.writing.capacity() > IDLE_BYTES_MAX && !has_written {
+            self.writing = Vec::new();
+        }
+        stream.poll_flush(cx)
+    }
+}
+
+/// Pings a peer that is silent, and notices when it does not respond.
+#[derive(Debug)]
+pub(super) struct KeepAlive {
+    interval: Duration,
+    timeout: Duration,
+    /// Whether the peer is pinged only while streams are in use.
+    needs_streams: bool,
+    sleep: Pin<Box<Sleep>>,
+    /// The time of the ping without a response.
+    pinged: Option<Instant>,
+}
+
+impl KeepAlive {
+    pub(super) fn new(interval: Duration, timeout: Duration, needs_streams: bool) -> Self {
+        let sleep = Box::pin(tokio::time::sleep(interval));
+        Self { interval, timeout, needs_streams, sleep, pinged: None }
+    }
+
+    /// Ready when the peer has failed.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        state: &mut ConnectionState,
+        heard: Instant,
+    ) -> Poll<()> {
+        loop {
+            ready!(self.sleep.as_mut().poll(cx));
+            let now = Instant::now();
+            if self.pinged.is_some_and(|pinged| heard < pinged && state.is_ping_unanswered()) {
+                return Poll::Ready(());
+            }
+            self.pinged = None;
+            let due = heard + self.interval;
+            let next = if now < due {
+                due
+            } else if self.needs_streams && state.stream_count() == 0 {
+                now + self.interval
+            } else {
+                state.ping();
+                self.pinged = Some(now);
+                now + self.timeout
+            };
+            self.sleep.as_mut().reset(next);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! HTTP/2 with a client: one connection, whose streams have a task each.
+//!
+//! **Limits**: a client must read a frame of each response, or the rest of it, within [`Http2Limits::write_timeout`];
+//! its first request, and the rest of each header block, must arrive within [`Http2Limits::header_timeout`].
+//! [`ProtocolLimits`] has the limits of streams and bytes.
+
+use super::driver::{Driver, KeepAlive};
+use super::error::{ConnectionError, Error, ErrorCode};
+use super::handle::{BodySender, Http2Body, ReadHandle, SendError, SendHandle};
+use super::state::{
+    AcceptedRequest, ConnectionState, ProtocolLimits, ResponseToSend, Role, Shared, lock,
+};
+use crate::clock::Clock;
+use crate::drain::Drain;
+use crate::forwarding::remove_hop_by_hop;
+use crate::head::{Known, ResponseHead};
+use crate::http1::with_date;
+use crate::linger::Linger;
+use crate::progress::ProgressTimer;
+use crate::replay::ClientBody;
+use crate::service::{self, Service};
+use crate::timers::Timers;
+use bytes::BytesMut;
+use curtail_units::Duration;
+use http_body::Body;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Limits on a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Http2Limits {
+    /// Maximum size of a request's head, as the size of a header list (RFC 9113, section 6.5.2).
+    pub head_bytes_max: usize,
+    /// Maximum number of concurrent requests.
+    pub streams_max: u32,
+    /// Maximum number of bytes of a request's body that wait to be read.
+    pub stream_window: u32,
+    /// The flow-control window of the connection.
+    pub connection_window: u32,
+    /// Maximum number of requests that a client may reset in a burst before it has their responses.
+    pub resets_max: u32,
+    /// Maximum time to the first request, and from the start of a header block to its end.
+    pub header_timeout: Duration,
+    /// A client that is silent for half of this time, and does not respond to a PING for the other half, has gone.
+    pub idle_timeout: Duration,
+    /// Maximum time for which a client reads nothing of a response.
+    pub write_timeout: Duration,
+}
+
+/// Serves a connection, whose first bytes, `prefix`, have already been read, until it closes. Returns why it closed;
+/// [`None`] if it drained.
+pub async fn serve<S: Service + 'static>(
+    (stream, prefix): (impl AsyncRead + AsyncWrite + Unpin, BytesMut),
+    limits: Http2Limits,
+    drain: Drain,
+    (timers, clock): (&Arc<Timers>, Clock),
+    service: Arc<S>,
+) -> Option<ConnectionError> {
+    let protocol_limits = ProtocolLimits {
+        stream_window: limits.stream_window,
+        connection_window: limits.connection_window,
+        streams_max: limits.streams_max,
+        list_bytes_max: limits.head_bytes_max,
+        resets_max: limits.resets_max,
+    };
+    let state = ConnectionState::new(Role::Server, protocol_limits, 0);
+    let half = std::time::Duration::from(limits.idle_timeout) / 2;
+    let timer = || ProgressTimer::new(timers, clock, limits.write_timeout);
+    let mut connection = ServerConnection {
+        driver: Driver::new(stream, prefix),
+        shared: Arc::new(Mutex::new(state)),
+        drain,
+        is_draining: false,
+        keep_alive: KeepAlive::new(half, half, false),
+        header_timer: timer(),
+        header_timeout: limits.header_timeout,
+    };
+    let shared = Arc::clone(&connection.shared);
+    let mut accept = |request: AcceptedRequest| {
+        let stream = SendHandle { shared: Arc::clone(&shared), key: request.key };
+        let exchange = Exchange { service: Arc::clone(&service), stream, timer: timer(), clock };
+        tokio::spawn(exchange.respond(request));
+    };
+    poll_fn(|cx| connection.poll(cx, &mut accept)).await;
+    connection.close().await
+}
+
+struct ServerConnection<S> {
+    driver: Driver<S>,
+    shared: Shared,
+    drain: Drain,
+    is_draining: bool,
+    keep_alive: KeepAlive,
+    /// Waits for complete header blocks.
+    header_timer: ProgressTimer,
+    header_timeout: Duration,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> ServerConnection<S> {
+    fn poll(&mut self, cx: &mut Context<'_>, accept: &mut dyn FnMut(AcceptedRequest)) -> Poll<()> {
+        if !self.is_draining && self.drain.poll(cx).is_ready() {
+            self.is_draining = true;
+            lock(&self.shared).begin_shutdown();
+        }
+        let heard = self.driver.heard();
+        if self.keep_alive.poll(cx, &mut lock(&self.shared), heard).is_ready() {
+            lock(&self.shared).fail(ConnectionError::Silent);
+            return Poll::Ready(());
+        }
+        if self.driver.poll(cx, &self.shared, accept).is_ready() {
+            return Poll::Ready(());
+        }
+        self.poll_headers(cx)
+    }
+
+    /// Ready when a header block, or the first request, does not arrive in time.
+    fn poll_headers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.shared);
+        let blocks = state.block_count();
+        let is_waiting =
+            blocks == 0 || state.has_partial_block() || self.driver.has_partial_headers();
+        if !is_waiting {
+            self.header_timer.rest();
+            return Poll::Pending;
+        }
+        let late = self.header_timer.poll_within(cx, blocks, self.header_timeout);
+        if late.is_ready() {
+            state.fail(ConnectionError::HeaderTimeout);
+        }
+        late
+    }
+
+    /// Closes the connection so that its last frames are not lost.
+    async fn close(mut self) -> Option<ConnectionError> {
+        let failure = lock(&self.shared).failure().cloned();
+        // The tasks of streams that were abandoned end.
+        lock(&self.shared).fail(ConnectionError::Unneeded);
+        match &failure {
+            None | Some(ConnectionError::Violation { .. }) => {
+                let mut linger = Linger::default();
+                poll_fn(|cx| linger.poll(cx, &mut self.driver.stream)).await;
+            }
+            Some(
+                ConnectionError::Closed
+                | ConnectionError::Io(_)
+                | ConnectionError::GoneAway(_)
+                | ConnectionError::Silent
+                | ConnectionError::Unneeded
+                | ConnectionError::HeaderTimeout,
+            ) => {}
+        }
+        failure
+    }
+}
+
+/// One request and its response.
+struct Exchange<S> {
+    service: Arc<S>,
+    stream: SendHandle,
+    /// Waits for the client to read.
+    timer: ProgressTimer,
+    clock: Clock,
+}
+
+impl<S: Service> Exchange<S> {
+    async fn respond(self, request: AcceptedRequest) {
+        let Self { service, stream, mut timer, clock } = self;
+        let (head, body) = match request.head {
+            Ok(head) => {
+                let body = request.has_body.then(|| Http2Body(ReadHandle::of(&stream)));
+                let interim = service::InterimSink::Http2(InterimSink::of(&stream));
+                let response =
+                    pin!(service.respond(head, body.map(ClientBody::Http2), Some(interim)));
+                match unless_reset(&stream, response).await {
+                    Some(response) => response,
+                    None => return,
+                }
+            }
+            Err(fault) => {
+                lock(&stream.shared).end_reading(stream.key);
+                service.reject(fault)
+            }
+        };
+        let is_end = body.is_end_stream();
+        send_head(&stream, &head, (&body, is_end), &clock);
+        let mut sender = BodySender::new(stream, body, is_end);
+        match poll_fn(|cx| poll_in_time(&mut sender, &mut timer, cx)).await {
+            Some(Ok(())) => {}
+            Some(Err(SendError::Stream(error))) => {
+                tracing::debug!(%error, "a response was not sent completely");
+            }
+            Some(Err(SendError::Body(error))) => {
+                tracing::debug!(%error, "a response broke off");
+                sender.reset(ErrorCode::INTERNAL_ERROR);
+            }
+            None => {
+                service.count_write_timeout();
+                tracing::debug!(
+                    "stream reset: the client did not read the response within limits.write_timeout"
+                );
+                sender.reset(ErrorCode::CANCEL);
+            }
+        }
+    }
+}
+
+/// Waits for a response while the client wants it.
+async fn unless_reset<T>(
+    stream: &SendHandle,
+    mut response: Pin<&mut impl Future<Output = T>>,
+) -> Option<T> {
+    poll_fn(|cx| match response.as_mut().poll(cx) {
+        Poll::Ready(response) => Poll::Ready(Some(response)),
+        Poll::Pending => lock(&stream.shared).poll_reset(cx, stream.key).map(|_: Error| None),
+    })
+    .await
+}
+
+fn send_head(
+    stream: &SendHandle,
+    head: &ResponseHead,
+    (body, is_end): (&impl Body, bool),
+    clock: &Clock,
+) {
+    let length = body.size_hint().exact();
+    let length = length.filter(|_| !is_end && !head.fields.has(Known::ContentLength));
+    with_date(clock, |date| {
+        let date = (!head.fields.has(Known::Date)).then_some(date);
+        let response = ResponseToSend { head, length, date, is_end };
+        lock(&stream.shared).send_response(stream.key, response);
+    });
+}
+
+/// Sends the body; [`None`] if the client reads nothing of it for too long.
+fn poll_in_time<B: Body<Data = bytes::Bytes> + Unpin>(
+    sender: &mut BodySender<B>,
+    timer: &mut ProgressTimer,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<(), SendError<B::Error>>>> {
+    if let Poll::Ready(sent) = sender.poll(cx) {
+        return Poll::Ready(Some(sent));
+    }
+    if sender.is_blocked() {
+        return timer.poll(cx, sender.sent_bytes()).map(|()| None);
+    }
+    timer.rest();
+    Poll::Pending
+}
+
+/// Receives the interim responses to a request over HTTP/2.
+#[derive(Clone, Debug)]
+pub struct InterimSink {
+    shared: Shared,
+    key: usize,
+    /// Another stream may have the same key later.
+    id: u32,
+}
+
+impl InterimSink {
+    fn of(stream: &SendHandle) -> Self {
+        let id = lock(&stream.shared).stream_id(stream.key);
+        Self { shared: Arc::clone(&stream.shared), key: stream.key, id }
+    }
+
+    pub(crate) fn send(&self, mut head: ResponseHead) {
+        remove_hop_by_hop(&mut head.fields);
+        lock(&self.shared).send_interim((self.key, self.id), &head);
+    }
+}
