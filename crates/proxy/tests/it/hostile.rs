@@ -73,7 +73,7 @@ const BLOCK: &str =
 const LIMITS: &str = "limits: {headers: 16KiB, header_timeout: 2s, idle_timeout: 6s, body_timeout: 700ms, \
                       write_timeout: 700ms, stream_idle_timeout: 700ms, http2_streams_max: 100}";
 
-/// Limits that no row reaches: whoever waits for a stalled peer waits for ever.
+/// Limits that no row reaches: a request that waits for a stalled peer never ends.
 const NO_LIMITS: &str = "limits: {header_timeout: 1h, idle_timeout: 1h, body_timeout: 1h, write_timeout: 1h, \
                          http2_streams_max: 100}";
 
@@ -102,7 +102,7 @@ enum Allowed {
     Closes,
 }
 
-/// What became of a hostile peer.
+/// The outcome of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Served,

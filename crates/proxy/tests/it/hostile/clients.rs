@@ -105,7 +105,7 @@ impl Row {
     }
 
     /// The script begins with the first byte of the connection.
-    const fn from_first_byte(self) -> Self {
+    const fn without_start(self) -> Self {
         Self { begins: false, ..self }
     }
 }
@@ -200,7 +200,7 @@ impl Bench {
     async fn outcome(&self, row: &Row) -> Outcome {
         let mut peer = self.peer(row).await;
         let script = row.script().await;
-        // A peer that reads nothing is not told.
+        // A peer that reads nothing does not see the end of its connection.
         let is_cut_off = self.proxy.until_clients(Neighbors::CONNECTIONS);
         match row.reads {
             Reads::Nothing => tokio::select! {

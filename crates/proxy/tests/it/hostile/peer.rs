@@ -1,4 +1,4 @@
-//! A hostile HTTP/2 client: it sends a script, reads as its row says, and tells what became of it.
+//! A hostile HTTP/2 client: it sends a script, reads as its row says, and returns the outcome.
 
 use super::clients::Row;
 use super::script::{HEADER_TABLE_SIZE, Script, WHOLE, request_block, status};

@@ -43,7 +43,7 @@ pub(super) struct Row {
     has_upload: bool,
     /// Whether the replica stops reading when it misbehaves.
     is_deaf: bool,
-    /// Whether the neighbors share the connection; otherwise it cannot serve anybody, and they use another upstream.
+    /// Whether the neighbors share the connection; otherwise it is blocked, and they use another upstream.
     is_shared: bool,
 }
 
@@ -94,7 +94,7 @@ impl ClientGets {
         let mut wire = Wire::connect(proxy).await;
         wire.send(format!("POST /bad HTTP/1.1\r\nhost: h\r\ncontent-length: {len}\r\n\r\n")).await;
         let mut sent = 0;
-        while sent < len && wire.write([b'x'; 1 << 14]).await.is_ok() {
+        while sent < len && wire.write(vec![b'x'; 1 << 14]).await.is_ok() {
             sent += 1 << 14;
         }
         match wire.read_final_message().await {

@@ -85,12 +85,12 @@ impl Script {
 
     /// A request without a body; `path` decides what the replica does.
     pub(crate) fn get(&mut self, stream: u32, path: &str) {
-        self.request(stream, WHOLE, "GET", path, &[]);
+        self.request(stream, WHOLE, ("GET", path), &[]);
     }
 
     /// The head of a request with a body.
     pub(crate) fn post(&mut self, stream: u32, path: &str) {
-        self.request(stream, END_HEADERS, "POST", path, &[]);
+        self.request(stream, END_HEADERS, ("POST", path), &[]);
     }
 
     /// A request with these flags and further header fields.
@@ -98,8 +98,7 @@ impl Script {
         &mut self,
         stream: u32,
         flags: u8,
-        method: &str,
-        path: &str,
+        (method, path): (&str, &str),
         more: &[(&str, &str)],
     ) {
         let mut block = request_block(method, path);

@@ -1,4 +1,4 @@
-//! Clients that send or ask for too much. The proxy may serve them, or end the connection with ENHANCE_YOUR_CALM (RFC
+//! Clients that send or ask for too much. The proxy may serve them, or end the connection with `ENHANCE_YOUR_CALM` (RFC
 //! 9113, section 10.5). Its memory stays bounded, and so do the requests that reach a replica.
 
 use super::super::script::{
@@ -347,7 +347,7 @@ pub(super) const ROWS: &[Row] = &[
         "8.1.1",
         |s| {
             s.on_streams(RESET_STREAMS, |s, stream| {
-                s.request(stream, END_HEADERS, "POST", "/hang", &[("content-length", "1")]);
+                s.request(stream, END_HEADERS, ("POST", "/hang"), &[("content-length", "1")]);
                 s.data(stream, 0, b"longer");
             });
         },

@@ -28,7 +28,7 @@ const STREAMS: u32 = 99;
 /// A PING, as bytes of a constant.
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0are you?";
 
-/// A CONTINUATION without END_HEADERS, of a field of the static table.
+/// A CONTINUATION without `END_HEADERS`, of a field of the static table.
 const CONTINUATION: &[u8] = b"\0\0\x01\x09\0\0\0\0\x03\x90";
 
 pub(super) const ROWS: &[Row] = &[
@@ -119,16 +119,13 @@ pub(super) const ROWS: &[Row] = &[
     )
     .waits(),
     // Connections without a request.
-    Row::new("not a byte", "3.4", |_| {}, CLOSED)
-        .from_first_byte()
-        .reads(Reads::Deaf)
-        .then_silence(),
+    Row::new("not a byte", "3.4", |_| {}, CLOSED).without_start().reads(Reads::Deaf).then_silence(),
     Row::new("half a preface", "3.4", |s| s.bytes(&PREFACE[..12]), CLOSED)
-        .from_first_byte()
+        .without_start()
         .reads(Reads::Deaf)
         .then_silence(),
     Row::new("a preface without settings", "3.4", |s| s.bytes(PREFACE), CLOSED)
-        .from_first_byte()
+        .without_start()
         .reads(Reads::Deaf)
         .then_silence(),
     Row::new(
@@ -140,7 +137,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         CLOSED,
     )
-    .from_first_byte()
+    .without_start()
     .reads(Reads::Deaf)
     .then_silence(),
     Row::new("settings and no request", "3.4", |_| {}, CLOSED).then_silence(),

@@ -33,7 +33,7 @@ pub(super) const ROWS: &[Row] = &[
         |s| s.bytes(b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n"),
         &[Ends(&[PROTOCOL_ERROR]), Closes],
     )
-    .from_first_byte(),
+    .without_start(),
     Row::new(
         "a first frame that is not SETTINGS",
         "3.4",
@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         &[Ends(&[PROTOCOL_ERROR]), Closes],
     )
-    .from_first_byte(),
+    .without_start(),
     // SETTINGS.
     Row::new("SETTINGS on a stream", "6.5", |s| s.frame(SETTINGS, 0, 1, &[]), PROTOCOL),
     Row::new("SETTINGS of five bytes", "6.5", |s| s.frame(SETTINGS, 0, 0, &[0; 5]), FRAME_SIZE),
@@ -506,7 +506,7 @@ pub(super) const ROWS: &[Row] = &[
         "6.5.2",
         |s| {
             let value = "y".repeat((16 << 10) - 55 - 1 - 5 * 32);
-            s.request(1, WHOLE, "GET", "/steady", &[("x", &value)]);
+            s.request(1, WHOLE, ("GET", "/steady"), &[("x", &value)]);
         },
         SERVED,
     )
@@ -516,7 +516,7 @@ pub(super) const ROWS: &[Row] = &[
         "10.5.1",
         |s| {
             let value = "y".repeat((16 << 10) - 55);
-            s.request(1, WHOLE, "GET", "/steady", &[("x", &value)]);
+            s.request(1, WHOLE, ("GET", "/steady"), &[("x", &value)]);
         },
         &[Responds(&[431]), Resets(&[PROTOCOL_ERROR, REFUSED_STREAM, ENHANCE_YOUR_CALM])],
     )

@@ -197,7 +197,7 @@ fn outcome(received: &[u8]) -> Outcome {
     let status = |(at, _): (usize, &[u8])| {
         std::str::from_utf8(received.get(at + 9..at + 12)?).ok()?.parse::<u16>().ok()
     };
-    match starts.filter_map(status).last() {
+    match starts.filter_map(status).next_back() {
         Some(204) => Outcome::Served,
         Some(status) if status >= 400 => Outcome::Responded(status),
         _ => Outcome::Closed,
@@ -221,7 +221,7 @@ async fn replica() -> RawReplica {
                     let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n";
                     let mut sent = wire.write(head).await;
                     while sent.is_ok() {
-                        sent = wire.write([b'x'; 1 << 16]).await;
+                        sent = wire.write(vec![b'x'; 1 << 16]).await;
                     }
                     return;
                 }

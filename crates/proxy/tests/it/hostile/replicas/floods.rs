@@ -1,4 +1,4 @@
-//! Replicas that send too much. The proxy may go on, or end the stream or the connection with ENHANCE_YOUR_CALM (RFC 9113,
+//! Replicas that send too much. The proxy may go on, or end the stream or the connection with `ENHANCE_YOUR_CALM` (RFC 9113,
 //! section 10.5). Its memory stays bounded.
 
 use super::super::Allowed;

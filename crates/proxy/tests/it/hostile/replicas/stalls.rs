@@ -13,7 +13,7 @@ use Allowed::{Closes, Ends, Resets, Serves};
 /// The proxy gives the request up, and only its stream.
 const CANCELLED: &[Allowed] = &[Resets(&[CANCEL, INTERNAL_ERROR, ENHANCE_YOUR_CALM])];
 
-/// Nothing can be said on this connection.
+/// The connection itself is blocked.
 const ANYTHING: &[Allowed] =
     &[Serves, Closes, Resets(&[CANCEL, INTERNAL_ERROR]), Ends(&[NO_ERROR, CANCEL])];
 

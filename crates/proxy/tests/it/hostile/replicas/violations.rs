@@ -24,7 +24,7 @@ const STREAM_FRAME_SIZE: &[Allowed] = &[Resets(&[FRAME_SIZE_ERROR])];
 const FLOW_CONTROL: &[Allowed] = &[Ends(&[FLOW_CONTROL_ERROR])];
 const COMPRESSION: &[Allowed] = &[Ends(&[COMPRESSION_ERROR])];
 
-/// A malformed response (section 8.1.1) that ends its stream, so a reset tells nothing new.
+/// A malformed response (section 8.1.1) that ends its stream, so a reset is not needed.
 const MALFORMED: &[Allowed] = &[Serves, Resets(&[PROTOCOL_ERROR])];
 
 /// Frames after the end of a response.
