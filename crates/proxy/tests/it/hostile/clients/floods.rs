@@ -17,7 +17,7 @@ use Allowed::{Closes, Ends, Resets, Responds, Serves};
 /// Frames that are valid one by one.
 const SERVED_OR_CALMED: &[Allowed] = &[Serves, Ends(&[ENHANCE_YOUR_CALM])];
 
-/// The same for floods of so many bytes that the GOAWAY may be lost with the connection.
+/// The same for floods of more bytes, so that the GOAWAY may be lost with the connection.
 const SERVED_OR_CLOSED: &[Allowed] = &[Serves, Ends(&[ENHANCE_YOUR_CALM]), Closes];
 
 const CLOSES: &[Allowed] = &[Closes];

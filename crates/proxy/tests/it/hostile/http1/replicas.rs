@@ -37,6 +37,10 @@ const ENDLESS: usize = 8 << 20;
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
 
+/// The same for a response that is complete: the replica serves no further request on its connection.
+const CHUNKED_LAST: &str =
+    "HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+
 const TOO_SLOW: &[ClientGets] = &[Status(504)];
 const REJECTED: &[ClientGets] = &[Status(502)];
 const CUT_OFF: &[ClientGets] = &[Broken, Status(502)];
@@ -104,7 +108,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "HTTP/1.1 replica: a flood of chunks of one byte",
         "7.1",
-        &[(CHUNKED, 1), ("1\r\nx\r\n", 50_000), ("0\r\n\r\n", 1)],
+        &[(CHUNKED_LAST, 1), ("1\r\nx\r\n", 50_000), ("0\r\n\r\n", 1)],
         &[Status(200)],
     ),
     row(

@@ -24,7 +24,7 @@ const FAILED: &[ClientGets] = &[Status(502)];
 /// Frames that are valid one by one.
 const SERVED_OR_CALMED: &[Allowed] = &[Serves, Resets(&[ENHANCE_YOUR_CALM])];
 
-/// The same for floods of so many bytes that the GOAWAY may be lost with the connection.
+/// The same for floods of more bytes, so that the GOAWAY may be lost with the connection.
 const SERVED_OR_CLOSED: &[Allowed] = &[Serves, Resets(&[ENHANCE_YOUR_CALM]), Closes];
 
 /// A header block that is too large for the proxy (section 10.5.1).
