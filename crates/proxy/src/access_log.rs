@@ -64,9 +64,9 @@ impl AccessLog {
             return;
         }
         let facts = field::Facts { log: self, record, clock };
-        self.buffers.append(worker, |out| match &self.config.format {
-            Format::Json => line::write_json(out, &facts, &self.config.headers),
-            Format::Text(parts) => line::write_text(out, &facts, parts),
+        self.buffers.append(worker, |out, second| match &self.config.format {
+            Format::Json => line::write_json((out, second), &facts, &self.config.headers),
+            Format::Text(parts) => line::write_text((out, second), &facts, parts),
         });
     }
 }
@@ -90,6 +90,7 @@ impl<'a> AccessRecord<'a> {
     fn is_wanted(&self, slower_than: Option<Duration>, sample: f64) -> bool {
         self.is_error()
             || slower_than.is_some_and(|limit| self.duration() > Some(limit))
+            || sample >= 1.0
             || Rng::new(self.draw).chance(sample)
     }
 

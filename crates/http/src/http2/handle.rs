@@ -3,6 +3,7 @@
 //! The stream ends when both are dropped. Dropping the sender before its end resets the stream.
 
 use super::error::{Error, ErrorCode};
+use super::frame::PAYLOAD_LEN_MAX;
 use super::state::{Shared, lock};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -59,8 +60,10 @@ pub(super) struct BodySender<B> {
     /// Whether the stream ends with the piece.
     is_last: bool,
     is_done: bool,
-    /// The number of bytes that the stream has accepted.
-    sent_bytes: u64,
+    /// The number of frames, or shorter pieces, that the stream has accepted completely.
+    progress: u64,
+    /// The number of bytes of the frame in progress that the stream has accepted.
+    frame_bytes: usize,
 }
 
 /// Why a body was not sent completely.
@@ -75,7 +78,7 @@ pub(super) enum SendError<E> {
 impl<B: Body<Data = Bytes> + Unpin> BodySender<B> {
     /// Begins after the head; `is_done` if the head has ended the stream.
     pub(super) const fn new(stream: SendHandle, body: B, is_done: bool) -> Self {
-        Self { stream, body, piece: Bytes::new(), is_last: false, is_done, sent_bytes: 0 }
+        Self { stream, body, piece: Bytes::new(), is_last: false, is_done, progress: 0, frame_bytes: 0 }
     }
 
     pub(super) const fn is_done(&self) -> bool {
@@ -87,8 +90,10 @@ impl<B: Body<Data = Bytes> + Unpin> BodySender<B> {
         !self.piece.is_empty() || self.is_last
     }
 
-    pub(super) const fn sent_bytes(&self) -> u64 {
-        self.sent_bytes
+    /// A count that changes with each frame that the other side reads, or with the rest of a piece. A client that reads
+    /// byte by byte makes no progress until then.
+    pub(super) const fn progress(&self) -> u64 {
+        self.progress
     }
 
     pub(super) fn reset(&mut self, code: ErrorCode) {
@@ -128,7 +133,11 @@ impl<B: Body<Data = Bytes> + Unpin> BodySender<B> {
         let before = self.piece.len();
         let (key, is_last) = (self.stream.key, self.is_last);
         let sent = lock(&self.stream.shared).poll_send_data(cx, key, &mut self.piece, is_last);
-        self.sent_bytes += (before - self.piece.len()) as u64;
+        self.frame_bytes += before - self.piece.len();
+        if self.piece.is_empty() || self.frame_bytes >= PAYLOAD_LEN_MAX {
+            self.progress += 1;
+            self.frame_bytes = 0;
+        }
         ready!(sent).map_err(SendError::Stream)?;
         self.is_done = is_last;
         Poll::Ready(Ok(()))

@@ -244,7 +244,7 @@ fn poll_in_time<B: Body<Data = bytes::Bytes> + Unpin>(
         return Poll::Ready(Some(sent));
     }
     if sender.is_blocked() {
-        return timer.poll(cx, sender.sent_bytes()).map(|()| None);
+        return timer.poll(cx, sender.progress()).map(|()| None);
     }
     timer.rest();
     Poll::Pending

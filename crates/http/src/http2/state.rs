@@ -449,7 +449,9 @@ impl ConnectionState {
             return;
         }
         if !stream.is_received || !stream.is_sent {
-            let code = if stream.is_sent { ErrorCode::NO_ERROR } else { ErrorCode::CANCEL };
+            // A complete response makes the rest of its request useless (RFC 9113, section 8.1).
+            let is_responded = self.role == Role::Server && stream.is_sent;
+            let code = if is_responded { ErrorCode::NO_ERROR } else { ErrorCode::CANCEL };
             self.reset(key, code, Error::Cancelled);
         }
         if self.streams.remove(key).is_waiting {

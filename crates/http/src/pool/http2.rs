@@ -49,10 +49,12 @@ impl Http2Transport {
 impl Transport for Http2Transport {
     type Lease = Http2Lease;
 
-    /// Leases a stream on the least loaded connection.
+    /// Leases a stream on the least loaded connection. Requests wait at the server's own limit of streams only if no
+    /// further connection may be opened.
     fn lease(&self, _: Instant) -> Option<Http2Lease> {
         let mut open = self.open();
         open.retain(|open| !open.connection.is_closed());
+        let may_open_more = open.len() < self.config.http2_connections_max;
         // A connection at the server's own limit comes last, because requests would queue there.
         let freest = open.iter_mut().min_by_key(|open| {
             let streams = open.connection.streams();
@@ -60,7 +62,8 @@ impl Transport for Http2Transport {
         })?;
         let streams = freest.connection.streams();
         let streams_max = self.config.http2_streams_max;
-        if streams >= streams_max {
+        let is_at_servers_limit = streams >= freest.connection.streams_allowed();
+        if streams >= streams_max || (is_at_servers_limit && may_open_more) {
             return None;
         }
         freest.leases += 1;

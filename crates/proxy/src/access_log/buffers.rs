@@ -5,6 +5,7 @@
 //! **Limits**: [`BYTES_MAX`] in all, in equal parts; as many bytes again are on their way to the file. Further lines are
 //! dropped before they are encoded, and counted.
 
+use super::line::SecondText;
 use curtail_metrics::Counter;
 use curtail_units::{Duration, Instant};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -30,7 +31,17 @@ pub(crate) struct LineBuffers {
 /// The lines of one worker; aligned, so that no two workers write to one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct WorkerBuffer(Mutex<Vec<u8>>);
+struct WorkerBuffer(Mutex<Lines>);
+
+/// Lines in the order in which their requests ended.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    pub(super) bytes: Vec<u8>,
+    /// The number of lines, so that the writer does not count them again.
+    pub(super) count: u64,
+    /// The second of the last line, which the next one usually shares.
+    second: SecondText,
+}
 
 curtail_metrics::counters! {
     /// The number of lines so far, by outcome.
@@ -65,13 +76,15 @@ impl LineBuffers {
     }
 
     /// Appends a line, if there is room.
-    pub(super) fn append(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn append(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>, &mut SecondText)) {
         let mut lines = lock(&self.by_worker[worker].0);
-        if lines.len() >= BYTES_MAX / self.by_worker.len() {
+        if lines.bytes.len() >= BYTES_MAX / self.by_worker.len() {
             self.counters.buffer_full.add(1);
             return;
         }
-        write(&mut lines);
+        let Lines { bytes, count, second } = &mut *lines;
+        write(bytes, second);
+        *count += 1;
     }
 
     /// The number of a further writer.
@@ -85,10 +98,10 @@ impl LineBuffers {
     }
 
     /// Swaps the buffers for those of `batch`, which are empty; does nothing if another writer is current.
-    pub(super) fn take(&self, writer: u64, batch: &mut Vec<Vec<u8>>) {
+    pub(super) fn take(&self, writer: u64, batch: &mut Vec<Lines>) {
         let current = lock(&self.current);
         if *current == writer {
-            batch.resize_with(self.by_worker.len(), Vec::new);
+            batch.resize_with(self.by_worker.len(), Lines::default);
             for (buffer, empty) in self.by_worker.iter().zip(batch) {
                 std::mem::swap(&mut *lock(&buffer.0), empty);
             }

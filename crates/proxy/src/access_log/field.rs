@@ -1,5 +1,6 @@
 //! The fields of a line, and their values.
 
+use super::line::{self, SecondText};
 use super::{AccessLog, AccessRecord};
 use crate::trace_context::TraceId;
 use crate::trail::{AttemptTrail, Trail};
@@ -18,10 +19,18 @@ macro_rules! fields {
         impl Field {
             const NAMES: &[(Self, &str)] =
                 &[$((Self::$json, $json_name),)* $((Self::$text, $text_name),)*];
+        }
 
-            /// The fields of a JSON line, each with its key.
-            pub(super) const KEYS: &[(Self, &str)] =
-                &[$((Self::$json, concat!(",\"", $json_name, "\":")),)*];
+        /// Appends the fields of a JSON line that the request has, each with its key. The code of each field is its own, so
+        /// the compiler knows the key and the kind of the value.
+        pub(super) fn write_members(
+            (out, second): (&mut Vec<u8>, &mut SecondText),
+            facts: &Facts<'_>,
+        ) {
+            $(if let Some(value) = facts.value(Field::$json) {
+                let key = concat!(",\"", $json_name, "\":\"");
+                line::write_member((&mut *out, &mut *second), key, value);
+            })*
         }
     };
 }
@@ -98,6 +107,7 @@ impl Field {
 
 impl<'a> Facts<'a> {
     /// The value of a field; [`None`] if the request has none.
+    #[inline(always)]
     pub(super) fn value(&self, field: Field) -> Option<Value<'a>> {
         let AccessRecord { client, trail, end, .. } = *self.record;
         Some(match field {
@@ -151,8 +161,8 @@ impl<'a> Facts<'a> {
     }
 
     /// The value of a request header, as the replicas get it.
-    pub(super) fn header(&self, name: &str) -> Option<Value<'a>> {
-        self.record.trail?.header(name).map(Value::Text)
+    pub(super) fn header(&self, name: &str) -> Option<&'a [u8]> {
+        self.record.trail?.header(name)
     }
 
     /// The attempts of the request.

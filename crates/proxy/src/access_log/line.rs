@@ -4,7 +4,7 @@
 //! bytes that are not UTF-8 become U+FFFD. Text: `"`, `\`, control characters and bytes beyond ASCII become `\xHH`, as in
 //! nginx, so a format may put a field in quotes. An absent value has no key in JSON, and is `-` in text.
 
-use super::field::{Facts, Field, Value};
+use super::field::{Facts, Value, write_members};
 use super::format::FormatPart;
 use crate::trace_context::write_hex;
 use crate::trail::{AttemptEnd, AttemptTrail};
@@ -14,15 +14,49 @@ use curtail_units::{Duration, Instant};
 /// A text longer than this is cut off, in bytes: a path may be as long as all header fields together.
 pub(super) const TEXT_BYTES_MAX: usize = 2_048;
 
-/// Appends a line as JSON, with these request headers.
-pub(super) fn write_json(out: &mut Vec<u8>, facts: &Facts<'_>, headers: &[String]) {
-    let start = out.len();
-    for (field, key) in Field::KEYS {
-        if let Some(value) = facts.value(*field) {
-            out.extend_from_slice(key.as_bytes());
-            write_value(out, value);
+/// The text of a second in RFC 3339, up to its fraction. Most lines have the second of the line before.
+#[derive(Debug)]
+pub(super) struct SecondText {
+    /// Since 1970.
+    second: u64,
+    text: [u8; 20],
+}
+
+impl Default for SecondText {
+    fn default() -> Self {
+        Self { second: 0, text: *b"1970-01-01T00:00:00." }
+    }
+}
+
+impl SecondText {
+    fn set(&mut self, second: u64) {
+        if self.second == second {
+            return;
+        }
+        self.second = second;
+        let [year, month, day, hour, minute, second] =
+            numbers::date_and_time(second.saturating_mul(1_000_000_000));
+        for (at, number) in [
+            (0, year / 100),
+            (2, year),
+            (5, month),
+            (8, day),
+            (11, hour),
+            (14, minute),
+            (17, second),
+        ] {
+            self.text[at..at + 2].copy_from_slice(&two_digits(number));
         }
     }
+}
+
+/// Where a line goes: the lines so far, and the second of the last one.
+pub(super) type Output<'a> = (&'a mut Vec<u8>, &'a mut SecondText);
+
+/// Appends a line as JSON, with these request headers.
+pub(super) fn write_json((out, second): Output<'_>, facts: &Facts<'_>, headers: &[String]) {
+    let start = out.len();
+    write_members((out, second), facts);
     let mut separator: &[u8] = b",\"headers\":{";
     for name in headers {
         if let Some(value) = facts.header(name) {
@@ -30,51 +64,83 @@ pub(super) fn write_json(out: &mut Vec<u8>, facts: &Facts<'_>, headers: &[String
             separator = b",";
             write_text_value(out, name.as_bytes());
             out.push(b':');
-            write_value(out, value);
+            write_text_value(out, value);
         }
     }
     if separator == b"," {
         out.push(b'}');
     }
-    write_attempts(out, facts);
+    write_attempts((out, second), facts);
     out.extend_from_slice(b"}\n");
     // Every key begins with a comma. The time, the first key, is always there.
     out[start] = b'{';
 }
 
-fn write_attempts(out: &mut Vec<u8>, facts: &Facts<'_>) {
+/// Appends a member of a JSON object. `key` has the comma before it, and the quote after its colon that opens a text.
+///
+/// Inlined, so that the key is copied as a constant: a line has about forty members.
+#[inline(always)]
+pub(super) fn write_member((out, second): Output<'_>, key: &'static str, value: Value<'_>) {
+    let is_quoted = match value {
+        Value::Text(_) | Value::Word(_) | Value::Time(_) | Value::TraceId(_) => true,
+        Value::Count(_) | Value::Flag(_) | Value::Duration(_) => false,
+    };
+    if !is_quoted {
+        out.extend_from_slice(&key.as_bytes()[..key.len() - 1]);
+        write_plain((out, second), value);
+        return;
+    }
+    out.extend_from_slice(key.as_bytes());
+    if let Value::Text(text) = value {
+        write_json_text(out, text);
+    } else {
+        write_plain((&mut *out, second), value);
+    }
+    out.push(b'"');
+}
+
+fn write_attempts((out, second): Output<'_>, facts: &Facts<'_>) {
     let Some(trail) = facts.record.trail else { return };
     out.extend_from_slice(b",\"attempts\":[");
     for (index, attempt) in facts.attempts().iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
-        write_attempt(out, attempt, (trail.started, facts.record.end.at));
+        let start = out.len();
+        write_attempt((&mut *out, &mut *second), attempt, (trail.started, facts.record.end.at));
+        // As for the line: every key begins with a comma.
+        out[start] = b'{';
+        out.push(b'}');
     }
     out.push(b']');
 }
 
-fn write_attempt(out: &mut Vec<u8>, attempt: &AttemptTrail, (start, latest): (Instant, Instant)) {
-    let mut put = |key: &str, value: Value<'_>| {
-        out.extend_from_slice(key.as_bytes());
-        write_value(out, value);
-    };
-    put("{\"replica\":", Value::Word(&attempt.replica.authority));
-    put(",\"reason\":", Value::Word(attempt.reason.name()));
-    if attempt.reason.has_detail() {
-        put(",\"reason_detail\":", Value::Text(attempt.reason.to_string().as_bytes()));
+fn write_attempt(
+    (out, second): Output<'_>,
+    attempt: &AttemptTrail,
+    (start, latest): (Instant, Instant),
+) {
+    macro_rules! put {
+        ($name:literal, $value:expr) => {
+            write_member((&mut *out, &mut *second), concat!(",\"", $name, "\":\""), $value)
+        };
     }
-    put(",\"start_ms\":", Value::Duration(attempt.sent.since(start)));
+    put!("replica", Value::Word(&attempt.replica.authority));
+    put!("reason", Value::Word(attempt.reason.name()));
+    if attempt.reason.has_detail() {
+        put!("reason_detail", Value::Text(attempt.reason.to_string().as_bytes()));
+    }
+    put!("start_ms", Value::Duration(attempt.sent.since(start)));
     let end = attempt.ended_at().unwrap_or(latest);
-    put(",\"duration_ms\":", Value::Duration(end.since(attempt.sent)));
+    put!("duration_ms", Value::Duration(end.since(attempt.sent)));
     if let Some(phases) = attempt.connect {
-        put(",\"lookup_ms\":", Value::Duration(phases.lookup));
-        put(",\"tcp_ms\":", Value::Duration(phases.tcp));
-        put(",\"tls_ms\":", Value::Duration(phases.tls));
+        put!("lookup_ms", Value::Duration(phases.lookup));
+        put!("tcp_ms", Value::Duration(phases.tcp));
+        put!("tls_ms", Value::Duration(phases.tls));
     }
     if let Some((at, status)) = attempt.responded {
-        put(",\"first_byte_ms\":", Value::Duration(at.since(attempt.sent)));
-        put(",\"status\":", Value::Count(status.as_u16().into()));
+        put!("first_byte_ms", Value::Duration(at.since(attempt.sent)));
+        put!("status", Value::Count(status.as_u16().into()));
     }
     let (outcome, why) = match attempt.end.map(|(_, end)| end) {
         Some(AttemptEnd::Responded) => ("responded", None),
@@ -82,16 +148,15 @@ fn write_attempt(out: &mut Vec<u8>, attempt: &AttemptTrail, (start, latest): (In
         Some(AttemptEnd::Cancelled(reason)) => ("cancelled", Some(reason.name())),
         None => ("unfinished", None),
     };
-    put(",\"outcome\":", Value::Word(outcome));
+    put!("outcome", Value::Word(outcome));
     if let Some(why) = why {
-        put(",\"outcome_reason\":", Value::Word(why));
+        put!("outcome_reason", Value::Word(why));
     }
-    put(",\"won\":", Value::Flag(attempt.won));
-    out.push(b'}');
+    put!("won", Value::Flag(attempt.won));
 }
 
 /// Appends a line in the format of the user.
-pub(super) fn write_text(out: &mut Vec<u8>, facts: &Facts<'_>, parts: &[FormatPart]) {
+pub(super) fn write_text((out, second): Output<'_>, facts: &Facts<'_>, parts: &[FormatPart]) {
     for part in parts {
         let value = match part {
             FormatPart::Literal(literal) => {
@@ -99,39 +164,28 @@ pub(super) fn write_text(out: &mut Vec<u8>, facts: &Facts<'_>, parts: &[FormatPa
                 continue;
             }
             FormatPart::Field(field) => facts.value(*field),
-            FormatPart::Header(name) => facts.header(name),
+            FormatPart::Header(name) => facts.header(name).map(Value::Text),
         };
         match value {
             None | Some(Value::Text(b"")) => out.push(b'-'),
             Some(Value::Text(text)) => write_escaped(out, cut(text)),
-            Some(value) => write_plain(out, value),
+            Some(value) => write_plain((&mut *out, &mut *second), value),
         }
     }
     out.push(b'\n');
 }
 
-/// Appends a value as JSON.
-fn write_value(out: &mut Vec<u8>, value: Value<'_>) {
-    match value {
-        Value::Text(text) => write_text_value(out, text),
-        Value::Word(_) | Value::Time(_) | Value::TraceId(_) => {
-            out.push(b'"');
-            write_plain(out, value);
-            out.push(b'"');
-        }
-        Value::Count(_) | Value::Flag(_) | Value::Duration(_) => write_plain(out, value),
-    }
-}
-
 /// Appends a value that has no character to escape.
-fn write_plain(out: &mut Vec<u8>, value: Value<'_>) {
+#[inline(always)]
+fn write_plain((out, second): Output<'_>, value: Value<'_>) {
     match value {
         Value::Text(text) => out.extend_from_slice(text),
         Value::Word(word) => out.extend_from_slice(word.as_bytes()),
-        Value::Count(count) => write_digits(out, count, 1),
-        Value::Flag(flag) => out.extend_from_slice(if flag { b"true" } else { b"false" }),
+        Value::Count(count) => write_digits(out, count),
+        Value::Flag(true) => out.extend_from_slice(b"true"),
+        Value::Flag(false) => out.extend_from_slice(b"false"),
         Value::Duration(duration) => write_ms(out, duration),
-        Value::Time(unix_ns) => write_time(out, unix_ns),
+        Value::Time(unix_ns) => write_time((out, second), unix_ns),
         Value::TraceId(id) => {
             let mut digits = [0; 32];
             write_hex(&mut digits, id);
@@ -141,37 +195,43 @@ fn write_plain(out: &mut Vec<u8>, value: Value<'_>) {
 }
 
 /// Appends milliseconds with three decimals.
-fn write_ms(out: &mut Vec<u8>, duration: Duration) {
+pub(super) fn write_ms(out: &mut Vec<u8>, duration: Duration) {
     let us = duration.as_ns() / 1_000;
-    write_digits(out, us / 1_000, 1);
-    out.push(b'.');
-    write_digits(out, us % 1_000, 3);
+    let (ms, us) = (us / 1_000, us % 1_000);
+    let (hundreds, [tens, ones]) = (digit(us / 100), two_digits(us));
+    if let Some(ms) = one_digit(ms) {
+        // Most attempts are this short. A copy of a constant length needs no call.
+        out.extend_from_slice(&[ms, b'.', hundreds, tens, ones]);
+    } else {
+        write_digits(out, ms);
+        out.extend_from_slice(&[b'.', hundreds, tens, ones]);
+    }
 }
 
 /// Appends an instant as in RFC 3339, in UTC and with microseconds.
-fn write_time(out: &mut Vec<u8>, unix_ns: u64) {
-    let [year, month, day, hour, minute, second] = numbers::date_and_time(unix_ns);
+pub(super) fn write_time((out, second): Output<'_>, unix_ns: u64) {
+    second.set(unix_ns / 1_000_000_000);
     let us = unix_ns / 1_000 % 1_000_000;
-    let mut text = *b"0000-00-00T00:00:00.000000Z";
-    for (at, number) in [
-        (0, year / 100),
-        (2, year),
-        (5, month),
-        (8, day),
-        (11, hour),
-        (14, minute),
-        (17, second),
-        (20, us / 10_000),
-        (22, us / 100),
-        (24, us),
-    ] {
+    let mut text = [b'Z'; 27];
+    text[..20].copy_from_slice(&second.text);
+    for (at, number) in [(20, us / 10_000), (22, us / 100), (24, us)] {
         text[at..at + 2].copy_from_slice(&two_digits(number));
     }
     out.extend_from_slice(&text);
 }
 
-/// Appends a number with at least `len_min` digits.
-pub(super) fn write_digits(out: &mut Vec<u8>, mut number: u64, len_min: usize) {
+/// Appends a number.
+pub(super) fn write_digits(out: &mut Vec<u8>, mut number: u64) {
+    if let Some(digit) = one_digit(number) {
+        out.push(digit);
+        return;
+    }
+    if let 100..=999 = number {
+        // Statuses.
+        let [tens, ones] = two_digits(number);
+        out.extend_from_slice(&[digit(number / 100), tens, ones]);
+        return;
+    }
     let mut digits = [b'0'; 20];
     let mut at = digits.len();
     while number > 0 {
@@ -179,8 +239,18 @@ pub(super) fn write_digits(out: &mut Vec<u8>, mut number: u64, len_min: usize) {
         digits[at..at + 2].copy_from_slice(&two_digits(number));
         number /= 100;
     }
-    at += usize::from(digits.get(at) == Some(&b'0'));
-    out.extend_from_slice(&digits[at.min(digits.len() - len_min)..]);
+    at += usize::from(digits[at] == b'0');
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// The digit of a number below ten.
+fn one_digit(number: u64) -> Option<u8> {
+    (number < 10).then(|| digit(number))
+}
+
+/// The last digit of a number.
+fn digit(number: u64) -> u8 {
+    two_digits(number)[1]
 }
 
 /// The last two digits of a number.
@@ -195,21 +265,55 @@ fn cut(text: &[u8]) -> &[u8] {
 
 /// Appends a JSON string.
 pub(super) fn write_text_value(out: &mut Vec<u8>, text: &[u8]) {
-    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     out.push(b'"');
+    write_json_text(out, text);
+    out.push(b'"');
+}
+
+/// Appends a text within the quotes of a JSON string.
+fn write_json_text(out: &mut Vec<u8>, text: &[u8]) {
     let text = cut(text);
-    // Without a branch for each byte: nearly every text is plain.
-    if text.iter().fold(true, |all, byte| all & is_plain(byte)) {
+    if is_plain(text) {
         out.extend_from_slice(text);
-    } else {
-        text.utf8_chunks().for_each(|chunk| {
-            write_escaped_json(out, chunk.valid());
-            if !chunk.invalid().is_empty() {
-                out.extend_from_slice("\u{fffd}".as_bytes());
-            }
-        });
+        return;
     }
-    out.push(b'"');
+    text.utf8_chunks().for_each(|chunk| {
+        write_escaped_json(out, chunk.valid());
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    });
+}
+
+/// Whether a text has only visible ASCII characters and spaces, and none that JSON escapes. Nearly every text is plain, so
+/// eight bytes are compared at once.
+fn is_plain(text: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks();
+    let all = words.iter().fold(true, |all, word| all & is_plain_word(*word));
+    // The last word may overlap the one before.
+    let last = text.last_chunk().map_or_else(
+        || rest.iter().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')),
+        |last| is_plain_word(*last),
+    );
+    all & last
+}
+
+/// [`is_plain`] for eight bytes. A byte that is not plain sets the highest bit of itself or of a later byte; no other byte
+/// does.
+const fn is_plain_word(word: [u8; 8]) -> bool {
+    const fn each(byte: u8) -> u64 {
+        u64::from_le_bytes([byte; 8])
+    }
+    /// Whether a byte is zero ("Bit Twiddling Hacks", `haszero`), as a set bit. A borrow can set further bits.
+    const fn zeros(word: u64) -> u64 {
+        word.wrapping_sub(each(1)) & !word
+    }
+    let word = u64::from_le_bytes(word);
+    let control = word.wrapping_sub(each(0x20)) & !word;
+    // DEL becomes 0x80, and bytes beyond ASCII have their highest bit.
+    let beyond = word | word.wrapping_add(each(1));
+    let escaped = zeros(word ^ each(b'"')) | zeros(word ^ each(b'\\'));
+    (control | beyond | escaped) & each(0x80) == 0
 }
 
 /// Appends a text within a JSON string. Control characters that JSON allows are escaped too, because terminals obey them.

@@ -1,12 +1,13 @@
 use super::buffers::{AccessLogCounts, LineBuffers};
-use super::{AccessLog, AccessRecord};
+use super::{AccessLog, AccessRecord, line};
 use crate::Config;
 use crate::spans::sample::{attempt, client, ms, trail, usual};
 use crate::trail::{AttemptEnd, RequestEnd, Trail};
 use curtail_http::clock::Clock;
 use curtail_http::connection_counts::ConnectPhases;
 use curtail_policy::{AttemptId, Failure, Reason};
-use curtail_units::{Duration, Quantile};
+use curtail_text::numbers::date_and_time;
+use curtail_units::{Duration, Quantile, Rng};
 use http::{HeaderValue, Request, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -45,7 +46,8 @@ impl Logger {
     fn take(&self) -> String {
         let mut batch = Vec::new();
         self.buffers.take(1, &mut batch);
-        String::from_utf8(batch.concat()).expect("lines are UTF-8")
+        let bytes: Vec<u8> = batch.into_iter().flat_map(|lines| lines.bytes).collect();
+        String::from_utf8(bytes).expect("lines are UTF-8")
     }
 
     /// The only line, without its end.
@@ -208,7 +210,7 @@ fn no_byte_of_a_client_ends_a_line_or_a_text() {
     // Headers cannot contain these bytes today. The line does not depend on that.
     let mut out = Vec::new();
     let all: Vec<u8> = (0..=255).collect();
-    super::line::write_text_value(&mut out, &all);
+    line::write_text_value(&mut out, &all);
     let parsed: String = serde_json::from_slice(&out).expect("JSON");
     assert!(parsed.starts_with("\0\u{1}") && !out.iter().any(u8::is_ascii_control));
 }
@@ -218,11 +220,8 @@ fn long_texts_are_cut_off() {
     let trail = with_header(&[b'x'; 5_000]);
     let line = Logger::new(", headers: [x]").json(&trail);
     let len = |value: &Value| value.as_str().map(str::len);
-    assert_eq!(len(&line["headers"]["x"]), Some(super::line::TEXT_BYTES_MAX));
-    assert_eq!(
-        Logger::new(", format: \"{header.x}\"").line(&trail).len(),
-        super::line::TEXT_BYTES_MAX
-    );
+    assert_eq!(len(&line["headers"]["x"]), Some(line::TEXT_BYTES_MAX));
+    assert_eq!(Logger::new(", format: \"{header.x}\"").line(&trail).len(), line::TEXT_BYTES_MAX);
 }
 
 #[test]
@@ -326,14 +325,77 @@ fn a_wrong_format_is_an_error_with_similar_names() {
 }
 
 #[test]
-fn numbers_have_all_their_digits_and_at_least_as_many_as_wanted() {
-    let digits = |number, len_min| {
-        let mut out = Vec::new();
-        super::line::write_digits(&mut out, number, len_min);
-        String::from_utf8(out).expect("digits")
+fn numbers_have_all_their_digits() {
+    let written = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = b"before".to_vec();
+        write(&mut out);
+        String::from_utf8(out).expect("ASCII").split_off("before".len())
     };
-    for number in [0, 7, 10, 99, 100, 101, 12_345, 999_999, u64::MAX] {
-        assert_eq!(digits(number, 1), number.to_string());
-        assert_eq!(digits(number, 3), format!("{number:03}"));
+    let mut rng = Rng::new(7);
+    let some = [0, 7, 9, 10, 99, 100, 101, 999, 1_000, 1_001, 12_345, 999_999, u64::MAX];
+    let random = (0..10_000).map(|_| rng.next_u64() >> rng.below(64));
+    for number in some.into_iter().chain(random) {
+        assert_eq!(written(&|out| line::write_digits(out, number)), number.to_string());
+        let us = number / 1_000;
+        let ms = format!("{}.{:03}", us / 1_000, us % 1_000);
+        assert_eq!(written(&|out| line::write_ms(out, Duration::from_ns(number))), ms);
+    }
+}
+
+#[test]
+fn times_are_those_of_their_second_in_any_order() {
+    let (mut rng, mut second) = (Rng::new(8), line::SecondText::default());
+    let mut unix_ns = 0_u64;
+    for nth in 0..10_000 {
+        // Most lines follow within a second, and some jump, also back.
+        unix_ns = match nth % 10 {
+            0 => rng.next_u64() >> rng.below(64),
+            1 => unix_ns.saturating_sub(1_000_000_000),
+            _ => unix_ns.saturating_add(rng.next_u64() % 300_000_000),
+        };
+        let mut out = Vec::new();
+        line::write_time((&mut out, &mut second), unix_ns);
+        let [year, month, day, hour, minute, of_minute] = date_and_time(unix_ns);
+        let us = unix_ns / 1_000 % 1_000_000;
+        let expected =
+            format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{of_minute:02}.{us:06}Z");
+        assert_eq!(String::from_utf8(out).expect("ASCII"), expected, "{unix_ns}");
+    }
+}
+
+/// Texts of all lengths, in which each byte occurs at each place of a word.
+#[test]
+fn a_json_parser_reads_every_text_as_it_was() {
+    let mut rng = Rng::new(9);
+    let check = |text: &[u8]| {
+        let mut out = Vec::new();
+        line::write_text_value(&mut out, text);
+        assert!(!out.iter().any(u8::is_ascii_control), "{text:?}");
+        let parsed: String = serde_json::from_slice(&out).expect("JSON");
+        let kept = &text[..text.len().min(line::TEXT_BYTES_MAX)];
+        assert_eq!(parsed, String::from_utf8_lossy(kept), "{text:?}");
+        // Whatever needs no escape is written as it is.
+        let is_clean = std::str::from_utf8(kept).is_ok_and(|text| {
+            !text.chars().any(|char| char.is_control() || matches!(char, '"' | '\\'))
+        });
+        assert_eq!(out[1..out.len() - 1] == *kept, is_clean, "{text:?}");
+    };
+    for byte in 0..=255 {
+        for len in 1..=20 {
+            for at in 0..len {
+                let mut text = vec![b'~'; len];
+                text[at] = byte;
+                check(&text);
+            }
+        }
+    }
+    for _ in 0..2_000 {
+        let len = rng.below(100).saturating_pow(if rng.chance(0.1) { 2 } else { 1 });
+        let mut byte = || {
+            let [byte, ..] = rng.next_u64().to_le_bytes();
+            if rng.chance(0.9) { b' ' + byte % 95 } else { byte }
+        };
+        let text: Vec<u8> = (0..len).map(|_| byte()).collect();
+        check(&text);
     }
 }

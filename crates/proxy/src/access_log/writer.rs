@@ -121,11 +121,14 @@ fn run(
         let is_stopped =
             stopped.recv_timeout(WRITE_INTERVAL) == Err(RecvTimeoutError::Disconnected);
         buffers.take(number, &mut batch);
-        for lines in batch.iter_mut().filter(|lines| !lines.is_empty()) {
-            let (written, failure) = output.write(lines);
-            let (written, lost) = lines.split_at(written);
-            buffers.settle(count(written), count(lost), failure.map(|error| error.to_string()));
-            lines.clear();
+        for lines in batch.iter_mut().filter(|lines| lines.count > 0) {
+            let (bytes, failure) = output.write(&lines.bytes);
+            let written =
+                if failure.is_none() { lines.count } else { count(&lines.bytes[..bytes]) };
+            let failure = failure.map(|error| error.to_string());
+            buffers.settle(written, lines.count - written, failure);
+            lines.bytes.clear();
+            lines.count = 0;
         }
         if is_stopped {
             return;

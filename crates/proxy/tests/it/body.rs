@@ -42,6 +42,11 @@ impl Sender {
         self.0.send(Ok(Frame::trailers(trailers))).await.expect("somebody reads");
     }
 
+    /// Waits until the reader has gone.
+    pub(crate) async fn closed(&self) {
+        self.0.closed().await;
+    }
+
     /// Breaks the body off; hyper then resets the stream, or closes the connection.
     pub(crate) async fn break_off(self) {
         self.0.send(Err(io::Error::other("broken off by the test"))).await.ok();

@@ -2,15 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
 pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PUSH_PROMISE: u8 = 5;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const WINDOW_UPDATE: u8 = 8;
@@ -19,9 +21,19 @@ pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
+pub(crate) const PADDED: u8 = 8;
 
+pub(crate) const NO_ERROR: u32 = 0;
+pub(crate) const PROTOCOL_ERROR: u32 = 1;
+pub(crate) const INTERNAL_ERROR: u32 = 2;
+pub(crate) const FLOW_CONTROL_ERROR: u32 = 3;
+pub(crate) const SETTINGS_TIMEOUT: u32 = 4;
+pub(crate) const STREAM_CLOSED: u32 = 5;
+pub(crate) const FRAME_SIZE_ERROR: u32 = 6;
 pub(crate) const REFUSED_STREAM: u32 = 7;
 pub(crate) const CANCEL: u32 = 8;
+pub(crate) const COMPRESSION_ERROR: u32 = 9;
+pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// A connection on which frames are written and read one by one.
 #[derive(Debug)]
@@ -66,11 +78,7 @@ impl Frames {
         stream: u32,
         payload: &[u8],
     ) -> io::Result<()> {
-        let len = u32::try_from(payload.len()).expect("a short payload").to_be_bytes();
-        let mut frame = vec![len[1], len[2], len[3], kind, flags];
-        frame.extend_from_slice(&stream.to_be_bytes());
-        frame.extend_from_slice(payload);
-        self.stream.write_all(&frame).await
+        self.stream.write_all(&frame_bytes(kind, flags, stream, payload)).await
     }
 
     /// Writes what the other side is expected to be there for.
@@ -102,14 +110,28 @@ impl Frames {
 
     /// Reads the next frame of any kind, without acknowledging it.
     pub(crate) async fn read_any(&mut self) -> io::Result<Frame> {
-        let mut head = [0; 9];
-        self.stream.read_exact(&mut head).await?;
-        let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; usize::try_from(len).expect("24 bits")];
-        self.stream.read_exact(&mut payload).await?;
-        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-        Ok(Frame { kind: head[3], flags: head[4], stream, payload })
+        read_frame(&mut self.stream).await
     }
+}
+
+/// A frame as bytes.
+pub(crate) fn frame_bytes(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).expect("a short payload").to_be_bytes();
+    let mut frame = vec![len[1], len[2], len[3], kind, flags];
+    frame.extend_from_slice(&stream.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// Reads the next frame of any kind.
+pub(crate) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await?;
+    let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut payload = vec![0; usize::try_from(len).expect("24 bits")];
+    stream.read_exact(&mut payload).await?;
+    let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+    Ok(Frame { kind: head[3], flags: head[4], stream: id, payload })
 }
 
 /// Header fields as HPACK literals that are neither compressed nor remembered.

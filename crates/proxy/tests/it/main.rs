@@ -4,7 +4,7 @@
 //! twice, and what never), [`hidden_failures`] and [`cancelled_hedges`] (what clients do not notice),
 //! [`holdout`] (one draw for each request), [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
 //! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little
-//! memory and delay no other client), [`smuggling`] (requests that servers and proxies could read differently),
+//! memory and delay no other client), [`hostile`] (a table of peers that break or abuse a protocol), [`smuggling`] (requests that servers and proxies could read differently),
 //! [`groups`] (shared budget and latencies), [`probes`] (which outlive their requests), [`tenants`] (percentiles by
 //! tenant), [`access_log`], [`health`] (checks of replicas), and [`operation`] (drain, reload, journal). The other
 //! modules are helpers.
@@ -27,6 +27,7 @@ mod groups;
 mod health;
 mod hidden_failures;
 mod holdout;
+mod hostile;
 mod leaves;
 mod logs;
 mod metrics;
@@ -34,6 +35,7 @@ mod no_harm;
 mod operation;
 mod pass_through;
 mod probes;
+mod program;
 mod proxy;
 mod quorum;
 mod raw_replica;

@@ -7,7 +7,6 @@ mod drain;
 pub(crate) mod journal;
 mod listeners;
 mod profiles;
-mod program;
 mod reload;
 mod restart;
 

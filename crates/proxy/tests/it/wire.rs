@@ -83,6 +83,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         self.write(bytes).await.expect("the other side is there");
     }
 
+    /// The connection itself, for another protocol.
+    pub(crate) fn into_stream(self) -> S {
+        assert!(self.unread.is_empty(), "bytes that nobody has looked at: {:?}", self.unread);
+        self.stream
+    }
+
     /// Says that nothing more will be written.
     pub(crate) async fn close_write(&mut self) {
         self.stream.shutdown().await.expect("the other side is there");
@@ -147,7 +153,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// The next whole message; [`None`] when the connection is closed before it begins. A body without a
     /// length is taken for one that ends with the connection when this is a response, for none otherwise.
     pub(crate) async fn read_message(&mut self) -> io::Result<Option<Message>> {
-        let Some(head) = self.read_head().await? else { return Ok(None) };
+        match self.read_head().await? {
+            Some(head) => self.read_body(head).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The next whole message that is no interim response.
+    pub(crate) async fn read_final_message(&mut self) -> io::Result<Option<Message>> {
+        loop {
+            match self.read_head().await? {
+                Some(head) if (100..200).contains(&head.status()) => {}
+                Some(head) => return self.read_body(head).await.map(Some),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    async fn read_body(&mut self, head: Head) -> io::Result<Message> {
         let mut body = BytesMut::new();
         let is_response = head.start.starts_with("HTTP/");
         if head.get("transfer-encoding").is_some_and(|te| te.eq_ignore_ascii_case("chunked")) {
@@ -167,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             while self.more().await? {}
             body = self.unread.split();
         }
-        Ok(Some(Message { head, body: body.freeze() }))
+        Ok(Message { head, body: body.freeze() })
     }
 
     /// The next response, which must come.

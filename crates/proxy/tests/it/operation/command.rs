@@ -1,9 +1,9 @@
 //! The program itself: `curtail-proxy`, its configuration file, its signals and its exit.
 
-use super::program::{PROGRAM, Program};
 use crate::client::Client;
 use crate::deadline::run;
 use crate::directory::Directory;
+use crate::program::{PROGRAM, Program};
 use crate::raw_replica::RawReplica;
 use http::Version;
 use std::net::SocketAddr;

@@ -1,9 +1,9 @@
 //! Restart without interruption: a new proxy takes over the listeners, and the old one ends with its connections.
 
-use super::program::{PROGRAM, Program};
 use crate::client::{Client, FullResponse};
 use crate::deadline::run;
 use crate::directory::Directory;
+use crate::program::{PROGRAM, Program};
 use crate::proxy::{Proxy, Setup, ask_admin};
 use crate::raw_replica::{self, RawReplica};
 use crate::wire::Wire;

@@ -19,7 +19,9 @@ mod fields;
 mod pseudo_headers;
 
 use super::{Received, Step, bytes};
-use crate::frames::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, fields as block};
+use crate::frames::{
+    DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PROTOCOL_ERROR, RST_STREAM, fields as block,
+};
 use std::net::SocketAddr;
 
 /// Name, RFC section, fields with pseudo-headers, body and outcome.
@@ -45,8 +47,6 @@ const NEXT: &[Field] =
     &[(":method", "GET"), (":scheme", "http"), (":authority", "next"), (":path", "/next")];
 
 const WHOLE: u8 = END_HEADERS | END_STREAM;
-
-const PROTOCOL_ERROR: u32 = 1;
 
 pub(super) fn tables() -> [&'static [Http2Case]; 5] {
     [

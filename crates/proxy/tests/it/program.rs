@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// The file of the program.
-pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_curtail-proxy");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_curtail-proxy");
 
 /// A process that is killed in the end if it still runs.
-pub(super) struct Program {
+pub(crate) struct Program {
     child: Child,
     log: Arc<Log>,
 }
@@ -22,18 +22,18 @@ struct Log {
 }
 
 impl Program {
-    pub(super) fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_to(arguments, Stdio::inherit())
     }
 
     /// Starts it with this standard output.
-    pub(super) fn start_to(arguments: &[&str], stdout: Stdio) -> Self {
+    pub(crate) fn start_to(arguments: &[&str], stdout: Stdio) -> Self {
         let mut command = Command::new(PROGRAM);
         Self::spawn(command.args(arguments).stdout(stdout))
     }
 
     /// Starts a command that becomes the program.
-    pub(super) fn spawn(command: &mut Command) -> Self {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program is there");
         let stderr = child.stderr.take().expect("it is piped");
         let log = Arc::new(Log::default());
@@ -49,7 +49,7 @@ impl Program {
     }
 
     /// Waits for a line that says all of `parts`; those before `from` do not count.
-    pub(super) async fn says(&self, from: usize, parts: &[&str]) -> String {
+    pub(crate) async fn says(&self, from: usize, parts: &[&str]) -> String {
         loop {
             let changed = self.log.changed.notified();
             let found = self
@@ -64,23 +64,38 @@ impl Program {
         }
     }
 
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.log.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args([signal, &pid]).status().expect("kill is there");
         assert!(sent.success());
     }
 
     /// Where its listener `in` listens, as it says itself.
-    pub(super) async fn address(&self) -> SocketAddr {
-        let line = self.says(0, &["\"listening\"", "\"in\""]).await;
+    pub(crate) async fn address(&self) -> SocketAddr {
+        self.listener("in").await
+    }
+
+    /// Where the listener with this name listens, as the program says itself.
+    pub(crate) async fn listener(&self, name: &str) -> SocketAddr {
+        self.said_address(&["\"listening\"", &format!("\"{name}\"")]).await
+    }
+
+    /// Where its admin port listens, as it says itself.
+    pub(crate) async fn admin_address(&self) -> SocketAddr {
+        self.said_address(&["metrics, health and state"]).await
+    }
+
+    /// The address in the log line with these parts.
+    async fn said_address(&self, parts: &[&str]) -> SocketAddr {
+        let line = self.says(0, parts).await;
         let line: serde_json::Value =
             serde_json::from_str(&line).expect("JSON, as the output is no terminal");
         let address = line["fields"]["address"].as_str().expect("an address");
@@ -88,7 +103,7 @@ impl Program {
     }
 
     /// Waits for its end.
-    pub(super) async fn exit_code(mut self) -> Option<i32> {
+    pub(crate) async fn exit_code(mut self) -> Option<i32> {
         let ended =
             tokio::task::spawn_blocking(move || self.child.wait().expect("a child of ours"));
         ended.await.expect("no panic").code()
