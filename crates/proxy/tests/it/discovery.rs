@@ -16,6 +16,7 @@ use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::{RawReplica, serve};
 use curtail_testbed::{NameRecord, NameServer};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 /// A name server, and servers that have one port at several addresses, as those of a headless service.
@@ -81,14 +82,17 @@ impl Fleet {
     }
 }
 
+/// Starts a proxy on another thread: it waits for its source, which is a task of this one.
+async fn start(setup: Setup) -> Proxy {
+    tokio::task::spawn_blocking(move || setup.start()).await.expect("it starts")
+}
+
 /// Waits until the replicas have these URLs, in any order.
 async fn until_urls(proxy: &Proxy, expected: &[String]) {
-    let expected: std::collections::BTreeSet<&str> = expected.iter().map(String::as_str).collect();
+    let expected: BTreeSet<&str> = expected.iter().map(String::as_str).collect();
     loop {
         let replicas = replicas(proxy).await;
-        if replicas.iter().map(|(_, url)| &**url).collect::<std::collections::BTreeSet<_>>()
-            == expected
-        {
+        if replicas.iter().map(|(_, url)| &**url).collect::<BTreeSet<_>>() == expected {
             return;
         }
         tokio::task::yield_now().await;

@@ -2,7 +2,8 @@
 
 use super::ads_server::{AdsServer, Fault, healthy};
 use super::{
-    Fleet, replicas, state, until_error, until_lookups, until_no_error, until_replicas, until_urls,
+    Fleet, replicas, start, state, until_error, until_lookups, until_no_error, until_replicas,
+    until_urls,
 };
 use crate::client::Client;
 use crate::deadline::run;
@@ -31,7 +32,7 @@ fn endpoints_join_and_leave_under_load_and_each_version_is_accepted() {
         let server = AdsServer::start().await;
         let endpoint = |nth: usize| healthy(fleet.replicas[nth].address());
         server.set(&[&[endpoint(0), endpoint(1)]]);
-        let proxy = setup(&server, "").start();
+        let proxy = start(setup(&server, "")).await;
         until_urls(&proxy, &fleet.urls(&[0, 1])).await;
         let first = server.requests()[0].clone();
         assert_eq!((&*first.version, &*first.nonce, first.error), ("", "", None));
@@ -68,7 +69,7 @@ fn an_assignment_that_cannot_be_used_is_rejected_and_the_last_one_stays() {
         let server = AdsServer::start().await;
         let endpoint = |nth: usize| healthy(fleet.replicas[nth].address());
         server.set(&[&[endpoint(0)]]);
-        let proxy = setup(&server, "").start();
+        let proxy = start(setup(&server, "")).await;
         until_replicas(&proxy, 1).await;
         let steady = Steady::start(&proxy, Version::HTTP_11).await;
         server.set(&[&[endpoint(1), ("web.test".to_owned(), 80, 1)]]);
@@ -97,7 +98,7 @@ fn a_control_plane_that_restarts_with_other_endpoints_of_the_same_version_is_fol
         let server = AdsServer::start_at(SocketAddr::from(([127, 0, 63, 250], 0))).await;
         let endpoint = |nth: usize| healthy(fleet.replicas[nth].address());
         server.set(&[&[endpoint(0)]]);
-        let proxy = setup(&server, "").start();
+        let proxy = start(setup(&server, "")).await;
         until_replicas(&proxy, 1).await;
         let steady = Steady::start(&proxy, Version::HTTP_11).await;
         server.until_sent(|sent| sent.version == "1").await;
@@ -123,7 +124,7 @@ fn a_control_plane_that_fails_costs_no_replica_and_little_memory() {
         let server = AdsServer::start().await;
         let endpoint = |nth: usize| healthy(fleet.replicas[nth].address());
         server.set(&[&[endpoint(0)]]);
-        let proxy = setup(&server, "").start();
+        let proxy = start(setup(&server, "")).await;
         until_replicas(&proxy, 1).await;
         let steady = Steady::start(&proxy, Version::HTTP_11).await;
         for (fault, says) in [
@@ -152,7 +153,7 @@ fn a_cluster_that_the_control_plane_does_not_know_is_named_and_an_empty_one_leav
     run(async {
         let fleet = Fleet::start("unknown.test", 65, 1, 0).await;
         let server = AdsServer::start().await;
-        let proxy = setup(&server, ", empty_max: 1s").start();
+        let proxy = start(setup(&server, ", empty_max: 1s")).await;
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
         assert_eq!(client.get("/").await.error(), Some("no_replica"));
         let says = "no assignment within 15 s: the control plane has no cluster \"search\" for node \"proxy-7\"";

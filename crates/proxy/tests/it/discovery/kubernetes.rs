@@ -1,7 +1,9 @@
 //! `EndpointSlices`: a list, a watch, and an API server that is away or fails.
 
 use super::api_server::{ApiServer, Fault};
-use super::{Fleet, replicas, state, until_error, until_lookups, until_replicas, until_urls};
+use super::{
+    Fleet, replicas, start, state, until_error, until_lookups, until_replicas, until_urls,
+};
 use crate::certificates::Authority;
 use crate::client::Client;
 use crate::deadline::run;
@@ -42,7 +44,7 @@ fn endpoints_of_all_slices_join_and_leave_under_load_and_no_request_fails() {
         // More than one page.
         (0..40).for_each(|nth| server.set(&format!("none-{nth}"), fleet.port, &[]));
         server.set("second", fleet.port, &[endpoint(1), (fleet.ip(2), false)]);
-        let proxy = setup(&server, ", port: http").start();
+        let proxy = start(setup(&server, ", port: http")).await;
         until_urls(&proxy, &fleet.urls(&[0, 1])).await;
         assert_eq!(server.requests("continue=25").len(), 1, "{:?}", server.requests("limit"));
         let steady = [
@@ -85,7 +87,7 @@ fn an_api_server_that_is_away_is_not_noticed_and_its_changes_are_seen_later() {
         let address = SocketAddr::from(([127, 0, 52, 250], 0));
         let server = ApiServer::start_at(address, Speaks::Http1).await;
         server.set("a", fleet.port, &[(fleet.ip(0), true), (fleet.ip(1), true)]);
-        let proxy = setup(&server, "").start();
+        let proxy = start(setup(&server, "")).await;
         let before = replicas(&proxy).await;
         assert_eq!(before.len(), 2);
         let steady = Steady::start(&proxy, Version::HTTP_11).await;
@@ -117,7 +119,7 @@ fn a_watch_goes_on_at_its_version_and_lists_again_when_that_is_gone() {
         let fleet = Fleet::start("watched.test", 53, 2, 0).await;
         let server = ApiServer::start().await;
         server.set("a", fleet.port, &[(fleet.ip(0), true)]);
-        let proxy = setup(&server, "").start();
+        let proxy = start(setup(&server, "")).await;
         server.until_requests("watch=true", 1).await;
         // The time of a watch is over: the next one begins at the version of the bookmark.
         let version = server.bookmark();
@@ -166,7 +168,7 @@ fn an_api_server_that_fails_at_the_start_is_named_and_asked_again() {
             let server = ApiServer::start().await;
             server.set("a", fleet.port, &[(fleet.ip(0), true)]);
             server.set_fault(Some(fault));
-            let proxy = setup(&server, "").start();
+            let proxy = start(setup(&server, "")).await;
             until_error(&proxy, says).await;
             let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
             assert_eq!(client.get("/").await.error(), Some("no_replica"));
@@ -187,7 +189,7 @@ fn a_watch_that_fails_costs_no_replica_and_little_memory() {
         let fleet = Fleet::start("broken.test", 55, 1, 0).await;
         let server = ApiServer::start().await;
         server.set("a", fleet.port, &[(fleet.ip(0), true)]);
-        let proxy = setup(&server, "").start();
+        let proxy = start(setup(&server, "")).await;
         until_replicas(&proxy, 1).await;
         let steady = Steady::start(&proxy, Version::HTTP_11).await;
         server.until_requests("watch=true", 1).await;
@@ -216,7 +218,7 @@ fn a_flood_of_changes_is_applied_together() {
         let fleet = Fleet::start("flooding.test", 56, 2, 0).await;
         let server = ApiServer::start().await;
         server.set("a", fleet.port, &[(fleet.ip(0), true)]);
-        let proxy = setup(&server, "").start();
+        let proxy = start(setup(&server, "")).await;
         server.until_requests("watch=true", 1).await;
         let since = std::time::Instant::now();
         for nth in 0..5_000 {
@@ -251,7 +253,7 @@ fn a_token_is_read_again_and_the_authority_is_checked() {
                 ca.display()
             ))
         };
-        let proxy = keys(&authority).start();
+        let proxy = start(keys(&authority)).await;
         until_replicas(&proxy, 1).await;
         server.until_requests("watch=true", 1).await;
         // A watch that is open goes on with the old token; the next one has the new one.
@@ -280,7 +282,7 @@ fn stale_endpoints_leave_and_a_service_without_endpoints_keeps_the_last_ones_for
         let address = SocketAddr::from(([127, 0, 58, 250], 0));
         let server = ApiServer::start_at(address, Speaks::Http1).await;
         server.set("a", fleet.port, &[(fleet.ip(0), true)]);
-        let proxy = with_keys(&server, "", ", stale_max: 1s, empty_max: 2s").start();
+        let proxy = start(with_keys(&server, "", ", stale_max: 1s, empty_max: 2s")).await;
         until_replicas(&proxy, 1).await;
         let since = std::time::Instant::now();
         server.delete("a");
@@ -301,7 +303,7 @@ fn a_reload_keeps_the_watch_unless_the_source_changes() {
         let server = ApiServer::start().await;
         server.set("a", fleet.port, &[(fleet.ip(0), true)]);
         let keys = setup(&server, "");
-        let proxy = keys.start();
+        let proxy = start(keys.clone()).await;
         server.until_requests("watch=true", 1).await;
         let steady = Steady::start(&proxy, Version::HTTP_11).await;
         proxy.reload(&keys.clone().route("idempotent: true")).expect("it is good");

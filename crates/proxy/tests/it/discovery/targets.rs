@@ -1,6 +1,8 @@
 //! Lists of targets, in a file and at a URL.
 
-use super::{Fleet, replicas, state, until_error, until_no_error, until_replicas, until_urls};
+use super::{
+    Fleet, replicas, start, state, until_error, until_no_error, until_replicas, until_urls,
+};
 use crate::deadline::run;
 use crate::directory::Directory;
 use crate::proxy::{Proxy, Setup};
@@ -34,7 +36,7 @@ fn a_file_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {
         let file = path.display();
         let proxy =
             Setup::before_urls([]).upstream(&format!("discovery: {{file: {{path: {file}}}}}"));
-        let proxy = proxy.start();
+        let proxy = start(proxy).await;
         until_error(&proxy, "No such file").await;
         replace(&list(&fleet, &[0]));
         until_urls(&proxy, &fleet.urls(&[0])).await;
@@ -89,7 +91,7 @@ fn a_url_is_asked_again_and_a_bad_response_changes_nothing() {
             "discovery: {{http: {{url: \"http://{}/targets?of=search\", interval: 100ms}}}}",
             server.address()
         ));
-        let proxy = proxy.start();
+        let proxy = start(proxy).await;
         until_urls(&proxy, &fleet.urls(&[0])).await;
         let asked = server.record().requests()[0].clone();
         assert_eq!(asked.head.request(), ("GET", "/targets?of=search"));
