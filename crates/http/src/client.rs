@@ -244,6 +244,8 @@ where
         if connected.is_http2 {
             let (sender, driver) = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
+                // A server that hangs is found although it owes nothing, such as an event.
+                .keep_alive_interval(Some(self.connector.http2_ping_interval().into()))
                 .handshake(io)
                 .await
                 .map_err(not_sent)?;

@@ -133,6 +133,7 @@ pub struct Connector {
     protocol: Protocol,
     timeout: Duration,
     idle_timeout: Duration,
+    http2_ping_interval: Duration,
     keepalive: Duration,
 }
 
@@ -162,6 +163,10 @@ impl Connector {
 
     pub(crate) const fn idle_timeout(&self) -> Duration {
         self.idle_timeout
+    }
+
+    pub(crate) const fn http2_ping_interval(&self) -> Duration {
+        self.http2_ping_interval
     }
 
     /// The server as messages name it.
@@ -196,6 +201,7 @@ impl Connector {
             protocol: config.protocol,
             timeout: config.timeout,
             idle_timeout: config.idle_timeout,
+            http2_ping_interval: config.http2_ping_interval,
             keepalive: config.tcp_keepalive,
         })
     }

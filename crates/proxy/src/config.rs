@@ -16,7 +16,10 @@ mod restart;
 mod tenants;
 
 pub use access_log::AccessLogConfig;
-pub use discovery::{AddressFamilies, DiscoveryConfig, DnsConfig, DnsRecords};
+pub use discovery::{
+    AddressFamilies, ControlPlaneAccess, DiscoveryConfig, DiscoverySource, DnsConfig, DnsRecords,
+    DnsSource, EdsSource, FileSource, HttpSource, KubernetesSource, PortSelector,
+};
 pub use fan_out::{FanOutConfig, FanOutTo, Merge};
 pub use health_check::{HealthCheckConfig, HealthCheckKind};
 pub use limits::Limits;
@@ -372,7 +375,7 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
     );
     let discovery = s.optional_section(
         "discovery",
-        "Name whose records are replicas, beside those of `replicas`. They join and leave as the records change.",
+        "Source of replicas beside those of `replicas`. They join and leave as the source says, without a reload. Expected: one of `dns`, `srv`, `kubernetes`, `eds`, `file` and `http`.",
         discovery::read,
     );
     if replicas.is_empty() && discovery.is_none() {

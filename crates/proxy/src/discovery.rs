@@ -1,38 +1,45 @@
 //! Discovery: replicas that join and leave as a source says, instead of a file.
 //!
 //! A source gives a list of endpoints, the addresses of servers: [`endpoint_list`] is what every source feeds, and the
-//! upstream turns the list into replicas (`driver/membership.rs`). The one source so far is [`dns`]. Another one (a file, an
-//! API of endpoints) needs a variant in [`DiscoveryConfig`], and [`look_up`] must ask it.
+//! upstream turns the list into replicas (`driver/membership.rs`).
 //!
-//! One thread asks all sources, for all workers. No request waits for a source: it finds the replicas that are known, and
-//! fails with `no_replica` if there are none.
+//! | source | how the proxy asks |
+//! |---|---|
+//! | [`dns`] | a lookup whenever the last response expires |
+//! | [`kubernetes`], [`eds`] | a session: a connection on which the server reports changes ([`feed`]) |
+//! | [`polled`]: a file, a URL | a session that looks for changes again and again |
+//!
+//! [`schedule`] begins lookups and sessions, on one thread for all workers. No request waits for a source: it finds the
+//! replicas that are known, and fails with `no_replica` if there are none.
 //! **Invariant**: replicas change under one lock ([`Discoveries::lock_membership`]): by a reload, from its first look at
 //! them to its last change, and by discovery. Neither undoes the other.
 
+mod control_plane;
 mod dns;
+mod eds;
 mod endpoint_list;
+mod feed;
+mod kubernetes;
+mod polled;
+mod schedule;
 
 pub(crate) use dns::Resolver;
-pub(crate) use endpoint_list::LookupResult;
+pub(crate) use endpoint_list::{LookupResult, Validity};
+pub(crate) use schedule::run;
 
 use crate::StartError;
-use crate::config::{DiscoveryConfig, DnsConfig};
+use crate::config::{DiscoveryConfig, DiscoverySource, DnsConfig};
 use crate::driver::Upstream;
-use crate::worker::Shared;
 use curtail_metrics::{CounterVec, Counts};
 use curtail_units::{Duration, Instant, Rng};
-use endpoint_list::{EndpointList, SourceResponse};
+use endpoint_list::{EndpointList, ListLimits, SourceResponse};
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 
 /// Maximum time for which a start waits for the first responses of the sources.
 const FIRST_RESPONSE_MAX: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// Maximum time of a lookup: that of many SRV targets at name servers that do not respond.
-const LOOKUP_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A failure is logged when it is the first in a row, and again after this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -79,16 +86,31 @@ pub(crate) struct Discovery {
 struct State {
     list: EndpointList,
     rng: Rng,
+    /// Whether a lookup or a session is in progress.
     is_looking_up: bool,
+    /// Whether the session has a server that reports changes.
+    is_connected: bool,
     /// Whether a reload came during the lookup, so that its response may be that of other name servers.
     is_outdated: bool,
     /// Whether a response or a failure has been applied to the replicas.
     is_applied: bool,
-    /// The last lookup with a response.
+    /// The last response: that of a lookup, or a message of a session.
     last_success: Option<Instant>,
+    /// What the last response has, in words.
+    summary: Option<String>,
     last_result: Option<LookupResult>,
     last_error: Option<String>,
     last_logged: Option<Instant>,
+}
+
+/// What a source says.
+#[derive(Debug)]
+struct Response {
+    parts: SourceResponse,
+    /// What the response has, in words; absent: unknown, or a lookup.
+    summary: Option<String>,
+    /// Whether the lookup or the session ends with it.
+    is_last: bool,
 }
 
 /// The state of a discovery, for metrics and `/state`.
@@ -96,12 +118,17 @@ struct State {
 pub(crate) struct DiscoverySnapshot {
     pub(crate) source: String,
     pub(crate) lookups: Counts,
-    /// Absent: no lookup has had a response.
+    /// Absent: there has been no response.
     pub(crate) last_success_age: Option<Duration>,
+    /// Whether a server reports changes; absent: the source is asked by lookups.
+    pub(crate) is_connected: Option<bool>,
+    /// What the last response had, in words.
+    pub(crate) summary: Option<String>,
+    /// Whether the last response was a failure.
+    pub(crate) has_failed: bool,
     pub(crate) next_lookup_in: Duration,
     pub(crate) last_error: Option<String>,
-    /// The endpoints, and how long their responses are valid; [`None`]: they have expired.
-    pub(crate) endpoints: Vec<(SocketAddr, Option<Duration>)>,
+    pub(crate) endpoints: Vec<(SocketAddr, Validity)>,
 }
 
 impl Discovery {
@@ -112,9 +139,11 @@ impl Discovery {
                 list: EndpointList::new(now),
                 rng: rng.split("discovery"),
                 is_looking_up: false,
+                is_connected: false,
                 is_outdated: false,
                 is_applied: false,
                 last_success: None,
+                summary: None,
                 last_result: None,
                 last_error: None,
                 last_logged: None,
@@ -129,10 +158,10 @@ impl Discovery {
         self.lock().list.endpoints().map(<[_]>::to_vec)
     }
 
-    /// Looks up again at once: a reload may have changed the name servers.
+    /// Looks up again at once: a reload may have changed the name servers. A session goes on.
     pub(crate) fn make_due(&self, now: Instant) {
         let mut state = self.lock();
-        state.is_outdated = state.is_looking_up;
+        state.is_outdated = state.is_looking_up && !self.has_session();
         state.list.make_due(now);
     }
 
@@ -142,9 +171,26 @@ impl Discovery {
             source: self.config.to_string(),
             lookups: self.metrics.read().lookups,
             last_success_age: state.last_success.map(|at| now.since(at)),
+            is_connected: self.has_session().then_some(state.is_connected),
+            summary: state.summary.clone(),
+            has_failed: state.last_result == Some(LookupResult::Failed),
             next_lookup_in: state.list.due().since(now),
             last_error: state.last_error.clone(),
             endpoints: state.list.with_validity(now),
+        }
+    }
+
+    /// Whether the source is asked by a session, and not by lookups.
+    const fn has_session(&self) -> bool {
+        !matches!(self.config.source, DiscoverySource::Dns(_))
+    }
+
+    fn limits(&self, dns: &DnsConfig) -> ListLimits {
+        ListLimits {
+            refresh_min: dns.refresh_min,
+            refresh_max: dns.refresh_max,
+            stale_max: self.config.stale_max.unwrap_or(dns.stale_max),
+            empty_max: self.config.empty_max.unwrap_or(dns.empty_max),
         }
     }
 
@@ -170,20 +216,30 @@ impl Discovery {
     fn postpone(&self, now: Instant) {
         let mut state = self.lock();
         state.is_looking_up = false;
+        state.is_connected = false;
         state.list.postpone(now);
     }
 
-    /// Takes the response of a lookup; returns whether the endpoints have changed.
+    /// The source has said that nothing has changed.
+    fn confirm(&self, now: Instant) {
+        let mut state = self.lock();
+        state.last_success = Some(now);
+        state.list.confirm(now);
+    }
+
+    /// Takes a response; returns whether the endpoints have changed.
     fn take_response(
         &self,
         upstream: &str,
         now: Instant,
-        response: SourceResponse,
-        config: &DnsConfig,
+        response: Response,
+        limits: &ListLimits,
     ) -> bool {
+        let Response { parts: response, summary, is_last } = response;
         let mut guard = self.lock();
         let state = &mut *guard;
-        state.is_looking_up = false;
+        state.is_looking_up = !is_last;
+        state.is_connected = !is_last && (state.is_connected || response.is_ok());
         if std::mem::take(&mut state.is_outdated) {
             return false;
         }
@@ -191,10 +247,14 @@ impl Discovery {
             response.as_ref().map(|parts| parts.iter().find_map(|(_, part)| part.as_ref().err()));
         state.last_error = parts.unwrap_or_else(Some).cloned();
         let before = state.list.endpoints().map(<[_]>::to_vec);
-        let result = state.list.take_response(now, response, config, &mut state.rng);
+        let result = state.list.take_response(now, response, limits, &mut state.rng);
         if result == LookupResult::Empty {
-            state.last_error = Some("the name does not exist or has no records".to_owned());
+            state.last_error = Some(match &summary {
+                Some(summary) => format!("no endpoints: {summary}"),
+                None => "the name does not exist or has no records".to_owned(),
+            });
         }
+        state.summary = summary.or(state.summary.take());
         self.metrics.lookups.add(&result, 1);
         if result != LookupResult::Failed {
             state.last_success = Some(now);
@@ -209,6 +269,21 @@ impl Discovery {
         is_changed
     }
 
+    /// When the last endpoints leave, if the source has said that it has none and still does.
+    fn empty_end(&self, limits: &ListLimits) -> Option<Instant> {
+        let state = self.lock();
+        let is_empty = state.last_result == Some(LookupResult::Empty);
+        state.list.empty_end(limits).filter(|_| is_empty)
+    }
+
+    /// A server that reports changes was connected until now, so what it last said was true until now.
+    fn end_connection(&self, now: Instant) {
+        let mut state = self.lock();
+        if state.is_connected {
+            state.list.confirm(now);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // The list never blocks, and does not panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -216,16 +291,29 @@ impl Discovery {
 }
 
 impl DiscoverySnapshot {
+    /// The age of the endpoints: 0 while a server reports changes, and the proxy can use what it said.
+    pub(crate) fn endpoints_age(&self) -> Option<Duration> {
+        let is_current = self.is_connected == Some(true) && !self.has_failed;
+        self.last_success_age.map(|age| if is_current { Duration::ZERO } else { age })
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         let seconds = |duration: Duration| duration.as_secs_f64();
-        let endpoint = |(address, valid_for): &(SocketAddr, Option<Duration>)| {
-            let (valid_for, stale) = (valid_for.map(seconds), valid_for.is_none());
-            json!({ "address": address, "valid_for_s": valid_for, "stale": stale })
+        let endpoint = |(address, validity): &(SocketAddr, Validity)| {
+            let valid_for = match validity {
+                Validity::For(time) => Some(seconds(*time)),
+                Validity::Expired | Validity::UntilFailure => None,
+            };
+            let is_stale = *validity == Validity::Expired;
+            json!({ "address": address, "valid_for_s": valid_for, "stale": is_stale })
         };
+        let next_lookup = (self.is_connected != Some(true)).then_some(self.next_lookup_in);
         json!({
             "source": self.source,
             "last_success_age_s": self.last_success_age.map(seconds),
-            "next_lookup_in_s": seconds(self.next_lookup_in),
+            "connected": self.is_connected,
+            "summary": self.summary,
+            "next_lookup_in_s": next_lookup.map(seconds),
             "error": self.last_error,
             "endpoints": self.endpoints.iter().map(endpoint).collect::<Vec<_>>(),
         })
@@ -259,7 +347,7 @@ impl State {
         let what = match result {
             LookupResult::Partial => "a part of discovery failed; its replicas stay",
             LookupResult::Empty if replicas > 0 => {
-                "discovery has no replicas; the last ones leave after dns.empty_max"
+                "discovery has no replicas; the last ones leave after empty_max"
             }
             LookupResult::Failed | LookupResult::Found if replicas > 0 => {
                 "discovery failed; its last replicas stay"
@@ -287,59 +375,11 @@ fn log_change(upstream: &str, before: &[SocketAddr], after: &[SocketAddr]) {
     tracing::info!(upstream, joined, left, replicas = after.len(), "discovered replicas changed");
 }
 
-/// Asks the sources of all upstreams when they are due, until it is dropped.
-pub(crate) async fn run(shared: Arc<Shared>) {
-    let clock = shared.process_state.clock;
-    let mut lookups = JoinSet::new();
-    loop {
-        let snapshot = shared.snapshot.load_full();
-        let (now, mut next) = (clock.now(), Instant::from_ns(u64::MAX));
-        let discoveries = snapshot.upstreams.iter().filter_map(|upstream| upstream.discovery());
-        for discovery in discoveries {
-            match (discovery.begin_if_due(now), &snapshot.resolver) {
-                (Some(due), _) => next = next.min(due),
-                (None, Some(resolver)) => {
-                    lookups.spawn(look_up(Arc::clone(&shared), Arc::clone(resolver), discovery));
-                }
-                (None, None) => {}
-            }
-        }
-        let due = async {
-            match clock.deadline(next) {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            Some(ended) = lookups.join_next() => if ended.is_err() {
-                tracing::error!("a lookup panicked: discovery goes on later");
-                let discoveries = snapshot.upstreams.iter().filter_map(|upstream| upstream.discovery());
-                discoveries.for_each(|discovery| discovery.postpone(clock.now()));
-            },
-            () = shared.discoveries.changed.notified() => {}
-            () = due => {}
-        }
-    }
-}
-
-async fn look_up(shared: Arc<Shared>, resolver: Arc<Resolver>, discovery: Arc<Discovery>) {
-    let looked_up = tokio::time::timeout(LOOKUP_MAX, resolver.look_up(&discovery.config)).await;
-    let response =
-        looked_up.unwrap_or_else(|_| Err(format!("no response within {} s", LOOKUP_MAX.as_secs())));
-    let _membership = shared.discoveries.lock_membership();
-    // A reload may have replaced the upstream, or its source.
-    let snapshot = shared.snapshot.load_full();
-    let has_it = |upstream: &&Arc<Upstream>| {
-        upstream.discovery().is_some_and(|of| Arc::ptr_eq(&of, &discovery))
-    };
-    let Some(upstream) = snapshot.upstreams.iter().find(has_it) else { return };
-    let now = shared.process_state.clock.now();
-    if discovery.take_response(&upstream.name, now, response, &snapshot.config.dns) {
-        upstream.apply_discovered();
-        shared.health_checks.wake();
-    }
-    discovery.lock().is_applied = true;
-    discovery.applied.notify_all();
+/// Whether a server can have this address. Filters of DNS respond `0.0.0.0` for blocked names, which is this machine.
+fn is_of_server(endpoint: &SocketAddr) -> bool {
+    let ip = endpoint.ip().to_canonical();
+    let is_broadcast = ip == Ipv4Addr::BROADCAST;
+    endpoint.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !is_broadcast
 }
 
 /// Finds a source that has not responded.

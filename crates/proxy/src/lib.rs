@@ -50,10 +50,11 @@ mod worker;
 
 pub use check::check;
 pub use config::{
-    AccessLogConfig, AddressFamilies, Config, ConnectConfig, DiscoveryConfig, DnsConfig,
-    DnsRecords, FanOutConfig, FanOutTo, HealthCheckConfig, HealthCheckKind, LeafListener, Limits,
-    ListenerConfig, Merge, NamedUpstream, Network, Protocol, ReplicaConfig, ReplicaUrl,
-    RestartConfig, RouteConfig, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
+    AccessLogConfig, AddressFamilies, Config, ConnectConfig, ControlPlaneAccess, DiscoveryConfig,
+    DiscoverySource, DnsConfig, DnsRecords, DnsSource, EdsSource, FanOutConfig, FanOutTo,
+    FileSource, HealthCheckConfig, HealthCheckKind, HttpSource, KubernetesSource, LeafListener,
+    Limits, ListenerConfig, Merge, NamedUpstream, Network, PortSelector, Protocol, ReplicaConfig,
+    ReplicaUrl, RestartConfig, RouteConfig, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
 pub use restart::old_process::NewProcess;
@@ -61,6 +62,9 @@ pub use running::{Options, ReloadError, Running, start};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// The user agent of the proxy's own requests.
+pub(crate) const USER_AGENT: &str = concat!("curtail-proxy/", env!("CARGO_PKG_VERSION"));
 
 /// The error of a proxy that does not start, or does not apply a new configuration.
 #[derive(Debug, thiserror::Error)]

@@ -348,7 +348,7 @@ fn start_discovery(
     snapshot: &ConfigSnapshot,
     shared: &Arc<Shared>,
 ) -> Result<Option<RuntimeThread>, StartError> {
-    if snapshot.resolver.is_none() {
+    if snapshot.config.upstreams.iter().all(|upstream| upstream.discovery.is_none()) {
         return Ok(None);
     }
     let thread = RuntimeThread::start("discovery")?;

@@ -2,7 +2,9 @@
 
 use crate::access_log::AccessLog;
 use crate::access_log::buffers::LineBuffers;
-use crate::config::{Config, FanOutConfig, NamedUpstream, RouteConfig};
+use crate::config::{
+    Config, DiscoveryConfig, DiscoverySource, FanOutConfig, NamedUpstream, RouteConfig,
+};
 use crate::discovery::{Discovery, Resolver};
 use crate::driver::membership::Membership;
 use crate::driver::{SharedParts, Upstream};
@@ -29,7 +31,7 @@ pub(crate) struct ConfigSnapshot {
     pub(crate) leaves: Vec<Arc<Leaf>>,
     /// The counters of the listeners by name, then those of the leaves.
     pub(crate) listeners: Vec<(String, Arc<ListenerMetrics>)>,
-    /// The lookup of names, if replicas are discovered.
+    /// The lookup of names, if replicas are discovered by name.
     pub(crate) resolver: Option<Arc<Resolver>>,
     /// The buffer of spans, if there is a receiver for them.
     pub(crate) spans: Option<Arc<SpanSink>>,
@@ -195,9 +197,11 @@ fn listener_metrics(
     names.map(|name| (name.clone(), metrics(name))).collect()
 }
 
-/// The lookup of names, if replicas are discovered. It is always a new one: `/etc/resolv.conf` may have changed.
+/// The lookup of names, if replicas are discovered by name. It is always a new one: `/etc/resolv.conf` may have changed.
 pub(crate) fn resolver(config: &Config) -> Result<Option<Arc<Resolver>>, StartError> {
-    let is_needed = config.upstreams.iter().any(|upstream| upstream.discovery.is_some());
+    let is_dns = |discovery: &DiscoveryConfig| matches!(discovery.source, DiscoverySource::Dns(_));
+    let mut discoveries = config.upstreams.iter().filter_map(|one| one.discovery.as_ref());
+    let is_needed = discoveries.any(is_dns);
     Ok(is_needed.then(|| Resolver::new(&config.dns)).transpose()?.map(Arc::new))
 }
 

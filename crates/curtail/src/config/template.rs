@@ -46,6 +46,17 @@ fn example(path: &str) -> Option<&'static str> {
         "upstreams.<name>.replicas" => "[\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]",
         "upstreams.<name>.discovery.dns" => "http://search.default.svc:8080",
         "upstreams.<name>.discovery.srv" => "http://_http._tcp.search.default.svc",
+        "upstreams.<name>.discovery.kubernetes.service" => "search",
+        "upstreams.<name>.discovery.kubernetes.namespace" => "shop",
+        "upstreams.<name>.discovery.kubernetes.port" => "http",
+        "upstreams.<name>.discovery.kubernetes.server" => "https://10.0.0.1:6443",
+        "upstreams.<name>.discovery.eds.server" => "http://127.0.0.1:18000",
+        "upstreams.<name>.discovery.eds.cluster" => "search",
+        "upstreams.<name>.discovery.file.path" => "/etc/curtail/search.json",
+        "upstreams.<name>.discovery.http.url" => "http://127.0.0.1:8500/targets",
+        "upstreams.<name>.discovery.tls_server_name" => "search.example.org",
+        "upstreams.<name>.discovery.stale_max" => "2h",
+        "upstreams.<name>.discovery.empty_max" => "10s",
         "upstreams.<name>.health_check.http" => "/healthz",
         "upstreams.<name>.health_check.host" => "search.example.org",
         "upstreams.<name>.health_check.grpc" => "shop.Search",
@@ -77,6 +88,12 @@ fn example(path: &str) -> Option<&'static str> {
         path if path.ends_with(".holdout") => "0.01",
         path if path.ends_with(".switchback") => "0.1",
         path if path.ends_with(".connect.ca_file") => "/etc/curtail/authority.pem",
+        path if path.contains(".discovery.") && path.ends_with(".ca_file") => {
+            "/etc/curtail/authority.pem"
+        }
+        path if path.contains(".discovery.") && path.ends_with(".token_file") => {
+            "/etc/curtail/token"
+        }
         _ => return None,
     })
 }

@@ -78,7 +78,15 @@ pub(super) enum SendError<E> {
 impl<B: Body<Data = Bytes> + Unpin> BodySender<B> {
     /// Begins after the head; `is_done` if the head has ended the stream.
     pub(super) const fn new(stream: SendHandle, body: B, is_done: bool) -> Self {
-        Self { stream, body, piece: Bytes::new(), is_last: false, is_done, progress: 0, frame_bytes: 0 }
+        Self {
+            stream,
+            body,
+            piece: Bytes::new(),
+            is_last: false,
+            is_done,
+            progress: 0,
+            frame_bytes: 0,
+        }
     }
 
     pub(super) const fn is_done(&self) -> bool {

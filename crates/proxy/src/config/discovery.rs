@@ -1,186 +1,194 @@
-//! The keys `discovery` of an upstream and `dns` of the file: replicas that come from a name.
+//! The key `discovery` of an upstream: the source of replicas that are not in the file.
 
-use super::ReplicaUrl;
+mod control_plane;
+mod dns;
+mod polled;
+
+pub use control_plane::{ControlPlaneAccess, EdsSource, KubernetesSource, PortSelector};
+pub(super) use dns::read_dns;
+pub use dns::{DnsConfig, DnsRecords, DnsSource};
+pub use polled::{FileSource, HttpSource};
+
+use super::{ReplicaConfig, ReplicaUrl};
 use curtail_config::Section;
+use curtail_http::origin::ServerOrigin;
 use curtail_units::Duration;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// The source of an upstream's replicas that are not in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveryConfig {
-    /// The records that have the replicas.
-    pub records: DnsRecords,
-    /// The scheme of the replicas and the name to look up. The port is that of the replicas, except with SRV records,
-    /// which have ports of their own.
-    pub url: ReplicaUrl,
+    /// The source.
+    pub source: DiscoverySource,
     /// The addresses that become replicas.
     pub addresses: AddressFamilies,
+    /// The name that certificates of the replicas must have, if the source does not have it; absent: clear text.
+    pub tls_server_name: Option<String>,
+    /// Time for which replicas stay while the source fails; absent: that of the section `dns`.
+    pub stale_max: Option<Duration>,
+    /// Time for which the source must have no replicas before the last ones leave; absent: that of the section `dns`.
+    pub empty_max: Option<Duration>,
 }
 
-/// The records that have the replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DnsRecords {
-    /// A and AAAA: the addresses of the name.
-    Addresses,
-    /// SRV: ports and names, whose addresses are looked up in turn.
-    Srv,
+/// The source of the addresses of replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiscoverySource {
+    /// Records of a name.
+    Dns(DnsSource),
+    /// `EndpointSlices` of a Kubernetes service.
+    Kubernetes(KubernetesSource),
+    /// Endpoints of a cluster of Envoy's discovery services.
+    Eds(EdsSource),
+    /// A file in the format of Prometheus' `file_sd`.
+    File(FileSource),
+    /// A URL that serves the format of Prometheus' `http_sd`.
+    Http(HttpSource),
 }
 
 /// The addresses that become replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressFamilies {
-    /// A and AAAA records.
+    /// IPv4 and IPv6: A and AAAA records.
     Both,
-    /// A records.
+    /// IPv4: A records.
     Ipv4,
-    /// AAAA records.
+    /// IPv6: AAAA records.
     Ipv6,
 }
 
+impl AddressFamilies {
+    /// Whether this address becomes a replica.
+    pub(crate) const fn has(self, address: &SocketAddr) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Ipv4 => address.is_ipv4(),
+            Self::Ipv6 => address.is_ipv6(),
+        }
+    }
+}
+
 impl DiscoveryConfig {
-    /// The URL whose host the certificates of the replicas must name. That of SRV records is the domain of the service
-    /// (RFC 6125, section 6.2.1): the name of a target comes from the network, and proves nothing.
+    /// The scheme of the replicas, and the host whose name their certificates must have. In clear text, the host of a
+    /// source without names is a placeholder: [`Self::replica_at`] has the address instead.
     #[must_use]
     pub fn server_url(&self) -> ReplicaUrl {
-        let host = self.url.host.trim_end_matches('.');
-        let host = match self.records {
-            DnsRecords::Addresses => host,
-            DnsRecords::Srv => host.splitn(3, '.').nth(2).unwrap_or(host),
+        let name = self.tls_server_name.as_ref();
+        match (&self.source, name) {
+            (DiscoverySource::Dns(dns), _) => dns.server_url(),
+            (_, Some(name)) => {
+                ReplicaUrl::of(ServerOrigin { tls: true, host: name.clone(), port: 443 })
+            }
+            (_, None) => {
+                ReplicaUrl::of(ServerOrigin { tls: false, host: "localhost".to_owned(), port: 80 })
+            }
+        }
+    }
+
+    /// The replica at a discovered address.
+    #[must_use]
+    pub fn replica_at(&self, address: SocketAddr) -> ReplicaConfig {
+        let is_dns = matches!(self.source, DiscoverySource::Dns(_));
+        let url = match is_dns || self.tls_server_name.is_some() {
+            true => self.server_url(),
+            false => ReplicaUrl::of(ServerOrigin::from(address)),
         };
-        self.url.with_host(host)
+        ReplicaConfig::discovered(url, address)
     }
 }
 
 impl std::fmt::Display for DiscoveryConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let scheme = if self.url.tls { "https" } else { "http" };
-        match (self.records, self.addresses) {
-            (DnsRecords::Srv, _) => write!(f, "SRV records of {scheme}://{}", self.url.host),
-            (DnsRecords::Addresses, AddressFamilies::Both) => {
-                write!(f, "A and AAAA records of {}", self.url)
-            }
-            (DnsRecords::Addresses, AddressFamilies::Ipv4) => {
-                write!(f, "A records of {}", self.url)
-            }
-            (DnsRecords::Addresses, AddressFamilies::Ipv6) => {
-                write!(f, "AAAA records of {}", self.url)
-            }
+        match &self.source {
+            DiscoverySource::Dns(dns) => return dns.fmt(f, self.addresses),
+            DiscoverySource::Kubernetes(kubernetes) => kubernetes.fmt(f)?,
+            DiscoverySource::Eds(eds) => eds.fmt(f)?,
+            DiscoverySource::File(file) => write!(f, "targets in {}", file.path.display())?,
+            DiscoverySource::Http(http) => write!(f, "targets at {}", http.url)?,
+        }
+        match self.addresses {
+            AddressFamilies::Both => Ok(()),
+            AddressFamilies::Ipv4 => f.write_str(", IPv4 only"),
+            AddressFamilies::Ipv6 => f.write_str(", IPv6 only"),
         }
     }
 }
 
-/// The lookup of names for `discovery`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DnsConfig {
-    /// The name servers; empty: those of `/etc/resolv.conf`.
-    pub servers: Vec<SocketAddr>,
-    /// Time after which a query without a response fails.
-    pub timeout: Duration,
-    /// Minimum time between two lookups of a name, whatever its TTL.
-    pub refresh_min: Duration,
-    /// Maximum time between two lookups of a name, whatever its TTL.
-    pub refresh_max: Duration,
-    /// Maximum age of a response while lookups fail.
-    pub stale_max: Duration,
-    /// Time for which a name must have no records before its last replicas leave.
-    pub empty_max: Duration,
-}
-
-impl Default for DnsConfig {
-    fn default() -> Self {
-        Self {
-            servers: Vec::new(),
-            timeout: Duration::from_secs(2),
-            refresh_min: Duration::from_secs(1),
-            refresh_max: Duration::from_secs(300),
-            // The shortest value that RFC 8767, section 5 suggests: longer than an outage of a name server in one night.
-            stale_max: Duration::from_secs(86_400),
-            empty_max: Duration::from_secs(60),
-        }
+/// The one source of a discovery.
+fn read_source(s: &mut Section<'_>) -> DiscoverySource {
+    let sources = [
+        dns::read(s).map(DiscoverySource::Dns),
+        s.optional_section(
+            "kubernetes",
+            "EndpointSlices of a Kubernetes service, which the proxy watches: the replicas are its ready endpoints.",
+            control_plane::kubernetes,
+        )
+        .map(DiscoverySource::Kubernetes),
+        s.optional_section(
+            "eds",
+            "Endpoints of a cluster from a control plane of Envoy (EDS over ADS, xDS version 3, state of the world).",
+            control_plane::eds,
+        )
+        .map(DiscoverySource::Eds),
+        s.optional_section(
+            "file",
+            "File with the addresses of the replicas, in the JSON of Prometheus' file_sd.",
+            polled::file,
+        )
+        .map(DiscoverySource::File),
+        s.optional_section(
+            "http",
+            "URL that serves the addresses of the replicas, in the JSON of Prometheus' http_sd.",
+            polled::http,
+        )
+        .map(DiscoverySource::Http),
+    ];
+    let mut sources = sources.into_iter().flatten();
+    let source = sources.next();
+    if source.is_none() || sources.next().is_some() {
+        s.error("dns", "expected one source: dns, srv, kubernetes, eds, file or http");
     }
-}
-
-pub(super) fn read_dns(s: &mut Section<'_>) -> DnsConfig {
-    let default = DnsConfig::default();
-    let config = DnsConfig {
-        servers: s.values("servers", "Name servers; none: those of /etc/resolv.conf, with its search domains."),
-        timeout: s
-            .field("timeout", "Time after which a query without a response fails. The proxy sends each query up to 3 times.")
-            .range(Duration::from_ms(10)..=Duration::from_secs(60))
-            .default(default.timeout),
-        refresh_min: s
-            .field("refresh_min", "Minimum time between two lookups of a name, if the TTL of its records is shorter.")
-            .at_least(Duration::from_ms(100))
-            .default(default.refresh_min),
-        refresh_max: s
-            .field("refresh_max", "Maximum time between two lookups of a name, if the TTL of its records is longer.")
-            .at_least(Duration::from_ms(100))
-            .default(default.refresh_max),
-        stale_max: s
-            .field("stale_max", "Time for which replicas stay when lookups fail: the name server does not respond, or responds with an error.")
-            .default(default.stale_max),
-        empty_max: s
-            .field("empty_max", "Time for which a name must not exist, or have no records, before its last replicas leave.")
-            .default(default.empty_max),
-    };
-    s.check_order(("refresh_min", config.refresh_min), ("refresh_max", config.refresh_max));
-    config
+    source.unwrap_or_else(|| {
+        let url = <ReplicaUrl as curtail_config::Value>::placeholder();
+        DiscoverySource::Dns(DnsSource { records: DnsRecords::Addresses, url })
+    })
 }
 
 pub(super) fn read(s: &mut Section<'_>) -> DiscoveryConfig {
-    let dns: Option<ReplicaUrl> = s
-        .field("dns", "Name whose A and AAAA records are the addresses of the replicas, with scheme and port. Certificates are checked for the name.")
-        .optional();
-    let srv: Option<ReplicaUrl> = s
-        .field("srv", "Name of SRV records, which have the ports and names of the replicas, with a scheme. The targets with the lowest priority value become replicas; weights are ignored.")
-        .optional();
-    let addresses = s
-        .choice(
-            "addresses",
-            "Addresses that become replicas. With `both`, a server with an IPv4 and an IPv6 address is two replicas.",
-            &[
-                ("both", AddressFamilies::Both),
-                ("ipv4", AddressFamilies::Ipv4),
-                ("ipv6", AddressFamilies::Ipv6),
-            ],
-        )
-        .default(AddressFamilies::Both);
-    let (records, key) = match (&dns, &srv) {
-        (Some(_), None) => (DnsRecords::Addresses, "dns"),
-        (None, Some(_)) => (DnsRecords::Srv, "srv"),
-        _ => {
-            s.error("dns", "expected either dns or srv");
-            (DnsRecords::Addresses, "dns")
-        }
+    let config = DiscoveryConfig {
+        source: read_source(s),
+        addresses: s
+            .choice(
+                "addresses",
+                "Addresses that become replicas. With `both`, a server with an IPv4 and an IPv6 address is two replicas.",
+                &[
+                    ("both", AddressFamilies::Both),
+                    ("ipv4", AddressFamilies::Ipv4),
+                    ("ipv6", AddressFamilies::Ipv6),
+                ],
+            )
+            .default(AddressFamilies::Both),
+        tls_server_name: s
+            .field("tls_server_name", "Name that the certificates of the replicas must have; absent: the replicas are reached in clear text. Not for `dns` and `srv`, whose URL has scheme and name.")
+            .optional(),
+        stale_max: s
+            .field("stale_max", "Time for which replicas stay while the source fails; absent: `dns.stale_max`.")
+            .optional(),
+        empty_max: s
+            .field("empty_max", "Time for which the source must have no replicas before the last ones leave; absent: `dns.empty_max`.")
+            .optional(),
     };
-    let url = dns.or(srv);
-    let defect = url.as_ref().and_then(|url| defect(records, url));
-    if let Some(defect) = defect {
-        s.error(key, defect);
-    }
-    let placeholder = <ReplicaUrl as curtail_config::Value>::placeholder;
-    DiscoveryConfig { records, url: url.unwrap_or_else(placeholder), addresses }
-}
-
-fn defect(records: DnsRecords, url: &ReplicaUrl) -> Option<String> {
-    if url.host.parse::<IpAddr>().is_ok() {
-        return Some(format!("{url} is an address: expected a name, or the key replicas"));
-    }
-    if hickory_resolver::proto::rr::Name::from_ascii(&url.host).is_err() {
-        return Some(format!("{:?} is not a valid domain name", url.host));
-    }
-    let mut labels = url.host.splitn(3, '.');
-    let mut has_underscore = || labels.next().is_some_and(|label| label.starts_with('_'));
-    let is_service = has_underscore() && has_underscore() && labels.next().is_some();
-    let has_port = url.port != if url.tls { 443 } else { 80 };
-    let example = "such as http://_http._tcp.search.example.org";
-    match records {
-        DnsRecords::Srv if !is_service => Some(format!("{url}: expected a service, {example}")),
-        DnsRecords::Srv if has_port => {
-            Some(format!("{url}: the records have the ports, expected none, {example}"))
+    if let Some(name) = &config.tls_server_name {
+        if matches!(config.source, DiscoverySource::Dns(_)) {
+            s.error(
+                "tls_server_name",
+                "the URL of dns or srv has the name: expected no tls_server_name",
+            );
+        } else if !super::is_host(name) {
+            let text = "expected a name without a port, such as search.example.org";
+            s.error("tls_server_name", format!("{name:?} is not a name: {text}"));
         }
-        DnsRecords::Srv | DnsRecords::Addresses => None,
     }
+    config
 }
 
 #[cfg(test)]

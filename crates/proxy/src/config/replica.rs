@@ -16,6 +16,10 @@ impl ReplicaUrl {
         ServerOrigin::parse(text).map(Self)
     }
 
+    pub(crate) const fn of(origin: ServerOrigin) -> Self {
+        Self(origin)
+    }
+
     /// The same scheme and port at another host.
     pub(crate) fn with_host(&self, host: &str) -> Self {
         Self(ServerOrigin { host: host.to_owned(), ..self.0.clone() })

@@ -2,12 +2,13 @@
 //!
 //! Search domains are applied here and not by the library, which takes the last response of any of them: the failure of
 //! one domain and "no such name" from the next would read as "no such name".
-//! **Limits**: the library has no prefetch and no stale responses: [`super::endpoint_list`] decides when to look up, and what
-//! a failure means. `/etc/hosts` is not read. Weights of SRV records are ignored.
+//! **Limits**: the library has no prefetch and no stale responses: [`super::endpoint_list`] decides when to look up,
+//! and what a failure means. `/etc/hosts` is not read. Weights of SRV records are ignored.
 
-use super::endpoint_list::{EMPTY_RETRY_MAX, Part, PartName, SourceResponse};
+use super::endpoint_list::{EMPTY_RETRY_MAX, Part, PartName, SourceResponse, Validity};
+use super::is_of_server;
 use crate::StartError;
-use crate::config::{AddressFamilies, DiscoveryConfig, DnsConfig, DnsRecords};
+use crate::config::{AddressFamilies, DnsConfig, DnsRecords, DnsSource};
 use curtail_policy::REPLICAS_MAX;
 use curtail_units::Duration;
 use futures_util::StreamExt as _;
@@ -21,7 +22,7 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Instant;
 
 /// Repeats of a query after a failure, so that a lost datagram does not count as one.
@@ -84,14 +85,16 @@ impl Resolver {
     }
 
     /// Looks up the endpoints of an upstream.
-    pub(crate) async fn look_up(&self, config: &DiscoveryConfig) -> SourceResponse {
+    pub(super) async fn look_up(
+        &self,
+        source: &DnsSource,
+        families: AddressFamilies,
+    ) -> SourceResponse {
         let mut empty = Vec::new();
-        for name in self.candidates(&config.url.host) {
-            let parts = match config.records {
-                DnsRecords::Addresses => {
-                    self.addresses(&name, config.url.port, config.addresses).await
-                }
-                DnsRecords::Srv => self.targets(&name, config.addresses).await?,
+        for name in self.candidates(&source.url.host) {
+            let parts = match source.records {
+                DnsRecords::Addresses => self.addresses(&name, source.url.port, families).await,
+                DnsRecords::Srv => self.targets(&name, families).await?,
             };
             if parts.iter().any(|(_, part)| !is_empty(part)) {
                 return whole(parts);
@@ -131,7 +134,7 @@ impl Resolver {
                     (true, Some(first)) => {
                         Err(format!("{name} {kind}: no server can have {first}:{port}"))
                     }
-                    _ => Ok(Part { endpoints, valid_for }),
+                    _ => Ok(Part { endpoints, validity: Validity::For(valid_for) }),
                 }
             });
             (format!("{name}:{port} {kind}"), part)
@@ -164,8 +167,8 @@ impl Resolver {
                 by_priority.entry(srv.priority).or_default().push((srv.target, srv.port));
             }
         }
-        let mut parts =
-            vec![(format!("{name} SRV"), Ok(Part { endpoints: Vec::new(), valid_for }))];
+        let part = Part { endpoints: Vec::new(), validity: Validity::For(valid_for) };
+        let mut parts = vec![(format!("{name} SRV"), Ok(part))];
         for targets in by_priority.into_values() {
             let lookups = targets
                 .into_iter()
@@ -210,13 +213,6 @@ impl Resolver {
     }
 }
 
-/// Whether a server can have this address. Filters of DNS respond `0.0.0.0` for blocked names, which is this machine.
-fn is_of_server(endpoint: &SocketAddr) -> bool {
-    let ip = endpoint.ip().to_canonical();
-    let is_broadcast = ip == Ipv4Addr::BROADCAST;
-    endpoint.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !is_broadcast
-}
-
 fn name_server(address: &SocketAddr) -> NameServerConfig {
     let connections = [ProtocolConfig::Udp, ProtocolConfig::Tcp].map(|protocol| {
         let mut connection = ConnectionConfig::new(protocol);
@@ -236,7 +232,7 @@ fn lift_negative_ttl(one: &mut Result<Part, String>, other: &Result<Part, String
         && one.endpoints.is_empty()
         && !other.endpoints.is_empty()
     {
-        one.valid_for = one.valid_for.max(other.valid_for);
+        one.validity = one.validity.max(other.validity);
     }
 }
 

@@ -7,12 +7,14 @@
 //! | failed | all stay, up to `stale_max` after the last response | after 1 s or `refresh_min`, doubled with each failure in a row, up to 30 s, or 5 s without endpoints |
 //! | has none | the last ones stay until there are none for `empty_max` | when the response expires, at most after 5 s |
 //!
-//! A failure says nothing about the endpoints, so it removes none for a day. An empty response says that there are none. But
-//! name servers that restart, or whose zone is broken, respond so too, and the last endpoints are worth more than no
-//! endpoint, so these responses have to last.
+//! A failure says nothing about the endpoints, so it removes none for a day. An empty response says that there are
+//! none. But name servers that restart, or whose zone is broken, respond so too, and the last endpoints are worth more
+//! than no endpoint, so these responses have to last.
+//!
+//! A source that reports its changes ([`super::feed`]) is asked again only after a failure. What it said last is valid
+//! until it fails, and [`EndpointList::confirm`] renews it until then.
 //! **Limits**: time is an argument. An endpoint leaves with a response or a failure, never between two lookups.
 
-use crate::config::DnsConfig;
 use curtail_units::{Duration, Instant, Rng};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -37,8 +39,27 @@ pub(crate) type PartName = String;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) endpoints: Vec<SocketAddr>,
-    /// How long the part is valid from the response on.
-    pub(crate) valid_for: Duration,
+    pub(crate) validity: Validity,
+}
+
+/// How long a part is valid from its response on, or from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Validity {
+    /// No longer: the source has failed since then.
+    Expired,
+    /// For this time.
+    For(Duration),
+    /// Until the source fails: it reports changes.
+    UntilFailure,
+}
+
+/// The limits of a list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListLimits {
+    pub(crate) refresh_min: Duration,
+    pub(crate) refresh_max: Duration,
+    pub(crate) stale_max: Duration,
+    pub(crate) empty_max: Duration,
 }
 
 #[derive(Debug)]
@@ -113,17 +134,38 @@ impl EndpointList {
         self.endpoints.as_deref()
     }
 
-    /// The endpoints, each with the time for which its response is still valid; [`None`]: it has expired.
-    pub(crate) fn with_validity(&self, now: Instant) -> Vec<(SocketAddr, Option<Duration>)> {
+    /// The endpoints, each with the rest of the validity of its response.
+    pub(crate) fn with_validity(&self, now: Instant) -> Vec<(SocketAddr, Validity)> {
         let mut validity = BTreeMap::new();
         for kept in self.parts.values() {
             for endpoint in &kept.part.endpoints {
-                let longest: &mut Option<Duration> = validity.entry(*endpoint).or_default();
-                *longest = (*longest).max(kept.valid_for(now));
+                let longest = validity.entry(*endpoint).or_insert(Validity::Expired);
+                *longest = (*longest).max(kept.validity(now));
             }
         }
-        let endpoints = self.endpoints.iter().flatten();
-        endpoints.map(|at| (*at, validity.get(at).copied().flatten())).collect()
+        let of = |at| validity.get(at).copied().unwrap_or(Validity::Expired);
+        self.endpoints.iter().flatten().map(|at| (*at, of(at))).collect()
+    }
+
+    /// Notes that the source still says what it last said.
+    pub(crate) fn confirm(&mut self, now: Instant) {
+        let parts = self.parts.values_mut();
+        for kept in parts.filter(|kept| kept.part.validity == Validity::UntilFailure) {
+            kept.received = now;
+            if !kept.part.endpoints.is_empty() {
+                self.last_found = now;
+            }
+        }
+        if let Some((_, last)) = &mut self.empty {
+            *last = now;
+        }
+    }
+
+    /// When the last endpoints leave because the source has none, if it then still has none.
+    pub(crate) fn empty_end(&self, limits: &ListLimits) -> Option<Instant> {
+        let (since, _) = self.empty?;
+        let has_left = self.endpoints.as_ref().is_some_and(Vec::is_empty);
+        (!has_left).then(|| since + limits.empty_max)
     }
 
     /// Takes a response of the source.
@@ -131,10 +173,10 @@ impl EndpointList {
         &mut self,
         now: Instant,
         response: SourceResponse,
-        config: &DnsConfig,
+        limits: &ListLimits,
         rng: &mut Rng,
     ) -> LookupResult {
-        let (has_found, has_failed) = self.merge(now, response, config);
+        let (has_found, has_failed) = self.merge(now, response, limits);
         self.failures_in_row = if has_failed { self.failures_in_row.saturating_add(1) } else { 0 };
         let mut endpoints: Vec<SocketAddr> =
             self.parts.values().flat_map(|kept| &kept.part.endpoints).copied().collect();
@@ -155,13 +197,13 @@ impl EndpointList {
             self.empty = (result == LookupResult::Empty).then_some((first, now));
         }
         let is_over = match (has_failed, self.empty) {
-            (false, Some((since, _))) => now >= since + config.empty_max,
-            _ => now >= self.last_found + config.stale_max,
+            (false, Some((since, _))) => now >= since + limits.empty_max,
+            _ => now >= self.last_found + limits.stale_max,
         };
         if !endpoints.is_empty() || is_over {
             self.endpoints = Some(endpoints);
         }
-        self.due = self.next_lookup(now, has_failed, config, rng);
+        self.due = self.next_lookup(now, has_failed, limits, rng);
         result
     }
 
@@ -170,12 +212,13 @@ impl EndpointList {
         &mut self,
         now: Instant,
         response: SourceResponse,
-        config: &DnsConfig,
+        limits: &ListLimits,
     ) -> (bool, bool) {
-        let is_kept = |kept: &KeptPart| now < kept.received + config.stale_max;
+        let is_kept = |kept: &KeptPart| now < kept.received + limits.stale_max;
         let mut before = std::mem::take(&mut self.parts);
         let Ok(response) = response else {
             before.retain(|_, kept| is_kept(kept));
+            before.values_mut().for_each(KeptPart::end_confirmation);
             self.parts = before;
             return (false, true);
         };
@@ -188,7 +231,9 @@ impl EndpointList {
                 }
                 Err(_) => {
                     has_failed = true;
-                    before.remove(&name).filter(is_kept)
+                    let mut kept = before.remove(&name).filter(is_kept);
+                    kept.iter_mut().for_each(KeptPart::end_confirmation);
+                    kept
                 }
             };
             self.parts.extend(kept.map(|kept| (name, kept)));
@@ -200,12 +245,14 @@ impl EndpointList {
         &self,
         now: Instant,
         has_failed: bool,
-        config: &DnsConfig,
+        limits: &ListLimits,
         rng: &mut Rng,
     ) -> Instant {
         let valid = self.parts.values().filter(|kept| kept.received == now);
-        let refresh =
-            |kept: &KeptPart| kept.part.valid_for.min(config.refresh_max).max(config.refresh_min);
+        let refresh = |kept: &KeptPart| match kept.part.validity {
+            Validity::For(time) => Some(time.min(limits.refresh_max).max(limits.refresh_min)),
+            Validity::Expired | Validity::UntilFailure => None,
+        };
         let empty = self.empty.map(|_| EMPTY_RETRY_MAX);
         let retry = has_failed.then(|| {
             let doublings = self.failures_in_row.saturating_sub(1).min(5);
@@ -213,16 +260,29 @@ impl EndpointList {
             let longest = if has_none { EMPTY_RETRY_MAX } else { RETRY_MAX };
             let wait = RETRY_MIN.mul_f64(f64::from(1_u32 << doublings)).min(longest);
             // Proxies that lost their name server together do not all ask it together.
-            wait.mul_f64(1.0 - rng.unit() / 4.0).max(config.refresh_min)
+            wait.mul_f64(1.0 - rng.unit() / 4.0).max(limits.refresh_min)
         });
-        now + valid.map(refresh).chain(retry).chain(empty).min().unwrap_or(config.refresh_min)
+        now + valid
+            .filter_map(refresh)
+            .chain(retry)
+            .chain(empty)
+            .min()
+            .unwrap_or(limits.refresh_min)
     }
 }
 
 impl KeptPart {
-    fn valid_for(&self, now: Instant) -> Option<Duration> {
-        let expiry = self.received + self.part.valid_for;
-        (expiry > now).then(|| expiry.since(now))
+    fn validity(&self, now: Instant) -> Validity {
+        let Validity::For(time) = self.part.validity else { return self.part.validity };
+        let expiry = self.received + time;
+        if expiry > now { Validity::For(expiry.since(now)) } else { Validity::Expired }
+    }
+
+    /// The source has failed: it no longer says that its endpoints are the same.
+    fn end_confirmation(&mut self) {
+        if self.part.validity == Validity::UntilFailure {
+            self.part.validity = Validity::Expired;
+        }
     }
 }
 

@@ -71,8 +71,7 @@ impl Sources {
             Some(discovery) => match discovery.endpoints() {
                 None => carried,
                 Some(endpoints) => {
-                    let url = discovery.config.server_url();
-                    let at = |address| ReplicaConfig::discovered(url.clone(), address);
+                    let at = |address| discovery.config.replica_at(address);
                     endpoints.into_iter().map(at).collect()
                 }
             },

@@ -3,6 +3,7 @@
 //! **Source**: `grpc/health/v1/health.proto` and "gRPC Health Checking Protocol", in the repository of gRPC.
 
 use super::ReplicaHealth;
+use crate::USER_AGENT;
 use crate::config::{HealthCheckConfig, HealthCheckKind};
 use bytes::Bytes;
 use curtail_http::client::ClientResponse;
@@ -13,8 +14,6 @@ use curtail_protobuf::{Fields, Value, bytes_field};
 use curtail_units::Duration;
 use http::{HeaderValue, Method, Request, header};
 use http_body_util::Full;
-
-const USER_AGENT: &str = concat!("curtail-proxy/", env!("CARGO_PKG_VERSION"));
 
 const GRPC_PATH: &str = "/grpc.health.v1.Health/Check";
 

@@ -206,14 +206,14 @@ catalogue! {
     DISCOVERY_LOOKUPS = counter(
         "curtail_discovery_lookups",
         &["upstream", "result"],
-        "Lookups of the replicas of an upstream. `found`: the response has replicas. `partial`: it has replicas, and a part of the lookup failed, such as the AAAA records. `empty`: the name does not exist or has no records. `failed`: no response, or an error. Present with the key `discovery`.",
+        "Lookups of the replicas of an upstream, and reports of sources that report changes. `found`: the response has replicas. `partial`: it has replicas, and a part of it failed, such as the AAAA records or an EndpointSlice. `empty`: it has none. `failed`: no response, a lost connection, or an error. Present with the key `discovery`.",
     );
     DISCOVERY_AGE = with_unit(
         MetricType::Gauge,
         Unit::Seconds,
         "curtail_discovery_last_success_age",
         UPSTREAM,
-        "Time since the last lookup with another result than `failed`; absent before the first.",
+        "Time since the last lookup with another result than `failed`; 0 while a source that reports changes is connected; absent before the first response.",
     );
     DISCOVERY_ENDPOINTS = gauge(
         "curtail_discovery_endpoints",

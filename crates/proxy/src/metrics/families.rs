@@ -169,7 +169,7 @@ impl Snapshot {
         let lookups = each().map(|(name, discovery)| (name, "result", &discovery.lookups));
         out.counts(&table::DISCOVERY_LOOKUPS, lookups);
         let ages =
-            each().filter_map(|(name, of)| Some(([name], of.last_success_age?.as_secs_f64())));
+            each().filter_map(|(name, of)| Some(([name], of.endpoints_age()?.as_secs_f64())));
         out.add(&table::DISCOVERY_AGE, ages);
         let endpoints = each().map(|(name, discovery)| ([name], discovery.endpoints.len()));
         out.add(&table::DISCOVERY_ENDPOINTS, endpoints);

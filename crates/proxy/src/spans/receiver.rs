@@ -115,8 +115,7 @@ impl Receiver {
         let headers = request.headers_mut();
         headers.extend(token.map(|token| (header::AUTHORIZATION, token)));
         headers.extend(self.tenant.clone().map(|tenant| (access::TENANT, tenant)));
-        let agent = concat!("curtail-proxy/", env!("CARGO_PKG_VERSION"));
-        headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(crate::USER_AGENT));
         let kind = match self.protocol {
             SpansProtocol::Http => "application/x-protobuf",
             SpansProtocol::Grpc => {

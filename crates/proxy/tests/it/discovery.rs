@@ -1,13 +1,22 @@
-//! Replicas that a name server has: they join and leave with its records, and stay while it fails.
+//! Replicas that a source has: they join and leave with what it says, and stay while it fails.
+//!
+//! [`changes`], [`failures`] and [`sources`] have a name server as their source. The other sources have a module each, and
+//! [`api_server`] and [`ads_server`] are their servers.
 
+mod ads_server;
+mod api_server;
 mod changes;
+mod eds;
 mod failures;
+mod kubernetes;
 mod sources;
+mod targets;
 
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::{RawReplica, serve};
 use curtail_testbed::{NameRecord, NameServer};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 /// A name server, and servers that have one port at several addresses, as those of a headless service.
@@ -65,6 +74,46 @@ impl Fleet {
         let record = self.replicas[nth].record();
         let before = record.requests().len();
         record.until(|record| record.requests().len() > before).await;
+    }
+
+    /// The URLs of these servers, as `/state` has them.
+    fn urls(&self, servers: &[usize]) -> Vec<String> {
+        servers.iter().map(|nth| format!("http://{}", self.replicas[*nth].address())).collect()
+    }
+}
+
+/// Starts a proxy on another thread: it waits for its source, which is a task of this one.
+async fn start(setup: Setup) -> Proxy {
+    tokio::task::spawn_blocking(move || setup.start()).await.expect("it starts")
+}
+
+/// Waits until the replicas have these URLs, in any order.
+async fn until_urls(proxy: &Proxy, expected: &[String]) {
+    let expected: BTreeSet<&str> = expected.iter().map(String::as_str).collect();
+    loop {
+        let replicas = replicas(proxy).await;
+        if replicas.iter().map(|(_, url)| &**url).collect::<BTreeSet<_>>() == expected {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until the last error of the discovery says this.
+async fn until_error(proxy: &Proxy, says: &str) {
+    loop {
+        let discovery = state(proxy).await["discovery"].clone();
+        if discovery["error"].as_str().is_some_and(|error| error.contains(says)) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until the discovery has no error.
+async fn until_no_error(proxy: &Proxy) {
+    while !state(proxy).await["discovery"]["error"].is_null() {
+        tokio::task::yield_now().await;
     }
 }
 

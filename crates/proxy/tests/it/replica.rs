@@ -138,7 +138,16 @@ impl Replica {
         A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
     {
-        let listener = listen();
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), speaks, response).await
+    }
+
+    /// The same at an address of the test's choice, such as that of an earlier server.
+    pub(crate) async fn start_at<A, F>(address: SocketAddr, speaks: Speaks, response: A) -> Self
+    where
+        A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        let listener = listen(address).await;
         let address = listener.local_addr().expect("it is bound");
         let record = Arc::new(Record::default());
         let (alive, _) = watch::channel(true);
@@ -193,11 +202,20 @@ impl Drop for Replica {
 }
 
 /// Listens with room for as many connections as tests make at once: when there is none, the kernel sends
-/// cookies (SYN flooding), and one that it does not take back is a connection that breaks.
-fn listen() -> TcpListener {
-    let socket = TcpSocket::new_v4().expect("the system gives a socket");
-    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("loopback");
-    socket.listen(4_096).expect("loopback")
+/// cookies (SYN flooding), and one that it does not take back is a connection that breaks. Waits until an earlier server
+/// at the address has ended.
+async fn listen(address: SocketAddr) -> TcpListener {
+    loop {
+        let socket = TcpSocket::new_v4().expect("the system gives a socket");
+        socket.set_reuseaddr(true).expect("a socket");
+        match socket.bind(address).and_then(|()| socket.listen(4_096)) {
+            Ok(listener) => return listener,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && address.port() != 0 => {
+                tokio::task::yield_now().await;
+            }
+            Err(error) => panic!("{address}: {error}"),
+        }
+    }
 }
 
 /// A good response with a text.

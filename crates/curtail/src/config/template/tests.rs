@@ -23,12 +23,23 @@ fn the_complete_file_says_what_holds_without_it() {
 #[test]
 fn what_is_commented_out_can_be_put_into_effect() {
     let file = yaml(ConfigKind::Proxy, &ConfigKind::Proxy.keys());
-    // One case at a time is all that a file can have: Prequal's keys stay, those of other rules go. A name has records of
-    // one kind, and so has a health check.
-    let is_of_other = |line: &str| {
-        ["#decay", "#choices", "#srv", "#grpc:"].iter().any(|key| line.starts_with(key))
-    };
-    let kept = file.lines().filter(|line| !is_of_other(line.trim_start()));
+    // One case at a time is all that a file can have: Prequal's keys stay, those of other rules go. A discovery has one
+    // source, and a health check one kind.
+    let keys = ["#decay", "#choices", "#srv", "#tls_server_name", "#grpc:"];
+    let sources = ["#kubernetes:", "#eds:", "#file:", "#http:"];
+    // The indent of the source that the line belongs to.
+    let mut source = None;
+    let kept = file.lines().filter(|line| {
+        let key = line.trim_start();
+        let indent = line.len() - key.len();
+        if source.is_some_and(|outer| indent <= outer) {
+            source = None;
+        }
+        if sources.contains(&key) {
+            source = Some(indent);
+        }
+        source.is_none() && !keys.iter().any(|other| key.starts_with(other))
+    });
     let in_effect: Vec<String> = kept
         .map(|line| match line.split_once('#') {
             Some((margin, key)) if !key.starts_with(' ') => format!("{margin}{key}"),

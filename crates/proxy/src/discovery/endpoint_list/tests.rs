@@ -1,11 +1,11 @@
-use super::{EMPTY_RETRY_MAX, EndpointList, LookupResult, Part, RETRY_MAX, SourceResponse};
-use crate::config::DnsConfig;
+use super::{
+    EMPTY_RETRY_MAX, EndpointList, ListLimits, LookupResult, Part, RETRY_MAX, SourceResponse,
+    Validity,
+};
 use curtail_units::{Duration, Instant, Rng};
 use std::net::SocketAddr;
 
-const CONFIG: DnsConfig = DnsConfig {
-    servers: Vec::new(),
-    timeout: Duration::from_secs(1),
+const CONFIG: ListLimits = ListLimits {
     refresh_min: Duration::from_secs(1),
     refresh_max: Duration::from_secs(300),
     stale_max: Duration::from_secs(1_000),
@@ -22,7 +22,7 @@ struct World {
 /// The endpoints of a part, which is valid for this number of seconds.
 fn part(hosts: &[u8], seconds: u64) -> Result<Part, String> {
     let endpoints = hosts.iter().map(|host| at(*host)).collect();
-    Ok(Part { endpoints, valid_for: Duration::from_secs(seconds) })
+    Ok(Part { endpoints, validity: Validity::For(Duration::from_secs(seconds)) })
 }
 
 fn at(host: u8) -> SocketAddr {
@@ -30,7 +30,10 @@ fn at(host: u8) -> SocketAddr {
 }
 
 fn ipv4(part: Result<Part, String>) -> SourceResponse {
-    both(part, Ok(Part { endpoints: Vec::new(), valid_for: Duration::from_secs(1_000) }))
+    both(
+        part,
+        Ok(Part { endpoints: Vec::new(), validity: Validity::For(Duration::from_secs(1_000)) }),
+    )
 }
 
 fn both(ipv4: Result<Part, String>, ipv6: Result<Part, String>) -> SourceResponse {
@@ -241,5 +244,51 @@ fn each_endpoint_has_the_rest_of_its_time() {
     world.take_response(both(part(&[1, 2], 5), part(&[2], 9)));
     world.now = world.now + Duration::from_secs(6);
     let validity = world.list.with_validity(world.now);
-    assert_eq!(validity, [(at(1), None), (at(2), Some(Duration::from_secs(3)))]);
+    let rest = Validity::For(Duration::from_secs(3));
+    assert_eq!(validity, [(at(1), Validity::Expired), (at(2), rest)]);
+}
+
+/// The endpoints of a source that reports its changes.
+fn reported(hosts: &[u8]) -> SourceResponse {
+    let endpoints = hosts.iter().map(|host| at(*host)).collect();
+    let part = Part { endpoints, validity: Validity::UntilFailure };
+    Ok(vec![("a".to_owned(), Ok(part))])
+}
+
+#[test]
+fn a_report_is_as_old_as_its_last_confirmation() {
+    let mut world = World::new();
+    world.take_response(reported(&[1]));
+    world.now = world.now + Duration::from_secs(5_000);
+    assert_eq!(world.list.with_validity(world.now), [(at(1), Validity::UntilFailure)]);
+    // The connection breaks after it was open for long: the endpoints begin to be stale now.
+    world.list.confirm(world.now);
+    let broken = world.now;
+    world.take_response(failed());
+    assert_eq!(world.list.with_validity(world.now), [(at(1), Validity::Expired)]);
+    world.list.confirm(world.now);
+    assert_eq!(world.list.with_validity(world.now), [(at(1), Validity::Expired)], "it has failed");
+    world.now = broken + Duration::from_secs(990);
+    world.take_response(failed());
+    assert_eq!(world.hosts().as_deref(), Some(&[1][..]));
+    world.now = broken + Duration::from_secs(1_000);
+    world.take_response(failed());
+    assert_eq!(world.hosts().as_deref(), Some(&[][..]));
+}
+
+#[test]
+fn a_report_without_endpoints_counts_until_it_ends() {
+    let mut world = World::new();
+    world.take_response(reported(&[1]));
+    assert_eq!(world.list.empty_end(&CONFIG), None);
+    assert_eq!(world.take_response(reported(&[])), LookupResult::Empty);
+    let end = world.now + CONFIG.empty_max;
+    assert_eq!(world.list.empty_end(&CONFIG), Some(end));
+    // Nothing else arrives meanwhile: the source confirms it at the end.
+    world.now = end;
+    world.list.confirm(world.now);
+    assert_eq!(world.hosts().as_deref(), Some(&[1][..]));
+    world.take_response(reported(&[]));
+    assert_eq!(world.hosts().as_deref(), Some(&[][..]));
+    assert_eq!(world.list.empty_end(&CONFIG), None, "they have left");
 }

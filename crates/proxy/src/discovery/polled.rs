@@ -1,0 +1,202 @@
+//! Sources that the proxy reads again and again: a file and a URL with lists of targets, in the JSON of Prometheus.
+//!
+//! A list that cannot be read or used changes nothing: the endpoints of the last good one stay.
+//! **Source**: Prometheus documentation, `file_sd_config` and `http_sd_config`.
+//! **Limits**: a target is an IP address with a port, because the list has no TTL by which a name could be looked up;
+//! [`LIST_BYTES_MAX`], and for a file [`curtail_http::small_file::SMALL_FILE_BYTES_MAX`];
+//! [`super::feed::ENDPOINTS_MAX`]. Labels are ignored.
+
+use super::control_plane::{client, cut, headers};
+use super::endpoint_list::{Part, Validity};
+use super::feed::{ENDPOINTS_MAX, Feed};
+use super::is_of_server;
+use crate::config::{ControlPlaneAccess, FileSource, HttpSource, Protocol, ReplicaUrl};
+use bytes::Bytes;
+use curtail_http::small_file::read_small_file;
+use http::{HeaderValue, Request, StatusCode, header};
+use http_body_util::Empty;
+use serde::Deserialize;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Time between two looks at a file.
+const FILE_INTERVAL: Duration = Duration::from_secs(1);
+/// A file that was changed within this time before it was read is read again, because its time may have been too
+/// coarse to show a second change.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+/// Maximum size of a list that a URL serves.
+const LIST_BYTES_MAX: usize = 16 << 20;
+/// Maximum time of a request for a list.
+const RESPONSE_MAX: Duration = Duration::from_secs(10);
+
+/// A group of targets; its labels are ignored.
+#[derive(Debug, Deserialize)]
+struct TargetGroup {
+    targets: Vec<String>,
+}
+
+/// What identifies the content of a file without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fingerprint {
+    device: u64,
+    inode: u64,
+    len: u64,
+    modified: SystemTime,
+}
+
+/// Reads a file whenever it changes.
+pub(super) async fn run_file(source: &FileSource, feed: &mut Feed) -> Result<Infallible, String> {
+    let mut known = None;
+    let mut is_good = false;
+    loop {
+        let path = source.path.clone();
+        let reading = tokio::task::spawn_blocking(move || read_if_changed(path, known));
+        let read = feed.wait_for(reading).await.map_err(|error| error.to_string())?;
+        match read {
+            Ok(None) if is_good => feed.confirm(),
+            Ok(None) => {}
+            Ok(Some((fingerprint, bytes))) => {
+                known = fingerprint;
+                is_good = take(&bytes, feed);
+            }
+            Err(error) => {
+                (known, is_good) = (None, false);
+                feed.fail(error);
+            }
+        }
+        feed.wait_for(tokio::time::sleep(FILE_INTERVAL)).await;
+    }
+}
+
+/// Requests a list again and again.
+pub(super) async fn run_http(source: &HttpSource, feed: &mut Feed) -> Result<Infallible, String> {
+    let server = ReplicaUrl::of(source.url.origin.clone());
+    let access = ControlPlaneAccess {
+        ca_file: source.ca_file.clone(),
+        token_file: source.token_file.clone(),
+        client_certificate: None,
+    };
+    let client = client::<Empty<Bytes>>(&server, &access, (Protocol::Auto, LIST_BYTES_MAX))?;
+    loop {
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = source.url.path.parse().expect("the configuration has parsed it");
+        *request.headers_mut() = headers(access.token_file.as_deref())?;
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        let sent = feed.wait_for(client.send(request, RESPONSE_MAX.into())).await;
+        let response = sent.map_err(|error| error.to_string())?;
+        if response.status != StatusCode::OK {
+            return Err(format!("status {}: expected 200", response.status.as_u16()));
+        }
+        take(&response.body, feed);
+        // Proxies that started together do not ask together for ever.
+        let interval = Duration::from(source.interval).mul_f64(1.0 - feed.jitter() / 10.0);
+        feed.wait_for(tokio::time::sleep(interval)).await;
+    }
+}
+
+/// Takes a list; returns whether it can be used.
+fn take(list: &[u8], feed: &mut Feed) -> bool {
+    match parse_targets(list) {
+        Ok(endpoints) => {
+            let summary = format!("{} targets", endpoints.len());
+            let part = Part { endpoints, validity: Validity::UntilFailure };
+            feed.set(vec![("targets".to_owned(), Ok(part))], summary);
+            true
+        }
+        Err(error) => {
+            feed.fail(error);
+            false
+        }
+    }
+}
+
+/// The endpoints of a list.
+///
+/// # Errors
+/// The line and column, or the entry, that cannot be used, and what was expected.
+fn parse_targets(list: &[u8]) -> Result<Vec<SocketAddr>, String> {
+    let groups: Vec<TargetGroup> = serde_json::from_slice(list).map_err(|error| {
+        format!("{error}: expected a list such as [{{\"targets\": [\"10.0.0.1:80\"]}}]")
+    })?;
+    let mut endpoints = Vec::new();
+    for (group, TargetGroup { targets }) in groups.iter().enumerate() {
+        for (place, target) in targets.iter().enumerate() {
+            let address = target.parse().ok().filter(is_of_server);
+            endpoints.push(address.ok_or_else(|| {
+                let target = cut(target);
+                format!("[{group}].targets[{place}]: {target:?}: expected an IP address with a port, such as 10.0.0.1:80")
+            })?);
+            if endpoints.len() > ENDPOINTS_MAX {
+                return Err(format!("expected at most {ENDPOINTS_MAX} targets"));
+            }
+        }
+    }
+    Ok(endpoints)
+}
+
+/// Reads a file unless it is the one that is known. The result has no fingerprint if the file may still be changing.
+#[expect(clippy::type_complexity, reason = "a file that is unchanged, or its content")]
+fn read_if_changed(
+    path: PathBuf,
+    known: Option<Fingerprint>,
+) -> Result<Option<(Option<Fingerprint>, Vec<u8>)>, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let before = fingerprint(&path).map_err(failed)?;
+    if known == Some(before) {
+        return Ok(None);
+    }
+    let bytes = read_small_file(&path).map_err(failed)?;
+    let age = SystemTime::now().duration_since(before.modified);
+    // A time in the future is that of another clock, and says nothing about now.
+    let is_settled = age.is_ok_and(|age| age >= SETTLED_AFTER);
+    let is_same = fingerprint(&path).is_ok_and(|after| after == before);
+    Ok(Some(((is_settled && is_same).then_some(before), bytes)))
+}
+
+fn fingerprint(path: &Path) -> std::io::Result<Fingerprint> {
+    let file = std::fs::metadata(path)?;
+    Ok(Fingerprint {
+        device: file.dev(),
+        inode: file.ino(),
+        len: file.len(),
+        modified: file.modified()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_targets;
+
+    #[test]
+    fn a_list_has_the_targets_of_all_groups() {
+        let list = br#"[
+            {"targets": ["10.0.0.1:80", "[::1]:81"], "labels": {"env": "prod"}},
+            {"targets": [], "labels": {}},
+            {"targets": ["10.0.0.2:80"]}
+        ]"#;
+        let targets: Vec<String> =
+            parse_targets(list).expect("a list").iter().map(ToString::to_string).collect();
+        assert_eq!(targets, ["10.0.0.1:80", "[::1]:81", "10.0.0.2:80"]);
+        assert_eq!(parse_targets(b"[]"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn an_error_names_the_entry_or_the_place() {
+        for (list, says) in [
+            (&b""[..], "line 1 column 0: expected a list such as"),
+            (b"[\n{\"targets\": [\"10.0.0.1:80\"", "line 2 column 26"),
+            (b"{}", "expected a list such as"),
+            (b"[{}]", "missing field `targets` at line 1 column 3"),
+            (b"[{\"targets\": [7]}]", "line 1 column 15"),
+            (b"[{\"targets\": [\"10.0.0.1:80\", \"a.test:80\"]}]", "[0].targets[1]: \"a.test:80\""),
+            (b"[{\"targets\": []}, {\"targets\": [\"10.0.0.1\"]}]", "[1].targets[0]: \"10.0.0.1\""),
+            (b"[{\"targets\": [\"0.0.0.0:80\"]}]", "expected an IP address with a port"),
+        ] {
+            let error = parse_targets(list).expect_err(says);
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
