@@ -353,7 +353,7 @@ impl ConnectionState {
         !self.out.is_empty()
     }
 
-    /// Whether so many frames wait to be written that nothing should be read.
+    /// Whether the frames that wait to be written are too many to read further ones.
     pub(super) const fn is_output_full(&self) -> bool {
         self.out.len() >= OUT_BYTES_MAX + CONTROL_BYTES_MAX
     }
