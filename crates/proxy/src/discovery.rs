@@ -53,7 +53,7 @@ curtail_metrics::counters! {
     }
 }
 
-/// What all sources share.
+/// The state that all sources share.
 #[derive(Debug, Default)]
 pub(crate) struct Discoveries {
     membership: Mutex<()>,
@@ -103,7 +103,7 @@ struct State {
     last_logged: Option<Instant>,
 }
 
-/// What a source says.
+/// A response of a source.
 #[derive(Debug)]
 struct Response {
     parts: SourceResponse,
@@ -220,11 +220,17 @@ impl Discovery {
         state.list.postpone(now);
     }
 
-    /// The source has said that nothing has changed.
+    /// The source is connected, and what it last said is still so.
     fn confirm(&self, now: Instant) {
         let mut state = self.lock();
-        state.last_success = Some(now);
+        if !state.is_connected {
+            // The session has had no response that can be used.
+            return;
+        }
         state.list.confirm(now);
+        if state.last_result != Some(LookupResult::Failed) {
+            state.last_success = Some(now);
+        }
     }
 
     /// Takes a response; returns whether the endpoints have changed.
@@ -247,7 +253,12 @@ impl Discovery {
             response.as_ref().map(|parts| parts.iter().find_map(|(_, part)| part.as_ref().err()));
         state.last_error = parts.unwrap_or_else(Some).cloned();
         let before = state.list.endpoints().map(<[_]>::to_vec);
+        let failures = state.list.failures_in_row();
         let result = state.list.take_response(now, response, limits, &mut state.rng);
+        if !is_last {
+            // Only the end of a session decides how soon the next one begins.
+            state.list.set_failures_in_row(failures);
+        }
         if result == LookupResult::Empty {
             state.last_error = Some(match &summary {
                 Some(summary) => format!("no endpoints: {summary}"),
@@ -274,14 +285,6 @@ impl Discovery {
         let state = self.lock();
         let is_empty = state.last_result == Some(LookupResult::Empty);
         state.list.empty_end(limits).filter(|_| is_empty)
-    }
-
-    /// A server that reports changes was connected until now, so what it last said was true until now.
-    fn end_connection(&self, now: Instant) {
-        let mut state = self.lock();
-        if state.is_connected {
-            state.list.confirm(now);
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -40,6 +40,9 @@ const REQUESTS_MAX: usize = 4;
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 /// Time after which a stream without an assignment is reported, as in Envoy and gRPC.
 const FIRST_ASSIGNMENT_MAX: Duration = Duration::from_secs(15);
+/// Wait before a rejection is sent, which doubles with each further one.
+const REJECTION_DELAY_MIN: Duration = Duration::from_secs(1);
+const REJECTION_DELAY_MAX: Duration = Duration::from_secs(30);
 /// A control plane sends nothing, not even headers, until it has an assignment. Pings find one that is gone.
 const HEAD_MAX: curtail_units::Duration = curtail_units::Duration::from_secs(1 << 30);
 
@@ -65,20 +68,40 @@ pub(super) async fn run(source: &EdsSource, feed: &mut Feed) -> Result<Infallibl
     let (head, body) = response.into_parts();
     let mut messages = Messages { body, buffer: BytesMut::new(), headers: head.headers };
     let mut message = wait_for_first(feed, source, messages.next()).await?;
+    let (mut has_assignment, mut delay) = (false, REJECTION_DELAY_MIN);
     loop {
         let response = DiscoveryResponse::decode(&message)?;
         let taken = take(source, &response, feed);
-        if let Err(error) = &taken {
-            let version = cut(response.version);
-            feed.fail(format!("version {version:?} is rejected: {error}"));
+        let is_rejected = taken.is_err();
+        match &taken {
+            Ok(has_cluster) => {
+                has_assignment |= has_cluster;
+                if !has_assignment {
+                    let EdsSource { cluster, node_id, .. } = source;
+                    feed.fail(format!(
+                        "the response has no cluster {cluster:?} for node {node_id:?}: check both"
+                    ));
+                }
+            }
+            Err(error) => {
+                let version = cut(response.version);
+                feed.fail(format!("version {version:?} is rejected: {error}"));
+            }
         }
         subscription.acknowledge(&response, taken.err());
+        if is_rejected {
+            // Some control planes send a rejected version again at once.
+            feed.wait_for(tokio::time::sleep(delay)).await;
+            delay = (2 * delay).min(REJECTION_DELAY_MAX);
+        } else {
+            delay = REJECTION_DELAY_MIN;
+        }
         feed.wait_for(send(&requests, &subscription)).await?;
         message = feed.wait_for(messages.next()).await?;
     }
 }
 
-/// Takes the assignment of a response, if it has the one of the cluster.
+/// Takes the assignment of a response; returns whether it has the one of the cluster.
 ///
 /// # Errors
 /// What cannot be used, for the control plane and for the log.
@@ -86,17 +109,20 @@ fn take(
     source: &EdsSource,
     response: &DiscoveryResponse<'_>,
     feed: &mut Feed,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     match response.assignment(&source.cluster)? {
         Some(assignment) => {
             let (part, summary) = assignment.into_part(response.version);
             let parts: Parts = vec![(source.cluster.clone(), Ok(part))];
             feed.set(parts, summary);
+            Ok(true)
         }
         // A response may leave out what has not changed.
-        None => feed.confirm(),
+        None => {
+            feed.confirm();
+            Ok(false)
+        }
     }
-    Ok(())
 }
 
 /// Waits for the first response. If it takes long, a report says so, and the wait goes on.
@@ -112,7 +138,8 @@ async fn wait_for_first<T>(
     let seconds = FIRST_ASSIGNMENT_MAX.as_secs();
     let EdsSource { cluster, node_id, .. } = source;
     feed.fail(format!(
-        "no assignment within {seconds} s: the control plane has no cluster {cluster:?} for node {node_id:?}, or hangs"
+        "no assignment within {seconds} s: the control plane has no cluster {cluster:?} for node {node_id:?}, waits for \
+         requests of further clusters (a cache of go-control-plane with ads=true), or hangs"
     ));
     feed.wait_for(first).await
 }

@@ -161,6 +161,21 @@ impl EndpointList {
         }
     }
 
+    /// The failures in a row, which lengthen the wait for the next lookup or session.
+    pub(crate) const fn failures_in_row(&self) -> u32 {
+        self.failures_in_row
+    }
+
+    /// Sets the failures in a row to those before a response that does not end its session.
+    pub(crate) const fn set_failures_in_row(&mut self, failures: u32) {
+        self.failures_in_row = failures;
+    }
+
+    /// Notes that the source has worked for long enough.
+    pub(crate) const fn forget_failures(&mut self) {
+        self.failures_in_row = 0;
+    }
+
     /// When the last endpoints leave because the source has none, if it then still has none.
     pub(crate) fn empty_end(&self, limits: &ListLimits) -> Option<Instant> {
         let (since, _) = self.empty?;

@@ -18,6 +18,9 @@ use tokio::time::Instant as Deadline;
 /// Minimum time between two changes of the replicas.
 const APPLY_INTERVAL: Duration = Duration::from_millis(100);
 
+/// A session that lasted this long was no failure of the source: the next one begins without a longer wait.
+const STABLE_MIN: Duration = Duration::from_secs(30);
+
 /// Maximum number of endpoints that a source may state, far more than an upstream uses.
 pub(super) const ENDPOINTS_MAX: usize = 16 * REPLICAS_MAX;
 
@@ -31,13 +34,15 @@ pub(super) struct Feed {
     discovery: Arc<Discovery>,
     /// The last statement, and what it has in words.
     statement: Option<(Parts, String)>,
+    began: Deadline,
     is_pending: bool,
     last_applied: Option<Deadline>,
 }
 
 impl Feed {
-    pub(super) const fn new(shared: Arc<Shared>, discovery: Arc<Discovery>) -> Self {
-        Self { shared, discovery, statement: None, is_pending: false, last_applied: None }
+    pub(super) fn new(shared: Arc<Shared>, discovery: Arc<Discovery>) -> Self {
+        let began = Deadline::now();
+        Self { shared, discovery, statement: None, began, is_pending: false, last_applied: None }
     }
 
     pub(super) const fn discovery(&self) -> &Arc<Discovery> {
@@ -67,6 +72,7 @@ impl Feed {
     /// The source states something that cannot be used; what it stated before stays, and the session goes on.
     pub(super) fn fail(&mut self, error: String) {
         self.flush();
+        self.confirm();
         self.statement = None;
         self.send(Response { parts: Err(error), summary: None, is_last: false });
     }
@@ -74,7 +80,10 @@ impl Feed {
     /// The session has ended.
     pub(super) fn end(mut self, error: String) {
         self.flush();
-        self.discovery.end_connection(self.now());
+        self.confirm();
+        if self.began.elapsed() >= STABLE_MIN {
+            self.discovery.lock().list.forget_failures();
+        }
         self.send(Response { parts: Err(error), summary: None, is_last: true });
     }
 
@@ -115,7 +124,7 @@ impl Feed {
         let (parts, summary) = (Ok(parts.clone()), Some(summary.clone()));
         self.is_pending = false;
         self.last_applied = Some(Deadline::now());
-        self.discovery.lock().list.confirm(self.now());
+        self.confirm();
         self.send(Response { parts, summary, is_last: false });
     }
 

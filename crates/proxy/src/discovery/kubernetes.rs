@@ -189,6 +189,8 @@ impl Api {
             return Err("watch: the server ended it at once".to_owned());
         }
         feed.confirm();
+        // A server that ends each watch early is not asked in a loop.
+        feed.wait_for(sleep_until(began + ROUND_MIN)).await;
         Ok(WatchEnd::Finished)
     }
 }
@@ -215,9 +217,11 @@ fn encoded(text: &str) -> String {
 fn status_error(what: &str, status: StatusCode, body: &[u8]) -> String {
     let message = slices::status_message(body).map(|message| cut(&message));
     let advice = match status {
-        StatusCode::UNAUTHORIZED => " (check token_file)",
+        StatusCode::UNAUTHORIZED => {
+            " (check token_file, or in a pod /var/run/secrets/kubernetes.io/serviceaccount/token)"
+        }
         StatusCode::FORBIDDEN => {
-            " (the proxy needs get, list and watch of endpointslices in discovery.k8s.io)"
+            " (the proxy needs list and watch of endpointslices in discovery.k8s.io)"
         }
         _ => "",
     };
@@ -305,7 +309,7 @@ mod tests {
         let body = br#"{"kind":"Status","message":"endpointslices is\nforbidden","code":403}"#;
         let error = status_error("list", StatusCode::FORBIDDEN, body);
         assert!(error.starts_with("list: status 403: endpointslices is forbidden"), "{error}");
-        assert!(error.contains("the proxy needs get, list and watch"), "{error}");
+        assert!(error.contains("the proxy needs list and watch"), "{error}");
         assert_eq!(status_error("watch", StatusCode::BAD_GATEWAY, b"<html>"), "watch: status 502");
     }
 }

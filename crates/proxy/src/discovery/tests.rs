@@ -1,5 +1,7 @@
-use super::{DiscoveryMetrics, DiscoverySnapshot, LookupResult, Validity};
-use curtail_units::Duration;
+use super::endpoint_list::Part;
+use super::{Discovery, DiscoveryMetrics, DiscoverySnapshot, LookupResult, Response, Validity};
+use crate::config::{AddressFamilies, DiscoveryConfig, DiscoverySource, DnsConfig, FileSource};
+use curtail_units::{Duration, Instant, Rng};
 
 /// A discovery with an endpoint, another one whose response has expired, and a failure.
 pub(crate) fn sample() -> DiscoverySnapshot {
@@ -21,4 +23,53 @@ pub(crate) fn sample() -> DiscoverySnapshot {
             (at("[::1]:80"), Validity::Expired),
         ],
     }
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A discovery by a session.
+fn session() -> Discovery {
+    let config = DiscoveryConfig {
+        source: DiscoverySource::File(FileSource { path: "targets.json".into() }),
+        addresses: AddressFamilies::Both,
+        tls_server_name: None,
+        stale_max: Some(DAY),
+        empty_max: None,
+    };
+    Discovery::new(&config, Instant::default(), &Rng::new(7))
+}
+
+/// Takes a response that does not end the session; returns the number of endpoints after it.
+fn take(discovery: &Discovery, now: Instant, part: Result<Part, String>) -> usize {
+    let parts = part.map(|part| vec![("all".to_owned(), Ok(part))]);
+    let response = Response { parts, summary: None, is_last: false };
+    let limits = discovery.limits(&DnsConfig::default());
+    discovery.take_response("u", now, response, &limits);
+    discovery.endpoints().map_or(0, |endpoints| endpoints.len())
+}
+
+fn part() -> Part {
+    let endpoints = vec!["10.0.0.7:80".parse().expect("an address")];
+    Part { endpoints, validity: Validity::UntilFailure }
+}
+
+#[test]
+fn a_rejection_after_a_long_silence_removes_no_replica() {
+    let discovery = session();
+    let start = Instant::default() + Duration::from_secs(1);
+    assert_eq!(take(&discovery, start, Ok(part())), 1);
+    let rejected = start + DAY + DAY;
+    discovery.confirm(rejected);
+    assert_eq!(take(&discovery, rejected, Err("unusable".to_owned())), 1);
+    discovery.confirm(rejected + Duration::from_secs(60));
+    let age = discovery.read(rejected + Duration::from_secs(60)).last_success_age;
+    assert_eq!(age, Some(Duration::from_secs(60)), "the rejection is no success");
+}
+
+#[test]
+fn a_message_before_the_first_usable_response_is_no_success() {
+    let discovery = session();
+    let now = Instant::default() + Duration::from_secs(1);
+    discovery.confirm(now);
+    assert_eq!(discovery.read(now).last_success_age, None);
 }

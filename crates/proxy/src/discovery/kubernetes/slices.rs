@@ -274,6 +274,9 @@ impl Slices {
         let slices = self.slices.len();
         let states = [EndpointState::Ready, EndpointState::NotReady, EndpointState::Draining];
         let [ready, not_ready, draining] = states.map(|state| self.count(state));
+        if slices == 0 {
+            return "0 slices have the name of the service in this namespace: check service and namespace".to_owned();
+        }
         format!(
             "{slices} slices: {ready} endpoints ready, {not_ready} not ready, {draining} terminating and serving"
         )

@@ -156,7 +156,7 @@ fn an_api_server_that_fails_at_the_start_is_named_and_asked_again() {
         let faults = [
             (
                 Fault::Status(403),
-                "list: status 403: this server fails (the proxy needs get, list and watch",
+                "list: status 403: this server fails (the proxy needs list and watch",
             ),
             (
                 Fault::Nonsense,
@@ -266,7 +266,7 @@ fn a_token_is_read_again_and_the_authority_is_checked() {
         until_error(&proxy, "no endpoints: 1 slices").await;
         directory.write("token", "three\n");
         server.end_watches();
-        until_error(&proxy, "watch: status 401: Unauthorized (check token_file)").await;
+        until_error(&proxy, "watch: status 401: Unauthorized (check token_file").await;
         std::fs::remove_file(&token).expect("it is ours");
         until_error(&proxy, "token: No such file").await;
         directory.write("token", "two\n");
