@@ -55,8 +55,7 @@ impl ConnectConfig {
         }
     }
 
-    /// The flow-control window of one HTTP/2 connection: the sum of its stream windows. A stalled stream returns no
-    /// credit to its own window or to that of the connection, so a smaller connection window would stall other streams.
+    /// The flow-control window of one HTTP/2 connection: the sum of its stream windows, so that it holds up no stream.
     #[must_use]
     pub const fn http2_connection_window(&self) -> Bytes {
         Bytes::new(self.http2_stream_window.get().saturating_mul(self.http2_streams_max as u64))

@@ -23,17 +23,21 @@ use bytes::{Bytes, BytesMut};
 use http::Method;
 use http_body::{Body, Frame, SizeHint};
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Maximum streams on a connection before the server's settings arrive (RFC 9113, section 6.5.2).
 const STREAMS_BEFORE_SETTINGS: usize = 100;
 
 /// Maximum time until a server responds to a ping; a slower server has failed.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Maximum time for which a server reads nothing of a request to which it has responded completely.
+const UPLOAD_STALL_MAX: Duration = Duration::from_secs(60);
 
 /// An open connection, which closes when this and all leases are dropped.
 #[derive(Debug)]
@@ -64,6 +68,9 @@ impl Http2Connection {
             poll_fn(|cx| {
                 let silent = keep_alive.poll(cx, &mut lock(&driven), driver.heard());
                 if silent.is_ready() {
+                    let mut state = lock(&driven);
+                    driver.note_written(&mut state);
+                    state.fail(ConnectionError::Silent);
                     return Poll::Ready(());
                 }
                 let polled = driver.poll(cx, &driven, &mut |_| {});
@@ -72,9 +79,9 @@ impl Http2Connection {
             })
             .await;
             let mut state = lock(&driven);
-            // Only a silent server leaves it without an error while streams wait.
-            state.fail(ConnectionError::Silent);
-            state.failure().cloned()
+            let failure = state.failure().cloned();
+            state.fail(ConnectionError::Unneeded);
+            failure
         };
         (Self { shared }, driving)
     }
@@ -118,7 +125,7 @@ impl Drop for StreamLease {
 }
 
 impl StreamLease {
-    /// Sends a request and waits for the head of its response; interim responses go to `interim`. Dropping the future
+    /// Sends a request and waits for the head of its response; interim responses go to `request.interim`. Dropping the future
     /// resets the stream.
     pub(crate) async fn send(
         self,
@@ -161,12 +168,7 @@ struct Exchange {
 impl Exchange {
     async fn finish(mut self) -> Result<(ResponseHead, ResponseBody), Error> {
         let (head, left) = poll_fn(|cx| self.poll_head(cx)).await?;
-        let sending = (!self.sending.is_done()).then(|| {
-            let mut sending = self.sending;
-            tokio::spawn(async move {
-                poll_fn(|cx| poll_sending(&mut sending, cx)).await;
-            })
-        });
+        let sending = (!self.sending.is_done()).then(|| tokio::spawn(send_rest(self.sending)));
         let body = ResponseBody { body: self.body, left, sending };
         Ok((head, body))
     }
@@ -203,6 +205,31 @@ fn poll_sending(sending: &mut BodySender<OutboundBody>, cx: &mut Context<'_>) ->
         }
     }
     Poll::Ready(())
+}
+
+/// Sends the rest of a body, after the response has begun. A server that has responded completely, and reads no more of
+/// the request without saying so, gets a reset.
+async fn send_rest(mut sending: BodySender<OutboundBody>) {
+    let mut stalled = pin!(tokio::time::sleep(UPLOAD_STALL_MAX));
+    let mut progress = 0;
+    poll_fn(|cx| {
+        if poll_sending(&mut sending, cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let SendHandle { shared, key } = &sending.stream;
+        let is_useless = sending.is_blocked() && lock(shared).is_received(*key);
+        if !is_useless || progress != sending.progress() {
+            progress = sending.progress();
+            stalled.as_mut().reset(Instant::now() + UPLOAD_STALL_MAX);
+        }
+        if is_useless && stalled.as_mut().poll(cx).is_ready() {
+            tracing::debug!("a server responded, and then read no more of the request");
+            sending.reset(ErrorCode::CANCEL);
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The body of a response. Dropping it before its end resets the stream.
@@ -249,6 +276,9 @@ impl Drop for ResponseBody {
             if let Some(sending) = self.sending.take() {
                 sending.abort();
             }
+        } else if self.sending.is_some() {
+            // The rest of the request now has a time limit.
+            state.wake_sender(*key);
         }
     }
 }

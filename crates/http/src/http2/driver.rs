@@ -86,6 +86,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 continue;
             }
             if state.is_output_full() {
+                if written.is_ready() {
+                    continue;
+                }
                 state.set_driver(cx);
                 return Poll::Pending;
             }
@@ -102,7 +105,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 }
                 Poll::Pending => {
                     let mut state = lock(shared);
-                    if written.is_pending() || !state.has_output() {
+                    let has_more = state.has_output() || state.is_over();
+                    if written.is_pending() || !has_more {
                         state.set_driver(cx);
                         return Poll::Pending;
                     }
@@ -116,6 +120,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         mut state: std::sync::MutexGuard<'_, ConnectionState>,
         accept: &mut dyn FnMut(AcceptedRequest),
     ) {
+        // A violation ends the connection: a request that was written must not be sent again.
+        self.note_written(&mut state);
         state.receive(&mut self.read, self.heard);
         self.is_held_back = state.is_output_full();
         let accepted = state.take_accepted();
@@ -125,8 +131,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
 
     fn fail(&self, shared: &Shared, error: ConnectionError) {
         let mut state = lock(shared);
-        state.note_written(self.writing.len() - self.written);
+        self.note_written(&mut state);
         state.fail(error);
+    }
+
+    /// Notes how much of the output the connection has accepted.
+    pub(super) fn note_written(&self, state: &mut ConnectionState) {
+        state.note_written(self.writing.len() - self.written);
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -203,7 +214,7 @@ impl KeepAlive {
             let due = heard + self.interval;
             let next = if now < due {
                 due
-            } else if self.needs_streams && state.stream_count() == 0 {
+            } else if self.needs_streams && state.stream_count() == 0 && !state.is_over() {
                 now + self.interval
             } else {
                 state.ping();

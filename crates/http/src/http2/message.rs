@@ -14,6 +14,9 @@ pub(super) const CONNECTION_SPECIFIC: u32 = Known::Connection.bit()
     | Known::TransferEncoding.bit()
     | Known::Upgrade.bit();
 
+/// A header list of a client above this multiple of its maximum size is not decoded to its end.
+const LIST_EXCESS: usize = 4;
+
 /// Why a request cannot be served.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rejection {
@@ -52,15 +55,20 @@ enum Scheme {
 }
 
 impl HeaderBlock {
-    /// Decodes a block. The fields beyond `list_bytes_max` are dropped, but they still change the decoder's table.
+    /// Decodes a block. The fields beyond `list_bytes_max` are dropped, but they still change the decoder's table. A peer
+    /// that is not trusted must not make this decode far more than it sends.
     pub(super) fn decode(
         decoder: &mut Decoder,
         block: &[u8],
-        list_bytes_max: usize,
+        (list_bytes_max, is_trusted): (usize, bool),
     ) -> Result<Self, InvalidBlock> {
         let fields = Fields::with_capacity(2 * block.len().min(list_bytes_max / 2));
         let mut decoded = Self { fields, list_bytes_max, ..Self::default() };
-        decoder.decode(block, |name, value| decoded.add(name, value))?;
+        decoder.decode(block, |name, value| {
+            decoded.add(name, value);
+            let is_excessive = !is_trusted && decoded.list_bytes > LIST_EXCESS * list_bytes_max;
+            if is_excessive { Err(InvalidBlock::EXCESSIVE) } else { Ok(()) }
+        })?;
         Ok(decoded)
     }
 

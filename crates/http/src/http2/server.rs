@@ -120,8 +120,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerConnection<S> {
     fn poll_headers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.shared);
         let blocks = state.block_count();
-        let is_waiting =
-            blocks == 0 || state.has_partial_block() || self.driver.has_partial_headers();
+        // Frames that are held back are not late.
+        let has_partial_frame = self.driver.has_partial_headers() && !state.is_output_full();
+        let is_waiting = blocks == 0 || state.has_partial_block() || has_partial_frame;
         if !is_waiting {
             self.header_timer.rest();
             return Poll::Pending;

@@ -125,6 +125,8 @@ pub(super) struct ConnectionState {
     /// Whether the client's preface has not arrived.
     needs_preface: bool,
     has_settings: bool,
+    /// Whether the settings of the other side have been applied.
+    has_peer_settings: bool,
     is_own_settings_acknowledged: bool,
     peer: PeerSettings,
     out: Vec<u8>,
@@ -191,6 +193,7 @@ impl ConnectionState {
             flood: Flood::new(limits.resets_max),
             needs_preface: role == Role::Server,
             has_settings: false,
+            has_peer_settings: false,
             is_own_settings_acknowledged: false,
             peer: PeerSettings {
                 stream_window: DEFAULT_WINDOW,
@@ -369,7 +372,9 @@ impl ConnectionState {
         if !self.waiting.is_empty() {
             self.wake_waiting();
         }
-        self.opening.drain(..).for_each(Waker::wake);
+        if self.open.len() < self.peer.streams_max || self.is_closed() {
+            self.opening.drain(..).for_each(Waker::wake);
+        }
     }
 
     /// Notes that the connection has accepted some of the bytes that were taken last.
@@ -394,6 +399,11 @@ impl ConnectionState {
         if self.is_over() {
             self.wake_driver();
         }
+    }
+
+    /// Wakes the task that sends over a stream.
+    pub(super) fn wake_sender(&mut self, key: usize) {
+        self.streams[key].wake_sender();
     }
 
     fn wake_waiting(&mut self) {

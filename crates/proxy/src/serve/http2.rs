@@ -15,14 +15,14 @@ const CLIENT_RESETS_MAX: u32 = 200;
 const ROOT_RESETS_MAX: u32 = 10_000;
 
 impl Serving {
-    pub(super) async fn http2(self, stream: Stream, begun: BytesMut) {
+    /// Serves a connection whose first bytes, `prefix`, have already been read.
+    pub(super) async fn http2(self, stream: Stream, prefix: BytesMut) {
         let (watch, limits) = (self.watch(), &self.limits);
         let resets_max =
             if self.client.leaf.is_some() { ROOT_RESETS_MAX } else { CLIENT_RESETS_MAX };
         let http2_limits = Http2Limits {
             head_bytes_max: limits.headers.as_len(),
             streams_max: limits.http2_streams_max,
-            // As towards replicas: a stalled upload must not stall the others.
             stream_window: flow_control_window(limits.http2_stream_window),
             connection_window: flow_control_window(limits.http2_connection_window()),
             resets_max,
@@ -34,7 +34,7 @@ impl Serving {
         let drain = Drain::new(&self.drain);
         let timers = (&watch.timers, watch.clock);
         let service = Arc::new(self);
-        let ended = http2::serve((stream, begun), http2_limits, drain, timers, service).await;
+        let ended = http2::serve((stream, prefix), http2_limits, drain, timers, service).await;
         let Some(error) = ended else { return };
         if matches!(error, ConnectionError::HeaderTimeout) {
             watch.metrics.timed_out.add(&ClientTimeout::Header, 1);

@@ -9,7 +9,13 @@ use std::collections::VecDeque;
 #[error("{0}")]
 pub(in super::super) struct InvalidBlock(pub(in super::super) &'static str);
 
-const CUT: InvalidBlock = InvalidBlock("a header block ends within a field");
+impl InvalidBlock {
+    /// The header list is so far above its limit that decoding the rest of it is not worth the work.
+    pub(in super::super) const EXCESSIVE: Self =
+        Self("a header list of more than four times its maximum size");
+}
+
+const TRUNCATED: InvalidBlock = InvalidBlock("a header block ends within a field");
 const BAD_INDEX: InvalidBlock =
     InvalidBlock("a header block has an index that is not in the table");
 const BAD_INTEGER: InvalidBlock = InvalidBlock("a header block has an integer that is too large");
@@ -54,11 +60,11 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Decodes a block, and passes on each name and value.
+    /// Decodes a block, and passes on each name and value, until that fails.
     pub(in super::super) fn decode(
         &mut self,
         block: &[u8],
-        mut field: impl FnMut(&[u8], &[u8]),
+        mut field: impl FnMut(&[u8], &[u8]) -> Result<(), InvalidBlock>,
     ) -> Result<(), InvalidBlock> {
         let mut rest = block;
         let mut has_fields = false;
@@ -66,11 +72,11 @@ impl Decoder {
             match first {
                 0b1000_0000.. => {
                     let (name, value) = self.indexed(take_integer(&mut rest, 7)?)?;
-                    field(name, value);
+                    field(name, value)?;
                 }
                 0b0100_0000.. => {
                     self.take_literal(&mut rest, 6)?;
-                    field(&self.name, &self.value);
+                    field(&self.name, &self.value)?;
                     self.insert();
                 }
                 0b0010_0000.. => {
@@ -82,7 +88,7 @@ impl Decoder {
                 }
                 _ => {
                     self.take_literal(&mut rest, 4)?;
-                    field(&self.name, &self.value);
+                    field(&self.name, &self.value)?;
                 }
             }
             has_fields = true;
@@ -145,7 +151,7 @@ impl Decoder {
 
 /// Reads an integer whose first byte has `prefix` bits of it (RFC 7541, section 5.1).
 fn take_integer(rest: &mut &[u8], prefix: u32) -> Result<usize, InvalidBlock> {
-    let (first, after) = rest.split_first().ok_or(CUT)?;
+    let (first, after) = rest.split_first().ok_or(TRUNCATED)?;
     *rest = after;
     let mask = (1_u8 << prefix) - 1;
     let mut integer = u32::from(first & mask);
@@ -154,7 +160,7 @@ fn take_integer(rest: &mut &[u8], prefix: u32) -> Result<usize, InvalidBlock> {
     }
     // Four bytes are far more than any size that is accepted.
     for shift in [0, 7, 14, 21] {
-        let (byte, after) = rest.split_first().ok_or(CUT)?;
+        let (byte, after) = rest.split_first().ok_or(TRUNCATED)?;
         *rest = after;
         integer += u32::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
@@ -167,7 +173,7 @@ fn take_integer(rest: &mut &[u8], prefix: u32) -> Result<usize, InvalidBlock> {
 fn take_text(rest: &mut &[u8], text: &mut Vec<u8>) -> Result<(), InvalidBlock> {
     let is_huffman = rest.first().is_some_and(|first| first & 0x80 != 0);
     let len = take_integer(rest, 7)?;
-    let (encoded, after) = rest.split_at_checked(len).ok_or(CUT)?;
+    let (encoded, after) = rest.split_at_checked(len).ok_or(TRUNCATED)?;
     *rest = after;
     if is_huffman {
         huffman::decode(encoded, text).ok_or(BAD_HUFFMAN)

@@ -111,7 +111,10 @@ mod tests {
             let mut block = Vec::new();
             encode_field(&mut block, name.as_bytes(), value.as_bytes());
             let mut decoded = Vec::new();
-            let both = |name: &[u8], value: &[u8]| decoded.push((name.to_vec(), value.to_vec()));
+            let both = |name: &[u8], value: &[u8]| {
+                decoded.push((name.to_vec(), value.to_vec()));
+                Ok(())
+            };
             Decoder::default().decode(&block, both).expect("valid");
             assert_eq!(decoded, [(name.into(), value.into())], "{name}");
             let is_static = ENTRIES.iter().any(|(entry, _)| *entry == name);
@@ -144,6 +147,7 @@ mod tests {
         let text = |name: &[u8], value: &[u8]| {
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
             decoded.push(format!("{} {}", text(name), text(value)));
+            Ok(())
         };
         Decoder::default().decode(&block, text).expect("valid");
         assert_eq!(decoded, want);

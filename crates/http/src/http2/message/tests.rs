@@ -11,7 +11,7 @@ fn block(fields: &[(&str, &str)]) -> HeaderBlock {
     for (name, value) in fields {
         encode_field(&mut bytes, name.as_bytes(), value.as_bytes());
     }
-    HeaderBlock::decode(&mut Decoder::default(), &bytes, 1_000).expect("a valid block")
+    HeaderBlock::decode(&mut Decoder::default(), &bytes, (1_000, false)).expect("a valid block")
 }
 
 fn request(changes: &[(&str, &str)]) -> Result<RequestHead, Rejection> {

@@ -32,7 +32,7 @@ impl Flood {
     /// Adds what has accrued since the last call.
     pub(super) fn refill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.refilled);
-        if self.left < FRAMES_MAX && passed >= Duration::from_millis(10) {
+        if passed >= Duration::from_millis(10) {
             let frames = passed.as_millis() * u128::from(FRAMES_PER_SECOND) / 1_000;
             self.give(u32::try_from(frames).unwrap_or(FRAMES_MAX).min(FRAMES_MAX));
             self.refilled = now;

@@ -42,8 +42,11 @@ impl From<Flooded> for Violation {
 }
 
 impl From<InvalidBlock> for Violation {
-    fn from(InvalidBlock(why): InvalidBlock) -> Self {
-        Self(ErrorCode::COMPRESSION_ERROR, why)
+    fn from(invalid: InvalidBlock) -> Self {
+        let is_excessive = invalid == InvalidBlock::EXCESSIVE;
+        let code =
+            if is_excessive { ErrorCode::ENHANCE_YOUR_CALM } else { ErrorCode::COMPRESSION_ERROR };
+        Self(code, invalid.0)
     }
 }
 
@@ -126,7 +129,7 @@ impl ConnectionState {
     }
 
     fn receive_control(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Violation> {
-        if !matches!(head.kind, kind::HEADERS | kind::GOAWAY) {
+        if head.kind != kind::HEADERS {
             self.flood.spend(1)?;
         }
         match head.kind {
@@ -260,6 +263,12 @@ impl ConnectionState {
         if !payload.len().is_multiple_of(6) {
             return Err(FRAME_SIZE);
         }
+        if !std::mem::replace(&mut self.has_peer_settings, true) {
+            // Without this setting there is no limit.
+            self.peer.streams_max = usize::MAX;
+        }
+        // Each entry may change all streams.
+        self.flood.spend(u32::try_from(payload.len() / 6).unwrap_or(u32::MAX))?;
         for entry in payload.chunks_exact(6) {
             let name = u16::from_be_bytes([entry[0], entry[1]]);
             let value = u32::from_be_bytes([entry[2], entry[3], entry[4], entry[5]]);

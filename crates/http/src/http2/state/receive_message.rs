@@ -41,14 +41,13 @@ impl ConnectionState {
         }
         self.return_connection_credit(payload_len);
         let is_end = head.has(flag::END_STREAM);
-        if len > 0 {
-            self.flood.give(1);
-        } else if !is_end {
+        if len == 0 && !is_end {
             self.flood.spend(1)?;
         }
         let rest = (head.len - len).saturating_sub(usize::from(padding > 0));
         match self.find(head.stream) {
             Found::Open(key) => {
+                self.flood.give(u32::from(len > 0));
                 let before = read.len();
                 if let Err((code, why)) = self.take_data(key, read, (head.len, len), is_end) {
                     self.reset_malformed(key, code, why)?;
@@ -172,8 +171,8 @@ impl ConnectionState {
 
     /// Takes a complete header block. Blocks that nobody needs are decoded, too, because they change the table.
     fn receive_block(&mut self, id: u32, is_end: bool, block: &[u8]) -> Result<(), Violation> {
-        let list_bytes_max = self.limits.list_bytes_max;
-        let block = HeaderBlock::decode(&mut self.decoder, block, list_bytes_max)?;
+        let limits = (self.limits.list_bytes_max, self.role == Role::Client);
+        let block = HeaderBlock::decode(&mut self.decoder, block, limits)?;
         self.blocks += 1;
         match (self.find(id), self.role) {
             (Found::Open(key), role) => {

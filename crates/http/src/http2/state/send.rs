@@ -75,6 +75,7 @@ impl ConnectionState {
             encode_field(block, b"content-length", digits.format(length).as_bytes());
         }
         end_headers(block, at, PAYLOAD_LEN_MAX);
+        self.flood.give(2);
         self.wake_driver();
         Poll::Ready(Ok(key))
     }
@@ -120,7 +121,9 @@ impl ConnectionState {
     /// Sends an interim response. It is dropped if the client does not read those before it.
     pub(in super::super) fn send_interim(&mut self, (key, id): (usize, u32), head: &ResponseHead) {
         let Some(stream) = self.streams.get(key).filter(|stream| stream.id == id) else { return };
-        if stream.has_response || stream.failure.is_some() || self.out.len() >= OUT_BYTES_MAX {
+        // A client that waits for "100 Continue" gets it once; the others may be many.
+        let is_too_much = self.out.len() >= OUT_BYTES_MAX && head.status != StatusCode::CONTINUE;
+        if stream.has_response || stream.failure.is_some() || is_too_much {
             tracing::debug!("dropped an interim response: it is late, or the client does not read");
             return;
         }

@@ -7,8 +7,9 @@ use http::HeaderMap;
 use std::collections::VecDeque;
 use std::task::{Context, Waker};
 
-/// Shorter pieces of a body are copied together, so that they do not keep larger buffers alive.
-const SHARED_BYTES_MIN: usize = 4 << 10;
+/// Shorter pieces of a body are copied together, so that they do not keep larger buffers alive. The read buffer has at
+/// most four times this size.
+const SHARED_BYTES_MIN: usize = 16 << 10;
 
 #[derive(Debug)]
 pub(super) struct StreamState {

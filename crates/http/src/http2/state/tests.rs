@@ -236,7 +236,13 @@ fn a_request_beyond_the_limit_of_streams_is_refused() {
 #[test]
 fn floods_end_the_connection() {
     type Flooding = fn(&mut Connection, u32);
-    let cases: [(&str, u32, Flooding); 8] = [
+    let cases: [(&str, u32, Flooding); 10] = [
+        ("entries of settings", 5, |c, _| {
+            c.receive(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1].repeat(2_500))
+        }),
+        ("header lists", 1, |c, nth| {
+            c.receive_head(2 * nth + 1, 0, &[("x", &"y".repeat(9_000)); 5])
+        }),
         ("resets", 11, |c, nth| {
             c.receive_request(2 * nth + 1, 0);
             c.receive(kind::RST_STREAM, 0, 2 * nth + 1, &[0; 4]);
@@ -327,6 +333,49 @@ fn a_request_that_was_not_written_may_be_sent_elsewhere() {
     let of_second = failure(&mut connection, second);
     assert!(matches!(of_second, Error::Unwritten(_)) && of_second.is_unprocessed());
     assert!(matches!(connection.get(), Poll::Ready(Err(Error::Unwritten(_)))));
+}
+
+#[test]
+fn a_request_that_was_written_in_part_is_not_sent_elsewhere() {
+    let mut connection = Connection::new(Role::Client);
+    let keys = [connection.get_key(), connection.get_key()];
+    let output = connection.sent();
+    // The connection has accepted the first request and a byte of the second one.
+    let first = FRAME_HEAD_LEN + output[0].3.len();
+    connection.state.note_written(connection.written.len() - first - 1);
+    connection.receive(kind::PUSH_PROMISE, 0, 1, b"");
+    for key in keys {
+        let response = connection.state.poll_response(&cx(), key);
+        assert!(matches!(response, Poll::Ready(Err(error)) if !error.is_unprocessed()));
+    }
+}
+
+#[test]
+fn continue_is_sent_even_if_much_waits_to_be_written() {
+    let mut connection = Connection::new(Role::Server);
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/"),
+        (":authority", "h"),
+        ("expect", "100-continue"),
+    ];
+    connection.receive_head(1, 0, &fields);
+    let key = connection.accepted()[0];
+    connection.state.out.resize(OUT_BYTES_MAX, 0);
+    let before = connection.state.out.len();
+    assert!(connection.state.poll_frame(&cx(), key).is_pending());
+    assert!(connection.state.out.len() > before);
+}
+
+#[test]
+fn a_server_without_a_limit_of_streams_has_none() {
+    let connection = Connection::new(Role::Client);
+    assert_eq!(connection.state.streams_allowed(), usize::MAX);
+    let mut connection = Connection::new(Role::Client);
+    connection.receive(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 5]);
+    connection.receive(kind::SETTINGS, 0, 0, b"");
+    assert_eq!(connection.state.streams_allowed(), 5);
 }
 
 #[test]
