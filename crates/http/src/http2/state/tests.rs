@@ -240,9 +240,7 @@ fn floods_end_the_connection() {
         ("entries of settings", 5, |c, _| {
             c.receive(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1].repeat(2_500))
         }),
-        ("header lists", 1, |c, nth| {
-            c.receive_head(2 * nth + 1, 0, &[("x", &"y".repeat(9_000)); 5])
-        }),
+        ("header lists", 1, |c, nth| c.receive_head(2 * nth + 1, 0, &[("x", ""); 1_300])),
         ("resets", 11, |c, nth| {
             c.receive_request(2 * nth + 1, 0);
             c.receive(kind::RST_STREAM, 0, 2 * nth + 1, &[0; 4]);
