@@ -18,7 +18,7 @@ pub mod head;
 pub mod http1;
 pub mod http2;
 pub mod hyper_server;
-pub mod linger;
+mod linger;
 pub mod origin;
 pub mod outbound_request;
 pub mod pool;

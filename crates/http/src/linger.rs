@@ -6,8 +6,7 @@
 //!
 //! **Limits**: [`LINGER`] and [`UNREAD_BYTES_MAX`] for each connection.
 
-use bytes::{Buf, BytesMut};
-use std::io::{self, IoSlice};
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -56,68 +55,5 @@ impl Linger {
             self.unread_bytes += unread.filled().len();
         }
         Poll::Ready(())
-    }
-}
-
-/// A connection with a client over HTTP/2, which lingers when hyper closes it.
-#[derive(Debug)]
-pub struct Lingering<S> {
-    stream: S,
-    /// First bytes of the connection that have already been read.
-    prefix: BytesMut,
-    linger: Linger,
-}
-
-impl<S> Lingering<S> {
-    /// Creates a connection whose first bytes, `prefix`, have already been read.
-    pub fn new(stream: S, prefix: BytesMut) -> Self {
-        Self { stream, prefix, linger: Linger::default() }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.prefix.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, buf);
-        }
-        let len = self.prefix.len().min(buf.remaining());
-        buf.put_slice(&self.prefix[..len]);
-        self.prefix.advance(len);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, linger, .. } = &mut *self;
-        linger.poll(cx, stream).map(Ok)
     }
 }

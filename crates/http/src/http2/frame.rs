@@ -70,14 +70,14 @@ impl FrameHead {
     }
 }
 
-/// Begins a frame whose payload the caller appends; [`end_frame`] sets its length.
+/// Begins a frame whose payload the caller appends; [`end_headers`] sets its length.
 pub(super) fn begin_frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32) -> usize {
     let at = out.len();
     put_frame_head(out, 0, (kind, flags), stream);
     at
 }
 
-/// Ends the frame that begins at this position. A block of headers that is too long for one frame continues in others.
+/// Ends the frame that begins at this position. A header block that is too long for one frame continues in others.
 pub(super) fn end_headers(out: &mut Vec<u8>, at: usize, payload_len_max: usize) {
     let payload = at + FRAME_HEAD_LEN;
     let len = out.len() - payload;
