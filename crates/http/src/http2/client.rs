@@ -66,7 +66,7 @@ impl Http2Connection {
         let mut driver = Driver::new(stream, BytesMut::new());
         let driving = async move {
             poll_fn(|cx| {
-                let silent = keep_alive.poll(cx, &mut lock(&driven), driver.heard());
+                let silent = keep_alive.poll(cx, &driven, driver.last_read());
                 if silent.is_ready() {
                     let mut state = lock(&driven);
                     driver.note_written(&mut state);

@@ -30,7 +30,7 @@ pub(super) struct Driver<S> {
     writing: Vec<u8>,
     written: usize,
     /// The instant of the last read.
-    heard: Instant,
+    last_read: Instant,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
@@ -43,12 +43,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             read_bytes: READ_BYTES,
             writing: Vec::new(),
             written: 0,
-            heard: Instant::now(),
+            last_read: Instant::now(),
         }
     }
 
-    pub(super) const fn heard(&self) -> Instant {
-        self.heard
+    pub(super) const fn last_read(&self) -> Instant {
+        self.last_read
     }
 
     /// Whether the beginning of a header block has arrived, but not the rest of its frame.
@@ -122,7 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     ) {
         // A violation ends the connection: a request that was written must not be sent again.
         self.note_written(&mut state);
-        state.receive(&mut self.read, self.heard);
+        state.receive(&mut self.read, self.last_read);
         self.is_held_back = state.is_output_full();
         let accepted = state.take_accepted();
         drop(state);
@@ -148,7 +148,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         if self.read.len() == self.read.capacity() {
             self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
         }
-        self.heard = Instant::now();
+        self.last_read = Instant::now();
         Poll::Ready(read)
     }
 
@@ -201,17 +201,18 @@ impl KeepAlive {
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        state: &mut ConnectionState,
-        heard: Instant,
+        shared: &Shared,
+        last_read: Instant,
     ) -> Poll<()> {
         loop {
             ready!(self.sleep.as_mut().poll(cx));
+            let mut state = lock(shared);
             let now = Instant::now();
-            if self.pinged.is_some_and(|pinged| heard < pinged && state.is_ping_unanswered()) {
+            if self.pinged.is_some_and(|pinged| last_read < pinged && state.is_ping_unanswered()) {
                 return Poll::Ready(());
             }
             self.pinged = None;
-            let due = heard + self.interval;
+            let due = last_read + self.interval;
             let next = if now < due {
                 due
             } else if self.needs_streams && state.stream_count() == 0 && !state.is_over() {

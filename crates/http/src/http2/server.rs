@@ -105,8 +105,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerConnection<S> {
             self.is_draining = true;
             lock(&self.shared).begin_shutdown();
         }
-        let heard = self.driver.heard();
-        if self.keep_alive.poll(cx, &mut lock(&self.shared), heard).is_ready() {
+        let last_read = self.driver.last_read();
+        if self.keep_alive.poll(cx, &self.shared, last_read).is_ready() {
             lock(&self.shared).fail(ConnectionError::Silent);
             return Poll::Ready(());
         }

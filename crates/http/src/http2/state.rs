@@ -114,7 +114,7 @@ pub(super) struct ConnectionState {
     block: Option<PartialBlock>,
     /// The number of complete header blocks so far.
     blocks: u64,
-    reset_here: ResetStreams,
+    locally_reset: ResetStreams,
     /// The last stream that the other side has opened.
     last_peer: u32,
     /// The last range of streams that the other side has skipped; they are closed (RFC 9113, section 5.1.1).
@@ -185,7 +185,7 @@ impl ConnectionState {
             decoder: Decoder::default(),
             block: None,
             blocks: 0,
-            reset_here: ResetStreams::default(),
+            locally_reset: ResetStreams::default(),
             last_peer: 0,
             skipped: 0..0,
             next_own: 1,
@@ -422,7 +422,7 @@ impl ConnectionState {
         if self.open.contains_key(&id) {
             put_reset(&mut self.out, id, code);
             if !stream.is_received {
-                self.reset_here.add(id);
+                self.locally_reset.add(id);
             }
         }
         stream.fail(error);

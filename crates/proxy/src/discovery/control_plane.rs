@@ -41,7 +41,7 @@ where
     Ok(Arc::new(Client::new(connector, ClientLimits { body_bytes_max, idle_max: 1 })))
 }
 
-/// The headers of every request: who asks, and with which token.
+/// The headers of every request: the program and its token.
 ///
 /// # Errors
 /// When the token cannot be read, with its file.

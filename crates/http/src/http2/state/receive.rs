@@ -51,10 +51,10 @@ impl From<InvalidBlock> for Violation {
 }
 
 /// A stream's identifier in the state: open, closed, or not opened yet.
-pub(super) enum Found {
+pub(super) enum StreamLookup {
     Open(usize),
     /// Closed by a reset of this side: late frames are expected.
-    ResetHere,
+    LocallyReset,
     Closed,
     Idle,
 }
@@ -148,9 +148,9 @@ impl ConnectionState {
         }
     }
 
-    pub(super) fn find(&self, id: u32) -> Found {
+    pub(super) fn find(&self, id: u32) -> StreamLookup {
         if let Some(key) = self.open.get(&id) {
-            return Found::Open(*key);
+            return StreamLookup::Open(*key);
         }
         let is_of_client = id % 2 == 1;
         let is_idle = match self.role {
@@ -158,11 +158,11 @@ impl ConnectionState {
             Role::Server => !is_of_client || id > self.last_peer,
         };
         if is_idle {
-            Found::Idle
-        } else if self.reset_here.known.contains(&id) || self.role == Role::Client {
-            Found::ResetHere
+            StreamLookup::Idle
+        } else if self.locally_reset.known.contains(&id) || self.role == Role::Client {
+            StreamLookup::LocallyReset
         } else {
-            Found::Closed
+            StreamLookup::Closed
         }
     }
 
@@ -199,7 +199,7 @@ impl ConnectionState {
     fn receive_reset(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Violation> {
         let code = ErrorCode(u32::from_be_bytes(payload.try_into().map_err(|_| FRAME_SIZE)?));
         match self.find(head.stream) {
-            Found::Open(key) => {
+            StreamLookup::Open(key) => {
                 let stream = &mut self.streams[key];
                 let is_premature = self.role == Role::Server && !stream.has_response;
                 stream.fail(Error::Reset(code));
@@ -211,8 +211,8 @@ impl ConnectionState {
                 }
                 Ok(())
             }
-            Found::Idle => Err(IDLE_STREAM),
-            Found::ResetHere | Found::Closed => Ok(()),
+            StreamLookup::Idle => Err(IDLE_STREAM),
+            StreamLookup::LocallyReset | StreamLookup::Closed => Ok(()),
         }
     }
 
@@ -231,10 +231,10 @@ impl ConnectionState {
             return Ok(());
         }
         match self.find(head.stream) {
-            Found::Open(key) if bytes == 0 => {
+            StreamLookup::Open(key) if bytes == 0 => {
                 self.reset_malformed(key, ErrorCode::PROTOCOL_ERROR, zero)
             }
-            Found::Open(key) => {
+            StreamLookup::Open(key) => {
                 let stream = &mut self.streams[key];
                 stream.send_window += i64::from(bytes);
                 if stream.send_window > super::STREAM_MAX.into() {
@@ -244,8 +244,8 @@ impl ConnectionState {
                 stream.wake_sender();
                 Ok(())
             }
-            Found::Idle => Err(IDLE_STREAM),
-            Found::ResetHere | Found::Closed => Ok(()),
+            StreamLookup::Idle => Err(IDLE_STREAM),
+            StreamLookup::LocallyReset | StreamLookup::Closed => Ok(()),
         }
     }
 

@@ -4,7 +4,7 @@ use super::super::error::{Error, ErrorCode};
 use super::super::frame::{FrameHead, PAYLOAD_LEN_MAX, flag, put_reset, put_window_update};
 use super::super::message::{HeaderBlock, Rejection};
 use super::receive::{
-    BAD_STREAM, CLOSED_STREAM, FLOW_CONTROL, FRAME_SIZE, Found, IDLE_STREAM, Violation,
+    BAD_STREAM, CLOSED_STREAM, FLOW_CONTROL, FRAME_SIZE, IDLE_STREAM, StreamLookup, Violation,
     check_dependency, without_padding,
 };
 use super::{AcceptedRequest, ConnectionState, DEFAULT_WINDOW, Role, StreamState};
@@ -14,6 +14,8 @@ use http::StatusCode;
 
 /// Maximum number of CONTINUATION frames of a header block.
 const CONTINUATIONS_MAX: usize = 128;
+
+const LESS_DATA: &str = "less data than the content-length";
 
 /// A header block whose end has not arrived.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl ConnectionState {
         }
         let rest = (head.len - len).saturating_sub(usize::from(padding > 0));
         match self.find(head.stream) {
-            Found::Open(key) => {
+            StreamLookup::Open(key) => {
                 self.flood.give(u32::from(len > 0));
                 let before = read.len();
                 if let Err((code, why)) = self.take_data(key, read, (head.len, len), is_end) {
@@ -54,9 +56,9 @@ impl ConnectionState {
                 }
                 read.advance(len - (before - read.len()));
             }
-            Found::ResetHere => read.advance(len),
-            Found::Idle => return Err(IDLE_STREAM),
-            Found::Closed => return Err(CLOSED_STREAM),
+            StreamLookup::LocallyReset => read.advance(len),
+            StreamLookup::Idle => return Err(IDLE_STREAM),
+            StreamLookup::Closed => return Err(CLOSED_STREAM),
         }
         read.advance(rest);
         Ok(())
@@ -82,11 +84,11 @@ impl ConnectionState {
         if stream.receive_window < 0 {
             return Err((ErrorCode::FLOW_CONTROL_ERROR, "more data than the window of the stream"));
         }
-        if let Some(left) = &mut stream.left {
+        if let Some(left) = &mut stream.unreceived {
             let more = "more data than the content-length";
             *left = left.checked_sub(len as u64).ok_or_else(|| malformed(more))?;
             if is_end && *left > 0 {
-                return Err(malformed("less data than the content-length"));
+                return Err(malformed(LESS_DATA));
             }
         }
         stream.is_received = is_end;
@@ -175,7 +177,7 @@ impl ConnectionState {
         let block = HeaderBlock::decode(&mut self.decoder, block, limits)?;
         self.blocks += 1;
         match (self.find(id), self.role) {
-            (Found::Open(key), role) => {
+            (StreamLookup::Open(key), role) => {
                 let taken = match role {
                     Role::Client if !self.streams[key].has_response => {
                         self.take_response(key, is_end, block)
@@ -188,11 +190,11 @@ impl ConnectionState {
                 self.close_if_complete(key);
                 Ok(())
             }
-            (Found::Idle, Role::Server) if id % 2 == 1 => self.accept(id, is_end, block),
-            (Found::Idle, _) => Err(BAD_STREAM),
-            (Found::ResetHere, _) => Ok(self.flood.spend(1)?),
-            (Found::Closed, _) if self.skipped.contains(&id) => Err(BAD_STREAM),
-            (Found::Closed, _) => Err(CLOSED_STREAM),
+            (StreamLookup::Idle, Role::Server) if id % 2 == 1 => self.accept(id, is_end, block),
+            (StreamLookup::Idle, _) => Err(BAD_STREAM),
+            (StreamLookup::LocallyReset, _) => Ok(self.flood.spend(1)?),
+            (StreamLookup::Closed, _) if self.skipped.contains(&id) => Err(BAD_STREAM),
+            (StreamLookup::Closed, _) => Err(CLOSED_STREAM),
         }
     }
 
@@ -204,7 +206,7 @@ impl ConnectionState {
         self.last_peer = id;
         // RFC 9113, section 6.8: a request after the GOAWAY is ignored; the client sends it elsewhere.
         if self.ending.last_accepted.is_some_and(|last| id > last) {
-            self.reset_here.add(id);
+            self.locally_reset.add(id);
             return Ok(());
         }
         let streams_max = self.limits.streams_max as usize;
@@ -227,7 +229,7 @@ impl ConnectionState {
         let mut stream =
             StreamState::new(id, self.stream_receive_window(), self.peer.stream_window.into());
         stream.is_received = is_end;
-        stream.left = left;
+        stream.unreceived = left;
         stream.is_continue_expected = head.as_ref().is_ok_and(|head| {
             let expected = head.fields.get(Known::Expect);
             expected.is_some_and(|text| text.eq_ignore_ascii_case(b"100-continue"))
@@ -241,7 +243,7 @@ impl ConnectionState {
     fn refuse(&mut self, id: u32, is_end: bool, code: ErrorCode) -> Result<(), Violation> {
         put_reset(&mut self.out, id, code);
         if !is_end {
-            self.reset_here.add(id);
+            self.locally_reset.add(id);
         }
         Ok(self.flood.spend_for_reset()?)
     }
@@ -283,9 +285,9 @@ impl ConnectionState {
         }
         let is_bodiless = stream.is_head
             || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        stream.left = if is_bodiless { Some(0) } else { announced_length(&head.fields) };
-        if is_end && stream.left.is_some_and(|left| left > 0) {
-            return Err(malformed("less data than the content-length"));
+        stream.unreceived = if is_bodiless { Some(0) } else { announced_length(&head.fields) };
+        if is_end && stream.unreceived.is_some_and(|left| left > 0) {
+            return Err(malformed(LESS_DATA));
         }
         stream.has_response = true;
         stream.is_received = is_end;
@@ -309,8 +311,8 @@ impl ConnectionState {
         if !is_end {
             return Err(malformed("trailers that do not end the stream"));
         }
-        if stream.left.is_some_and(|left| left > 0) {
-            return Err(malformed("less data than the content-length"));
+        if stream.unreceived.is_some_and(|left| left > 0) {
+            return Err(malformed(LESS_DATA));
         }
         if block.is_too_large() {
             return Err((ErrorCode::ENHANCE_YOUR_CALM, Error::HeadTooLong));

@@ -234,7 +234,7 @@ impl ConnectionState {
         }
         if let Some(response) = stream.response.take() {
             let has_no_body = stream.is_received && stream.received.is_empty();
-            let length = stream.left.map(|left| left + stream.received.len());
+            let length = stream.unreceived.map(|left| left + stream.received.len());
             let length =
                 length.or((has_no_body && stream.received.trailers.is_none()).then_some(0));
             return Poll::Ready(Ok(ResponseEvent::Final(response, length)));
@@ -286,7 +286,7 @@ impl ConnectionState {
     /// length that has arrived completely is not counted: what a server gets must not depend on when it arrived.
     pub(in super::super) fn unread_len(&self, key: usize) -> Option<u64> {
         let stream = &self.streams[key];
-        Some(stream.left? + stream.received.len())
+        Some(stream.unreceived? + stream.received.len())
     }
 
     /// Discards the body: it has no reader any more.

@@ -38,7 +38,7 @@ pub(super) struct StreamState {
     pub(super) head_bytes: usize,
     pub(super) received: ReceivedBody,
     /// The number of bytes of the body that have not arrived, if announced.
-    pub(super) left: Option<u64>,
+    pub(super) unreceived: Option<u64>,
     pub(super) receive_window: i64,
     /// Bytes that were read, and whose credit has not returned.
     pub(super) unreturned: u32,
@@ -69,7 +69,7 @@ impl StreamState {
             response: None,
             head_bytes: 0,
             received: ReceivedBody::default(),
-            left: None,
+            unreceived: None,
             receive_window,
             unreturned: 0,
             send_window,

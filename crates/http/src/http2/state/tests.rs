@@ -186,8 +186,8 @@ fn frames_on_streams_are_judged_by_the_state_of_the_stream() {
     let data =
         |connection: &mut Connection, stream| connection.receive(kind::DATA, 0, stream, b"x");
     let update = [0, 0, 0, 1];
-    type Act<'a> = &'a dyn Fn(&mut Connection);
-    let cases: [(&str, Option<ErrorCode>, Act<'_>); 9] = [
+    type Step<'a> = &'a dyn Fn(&mut Connection);
+    let cases: [(&str, Option<ErrorCode>, Step<'_>); 9] = [
         ("idle", Some(ErrorCode::PROTOCOL_ERROR), &|c| data(c, 9)),
         ("of the server", Some(ErrorCode::PROTOCOL_ERROR), &|c| data(c, 2)),
         ("idle", Some(ErrorCode::PROTOCOL_ERROR), &|c| c.receive(kind::RST_STREAM, 0, 9, &update)),

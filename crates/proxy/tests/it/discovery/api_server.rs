@@ -108,7 +108,7 @@ impl ApiServer {
         self.shared.lock().version
     }
 
-    /// Sends an event to all watches that is none of a slice.
+    /// Sends an event that does not concern a slice to all watches.
     pub(super) fn send(&self, kind: &str, object: &Value) {
         self.shared.change(|state| state.add_event(kind, object));
     }
