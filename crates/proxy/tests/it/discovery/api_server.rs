@@ -203,7 +203,8 @@ fn respond(shared: &Arc<Shared>, request: &Request<Incoming>) -> Response<Body> 
     let target = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
     let mut state = shared.lock();
     state.requests.push(target.clone());
-    let (fault, token) = (state.fault, state.token.clone());
+    // From now on the request is seen, so its watch ends if all watches are ended.
+    let (fault, token, ends) = (state.fault, state.token.clone(), state.ends);
     drop(state);
     shared.changed.send_replace(());
     let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
@@ -235,7 +236,7 @@ fn respond(shared: &Arc<Shared>, request: &Request<Incoming>) -> Response<Body> 
         return failed(410, "too old resource version");
     }
     let (sender, body) = body::channel();
-    tokio::spawn(watch(Arc::clone(shared), since, sender));
+    tokio::spawn(watch(Arc::clone(shared), (since, ends), sender));
     Response::new(body)
 }
 
@@ -256,10 +257,9 @@ fn list(shared: &Shared, limit: Option<u64>, first: Option<u64>) -> Response<Bod
     Response::new(body::whole(list.to_string()))
 }
 
-/// Sends the events after a version until the watch is ended. Each event comes in two pieces.
-async fn watch(shared: Arc<Shared>, since: u64, sender: body::Sender) {
+/// Sends the events after a version until the number of ends changes. Each event comes in two pieces.
+async fn watch(shared: Arc<Shared>, (mut sent, ends): (u64, usize), sender: body::Sender) {
     let mut changed = shared.changed.subscribe();
-    let (mut sent, ends) = (since, shared.lock().ends);
     loop {
         changed.mark_unchanged();
         let (fault, is_ended, new) = {
