@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// The file of the program.
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_curtail-proxy");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_curtail-proxy-tested");
 
 /// A process that is killed in the end if it still runs.
 pub(crate) struct Program {
