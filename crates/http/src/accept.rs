@@ -19,7 +19,7 @@ const BACKLOG: i32 = 4_096;
 /// The pause after a failure to accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Minimum time between two warnings about failures to accept, for all accept loops of the process.
+/// Minimum time between two warnings of one [`WarnLimit`].
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// Maximum number of accepted connections that wait for their worker.
@@ -38,6 +38,29 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+/// Limits the warnings about something that clients cause, so that they cannot fill the log.
+#[derive(Debug, Default)]
+pub struct WarnLimit(Mutex<Option<Instant>>);
+
+impl WarnLimit {
+    /// Allows the first warning.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// Whether the time has come for another warning.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = warned.is_none_or(|at| at.elapsed() >= WARN_EVERY);
+        if is_due {
+            *warned = Some(Instant::now());
+        }
+        is_due
+    }
 }
 
 /// A connection of a client; `TCP_NODELAY` is set.
@@ -106,10 +129,8 @@ impl<D: Future<Output = ()>> Acceptor<D> {
     }
 
     fn warn(&self, error: &io::Error) {
-        static WARNED: Mutex<Option<Instant>> = Mutex::new(None);
-        let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
-            *warned = Some(Instant::now());
+        static WARNED: WarnLimit = WarnLimit::new();
+        if WARNED.is_due() {
             tracing::warn!(listener = self.name, %error, "connection not accepted");
         }
     }

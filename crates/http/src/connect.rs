@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::connection_counts::ConnectPhases;
 use crate::origin::ServerOrigin;
+use crate::proxy_protocol::{ConnectionAddresses, ProxyProtocol};
 use crate::stream::{self, Stream};
 use crate::tls::{self, TlsError, TlsTo, Trust};
 use arc_swap::ArcSwap;
@@ -11,6 +12,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 /// The configuration of connections to servers.
@@ -36,6 +38,8 @@ pub struct ConnectConfig {
     pub http2_ping_interval: Duration,
     /// Idle time after which TCP probes a connection.
     pub tcp_keepalive: Duration,
+    /// The version of the PROXY header of each connection; absent: none.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// Trusted certificate authorities (PEM); absent: the system's.
     pub ca_file: Option<PathBuf>,
     /// Certificate chain and private key (PEM) for servers that request a client certificate.
@@ -77,6 +81,7 @@ impl Default for ConnectConfig {
             // gRPC servers close a connection that is pinged more often than every five minutes.
             http2_ping_interval: Duration::from_secs(360),
             tcp_keepalive: Duration::from_secs(60),
+            proxy_protocol: None,
             ca_file: None,
             client_certificate: None,
         }
@@ -134,6 +139,9 @@ pub struct Connector {
     idle_timeout: Duration,
     http2_ping_interval: Duration,
     keepalive: Duration,
+    proxy_protocol: Option<ProxyProtocol>,
+    /// The client in the PROXY header; absent: the connections are the proxy's own.
+    client: Option<ConnectionAddresses>,
 }
 
 impl std::fmt::Debug for Connector {
@@ -183,6 +191,12 @@ impl Connector {
         Self { address, ..self }
     }
 
+    /// The same server, for the connections of one client.
+    #[must_use]
+    pub fn for_client(&self, client: ConnectionAddresses) -> Self {
+        Self { client: Some(client), ..self.clone() }
+    }
+
     /// Prepares connections to a server, without opening one.
     ///
     /// # Errors
@@ -202,6 +216,8 @@ impl Connector {
             idle_timeout: config.idle_timeout,
             http2_ping_interval: config.http2_ping_interval,
             keepalive: config.tcp_keepalive,
+            proxy_protocol: config.proxy_protocol,
+            client: None,
         })
     }
 
@@ -277,10 +293,13 @@ impl Connector {
         let server = || self.server();
         let start = clock.now();
         *phase = "the TCP handshake";
-        let tcp = connect_to_any(addresses)
-            .await
-            .map_err(|source| ConnectError::Connect { server: server(), source })?;
+        let not_connected = |source| ConnectError::Connect { server: server(), source };
+        let mut tcp = connect_to_any(addresses).await.map_err(not_connected)?;
         stream::keep_alive(&tcp, self.keepalive);
+        if let Some(version) = self.proxy_protocol {
+            let header = self.proxy_header(version, &tcp).map_err(not_connected)?;
+            tcp.write_all(&header).await.map_err(not_connected)?;
+        }
         let connected = clock.now();
         *phase = "the TLS handshake";
         let (stream, negotiated_http2) = match &self.tls {
@@ -310,6 +329,14 @@ impl Connector {
             tls: if self.tls.is_some() { clock.now().since(connected) } else { Duration::ZERO },
         };
         Ok(OpenedConnection { stream, phases, is_http2 })
+    }
+
+    fn proxy_header(&self, version: ProxyProtocol, tcp: &TcpStream) -> io::Result<Vec<u8>> {
+        if let Some(client) = self.client {
+            return Ok(version.header(client));
+        }
+        let (client, server) = (tcp.local_addr()?, tcp.peer_addr()?);
+        Ok(version.own_header(ConnectionAddresses { client, server }))
     }
 
     async fn look_up(&self) -> io::Result<Vec<SocketAddr>> {

@@ -25,6 +25,7 @@ pub mod pool;
 pub mod precise_timer;
 pub mod preface;
 pub mod progress;
+pub mod proxy_protocol;
 pub mod replay;
 pub mod runtime_thread;
 pub mod service;

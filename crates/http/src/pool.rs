@@ -9,10 +9,12 @@
 
 mod attempts;
 mod body;
+mod client_pools;
 mod http1;
 mod http2;
 
 pub use body::ResponseBody;
+pub use client_pools::ClientPools;
 
 use self::http1::Http1Transport;
 use self::http2::Http2Transport;
@@ -21,6 +23,7 @@ use crate::connect::{ConnectConfig, ConnectError, Connector, Offer, OpenedConnec
 use crate::connection_counts::{ConnectPhases, ConnectionCounters, CountedConnection};
 use crate::head::{Known, ResponseHead};
 use crate::outbound_request::OutboundRequest;
+use crate::proxy_protocol::ConnectionAddresses;
 use crate::stream::Stream;
 use ::http::StatusCode;
 use attempts::{Attempt, Attempts, Turn, WaitError};
@@ -135,7 +138,7 @@ pub struct Pool {
     http2: Arc<Http2Transport>,
     attempts: Arc<Attempts>,
     /// Whether the last connection attempt failed.
-    is_unreachable: AtomicBool,
+    is_unreachable: Arc<AtomicBool>,
     counters: Arc<ConnectionCounters>,
 }
 
@@ -174,8 +177,18 @@ impl Pool {
             attempts: Attempts::new(protocol, &config),
             connector,
             config,
-            is_unreachable: AtomicBool::new(false),
+            is_unreachable: Arc::default(),
             counters,
+        }
+    }
+
+    /// Creates a pool for the connections of one client, which count towards the limit of this one.
+    fn for_client(&self, client: ConnectionAddresses) -> Self {
+        let connector = self.connector.for_client(client);
+        Self {
+            http1: Arc::new(self.http1.with_same_limit()),
+            is_unreachable: Arc::clone(&self.is_unreachable),
+            ..Self::new(connector, self.config.clone(), Arc::clone(&self.counters))
         }
     }
 
@@ -287,10 +300,11 @@ impl Pool {
         self.connector.server()
     }
 
-    /// Whether no connection is open.
+    /// Whether no connection is open that a request could use, or return here.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.http1.connection_count() == 0 && self.http2.connection_count() == 0
+        let is_in_use = Arc::strong_count(&self.http1) > 1;
+        !is_in_use && self.idle_len() == 0 && self.http2.connection_count() == 0
     }
 
     /// Returns the number of idle HTTP/1.1 connections.

@@ -199,7 +199,7 @@ fn connections(replica: &Replica) -> ConnectionsSnapshot {
     ConnectionsSnapshot {
         authority: replica.authority.clone(),
         counts: replica.metrics.read(),
-        idle: replica.pools().iter().map(|pool| pool.idle_len()).sum(),
+        idle: replica.idle_len(),
     }
 }
 

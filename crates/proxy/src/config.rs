@@ -10,6 +10,7 @@ mod discovery;
 mod fan_out;
 mod health_check;
 mod limits;
+mod listener;
 mod network;
 mod replica;
 mod restart;
@@ -23,6 +24,7 @@ pub use discovery::{
 pub use fan_out::{FanOutConfig, FanOutTo, Merge};
 pub use health_check::{HealthCheckConfig, HealthCheckKind};
 pub use limits::Limits;
+pub use listener::{ListenerConfig, PrecedingProxies};
 pub use network::Network;
 pub use replica::{ReplicaConfig, ReplicaUrl};
 pub use restart::RestartConfig;
@@ -69,17 +71,6 @@ pub struct Config {
     pub limits: Limits,
     /// The restart without interruption; absent: the next process opens the addresses itself.
     pub restart: Option<RestartConfig>,
-}
-
-/// A port on which clients connect.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ListenerConfig {
-    /// Its name in metrics and messages.
-    pub name: String,
-    /// Its address.
-    pub address: SocketAddr,
-    /// Certificate for TLS; absent: clear text.
-    pub tls: Option<ServerTls>,
 }
 
 pub(crate) fn load_listener_tls(tls: &ServerTls) -> Result<Arc<ServerConfig>, TlsError> {
@@ -253,7 +244,7 @@ impl Config {
                 .range(1..=256)
                 .optional()
                 .unwrap_or_else(default_workers),
-            listeners: s.list("listeners", "Addresses on which the proxy accepts requests.", listener),
+            listeners: s.list("listeners", "Addresses on which the proxy accepts requests.", listener::read),
             trusted_proxies: s.values(
                 "trusted_proxies",
                 "Addresses of clients that are proxies themselves. The proxy keeps the X-Forwarded-* headers of these clients, and replaces those of all other clients.",
@@ -302,14 +293,6 @@ const WORKERS_DEFAULT_MAX: usize = 4;
 
 fn default_workers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_DEFAULT_MAX)
-}
-
-fn listener(s: &mut Section<'_>) -> ListenerConfig {
-    ListenerConfig {
-        name: s.field("name", "Name in metrics and messages.").default("in".to_owned()),
-        address: s.field("address", "Address to listen on.").required(),
-        tls: ServerTls::read(s),
-    }
 }
 
 fn route(s: &mut Section<'_>) -> RouteConfig {
@@ -394,7 +377,7 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         // 0 disables the holdout.
         holdout: holdout.filter(|ratio| *ratio != Ratio::ZERO),
         switchback: policy::switchback(s),
-        connect: s.section("connect", "Connections to the replicas.", connect::read),
+        connect: s.section("connect", "Connections to the replicas.", connect::read_for_clients),
         health_check: s.optional_section(
             "health_check",
             "Health checks: requests of the proxy to each replica. An unhealthy replica gets no other requests, unless no replica is healthy.",

@@ -53,8 +53,9 @@ pub use config::{
     AccessLogConfig, AddressFamilies, Config, ConnectConfig, ControlPlaneAccess, DiscoveryConfig,
     DiscoverySource, DnsConfig, DnsRecords, DnsSource, EdsSource, FanOutConfig, FanOutTo,
     FileSource, HealthCheckConfig, HealthCheckKind, HttpSource, KubernetesSource, LeafListener,
-    Limits, ListenerConfig, Merge, NamedUpstream, Network, PortSelector, Protocol, ReplicaConfig,
-    ReplicaUrl, RestartConfig, RouteConfig, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
+    Limits, ListenerConfig, Merge, NamedUpstream, Network, PortSelector, PrecedingProxies,
+    Protocol, ReplicaConfig, ReplicaUrl, RestartConfig, RouteConfig, ServerTls, SpansConfig,
+    SpansProtocol, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
 pub use restart::old_process::NewProcess;

@@ -5,6 +5,7 @@
 //! **Limits**: `connections_max` for each listener; further clients wait in the kernel's queue.
 
 use crate::StartError;
+use crate::config::PrecedingProxies;
 use crate::leaf::Leaf;
 use crate::metrics::ListenerMetrics;
 use crate::restart::inherited::InheritedSockets;
@@ -19,6 +20,8 @@ use tokio::sync::Semaphore;
 pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) tls: Option<Arc<ListenerTls>>,
+    /// The proxies whose connections begin with a PROXY header; absent: no connection does.
+    pub(crate) proxy_protocol: Option<PrecedingProxies>,
     pub(crate) leaf: Option<Arc<Leaf>>,
     pub(crate) metrics: Arc<ListenerMetrics>,
     /// Begins when the proxy stops, or a reload closes or changes the listener.
@@ -27,19 +30,21 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// A listener without TLS.
+    /// A listener without TLS and PROXY protocol.
     pub(crate) fn new(
         name: &str,
         (leaf, metrics): (Option<&Arc<Leaf>>, &Arc<ListenerMetrics>),
         connections_max: usize,
     ) -> Self {
         let (name, leaf, metrics) = (name.to_owned(), leaf.cloned(), Arc::clone(metrics));
-        Self { name, tls: None, leaf, metrics, drain: Arc::default(), connections_max }
+        let (tls, proxy_protocol, drain) = (None, None, Arc::default());
+        Self { name, tls, proxy_protocol, leaf, metrics, drain, connections_max }
     }
 
     /// Whether this listener serves its connections as `other` does, apart from TLS.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.name == other.name
+            && self.proxy_protocol == other.proxy_protocol
             && self.leaf.as_ref().map(Arc::as_ptr) == other.leaf.as_ref().map(Arc::as_ptr)
             && self.connections_max == other.connections_max
     }

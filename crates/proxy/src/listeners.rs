@@ -103,12 +103,14 @@ impl Listeners {
         }
         let Config { listeners, leaves, admin, limits, .. } = &snapshot.config;
         let mut tls = listeners_tls(listeners)?.into_iter();
+        let mut proxies = listeners.iter().map(|listener| listener.proxy_protocol.clone());
         let clients = listeners.iter().map(|listener| (listener.address, None));
         let roots = leaves.iter().map(|leaf| leaf.address);
         let roots = roots.zip(&snapshot.leaves).map(|(address, leaf)| (address, Some(leaf)));
         let listeners = clients.chain(roots).zip(&snapshot.listeners);
         let prepare = |((address, leaf), (name, metrics)): (_, &(String, Arc<_>))| {
-            let wanted = Listener::new(name, (leaf, metrics), limits.connections_max);
+            let mut wanted = Listener::new(name, (leaf, metrics), limits.connections_max);
+            wanted.proxy_protocol = proxies.next().flatten();
             self.prepare_one(address, wanted, tls.next().flatten(), inherited)
         };
         let listeners = listeners.map(prepare).collect::<Result<_, _>>()?;

@@ -15,7 +15,7 @@ mod snapshot;
 mod upstream;
 
 pub(crate) use fan_out::{FanOutMetrics, FanOutResult};
-pub(crate) use labels::{ClientTimeout, ResponseClass};
+pub(crate) use labels::{ClientTimeout, ProxyHeaderFailure, ResponseClass};
 pub(crate) use leaf::LeafMetrics;
 pub(crate) use process::{ListenerMetrics, ProcessMetrics};
 pub(crate) use snapshot::{

@@ -6,9 +6,11 @@ use crate::health::ReplicaHealth;
 use crate::spans::prepared::PreparedReplica;
 use curtail_http::connect::Connector;
 use curtail_http::connection_counts::ConnectionCounters;
-use curtail_http::pool::Pool;
+use curtail_http::pool::{ClientPools, Pool};
+use curtail_http::proxy_protocol::ConnectionAddresses;
 use curtail_http::tls::Trust;
 use curtail_policy::ReplicaMap;
+use curtail_units::Instant;
 use std::sync::Arc;
 
 /// The present replicas of an upstream.
@@ -24,6 +26,8 @@ pub(crate) struct Replica {
     connect: ConnectConfig,
     connector: Connector,
     pools: Box<[Arc<Pool>]>,
+    /// The pools of clients with connections of their own, for each worker; empty if clients share connections.
+    client_pools: Box<[ClientPools]>,
 }
 
 impl Replica {
@@ -43,10 +47,13 @@ impl Replica {
             let (connector, metrics) = (connector.clone(), Arc::clone(&metrics));
             Arc::new(Pool::new(connector, connect.clone(), metrics))
         };
+        let pools: Box<[_]> = (0..workers).map(pool).collect();
+        let own_pools = pools.iter().filter(|_| connect.proxy_protocol.is_some());
         Ok(Self {
             authority: server.authority(),
             prepared: Arc::new(PreparedReplica::new(upstream, &server)),
-            pools: (0..workers).map(pool).collect(),
+            client_pools: own_pools.map(ClientPools::new).collect(),
+            pools,
             health: ReplicaHealth::new(&connector),
             connect: connect.clone(),
             config: config.clone(),
@@ -67,11 +74,34 @@ impl Replica {
         }
     }
 
+    /// The pool of requests that are no client's.
     pub(crate) fn pool(&self, worker: usize) -> &Arc<Pool> {
         &self.pools[worker]
     }
 
+    /// The pool of a client's requests.
+    pub(crate) fn pool_for(&self, worker: usize, client: ConnectionAddresses) -> Arc<Pool> {
+        match self.client_pools.get(worker) {
+            Some(pools) => pools.get(client),
+            None => Arc::clone(&self.pools[worker]),
+        }
+    }
+
     pub(crate) fn pools(&self) -> &[Arc<Pool>] {
         &self.pools
+    }
+
+    /// The number of idle HTTP/1.1 connections.
+    pub(crate) fn idle_len(&self) -> usize {
+        let shared = self.pools.iter().map(|pool| pool.idle_len());
+        shared.chain(self.client_pools.iter().map(ClientPools::idle_len)).sum()
+    }
+
+    /// Closes connections of a worker that are unused for too long.
+    pub(crate) fn sweep(&self, worker: usize, now: Instant) {
+        self.pools[worker].sweep(now);
+        if let Some(pools) = self.client_pools.get(worker) {
+            pools.sweep(now);
+        }
     }
 }

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use curtail_http::forwarding;
 use curtail_http::head::{Fault, Known, RequestHead, ResponseHead};
 use curtail_http::progress::ProgressTimer;
+use curtail_http::proxy_protocol::ConnectionAddresses;
 use curtail_http::replay::{ClientBody, ClientFault, Replay};
 use curtail_http::service::InterimSink;
 use curtail_policy::{Class, Failure, Reason, RequestFailure, TieId};
@@ -29,6 +30,9 @@ pub(crate) type ProxyResponse = (ResponseHead, RelayedBody);
 /// The client's side of a request's connection.
 #[derive(Debug)]
 pub(crate) struct Client {
+    /// The two ends of the client's connection, by its PROXY header if there is one.
+    pub(crate) addresses: ConnectionAddresses,
+    /// The canonical address of the client.
     pub(crate) address: IpAddr,
     /// The address of the client, as `x-forwarded-for` has it.
     pub(crate) address_text: String,

@@ -361,7 +361,7 @@ impl Exchange {
         request: OutboundRequest,
         fresh: bool,
     ) -> AttemptFuture {
-        let pool = Arc::clone(replica.pool(self.worker.index));
+        let pool = replica.pool_for(self.worker.index, self.trail.client.addresses);
         let clock = self.driver.upstream.clock;
         let small_bytes = self.outgoing.response_buffer_bytes;
         Box::pin(async move {

@@ -2,6 +2,7 @@
 //!
 //! **HTTP/2 in clear text** is known by its preface ([`curtail_http::preface`]); under TLS it is negotiated.
 
+mod beginning;
 mod http2;
 
 use crate::config::{Limits, Network};
@@ -11,8 +12,9 @@ use crate::request::{Client, own, respond};
 use crate::response::RelayedBody;
 use crate::watch::Watch;
 use crate::worker::{ConnectionCount, Worker};
+use beginning::Beginning;
 use bytes::BytesMut;
-use curtail_http::drain::{Drain, DrainSignal, LAST_MOMENT};
+use curtail_http::drain::{Drain, DrainSignal};
 use curtail_http::head::{Fault, RequestHead, ResponseHead};
 use curtail_http::http1::{self, ServerLimits};
 use curtail_http::preface;
@@ -31,9 +33,14 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
     // A reload applies to connections that are accepted after it.
     let snapshot = worker.shared.snapshot.load_full();
     let limits = snapshot.config.limits.clone();
-    let address = peer.ip().to_canonical();
+    let Ok(mut stream) = TcpStream::from_std(stream) else { return };
+    stream::keep_alive(&stream, limits.tcp_keepalive);
+    let begin = Beginning { listener: &listener, timeout: limits.header_timeout, peer };
+    let Some(addresses) = begin.addresses(&mut stream).await else { return };
+    let address = addresses.client.ip().to_canonical();
     let is_trusted = |network: &Network| network.contains(address);
     let client = Arc::new(Client {
+        addresses,
         address,
         address_text: address.to_string(),
         // The clients of a leaf are roots, which it trusts.
@@ -44,19 +51,16 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
         listener: listener.name.clone(),
         metrics: Arc::clone(&listener.metrics),
     });
-    let Ok(mut stream) = TcpStream::from_std(stream) else { return };
     drop(snapshot);
-    stream::keep_alive(&stream, limits.tcp_keepalive);
-    let drain = Arc::clone(&listener.drain);
-    let serving = Serving { worker, client, limits, drain };
+    let serving = Serving { worker, client, limits, drain: Arc::clone(&listener.drain) };
     match &listener.tls {
-        None => match serving.in_time(preface::begin(&mut stream)).await {
+        None => match begin.in_time(preface::begin(&mut stream)).await {
             Some(Ok((begun, true))) => serving.http2(Stream::Plain(stream), begun).await,
             Some(Ok((begun, false))) => serving.http1(Stream::Plain(stream), begun).await,
             Some(Err(error)) => tracing::debug!(%peer, %error, "connection broke at its beginning"),
             None => {}
         },
-        Some(tls) => match serving.in_time(tls.acceptor().accept(stream)).await {
+        Some(tls) => match begin.in_time(tls.acceptor().accept(stream)).await {
             Some(Ok(tls)) => {
                 let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
                 let stream = Stream::Tls(Box::new(tls.into()));
@@ -85,28 +89,6 @@ struct Serving {
 }
 
 impl Serving {
-    /// Runs a handshake within `header_timeout`, or [`LAST_MOMENT`] when idle connections have to close; [`None`] after that.
-    async fn in_time<T>(&self, beginning: impl Future<Output = T>) -> Option<T> {
-        let closing = self.drain.wait_closing();
-        let stopped = async {
-            closing.await;
-            tokio::time::sleep(LAST_MOMENT.into()).await;
-        };
-        let patience = std::time::Duration::from(self.limits.header_timeout);
-        tokio::select! {
-            biased;
-            begun = tokio::time::timeout(patience, beginning) => {
-                if begun.is_err() {
-                    self.client.metrics.timed_out.add(&ClientTimeout::Header, 1);
-                    let peer = self.client.address;
-                    tracing::debug!(%peer, "client closed: no TLS handshake or request within limits.header_timeout");
-                }
-                begun.ok()
-            }
-            () = stopped => None,
-        }
-    }
-
     async fn http1(self, stream: Stream, begun: BytesMut) {
         let drain = Drain::until_closing(&self.drain);
         let (watch, limits) = (self.watch(), self.limits.clone());

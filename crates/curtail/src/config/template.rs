@@ -38,6 +38,7 @@ fn example(path: &str) -> Option<&'static str> {
     Some(match path {
         "workers" | "api.query_threads" => "4",
         "listeners[].address" => "127.0.0.1:7300",
+        "listeners[].proxy_protocol.from" => "[10.0.0.0/24]",
         "routes[].host" => "www.example.org",
         "routes[].upstream" => NAME,
         "routes[].timeout" => "2s",
@@ -60,6 +61,7 @@ fn example(path: &str) -> Option<&'static str> {
         "upstreams.<name>.health_check.http" => "/healthz",
         "upstreams.<name>.health_check.host" => "search.example.org",
         "upstreams.<name>.health_check.grpc" => "shop.Search",
+        "upstreams.<name>.connect.proxy_protocol" => "v2",
         "upstreams.<name>.slow_start" => "30s",
         "upstreams.<name>.group" => "shards",
         "upstreams.<name>.tie.delay" => "1ms",

@@ -40,6 +40,12 @@ impl Http1Transport {
         Self { idle: Mutex::default(), idle_max, idle_timeout, open: Gauge::default() }
     }
 
+    /// Creates a transport without connections, whose connections count together with these.
+    pub(super) fn with_same_limit(&self) -> Self {
+        let Self { idle_max, idle_timeout, .. } = *self;
+        Self { idle: Mutex::default(), idle_max, idle_timeout, open: self.open.clone() }
+    }
+
     /// Counts a new connection; [`None`] if there are already `max`.
     pub(super) fn count_connection(&self, max: usize) -> Option<GaugeGuard> {
         self.open.enter_below(max)

@@ -3,6 +3,7 @@
 use curtail_config::{Section, certificate_files};
 use curtail_http::connect::{ConnectConfig, Protocol};
 use curtail_http::http2::WINDOW_BYTES_MAX;
+use curtail_http::proxy_protocol::ProxyProtocol;
 use curtail_http::stream::TCP_KEEPALIVE;
 use curtail_units::{Bytes, Duration};
 
@@ -66,9 +67,23 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
             "Certificate of the proxy, for replicas that request client certificates; absent: none.",
             certificate_files,
         ),
+        proxy_protocol: default.proxy_protocol,
     };
     check_window(s, "http2_stream_window", "http2_streams_max", config.http2_connection_window());
     config
+}
+
+/// The keys of an upstream. Those of a leaf have no client.
+pub(super) fn read_for_clients(s: &mut Section<'_>) -> ConnectConfig {
+    let config = read(s);
+    let proxy_protocol = s
+        .choice(
+            "proxy_protocol",
+            "Version of the PROXY header, which tells a replica the address of the client. Each client then has connections of its own. Absent: no header.",
+            &[("v1", ProxyProtocol::V1), ("v2", ProxyProtocol::V2)],
+        )
+        .optional();
+    ConnectConfig { proxy_protocol, ..config }
 }
 
 /// Rejects stream windows whose sum exceeds the largest flow-control window of a connection.

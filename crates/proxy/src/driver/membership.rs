@@ -222,7 +222,7 @@ impl Upstream {
     /// Closes connections of a worker that are unused for too long, also those to replicas that have left.
     pub(crate) fn sweep(&self, worker: usize, now: Instant) {
         for replica in self.replicas.load().values() {
-            replica.pool(worker).sweep(now);
+            replica.sweep(worker, now);
         }
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.retain(|(_, pool)| pool.strong_count() > 0);

@@ -12,6 +12,7 @@ const UPSTREAM_REASON: &[&str] = &["upstream", "reason"];
 const REPLICA: &[&str] = &["upstream or leaf", "replica"];
 const DECADE: &[&str] = &["decade"];
 const LISTENER: &[&str] = &["listener"];
+const LISTENER_REASON: &[&str] = &["listener", "reason"];
 const LEAF: &[&str] = &["leaf"];
 const LEAF_REASON: &[&str] = &["leaf", "reason"];
 
@@ -258,6 +259,11 @@ catalogue! {
         LISTENER,
         "Client connections that ended in the TLS handshake, as those without an accepted client certificate.",
     );
+    CLIENTS_PROXY_HEADER_FAILED = counter(
+        "curtail_client_proxy_header_failed",
+        LISTENER_REASON,
+        "Client connections of a listener with `proxy_protocol` that were closed for their PROXY header, by reason: the connection is from an address that may not send one (`untrusted`), begins with something else (`absent`), has an invalid header (`malformed`), or ended before the header was complete (`incomplete`).",
+    );
     UNROUTED = counter(
         "curtail_requests_unrouted",
         LISTENER,
@@ -270,7 +276,7 @@ catalogue! {
     );
     CLIENT_TIMEOUTS = counter(
         "curtail_client_timeouts",
-        &["listener", "reason"],
+        LISTENER_REASON,
         "Clients disconnected by a timeout. `header`: incomplete request headers. `body`: a pause within a request body. `write`: a response that the client does not read. `stream_idle`: no byte in either direction.",
     );
     SPANS_RECORDED = counter("curtail_spans_recorded", &[], "Spans written to the buffer.");

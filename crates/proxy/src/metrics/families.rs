@@ -2,6 +2,7 @@
 
 use super::catalogue as table;
 use super::leaf::LeafCounts;
+use super::process::ListenerCounts;
 use super::snapshot::{ConnectionsSnapshot, Snapshot, UpstreamSnapshot};
 use super::upstream::UpstreamCounts;
 use crate::holdout::HoldoutSnapshot;
@@ -215,11 +216,14 @@ impl Snapshot {
         out.add(&table::CLIENTS_ACCEPTED, each().map(|(labels, c)| (labels, c.accepted)));
         out.add(&table::CLIENTS_WAITED, each().map(|(labels, c)| (labels, c.waited)));
         out.add(&table::CLIENTS_TLS_FAILED, each().map(|(labels, c)| (labels, c.tls_failed)));
+        let by_reason = |counts: fn(&ListenerCounts) -> &Counts| {
+            self.listeners.iter().map(move |(name, c)| (("listener", &**name), "reason", counts(c)))
+        };
+        let header_failed = by_reason(|c| &c.proxy_header_failed);
+        out.counts(&table::CLIENTS_PROXY_HEADER_FAILED, header_failed);
         out.add(&table::UNROUTED, each().map(|(labels, c)| (labels, c.unrouted)));
         out.add(&table::MALFORMED, each().map(|(labels, c)| (labels, c.malformed)));
-        let timed_out = self.listeners.iter();
-        let timed_out = timed_out.map(|(name, c)| (("listener", &**name), "reason", &c.timed_out));
-        out.counts(&table::CLIENT_TIMEOUTS, timed_out);
+        out.counts(&table::CLIENT_TIMEOUTS, by_reason(|c| &c.timed_out));
     }
 
     fn telemetry<'a>(&'a self, out: &mut FamilyCollector<'a>) {

@@ -22,6 +22,26 @@ curtail_units::labels!(ClientTimeout {
     StreamIdle => "stream_idle",
 });
 
+/// Why a connection was closed for its PROXY header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProxyHeaderFailure {
+    /// The connection is from an address that may not send the header.
+    Untrusted,
+    /// The connection begins with something else.
+    Absent,
+    /// The header breaks the specification.
+    Malformed,
+    /// The other side closed the connection first, as a health check in TCP does.
+    Incomplete,
+}
+
+curtail_units::labels!(ProxyHeaderFailure {
+    Untrusted => "untrusted",
+    Absent => "absent",
+    Malformed => "malformed",
+    Incomplete => "incomplete",
+});
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ResponseClass {
     /// No response: the client disconnected first.

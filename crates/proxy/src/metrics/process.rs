@@ -1,6 +1,6 @@
 //! Counters of the whole process and of its listeners.
 
-use super::labels::ClientTimeout;
+use super::labels::{ClientTimeout, ProxyHeaderFailure};
 use curtail_metrics::{Counter, CounterVec, ReloadResult};
 
 curtail_metrics::counters! {
@@ -19,6 +19,8 @@ curtail_metrics::counters! {
         waited: Counter,
         /// TLS handshakes that failed, apart from those that took too long.
         tls_failed: Counter,
+        /// Connections closed for their PROXY header, apart from those that took too long.
+        proxy_header_failed: CounterVec<ProxyHeaderFailure> = CounterVec::usually(&[]),
         unrouted: Counter,
         /// Requests that are malformed, or did not arrive in time.
         malformed: Counter,

@@ -1,7 +1,7 @@
 use super::{
     ConnectionsSnapshot, FanOutMetrics, FanOutResult, LeafMetrics, LeafSnapshot, ListenerMetrics,
-    ProcessMetrics, ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics, UpstreamSnapshot,
-    catalogue, reference,
+    ProcessMetrics, ProxyHeaderFailure, ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics,
+    UpstreamSnapshot, catalogue, reference,
 };
 use crate::access_log::buffers::AccessLogCounts;
 use crate::remedy::AutoRemedy;
@@ -122,6 +122,7 @@ fn snapshot() -> Snapshot {
     listener.closed.add(1);
     listener.waited.add(1);
     listener.tls_failed.add(1);
+    listener.proxy_header_failed.add(&ProxyHeaderFailure::Absent, 1);
     listener.unrouted.add(1);
     listener.malformed.add(1);
     let process = ProcessMetrics::default();
@@ -268,6 +269,7 @@ fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
         curtail_client_connections_accepted_total{listener="in"} 2
         curtail_client_connections_waited_total{listener="in"} 1
         curtail_client_tls_failed_total{listener="in"} 1
+        curtail_client_proxy_header_failed_total{listener="in",reason="absent"} 1
         curtail_requests_unrouted_total{listener="in"} 1
         curtail_requests_malformed_total{listener="in"} 1
         curtail_spans_recorded_total 9

@@ -6,10 +6,11 @@ use crate::request::Client;
 use crate::trace_context::TraceContext;
 use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
 use curtail_http::head::RequestHead;
+use curtail_http::proxy_protocol::ConnectionAddresses;
 use curtail_policy::{AttemptId, Choice, Class, Reason};
 use curtail_units::Instant;
 use http::{Request, StatusCode};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 pub(crate) const CONTEXT: TraceContext = TraceContext {
@@ -28,7 +29,9 @@ pub(crate) const fn ms(ms: u64) -> Instant {
 /// A client in clear text.
 pub(crate) fn client() -> Client {
     let address = Ipv4Addr::new(192, 0, 2, 7);
+    let end = SocketAddr::from((address, 1));
     Client {
+        addresses: ConnectionAddresses { client: end, server: end },
         address: address.into(),
         address_text: address.to_string(),
         is_trusted: false,

@@ -41,7 +41,7 @@ fn lines(file: &Path) -> Vec<Value> {
 }
 
 /// The lines of the file, as soon as the proxy has written this many.
-async fn lines_after(proxy: &Proxy, count: u64, file: &Path) -> Vec<Value> {
+pub(crate) async fn lines_after(proxy: &Proxy, count: u64, file: &Path) -> Vec<Value> {
     proxy.until(|metrics| written(metrics) >= count).await;
     lines(file)
 }

@@ -62,7 +62,8 @@ impl Client {
         Ok(Self::over(stream, is_http2).await)
     }
 
-    async fn over<S>(stream: S, is_http2: bool) -> Self
+    /// Speaks HTTP over an open connection.
+    pub(crate) async fn over<S>(stream: S, is_http2: bool) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
