@@ -179,6 +179,35 @@ impl<'a> Section<'a> {
         items.iter().enumerate().filter_map(&mut read).collect()
     }
 
+    /// Plain values with names that users choose, in the order of the file; empty when absent.
+    pub fn named_values<T: Value>(
+        &mut self,
+        key: &'static str,
+        doc: &'static str,
+    ) -> Vec<(String, T)> {
+        let kind = Kind::<T>::of_value();
+        let expected = format!("a section of names, each with {}", kind.expected());
+        if let Source::Listing = self.source {
+            let schema = json!({ "type": "object", "additionalProperties": kind.schema() });
+            let presence = Presence::Default("{}".to_owned());
+            self.push_key(key, doc, Key::new(expected.clone(), presence, schema));
+        }
+        let path = self.inner(key);
+        let entries = match self.take(key, false) {
+            Found::Value(_, Node { content: Content::Mapping(entries), .. }) => entries.as_slice(),
+            Found::Value(_, node) => {
+                self.reject(&path, node, &expected);
+                &[]
+            }
+            Found::Nothing | Found::Placeholder => &[],
+        };
+        let mut read = |entry: &Entry| {
+            let value = self.value(&kind, &join(&path, &entry.key), &entry.value)?;
+            Some((entry.key.clone(), value))
+        };
+        entries.iter().filter_map(&mut read).collect()
+    }
+
     /// Sections with names that users choose, in the order of the file; empty when absent.
     pub fn map<T>(
         &mut self,

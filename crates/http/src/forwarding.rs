@@ -4,7 +4,7 @@ use crate::head::{Fields, Known};
 use std::net::IpAddr;
 
 /// Fields that concern one connection only (RFC 9110, section 7.6.1).
-const HOP_BY_HOP: u32 = Known::Connection.bit()
+pub const HOP_BY_HOP: u32 = Known::Connection.bit()
     | Known::KeepAlive.bit()
     | Known::ProxyConnection.bit()
     | Known::ProxyAuthenticate.bit()

@@ -14,8 +14,9 @@ mod target;
 pub use fault::Fault;
 pub use fields::Fields;
 pub(crate) use fields::add_to_map;
-pub(crate) use host::is_host;
+pub use host::is_host;
 pub use known::Known;
+pub(crate) use target::TARGET_BYTES_MAX;
 pub use target::Target;
 
 use http::uri::Authority;

@@ -8,12 +8,14 @@ mod connect;
 mod consistency;
 mod discovery;
 mod fan_out;
+mod header_changes;
 mod health_check;
 mod limits;
 mod listener;
 mod network;
 mod replica;
 mod restart;
+mod route_changes;
 mod tenants;
 
 pub use access_log::AccessLogConfig;
@@ -22,12 +24,15 @@ pub use discovery::{
     DnsSource, EdsSource, FileSource, HttpSource, KubernetesSource, PortSelector,
 };
 pub use fan_out::{FanOutConfig, FanOutTo, Merge};
+pub use header_changes::HeaderChanges;
+pub(crate) use header_changes::{HeaderValue, ValueField, ValuePart};
 pub use health_check::{HealthCheckConfig, HealthCheckKind};
 pub use limits::Limits;
 pub use listener::{ListenerConfig, PrecedingProxies};
 pub use network::Network;
 pub use replica::{ReplicaConfig, ReplicaUrl};
 pub use restart::RestartConfig;
+pub use route_changes::{RedirectConfig, RouteChanges, Scheme};
 pub use tenants::TenantsConfig;
 
 pub use curtail_config::ServerTls;
@@ -92,14 +97,17 @@ pub struct RouteConfig {
     pub host: Option<String>,
     /// The prefix of the request path, which ends at a segment.
     pub path_prefix: String,
-    /// The upstream that serves the requests; with a fan-out, every upstream that this name or pattern selects.
-    pub upstream: String,
+    /// The upstream that serves the requests; with a fan-out, every upstream that this name or pattern selects. Absent:
+    /// the route redirects all requests.
+    pub upstream: Option<String>,
     /// The fan-out of the requests; absent: each request goes to one upstream.
     pub fan_out: Option<FanOutConfig>,
     /// Whether servers may execute the requests twice, whatever their method.
     pub idempotent: bool,
     /// The maximum time from a request to its response; absent: that of the upstream.
     pub timeout: Option<Duration>,
+    /// The changes of the requests and responses.
+    pub changes: RouteChanges,
 }
 
 /// An upstream and its name.
@@ -308,9 +316,9 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
         upstream: s
             .field(
                 "upstream",
-                "Name of the upstream for these requests. With `fan_out`, `shard-*` selects all upstreams whose names begin with `shard-`.",
+                "Name of the upstream for these requests. With `fan_out`, `shard-*` selects all upstreams whose names begin with `shard-`. Required without `redirect`.",
             )
-            .required(),
+            .optional(),
         fan_out: s.optional_section(
             "fan_out",
             "Sends each request to all upstreams that the key `upstream` selects (the shards), or to all replicas of one upstream, and merges their responses in the order of the file.",
@@ -323,21 +331,28 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
             .field("timeout", "Maximum time from a request to its response; then the request fails. With `fan_out`, that of each call. Absent: the `timeout` of the upstream.")
             .at_least(Duration::from_ms(1))
             .optional(),
+        changes: route_changes::read(s),
     };
-    if !route.path_prefix.starts_with('/') {
-        s.error("path_prefix", format!("{:?} does not begin with /", route.path_prefix));
-    } else if !route.path_prefix.bytes().all(is_path_byte) {
-        let text = "contains a character that is not valid in a request path: expected a path such as /search or /a%20b";
-        s.error("path_prefix", format!("{:?} {text}", route.path_prefix));
-    } else if !crate::route::path::is_prefix(&route.path_prefix) {
-        let text = "is not normalized: expected a path without //, . or .. segments, ; and \\";
-        s.error("path_prefix", format!("{:?} {text}", route.path_prefix));
-    }
+    check_prefix(s, "path_prefix", &route.path_prefix);
+    route_changes::check(&route, s);
     if let Some(host) = route.host.as_deref().filter(|host| !is_host(host)) {
         let text = "expected a name or an address without a port, such as search.example.org";
         s.error("host", format!("{host:?} matches no request: {text}"));
     }
     route
+}
+
+/// Reports an error if `prefix`, the value of `key`, is not a path that every server reads in the same way.
+fn check_prefix(s: &mut Section<'_>, key: &str, prefix: &str) {
+    if !prefix.starts_with('/') {
+        s.error(key, format!("{prefix:?} does not begin with /"));
+    } else if !prefix.bytes().all(is_path_byte) {
+        let text = "contains a character that is not valid in a request path: expected a path such as /search or /a%20b";
+        s.error(key, format!("{prefix:?} {text}"));
+    } else if !crate::route::path::is_prefix(prefix) {
+        let text = "is not normalized: expected a path without //, . or .. segments, ; and \\";
+        s.error(key, format!("{prefix:?} {text}"));
+    }
 }
 
 /// Whether a path can contain this byte: visible ASCII, except the start of a query or a fragment.

@@ -41,6 +41,7 @@ pub mod signals;
 mod snapshot;
 mod spans;
 mod switchback;
+mod template;
 mod tenants;
 mod trace_context;
 mod trail;
@@ -52,10 +53,10 @@ pub use check::check;
 pub use config::{
     AccessLogConfig, AddressFamilies, Config, ConnectConfig, ControlPlaneAccess, DiscoveryConfig,
     DiscoverySource, DnsConfig, DnsRecords, DnsSource, EdsSource, FanOutConfig, FanOutTo,
-    FileSource, HealthCheckConfig, HealthCheckKind, HttpSource, KubernetesSource, LeafListener,
-    Limits, ListenerConfig, Merge, NamedUpstream, Network, PortSelector, PrecedingProxies,
-    Protocol, ReplicaConfig, ReplicaUrl, RestartConfig, RouteConfig, ServerTls, SpansConfig,
-    SpansProtocol, TenantsConfig,
+    FileSource, HeaderChanges, HealthCheckConfig, HealthCheckKind, HttpSource, KubernetesSource,
+    LeafListener, Limits, ListenerConfig, Merge, NamedUpstream, Network, PortSelector,
+    PrecedingProxies, Protocol, RedirectConfig, ReplicaConfig, ReplicaUrl, RestartConfig,
+    RouteChanges, RouteConfig, Scheme, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
 pub use restart::old_process::NewProcess;

@@ -2,10 +2,13 @@
 
 use crate::driver::Upstream;
 use crate::fan_out::{self, FanOut};
+use crate::holdout::Draw;
 use crate::leaf::{Admission, Leaf, LeafPermit, TWIN_STARTED_PATH};
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
 use crate::response::{BufferedBody, BufferedResponse, IdleTimeout, RelayedBody, WinningResponse};
 use crate::root::{self, NoResponse, Outgoing};
+use crate::route::changes::{MessageChanges, RequestFacts};
+use crate::route::redirect::Redirect;
 use crate::route::{RouteRequests, Target};
 use crate::snapshot::ConfigSnapshot;
 use crate::trail::{Destination, RequestEnd, Trail};
@@ -14,13 +17,13 @@ use crate::worker::Worker;
 use crate::{holdout, leaf_headers, probe};
 use bytes::Bytes;
 use curtail_http::forwarding;
-use curtail_http::head::{Fault, Known, RequestHead, ResponseHead};
+use curtail_http::head::{self, Fault, Known, RequestHead, ResponseHead};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::proxy_protocol::ConnectionAddresses;
 use curtail_http::replay::{ClientBody, ClientFault, Replay};
 use curtail_http::service::InterimSink;
 use curtail_policy::{Class, Failure, Reason, RequestFailure, TieId};
-use curtail_units::Duration;
+use curtail_units::{Duration, Instant};
 use http::{Method, StatusCode, Version};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -73,56 +76,138 @@ pub(crate) async fn respond(
     }
     let found = settled
         .inspect_err(|_| client.metrics.malformed.add(1))
-        .and_then(|()| destination(&snapshot, &client, &head))
-        .map(|(destination, target, RouteRequests { idempotent, timeout })| {
-            // The safe methods (RFC 9110, section 9.2.1) except TRACE, which asks about the path of the request itself.
-            let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
-            let repeatable = (is_read || idempotent) && upgrade.is_none();
-            let sides = (target.is_switched_off(started), target.holdout_ratio());
-            let draw =
-                if repeatable { holdout::draw(&worker, &client, &mut head, sides) } else { None };
-            let is_holdout = draw.is_some_and(|draw| draw.is_holdout);
-            let class = destination.class;
-            let request = curtail_policy::Request { class, repeatable, is_holdout, timeout };
-            (destination, target, draw, request)
+        .map_err(OwnResponse::Fault)
+        .and_then(|()| find_route(&snapshot, &client, &head))
+        .map(|routed| {
+            describe_request(&worker, &client, &mut head, routed, (started, upgrade.is_some()))
         });
     let head = Arc::new(head);
     let mut trail = Box::new(Trail::new(context, started, Arc::clone(&head), Arc::clone(&client)));
     trail.is_at_leaf = client.leaf.is_some();
-    let (target, request) = match found {
-        Ok((destination, target, draw, request)) => {
-            (trail.destination, trail.draw) = (Some(destination), draw);
-            trail.is_repeatable = request.repeatable;
-            (target, request)
-        }
-        Err(fault) => return refuse(&worker, *trail, fault),
+    let (routed, draw, request) = match found {
+        Ok(found) => found,
+        Err(own) => return respond_itself(&worker, *trail, own),
     };
+    let RoutedRequest { destination, target, changes, rewritten, .. } = routed;
+    (trail.destination, trail.draw) = (Some(destination), draw);
+    trail.is_repeatable = request.repeatable;
     if is_last_hop {
         return respond_as_last_hop(&worker, &target, *trail);
     }
+    if let Some(changes) = changes {
+        change_request(changes, &mut trail, rewritten);
+    }
+    let outgoing_head = Arc::clone(&trail.request_head);
+    let facts = RequestFacts { client: &client, head: &head, trace_id: &context.trace_id };
     let upstream = match target {
         Target::Upstream(upstream) => upstream,
         Target::FanOut(fan_out) => {
-            let outgoing = outgoing(&snapshot, (head, body), request, None);
-            return respond_from_shards(&worker, &client, fan_out, (outgoing, trail)).await;
+            let outgoing = outgoing(&snapshot, (outgoing_head, body), request, None);
+            let response = respond_from_shards(&worker, &client, fan_out, (outgoing, trail));
+            return with_changed_headers(changes, facts, response.await);
         }
     };
     let mut permit = None;
     if let Some(leaf) = &client.leaf {
-        let mut queued = QueuedRequest { worker: &worker, trail: Some(trail) };
-        let admission = leaf.admit(&worker, request.class, tie.as_deref()).await;
-        permit = match admission {
-            Admission::Started(permit) => Some(permit),
-            Admission::TwinStarted => return queued.reject("twin-started", "twin_started"),
-            Admission::Refused => return queued.reject("refused", "queue_full"),
-        };
-        trail = queued.trail.take().expect("it was not rejected");
-        trail.leaf_wait = Some(worker.shared.process_state.clock.now().since(started));
+        match admit(&worker, leaf, (request.class, tie.as_deref()), trail).await {
+            Ok((admitted, started)) => (trail, permit) = (admitted, Some(started)),
+            Err(response) => return response,
+        }
     }
-    let mut outgoing = outgoing(&snapshot, (head, body), request, upgrade);
+    let mut outgoing = outgoing(&snapshot, (outgoing_head, body), request, upgrade);
     outgoing.interim = interim;
     let timeout = snapshot.config.limits.stream_idle_timeout;
-    respond_from_upstream(&worker, &client, upstream, (outgoing, trail), (permit, timeout)).await
+    let response =
+        respond_from_upstream(&worker, &client, upstream, (outgoing, trail), (permit, timeout));
+    with_changed_headers(changes, facts, response.await)
+}
+
+/// Draws the side of a request that goes to replicas, and describes the request for the policies.
+fn describe_request<'s>(
+    worker: &Worker,
+    client: &Client,
+    head: &mut RequestHead,
+    routed: RoutedRequest<'s>,
+    (started, is_upgrade): (Instant, bool),
+) -> (RoutedRequest<'s>, Option<Draw>, curtail_policy::Request) {
+    // The safe methods (RFC 9110, section 9.2.1) except TRACE, which asks about the path of the request itself.
+    let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
+    let RouteRequests { idempotent, timeout } = routed.requests;
+    let repeatable = (is_read || idempotent) && !is_upgrade;
+    let sides = (routed.target.is_switched_off(started), routed.target.holdout_ratio());
+    let draw = if repeatable { holdout::draw(worker, client, head, sides) } else { None };
+    let is_holdout = draw.is_some_and(|draw| draw.is_holdout);
+    let class = routed.destination.class;
+    let request = curtail_policy::Request { class, repeatable, is_holdout, timeout };
+    (routed, draw, request)
+}
+
+/// Waits until the leaf starts the request.
+///
+/// # Errors
+/// The response, if the leaf does not start it.
+async fn admit(
+    worker: &Arc<Worker>,
+    leaf: &Arc<Leaf>,
+    (class, tie): (Class, Option<&str>),
+    trail: Box<Trail>,
+) -> Result<(Box<Trail>, LeafPermit), ProxyResponse> {
+    let mut queued = QueuedRequest { worker, trail: Some(trail) };
+    let permit = match leaf.admit(worker, class, tie).await {
+        Admission::Started(permit) => permit,
+        Admission::TwinStarted => return Err(queued.reject("twin-started", "twin_started")),
+        Admission::Refused => return Err(queued.reject("refused", "queue_full")),
+    };
+    let mut trail = queued.trail.take().expect("it was not rejected");
+    trail.leaf_wait = Some(worker.shared.process_state.clock.now().since(trail.started));
+    Ok((trail, permit))
+}
+
+/// The response with the headers that the route changes.
+fn with_changed_headers(
+    changes: Option<&MessageChanges>,
+    facts: RequestFacts<'_>,
+    mut response: ProxyResponse,
+) -> ProxyResponse {
+    if let Some(changes) = changes {
+        changes.change_response(&mut response.0.fields, facts);
+    }
+    response
+}
+
+/// A request that goes to replicas.
+struct RoutedRequest<'s> {
+    destination: Destination,
+    target: Target,
+    requests: RouteRequests,
+    changes: Option<&'s MessageChanges>,
+    /// The path and query for replicas, if the route rewrites them.
+    rewritten: Option<head::Target>,
+}
+
+/// A response of the proxy itself, before the request is sent to a replica.
+enum OwnResponse<'s> {
+    Fault(Fault),
+    Redirect { redirect: &'s Redirect, location: String, changes: Option<&'s MessageChanges> },
+}
+
+impl From<Fault> for OwnResponse<'_> {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Changes the head for replicas as the route wants it.
+fn change_request(changes: &MessageChanges, trail: &mut Trail, rewritten: Option<head::Target>) {
+    let facts = RequestFacts {
+        client: &trail.client,
+        head: &trail.request_head,
+        trace_id: &trail.context.trace_id,
+    };
+    if let Some(changed) = changes.change_request(facts, rewritten) {
+        let unchanged = std::mem::replace(&mut trail.request_head, Arc::new(changed));
+        trail.unchanged_head = Some(unchanged);
+    }
 }
 
 async fn respond_from_shards(
@@ -184,28 +269,52 @@ fn prepare(head: &mut RequestHead, client: &Client) {
     forwarding::add_forwarded(&mut head.fields, client.address, &client.address_text, client.tls);
 }
 
-/// The destination and the target of a request, and the properties of the requests of its route.
-fn destination(
-    snapshot: &ConfigSnapshot,
-    client: &Client,
+/// Finds the route of a request, and what the route makes of the request.
+///
+/// # Errors
+/// When the request does not go to a replica.
+fn find_route<'s>(
+    snapshot: &'s ConfigSnapshot,
+    client: &'s Client,
     head: &RequestHead,
-) -> Result<(Destination, Target, RouteRequests), Fault> {
+) -> Result<RoutedRequest<'s>, OwnResponse<'s>> {
     let class = head.fields.get_text(Known::CurtailClass);
     let class = class.and_then(Class::from_name).unwrap_or_default();
-    let (route, target, requests) = match &client.leaf {
-        Some(leaf) => {
-            let target = Target::Upstream(Arc::clone(&leaf.server));
-            (&leaf.prepared, target, RouteRequests::default())
-        }
-        None => {
-            let route = snapshot
-                .routes
-                .find(head.host(), head.target.path())
-                .inspect_err(|_| client.metrics.unrouted.add(1))?;
-            (&route.prepared, route.target.clone(), route.requests)
-        }
+    let Some(leaf) = &client.leaf else {
+        return under_route(snapshot, head, class).inspect_err(|own| match own {
+            OwnResponse::Fault(_) => client.metrics.unrouted.add(1),
+            OwnResponse::Redirect { .. } => client.metrics.redirected.add(1),
+        });
     };
-    Ok((Destination { route: Arc::clone(route), class }, target, requests))
+    Ok(RoutedRequest {
+        destination: Destination { route: Arc::clone(&leaf.prepared), class },
+        target: Target::Upstream(Arc::clone(&leaf.server)),
+        requests: RouteRequests::default(),
+        changes: None,
+        rewritten: None,
+    })
+}
+
+fn under_route<'s>(
+    snapshot: &'s ConfigSnapshot,
+    head: &RequestHead,
+    class: Class,
+) -> Result<RoutedRequest<'s>, OwnResponse<'s>> {
+    let route = snapshot.routes.find(head.host(), head.target.path())?;
+    let changes = route.changes.as_deref();
+    if let Some(redirect) = route.redirect.as_deref()
+        && let Some(location) = redirect.location(head)?
+    {
+        return Err(OwnResponse::Redirect { redirect, location, changes });
+    }
+    let rewritten = changes.map(|changes| changes.rewrite(&head.target)).transpose()?.flatten();
+    Ok(RoutedRequest {
+        destination: Destination { route: Arc::clone(&route.prepared), class },
+        target: route.target()?.clone(),
+        requests: route.requests,
+        changes,
+        rewritten,
+    })
 }
 
 fn outgoing(
@@ -328,10 +437,29 @@ impl Drop for QueuedRequest<'_> {
     }
 }
 
-fn refuse(worker: &Worker, trail: Trail, fault: Fault) -> ProxyResponse {
-    let Fault { status, error, why } = fault;
-    record_own(worker, None, trail, (Some(status), Some(error)));
-    own(status, error, why)
+/// Responds in place of a replica.
+fn respond_itself(
+    worker: &Worker,
+    mut trail: Trail,
+    own_response: OwnResponse<'_>,
+) -> ProxyResponse {
+    match own_response {
+        OwnResponse::Fault(Fault { status, error, why }) => {
+            record_own(worker, None, trail, (Some(status), Some(error)));
+            own(status, error, why)
+        }
+        OwnResponse::Redirect { redirect, location, changes } => {
+            let (mut head, body) = empty(redirect.status);
+            head.fields.append(b"location", location.as_bytes());
+            let (client, trace_id) = (&*trail.client, &trail.context.trace_id);
+            let facts = RequestFacts { client, head: &trail.request_head, trace_id };
+            let response = with_changed_headers(changes, facts, (head, body));
+            let route = Arc::clone(&redirect.prepared);
+            trail.destination = Some(Destination { route, class: Class::default() });
+            record_own(worker, None, trail, (Some(redirect.status), None));
+            response
+        }
+    }
 }
 
 /// Records the end of a request with a response of the proxy itself, in its span and in the metrics of `upstream`.

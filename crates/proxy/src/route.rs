@@ -3,16 +3,21 @@
 //! A path prefix is a boundary: a server behind one route never gets a path that it may read as a path of another
 //! route ([`path`]).
 
+pub(crate) mod changes;
 pub(crate) mod path;
+pub(crate) mod redirect;
+mod rewrite;
 
 use crate::config::RouteConfig;
 use crate::driver::Upstream;
 use crate::fan_out::FanOut;
 use crate::spans::prepared::PreparedRoute;
+use changes::MessageChanges;
 use curtail_http::head::Fault;
 use curtail_units::{Duration, Instant, Ratio};
 use http::StatusCode;
 use path::{PathReading, Prefix};
+use redirect::Redirect;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -31,7 +36,11 @@ pub(crate) struct Route {
     pub(crate) host: Option<String>,
     path_prefix: Prefix,
     pub(crate) requests: RouteRequests,
-    pub(crate) target: Target,
+    /// The changes of the messages; absent: there are none.
+    pub(crate) changes: Option<Box<MessageChanges>>,
+    pub(crate) redirect: Option<Box<Redirect>>,
+    /// Where the requests go; absent: the route redirects all of them.
+    target: Option<Target>,
     pub(crate) prepared: Arc<PreparedRoute>,
 }
 
@@ -69,7 +78,8 @@ impl Target {
     }
 }
 
-const NO_ROUTE: Fault = Fault { status: StatusCode::NOT_FOUND, error: "no_route", why: "" };
+pub(crate) const NO_ROUTE: Fault =
+    Fault { status: StatusCode::NOT_FOUND, error: "no_route", why: "" };
 
 const AMBIGUOUS_PATH: Fault = Fault {
     status: StatusCode::BAD_REQUEST,
@@ -125,6 +135,12 @@ impl Routes {
     }
 }
 
+/// Whether a path prefix is one of those that only leaves serve.
+pub(crate) fn is_of_leaves(prefix: &str) -> bool {
+    Prefix::new(prefix).encoded.starts_with(LEAF_PATHS)
+        || path::are_same_prefix(prefix, "/.curtail")
+}
+
 /// The host without its port and without the trailing dot of a DNS name.
 pub(crate) fn host_name(host: &str) -> &str {
     let name = match host.rsplit_once(':') {
@@ -135,18 +151,32 @@ pub(crate) fn host_name(host: &str) -> &str {
 }
 
 impl Route {
-    pub(crate) fn new(config: &RouteConfig, target: Target) -> Self {
+    pub(crate) fn new(config: &RouteConfig, target: Option<Target>) -> Self {
         let upstream = match &target {
-            Target::Upstream(upstream) => Some(&*upstream.name),
-            Target::FanOut(_) => None,
+            Some(Target::Upstream(upstream)) => Some(&*upstream.name),
+            Some(Target::FanOut(_)) | None => None,
         };
         let prepared = PreparedRoute::new(&config.path_prefix, upstream);
         Self {
             host: config.host.as_deref().map(|host| host_name(host).to_owned()),
             path_prefix: Prefix::new(&config.path_prefix),
             requests: RouteRequests { idempotent: config.idempotent, timeout: config.timeout },
+            changes: MessageChanges::new(config).map(Box::new),
+            redirect: config
+                .changes
+                .redirect
+                .as_ref()
+                .map(|redirect| Box::new(Redirect::new(redirect, &config.path_prefix))),
             target,
             prepared: Arc::new(prepared),
         }
+    }
+
+    /// Where the requests go that the route does not redirect.
+    ///
+    /// # Errors
+    /// When the route redirects all requests.
+    pub(crate) fn target(&self) -> Result<&Target, Fault> {
+        self.target.as_ref().ok_or(NO_ROUTE)
     }
 }

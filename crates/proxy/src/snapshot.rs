@@ -119,13 +119,13 @@ impl ConfigSnapshot {
                 let shards = shards.map(|shard| Arc::clone(&upstreams[shard]));
                 let fan_out = Arc::new(fan_out_of(route, fan_out, shards, (process_state, before)));
                 fan_outs.push(Arc::clone(&fan_out));
-                Target::FanOut(fan_out)
+                Some(Target::FanOut(fan_out))
             } else {
-                Target::Upstream(Arc::clone(&upstreams[shards.next()?]))
+                shards.next().map(|shard| Target::Upstream(Arc::clone(&upstreams[shard])))
             };
-            Some(Route::new(route, target))
+            Route::new(route, target)
         };
-        let routes = Routes::new(config.routes.iter().filter_map(route).collect());
+        let routes = Routes::new(config.routes.iter().map(route).collect());
         let mut snapshot = Self {
             routes,
             upstreams,

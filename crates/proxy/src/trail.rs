@@ -28,6 +28,8 @@ pub(crate) struct Trail {
     pub(crate) started: Instant,
     /// The request's header, as the attempts repeat it.
     pub(crate) request_head: Arc<RequestHead>,
+    /// The header before the changes of the route; absent: the route changes none.
+    pub(crate) unchanged_head: Option<Arc<RequestHead>>,
     pub(crate) client: Arc<Client>,
     /// Whether the request is one call of a fan-out, so that its parent is another span of the proxy.
     pub(crate) is_call: bool,
@@ -123,6 +125,7 @@ impl Trail {
             context,
             started,
             request_head,
+            unchanged_head: None,
             client,
             is_call: false,
             is_at_leaf: false,
@@ -138,6 +141,11 @@ impl Trail {
             request_body_bytes: None,
             response_body_bytes: None,
         }
+    }
+
+    /// The request's header with the host and the path of the client.
+    pub(crate) fn received_head(&self) -> &RequestHead {
+        self.unchanged_head.as_ref().unwrap_or(&self.request_head)
     }
 
     /// The value of the first field of this name in the request's header; the name is in lower case.

@@ -12,8 +12,8 @@ use curtail_config::{Key, Presence};
 mod tests;
 
 /// Sections that are absent by default, but needed: a proxy does nothing without the first three sections, and has no
-/// metrics without `admin`.
-const NEEDED: [&str; 4] = ["listeners", "routes", "upstreams", "admin"];
+/// metrics without `admin`. Its route needs an upstream.
+const NEEDED: [&str; 5] = ["listeners", "routes", "upstreams", "admin", "upstream"];
 
 const NAME: &str = "service";
 
@@ -42,6 +42,16 @@ fn example(path: &str) -> Option<&'static str> {
         "routes[].host" => "www.example.org",
         "routes[].upstream" => NAME,
         "routes[].timeout" => "2s",
+        "routes[].request_headers.set" => "{x-client: \"{client}\"}",
+        "routes[].request_headers.add" => "{x-gateway: shop}",
+        "routes[].request_headers.remove" => "[x-debug]",
+        "routes[].response_headers.set" => "{strict-transport-security: max-age=31536000}",
+        "routes[].response_headers.add" => "{vary: accept-encoding}",
+        "routes[].response_headers.remove" => "[server]",
+        "routes[].rewrite_prefix" => "/v2",
+        "routes[].redirect.scheme" => "https",
+        "routes[].redirect.host" => "www.example.org",
+        "routes[].redirect.prefix" => "/new",
         "routes[].fan_out.needed" => "1",
         "routes[].fan_out.deadline" => "500ms",
         "upstreams.<name>.replicas" => "[\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]",

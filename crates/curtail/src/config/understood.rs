@@ -11,7 +11,8 @@ use curtail_policy::{
     BalanceConfig, QuantileDelay, RemedyMode, RestMode, SAMPLES_MIN, UpstreamConfig,
 };
 use curtail_proxy::{
-    Config, FanOutConfig, HealthCheckConfig, HealthCheckKind, Merge, NamedUpstream, RouteConfig,
+    Config, FanOutConfig, HealthCheckConfig, HealthCheckKind, Merge, NamedUpstream, RouteChanges,
+    RouteConfig,
 };
 use curtail_text::numbers;
 use curtail_units::{Duration, Quantile, Ratio};
@@ -67,7 +68,11 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
         let calls = route.calls(&config.upstreams);
         let fan_out = route.fan_out.as_ref().map(|fan_out| gathered(fan_out, calls));
         let fan_out = fan_out.unwrap_or_default();
-        writeln!(text, "route {} -> upstream {}{fan_out}", condition(route), route.upstream)?;
+        let redirect = route.changes.redirect.as_ref().map(ToString::to_string);
+        let upstream =
+            route.upstream.as_ref().map(|upstream| format!("upstream {upstream}{fan_out}"));
+        let to: Vec<String> = redirect.into_iter().chain(upstream).collect();
+        writeln!(text, "route {} -> {}", condition(route), to.join(", then "))?;
     }
     config.upstreams.iter().enumerate().try_for_each(|(place, upstream)| {
         let mut routes = config.routes.iter();
@@ -82,10 +87,29 @@ fn condition(route: &RouteConfig) -> String {
     let twice = if route.idempotent { " (any method may be sent twice)" } else { "" };
     let timeout = route.timeout.map(|timeout| format!(" (timeout {})", timeout.write()));
     let timeout = timeout.unwrap_or_default();
+    let changes = changes(&route.changes);
     let prefix = &route.path_prefix;
     // A prefix without a trailing slash is a path as well.
     let below = if prefix.ends_with('/') { String::new() } else { format!(" and {prefix}/...") };
-    format!("{host} {prefix}{below}{twice}{timeout}")
+    format!("{host} {prefix}{below}{twice}{timeout}{changes}")
+}
+
+/// The changes of the messages of a route, without its redirect.
+fn changes(changes: &RouteChanges) -> String {
+    let RouteChanges { request_headers, response_headers, rewrite_prefix, redirect: _ } = changes;
+    let mut text = String::new();
+    if let Some(prefix) = rewrite_prefix {
+        text += &format!(" (as {prefix})");
+    }
+    for (of, headers) in [("request", request_headers), ("response", response_headers)] {
+        if !headers.is_empty() {
+            text += &format!(
+                " ({} changed in each {of})",
+                numbers::counted(headers.count() as u64, "header")
+            );
+        }
+    }
+    text
 }
 
 /// Describes a fan-out: the needed shards or replicas, the merge of their bodies, and the deadline.

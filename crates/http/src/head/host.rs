@@ -42,7 +42,8 @@ pub(super) fn settle(head: &mut RequestHead) -> Result<(), Fault> {
 
 /// Whether a text is `name`, `name:port`, `[IPv6 address]` or `[IPv6 address]:port`. RFC 3986 also allows a comma and
 /// `%` in a name, but a server that splits lists or decodes texts would read another host.
-pub(crate) fn is_host(text: &[u8]) -> bool {
+#[must_use]
+pub fn is_host(text: &[u8]) -> bool {
     let port_at = match text {
         [b'[', rest @ ..] => {
             let Some(end) = memchr::memchr(b']', rest) else { return false };

@@ -15,6 +15,9 @@ const NO_TARGET: Fault =
 const FRAGMENT: Fault = Fault::bad("the request target has a fragment (`#`)");
 const BAD_AUTHORITY: Fault = Fault::bad_host("the host in the request target is not valid");
 
+/// Maximum length of a target: that of [`PathAndQuery`].
+pub(crate) const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
+
 /// Path and query, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -75,6 +78,18 @@ impl Target {
     #[must_use]
     pub fn own(path: &str) -> Self {
         Self::origin(path).expect("our own paths are valid")
+    }
+
+    /// Returns this target with another path, which has no query and no fragment.
+    ///
+    /// # Errors
+    /// When the target becomes too long.
+    pub fn with_path(&self, path: &str) -> Result<Self, Fault> {
+        let target = format!("{path}{}", &self.as_str()[self.path().len()..]);
+        if target.len() > TARGET_BYTES_MAX {
+            return Err(Fault::TARGET_TOO_LONG);
+        }
+        Self::origin(&target)
     }
 
     const fn asterisk() -> Self {

@@ -127,9 +127,9 @@ impl<'a> Facts<'a> {
                 Value::Duration(first_byte.since(trail?.started))
             }
             Field::Method => text(trail?.request_head.method.as_str()),
-            Field::Host => text(trail?.request_head.host()?),
-            Field::Path if self.log.config.query => text(trail?.request_head.target.as_str()),
-            Field::Path => text(trail?.request_head.target.path()),
+            Field::Host => text(trail?.received_head().host()?),
+            Field::Path if self.log.config.query => text(trail?.received_head().target.as_str()),
+            Field::Path => text(trail?.received_head().target.path()),
             Field::Protocol => Value::Word(protocol(trail?.request_head.version)),
             Field::Route => text(&trail?.destination.as_ref()?.route.path_prefix),
             Field::Upstream => text(trail?.destination.as_ref()?.route.upstream.as_deref()?),

@@ -1,6 +1,7 @@
 //! The format of lines: JSON, or a text with fields in braces.
 
 use super::field::Field;
+use crate::template;
 use curtail_text::expectation;
 
 /// The prefix of a field that is a request header: `{header.user-agent}`.
@@ -33,32 +34,13 @@ impl Format {
         if text.contains(|char: char| char.is_control() && char != '\t') {
             return Err("the format has a control character: expected one line".to_owned());
         }
-        let (mut parts, mut literal, mut rest) = (Vec::new(), String::new(), text);
-        while let Some(at) = rest.find(['{', '}']) {
-            let brace = &rest[at..=at];
-            literal.push_str(&rest[..at]);
-            rest = &rest[at + 1..];
-            if let Some(after) = rest.strip_prefix(brace) {
-                literal.push_str(brace);
-                rest = after;
-                continue;
-            }
-            let field = rest.split_once('}').filter(|_| brace == "{");
-            let (name, after) = field.ok_or_else(|| {
-                format!("{brace} stands alone: expected a field such as {{status}}, or {brace}{brace} for the character")
-            })?;
-            parts.push(FormatPart::Literal(std::mem::take(&mut literal)));
-            parts.push(FormatPart::parse(name)?);
-            rest = after;
-        }
-        if parts.is_empty() {
+        let (parts, fields) =
+            template::parse(text, "{status}", FormatPart::Literal, FormatPart::parse)?;
+        if fields == 0 {
             return Err(format!(
                 "{text:?} has no field: expected json, or a text with fields such as {{status}}"
             ));
         }
-        literal.push_str(rest);
-        parts.push(FormatPart::Literal(literal));
-        parts.retain(|part| !matches!(part, FormatPart::Literal(literal) if literal.is_empty()));
         Ok(Self::Text(parts))
     }
 }

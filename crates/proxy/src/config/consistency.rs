@@ -95,14 +95,18 @@ fn are_one_port(one: SocketAddr, other: SocketAddr) -> bool {
 fn check_routes(config: &Config, s: &mut Section<'_>) {
     let names: Vec<&str> = config.upstreams.iter().map(|upstream| &*upstream.name).collect();
     for (index, route) in config.routes.iter().enumerate() {
-        let (is_defined, defect) = match &route.fan_out {
-            None => (names.contains(&&*route.upstream), "is not defined"),
-            Some(_) => (route.shards(&config.upstreams).next().is_some(), "selects no upstream"),
-        };
-        if !is_defined {
-            let expected = expectation(&route.upstream, &names, "no upstreams are defined");
-            let text = format!("{:?} {defect}: {expected}", route.upstream);
-            s.error(&format!("routes[{index}].upstream"), text);
+        if let Some(upstream) = &route.upstream {
+            let (is_defined, defect) = match &route.fan_out {
+                None => (names.contains(&&**upstream), "is not defined"),
+                Some(_) => {
+                    (route.shards(&config.upstreams).next().is_some(), "selects no upstream")
+                }
+            };
+            if !is_defined {
+                let expected = expectation(upstream, &names, "no upstreams are defined");
+                let text = format!("{upstream:?} {defect}: {expected}");
+                s.error(&format!("routes[{index}].upstream"), text);
+            }
         }
         let mut before = config.routes[..index].iter();
         if let Some(first) = before.position(|other| match_the_same_requests(other, route)) {

@@ -56,9 +56,11 @@ impl RouteConfig {
         &self,
         upstreams: &'u [NamedUpstream],
     ) -> impl Iterator<Item = usize> + use<'_, 'u> {
-        let is_selected = |upstream: &NamedUpstream| match self.upstream.strip_suffix('*') {
-            Some(prefix) => upstream.name.starts_with(prefix),
-            None => upstream.name == self.upstream,
+        let is_selected = |upstream: &NamedUpstream| {
+            self.upstream.as_deref().is_some_and(|selected| match selected.strip_suffix('*') {
+                Some(prefix) => upstream.name.starts_with(prefix),
+                None => upstream.name == selected,
+            })
         };
         upstreams.iter().enumerate().filter(move |(_, u)| is_selected(u)).map(|(place, _)| place)
     }
@@ -107,8 +109,10 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
         let Some(fan_out) = &route.fan_out else { continue };
         let selected = route.shards(&config.upstreams).count();
         if fan_out.to == FanOutTo::Replicas && selected > 1 {
-            let text = format!("{:?} selects {selected} upstreams", route.upstream);
-            let text = format!("{text}: expected one with fan_out.to: replicas");
+            let name = route.upstream.as_deref().unwrap_or_default();
+            let text = format!(
+                "{name:?} selects {selected} upstreams: expected one with fan_out.to: replicas"
+            );
             s.error(&format!("routes[{index}].upstream"), text);
         }
         let calls = route.calls(&config.upstreams).and_then(|calls| u32::try_from(calls).ok());

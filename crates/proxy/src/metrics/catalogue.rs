@@ -269,6 +269,7 @@ catalogue! {
         LISTENER,
         "Requests without a matching route, or with a path that is ambiguous between routes.",
     );
+    REDIRECTED = counter("curtail_requests_redirected", LISTENER, "Requests that their route redirected.");
     MALFORMED = counter(
         "curtail_requests_malformed",
         LISTENER,

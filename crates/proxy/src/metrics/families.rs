@@ -222,6 +222,7 @@ impl Snapshot {
         let header_failed = by_reason(|c| &c.proxy_header_failed);
         out.counts(&table::CLIENTS_PROXY_HEADER_FAILED, header_failed);
         out.add(&table::UNROUTED, each().map(|(labels, c)| (labels, c.unrouted)));
+        out.add(&table::REDIRECTED, each().map(|(labels, c)| (labels, c.redirected)));
         out.add(&table::MALFORMED, each().map(|(labels, c)| (labels, c.malformed)));
         out.counts(&table::CLIENT_TIMEOUTS, by_reason(|c| &c.timed_out));
     }

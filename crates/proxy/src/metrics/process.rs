@@ -22,6 +22,7 @@ curtail_metrics::counters! {
         /// Connections closed for their PROXY header, apart from those that took too long.
         proxy_header_failed: CounterVec<ProxyHeaderFailure> = CounterVec::usually(&[]),
         unrouted: Counter,
+        redirected: Counter,
         /// Requests that are malformed, or did not arrive in time.
         malformed: Counter,
         timed_out: CounterVec<ClientTimeout>,

@@ -124,6 +124,7 @@ fn snapshot() -> Snapshot {
     listener.tls_failed.add(1);
     listener.proxy_header_failed.add(&ProxyHeaderFailure::Absent, 1);
     listener.unrouted.add(1);
+    listener.redirected.add(1);
     listener.malformed.add(1);
     let process = ProcessMetrics::default();
     process.reloads.add(&ReloadResult::Ok, 1);
@@ -271,6 +272,7 @@ fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
         curtail_client_tls_failed_total{listener="in"} 1
         curtail_client_proxy_header_failed_total{listener="in",reason="absent"} 1
         curtail_requests_unrouted_total{listener="in"} 1
+        curtail_requests_redirected_total{listener="in"} 1
         curtail_requests_malformed_total{listener="in"} 1
         curtail_spans_recorded_total 9
         curtail_spans_sent_total 5

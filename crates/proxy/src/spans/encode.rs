@@ -184,7 +184,7 @@ fn write_status(out: &mut Vec<u8>, failed: bool) {
 }
 
 fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
-    let head = &trail.request_head;
+    let head = trail.received_head();
     describe_method(attributes, &head.method);
     attributes.text(b"url.path", head.target.path());
     attributes.text(b"url.scheme", if trail.client.tls { "https" } else { "http" });

@@ -3,13 +3,10 @@
 use super::super::chunked::Decoder;
 use super::super::fields::{FIELDS_MAX, complaint, end_of_strict_lines};
 use super::super::framing::Framing;
-use crate::head::{Fault, Fields, Known, RequestHead, Target};
+use crate::head::{Fault, Fields, Known, RequestHead, TARGET_BYTES_MAX, Target};
 use bytes::{Buf, BytesMut};
 use http::{Method, Version};
 use std::mem::MaybeUninit;
-
-/// Maximum length of a target.
-const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
 
 impl From<httparse::Error> for Fault {
     fn from(error: httparse::Error) -> Self {

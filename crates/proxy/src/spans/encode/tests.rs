@@ -171,6 +171,22 @@ fn a_request_shows_the_sizes_of_its_bodies_its_wait_and_its_tenant() {
 }
 
 #[test]
+fn a_request_shows_what_the_client_sent_and_an_attempt_what_the_replica_gets() {
+    let mut trail = trail(get("/api"));
+    trail.sent(attempt(1, 0, ms(11), Reason::First));
+    trail.end = end(200, None);
+    let mut head = RequestHead::clone(&trail.request_head);
+    head.target = curtail_http::head::Target::own("/v2");
+    head.fields.append(b"x-tenant", b"acme");
+    trail.unchanged_head = Some(std::mem::replace(&mut trail.request_head, Arc::new(head)));
+    let [request, attempt] = &encode(&trail)[..] else { panic!("two spans") };
+    assert_eq!(request.text("url.path"), Some("/api"));
+    assert_eq!(request.text("curtail.tenant"), Some("acme"));
+    let url = attempt.text("url.full").expect("a URL");
+    assert!(url.ends_with("/v2"), "{url}");
+}
+
+#[test]
 fn what_counts_as_an_error_of_an_attempt() {
     let age = Duration::from_ms(1);
     let responded = AttemptEnd::Responded;
