@@ -6,6 +6,9 @@ use curtail_proxy::log::log_service;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A proxy that cuts the latency tail of HTTP services.
 #[derive(Parser)]
 #[command(name = "curtail-proxy", version, term_width = 80)]
