@@ -3,6 +3,8 @@
 //! **Limits**: a server has a maximum number of connections; further clients wait in the kernel's queue. After a
 //! failure to accept, usually for lack of file descriptors, the loop pauses ([`PAUSE`]).
 
+use crate::listen_socket::{ListenSocket, SocketFile};
+use crate::stream;
 use curtail_metrics::{Gauge, GaugeGuard};
 use std::future::Future;
 use std::io;
@@ -10,11 +12,11 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Maximum number of connections in the kernel's queue, which wait to be accepted.
-const BACKLOG: i32 = 4_096;
+pub(crate) const BACKLOG: i32 = 4_096;
 
 /// The pause after a failure to accept.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -25,7 +27,7 @@ const WARN_EVERY: Duration = Duration::from_secs(10);
 /// Maximum number of accepted connections that wait for their worker.
 const HANDED_MAX: usize = 1_024;
 
-/// Opens a listening socket.
+/// Opens a listening socket of TCP.
 ///
 /// # Errors
 /// The system's error; [`io::ErrorKind::AddrInUse`] when another process uses the port.
@@ -63,13 +65,13 @@ impl WarnLimit {
     }
 }
 
-/// A connection of a client; `TCP_NODELAY` is set.
+/// A connection of a client; over TCP, `TCP_NODELAY` is set.
 #[derive(Debug)]
 pub struct AcceptedConnection {
-    /// The stream of the connection.
+    /// The stream of the connection, of TCP or of a Unix socket ([`stream::of_unix`]).
     pub stream: TcpStream,
-    /// The address of the client.
-    pub peer: SocketAddr,
+    /// The address of the client; absent on a Unix socket.
+    pub peer: Option<SocketAddr>,
     /// The connection's permit under the server's maximum; released when this is dropped.
     pub place: OwnedSemaphorePermit,
 }
@@ -79,9 +81,36 @@ pub struct AcceptedConnection {
 pub struct Acceptor<D> {
     /// The name of the server in messages.
     name: String,
-    socket: TcpListener,
+    socket: AcceptSocket,
     places: Arc<Semaphore>,
     drain: Pin<Box<D>>,
+}
+
+/// A listening socket of the runtime.
+#[derive(Debug)]
+enum AcceptSocket {
+    Tcp(TcpListener),
+    /// With its file, which is removed after the socket has closed.
+    Unix(UnixListener, #[expect(dead_code, reason = "it is dropped")] Arc<SocketFile>),
+}
+
+impl AcceptSocket {
+    fn new(socket: ListenSocket) -> io::Result<Self> {
+        Ok(match socket {
+            ListenSocket::Tcp(socket) => Self::Tcp(TcpListener::from_std(socket)?),
+            ListenSocket::Unix(socket, file) => Self::Unix(UnixListener::from_std(socket)?, file),
+        })
+    }
+
+    async fn accept(&self) -> io::Result<(TcpStream, Option<SocketAddr>)> {
+        match self {
+            Self::Tcp(socket) => socket.accept().await.map(|(stream, peer)| (stream, Some(peer))),
+            Self::Unix(socket, _) => {
+                let (stream, _) = socket.accept().await?;
+                Ok((stream::of_unix(stream)?, None))
+            }
+        }
+    }
 }
 
 impl<D: Future<Output = ()>> Acceptor<D> {
@@ -92,13 +121,12 @@ impl<D: Future<Output = ()>> Acceptor<D> {
     /// When the runtime cannot register the socket, which is also logged.
     pub fn new(
         name: impl Into<String>,
-        socket: std::net::TcpListener,
+        socket: impl Into<ListenSocket>,
         places: Arc<Semaphore>,
         drain: D,
     ) -> io::Result<Self> {
         let name = name.into();
-        let socket = TcpListener::from_std(socket);
-        let socket = socket.inspect_err(|error| {
+        let socket = AcceptSocket::new(socket.into()).inspect_err(|error| {
             tracing::error!(listener = name, %error, "failed to register a listener with the runtime");
         })?;
         Ok(Self { name, socket, places, drain: Box::pin(drain) })
@@ -118,7 +146,8 @@ impl<D: Future<Output = ()>> Acceptor<D> {
             };
             match accepted {
                 // A connection that has broken already is not served.
-                Ok(accepted) if accepted.stream.set_nodelay(true).is_err() => {}
+                Ok(AcceptedConnection { stream, peer: Some(_), .. })
+                    if stream.set_nodelay(true).is_err() => {}
                 Ok(accepted) => return Some(accepted),
                 Err(error) => {
                     self.warn(&error);
@@ -136,7 +165,7 @@ impl<D: Future<Output = ()>> Acceptor<D> {
     }
 }
 
-async fn accept(socket: &TcpListener, places: &Arc<Semaphore>) -> io::Result<AcceptedConnection> {
+async fn accept(socket: &AcceptSocket, places: &Arc<Semaphore>) -> io::Result<AcceptedConnection> {
     let place = Arc::clone(places).acquire_owned().await.expect("the semaphore is never closed");
     let (stream, peer) = socket.accept().await?;
     Ok(AcceptedConnection { stream, peer, place })
@@ -155,8 +184,8 @@ pub struct WorkerInbox<T> {
 pub struct HandedConnection<T> {
     /// The stream of the connection, for the runtime of the worker.
     pub stream: std::net::TcpStream,
-    /// The address of the client.
-    pub peer: SocketAddr,
+    /// The address of the client; absent on a Unix socket.
+    pub peer: Option<SocketAddr>,
     /// The listener that accepted the connection.
     pub listener: T,
     /// The connection's count at the worker, and its permit; released when this is dropped.
@@ -185,11 +214,11 @@ impl<T> WorkerInbox<T> {
         let AcceptedConnection { stream, peer, place } = accepted;
         let stream = match stream.into_std() {
             Ok(stream) => stream,
-            Err(error) => return tracing::debug!(%peer, %error, "connection was gone at once"),
+            Err(error) => return tracing::debug!(?peer, %error, "connection was gone at once"),
         };
         let place = (freest.connections.enter(), place);
         if freest.sender.send(HandedConnection { stream, peer, listener, place }).await.is_err() {
-            tracing::debug!(%peer, "connection came as its worker stopped");
+            tracing::debug!(?peer, "connection came as its worker stopped");
         }
     }
 }
@@ -225,7 +254,7 @@ mod tests {
         drop(first);
         let second = second.await.expect("the second client");
         let clients = clients.map(|client| client.expect("connected").local_addr().expect("it is"));
-        assert_eq!(second.peer, clients[1]);
+        assert_eq!(second.peer, Some(clients[1]));
     }
 
     #[tokio::test]
@@ -247,6 +276,7 @@ mod tests {
         let connect = async || {
             let (client, accepted) = tokio::join!(TcpStream::connect(address), socket.accept());
             let (stream, peer) = accepted.expect("a client");
+            let peer = Some(peer);
             let place = Arc::clone(&places).acquire_owned().await.expect("a place");
             WorkerInbox::hand_over(&workers, AcceptedConnection { stream, peer, place }, "in")
                 .await;

@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 /// The configuration of connections to servers.
 #[derive(Clone, Debug, PartialEq)]
@@ -294,8 +294,7 @@ impl Connector {
         let start = clock.now();
         *phase = "the TCP handshake";
         let not_connected = |source| ConnectError::Connect { server: server(), source };
-        let mut tcp = connect_to_any(addresses).await.map_err(not_connected)?;
-        stream::keep_alive(&tcp, self.keepalive);
+        let mut tcp = self.open_socket(addresses).await.map_err(not_connected)?;
         if let Some(version) = self.proxy_protocol {
             let header = self.proxy_header(version, &tcp).map_err(not_connected)?;
             tcp.write_all(&header).await.map_err(not_connected)?;
@@ -335,11 +334,26 @@ impl Connector {
         if let Some(client) = self.client {
             return Ok(version.header(client));
         }
+        if self.origin.unix_path().is_some() {
+            return Ok(version.own_header(None));
+        }
         let (client, server) = (tcp.local_addr()?, tcp.peer_addr()?);
-        Ok(version.own_header(ConnectionAddresses { client, server }))
+        Ok(version.own_header(Some(ConnectionAddresses { client, server })))
+    }
+
+    async fn open_socket(&self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+        if let Some(path) = self.origin.unix_path() {
+            return stream::of_unix(UnixStream::connect(path).await?);
+        }
+        let tcp = connect_to_any(addresses).await?;
+        stream::keep_alive(&tcp, self.keepalive);
+        Ok(tcp)
     }
 
     async fn look_up(&self) -> io::Result<Vec<SocketAddr>> {
+        if self.origin.unix_path().is_some() {
+            return Ok(Vec::new());
+        }
         if let Some(address) = self.address {
             return Ok(vec![address]);
         }

@@ -55,18 +55,25 @@ pub fn ask_upgrade(fields: &mut Fields, protocol: &[u8]) {
     fields.set(Known::Upgrade, protocol);
 }
 
-/// Adds the client and the scheme of this connection, after the entries of earlier proxies.
-pub fn add_forwarded(fields: &mut Fields, client: IpAddr, client_text: &str, tls: bool) {
+/// Adds the client and the scheme of this connection, after the entries of earlier proxies. The client of a Unix socket has
+/// no address.
+pub fn add_forwarded(fields: &mut Fields, client: Option<IpAddr>, client_text: &str, tls: bool) {
     let proto = if tls { "https" } else { "http" };
     if !fields.has(Known::ForwardedProto) {
         fields.push(Known::ForwardedProto, proto.as_bytes());
     }
-    fields.push(Known::ForwardedFor, client_text.as_bytes());
+    if client.is_some() {
+        fields.push(Known::ForwardedFor, client_text.as_bytes());
+    }
     // Each proxy on the way may have added a line of its own.
     fields.join(Known::ForwardedFor, b", ");
     if fields.has(Known::Forwarded) {
-        // RFC 7239, section 6: the format of an address.
-        let node = if client.is_ipv6() { format!("\"[{client}]\"") } else { client.to_string() };
+        // RFC 7239, section 6: the format of an address, and of an identifier instead.
+        let node = match client {
+            Some(IpAddr::V6(client)) => format!("\"[{client}]\""),
+            Some(IpAddr::V4(client)) => client.to_string(),
+            None => "_unix".to_owned(),
+        };
         fields.push(Known::Forwarded, format!("for={node};proto={proto}").as_bytes());
         fields.join(Known::Forwarded, b", ");
     }
@@ -135,7 +142,7 @@ mod tests {
             ("x-forwarded-for", "10.0.0.2, 10.0.0.3"),
             ("x-forwarded-proto", "https"),
         ]);
-        add_forwarded(&mut headers, [10, 0, 0, 4].into(), "10.0.0.4", false);
+        add_forwarded(&mut headers, Some([10, 0, 0, 4].into()), "10.0.0.4", false);
         let want = fields(&[
             ("x-forwarded-proto", "https"),
             ("x-forwarded-for", "10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4"),
@@ -148,9 +155,10 @@ mod tests {
         for (client, element) in [
             ("10.0.0.4", "for=10.0.0.4;proto=https"),
             ("2001:db8::4", "for=\"[2001:db8::4]\";proto=https"),
+            ("unix:", "for=_unix;proto=https"),
         ] {
             let mut headers = fields(&[("forwarded", "for=a"), ("forwarded", "for=b")]);
-            add_forwarded(&mut headers, client.parse().expect("an address"), client, true);
+            add_forwarded(&mut headers, client.parse().ok(), client, true);
             let forwarded = headers.get_text(Known::Forwarded);
             assert_eq!(forwarded, Some(&*format!("for=a, for=b, {element}")));
             assert_eq!(headers.all(Known::Forwarded).count(), 1);

@@ -19,6 +19,7 @@ pub mod http1;
 pub mod http2;
 pub mod hyper_server;
 mod linger;
+pub mod listen_socket;
 pub mod origin;
 pub mod outbound_request;
 pub mod pool;

@@ -272,13 +272,14 @@ impl ProxyProtocol {
         }
     }
 
-    /// Returns the header of the proxy's own connection, such as a health check, with these ends.
+    /// Returns the header of the proxy's own connection, such as a health check, with these ends; absent on a Unix socket.
     #[must_use]
-    pub fn own_header(self, addresses: ConnectionAddresses) -> Vec<u8> {
-        match self {
+    pub fn own_header(self, addresses: Option<ConnectionAddresses>) -> Vec<u8> {
+        match (self, addresses) {
             // Some servers reject UNKNOWN (section 2.1).
-            Self::V1 => self.header(addresses),
-            Self::V2 => block(LOCAL, 0, &[]),
+            (Self::V1, Some(addresses)) => self.header(addresses),
+            (Self::V1, None) => [LINE_BEGIN, UNKNOWN, b"\r\n"].concat(),
+            (Self::V2, _) => block(LOCAL, 0, &[]),
         }
     }
 }

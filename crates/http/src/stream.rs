@@ -5,10 +5,11 @@ use curtail_units::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsStream;
 
 /// The idle times that [`keep_alive`] accepts: the kernel takes whole seconds; Linux takes at most 32,767.
@@ -31,6 +32,15 @@ pub fn keep_alive(tcp: &TcpStream, idle: Duration) {
     if let Err(error) = set {
         tracing::debug!(%error, "failed to enable TCP keepalive on a connection");
     }
+}
+
+/// Returns the connection of a Unix socket as one of TCP, so that all code serves both alike: reads, writes and peeks
+/// are the same system calls on both. Only its addresses and the options of TCP are errors.
+///
+/// # Errors
+/// When the runtime cannot register the socket.
+pub fn of_unix(stream: UnixStream) -> io::Result<TcpStream> {
+    TcpStream::from_std(OwnedFd::from(stream.into_std()?).into())
 }
 
 /// A connection in clear text or under TLS.

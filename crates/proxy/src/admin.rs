@@ -26,6 +26,7 @@ use bytes::Bytes;
 use curtail_http::accept::{AcceptedConnection, Acceptor};
 use curtail_http::drain::DrainSignal;
 use curtail_http::hyper_server::{self, Connections};
+use curtail_http::listen_socket::ListenSocket;
 use curtail_http::progress::ProgressTimer;
 use curtail_http::stream::Stream;
 use curtail_http::write_timeout::WriteTimeoutStream;
@@ -59,11 +60,7 @@ const QUANTILES: [(&str, Quantile); 4] = [
 
 /// Serves the admin port until the worker stops, a reload moves the port, or a new process has taken it over (`released`).
 /// It responds during a drain, too.
-pub(crate) async fn serve(
-    socket: std::net::TcpListener,
-    worker: Arc<Worker>,
-    released: Arc<DrainSignal>,
-) {
+pub(crate) async fn serve(socket: ListenSocket, worker: Arc<Worker>, released: Arc<DrainSignal>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let Ok(mut acceptor) = Acceptor::new("admin", socket, places, released.wait()) else { return };
     // The connections end with this task, when a reload moves the port.

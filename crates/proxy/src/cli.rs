@@ -89,7 +89,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
             return EXIT_ENVIRONMENT;
         }
     };
-    for (name, address) in running.listeners() {
+    for (name, address) in running.all_listeners() {
         tracing::info!(listener = name, %address, "listening");
     }
     if let Some(address) = running.admin() {
@@ -214,14 +214,14 @@ fn reload(args: &ProxyArgs, running: &Running) {
             .map_err(|error| format!("{}: {error}", file.display()))
             .and_then(|bytes| parse(file, bytes, &args.set).map_err(|errors| errors.to_string())),
     };
-    let before = running.listeners();
+    let before = running.all_listeners();
     let taken = config.and_then(|config| running.reload(config).map_err(|e| e.to_string()));
     match taken {
         Ok(changed) => {
             let changed = if changed.is_empty() { "none".to_owned() } else { changed.join(", ") };
             let file = args.config.as_deref().map(|file| tracing::field::display(file.display()));
             tracing::info!(file, changed, "configuration reloaded");
-            let opened = running.listeners().into_iter().filter(|open| !before.contains(open));
+            let opened = running.all_listeners().into_iter().filter(|open| !before.contains(open));
             opened.for_each(|(name, address)| {
                 tracing::info!(listener = name, %address, "listening");
             });

@@ -11,6 +11,7 @@ mod fan_out;
 mod header_changes;
 mod health_check;
 mod limits;
+mod listen_address;
 mod listener;
 mod network;
 mod replica;
@@ -28,8 +29,9 @@ pub use header_changes::HeaderChanges;
 pub(crate) use header_changes::{HeaderValue, ValueField, ValuePart};
 pub use health_check::{HealthCheckConfig, HealthCheckKind};
 pub use limits::Limits;
-pub use listener::{ListenerConfig, PrecedingProxies};
-pub use network::Network;
+pub use listen_address::ListenAddress;
+pub use listener::{FileMode, ListenerConfig, PrecedingProxies};
+pub use network::{ClientRange, Network};
 pub use replica::{ReplicaConfig, ReplicaUrl};
 pub use restart::RestartConfig;
 pub use route_changes::{RedirectConfig, RouteChanges, Scheme};
@@ -55,7 +57,7 @@ pub struct Config {
     /// Listeners for clients.
     pub listeners: Vec<ListenerConfig>,
     /// Proxies in front of this one; their `X-Forwarded-*` headers are kept.
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Vec<ClientRange>,
     /// The rules that select the upstream of a request.
     pub routes: Vec<RouteConfig>,
     /// The upstreams by name.
@@ -255,7 +257,7 @@ impl Config {
             listeners: s.list("listeners", "Addresses on which the proxy accepts requests.", listener::read),
             trusted_proxies: s.values(
                 "trusted_proxies",
-                "Addresses of clients that are proxies themselves. The proxy keeps the X-Forwarded-* headers of these clients, and replaces those of all other clients.",
+                "Addresses of clients that are proxies themselves, or `unix:` for those of Unix sockets. The proxy keeps the X-Forwarded-* headers of these clients, and replaces those of all other clients.",
             ),
             routes: s.list("routes", "Rules that select the upstream of a request.", route),
             upstreams: s.map(

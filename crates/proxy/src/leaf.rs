@@ -5,7 +5,7 @@
 //! machine, those in service first, so that the count in service is right and no queued request is lost.
 //! **Limits**: those of the queue; connections to [`PEERS_MAX`] other leaves.
 
-use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaConfig, ReplicaUrl};
+use crate::config::{ConnectConfig, LeafListener, NamedUpstream, ReplicaConfig};
 use crate::driver::{SharedParts, Upstream};
 use crate::guard::{Guard, Step};
 use crate::journal::Journal;
@@ -17,6 +17,7 @@ use crate::{StartError, leaf_headers};
 use curtail_http::clock::Clock;
 use curtail_http::connect::Connector;
 use curtail_http::connection_counts::ConnectionCounters;
+use curtail_http::origin::ServerOrigin;
 use curtail_http::outbound_request::OutboundRequest;
 use curtail_http::pool::Pool;
 use curtail_policy::journal::Entry;
@@ -310,7 +311,8 @@ impl Leaf {
         if let Some(pool) = peers.get(&key) {
             return Some(Arc::clone(pool));
         }
-        let url = ReplicaUrl::parse(&format!("http://{authority}"))?;
+        // A root may name any other leaf, but no socket of this machine.
+        let url = ServerOrigin::parse(&format!("http://{authority}"))?;
         if peers.keys().filter(|(owner, _)| *owner == worker).count() >= PEERS_MAX {
             tracing::debug!(authority, "too many other leaves: a twin is not cancelled");
             return None;

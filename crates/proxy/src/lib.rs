@@ -51,18 +51,18 @@ mod worker;
 
 pub use check::check;
 pub use config::{
-    AccessLogConfig, AddressFamilies, Config, ConnectConfig, ControlPlaneAccess, DiscoveryConfig,
-    DiscoverySource, DnsConfig, DnsRecords, DnsSource, EdsSource, FanOutConfig, FanOutTo,
-    FileSource, HeaderChanges, HealthCheckConfig, HealthCheckKind, HttpSource, KubernetesSource,
-    LeafListener, Limits, ListenerConfig, Merge, NamedUpstream, Network, PortSelector,
-    PrecedingProxies, Protocol, RedirectConfig, ReplicaConfig, ReplicaUrl, RestartConfig,
-    RouteChanges, RouteConfig, Scheme, ServerTls, SpansConfig, SpansProtocol, TenantsConfig,
+    AccessLogConfig, AddressFamilies, ClientRange, Config, ConnectConfig, ControlPlaneAccess,
+    DiscoveryConfig, DiscoverySource, DnsConfig, DnsRecords, DnsSource, EdsSource, FanOutConfig,
+    FanOutTo, FileMode, FileSource, HeaderChanges, HealthCheckConfig, HealthCheckKind, HttpSource,
+    KubernetesSource, LeafListener, Limits, ListenAddress, ListenerConfig, Merge, NamedUpstream,
+    Network, PortSelector, PrecedingProxies, Protocol, RedirectConfig, ReplicaConfig, ReplicaUrl,
+    RestartConfig, RouteChanges, RouteConfig, Scheme, ServerTls, SpansConfig, SpansProtocol,
+    TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
 pub use restart::old_process::NewProcess;
 pub use running::{Options, ReloadError, Running, start};
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The user agent of the proxy's own requests.
@@ -74,7 +74,7 @@ pub(crate) const USER_AGENT: &str = concat!("curtail-proxy/", env!("CARGO_PKG_VE
 pub enum StartError {
     /// An address cannot be listened on.
     #[error("listener {name:?}: cannot listen on {address}: {source}")]
-    Listen { name: String, address: SocketAddr, source: std::io::Error },
+    Listen { name: String, address: ListenAddress, source: std::io::Error },
     /// A certificate, key, authority or name cannot be used.
     #[error(transparent)]
     Tls(#[from] curtail_http::tls::TlsError),

@@ -5,14 +5,14 @@
 //! **Limits**: `connections_max` for each listener; further clients wait in the kernel's queue.
 
 use crate::StartError;
-use crate::config::PrecedingProxies;
+use crate::config::{FileMode, ListenAddress, PrecedingProxies};
 use crate::leaf::Leaf;
 use crate::metrics::ListenerMetrics;
 use crate::restart::inherited::InheritedSockets;
 use curtail_http::accept::{self, Acceptor, WorkerInbox};
 use curtail_http::drain::DrainSignal;
+use curtail_http::listen_socket::ListenSocket;
 use curtail_http::tls::ListenerTls;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -68,22 +68,25 @@ pub(crate) type HandedConnection = accept::HandedConnection<Arc<Listener>>;
 /// When the address cannot be listened on.
 pub(crate) fn open(
     name: &str,
-    address: SocketAddr,
+    (address, mode): (&ListenAddress, Option<FileMode>),
     inherited: &mut InheritedSockets,
-) -> Result<std::net::TcpListener, StartError> {
-    let failed = |source| StartError::Listen { name: name.to_owned(), address, source };
-    match inherited.take(address).map_err(failed)? {
-        Some(socket) => Ok(socket),
-        None => accept::bind(address).map_err(failed),
+) -> Result<ListenSocket, StartError> {
+    if let Some(socket) = inherited.take(address) {
+        return Ok(socket);
     }
+    let opened = match address {
+        ListenAddress::Tcp(address) => accept::bind(*address).map(ListenSocket::from),
+        ListenAddress::Unix(path) => ListenSocket::bind_unix(path, mode.map(|mode| mode.0)),
+    };
+    opened.map_err(|source| StartError::Listen {
+        name: name.to_owned(),
+        address: address.clone(),
+        source,
+    })
 }
 
 /// Accepts connections until the listener drains.
-pub(crate) async fn accept(
-    socket: std::net::TcpListener,
-    listener: Arc<Listener>,
-    workers: Vec<Inbox>,
-) {
+pub(crate) async fn accept(socket: ListenSocket, listener: Arc<Listener>, workers: Vec<Inbox>) {
     let places = Arc::new(Semaphore::new(listener.connections_max));
     let acceptor = Acceptor::new(&*listener.name, socket, places, listener.drain.wait());
     let Ok(mut acceptor) = acceptor else { return };

@@ -5,16 +5,17 @@
 //! another key of a listener has changed, a new accept loop uses the same socket, and the earlier connections drain.
 
 use crate::check::listener_section;
-use crate::config::{self, Config, ListenerConfig};
+use crate::config::{self, Config, FileMode, ListenAddress, ListenerConfig};
 use crate::listen::{self, Inbox, Listener};
 use crate::restart::inherited::InheritedSockets;
 use crate::snapshot::ConfigSnapshot;
 use crate::worker::Worker;
 use crate::{StartError, admin};
 use curtail_http::drain::DrainSignal;
+use curtail_http::listen_socket::ListenSocket;
 use curtail_http::tls::{ListenerTls, ServerConfig};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -38,16 +39,29 @@ pub(crate) struct Listeners {
 #[derive(Debug)]
 struct OpenListener {
     /// The address in the configuration; its port may be 0.
-    address: SocketAddr,
-    socket: TcpListener,
+    address: ListenAddress,
+    /// The mode of the file in the configuration.
+    mode: Option<FileMode>,
+    socket: ListenSocket,
     listener: Arc<Listener>,
+}
+
+impl OpenListener {
+    /// Gives the file of a Unix socket its mode, which an inherited or a kept socket may not have.
+    fn apply_mode(&self) {
+        let Some(file) = self.socket.file() else { return };
+        if let Err(error) = file.set_mode(self.mode.map(|mode| mode.0)) {
+            let file = file.path().display();
+            tracing::error!(%file, %error, "the file of a Unix socket has not got its mode");
+        }
+    }
 }
 
 #[derive(Debug)]
 struct AdminPort {
     /// The address in the configuration; its port may be 0.
     address: SocketAddr,
-    socket: TcpListener,
+    socket: ListenSocket,
     task: AbortHandle,
     released: Arc<DrainSignal>,
 }
@@ -63,7 +77,7 @@ pub(crate) struct PreparedListeners {
 struct PreparedListener {
     open: OpenListener,
     /// The socket of a new accept loop; [`None`] if the earlier loop continues.
-    accept: Option<TcpListener>,
+    accept: Option<ListenSocket>,
     /// The new TLS of a listener that stays.
     tls: Option<Arc<ServerConfig>>,
 }
@@ -71,7 +85,7 @@ struct PreparedListener {
 #[derive(Debug)]
 enum PreparedAdmin {
     Unchanged,
-    Opened { address: SocketAddr, socket: TcpListener, served: TcpListener },
+    Opened { address: SocketAddr, socket: ListenSocket, served: ListenSocket },
 }
 
 impl Listeners {
@@ -104,8 +118,9 @@ impl Listeners {
         let Config { listeners, leaves, admin, limits, .. } = &snapshot.config;
         let mut tls = listeners_tls(listeners)?.into_iter();
         let mut proxies = listeners.iter().map(|listener| listener.proxy_protocol.clone());
-        let clients = listeners.iter().map(|listener| (listener.address, None));
-        let roots = leaves.iter().map(|leaf| leaf.address);
+        let address = |of: &ListenerConfig| (of.address.clone(), of.mode);
+        let clients = listeners.iter().map(|listener| (address(listener), None));
+        let roots = leaves.iter().map(|leaf| (ListenAddress::Tcp(leaf.address), None));
         let roots = roots.zip(&snapshot.leaves).map(|(address, leaf)| (address, Some(leaf)));
         let listeners = clients.chain(roots).zip(&snapshot.listeners);
         let prepare = |((address, leaf), (name, metrics)): (_, &(String, Arc<_>))| {
@@ -120,29 +135,30 @@ impl Listeners {
 
     fn prepare_one(
         &self,
-        address: SocketAddr,
+        (address, mode): (ListenAddress, Option<FileMode>),
         mut wanted: Listener,
         tls: Option<Arc<ServerConfig>>,
         inherited: &mut InheritedSockets,
     ) -> Result<PreparedListener, StartError> {
         let is_kept = |open: &&OpenListener| {
-            open.address == address && (address.port() != 0 || open.listener.name == wanted.name)
+            open.address == address
+                && (!address.has_any_port() || open.listener.name == wanted.name)
         };
         let kept = self.open.iter().find(is_kept);
         let socket = match kept {
             Some(open) => open.socket.try_clone()?,
-            None => listen::open(&wanted.name, address, inherited)?,
+            None => listen::open(&wanted.name, (&address, mode), inherited)?,
         };
         if let Some(OpenListener { listener, .. }) = kept
             && listener.tls.is_some() == tls.is_some()
             && listener.is_same(&wanted)
         {
-            let open = OpenListener { address, socket, listener: Arc::clone(listener) };
+            let open = OpenListener { address, mode, socket, listener: Arc::clone(listener) };
             return Ok(PreparedListener { open, accept: None, tls });
         }
         wanted.tls = tls.map(ListenerTls::new);
         let accept = Some(socket.try_clone()?);
-        let open = OpenListener { address, socket, listener: Arc::new(wanted) };
+        let open = OpenListener { address, mode, socket, listener: Arc::new(wanted) };
         Ok(PreparedListener { open, accept, tls: None })
     }
 
@@ -154,7 +170,7 @@ impl Listeners {
         if self.admin.as_ref().is_some_and(|open| open.address == address) {
             return Ok(PreparedAdmin::Unchanged);
         }
-        let socket = listen::open("admin", address, inherited)?;
+        let socket = listen::open("admin", (&ListenAddress::Tcp(address), None), inherited)?;
         Ok(PreparedAdmin::Opened { address, served: socket.try_clone()?, socket })
     }
 
@@ -166,6 +182,7 @@ impl Listeners {
             if let (Some(old), Some(new)) = (&open.listener.tls, tls) {
                 old.replace(new);
             }
+            open.apply_mode();
             if let Some(socket) = accept {
                 let listener = Arc::clone(&open.listener);
                 self.runtime.spawn(listen::accept(socket, listener, self.inboxes.clone()));
@@ -195,27 +212,28 @@ impl Listeners {
     }
 
     /// The addresses that are listened on, leaves included, by name.
-    pub(crate) fn addresses(&self) -> Vec<(String, SocketAddr)> {
+    pub(crate) fn addresses(&self) -> Vec<(String, ListenAddress)> {
         let local = |open: &OpenListener| {
-            Some((open.listener.name.clone(), open.socket.local_addr().ok()?))
+            let address = open.socket.tcp_address().map(ListenAddress::Tcp);
+            (open.listener.name.clone(), address.unwrap_or_else(|| open.address.clone()))
         };
-        self.open.iter().filter_map(local).collect()
+        self.open.iter().map(local).collect()
     }
 
     /// The address of the admin port.
     pub(crate) fn admin(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().and_then(|admin| admin.socket.local_addr().ok())
+        self.admin.as_ref().and_then(|admin| admin.socket.tcp_address())
     }
 
     /// All open sockets, for a new process.
     ///
     /// # Errors
     /// When the process may not open another file.
-    pub(crate) fn sockets(&self) -> io::Result<Vec<TcpListener>> {
+    pub(crate) fn sockets(&self) -> io::Result<Vec<ListenSocket>> {
         let listeners = self.open.iter().map(|open| &open.socket);
         listeners
             .chain(self.admin.as_ref().map(|admin| &admin.socket))
-            .map(TcpListener::try_clone)
+            .map(ListenSocket::try_clone)
             .collect()
     }
 

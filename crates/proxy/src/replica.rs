@@ -50,7 +50,7 @@ impl Replica {
         let pools: Box<[_]> = (0..workers).map(pool).collect();
         let own_pools = pools.iter().filter(|_| connect.proxy_protocol.is_some());
         Ok(Self {
-            authority: server.authority(),
+            authority: server.address(),
             prepared: Arc::new(PreparedReplica::new(upstream, &server)),
             client_pools: own_pools.map(ClientPools::new).collect(),
             pools,
@@ -79,10 +79,10 @@ impl Replica {
         &self.pools[worker]
     }
 
-    /// The pool of a client's requests.
-    pub(crate) fn pool_for(&self, worker: usize, client: ConnectionAddresses) -> Arc<Pool> {
-        match self.client_pools.get(worker) {
-            Some(pools) => pools.get(client),
+    /// The pool of a client's requests. Clients of Unix sockets have no address, and share connections.
+    pub(crate) fn pool_for(&self, worker: usize, client: Option<ConnectionAddresses>) -> Arc<Pool> {
+        match self.client_pools.get(worker).zip(client) {
+            Some((pools, client)) => pools.get(client),
             None => Arc::clone(&self.pools[worker]),
         }
     }

@@ -33,11 +33,11 @@ pub(crate) type ProxyResponse = (ResponseHead, RelayedBody);
 /// The client's side of a request's connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// The two ends of the client's connection, by its PROXY header if there is one.
-    pub(crate) addresses: ConnectionAddresses,
-    /// The canonical address of the client.
-    pub(crate) address: IpAddr,
-    /// The address of the client, as `x-forwarded-for` has it.
+    /// The two ends of the client's connection, by its PROXY header if there is one; absent on a Unix socket.
+    pub(crate) addresses: Option<ConnectionAddresses>,
+    /// The canonical address of the client; absent on a Unix socket.
+    pub(crate) address: Option<IpAddr>,
+    /// The address of the client, as `x-forwarded-for` has it; `unix:` on a Unix socket.
     pub(crate) address_text: String,
     /// Whether the client is a trusted proxy, whose forwarded fields are kept.
     pub(crate) is_trusted: bool,

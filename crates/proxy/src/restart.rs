@@ -17,14 +17,12 @@ pub(crate) mod old_process;
 pub(crate) mod systemd;
 
 use crate::StartError;
-use crate::config::RestartConfig;
+use crate::config::{ListenAddress, RestartConfig};
 use crate::listeners::Listeners;
 use curtail_http::runtime_thread::RuntimeThread;
 use inherited::InheritedSockets;
 use new_process::OldProcess;
 use old_process::{NewProcess, RestartSocket};
-use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
@@ -58,7 +56,7 @@ pub(crate) struct Takeover {
     socket: RestartSocket,
     old: Option<OldProcess>,
     /// The addresses of the sockets of the old process.
-    received: Vec<SocketAddr>,
+    received: Vec<ListenAddress>,
 }
 
 /// The thread that gives the listeners to a new process.
@@ -80,11 +78,7 @@ impl Takeover {
         let failed = |source| StartError::Restart { socket: path.clone(), source };
         let (old, sockets) = OldProcess::receive_sockets(path).map_err(failed)?.unzip();
         let sockets = sockets.unwrap_or_default();
-        let received = sockets
-            .iter()
-            .map(TcpListener::local_addr)
-            .collect::<io::Result<_>>()
-            .map_err(failed)?;
+        let received = sockets.iter().filter_map(inherited::address_of).collect();
         inherited.extend(sockets);
         let thread = RuntimeThread::start("restart")?;
         let socket = {
@@ -105,7 +99,7 @@ impl Takeover {
     /// When the old process serves on, or belongs to another service.
     pub(crate) fn ready(&mut self, unused: &InheritedSockets) -> Result<(), StartError> {
         let Some(old) = &mut self.old else { return Ok(()) };
-        let is_unused = |address: &SocketAddr| unused.has(*address);
+        let is_unused = |address| unused.has(address);
         let ready = if !self.received.is_empty() && self.received.iter().all(is_unused) {
             Err(new_process::has_no_address(&self.received))
         } else {

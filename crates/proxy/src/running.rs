@@ -2,7 +2,7 @@
 
 use crate::access_log::buffers::LineBuffers;
 use crate::access_log::writer::AccessLogWriter;
-use crate::config::Config;
+use crate::config::{Config, ListenAddress};
 use crate::discovery::{self, Discoveries};
 use crate::effects::EffectSender;
 use crate::health::{self, HealthChecks};
@@ -145,9 +145,18 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
 }
 
 impl Running {
-    /// The addresses that are listened on, leaves included, by name.
+    /// The addresses of TCP that are listened on, leaves included, by name.
     #[must_use]
     pub fn listeners(&self) -> Vec<(String, SocketAddr)> {
+        let tcp = |(name, address)| match address {
+            ListenAddress::Tcp(address) => Some((name, address)),
+            ListenAddress::Unix(_) => None,
+        };
+        self.all_listeners().into_iter().filter_map(tcp).collect()
+    }
+
+    /// The addresses that are listened on, with Unix sockets.
+    pub(crate) fn all_listeners(&self) -> Vec<(String, ListenAddress)> {
         lock(&self.reloaded().listeners).addresses()
     }
 

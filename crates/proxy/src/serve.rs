@@ -5,7 +5,7 @@
 mod beginning;
 mod http2;
 
-use crate::config::{Limits, Network};
+use crate::config::{ClientRange, Limits};
 use crate::listen::HandedConnection;
 use crate::metrics::ClientTimeout;
 use crate::request::{Client, own, respond};
@@ -34,15 +34,17 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
     let snapshot = worker.shared.snapshot.load_full();
     let limits = snapshot.config.limits.clone();
     let Ok(mut stream) = TcpStream::from_std(stream) else { return };
-    stream::keep_alive(&stream, limits.tcp_keepalive);
+    if peer.is_some() {
+        stream::keep_alive(&stream, limits.tcp_keepalive);
+    }
     let begin = Beginning { listener: &listener, timeout: limits.header_timeout, peer };
     let Some(addresses) = begin.addresses(&mut stream).await else { return };
-    let address = addresses.client.ip().to_canonical();
-    let is_trusted = |network: &Network| network.contains(address);
+    let address = addresses.map(|addresses| addresses.client.ip().to_canonical());
+    let is_trusted = |clients: &ClientRange| clients.contains(address);
     let client = Arc::new(Client {
         addresses,
         address,
-        address_text: address.to_string(),
+        address_text: address.map_or_else(|| "unix:".to_owned(), |address| address.to_string()),
         // The clients of a leaf are roots, which it trusts.
         is_trusted: listener.leaf.is_some()
             || snapshot.config.trusted_proxies.iter().any(is_trusted),
@@ -57,7 +59,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
         None => match begin.in_time(preface::begin(&mut stream)).await {
             Some(Ok((begun, true))) => serving.http2(Stream::Plain(stream), begun).await,
             Some(Ok((begun, false))) => serving.http1(Stream::Plain(stream), begun).await,
-            Some(Err(error)) => tracing::debug!(%peer, %error, "connection broke at its beginning"),
+            Some(Err(error)) => tracing::debug!(?peer, %error, "connection broke at its beginning"),
             None => {}
         },
         Some(tls) => match begin.in_time(tls.acceptor().accept(stream)).await {
@@ -72,7 +74,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
             }
             Some(Err(error)) => {
                 serving.client.metrics.tls_failed.add(1);
-                tracing::debug!(%peer, %error, "TLS handshake failed");
+                tracing::debug!(?peer, %error, "TLS handshake failed");
             }
             None => {}
         },

@@ -38,6 +38,7 @@ fn example(path: &str) -> Option<&'static str> {
     Some(match path {
         "workers" | "api.query_threads" => "4",
         "listeners[].address" => "127.0.0.1:7300",
+        "listeners[].mode" => "\"0660\"",
         "listeners[].proxy_protocol.from" => "[10.0.0.0/24]",
         "routes[].host" => "www.example.org",
         "routes[].upstream" => NAME,

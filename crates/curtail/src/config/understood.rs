@@ -31,7 +31,8 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
             Some(tls) if tls.client_ca_file.is_some() => "TLS with client certificates",
             Some(_) => "TLS",
         };
-        writeln!(text, "listener {}: {}, {over}", listener.name, listener.address)?;
+        let after = if listener.proxy_protocol.is_some() { ", after a PROXY header" } else { "" };
+        writeln!(text, "listener {}: {}, {over}{after}", listener.name, listener.address)?;
     }
     match config.admin {
         Some(address) => writeln!(text, "admin: {address}")?,

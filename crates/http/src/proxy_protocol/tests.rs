@@ -154,8 +154,11 @@ fn a_written_header_is_read_as_it_was() {
             assert_eq!(header.starts_with(b"PROXY TCP"), is_line);
         }
         let own = addresses(v4.0, v4.1);
-        let read = parse(&version.own_header(own)).expect("it is valid").expect("it is complete");
-        assert_eq!(read.addresses, is_line.then_some(own));
+        for own in [Some(own), None] {
+            let header = version.own_header(own);
+            let read = parse(&header).expect("it is valid").expect("it is complete");
+            assert_eq!(read.addresses, own.filter(|_| is_line));
+        }
     }
     let mapped = addresses("[::ffff:192.0.2.1]:1", "192.0.2.2:2");
     assert_eq!(ProxyProtocol::V1.header(mapped), b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n");

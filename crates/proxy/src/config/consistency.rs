@@ -5,12 +5,12 @@
 //! get hedges of its own requests.
 //! **Limits**: the checks compare text. Two names of one server count as two replicas.
 
-use super::{Config, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out};
+use super::{Config, ListenAddress, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out};
 use crate::route::{self, path};
 use curtail_config::Section;
 use curtail_policy::GroupConfig;
 use curtail_text::expectation;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 /// Records an error for each contradiction in `config`, which was read from `s`.
 pub(super) fn check(config: &Config, s: &mut Section<'_>) {
@@ -47,19 +47,19 @@ struct Port<'a> {
     /// The section that configures it.
     section: String,
     name: &'a str,
-    address: SocketAddr,
+    address: ListenAddress,
 }
 
 fn check_ports(config: &Config, s: &mut Section<'_>) {
     let listeners = config.listeners.iter().enumerate().map(|(index, listener)| Port {
         section: format!("listeners[{index}]"),
         name: &listener.name,
-        address: listener.address,
+        address: listener.address.clone(),
     });
     let leaves = config.leaves.iter().enumerate().map(|(index, leaf)| Port {
         section: format!("leaves[{index}]"),
         name: &leaf.name,
-        address: leaf.address,
+        address: ListenAddress::Tcp(leaf.address),
     });
     let ports: Vec<Port<'_>> = listeners.chain(leaves).collect();
     for (index, port) in ports.iter().enumerate() {
@@ -71,12 +71,13 @@ fn check_ports(config: &Config, s: &mut Section<'_>) {
             s.error(&format!("{}.name", port.section), text);
         }
         let mut before = ports[..index].iter();
-        if let Some(other) = before.find(|other| are_one_port(other.address, port.address)) {
+        if let Some(other) = before.find(|other| are_one_port(&other.address, &port.address)) {
             let text = format!("same address as {}: expected another port", other.section);
             s.error(&format!("{}.address", port.section), text);
         }
     }
-    let is_admin = |port: &&Port<'_>| config.admin.is_some_and(|a| are_one_port(port.address, a));
+    let admin = config.admin.map(ListenAddress::Tcp);
+    let is_admin = |port: &&Port<'_>| admin.iter().any(|a| are_one_port(&port.address, a));
     if let Some(other) = ports.iter().find(is_admin) {
         let text = format!("same address as {}: expected another port", other.section);
         s.error("admin.address", text);
@@ -84,7 +85,10 @@ fn check_ports(config: &Config, s: &mut Section<'_>) {
 }
 
 /// Whether only one of the two addresses can be bound.
-fn are_one_port(one: SocketAddr, other: SocketAddr) -> bool {
+fn are_one_port(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let (ListenAddress::Tcp(one), ListenAddress::Tcp(other)) = (one, other) else {
+        return one == other;
+    };
     // An IPv6 socket on all addresses accepts IPv4 connections too.
     let covers =
         |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());
@@ -147,6 +151,7 @@ fn is_same_server(one: &ReplicaUrl, other: &ReplicaUrl) -> bool {
     let address = |url: &ReplicaUrl| url.host.parse::<IpAddr>().ok();
     let is_same_host = match (address(one), address(other)) {
         (Some(one), Some(other)) => one == other,
+        _ if one.unix_path().is_some() => one.host == other.host,
         _ => one.host.eq_ignore_ascii_case(&other.host),
     };
     is_same_host && one.port == other.port

@@ -93,6 +93,60 @@ impl Value for Network {
     }
 }
 
+/// Clients by their address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientRange {
+    /// The clients of a range of addresses.
+    Network(Network),
+    /// The clients of Unix sockets, which have no address.
+    Unix,
+}
+
+impl ClientRange {
+    /// Whether the range contains a client at a canonical address, or on a Unix socket.
+    #[must_use]
+    pub fn contains(&self, address: Option<IpAddr>) -> bool {
+        match (self, address) {
+            (Self::Network(network), Some(address)) => network.contains(address),
+            (Self::Unix, None) => true,
+            (Self::Network(_), None) | (Self::Unix, Some(_)) => false,
+        }
+    }
+}
+
+impl std::fmt::Display for ClientRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Network(network) => network.fmt(f),
+            Self::Unix => f.write_str("unix:"),
+        }
+    }
+}
+
+impl Value for ClientRange {
+    const NOUN: &'static str = "a range of addresses";
+    const DETAIL: &'static str = "such as 10.0.0.0/8, 192.0.2.7 or \"2001:db8::/32\" (quoted), or \"unix:\" for the clients of Unix sockets";
+
+    fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
+        if scalar.text() == Some("unix:") {
+            return Ok(Self::Unix);
+        }
+        Network::read(scalar).map(Self::Network)
+    }
+
+    fn write(&self) -> String {
+        serde_json::Value::from(self.to_string()).to_string()
+    }
+
+    fn placeholder() -> Self {
+        Self::Network(Network::placeholder())
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({ "type": "string", "pattern": "^([0-9A-Fa-f.:]+(/[0-9]{1,3})?|unix:)$" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Network;

@@ -10,10 +10,10 @@ use std::ops::Deref;
 pub struct ReplicaUrl(ServerOrigin);
 
 impl ReplicaUrl {
-    /// Parses `http://host[:port]` or `https://host[:port]`, with no path.
+    /// Parses `http://host[:port]`, `https://host[:port]` or `http://unix:/path`, with no path of HTTP.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        ServerOrigin::parse(text).map(Self)
+        ServerOrigin::parse_with_unix(text).map(Self)
     }
 
     pub(crate) const fn of(origin: ServerOrigin) -> Self {
@@ -53,10 +53,10 @@ impl std::str::FromStr for ReplicaUrl {
 displayed_value!(
     ReplicaUrl,
     "the address of a server",
-    "such as http://127.0.0.1:8080, without a path",
+    "such as http://127.0.0.1:8080, without a path, or http://unix:/run/app.sock",
     |scalar: &Scalar| scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind),
     Self(ServerOrigin { tls: false, host: "localhost".to_owned(), port: 80 }),
-    { "type": "string", "pattern": "^https?://[^/]+/?$" }
+    { "type": "string", "pattern": "^(https?://[^/]+/?|http://unix:/.+)$" }
 );
 
 /// A replica of an upstream.
@@ -127,8 +127,8 @@ impl std::fmt::Display for ReplicaConfig {
 displayed_value!(
     ReplicaConfig,
     "a replica",
-    "such as http://127.0.0.1:8080 or a=http://127.0.0.1:8080, without a path",
+    "such as http://127.0.0.1:8080 or a=http://127.0.0.1:8080, without a path, or http://unix:/run/app.sock",
     |scalar: &Scalar| scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind),
     Self::unnamed(ReplicaUrl::placeholder()),
-    { "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?https?://[^/]+/?$" }
+    { "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?(https?://[^/]+/?|http://unix:/.+)$" }
 );

@@ -1,13 +1,14 @@
 //! The side of the new process.
 
 use super::{ACCEPT, END, GREETING, READY, SERVING, SOCKETS, SOCKETS_MAX};
+use crate::config::ListenAddress;
+use curtail_http::listen_socket::ListenSocket;
 use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg, sockopt,
 };
 use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -32,7 +33,7 @@ impl OldProcess {
     ///
     /// # Errors
     /// When the path is no socket, its process belongs to another user, is no proxy, or does not respond.
-    pub(crate) fn receive_sockets(path: &Path) -> io::Result<Option<(Self, Vec<TcpListener>)>> {
+    pub(crate) fn receive_sockets(path: &Path) -> io::Result<Option<(Self, Vec<ListenSocket>)>> {
         let deadline = Instant::now() + RESPONSE_TIMEOUT;
         loop {
             let Some(mut old) = connect(path)? else { return Ok(None) };
@@ -76,7 +77,7 @@ impl OldProcess {
         })
     }
 
-    fn receive(&mut self) -> io::Result<Vec<TcpListener>> {
+    fn receive(&mut self) -> io::Result<Vec<ListenSocket>> {
         let mut greeting = [0; GREETING.len()];
         self.stream.read_exact(&mut greeting)?;
         if greeting != GREETING {
@@ -139,7 +140,7 @@ fn connect(path: &Path) -> io::Result<Option<OldProcess>> {
 }
 
 /// Receives one byte, and the sockets with it.
-fn receive_one(stream: &UnixStream, sockets: &mut Vec<TcpListener>) -> io::Result<u8> {
+fn receive_one(stream: &UnixStream, sockets: &mut Vec<ListenSocket>) -> io::Result<u8> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -149,7 +150,9 @@ fn receive_one(stream: &UnixStream, sockets: &mut Vec<TcpListener>) -> io::Resul
     })?;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(files) = message {
-            sockets.extend(files.map(TcpListener::from));
+            for file in files {
+                sockets.push(ListenSocket::inherit(file)?);
+            }
         }
     }
     if received.flags.contains(ReturnFlags::CTRUNC) {
@@ -175,7 +178,7 @@ fn unexpected(received: &[u8], expected: &[u8]) -> io::Error {
 }
 
 /// The error of a configuration that has none of the addresses of the old process.
-pub(crate) fn has_no_address(listening: &[SocketAddr]) -> io::Error {
+pub(crate) fn has_no_address(listening: &[ListenAddress]) -> io::Error {
     let addresses: Vec<_> = listening.iter().map(ToString::to_string).collect();
     let text = format!(
         "it belongs to a proxy on {}, addresses that this configuration does not have: give each proxy a socket of its own",

@@ -17,18 +17,25 @@ use tokio::net::TcpStream;
 pub(super) struct Beginning<'a> {
     pub(super) listener: &'a Listener,
     pub(super) timeout: Duration,
-    pub(super) peer: SocketAddr,
+    /// Absent on a Unix socket.
+    pub(super) peer: Option<SocketAddr>,
 }
 
 impl Beginning<'_> {
-    /// The ends of the client's connection, by its PROXY header if the listener expects one; [`None`] when the connection
-    /// has to close.
-    pub(super) async fn addresses(&self, stream: &mut TcpStream) -> Option<ConnectionAddresses> {
-        let own = ConnectionAddresses { client: self.peer, server: stream.local_addr().ok()? };
+    /// The ends of the client's connection, by its PROXY header if the listener expects one; those of a Unix socket are
+    /// absent. [`None`] when the connection has to close.
+    pub(super) async fn addresses(
+        &self,
+        stream: &mut TcpStream,
+    ) -> Option<Option<ConnectionAddresses>> {
+        let own = match self.peer {
+            Some(client) => Some(ConnectionAddresses { client, server: stream.local_addr().ok()? }),
+            None => None,
+        };
         let Some(proxies) = &self.listener.proxy_protocol else { return Some(own) };
         // Boxed, because few connections have a header.
         let header = Box::pin(self.proxy_header(stream, proxies)).await?;
-        Some(header.unwrap_or(own))
+        Some(header.or(own))
     }
 
     async fn proxy_header(
@@ -36,7 +43,7 @@ impl Beginning<'_> {
         stream: &mut TcpStream,
         proxies: &PrecedingProxies,
     ) -> Option<Option<ConnectionAddresses>> {
-        if !proxies.contains(self.peer.ip().to_canonical()) {
+        if !proxies.contain(self.peer.map(|peer| peer.ip().to_canonical())) {
             let why = "the address is not one of proxy_protocol.from";
             return self.reject(ProxyHeaderFailure::Untrusted, why);
         }
@@ -59,9 +66,9 @@ impl Beginning<'_> {
         let (listener, peer) = (&self.listener.name, self.peer);
         // A load balancer that only connects checks the health of the proxy.
         if reason != ProxyHeaderFailure::Incomplete && WARNED.is_due() {
-            tracing::warn!(listener, %peer, %why, "connection closed; further ones are counted, and logged at level debug for ten seconds");
+            tracing::warn!(listener, ?peer, %why, "connection closed; further ones are counted, and logged at level debug for ten seconds");
         } else {
-            tracing::debug!(listener, %peer, %why, "connection closed");
+            tracing::debug!(listener, ?peer, %why, "connection closed");
         }
         None
     }
@@ -79,7 +86,7 @@ impl Beginning<'_> {
                 if done.is_err() {
                     self.listener.metrics.timed_out.add(&ClientTimeout::Header, 1);
                     let peer = self.peer;
-                    tracing::debug!(%peer, "client closed: no PROXY header, TLS handshake or request within limits.header_timeout");
+                    tracing::debug!(?peer, "client closed: no PROXY header, TLS handshake or request within limits.header_timeout");
                 }
                 done.ok()
             }

@@ -15,9 +15,9 @@ pub(crate) struct PreparedRoute {
 
 #[derive(Debug)]
 pub(crate) struct PreparedReplica {
-    /// `curtail.upstream`, `server.address` and `server.port`.
+    /// `curtail.upstream`, `server.address` and `server.port`, which a Unix socket does not have.
     pub(super) attributes: Box<[u8]>,
-    /// `host:port`.
+    /// `host:port`, or `unix:/path`.
     pub(crate) authority: Box<str>,
     /// The prefix of its URLs: everything before the path.
     pub(super) url: Box<str>,
@@ -40,10 +40,17 @@ impl PreparedReplica {
     pub(crate) fn new(upstream: &str, url: &ReplicaUrl) -> Self {
         let attributes = prepare(|attributes| {
             attributes.text(b"curtail.upstream", upstream);
-            attributes.text(b"server.address", &url.host);
-            attributes.int(b"server.port", url.port.into());
+            match url.unix_path().and_then(|path| path.to_str()) {
+                Some(path) => attributes.text(b"server.address", path),
+                None => {
+                    attributes.text(b"server.address", &url.host);
+                    attributes.int(b"server.port", url.port.into());
+                }
+            }
         });
-        Self { attributes, authority: url.authority().into(), url: url.to_string().into() }
+        let scheme = if url.tls { "https" } else { "http" };
+        let prefix = format!("{scheme}://{}", url.authority());
+        Self { attributes, authority: url.address().into(), url: prefix.into() }
     }
 }
 

@@ -31,8 +31,8 @@ pub(crate) fn client() -> Client {
     let address = Ipv4Addr::new(192, 0, 2, 7);
     let end = SocketAddr::from((address, 1));
     Client {
-        addresses: ConnectionAddresses { client: end, server: end },
-        address: address.into(),
+        addresses: Some(ConnectionAddresses { client: end, server: end }),
+        address: Some(address.into()),
         address_text: address.to_string(),
         is_trusted: false,
         tls: false,

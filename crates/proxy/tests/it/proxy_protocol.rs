@@ -30,7 +30,7 @@ const HEADERS: &[(&[u8], &str)] = &[
 ];
 
 /// Connects from an address of its own, so that it is not taken for a proxy.
-async fn connect_from(host: [u8; 4], to: SocketAddr) -> TcpStream {
+pub(crate) async fn connect_from(host: [u8; 4], to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind((Ipv4Addr::from(host), 0).into()).expect("an address of loopback");
     let stream = socket.connect(to).await.expect("the proxy listens");

@@ -1,0 +1,177 @@
+//! Unix sockets: of clients, of replicas, and the file of a listener from its start to its end.
+
+use crate::access_log::lines_after;
+use crate::certificates::Authority;
+use crate::client::Client;
+use crate::deadline::run;
+use crate::directory::Directory;
+use crate::proxy::{Proxy, Setup};
+use crate::proxy_protocol::connect_from;
+use crate::replica::{Replica, Speaks};
+use curtail_proxy::{Options, StartError};
+use http::{HeaderName, HeaderValue, StatusCode};
+use rustls_pki_types::ServerName;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio_rustls::TlsConnector;
+
+const GRACE: Duration = Duration::from_secs(300);
+
+/// The configuration with a Unix socket in place of the port for clients; `keys` follow a comma.
+fn yaml(setup: &Setup, path: &Path, keys: &str) -> String {
+    let address = format!("{{address: unix:{}{keys}", path.display());
+    setup.yaml().replacen("{address: \"127.0.0.1:0\"", &address, 1)
+}
+
+fn options() -> Options {
+    Options { journal: None, seed: 7, ..Options::default() }
+}
+
+fn start(setup: &Setup, path: &Path, keys: &str) -> Proxy {
+    Proxy::start(&yaml(setup, path, keys), &options())
+}
+
+async fn connect(path: &Path, is_http2: bool) -> Client {
+    let stream = UnixStream::connect(path).await.expect("the proxy listens");
+    Client::over(stream, is_http2).await
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().expect("the proxy has created it").permissions().mode() & 0o777
+}
+
+/// Two proxies, and a Unix socket before each.
+#[test]
+fn requests_pass_over_unix_sockets_on_both_sides() {
+    run(async {
+        let (replica, directory) = (Replica::responding(Speaks::Http1, "").await, Directory::new());
+        let (front, back) = (directory.path("front.sock"), directory.path("back.sock"));
+        let log = directory.path("access.log");
+        let trusting = Setup::before(&[replica.address()]).top("trusted_proxies: [\"unix:\"]");
+        let _back = start(&trusting, &back, "");
+        let claim = |name: &'static str, value: &'static str| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        for (nth, protocol) in ["http1", "http2"].into_iter().enumerate() {
+            let proxy = Setup::before_urls([format!("http://unix:{}", back.display())])
+                .upstream(&format!(
+                    "connect: {{protocol: {protocol}}}\nhealth_check: {{http: /healthz}}"
+                ))
+                .top(&format!("access_log: {{file: {}}}", log.display()));
+            let proxy = start(&proxy, &front, "");
+            let label = format!("unix:{}", back.display());
+            let labels = [("replica", &*label)];
+            proxy.until(|m| m.sum("curtail_replica_healthy", &labels) == 1).await;
+            for is_http2 in [false, true] {
+                let mut client = connect(&front, is_http2).await;
+                let mut request = client.request("GET", "/");
+                request.headers_mut().extend([claim("x-forwarded-for", "203.0.113.9")]);
+                assert_eq!(client.send(request).await.status, StatusCode::OK);
+                let seen = replica.record().seen();
+                let seen = seen.iter().rfind(|seen| seen.uri.path() == "/").expect("a request");
+                // The first proxy does not trust its client, and neither has an address.
+                assert_eq!(seen.get("x-forwarded-for"), None);
+                assert_eq!(seen.get("x-forwarded-proto"), Some("http"));
+            }
+            let lines = lines_after(&proxy, 2, &log).await;
+            let lines: Vec<_> = lines.iter().map(|line| &line["client"]).collect();
+            assert_eq!(lines, vec!["unix:"; 2 * (nth + 1)]);
+            proxy.stop(GRACE).await.expect("it stops");
+        }
+        let mut client = connect(&back, false).await;
+        let mut request = client.request("GET", "/");
+        let claims = [claim("x-forwarded-for", "203.0.113.9"), claim("forwarded", "for=a")];
+        request.headers_mut().extend(claims);
+        client.send(request).await;
+        let seen = replica.record().seen().pop().expect("a request");
+        assert_eq!(seen.get("x-forwarded-for"), Some("203.0.113.9"));
+        assert_eq!(seen.get("forwarded"), Some("for=a, for=_unix;proto=http"));
+    });
+}
+
+#[test]
+fn a_unix_socket_carries_tls_and_the_proxy_protocol() {
+    run(async {
+        let (replica, directory) = (Replica::responding(Speaks::Http1, "").await, Directory::new());
+        let (authority, path) = (Authority::new(), directory.path("s"));
+        let setup = Setup::before(&[replica.address()]);
+        let issued = authority.issue("localhost");
+        let tls = start(&setup, &path, &format!(", {}", issued.listener_keys()));
+        let connector = TlsConnector::from(authority.client(&["h2"]));
+        let stream = UnixStream::connect(&path).await.expect("the proxy listens");
+        let name = ServerName::try_from("localhost").expect("a name");
+        let stream = connector.connect(name, stream).await.expect("a good certificate");
+        assert_eq!(Client::over(stream, true).await.get("/").await.status, StatusCode::OK);
+        tls.stop(GRACE).await.expect("it stops");
+
+        let _back = start(&setup, &path, ", proxy_protocol: {from: [\"unix:\"]}");
+        for version in ["v1", "v2"] {
+            let front = Setup::before_urls([format!("http://unix:{}", path.display())])
+                .upstream(&format!(
+                    "connect: {{proxy_protocol: {version}}}\nhealth_check: {{http: /healthz}}"
+                ))
+                .start();
+            front.until(|metrics| metrics.sum("curtail_replica_healthy", &[]) == 1).await;
+            let stream = connect_from([127, 0, 0, 3], front.address()).await;
+            let mut client = Client::over(stream, false).await;
+            assert_eq!(client.get("/").await.status, StatusCode::OK);
+            let seen = replica.record().seen();
+            let seen = seen.iter().rfind(|seen| seen.uri.path() == "/").expect("a request");
+            assert_eq!(seen.get("x-forwarded-for"), Some("127.0.0.3"));
+        }
+    });
+}
+
+#[test]
+fn the_file_of_a_listener_comes_and_goes_with_it() {
+    run(async {
+        let (replica, directory) = (Replica::responding(Speaks::Http1, "").await, Directory::new());
+        let (path, other) = (directory.path("s"), directory.path("t"));
+        let setup = Setup::before(&[replica.address()]);
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+        let proxy = start(&setup, &path, ", mode: 0660");
+        assert_eq!(mode(&path), 0o660);
+        let taken = Proxy::try_start(&yaml(&setup, &path, ""), &options());
+        let taken = taken.expect_err("another proxy listens there");
+        assert!(matches!(taken, StartError::Listen { .. }), "{taken}");
+        let text = format!("cannot listen on unix:{}: another process listens", path.display());
+        assert!(taken.to_string().contains(&text), "{taken}");
+
+        let mut client = connect(&path, true).await;
+        assert_eq!(client.get("/").await.status, StatusCode::OK);
+        proxy.reload_yaml(&yaml(&setup, &path, ", mode: 0600")).expect("the reload succeeds");
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(client.get("/").await.status, StatusCode::OK, "its listener is the same");
+        proxy.reload_yaml(&yaml(&setup, &other, "")).expect("the reload succeeds");
+        assert_eq!(connect(&other, true).await.get("/").await.status, StatusCode::OK);
+        while path.exists() {
+            tokio::task::yield_now().await;
+        }
+        proxy.stop(GRACE).await.expect("it stops");
+        assert!(!other.exists());
+    });
+}
+
+#[test]
+fn a_new_process_takes_a_unix_socket_over() {
+    run(async {
+        let (replica, directory) = (Replica::responding(Speaks::Http1, "").await, Directory::new());
+        let path = directory.path("s");
+        let restart = format!("restart: {{socket: {}}}", directory.path("r").display());
+        let setup = Setup::before(&[replica.address()]).top(&restart);
+        let old = start(&setup, &path, "");
+        let mut client = connect(&path, false).await;
+        assert_eq!(client.get("/").await.status, StatusCode::OK);
+        let yaml = yaml(&setup, &path, "");
+        let starting = tokio::task::spawn_blocking(move || Proxy::start(&yaml, &options()));
+        let new = starting.await.expect("it starts");
+        old.replaced().await;
+        assert_eq!(client.get("/").await.get("connection"), Some("close"));
+        old.stop(GRACE).await.expect("it stops");
+        assert_eq!(connect(&path, false).await.get("/").await.status, StatusCode::OK);
+        new.stop(GRACE).await.expect("it stops");
+        assert!(!path.exists());
+    });
+}
