@@ -22,6 +22,7 @@
 //! - [`Remedy`]: whether hedges and ties are sent, if their measured effect decides (`remedy: auto`); its [`Upstream`] owns it.
 //! - [`Gather`]: one request that needs several calls, such as one to each shard. Its driver owns the calls.
 //! - [`Leaf`]: the queue in front of one server, with its classes, its side of ties, and its load.
+//! - [`RequestLimiter`]: whether a request of a route, tenant or client may start. It has no effects: its driver asks.
 #![no_std]
 
 extern crate alloc;
@@ -44,6 +45,7 @@ mod reason;
 pub mod remedy;
 mod replica;
 mod replica_map;
+mod request_limit;
 pub mod retry;
 pub mod tie;
 mod upstream;
@@ -70,6 +72,7 @@ pub use remedy::{
 };
 pub use replica::REPLICAS_MAX;
 pub use replica_map::ReplicaMap;
+pub use request_limit::{LimitRejection, RateLimit, RequestLimit, RequestLimiter};
 pub use retry::RetryConfig;
 pub use tie::{Tie, TieConfig, TieId, TieRole};
 pub use upstream::{Upstream, UpstreamConfig, UpstreamEvent};

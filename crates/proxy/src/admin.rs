@@ -16,10 +16,12 @@ use crate::health::HealthSnapshot;
 use crate::holdout::HoldoutSnapshot;
 use crate::leaf::Leaf;
 use crate::metrics::{
-    ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
+    ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, RouteLimitsSnapshot, Snapshot,
+    UpstreamSnapshot,
 };
 use crate::remedy::RemedySnapshot;
 use crate::replica::Replica;
+use crate::route_limits::RouteLimits;
 use crate::tenants::TenantsReport;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -218,11 +220,17 @@ fn snapshot(worker: &Worker, quantiles: &[(&str, Quantile)]) -> Snapshot {
         }
     };
     let fan_out = |route: &Arc<FanOut>| (route.name.clone(), route.metrics.read());
+    let route_limits = |limits: &Arc<RouteLimits>| RouteLimitsSnapshot {
+        route: limits.name.clone(),
+        counts: limits.metrics.read(),
+        in_flight: limits.in_flight(),
+    };
     let upstreams = snapshot.upstreams.iter();
     Snapshot {
         upstreams: upstreams.map(|upstream| upstream_snapshot(upstream, quantiles)).collect(),
         leaves: snapshot.leaves.iter().map(leaf).collect(),
         fan_outs: snapshot.fan_outs.iter().map(fan_out).collect(),
+        route_limits: snapshot.route_limits.iter().map(route_limits).collect(),
         tenants: None,
         listeners: snapshot.listeners.iter().map(|(n, m)| (n.clone(), m.read())).collect(),
         process: process_state.process.read(),
@@ -295,6 +303,11 @@ fn state(worker: &Worker) -> Value {
             "concurrency": leaf.concurrency,
         })
     };
+    let route_limits = |limits: &RouteLimitsSnapshot| {
+        let rejected: BTreeMap<_, _> = limits.counts.rejected.iter().copied().collect();
+        let (in_flight, max) = limits.in_flight.unzip();
+        json!({ "route": limits.route, "in_flight": in_flight, "in_flight_max": max, "rejected": rejected })
+    };
     let now = worker.shared.process_state.clock.now();
     let fan_out = |route: &Arc<FanOut>| {
         let holdout = route.holdout.as_ref().map(|holdout| holdout.read(now).to_json());
@@ -308,6 +321,7 @@ fn state(worker: &Worker) -> Value {
         "draining": worker.shared.drain.is_begun(),
         "upstreams": snapshot.upstreams.iter().map(upstream).collect::<Vec<_>>(),
         "fan_outs": fan_outs,
+        "route_limits": snapshot.route_limits.iter().map(route_limits).collect::<Vec<_>>(),
         "leaves": snapshot.leaves.iter().map(leaf).collect::<Vec<_>>(),
     })
 }

@@ -17,6 +17,7 @@ mod network;
 mod replica;
 mod restart;
 mod route_changes;
+mod route_limits;
 mod tenants;
 
 pub use access_log::AccessLogConfig;
@@ -35,6 +36,7 @@ pub use network::{ClientRange, Network};
 pub use replica::{ReplicaConfig, ReplicaUrl};
 pub use restart::RestartConfig;
 pub use route_changes::{RedirectConfig, RouteChanges, Scheme};
+pub use route_limits::{ClientLimit, RouteLimitsConfig, TenantLimit};
 pub use tenants::TenantsConfig;
 
 pub use curtail_config::ServerTls;
@@ -110,6 +112,16 @@ pub struct RouteConfig {
     pub timeout: Option<Duration>,
     /// The changes of the requests and responses.
     pub changes: RouteChanges,
+    /// The limits on its requests; absent: none.
+    pub limits: Option<RouteLimitsConfig>,
+}
+
+impl RouteConfig {
+    /// The route in metrics and logs: its host, if it has one, and its path prefix.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}{}", self.host.as_deref().unwrap_or_default(), self.path_prefix)
+    }
 }
 
 /// An upstream and its name.
@@ -334,14 +346,23 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
             .at_least(Duration::from_ms(1))
             .optional(),
         changes: route_changes::read(s),
+        limits: s.optional_section(
+            "limits",
+            "Limits on the requests of the route. The proxy rejects requests beyond them, with 429 (rate) or 503 (in flight) and `retry-after`; no replica gets them.",
+            route_limits::read,
+        ),
     };
+    check_route(s, &route);
+    route
+}
+
+fn check_route(s: &mut Section<'_>, route: &RouteConfig) {
     check_prefix(s, "path_prefix", &route.path_prefix);
-    route_changes::check(&route, s);
+    route_changes::check(route, s);
     if let Some(host) = route.host.as_deref().filter(|host| !is_host(host)) {
         let text = "expected a name or an address without a port, such as search.example.org";
         s.error("host", format!("{host:?} matches no request: {text}"));
     }
-    route
 }
 
 /// Reports an error if `prefix`, the value of `key`, is not a path that every server reads in the same way.

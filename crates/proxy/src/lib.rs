@@ -35,6 +35,7 @@ mod response;
 mod restart;
 mod root;
 mod route;
+mod route_limits;
 mod running;
 mod serve;
 pub mod signals;
@@ -51,13 +52,13 @@ mod worker;
 
 pub use check::check;
 pub use config::{
-    AccessLogConfig, AddressFamilies, ClientRange, Config, ConnectConfig, ControlPlaneAccess,
-    DiscoveryConfig, DiscoverySource, DnsConfig, DnsRecords, DnsSource, EdsSource, FanOutConfig,
-    FanOutTo, FileMode, FileSource, HeaderChanges, HealthCheckConfig, HealthCheckKind, HttpSource,
-    KubernetesSource, LeafListener, Limits, ListenAddress, ListenerConfig, Merge, NamedUpstream,
-    Network, PortSelector, PrecedingProxies, Protocol, RedirectConfig, ReplicaConfig, ReplicaUrl,
-    RestartConfig, RouteChanges, RouteConfig, Scheme, ServerTls, SpansConfig, SpansProtocol,
-    TenantsConfig,
+    AccessLogConfig, AddressFamilies, ClientLimit, ClientRange, Config, ConnectConfig,
+    ControlPlaneAccess, DiscoveryConfig, DiscoverySource, DnsConfig, DnsRecords, DnsSource,
+    EdsSource, FanOutConfig, FanOutTo, FileMode, FileSource, HeaderChanges, HealthCheckConfig,
+    HealthCheckKind, HttpSource, KubernetesSource, LeafListener, Limits, ListenAddress,
+    ListenerConfig, Merge, NamedUpstream, Network, PortSelector, PrecedingProxies, Protocol,
+    RedirectConfig, ReplicaConfig, ReplicaUrl, RestartConfig, RouteChanges, RouteConfig,
+    RouteLimitsConfig, Scheme, ServerTls, SpansConfig, SpansProtocol, TenantLimit, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
 pub use restart::old_process::NewProcess;

@@ -11,6 +11,7 @@ mod fan_out;
 mod labels;
 mod leaf;
 mod process;
+mod route_limits;
 mod snapshot;
 mod upstream;
 
@@ -18,8 +19,10 @@ pub(crate) use fan_out::{FanOutMetrics, FanOutResult};
 pub(crate) use labels::{ClientTimeout, ProxyHeaderFailure, ResponseClass};
 pub(crate) use leaf::LeafMetrics;
 pub(crate) use process::{ListenerMetrics, ProcessMetrics};
+pub(crate) use route_limits::{LimitReason, LimitTable, RouteLimitMetrics};
 pub(crate) use snapshot::{
-    ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, Snapshot, UpstreamSnapshot,
+    ConnectionsSnapshot, LeafSnapshot, ReplicaSnapshot, RouteLimitsSnapshot, Snapshot,
+    UpstreamSnapshot,
 };
 pub(crate) use upstream::UpstreamMetrics;
 

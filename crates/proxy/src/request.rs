@@ -2,7 +2,7 @@
 
 use crate::driver::Upstream;
 use crate::fan_out::{self, FanOut};
-use crate::holdout::Draw;
+use crate::holdout::{self, Draw};
 use crate::leaf::{Admission, Leaf, LeafPermit, TWIN_STARTED_PATH};
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
 use crate::response::{BufferedBody, BufferedResponse, IdleTimeout, RelayedBody, WinningResponse};
@@ -10,11 +10,12 @@ use crate::root::{self, NoResponse, Outgoing};
 use crate::route::changes::{MessageChanges, RequestFacts};
 use crate::route::redirect::Redirect;
 use crate::route::{RouteRequests, Target};
+use crate::route_limits::{LimitPermit, LimitedRequest};
 use crate::snapshot::ConfigSnapshot;
 use crate::trail::{Destination, RequestEnd, Trail};
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;
-use crate::{holdout, leaf_headers, probe};
+use crate::{leaf_headers, probe};
 use bytes::Bytes;
 use curtail_http::forwarding;
 use curtail_http::head::{self, Fault, Known, RequestHead, ResponseHead};
@@ -77,7 +78,7 @@ pub(crate) async fn respond(
     let found = settled
         .inspect_err(|_| client.metrics.malformed.add(1))
         .map_err(OwnResponse::Fault)
-        .and_then(|()| find_route(&snapshot, &client, &head))
+        .and_then(|()| find_route(&worker, &snapshot, &client, &head))
         .map(|routed| {
             describe_request(&worker, &client, &mut head, routed, (started, upgrade.is_some()))
         });
@@ -88,9 +89,9 @@ pub(crate) async fn respond(
         Ok(found) => found,
         Err(own) => return respond_itself(&worker, *trail, own),
     };
-    let RoutedRequest { destination, target, changes, rewritten, .. } = routed;
+    let RoutedRequest { destination, target, changes, rewritten, limit_permit, .. } = routed;
     (trail.destination, trail.draw) = (Some(destination), draw);
-    trail.is_repeatable = request.repeatable;
+    (trail.is_repeatable, trail.limit_permit) = (request.repeatable, limit_permit);
     if is_last_hop {
         return respond_as_last_hop(&worker, &target, *trail);
     }
@@ -183,11 +184,13 @@ struct RoutedRequest<'s> {
     changes: Option<&'s MessageChanges>,
     /// The path and query for replicas, if the route rewrites them.
     rewritten: Option<head::Target>,
+    limit_permit: Option<Arc<LimitPermit>>,
 }
 
 /// A response of the proxy itself, before the request is sent to a replica.
 enum OwnResponse<'s> {
     Fault(Fault),
+    Limited(Destination, LimitedRequest),
     Redirect { redirect: &'s Redirect, location: String, changes: Option<&'s MessageChanges> },
 }
 
@@ -274,6 +277,7 @@ fn prepare(head: &mut RequestHead, client: &Client) {
 /// # Errors
 /// When the request does not go to a replica.
 fn find_route<'s>(
+    worker: &Worker,
     snapshot: &'s ConfigSnapshot,
     client: &'s Client,
     head: &RequestHead,
@@ -281,9 +285,10 @@ fn find_route<'s>(
     let class = head.fields.get_text(Known::CurtailClass);
     let class = class.and_then(Class::from_name).unwrap_or_default();
     let Some(leaf) = &client.leaf else {
-        return under_route(snapshot, head, class).inspect_err(|own| match own {
+        return under_route(worker, (snapshot, client), head, class).inspect_err(|own| match own {
             OwnResponse::Fault(_) => client.metrics.unrouted.add(1),
             OwnResponse::Redirect { .. } => client.metrics.redirected.add(1),
+            OwnResponse::Limited(..) => {}
         });
     };
     Ok(RoutedRequest {
@@ -292,11 +297,14 @@ fn find_route<'s>(
         requests: RouteRequests::default(),
         changes: None,
         rewritten: None,
+        limit_permit: None,
     })
 }
 
+/// A request that the route redirects does not count against its limits.
 fn under_route<'s>(
-    snapshot: &'s ConfigSnapshot,
+    worker: &Worker,
+    (snapshot, client): (&'s ConfigSnapshot, &Client),
     head: &RequestHead,
     class: Class,
 ) -> Result<RoutedRequest<'s>, OwnResponse<'s>> {
@@ -308,13 +316,20 @@ fn under_route<'s>(
         return Err(OwnResponse::Redirect { redirect, location, changes });
     }
     let rewritten = changes.map(|changes| changes.rewrite(&head.target)).transpose()?.flatten();
-    Ok(RoutedRequest {
-        destination: Destination { route: Arc::clone(&route.prepared), class },
-        target: route.target()?.clone(),
-        requests: route.requests,
-        changes,
-        rewritten,
-    })
+    let target = route.target()?.clone();
+    let destination = Destination { route: Arc::clone(&route.prepared), class };
+    let limit_permit = match &route.limits {
+        Some(limits) => {
+            let clock = &worker.shared.process_state.clock;
+            match limits.admit(clock, head, (client, &snapshot.config.trusted_proxies)) {
+                Ok(permit) => permit,
+                Err(limited) => return Err(OwnResponse::Limited(destination, limited)),
+            }
+        }
+        None => None,
+    };
+    let requests = route.requests;
+    Ok(RoutedRequest { destination, target, requests, changes, rewritten, limit_permit })
 }
 
 fn outgoing(
@@ -447,6 +462,15 @@ fn respond_itself(
         OwnResponse::Fault(Fault { status, error, why }) => {
             record_own(worker, None, trail, (Some(status), Some(error)));
             own(status, error, why)
+        }
+        OwnResponse::Limited(destination, limited) => {
+            trail.destination = Some(destination);
+            let (status, error) = (limited.status(), limited.reason.name());
+            record_own(worker, None, trail, (Some(status), Some(error)));
+            let (mut head, body) = own(status, error, "");
+            let seconds = limited.retry_after_seconds().to_string();
+            head.fields.append(b"retry-after", seconds.as_bytes());
+            (head, body)
         }
         OwnResponse::Redirect { redirect, location, changes } => {
             let (mut head, body) = empty(redirect.status);

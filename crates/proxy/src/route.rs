@@ -11,6 +11,7 @@ mod rewrite;
 use crate::config::RouteConfig;
 use crate::driver::Upstream;
 use crate::fan_out::FanOut;
+use crate::route_limits::RouteLimits;
 use crate::spans::prepared::PreparedRoute;
 use changes::MessageChanges;
 use curtail_http::head::Fault;
@@ -41,6 +42,8 @@ pub(crate) struct Route {
     pub(crate) redirect: Option<Box<Redirect>>,
     /// Where the requests go; absent: the route redirects all of them.
     target: Option<Target>,
+    /// Absent: the route has no limits.
+    pub(crate) limits: Option<Arc<RouteLimits>>,
     pub(crate) prepared: Arc<PreparedRoute>,
 }
 
@@ -151,7 +154,11 @@ pub(crate) fn host_name(host: &str) -> &str {
 }
 
 impl Route {
-    pub(crate) fn new(config: &RouteConfig, target: Option<Target>) -> Self {
+    pub(crate) fn new(
+        config: &RouteConfig,
+        target: Option<Target>,
+        limits: Option<Arc<RouteLimits>>,
+    ) -> Self {
         let upstream = match &target {
             Some(Target::Upstream(upstream)) => Some(&*upstream.name),
             Some(Target::FanOut(_)) | None => None,
@@ -168,6 +175,7 @@ impl Route {
                 .as_ref()
                 .map(|redirect| Box::new(Redirect::new(redirect, &config.path_prefix))),
             target,
+            limits,
             prepared: Arc::new(prepared),
         }
     }

@@ -15,6 +15,7 @@ use crate::journal::Journal;
 use crate::leaf::{self, Leaf};
 use crate::metrics::{ListenerMetrics, ProcessMetrics};
 use crate::route::{Route, Routes, Target};
+use crate::route_limits::RouteLimits;
 use crate::spans::SpanSink;
 use crate::tenants::Tenants;
 use crate::{StartError, check};
@@ -41,6 +42,8 @@ pub(crate) struct ConfigSnapshot {
     pub(crate) access_log: Option<AccessLog>,
     /// The routes that fan out.
     pub(crate) fan_outs: Vec<Arc<FanOut>>,
+    /// The limits of the routes that have any.
+    pub(crate) route_limits: Vec<Arc<RouteLimits>>,
     /// Upstreams that a reload has replaced and requests in progress still use.
     replaced: Vec<Weak<Upstream>>,
 }
@@ -112,7 +115,7 @@ impl ConfigSnapshot {
             })
             .collect::<Result<_, StartError>>()?;
         let leaves = leaves(&config, process_state, before, &mut changes)?;
-        let mut fan_outs = Vec::new();
+        let (mut fan_outs, mut route_limits) = (Vec::new(), Vec::new());
         let route = |route: &RouteConfig| {
             let mut shards = route.shards(&config.upstreams);
             let target = if let Some(fan_out) = &route.fan_out {
@@ -123,7 +126,9 @@ impl ConfigSnapshot {
             } else {
                 shards.next().map(|shard| Target::Upstream(Arc::clone(&upstreams[shard])))
             };
-            Route::new(route, target)
+            let limits = limits_of(route, &config, before);
+            route_limits.extend(limits.clone());
+            Route::new(route, target, limits)
         };
         let routes = Routes::new(config.routes.iter().map(route).collect());
         let mut snapshot = Self {
@@ -136,6 +141,7 @@ impl ConfigSnapshot {
             tenants: tenants(&config, before, process_state),
             access_log: AccessLog::new(&config, &process_state.access_lines),
             fan_outs,
+            route_limits,
             config,
             replaced: Vec::new(),
         };
@@ -251,7 +257,7 @@ fn fan_out_of(
     shards: impl Iterator<Item = Arc<Upstream>>,
     (process_state, before): (&ProcessState, Option<&ConfigSnapshot>),
 ) -> FanOut {
-    let name = format!("{}{}", route.host.as_deref().unwrap_or_default(), route.path_prefix);
+    let name = route.name();
     let mut all = before.iter().flat_map(|before| &before.fan_outs);
     let kept = all.find(|kept| kept.name == name);
     let metrics = kept.map(|kept| Arc::clone(&kept.metrics));
@@ -262,6 +268,19 @@ fn fan_out_of(
         fan_out.keep_measurements(kept);
     }
     fan_out
+}
+
+/// The limits of a route, if it has any. They count on where those of `before` are.
+fn limits_of(
+    route: &RouteConfig,
+    config: &Config,
+    before: Option<&ConfigSnapshot>,
+) -> Option<Arc<RouteLimits>> {
+    let wanted = route.limits.as_ref()?;
+    let name = route.name();
+    let mut all = before.iter().flat_map(|before| &before.route_limits);
+    let kept = all.find(|kept| kept.name == name).map(|kept| &**kept);
+    Some(Arc::new(RouteLimits::new(name, wanted, config.tenants.as_ref(), kept)))
 }
 
 /// The group of an upstream, if it names one: one of `groups`, or a new one.

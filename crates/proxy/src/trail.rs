@@ -6,6 +6,7 @@
 
 use crate::holdout::Draw;
 use crate::request::Client;
+use crate::route_limits::LimitPermit;
 use crate::spans::prepared::{PreparedReplica, PreparedRoute};
 use crate::trace_context::{SpanId, TraceContext};
 use curtail_http::connection_counts::ConnectPhases;
@@ -41,6 +42,8 @@ pub(crate) struct Trail {
     pub(crate) is_repeatable: bool,
     /// The route and the class; absent: no route matched.
     pub(crate) destination: Option<Destination>,
+    /// Counts the request as in flight at its route, until the trail is dropped; absent: no limit counts it.
+    pub(crate) limit_permit: Option<Arc<LimitPermit>>,
     pub(crate) attempts: Vec<AttemptTrail>,
     /// Extra attempts that were due and skipped, in order.
     pub(crate) skipped: Vec<(Instant, Reason)>,
@@ -132,6 +135,7 @@ impl Trail {
             draw: None,
             is_repeatable: false,
             destination: None,
+            limit_permit: None,
             attempts: Vec::with_capacity(ATTEMPTS_USUAL),
             skipped: Vec::new(),
             response_begun: None,

@@ -5,7 +5,7 @@
 //! get hedges of its own requests.
 //! **Limits**: the checks compare text. Two names of one server count as two replicas.
 
-use super::{Config, ListenAddress, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out};
+use super::{Config, ListenAddress, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out, route_limits};
 use crate::route::{self, path};
 use curtail_config::Section;
 use curtail_policy::GroupConfig;
@@ -23,6 +23,7 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
     check_ports(config, s);
     check_routes(config, s);
     fan_out::check(config, s);
+    route_limits::check(config, s);
     check_groups(config, s);
     for upstream in &config.upstreams {
         for (index, replica) in upstream.replicas.iter().enumerate() {

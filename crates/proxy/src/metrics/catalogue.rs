@@ -182,6 +182,26 @@ catalogue! {
         &["route"],
         "Time from the headers of a request that fans out to the start of its merged response, or to its failure.",
     );
+    LIMITS_REJECTED = counter(
+        "curtail_requests_limited",
+        &["route", "reason"],
+        "Requests that a limit of their route has rejected (`routes[].limits`), by the limit. No replica got them.",
+    );
+    LIMITS_IN_FLIGHT = gauge(
+        "curtail_route_in_flight",
+        &["route"],
+        "Requests in flight on a route with `limits.in_flight_max`.",
+    );
+    LIMITS_IN_FLIGHT_MAX = gauge(
+        "curtail_route_in_flight_max",
+        &["route"],
+        "Maximum number of requests in flight on a route.",
+    );
+    LIMITS_TABLE_FULL = counter(
+        "curtail_limits_table_full",
+        &["route", "table"],
+        "Requests that no limit for their `client` or `tenant` was applied to, because the table of clients or tenants was full.",
+    );
     TENANTS = gauge(
         "curtail_tenants",
         DECADE,

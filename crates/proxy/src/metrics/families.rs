@@ -22,6 +22,7 @@ impl MetricsSnapshot for Snapshot {
         self.holdouts(&mut out);
         self.dry_runs(&mut out);
         self.fan_outs(&mut out);
+        self.route_limits(&mut out);
         self.tenants(&mut out);
         self.discoveries(&mut out);
         self.connections(&mut out);
@@ -145,6 +146,17 @@ impl Snapshot {
         let missing = each().map(|(name, counts)| ([name], counts.missing));
         out.add(&table::FAN_OUT_SHARDS_MISSING, missing);
         out.histograms(&table::FAN_OUT_DURATION, each().map(|(name, c)| (name, &c.latency)));
+    }
+
+    fn route_limits<'a>(&'a self, out: &mut FamilyCollector<'a>) {
+        let each = || self.route_limits.iter().map(|limits| (("route", &*limits.route), limits));
+        let rejected = each().map(|(name, limits)| (name, "reason", &limits.counts.rejected));
+        out.counts(&table::LIMITS_REJECTED, rejected);
+        let in_flight = || each().filter_map(|(name, limits)| Some(([name], limits.in_flight?)));
+        out.add(&table::LIMITS_IN_FLIGHT, in_flight().map(|(name, (count, _))| (name, count)));
+        out.add(&table::LIMITS_IN_FLIGHT_MAX, in_flight().map(|(name, (_, max))| (name, max)));
+        let full = each().map(|(name, limits)| (name, "table", &limits.counts.table_full));
+        out.counts(&table::LIMITS_TABLE_FULL, full);
     }
 
     fn tenants<'a>(&'a self, out: &mut FamilyCollector<'a>) {

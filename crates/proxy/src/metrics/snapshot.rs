@@ -3,6 +3,7 @@
 use super::fan_out::FanOutCounts;
 use super::leaf::LeafCounts;
 use super::process::{ListenerCounts, ProcessCounts};
+use super::route_limits::RouteLimitCounts;
 use super::upstream::UpstreamCounts;
 use crate::access_log::buffers::AccessLogCounts;
 use crate::discovery::DiscoverySnapshot;
@@ -21,6 +22,8 @@ pub(crate) struct Snapshot {
     pub(crate) upstreams: Vec<UpstreamSnapshot>,
     pub(crate) leaves: Vec<LeafSnapshot>,
     pub(crate) fan_outs: Vec<(String, FanOutCounts)>,
+    /// The routes with limits.
+    pub(crate) route_limits: Vec<RouteLimitsSnapshot>,
     /// The decades of tenants; absent: no header for tenants is configured.
     pub(crate) tenants: Option<Vec<DecadeSnapshot>>,
     pub(crate) listeners: Vec<(String, ListenerCounts)>,
@@ -34,6 +37,14 @@ pub(crate) struct Snapshot {
     pub(crate) access_log: Option<AccessLogCounts>,
     /// Entries that the journal lost; absent: there is no journal.
     pub(crate) journal_lost: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RouteLimitsSnapshot {
+    pub(crate) route: String,
+    pub(crate) counts: RouteLimitCounts,
+    /// The requests in flight, and their maximum; absent: the route has none.
+    pub(crate) in_flight: Option<(u32, u32)>,
 }
 
 #[derive(Clone, Debug)]

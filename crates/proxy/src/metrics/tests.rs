@@ -1,6 +1,7 @@
 use super::{
-    ConnectionsSnapshot, FanOutMetrics, FanOutResult, LeafMetrics, LeafSnapshot, ListenerMetrics,
-    ProcessMetrics, ProxyHeaderFailure, ReplicaSnapshot, ResponseClass, Snapshot, UpstreamMetrics,
+    ConnectionsSnapshot, FanOutMetrics, FanOutResult, LeafMetrics, LeafSnapshot, LimitReason,
+    LimitTable, ListenerMetrics, ProcessMetrics, ProxyHeaderFailure, ReplicaSnapshot,
+    ResponseClass, RouteLimitMetrics, RouteLimitsSnapshot, Snapshot, UpstreamMetrics,
     UpstreamSnapshot, catalogue, reference,
 };
 use crate::access_log::buffers::AccessLogCounts;
@@ -132,10 +133,18 @@ fn snapshot() -> Snapshot {
     process.invariants_broken.add(1);
     let fan_out = FanOutMetrics::default();
     fan_out.ended(FanOutResult::Partial, 3, Duration::from_ms(20));
+    let limits = RouteLimitMetrics::default();
+    limits.rejected.add(&LimitReason::ClientRate, 7);
+    limits.table_full.add(&LimitTable::Client, 2);
     Snapshot {
         upstreams: vec![upstream()],
         leaves: vec![leaf()],
         fan_outs: vec![("/read".to_owned(), fan_out.read())],
+        route_limits: vec![RouteLimitsSnapshot {
+            route: "/write".to_owned(),
+            counts: limits.read(),
+            in_flight: Some((3, 10)),
+        }],
         tenants: Some(vec![DecadeSnapshot {
             requests_min: "10".to_owned(),
             tenants: 2,
@@ -176,6 +185,20 @@ fn what_was_counted_of_a_fan_out_is_shown() {
         curtail_fan_out_requests_total{route="/read",result="partial"} 1
         curtail_fan_out_shards_missing_total{route="/read"} 3
         curtail_fan_out_duration_seconds_count{route="/read"} 1
+        "#,
+    );
+}
+
+#[test]
+fn what_the_limits_of_a_route_rejected_is_shown() {
+    assert_lines(
+        &render_text(snapshot()),
+        r#"
+        curtail_requests_limited_total{route="/write",reason="client_rate_limit"} 7
+        curtail_requests_limited_total{route="/write",reason="route_in_flight_limit"} 0
+        curtail_route_in_flight{route="/write"} 3
+        curtail_route_in_flight_max{route="/write"} 10
+        curtail_limits_table_full_total{route="/write",table="client"} 2
         "#,
     );
 }

@@ -1,0 +1,259 @@
+//! The limits of a route (`routes[].limits`): the driver of the [`RequestLimiter`]s of the route, its clients and tenants.
+//!
+//! A request starts if the limiters of its client, its tenant and the route all let it. They are asked under their locks,
+//! so a request that one of them rejects counts at none. It counts as in flight until its [`LimitPermit`] is dropped with
+//! its trail: at the end of the response, of the stream, or of the upgraded connection.
+//! **Limits**: a [`LimiterTable`] has a fixed number of places for clients or tenants. A request whose client finds no
+//! place is not limited by client (the route still limits it), and is counted.
+//! **Cost**: a lock and a check for each configured kind of limit, and another lock at the end if requests in flight are
+//! limited. A route without limits costs nothing.
+
+mod table;
+
+use crate::config::{ClientRange, RouteLimitsConfig, TenantsConfig};
+use crate::metrics::{LimitReason, LimitTable, RouteLimitMetrics};
+use crate::request::Client;
+use curtail_http::clock::Clock;
+use curtail_http::head::{Known, RequestHead};
+use curtail_policy::{LimitRejection, RequestLimit, RequestLimiter};
+use curtail_units::{Duration, Instant};
+use http::StatusCode;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use table::{LimiterSet, LimiterTable};
+
+/// The limits of one route.
+#[derive(Debug)]
+pub(crate) struct RouteLimits {
+    /// The route in metrics.
+    pub(crate) name: String,
+    pub(crate) metrics: Arc<RouteLimitMetrics>,
+    limit: RequestLimit,
+    limiter: Arc<Mutex<RequestLimiter>>,
+    clients: Option<EachLimit>,
+    tenants: Option<EachLimit>,
+}
+
+/// The same limits for each client, or each tenant.
+#[derive(Debug)]
+struct EachLimit {
+    limit: RequestLimit,
+    /// The header that names the client or tenant.
+    header: Option<String>,
+    table: Arc<LimiterTable>,
+}
+
+/// A request that counts as in flight until this is dropped.
+#[derive(Debug)]
+pub(crate) struct LimitPermit {
+    route: Option<Arc<Mutex<RequestLimiter>>>,
+    /// The hashes of its client and of its tenant, in their tables.
+    each: [Option<(Arc<LimiterTable>, u64)>; 2],
+}
+
+/// A request that a limit rejects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LimitedRequest {
+    pub(crate) reason: LimitReason,
+    pub(crate) retry_after: Duration,
+}
+
+impl RouteLimits {
+    /// The limits of a route. They count on where those of `before` are, as far as they count the same.
+    pub(crate) fn new(
+        name: String,
+        config: &RouteLimitsConfig,
+        tenants: Option<&TenantsConfig>,
+        before: Option<&Self>,
+    ) -> Self {
+        let per_client = config.per_client.as_ref();
+        let per_tenant = config.per_tenant.as_ref().zip(tenants);
+        Self {
+            clients: per_client.map(|each| {
+                let kept = before.and_then(|before| before.clients.as_ref());
+                EachLimit::new((each.limit, each.max), each.header.clone(), kept)
+            }),
+            tenants: per_tenant.map(|(each, tenants)| {
+                let kept = before.and_then(|before| before.tenants.as_ref());
+                EachLimit::new((each.limit, each.max), Some(tenants.header.clone()), kept)
+            }),
+            limit: config.route,
+            limiter: before.map(|before| Arc::clone(&before.limiter)).unwrap_or_default(),
+            metrics: before.map(|before| Arc::clone(&before.metrics)).unwrap_or_default(),
+            name,
+        }
+    }
+
+    /// The number of requests in flight and its maximum, if the route has one.
+    pub(crate) fn in_flight(&self) -> Option<(u32, u32)> {
+        self.limit.in_flight_max.map(|max| (lock(&self.limiter).in_flight(), max))
+    }
+
+    /// Starts a request. `head` has `x-forwarded-for` as the replicas get it. [`None`]: nothing counts it as in flight.
+    ///
+    /// # Errors
+    /// When a limit rejects the request.
+    pub(crate) fn admit(
+        &self,
+        clock: &Clock,
+        head: &RequestHead,
+        (client, trusted): (&Client, &[ClientRange]),
+    ) -> Result<Option<Arc<LimitPermit>>, LimitedRequest> {
+        let each = [
+            self.clients.as_ref().map(|each| {
+                let named = each.value(head).map(|value| each.table.hash(value));
+                let by_address = || each.table.hash(address(head, client, trusted).map(network));
+                (each, named.unwrap_or_else(by_address))
+            }),
+            self.tenants
+                .as_ref()
+                .map(|each| (each, each.table.hash(each.value(head).unwrap_or_default()))),
+        ];
+        // Always in this order. All requests of the route take the last lock.
+        let [mut clients, mut tenants] =
+            each.map(|each| each.map(|(each, hash)| each.table.lock(hash)));
+        let mut limiter = (!self.limit.is_unlimited()).then(|| lock(&self.limiter));
+        let now = clock.now();
+        let mut limiters = [
+            place(clients.as_deref_mut(), each[0], now),
+            place(tenants.as_deref_mut(), each[1], now),
+            limiter.as_deref_mut().map(|limiter| (limiter, &self.limit)),
+        ];
+        for (nth, table) in [LimitTable::Client, LimitTable::Tenant].iter().enumerate() {
+            if each[nth].is_some() && limiters[nth].is_none() {
+                self.metrics.table_full.add(table, 1);
+            }
+        }
+        let rejected = limiters.each_mut().map(|asked| {
+            asked.as_mut().and_then(|(limiter, limit)| limiter.check(limit, now).err())
+        });
+        if let Some(rejected) = LimitedRequest::of(rejected) {
+            self.metrics.rejected.add(&rejected.reason, 1);
+            return Err(rejected);
+        }
+        let [client, tenant, route] = limiters
+            .map(|started| started.is_some_and(|(limiter, limit)| limiter.start(limit, now)));
+        let hash = |nth: usize, is_counted: bool| {
+            each[nth].filter(|_| is_counted).map(|(each, hash)| (Arc::clone(&each.table), hash))
+        };
+        let permit = LimitPermit {
+            route: route.then(|| Arc::clone(&self.limiter)),
+            each: [hash(0, client), hash(1, tenant)],
+        };
+        Ok((client || tenant || route).then(|| Arc::new(permit)))
+    }
+}
+
+impl EachLimit {
+    fn new(
+        (limit, max): (RequestLimit, usize),
+        header: Option<String>,
+        before: Option<&Self>,
+    ) -> Self {
+        // Another header names other clients.
+        let is_same = |before: &&Self| before.header == header && before.table.max() == max;
+        let kept = before.filter(is_same).map(|before| Arc::clone(&before.table));
+        Self { limit, header, table: kept.unwrap_or_else(|| Arc::new(LimiterTable::new(max))) }
+    }
+
+    /// The value of the header in a request.
+    fn value<'h>(&self, head: &'h RequestHead) -> Option<&'h [u8]> {
+        let name = self.header.as_ref()?.as_bytes();
+        head.fields.iter().find(|(_, field, _)| *field == name).map(|(_, _, value)| value)
+    }
+}
+
+/// The limiter of a client or tenant, with its limits; [`None`] without one, or if its table is full.
+fn place<'l>(
+    set: Option<&'l mut LimiterSet>,
+    each: Option<(&'l EachLimit, u64)>,
+    now: Instant,
+) -> Option<(&'l mut RequestLimiter, &'l RequestLimit)> {
+    let (each, hash) = each?;
+    Some((set?.limiter(hash, now)?, &each.limit))
+}
+
+impl LimitedRequest {
+    /// The rejection by the limiters of client, tenant and route. The first one is the reason, and the client waits for
+    /// all of them.
+    fn of(rejections: [Option<LimitRejection>; 3]) -> Option<Self> {
+        const REASONS: [(LimitReason, LimitReason); 3] = [
+            (LimitReason::ClientInFlight, LimitReason::ClientRate),
+            (LimitReason::TenantInFlight, LimitReason::TenantRate),
+            (LimitReason::RouteInFlight, LimitReason::RouteRate),
+        ];
+        let mut named = rejections.iter().zip(REASONS);
+        let reason = named.find_map(|(rejection, (in_flight, rate))| match (*rejection)? {
+            LimitRejection::InFlight { .. } => Some(in_flight),
+            LimitRejection::Rate { .. } => Some(rate),
+        })?;
+        let waits = rejections.iter().flatten().map(|rejection| rejection.retry_after());
+        Some(Self { reason, retry_after: waits.max().unwrap_or_default() })
+    }
+
+    pub(crate) const fn status(&self) -> StatusCode {
+        if self.reason.is_rate() {
+            StatusCode::TOO_MANY_REQUESTS
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    }
+
+    /// The value of `retry-after` (RFC 9110, section 10.2.3): whole seconds, rounded up, and at least one.
+    pub(crate) const fn retry_after_seconds(&self) -> u64 {
+        let seconds = self.retry_after.as_ns().div_ceil(Duration::from_secs(1).as_ns());
+        if seconds == 0 { 1 } else { seconds }
+    }
+}
+
+impl Drop for LimitPermit {
+    fn drop(&mut self) {
+        for (table, hash) in self.each.iter().flatten() {
+            table.lock(*hash).end(*hash);
+        }
+        if let Some(limiter) = &self.route {
+            lock(limiter).end();
+        }
+    }
+}
+
+/// A limiter cannot panic; should it ever, counting goes on.
+fn lock<T>(limiter: &Mutex<T>) -> MutexGuard<'_, T> {
+    limiter.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The address of the client: that of its connection or, behind trusted proxies, the last one of `x-forwarded-for` that is
+/// no trusted proxy. All clients on Unix sockets without such a field are one client.
+fn address(head: &RequestHead, client: &Client, trusted: &[ClientRange]) -> Option<IpAddr> {
+    let mut address = client.address;
+    if !client.is_trusted {
+        return address;
+    }
+    let list = head.fields.get(Known::ForwardedFor).unwrap_or_default();
+    for text in list.rsplit(|byte| *byte == b',') {
+        let Some(before) = parse_address(text) else { break };
+        address = Some(before);
+        if !trusted.iter().any(|range| range.contains(address)) {
+            break;
+        }
+    }
+    address
+}
+
+/// An element of `x-forwarded-for`; some proxies add the port.
+fn parse_address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?.trim();
+    let address = text.parse().ok().or_else(|| text.parse().ok().map(|with: SocketAddr| with.ip()));
+    address.map(|address: IpAddr| address.to_canonical())
+}
+
+/// The network of one client: its address, or the /64 of an IPv6 address, in which a host chooses its addresses freely.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
