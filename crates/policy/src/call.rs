@@ -12,7 +12,7 @@ mod attempts;
 mod event;
 mod sending;
 
-use crate::{AttemptId, Effect, Reason, ReplicaId, RequestFailure, Upstream};
+use crate::{AttemptId, Effect, EjectionReason, Reason, ReplicaId, RequestFailure, Upstream};
 use alloc::sync::Arc;
 use attempts::{Attempt, AttemptState, Attempts};
 use curtail_units::Instant;
@@ -175,7 +175,7 @@ impl Call {
             }
             Outcome::Bad => {
                 self.attempts.get_mut(id).state = AttemptState::Kept;
-                upstream.attempt_failed(sent, now);
+                upstream.attempt_failed(sent, now, Failure::BadResponse);
                 upstream.attempt_ended(sent);
                 self.lost(upstream, now, Failure::BadResponse);
             }
@@ -196,7 +196,7 @@ impl Call {
         let Attempt { sent, .. } = self.attempts.get(id);
         self.attempts.get_mut(id).state = AttemptState::Gone;
         self.outcome_unknown |= !failure.is_unexecuted();
-        upstream.attempt_failed(sent, now);
+        upstream.attempt_failed(sent, now, failure);
         upstream.attempt_ended(sent);
         self.lost(upstream, now, failure);
     }
@@ -251,7 +251,7 @@ impl Call {
     fn time_out(&mut self, upstream: &mut Upstream, now: Instant) {
         let reason = Reason::RequestTimeout { age: now.since(self.arrived) };
         for id in self.attempts.ids().filter(|id| self.attempts.is_open(*id)) {
-            upstream.attempt_failed(self.attempts.get(id).sent, now);
+            upstream.attempt_failed(self.attempts.get(id).sent, now, EjectionReason::TimedOut);
         }
         self.end_without_good(upstream, now, RequestFailure::TimedOut, reason);
     }
@@ -307,7 +307,7 @@ impl Call {
                 upstream.attempt_overtaken(sent, now);
             }
             if overdue_at.is_some_and(|at| now >= at) {
-                upstream.attempt_failed(sent, now);
+                upstream.attempt_failed(sent, now, EjectionReason::Overdue);
             }
         }
     }
@@ -337,7 +337,7 @@ impl Call {
         if whole {
             upstream.attempt_succeeded(sent);
         } else {
-            upstream.attempt_failed(sent, now);
+            upstream.attempt_failed(sent, now, Failure::Broken);
         }
         upstream.attempt_ended(sent);
     }

@@ -70,7 +70,7 @@ pub use remedy::{
     Remedy, RemedyEstimate, RemedyEvent, RemedyMode, RemedyState, RemedyStatus, SlowCount,
     SlowShares,
 };
-pub use replica::REPLICAS_MAX;
+pub use replica::{Circuit, CircuitChange, CircuitState, EjectionReason, REPLICAS_MAX};
 pub use replica_map::ReplicaMap;
 pub use request_limit::{LimitRejection, RateLimit, RequestLimit, RequestLimiter};
 pub use retry::RetryConfig;

@@ -12,9 +12,11 @@
 //! attempts that it would get otherwise, which grows evenly from [`WARM_UP_MIN`] to 1.
 
 mod candidates;
+mod circuit;
 
 use crate::{Load, LoadTracker, ReplicaId, ReplicaMap};
 pub(crate) use candidates::Candidates;
+pub use circuit::{Circuit, CircuitChange, CircuitState, EjectionReason};
 use curtail_units::{Duration, Instant};
 
 /// Maximum number of replicas of one upstream.

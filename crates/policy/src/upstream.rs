@@ -11,7 +11,7 @@ use crate::hedge::HedgeConfig;
 use crate::remedy::{
     Remedy, RemedyEstimate, RemedyEvent, RemedyMode, RemedyState, RemedyStatus, SlowShares,
 };
-use crate::replica::{Replica, Replicas};
+use crate::replica::{Circuit, CircuitChange, EjectionReason, Replica, Replicas};
 use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
 use crate::{ATTEMPTS_MAX, Decided, Effect, Load, REPLICAS_MAX, Reason, ReplicaId};
@@ -132,6 +132,8 @@ pub struct Upstream {
     /// The latest latencies of two different replicas, the latest first.
     latest: [Option<(ReplicaId, Duration)>; 2],
     effects: VecDeque<Decided<Effect, Reason>>,
+    /// The latest changes of circuits, at most [`ATTEMPTS_MAX`].
+    circuit_changes: VecDeque<CircuitChange>,
     balance_rng: Rng,
     retry_rng: Rng,
     tie_rng: Rng,
@@ -160,6 +162,7 @@ impl Upstream {
             remedy: Remedy::new(),
             latest: [None; 2],
             effects: VecDeque::with_capacity(8),
+            circuit_changes: VecDeque::new(),
             balance_rng: rng.split("balance"),
             retry_rng: rng.split("retry"),
             tie_rng: rng.split("tie"),
@@ -217,6 +220,17 @@ impl Upstream {
     #[must_use]
     pub fn is_ejected(&self, replica: ReplicaId, now: Instant) -> bool {
         self.replicas.get(replica).is_some_and(|replica| replica.is_ejected(now))
+    }
+
+    /// The circuit of `replica`, which its failures open.
+    #[must_use]
+    pub fn circuit(&self, replica: ReplicaId, now: Instant) -> Circuit {
+        self.replicas.get(replica).map_or_else(Circuit::default, |replica| replica.circuit(now))
+    }
+
+    /// The next change of a circuit, for the log and the counters of the driver. No decision depends on it.
+    pub fn poll_circuit_change(&mut self) -> Option<CircuitChange> {
+        self.circuit_changes.pop_front()
     }
 
     /// Requests and extra attempts within the budget's window.
@@ -405,8 +419,11 @@ impl Upstream {
 
     /// Records a good response that was complete, or that its client abandoned.
     pub(crate) fn attempt_succeeded(&mut self, sent: Sent) {
-        if let Some(replica) = self.replicas.get_mut(sent.replica) {
-            replica.succeeded(sent.at);
+        let Some(replica) = self.replicas.get_mut(sent.replica) else { return };
+        let was_closed = replica.is_circuit_closed();
+        replica.succeeded(sent.at);
+        if !was_closed && replica.is_circuit_closed() {
+            self.circuit_changed(CircuitChange::Closed { replica: sent.replica });
         }
     }
 
@@ -439,10 +456,27 @@ impl Upstream {
         self.replicas.overtaken(sent.replica, now, now.since(sent.at));
     }
 
-    pub(crate) fn attempt_failed(&mut self, sent: Sent, now: Instant) {
-        if let Some(replica) = self.replicas.get_mut(sent.replica) {
-            replica.failed(now);
+    pub(crate) fn attempt_failed(
+        &mut self,
+        sent: Sent,
+        now: Instant,
+        reason: impl Into<EjectionReason>,
+    ) {
+        let Some(replica) = self.replicas.get_mut(sent.replica) else { return };
+        let was_ejected = replica.is_ejected(now);
+        replica.failed(now);
+        if !was_ejected && replica.is_ejected(now) {
+            let (reason, circuit) = (reason.into(), replica.circuit(now));
+            self.circuit_changed(CircuitChange::Opened { replica: sent.replica, reason, circuit });
         }
+    }
+
+    fn circuit_changed(&mut self, change: CircuitChange) {
+        // A driver without a log, such as the simulator, polls none.
+        if self.circuit_changes.len() == ATTEMPTS_MAX {
+            self.circuit_changes.pop_front();
+        }
+        self.circuit_changes.push_back(change);
     }
 
     /// A latency that tests make known without an attempt.

@@ -1,8 +1,9 @@
-use super::{Upstream, UpstreamConfig, UpstreamEvent};
+use super::{ATTEMPTS_MAX, Sent, Upstream, UpstreamConfig, UpstreamEvent};
 use crate::group::{ESTIMATE_AGE_MAX, SAMPLES_MIN};
 use crate::{
-    AttemptId, BalanceConfig, Call, Choice, Class, Effect, Event, HedgeConfig, Load, Outcome,
-    PrequalConfig, Reason, ReplicaId, Request, TieConfig,
+    AttemptId, BalanceConfig, Call, Choice, Circuit, CircuitChange, CircuitState, Class, Effect,
+    EjectionReason, Event, Failure, HedgeConfig, Load, Outcome, PrequalConfig, Reason, ReplicaId,
+    Request, TieConfig,
 };
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
@@ -151,7 +152,7 @@ fn a_replica_is_ejected_after_failures_in_a_row_until_the_time_is_over_or_it_suc
     let mut upstream = upstream(UpstreamConfig::plain(BalanceConfig::Random), 2);
     let fail = |upstream: &mut Upstream| {
         let sent = upstream.attempt_sent(failing, at(0));
-        upstream.attempt_failed(sent, at(0));
+        upstream.attempt_failed(sent, at(0), Failure::Broken);
         upstream.attempt_ended(sent);
         sent
     };
@@ -163,6 +164,46 @@ fn a_replica_is_ejected_after_failures_in_a_row_until_the_time_is_over_or_it_suc
     assert!(upstream.is_ejected(failing, at(99)) && !upstream.is_ejected(failing, at(100)));
     upstream.attempt_succeeded(sent);
     assert!(!upstream.is_ejected(failing, at(0)));
+}
+
+#[test]
+fn an_ejection_opens_the_circuit_until_a_success_closes_it() {
+    let replica = ReplicaId(0);
+    let mut upstream = upstream(UpstreamConfig::plain(BalanceConfig::Random), 2);
+    let fail = |upstream: &mut Upstream, ms, reason| {
+        let sent = upstream.attempt_sent(replica, at(ms));
+        upstream.attempt_failed(sent, at(ms), reason);
+        upstream.attempt_ended(sent);
+        (upstream.poll_circuit_change(), upstream.circuit(replica, at(ms)).state)
+    };
+    let circuit =
+        |state, failures, ms| Circuit { state, failures, open_for: Duration::from_ms(ms) };
+    let opened = |reason, failures, ms| {
+        let circuit = circuit(CircuitState::Open, failures, ms);
+        Some(CircuitChange::Opened { replica, reason, circuit })
+    };
+    let (first, bad) = (EjectionReason::NotSent, EjectionReason::BadResponse);
+    assert_eq!(fail(&mut upstream, 0, first), (None, CircuitState::Closed));
+    assert_eq!(fail(&mut upstream, 0, first), (None, CircuitState::Closed));
+    assert_eq!(fail(&mut upstream, 0, bad), (opened(bad, 3, 100), CircuitState::Open));
+    assert_eq!(fail(&mut upstream, 50, bad), (None, CircuitState::Open), "ejected already");
+    let half_open = circuit(CircuitState::HalfOpen, 3, 0);
+    assert_eq!(upstream.circuit(replica, at(100)), half_open);
+    let late = EjectionReason::TimedOut;
+    assert_eq!(fail(&mut upstream, 100, late), (opened(late, 4, 200), CircuitState::Open));
+    let sent = upstream.attempt_sent(replica, at(300));
+    upstream.attempt_succeeded(sent);
+    assert_eq!(upstream.poll_circuit_change(), Some(CircuitChange::Closed { replica }));
+    assert_eq!(upstream.circuit(replica, at(300)), Circuit::default());
+    upstream.attempt_succeeded(sent);
+    assert_eq!(upstream.poll_circuit_change(), None);
+    // A driver that polls no changes keeps few of them.
+    for nth in 400..500 {
+        (0..3).for_each(|_| upstream.attempt_failed(Sent { at: at(nth), ..sent }, at(nth), first));
+        upstream.attempt_succeeded(Sent { at: at(nth), ..sent });
+    }
+    let left = core::iter::from_fn(|| upstream.poll_circuit_change()).count();
+    assert_eq!(left, ATTEMPTS_MAX);
 }
 
 #[test]
@@ -183,7 +224,7 @@ fn replicas_join_and_leave_and_the_others_keep_what_was_learned() {
             .expect("each is chosen at some time");
         for _ in 0..3 {
             let sent = upstream.attempt_sent(failing, at(0));
-            upstream.attempt_failed(sent, at(0));
+            upstream.attempt_failed(sent, at(0), Failure::Broken);
             upstream.attempt_ended(sent);
         }
         upstream.latency_known(at(0), Duration::from_ms(7));
@@ -223,7 +264,7 @@ fn a_copy_is_not_sent_to_a_replica_that_has_left() {
     call.handle(&mut upstream, at(5), Event::Woke);
     assert_eq!(drain(&mut upstream), [], "the first copy is alone");
     upstream.handle(at(6), UpstreamEvent::ReplicaLeft { replica: first });
-    let (attempt, failure) = (AttemptId(0), crate::Failure::NotSent);
+    let (attempt, failure) = (AttemptId(0), Failure::NotSent);
     call.handle(&mut upstream, at(7), Event::Failed { attempt, failure });
     assert!(matches!(drain(&mut upstream)[..], [(Effect::Fail { .. }, _)]) && call.is_over());
     let mut late = Call::new(READ);
@@ -285,7 +326,7 @@ fn a_further_attempt_goes_to_no_unhealthy_replica_while_another_is_healthy() {
     // An ejected replica is better than an unhealthy one.
     for _ in 0..10 {
         let sent = upstream.attempt_sent(ReplicaId(0), at(0));
-        upstream.attempt_failed(sent, at(0));
+        upstream.attempt_failed(sent, at(0), Failure::Broken);
     }
     assert!(upstream.is_ejected(ReplicaId(0), at(0)));
     assert_eq!(chosen(&mut upstream, at(0), 10), [10, 0, 0]);
