@@ -28,6 +28,9 @@ pub struct ConnectConfig {
     pub idle_max: usize,
     /// Maximum number of HTTP/1.1 connections in one pool; at the limit, requests fail without being sent.
     pub connections_max: usize,
+    /// Maximum number of requests that wait for a connection of one pool; at the limit, requests fail without being sent.
+    /// Absent: no limit.
+    pub waiting_max: Option<usize>,
     /// Maximum number of HTTP/2 connections in one pool.
     pub http2_connections_max: usize,
     /// Maximum number of concurrent requests on one HTTP/2 connection.
@@ -74,6 +77,7 @@ impl Default for ConnectConfig {
             idle_timeout: Duration::from_secs(60),
             idle_max: 128,
             connections_max: 1_024,
+            waiting_max: None,
             // As many requests as `connections_max`, on connections that few requests share.
             http2_connections_max: 16,
             http2_streams_max: 64,

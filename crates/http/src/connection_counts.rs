@@ -1,5 +1,6 @@
 //! Counts of connections to servers, from their opening until they are dropped.
 
+use crate::limit_breaker::LimitBreaker;
 use curtail_metrics::{Counter, GaugeGuard};
 use curtail_units::Duration;
 use std::sync::Arc;
@@ -30,6 +31,10 @@ curtail_metrics::counters! {
         tcp_ns: Counter,
         /// TLS handshakes.
         tls_ns: Counter,
+        /// Requests that found all connections in use.
+        connections_full: LimitBreaker,
+        /// Requests that found too many others waiting for a connection.
+        waiting_full: LimitBreaker,
     }
 }
 

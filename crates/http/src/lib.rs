@@ -18,6 +18,7 @@ pub mod head;
 pub mod http1;
 pub mod http2;
 pub mod hyper_server;
+pub mod limit_breaker;
 mod linger;
 pub mod listen_socket;
 pub mod origin;

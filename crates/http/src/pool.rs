@@ -22,11 +22,13 @@ use crate::clock::Clock;
 use crate::connect::{ConnectConfig, ConnectError, Connector, Offer, OpenedConnection, Protocol};
 use crate::connection_counts::{ConnectPhases, ConnectionCounters, CountedConnection};
 use crate::head::{Known, ResponseHead};
+use crate::limit_breaker::LimitBreaker;
 use crate::outbound_request::OutboundRequest;
 use crate::proxy_protocol::ConnectionAddresses;
 use crate::stream::Stream;
 use ::http::StatusCode;
 use attempts::{Attempt, Attempts, Turn, WaitError};
+use curtail_metrics::{Gauge, GaugeGuard};
 use curtail_units::Instant;
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
@@ -75,6 +77,9 @@ pub enum ExchangeError {
     /// All HTTP/2 connections are full, and no more may be opened.
     #[error("{server}: all {connections} HTTP/2 connections carry {streams} requests each")]
     FullHttp2 { server: String, connections: usize, streams: usize },
+    /// Too many requests wait for a connection.
+    #[error("{server}: {max} other requests wait for a connection")]
+    FullWaiting { server: String, max: usize },
     /// The request was not processed.
     #[error("{server}: the connection was closed before the server processed the request")]
     NotSent { server: String },
@@ -97,6 +102,7 @@ impl ExchangeError {
             Self::Connect(_)
             | Self::Full { .. }
             | Self::FullHttp2 { .. }
+            | Self::FullWaiting { .. }
             | Self::NotSent { .. }
             | Self::AttemptFailed { .. } => true,
             Self::Broken { .. } | Self::SwitchedProtocols { .. } => false,
@@ -137,6 +143,8 @@ pub struct Pool {
     http1: Arc<Http1Transport>,
     http2: Arc<Http2Transport>,
     attempts: Arc<Attempts>,
+    /// The requests that wait for a connection, those of the pools of clients included.
+    waiting: Gauge,
     /// Whether the last connection attempt failed.
     is_unreachable: Arc<AtomicBool>,
     counters: Arc<ConnectionCounters>,
@@ -177,6 +185,7 @@ impl Pool {
             attempts: Attempts::new(protocol, &config),
             connector,
             config,
+            waiting: Gauge::default(),
             is_unreachable: Arc::default(),
             counters,
         }
@@ -187,6 +196,7 @@ impl Pool {
         let connector = self.connector.for_client(client);
         Self {
             http1: Arc::new(self.http1.with_same_limit()),
+            waiting: self.waiting.clone(),
             is_unreachable: Arc::clone(&self.is_unreachable),
             ..Self::new(connector, self.config.clone(), Arc::clone(&self.counters))
         }
@@ -257,7 +267,9 @@ impl Pool {
         request: OutboundRequest,
         clock: &Clock,
     ) -> Result<PoolResponse, ExchangeError> {
+        let waiting = self.wait()?;
         let (connected, counted) = self.open(clock, Offer::Http1).await?;
+        drop(waiting);
         let phases = Some(connected.phases);
         let io = TokioIo::new(connected.stream);
         let (mut sender, connection) =
@@ -313,11 +325,27 @@ impl Pool {
         self.http1.idle_count()
     }
 
+    /// Returns the number of requests that wait for a connection.
+    #[must_use]
+    pub fn waiting_len(&self) -> u64 {
+        self.waiting.get()
+    }
+
+    /// Counts a request that waits for a connection, until the guard is dropped.
+    fn wait(&self) -> Result<GaugeGuard, ExchangeError> {
+        let max = self.config.waiting_max.unwrap_or(usize::MAX);
+        self.waiting.enter_below(max).ok_or_else(|| {
+            let error = ExchangeError::FullWaiting { server: self.server(), max };
+            log_full(&self.counters.waiting_full, error)
+        })
+    }
+
     /// Waits for a lease, for a request that found no connection with capacity.
     async fn connect(
         self: &Arc<Self>,
         clock: &Clock,
     ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
+        let _waiting = self.wait()?;
         match self.attempts.wait(&*self.http2, clock).await {
             Ok(Turn::Use(lease)) => Ok((NewLease::Http2(lease), None)),
             Ok(Turn::OpenAlone(attempt)) => self.open_lease(attempt, clock).await,
@@ -334,7 +362,9 @@ impl Pool {
             Err(WaitError::Full) => {
                 let connections = self.config.http2_connections_max;
                 let streams = self.config.http2_streams_max;
-                Err(ExchangeError::FullHttp2 { server: self.server(), connections, streams })
+                let error =
+                    ExchangeError::FullHttp2 { server: self.server(), connections, streams };
+                Err(log_full(&self.counters.connections_full, error))
             }
         }
     }
@@ -376,10 +406,10 @@ impl Pool {
         offer: Offer,
     ) -> Result<(OpenedConnection, CountedConnection), ExchangeError> {
         let max = self.config.connections_max;
-        let open_count = self
-            .http1
-            .count_connection(max)
-            .ok_or_else(|| ExchangeError::Full { server: self.server(), max })?;
+        let open_count = self.http1.count_connection(max).ok_or_else(|| {
+            let error = ExchangeError::Full { server: self.server(), max };
+            log_full(&self.counters.connections_full, error)
+        })?;
         match self.connector.connect(clock, offer).await {
             Ok(connected) => {
                 if self.is_unreachable.swap(false, Ordering::Relaxed) {
@@ -401,4 +431,12 @@ impl Pool {
             }
         }
     }
+}
+
+/// Counts a request that a limit of the pool rejects, and logs the first one since the limit was last quiet.
+fn log_full(breaker: &LimitBreaker, error: ExchangeError) -> ExchangeError {
+    if breaker.reject() {
+        tracing::warn!(%error, "limit of connections reached; further rejections are counted");
+    }
+    error
 }

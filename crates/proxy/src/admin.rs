@@ -28,11 +28,13 @@ use bytes::Bytes;
 use curtail_http::accept::{AcceptedConnection, Acceptor};
 use curtail_http::drain::DrainSignal;
 use curtail_http::hyper_server::{self, Connections};
+use curtail_http::limit_breaker::LimitCounts;
 use curtail_http::listen_socket::ListenSocket;
 use curtail_http::progress::ProgressTimer;
 use curtail_http::stream::Stream;
 use curtail_http::write_timeout::WriteTimeoutStream;
 use curtail_metrics::process::Usage;
+use curtail_policy::{Circuit, CircuitState};
 use curtail_units::{Duration, Quantile};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -160,7 +162,7 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
         upstream.look(|machine, now| {
             let state = |id| {
                 let in_flight = machine.in_flight(id);
-                (in_flight, machine.is_ejected(id, now), machine.warm_up_share(id, now))
+                (in_flight, machine.circuit(id, now), machine.warm_up_share(id, now))
             };
             let states: Vec<_> = members.ids().map(state).collect();
             let latencies = quantiles.iter().map(|(_, q)| machine.latency(now, *q)).collect();
@@ -168,11 +170,11 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
         });
     let has_checks = upstream.has_health_check();
     let replica = |((id, replica), state): ((_, &Arc<Replica>), _)| {
-        let (in_flight, is_ejected, warm_up_share) = state;
+        let (in_flight, circuit, warm_up_share) = state;
         let connections = connections(replica);
         let (name, url) = (replica.config.name.clone(), replica.config.server().to_string());
         let health = has_checks.then(|| replica.health.read(upstream.clock.now()));
-        ReplicaSnapshot { id, name, url, in_flight, is_ejected, health, warm_up_share, connections }
+        ReplicaSnapshot { id, name, url, in_flight, circuit, health, warm_up_share, connections }
     };
     UpstreamSnapshot {
         name: upstream.name.clone(),
@@ -190,6 +192,7 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
         remedy: upstream.auto.as_ref().map(|auto| auto.read(upstream.clock.now())),
         dry_run: upstream.dry_run.as_ref().map(|dry_run| dry_run.read(upstream.clock.now())),
         discovery: upstream.discovery().map(|discovery| discovery.read(upstream.clock.now())),
+        in_flight_limit: upstream.in_flight_limit.read(),
         replicas: members.iter().zip(states).map(replica).collect(),
     }
 }
@@ -199,6 +202,7 @@ fn connections(replica: &Replica) -> ConnectionsSnapshot {
         authority: replica.authority.clone(),
         counts: replica.metrics.read(),
         idle: replica.idle_len(),
+        waiting: replica.waiting_len(),
     }
 }
 
@@ -262,20 +266,39 @@ fn dry_run_json(upstream: &UpstreamSnapshot, dry_run: &HoldoutSnapshot) -> Value
     json
 }
 
+/// The circuit of a replica: its state, the failures in a row, and the rest of an ejection.
+fn circuit_json(circuit: &Circuit) -> Value {
+    let Circuit { state, failures, open_for } = circuit;
+    json!({ "state": state.name(), "failures": failures, "open_for_ms": open_for.as_ms_f64() })
+}
+
+/// A limit as a circuit breaker: open if it has rejected requests lately.
+fn limit_json(limit: LimitCounts) -> Value {
+    let state = if limit.is_open { CircuitState::Open } else { CircuitState::Closed };
+    json!({ "state": state.name(), "rejected": limit.rejected })
+}
+
+fn replica_json(replica: &ReplicaSnapshot) -> Value {
+    json!({
+        "id": replica.id,
+        "name": replica.name,
+        "url": replica.url,
+        "in_flight": replica.in_flight,
+        "ejected": replica.circuit.state == CircuitState::Open,
+        "circuit": circuit_json(&replica.circuit),
+        "health": replica.health.as_ref().map(HealthSnapshot::to_json),
+        "warm_up_share": replica.warm_up_share,
+        "idle_connections": replica.connections.idle,
+        "limits": {
+            "connections": limit_json(replica.connections.counts.connections_full),
+            "waiting": limit_json(replica.connections.counts.waiting_full),
+        },
+        "waiting_for_connection": replica.connections.waiting,
+    })
+}
+
 fn state(worker: &Worker) -> Value {
     let ms = |duration: Option<Duration>| duration.map(|duration| duration.as_ms_f64());
-    let replica = |replica: &ReplicaSnapshot| {
-        json!({
-            "id": replica.id,
-            "name": replica.name,
-            "url": replica.url,
-            "in_flight": replica.in_flight,
-            "ejected": replica.is_ejected,
-            "health": replica.health.as_ref().map(HealthSnapshot::to_json),
-            "warm_up_share": replica.warm_up_share,
-            "idle_connections": replica.connections.idle,
-        })
-    };
     let upstream = |upstream: &UpstreamSnapshot| {
         let latencies = QUANTILES.iter().zip(&upstream.latencies);
         let latencies = latencies.map(|((name, _), latency)| (*name, ms(*latency)));
@@ -291,7 +314,12 @@ fn state(worker: &Worker) -> Value {
             "remedy": remedy_json(upstream),
             "dry_run": upstream.dry_run.as_ref().map(|dry_run| dry_run_json(upstream, dry_run)),
             "discovery": upstream.discovery.as_ref().map(DiscoverySnapshot::to_json),
-            "replicas": upstream.replicas.iter().map(replica).collect::<Vec<_>>(),
+            "in_flight_limit": upstream.in_flight_limit.map(|of| {
+                let mut json = limit_json(of.limit);
+                (json["in_flight"], json["max"]) = (of.in_flight.into(), of.max.into());
+                json
+            }),
+            "replicas": upstream.replicas.iter().map(replica_json).collect::<Vec<_>>(),
         })
     };
     let leaf = |leaf: &LeafSnapshot| {

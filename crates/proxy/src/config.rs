@@ -139,6 +139,8 @@ pub struct NamedUpstream {
     pub holdout: Option<Ratio>,
     /// The share of time blocks in which no request gets hedges and ties; absent: none.
     pub switchback: Option<Ratio>,
+    /// The maximum number of requests in flight; absent: no limit.
+    pub in_flight_max: Option<usize>,
     /// The configuration of connections to the replicas.
     pub connect: ConnectConfig,
     /// The health checks of the replicas; absent: none.
@@ -415,6 +417,10 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         // 0 disables the holdout.
         holdout: holdout.filter(|ratio| *ratio != Ratio::ZERO),
         switchback: policy::switchback(s),
+        in_flight_max: s
+            .field("in_flight_max", "Maximum number of requests of clients in flight, streams included; the proxy rejects others with 503. Absent: no limit.")
+            .at_least(1)
+            .optional(),
         connect: s.section("connect", "Connections to the replicas.", connect::read_for_clients),
         health_check: s.optional_section(
             "health_check",

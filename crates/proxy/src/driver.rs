@@ -9,7 +9,9 @@
 //! loads and a full budget; after a panic its group is a fresh one too. The requests of the old machine continue
 //! without a policy, because the loads of the fresh one do not count their attempts.
 
+mod circuit;
 mod health;
+mod in_flight_limit;
 pub(crate) mod membership;
 
 use crate::StartError;
@@ -34,6 +36,8 @@ use curtail_policy::{
     RemedyState, ReplicaId, Request, Upstream as Machine, UpstreamConfig, UpstreamEvent,
 };
 use curtail_units::{Duration, Instant, Ratio, Rng};
+use in_flight_limit::InFlightLimit;
+pub(crate) use in_flight_limit::{InFlightSnapshot, UpstreamFull};
 use membership::{Membership, Sources};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -62,6 +66,7 @@ pub(crate) struct Upstream {
     /// Absent: the remedies are not switched by their effect.
     pub(crate) auto: Option<AutoRemedy>,
     pub(crate) group: Option<Arc<Group>>,
+    pub(crate) in_flight_limit: InFlightLimit,
     root: Mutex<Root>,
 }
 
@@ -137,6 +142,7 @@ impl Upstream {
             dry_run: is_dry_run.then(Holdout::dry_run),
             auto: is_auto.then(|| AutoRemedy::new(config.holdout, now)),
             group,
+            in_flight_limit: InFlightLimit::new(config.in_flight_max),
             root: Mutex::new(root),
         };
         upstream.lock().write_begin(&upstream);
@@ -423,6 +429,9 @@ impl Driver {
         if self.is_broken {
             self.upstream.restart(&mut root, &mut group);
         }
+        let changes = root.circuit_changes();
+        drop((root, group));
+        self.upstream.report_circuit_changes(changes);
         now
     }
 

@@ -380,6 +380,7 @@ pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
         group: None,
         holdout: None,
         switchback: None,
+        in_flight_max: None,
         connect: config.connect.clone(),
         health_check: None,
         // The root handles errors here: it knows the other replicas.

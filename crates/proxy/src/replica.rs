@@ -97,6 +97,11 @@ impl Replica {
         shared.chain(self.client_pools.iter().map(ClientPools::idle_len)).sum()
     }
 
+    /// The number of requests that wait for a connection.
+    pub(crate) fn waiting_len(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.waiting_len()).sum()
+    }
+
     /// Closes connections of a worker that are unused for too long.
     pub(crate) fn sweep(&self, worker: usize, now: Instant) {
         self.pools[worker].sweep(now);

@@ -509,8 +509,16 @@ fn respond_without_replica(
     trail: Trail,
 ) -> ProxyResponse {
     let (status, error) = status_without_replica(why);
-    record_own(worker, Some(upstream), trail, (Some(status), Some(error)));
-    own(status, error, "")
+    let is_full = why == NoResponse::UpstreamFull;
+    // A rejected request is none of the upstream's.
+    let upstream = Some(upstream).filter(|_| !is_full);
+    record_own(worker, upstream, trail, (Some(status), Some(error)));
+    let (mut head, body) = own(status, error, "");
+    if is_full {
+        // The smallest time: a request in flight may end at any moment.
+        head.fields.append(b"retry-after", b"1");
+    }
+    (head, body)
 }
 
 /// The status and the error of a request without a response from a replica.
@@ -518,6 +526,7 @@ pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'st
     match why {
         NoResponse::Client(ClientFault::Slow) => (StatusCode::REQUEST_TIMEOUT, "client_slow"),
         NoResponse::Client(ClientFault::Broken) => (StatusCode::BAD_REQUEST, "client_broken"),
+        NoResponse::UpstreamFull => (StatusCode::SERVICE_UNAVAILABLE, "upstream_in_flight_limit"),
         NoResponse::RequestFailure(why) => {
             let status = match why {
                 RequestFailure::NoReplica

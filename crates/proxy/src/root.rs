@@ -5,7 +5,7 @@
 
 mod straight;
 
-use crate::driver::{Driver, Effects, Upstream};
+use crate::driver::{Driver, Effects, Upstream, UpstreamFull};
 use crate::metrics::ResponseClass;
 use crate::replica::Replica;
 use crate::response::{BufferedResponse, WinningResponse, take_small};
@@ -56,6 +56,8 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoResponse {
     RequestFailure(RequestFailure),
+    /// As many requests of the upstream are in flight as its limit allows.
+    UpstreamFull,
     /// The client did not finish its request.
     Client(ClientFault),
 }
@@ -97,8 +99,12 @@ pub(crate) async fn exchange(
     worker: &Arc<Worker>,
     upstream: Arc<Upstream>,
     outgoing: Outgoing,
-    trail: Box<Trail>,
+    mut trail: Box<Trail>,
 ) -> Result<WinningResponse, (NoResponse, Box<Trail>)> {
+    match upstream.enter() {
+        Ok(permit) => trail.upstream_permit = permit,
+        Err(UpstreamFull) => return Err((NoResponse::UpstreamFull, trail)),
+    }
     let mut effects = Effects::with_capacity(4);
     let eligible = outgoing.eligible.clone();
     let (driver, now) = Driver::arrive(upstream, outgoing.request, eligible, &mut effects);

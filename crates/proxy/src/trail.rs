@@ -11,6 +11,7 @@ use crate::spans::prepared::{PreparedReplica, PreparedRoute};
 use crate::trace_context::{SpanId, TraceContext};
 use curtail_http::connection_counts::ConnectPhases;
 use curtail_http::head::RequestHead;
+use curtail_metrics::GaugeGuard;
 use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, TieRole};
 use curtail_units::{Duration, Instant};
 use http::StatusCode;
@@ -44,6 +45,8 @@ pub(crate) struct Trail {
     pub(crate) destination: Option<Destination>,
     /// Counts the request as in flight at its route, until the trail is dropped; absent: no limit counts it.
     pub(crate) limit_permit: Option<Arc<LimitPermit>>,
+    /// The same at its upstream.
+    pub(crate) upstream_permit: Option<Arc<GaugeGuard>>,
     pub(crate) attempts: Vec<AttemptTrail>,
     /// Extra attempts that were due and skipped, in order.
     pub(crate) skipped: Vec<(Instant, Reason)>,
@@ -136,6 +139,7 @@ impl Trail {
             is_repeatable: false,
             destination: None,
             limit_permit: None,
+            upstream_permit: None,
             attempts: Vec::with_capacity(ATTEMPTS_USUAL),
             skipped: Vec::new(),
             response_begun: None,

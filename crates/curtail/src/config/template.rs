@@ -104,6 +104,7 @@ fn example(path: &str) -> Option<&'static str> {
         path if path.ends_with(".tls.client_ca_file") => "/etc/curtail/authority.pem",
         path if path.ends_with(".holdout") => "0.01",
         path if path.ends_with(".switchback") => "0.1",
+        path if path.ends_with(".connect.waiting_max") => "64",
         path if path.ends_with(".connect.ca_file") => "/etc/curtail/authority.pem",
         path if path.contains(".discovery.") && path.ends_with(".ca_file") => {
             "/etc/curtail/authority.pem"

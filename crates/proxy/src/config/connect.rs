@@ -30,6 +30,10 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
             .field("connections_max", "Maximum HTTP/1.1 connections per replica and worker.")
             .at_least(1)
             .default(default.connections_max),
+        waiting_max: s
+            .field("waiting_max", "Maximum number of requests that wait for a connection attempt, per replica and worker; absent: no limit.")
+            .at_least(1)
+            .optional(),
         http2_connections_max: s
             .field("http2_connections_max", "Maximum HTTP/2 connections per replica and worker.")
             .range(1..=64)

@@ -168,6 +168,7 @@ impl Upstream {
         if !Arc::ptr_eq(&sources, &self.sources.load()) {
             wanted.iter().for_each(|replica| replica.replace_trust(&sources.trust));
         }
+        self.in_flight_limit.set(sources.config.in_flight_max);
         self.sources.store(sources);
         let old = self.replicas.load_full();
         let ids: HashMap<String, ReplicaId> =
@@ -219,10 +220,14 @@ impl Upstream {
         retired.extend(pools.map(|(worker, pool)| (worker, Arc::downgrade(pool))));
     }
 
-    /// Closes connections of a worker that are unused for too long, also those to replicas that have left.
+    /// Closes connections of a worker that are unused for too long, also those to replicas that have left. The first worker
+    /// also closes the circuit breakers of limits.
     pub(crate) fn sweep(&self, worker: usize, now: Instant) {
         for replica in self.replicas.load().values() {
             replica.sweep(worker, now);
+        }
+        if worker == 0 {
+            self.tick_limits();
         }
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.retain(|(_, pool)| pool.strong_count() > 0);

@@ -7,7 +7,7 @@ use super::Shard;
 use crate::config::Merge;
 use crate::request::{record_own, status_without_replica};
 use crate::response::{BufferedBody, Completion, WinningResponse};
-use crate::root::{self, Outgoing};
+use crate::root::{self, NoResponse, Outgoing};
 use crate::trail::Trail;
 use crate::worker::Worker;
 use bytes::{Bytes, BytesMut};
@@ -84,7 +84,9 @@ pub(super) async fn run(
             Ok(response) => response,
             Err((why, trail)) => {
                 let (status, name) = status_without_replica(why);
-                record_own(&worker, Some(&upstream), *trail, (Some(status), Some(name)));
+                // A rejected call is none of the upstream's.
+                let upstream = Some(&*upstream).filter(|_| why != NoResponse::UpstreamFull);
+                record_own(&worker, upstream, *trail, (Some(status), Some(name)));
                 return Err(CallError::new(status, name));
             }
         };

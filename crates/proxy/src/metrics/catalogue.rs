@@ -86,6 +86,26 @@ catalogue! {
     );
     BUDGET_REQUESTS = gauge("curtail_budget_requests", UPSTREAM, "Requests within the window of the budget.");
     BUDGET_EXTRA = gauge("curtail_budget_extra", UPSTREAM, "Extra attempts within the window of the budget.");
+    UPSTREAM_IN_FLIGHT = gauge(
+        "curtail_upstream_in_flight",
+        UPSTREAM,
+        "Requests in flight to an upstream with `in_flight_max`.",
+    );
+    UPSTREAM_REMAINING = gauge(
+        "curtail_upstream_in_flight_remaining",
+        UPSTREAM,
+        "Requests that may start before an upstream is at `in_flight_max`.",
+    );
+    UPSTREAM_AT_LIMIT = gauge(
+        "curtail_upstream_at_limit",
+        UPSTREAM,
+        "1 if an upstream at `in_flight_max` has rejected requests in the last seconds (an open circuit breaker), otherwise 0.",
+    );
+    UPSTREAM_REJECTED = counter(
+        "curtail_upstream_requests_rejected",
+        UPSTREAM,
+        "Requests rejected because an upstream was at `in_flight_max`. No replica got them.",
+    );
     IN_FLIGHT = gauge(
         "curtail_attempts_in_flight",
         &["upstream", "replica"],
@@ -95,6 +115,11 @@ catalogue! {
         "curtail_replica_ejected",
         &["upstream", "replica"],
         "1 while the replica is ejected after failures, otherwise 0. When all replicas are ejected, the proxy uses all of them.",
+    );
+    EJECTIONS = counter(
+        "curtail_replica_ejections",
+        UPSTREAM_REASON,
+        "Ejections of replicas after failures in a row, by the last failure. `not_sent`: the attempt was not executed. `broken`: it broke off. `bad_response`: 502, 503, 504, or gRPC's \"unavailable\". `timed_out`: the request timed out. `overdue`: another attempt responded when this one was overdue.",
     );
     HEALTHY = gauge(
         "curtail_replica_healthy",
@@ -245,6 +270,21 @@ catalogue! {
     CONNECTIONS_IDLE = gauge("curtail_connections_idle", REPLICA, "Idle HTTP/1.1 connections to a replica.");
     CONNECTIONS_OPENED = counter("curtail_connections_opened", REPLICA, "Connections opened.");
     CONNECTIONS_FAILED = counter("curtail_connections_failed", REPLICA, "Failed connection attempts.");
+    CONNECTIONS_WAITING = gauge(
+        "curtail_connections_waiting",
+        REPLICA,
+        "Requests that wait for a connection attempt to a replica.",
+    );
+    CONNECTIONS_AT_LIMIT = gauge(
+        "curtail_connections_at_limit",
+        &["upstream or leaf", "replica", "limit"],
+        "1 if a limit of the connections to a replica has rejected requests in the last seconds (an open circuit breaker), otherwise 0. `connections`: all of them were in use. `waiting`: connect.waiting_max.",
+    );
+    CONNECTIONS_REJECTED = counter(
+        "curtail_connections_rejected",
+        &["upstream or leaf", "replica", "limit"],
+        "Attempts that were not sent because of a limit of the connections to a replica.",
+    );
     CONNECT = with_unit(
         MetricType::Counter,
         Unit::Seconds,

@@ -9,7 +9,7 @@ use crate::holdout::HoldoutSnapshot;
 use curtail_http::connection_counts::ConnectionCounts;
 use curtail_load::holdout::{EffectVerdict, PercentileEffect, Sides};
 use curtail_metrics::{Counts, Family, FamilyCollector, MetricsSnapshot, process};
-use curtail_policy::RemedyState;
+use curtail_policy::{CircuitState, RemedyState};
 use curtail_units::{Duration, Label as _};
 
 /// One function for each part of the proxy, in the order of the catalogue.
@@ -67,6 +67,14 @@ impl Snapshot {
         let budgets = || upstreams().map(|(labels, u)| (labels, u.budget));
         out.add(&table::BUDGET_REQUESTS, budgets().map(|(labels, (all, _))| (labels, all)));
         out.add(&table::BUDGET_EXTRA, budgets().map(|(labels, (_, extra))| (labels, extra)));
+        let limits = || upstreams().filter_map(|(labels, u)| Some((labels, u.in_flight_limit?)));
+        out.add(&table::UPSTREAM_IN_FLIGHT, limits().map(|(labels, of)| (labels, of.in_flight)));
+        let remaining = limits().map(|(labels, of)| (labels, of.max.saturating_sub(of.in_flight)));
+        out.add(&table::UPSTREAM_REMAINING, remaining);
+        let open = limits().map(|(labels, of)| (labels, u32::from(of.limit.is_open)));
+        out.add(&table::UPSTREAM_AT_LIMIT, open);
+        let rejected = limits().map(|(labels, of)| (labels, of.limit.rejected));
+        out.add(&table::UPSTREAM_REJECTED, rejected);
         let replicas = || {
             upstreams().flat_map(|([upstream], u)| {
                 u.replicas.iter().map(move |replica| {
@@ -75,8 +83,10 @@ impl Snapshot {
             })
         };
         out.add(&table::IN_FLIGHT, replicas().map(|(labels, r)| (labels, r.in_flight)));
-        let ejected = replicas().map(|(labels, r)| (labels, u32::from(r.is_ejected)));
+        let ejected = replicas()
+            .map(|(labels, r)| (labels, u32::from(r.circuit.state == CircuitState::Open)));
         out.add(&table::EJECTED, ejected);
+        out.counts(&table::EJECTIONS, self.by_upstream("reason", |u| &u.ejections));
         let healthy = replicas()
             .filter_map(|(labels, r)| Some((labels, u32::from(r.health.as_ref()?.is_healthy?))));
         out.add(&table::HEALTHY, healthy);
@@ -197,6 +207,17 @@ impl Snapshot {
         out.add(&table::CONNECTIONS_IDLE, each().map(|(labels, to, _)| (labels, to.idle)));
         out.add(&table::CONNECTIONS_OPENED, each().map(|(labels, _, c)| (labels, c.opened)));
         out.add(&table::CONNECTIONS_FAILED, each().map(|(labels, _, c)| (labels, c.failed)));
+        out.add(&table::CONNECTIONS_WAITING, each().map(|(labels, to, _)| (labels, to.waiting)));
+        let limits = || {
+            each().flat_map(|([owner, replica], _, c)| {
+                [("connections", c.connections_full), ("waiting", c.waiting_full)]
+                    .map(|(limit, counts)| ([owner, replica, ("limit", limit)], counts))
+            })
+        };
+        let open = limits().map(|(labels, limit)| (labels, u32::from(limit.is_open)));
+        out.add(&table::CONNECTIONS_AT_LIMIT, open);
+        let rejected = limits().map(|(labels, limit)| (labels, limit.rejected));
+        out.add(&table::CONNECTIONS_REJECTED, rejected);
         let phases = each().flat_map(|([owner, replica], _, counts)| {
             let &ConnectionCounts { lookup_ns, tcp_ns, tls_ns, .. } = counts;
             [("lookup", lookup_ns), ("tcp", tcp_ns), ("tls", tls_ns)].map(|(phase, ns)| {

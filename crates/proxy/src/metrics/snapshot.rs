@@ -7,6 +7,7 @@ use super::route_limits::RouteLimitCounts;
 use super::upstream::UpstreamCounts;
 use crate::access_log::buffers::AccessLogCounts;
 use crate::discovery::DiscoverySnapshot;
+use crate::driver::InFlightSnapshot;
 use crate::health::HealthSnapshot;
 use crate::holdout::HoldoutSnapshot;
 use crate::remedy::RemedySnapshot;
@@ -14,7 +15,7 @@ use crate::spans::SpanCounts;
 use crate::tenants::DecadeSnapshot;
 use curtail_http::connection_counts::ConnectionCounts;
 use curtail_metrics::process::Usage;
-use curtail_policy::{RemedyMode, ReplicaId};
+use curtail_policy::{Circuit, RemedyMode, ReplicaId};
 use curtail_units::Duration;
 
 #[derive(Clone, Debug)]
@@ -69,6 +70,8 @@ pub(crate) struct UpstreamSnapshot {
     pub(crate) remedy: Option<RemedySnapshot>,
     /// Absent: all replicas are in the file.
     pub(crate) discovery: Option<DiscoverySnapshot>,
+    /// Absent: there is no limit.
+    pub(crate) in_flight_limit: Option<InFlightSnapshot>,
     pub(crate) replicas: Vec<ReplicaSnapshot>,
 }
 
@@ -78,7 +81,7 @@ pub(crate) struct ReplicaSnapshot {
     pub(crate) name: Option<String>,
     pub(crate) url: String,
     pub(crate) in_flight: u32,
-    pub(crate) is_ejected: bool,
+    pub(crate) circuit: Circuit,
     /// Absent: there are no health checks.
     pub(crate) health: Option<HealthSnapshot>,
     /// The share of its attempts that it gets, if it is warming up.
@@ -92,6 +95,8 @@ pub(crate) struct ConnectionsSnapshot {
     pub(crate) authority: String,
     pub(crate) counts: ConnectionCounts,
     pub(crate) idle: usize,
+    /// Requests that wait for a connection.
+    pub(crate) waiting: u64,
 }
 
 #[derive(Clone, Debug)]

@@ -5,16 +5,18 @@ use super::{
     UpstreamSnapshot, catalogue, reference,
 };
 use crate::access_log::buffers::AccessLogCounts;
+use crate::driver::InFlightSnapshot;
 use crate::remedy::AutoRemedy;
 use crate::spans::SpanCounts;
 use crate::tenants::DecadeSnapshot;
 use curtail_http::connection_counts::{ConnectPhases, ConnectionCounters};
+use curtail_http::limit_breaker::LimitCounts;
 use curtail_metrics::ReloadResult;
 use curtail_metrics::process::Usage;
 use curtail_metrics::render_text;
 use curtail_policy::{
-    AttemptId, Class, Decided, Effect, Event, Failure, LeafEffect, LeafReason, LeafRequestId,
-    Outcome, Reason, RemedyMode, RequestFailure,
+    AttemptId, Circuit, CircuitState, Class, Decided, Effect, Event, Failure, LeafEffect,
+    LeafReason, LeafRequestId, Outcome, Reason, RemedyMode, RequestFailure,
 };
 use curtail_units::{Bytes, Duration, Instant, Ratio};
 use http::StatusCode;
@@ -53,15 +55,15 @@ pub(crate) fn upstream() -> UpstreamSnapshot {
         tcp: Duration::from_ms(500),
         tls: Duration::ZERO,
     };
-    replica.connected(&phases);
-    replica.connected(&phases);
-    replica.connected(&phases);
+    (0..3).for_each(|_| replica.connected(&phases));
     replica.closed.add(2);
     replica.failed.add(1);
+    replica.connections_full.reject();
     let connections = ConnectionsSnapshot {
         authority: "10.0.0.7:80".to_owned(),
         counts: replica.read(),
         idle: 1,
+        waiting: 2,
     };
     UpstreamSnapshot {
         name: "the \"api\"".to_owned(),
@@ -76,12 +78,21 @@ pub(crate) fn upstream() -> UpstreamSnapshot {
         remedy_mode: RemedyMode::Auto,
         remedy: Some(AutoRemedy::new(None, Instant::ZERO).read(Instant::ZERO)),
         discovery: Some(crate::discovery::tests::sample()),
+        in_flight_limit: Some(InFlightSnapshot {
+            in_flight: 7,
+            max: 10,
+            limit: LimitCounts { rejected: 4, is_open: true },
+        }),
         replicas: vec![ReplicaSnapshot {
             id: curtail_policy::ReplicaId(0),
             name: None,
             url: "http://10.0.0.7:80".to_owned(),
             in_flight: 4,
-            is_ejected: true,
+            circuit: Circuit {
+                state: CircuitState::Open,
+                failures: 3,
+                open_for: Duration::from_ms(100),
+            },
             health: Some(crate::health::tests::sample()),
             warm_up_share: Some(0.25),
             connections,
@@ -112,6 +123,7 @@ fn leaf() -> LeafSnapshot {
             authority: "[::1]:90".to_owned(),
             counts: ConnectionCounters::default().read(),
             idle: 0,
+            waiting: 0,
         },
     }
 }
@@ -245,6 +257,16 @@ fn what_was_counted_of_an_upstream_is_shown() {
         curtail_connections_idle{upstream="the \"api\"",replica="10.0.0.7:80"} 1
         curtail_connections_opened_total{upstream="the \"api\"",replica="10.0.0.7:80"} 3
         curtail_connections_failed_total{upstream="the \"api\"",replica="10.0.0.7:80"} 1
+        curtail_connections_waiting{upstream="the \"api\"",replica="10.0.0.7:80"} 2
+        curtail_connections_at_limit{upstream="the \"api\"",replica="10.0.0.7:80",limit="connections"} 1
+        curtail_connections_rejected_total{upstream="the \"api\"",replica="10.0.0.7:80",limit="connections"} 1
+        curtail_connections_at_limit{upstream="the \"api\"",replica="10.0.0.7:80",limit="waiting"} 0
+        curtail_upstream_in_flight{upstream="the \"api\""} 7
+        curtail_upstream_in_flight_remaining{upstream="the \"api\""} 3
+        curtail_upstream_at_limit{upstream="the \"api\""} 1
+        curtail_upstream_requests_rejected_total{upstream="the \"api\""} 4
+        curtail_replica_ejected{upstream="the \"api\"",replica="10.0.0.7:80"} 1
+        curtail_replica_ejections_total{upstream="the \"api\"",reason="broken"} 0
         curtail_connect_seconds_total{upstream="the \"api\"",replica="10.0.0.7:80",phase="lookup"} 0.75
         curtail_connect_seconds_total{upstream="the \"api\"",replica="10.0.0.7:80",phase="tcp"} 1.5
         curtail_connect_seconds_total{upstream="the \"api\"",replica="10.0.0.7:80",phase="tls"} 0.0

@@ -3,7 +3,7 @@
 use super::labels::ResponseClass;
 use crate::health::CheckResult;
 use curtail_metrics::{Counter, CounterVec};
-use curtail_policy::{Decided, Effect, Event, Failure, Outcome, Reason};
+use curtail_policy::{Decided, Effect, EjectionReason, Event, Failure, Outcome, Reason};
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_units::Duration;
 
@@ -13,6 +13,7 @@ curtail_metrics::counters! {
     /// They take some 350 KB with the histograms, and do not grow.
     pub(crate) UpstreamMetrics, UpstreamCounts {
         health_checks: CounterVec<CheckResult>,
+        ejections: CounterVec<EjectionReason>,
         requests: CounterVec<ResponseClass> = CounterVec::usually(&["none", "2xx", "3xx", "4xx", "5xx", "incomplete"]),
         latency: AtomicHistogram = AtomicHistogram::new(Precision::FINE),
         /// Ages of requests without a complete response.

@@ -1,0 +1,266 @@
+//! Circuit breakers: ejections of replicas, and limits of upstreams and connections. Each one is in the log, in the metrics
+//! and in `/state`.
+
+use crate::certificates::Authority;
+use crate::client::{Client, FullResponse};
+use crate::deadline::run;
+use crate::logs;
+use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::RawReplica;
+use crate::replica::{Replica, Speaks, ok, status};
+use http::{StatusCode, Version};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+async fn upstream_state(proxy: &Proxy) -> Value {
+    let state = proxy.admin("/state").await;
+    let state: Value = serde_json::from_slice(&state.body).expect("JSON");
+    state["upstreams"][0].clone()
+}
+
+/// A replica whose responses wait for a permit each.
+async fn gated(speaks: Speaks) -> (Replica, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let opens = Arc::clone(&gate);
+    let replica = Replica::start(speaks, move |_| {
+        let opens = Arc::clone(&opens);
+        async move {
+            opens.acquire().await.expect("never closed").forget();
+            ok("good")
+        }
+    });
+    (replica.await, gate)
+}
+
+/// Sends a request on a connection of its own.
+async fn ask(proxy: SocketAddr, version: Version) -> JoinHandle<FullResponse> {
+    let mut client = Client::connect(proxy, version).await;
+    tokio::spawn(async move { client.get("/").await })
+}
+
+#[test]
+fn an_ejection_and_its_end_are_logged_counted_and_shown() {
+    run(async {
+        let is_failing = Arc::new(AtomicBool::new(true));
+        let fails = Arc::clone(&is_failing);
+        let bad = Replica::start(Speaks::Http1, move |_| {
+            let is_failing = fails.load(Ordering::SeqCst);
+            let response = if is_failing { status(StatusCode::BAD_GATEWAY) } else { ok("good") };
+            std::future::ready(response)
+        });
+        let bad = bad.await;
+        let proxy = Setup::before(&[bad.address()]).upstream("retry: false\nhedge: false").start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        let circuit = async || upstream_state(&proxy).await["replicas"][0]["circuit"].clone();
+        let closed = json!({ "state": "closed", "failures": 0, "open_for_ms": 0.0 });
+        assert_eq!(circuit().await, closed);
+        let ejections = |metrics: &crate::metrics::Metrics| {
+            metrics.sum("curtail_replica_ejections_total", &[("reason", "bad_response")])
+        };
+        for failures in 1..=3 {
+            assert_eq!(client.get("/").await.status, StatusCode::BAD_GATEWAY);
+            assert_eq!(circuit().await["failures"], failures);
+        }
+        assert_eq!(ejections(&proxy.metrics().await), 1);
+        let address = bad.address().to_string();
+        let line = logs::until(&["replica is ejected after failures", &address]).await;
+        for part in
+            ["WARN", "upstream=\"service\"", "bad_response", "failures=3", "duration=100 ms"]
+        {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        // With no other replica, it gets requests even so. After the ejection, the next failure ejects it again.
+        while circuit().await["state"] != "half_open" {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(client.get("/").await.status, StatusCode::BAD_GATEWAY);
+        let again = circuit().await;
+        assert!(again["failures"] == 4 && again["state"] != "closed", "{again}");
+        let metrics = proxy.metrics().await;
+        assert_eq!(
+            (ejections(&metrics), metrics.sum("curtail_replica_ejections_total", &[])),
+            (2, 2)
+        );
+
+        is_failing.store(false, Ordering::SeqCst);
+        assert_eq!(client.get("/").await.status, StatusCode::OK);
+        logs::until(&["replica succeeds again after an ejection", &address]).await;
+        assert_eq!(circuit().await, closed);
+    });
+}
+
+#[test]
+fn an_upstream_at_its_limit_rejects_requests_until_others_end() {
+    run(async {
+        for (version, speaks, connect, max) in [
+            (Version::HTTP_11, Speaks::Http1, "", 2),
+            (Version::HTTP_2, Speaks::Http2, "\nconnect: {protocol: http2}", 3),
+        ] {
+            let (replica, gate) = gated(speaks).await;
+            let keys =
+                format!("hedge: false\nretry: false\nholdout: 0.5\nin_flight_max: {max}{connect}");
+            let proxy = Setup::before(&[replica.address()]).upstream(&keys).start();
+            let mut asking = Vec::new();
+            for nth in 1..=max {
+                asking.push(ask(proxy.address(), version).await);
+                replica.record().until(|record| record.count() == nth).await;
+            }
+            let mut client = Client::connect(proxy.address(), version).await;
+            for _ in 0..2 {
+                let rejected = client.get("/").await;
+                let error = Some("upstream_in_flight_limit");
+                assert_eq!((rejected.status.as_u16(), rejected.error()), (503, error));
+                assert_eq!(rejected.get("retry-after"), Some("1"));
+            }
+            let metrics = proxy.metrics().await;
+            for (name, value) in [
+                ("curtail_upstream_in_flight", max as u64),
+                ("curtail_upstream_in_flight_remaining", 0),
+                ("curtail_upstream_at_limit", 1),
+                ("curtail_upstream_requests_rejected_total", 2),
+                ("curtail_budget_requests", max as u64),
+                ("curtail_requests_total", 0),
+            ] {
+                assert_eq!(metrics.sum(name, &[("upstream", "service")]), value, "{name}");
+            }
+            let state = upstream_state(&proxy).await["in_flight_limit"].clone();
+            let expected = json!({ "state": "open", "rejected": 2, "in_flight": max, "max": max });
+            assert_eq!(state, expected);
+            let max_field = format!("in_flight_max={max}");
+            logs::until(&["upstream is at its limit of requests in flight", &max_field]).await;
+
+            gate.add_permits(max);
+            for asked in asking {
+                assert_eq!(asked.await.expect("no panic").status, StatusCode::OK);
+            }
+            proxy.until(|m| m.sum("curtail_upstream_in_flight", &[]) == 0).await;
+            gate.add_permits(1);
+            assert_eq!(client.get("/").await.status, StatusCode::OK);
+            proxy.until(|m| m.sum("curtail_upstream_at_limit", &[]) == 0).await;
+            logs::until(&["upstream is below its limit of requests in flight again"]).await;
+            let metrics = proxy.metrics().await;
+            assert_eq!(metrics.sum("curtail_requests_total", &[]), max as u64 + 1);
+            assert_eq!(metrics.sum("curtail_holdout_requests_total", &[]), max as u64 + 1);
+        }
+    });
+}
+
+#[test]
+fn a_reload_changes_the_limit_of_an_upstream_that_stays() {
+    run(async {
+        let (replica, gate) = gated(Speaks::Http1).await;
+        let setup = |limit: &str| {
+            let keys = format!("hedge: false\nretry: false{limit}");
+            Setup::before(&[replica.address()]).upstream(&keys)
+        };
+        let proxy = setup("\nin_flight_max: 1").start();
+        let first = ask(proxy.address(), Version::HTTP_11).await;
+        replica.record().until(|record| record.count() == 1).await;
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        assert_eq!(client.get("/").await.error(), Some("upstream_in_flight_limit"));
+        let changed = proxy.reload(&setup("\nin_flight_max: 2")).expect("it is good");
+        assert_eq!(changed, ["upstreams.service"]);
+        let second = ask(proxy.address(), Version::HTTP_11).await;
+        replica.record().until(|record| record.count() == 2).await;
+        assert_eq!(client.get("/").await.error(), Some("upstream_in_flight_limit"));
+        proxy.reload(&setup("")).expect("it is good");
+        gate.add_permits(3);
+        assert_eq!(client.get("/").await.status, StatusCode::OK);
+        for asked in [first, second] {
+            assert_eq!(asked.await.expect("no panic").status, StatusCode::OK);
+        }
+        assert_eq!(upstream_state(&proxy).await["in_flight_limit"], Value::Null);
+    });
+}
+
+#[test]
+fn a_call_of_a_fan_out_counts_at_its_upstream() {
+    run(async {
+        let (replica, gate) = gated(Speaks::Http1).await;
+        let proxy = Setup::before(&[replica.address()])
+            .upstream("hedge: false\nretry: false\nin_flight_max: 1")
+            .route("fan_out: {}")
+            .start();
+        let first = ask(proxy.address(), Version::HTTP_11).await;
+        replica.record().until(|record| record.count() == 1).await;
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        let rejected = client.get("/").await;
+        assert_eq!((rejected.status.as_u16(), rejected.error()), (502, Some("shards_failed")));
+        gate.add_permits(1);
+        assert_eq!(first.await.expect("no panic").status, StatusCode::OK);
+        let metrics = proxy.until(|m| m.sum("curtail_upstream_in_flight", &[]) == 0).await;
+        assert_eq!(metrics.sum("curtail_upstream_requests_rejected_total", &[]), 1);
+        assert_eq!(metrics.sum("curtail_requests_total", &[]), 1);
+    });
+}
+
+#[test]
+fn limits_of_connections_are_logged_counted_and_shown() {
+    run(async {
+        let (replica, gate) = gated(Speaks::Http1).await;
+        let (http2, http2_gate) = gated(Speaks::Http2).await;
+        let authority = Authority::new();
+        let silent = RawReplica::start(|mut wire, _, _| async move {
+            wire.read_to_close().await;
+        })
+        .await;
+        let waiting = format!("waiting_max: 1, ca_file: {}", authority.file().display());
+        let few_streams = "protocol: http2, http2_connections_max: 1, http2_streams_max: 1";
+        for (url, connect, limit, gate) in [
+            (
+                format!("http://{}", replica.address()),
+                "connections_max: 1",
+                "connections",
+                Some(gate),
+            ),
+            (format!("http://{}", http2.address()), few_streams, "connections", Some(http2_gate)),
+            (format!("https://localhost:{}", silent.address().port()), &*waiting, "waiting", None),
+        ] {
+            let keys = format!("hedge: false\nretry: false\nconnect: {{{connect}}}");
+            let proxy = Setup::before_urls([url.clone()]).workers(1).upstream(&keys).start();
+            let first = ask(proxy.address(), Version::HTTP_11).await;
+            let is_waiting = gate.is_none();
+            proxy
+                .until(|m| {
+                    m.in_flight() == 1
+                        && (!is_waiting || m.sum("curtail_connections_waiting", &[]) == 1)
+                        && (is_waiting || m.sum("curtail_connections_open", &[]) == 1)
+                })
+                .await;
+            let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+            let rejected = client.get("/").await;
+            assert_eq!(
+                (rejected.status.as_u16(), rejected.error()),
+                (503, Some("not_sent")),
+                "{connect}"
+            );
+            let metrics = proxy.metrics().await;
+            for name in ["curtail_connections_rejected_total", "curtail_connections_at_limit"] {
+                let found =
+                    ["connections", "waiting"].map(|of| metrics.sum(name, &[("limit", of)]));
+                let expected = ["connections", "waiting"].map(|of| u64::from(of == limit));
+                assert_eq!(found, expected, "{name}, {connect}");
+            }
+            let state = upstream_state(&proxy).await["replicas"][0].clone();
+            assert_eq!(
+                state["limits"][limit],
+                json!({ "state": "open", "rejected": 1 }),
+                "{state}"
+            );
+            let address = url.rsplit('/').next().expect("an address").to_owned();
+            logs::until(&["limit of connections reached", &address]).await;
+            logs::until(&["limit of connections rejects no more requests", &address, limit]).await;
+            proxy.until(|m| m.sum("curtail_connections_at_limit", &[]) == 0).await;
+            if let Some(gate) = gate {
+                gate.add_permits(1);
+                assert_eq!(first.await.expect("no panic").status, StatusCode::OK);
+            } else {
+                first.abort();
+            }
+        }
+    });
+}
