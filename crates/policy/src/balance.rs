@@ -127,9 +127,10 @@ pub enum Choice {
     Only,
     /// The replica's turn had come.
     Turn,
-    /// The replica was drawn at random.
+    /// The replica was drawn at random, by its weight if weights differ.
     Chance,
-    /// The replica had at most as many attempts in flight as the others drawn, of which `other` is the least.
+    /// The replica had at most as many attempts in flight, relative to its weight, as the others drawn, of which `other`
+    /// is the least.
     FewerInFlight { in_flight: u32, other: u32 },
     /// The replica's cost, latency × (attempts in flight + 1), was at most the cost of the other one drawn.
     LowerPeakEwma { cost: Duration, other: Duration },
@@ -171,7 +172,13 @@ pub(crate) trait Rule: Debug + Send + CloneRule {
     /// An attempt was cancelled before its response: its latency would have been longer than its age.
     fn attempt_cancelled(&mut self, _replicas: &mut Replicas, _sent: Sent, _now: Instant) {}
 
-    fn probe_succeeded(&mut self, _replica: ReplicaId, _load: Load, _now: Instant) {}
+    fn probe_succeeded(
+        &mut self,
+        _replicas: &Replicas,
+        (_replica, _load): (ReplicaId, Load),
+        _now: Instant,
+    ) {
+    }
 
     /// A replica responded to a probe, but not as a leaf.
     fn probe_unsupported(&mut self, _replicas: &Replicas, _replica: ReplicaId, _now: Instant) {}
@@ -205,34 +212,36 @@ impl Clone for Box<dyn Rule> {
     }
 }
 
-/// The cheapest of some drawn replicas, or a suspect replica that is cheaper than all of them.
-fn lowest<C: Copy + PartialOrd>(
+/// The cheapest of some drawn replicas, or a suspect replica that is cheaper than all of them. `choice` states the
+/// reason for the first replica instead of the second.
+fn lowest<C: PartialOrd>(
     candidates: Candidates<'_>,
     (choices, rng): (u8, &mut Rng),
     cost: impl Fn(ReplicaId) -> C,
-    choice: impl Fn(C, C) -> Choice,
+    choice: impl Fn(ReplicaId, ReplicaId) -> Choice,
 ) -> Option<(ReplicaId, Choice)> {
-    let (first, second) = candidates.draw_two(rng)?;
-    let chosen = match second {
-        None => (first, Choice::Only),
-        Some(second) => {
-            let is_second = cost(second) < cost(first);
-            let (mut best, mut other) =
-                if is_second { (second, cost(first)) } else { (first, cost(second)) };
-            for _ in 2..choices {
-                let (further, _) = candidates.draw_two(rng)?;
-                if cost(further) < cost(best) {
-                    (best, other) = (further, cost(best));
-                } else if further != best && cost(further) < other {
-                    other = cost(further);
-                }
-            }
-            (best, choice(cost(best), other))
+    let (mut best, second) = candidates.draw_two(rng)?;
+    let mut other = None;
+    let mut compare = |id| {
+        if cost(id) < cost(best) {
+            other = Some(core::mem::replace(&mut best, id));
+        } else if id != best && other.is_none_or(|other| cost(id) < cost(other)) {
+            other = Some(id);
         }
     };
-    let Some(suspect) = candidates.draw_suspect(rng) else { return Some(chosen) };
-    let (suspect_cost, other) = (cost(suspect), cost(chosen.0));
-    Some(if suspect_cost < other { (suspect, choice(suspect_cost, other)) } else { chosen })
+    if second.is_some() || candidates.is_uneven() {
+        second.into_iter().for_each(&mut compare);
+        for _ in 2..choices {
+            compare(candidates.draw_two(rng)?.0);
+        }
+    }
+    let chosen = match other {
+        Some(other) => choice(best, other),
+        None if candidates.is_uneven() => Choice::Chance,
+        None => Choice::Only,
+    };
+    let suspect = candidates.draw_suspect(rng).filter(|suspect| cost(*suspect) < cost(best));
+    Some(suspect.map_or((best, chosen), |suspect| (suspect, choice(suspect, best))))
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ mod request_limit;
 pub mod retry;
 pub mod tie;
 mod upstream;
+mod weight;
 
 pub use balance::{BalanceConfig, Choice, PrequalConfig};
 pub use budget::BudgetConfig;
@@ -76,3 +77,4 @@ pub use request_limit::{LimitRejection, RateLimit, RequestLimit, RequestLimiter}
 pub use retry::RetryConfig;
 pub use tie::{Tie, TieConfig, TieId, TieRole};
 pub use upstream::{Upstream, UpstreamConfig, UpstreamEvent};
+pub use weight::Weight;

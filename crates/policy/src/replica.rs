@@ -8,13 +8,15 @@
 //! suspect ones: a third, suspect replica is chosen only if it costs less than both.
 //!
 //! The driver may check the health of replicas, too: an *unhealthy* one gets no attempts until a check passes.
-//! A replica that has joined or become healthy is *warming up* for the time of `slow_start`: it gets a share of the
-//! attempts that it would get otherwise, which grows evenly from [`WARM_UP_MIN`] to 1.
+//! A replica has a *weight*, relative to those of the others. One that has joined or become healthy is *warming up* for
+//! the time of `slow_start`: it gets a part of its weight, which grows evenly from [`WARM_UP_MIN`] to 1. What counts for
+//! the balancing rules is the *share*: weight times part, in the largest weight. A replica of weight 0 is *drained*: it
+//! gets no attempts.
 
 mod candidates;
 mod circuit;
 
-use crate::{Load, LoadTracker, ReplicaId, ReplicaMap};
+use crate::{Load, LoadTracker, ReplicaId, ReplicaMap, Weight};
 pub(crate) use candidates::Candidates;
 pub use circuit::{Circuit, CircuitChange, CircuitState, EjectionReason};
 use curtail_units::{Duration, Instant};
@@ -34,7 +36,7 @@ const EJECTION_MAX: Duration = Duration::from_secs(10);
 /// stall that has lasted for a time tends to last for several times as long.
 const SUSPECT_AGES: u64 = 8;
 
-/// The share of its attempts that a replica gets when it begins to warm up.
+/// The part of its weight that a replica gets when it begins to warm up.
 const WARM_UP_MIN: f64 = 0.1;
 
 /// One replica as the root sees it.
@@ -47,6 +49,7 @@ pub(crate) struct Replica {
     ejected_until: Instant,
     /// Whether the driver's health checks fail.
     is_unhealthy: bool,
+    weight: Weight,
     /// When the replica joined or became healthy, unless it has been there from the beginning.
     warms_since: Option<Instant>,
     /// Overtaken attempts since it became suspect, including the first; they count as in flight for balancing.
@@ -78,15 +81,11 @@ impl Replica {
         self.is_unhealthy
     }
 
-    /// Records the result of the driver's health checks.
-    pub(crate) const fn health_checked(&mut self, now: Instant, is_healthy: bool) {
-        if is_healthy && self.is_unhealthy {
-            self.warms_since = Some(now);
-        }
-        self.is_unhealthy = !is_healthy;
+    pub(crate) const fn weight(&self) -> Weight {
+        self.weight
     }
 
-    /// The share of its attempts that the replica gets, if it is warming up for the time of `slow_start`.
+    /// The part of its weight that the replica gets, if it is warming up for the time of `slow_start`.
     pub(crate) fn warm_up_share(&self, now: Instant, slow_start: Duration) -> Option<f64> {
         let age = now.since(self.warms_since?);
         (age < slow_start).then(|| (age.as_secs_f64() / slow_start.as_secs_f64()).max(WARM_UP_MIN))
@@ -139,18 +138,39 @@ pub(crate) struct Replicas {
     next: ReplicaId,
     /// No replica is suspect from this instant on.
     suspect_until: Instant,
+    /// The time for which a new or recovered replica warms up; absent: none does.
+    slow_start: Option<Duration>,
+    /// No replica warms up from this instant on.
+    warm_from: Instant,
+    weights: Weights,
+}
+
+/// What choices need of all weights.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weights {
+    max: Weight,
+    are_different: bool,
+    has_zero: bool,
+    /// Whether a weight or the replicas have changed since.
+    are_outdated: bool,
 }
 
 impl Replicas {
-    pub(crate) fn new() -> Self {
-        let (next, suspect_until) = (ReplicaId(0), Instant::ZERO);
-        Self { all: ReplicaMap::default(), next, suspect_until }
+    pub(crate) fn new(slow_start: Option<Duration>) -> Self {
+        Self {
+            all: ReplicaMap::default(),
+            next: ReplicaId(0),
+            suspect_until: Instant::ZERO,
+            slow_start,
+            warm_from: Instant::ZERO,
+            weights: Weights::default(),
+        }
     }
 
     /// Replicas numbered from 0.
     #[cfg(test)]
     pub(crate) fn numbered(len: usize) -> Self {
-        let mut replicas = Self::new();
+        let mut replicas = Self::new(None);
         (0..len).for_each(|index| assert!(replicas.join(ReplicaId::at(index))));
         replicas
     }
@@ -167,6 +187,7 @@ impl Replicas {
         if may_join {
             self.all.insert(id, Replica::default());
             self.next = ReplicaId(id.0.saturating_add(1));
+            self.weights.are_outdated = true;
         }
         may_join
     }
@@ -176,12 +197,58 @@ impl Replicas {
         let has_joined = self.join(id);
         if has_joined && let Some(replica) = self.all.get_mut(id) {
             replica.warms_since = Some(now);
+            self.warm_from = now + self.slow_start.unwrap_or_default();
         }
         has_joined
     }
 
+    /// Records the result of the driver's health checks.
+    pub(crate) fn health_checked(&mut self, id: ReplicaId, now: Instant, is_healthy: bool) {
+        let Some(replica) = self.all.get_mut(id) else { return };
+        if is_healthy && replica.is_unhealthy {
+            replica.warms_since = Some(now);
+            self.warm_from = now + self.slow_start.unwrap_or_default();
+        }
+        replica.is_unhealthy = !is_healthy;
+    }
+
+    pub(crate) fn set_weight(&mut self, id: ReplicaId, weight: Weight) {
+        let Some(replica) = self.all.get_mut(id) else { return };
+        replica.weight = weight;
+        self.weights.are_outdated = true;
+    }
+
+    /// Compares the weights if one has changed. The caller does this before a choice: a change of many weights costs one
+    /// walk over all.
+    pub(crate) fn compare_weights(&mut self) {
+        if !self.weights.are_outdated {
+            return;
+        }
+        let weights = || self.all.values().map(|replica| replica.weight);
+        let max = weights().max().unwrap_or_default();
+        self.weights = Weights {
+            max,
+            are_different: weights().any(|weight| weight != max),
+            has_zero: weights().any(Weight::is_zero),
+            are_outdated: false,
+        };
+    }
+
+    /// Whether a replica has less than the largest weight.
+    fn is_uneven(&self, now: Instant) -> bool {
+        self.weights.are_different || now < self.warm_from
+    }
+
+    /// The weight that a replica has now, in the largest weight.
+    pub(crate) fn share(&self, id: ReplicaId, now: Instant) -> f64 {
+        let Some(replica) = self.get(id).filter(|_| self.is_uneven(now)) else { return 1.0 };
+        let warm = self.slow_start.and_then(|time| replica.warm_up_share(now, time));
+        replica.weight.get() / self.weights.max.get() * warm.unwrap_or(1.0)
+    }
+
     /// Forgets a replica; false when there is no such replica.
     pub(crate) fn leave(&mut self, id: ReplicaId) -> bool {
+        self.weights.are_outdated = true;
         self.all.remove(id).is_some()
     }
 

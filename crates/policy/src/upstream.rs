@@ -14,16 +14,12 @@ use crate::remedy::{
 use crate::replica::{Circuit, CircuitChange, EjectionReason, Replica, Replicas};
 use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
-use crate::{ATTEMPTS_MAX, Decided, Effect, Load, REPLICAS_MAX, Reason, ReplicaId};
-use alloc::borrow::Cow;
+use crate::{ATTEMPTS_MAX, Decided, Effect, Load, REPLICAS_MAX, Reason, ReplicaId, Weight};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
 use serde::{Deserialize, Serialize};
-
-/// Maximum number of choices for one attempt, if the chosen replicas are warming up.
-const WARM_UP_CHOICES_MAX: usize = 8;
 
 /// The techniques of an upstream. An absent technique is off.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,6 +97,8 @@ pub enum UpstreamEvent {
     ReplicaLeft { replica: ReplicaId },
     /// The health checks of a replica fail, or pass again. A replica is healthy until its first event.
     HealthChecked { replica: ReplicaId, is_healthy: bool },
+    /// A replica has another weight. It has [`Weight::ONE`] until its first event.
+    WeightChanged { replica: ReplicaId, weight: Weight },
     /// A message between root and leaf took `one_way` in one direction.
     MessageTimed { one_way: Duration },
     /// The estimate of a dry run so far, of an upstream whose remedies are switched by their effect.
@@ -156,7 +154,7 @@ impl Upstream {
     pub fn with_replicas(config: UpstreamConfig, replicas: &[ReplicaId], rng: &Rng) -> Self {
         let mut upstream = Self {
             rule: config.balance.rule(replicas.len(), rng),
-            replicas: Replicas::new(),
+            replicas: Replicas::new(config.slow_start),
             group: Group::new(GroupConfig::from(&config)),
             message_delay: config.tie.map(MessageDelay::new),
             remedy: Remedy::new(),
@@ -210,7 +208,13 @@ impl Upstream {
         self.replicas.get(replica).is_some_and(Replica::is_unhealthy)
     }
 
-    /// The share of its attempts that `replica` gets, if it is warming up.
+    /// The weight of `replica`.
+    #[must_use]
+    pub fn weight(&self, replica: ReplicaId) -> Option<Weight> {
+        self.replicas.get(replica).map(Replica::weight)
+    }
+
+    /// The part of its weight that `replica` gets, if it is warming up.
     #[must_use]
     pub fn warm_up_share(&self, replica: ReplicaId, now: Instant) -> Option<f64> {
         self.replicas.get(replica)?.warm_up_share(now, self.config.slow_start?)
@@ -273,9 +277,10 @@ impl Upstream {
                 }
             }
             UpstreamEvent::HealthChecked { replica, is_healthy } => {
-                if let Some(replica) = self.replicas.get_mut(replica) {
-                    replica.health_checked(now, is_healthy);
-                }
+                self.replicas.health_checked(replica, now, is_healthy);
+            }
+            UpstreamEvent::WeightChanged { replica, weight } => {
+                self.replicas.set_weight(replica, weight);
             }
             UpstreamEvent::ReplicaLeft { replica } => {
                 if self.replicas.leave(replica) {
@@ -284,7 +289,8 @@ impl Upstream {
             }
             UpstreamEvent::ProbeSucceeded { replica, load } => {
                 if self.has_replica(replica) {
-                    self.rule.probe_succeeded(replica, load, now);
+                    self.replicas.compare_weights();
+                    self.rule.probe_succeeded(&self.replicas, (replica, load), now);
                 }
             }
             UpstreamEvent::ProbeUnsupported { replica } => {
@@ -354,40 +360,12 @@ impl Upstream {
         eligible: Option<&[ReplicaId]>,
         exclude: &[ReplicaId],
     ) -> Option<(ReplicaId, Choice)> {
+        self.replicas.compare_weights();
         let candidates = self.replicas.candidates(now, eligible, exclude);
         if candidates.len() < 2 {
             return candidates.first().map(|only| (only, Choice::Only));
         }
-        let chosen = self.rule.choose(candidates, &mut self.balance_rng)?;
-        let Some(slow_start) = self.config.slow_start else { return Some(chosen) };
-        Some(self.choose_warm(now, (eligible, exclude), chosen, slow_start))
-    }
-
-    /// Replaces the choice of a replica that is warming up by another choice, except for its share of the attempts.
-    fn choose_warm(
-        &mut self,
-        now: Instant,
-        (eligible, exclude): (Option<&[ReplicaId]>, &[ReplicaId]),
-        first: (ReplicaId, Choice),
-        slow_start: Duration,
-    ) -> (ReplicaId, Choice) {
-        let mut choice = first;
-        let mut exclude = Cow::Borrowed(exclude);
-        for _ in 0..WARM_UP_CHOICES_MAX {
-            let replica = self.replicas.get(choice.0);
-            let share = replica.and_then(|replica| replica.warm_up_share(now, slow_start));
-            if share.is_none_or(|share| self.balance_rng.chance(share)) {
-                return choice;
-            }
-            exclude.to_mut().push(choice.0);
-            let candidates = self.replicas.candidates(now, eligible, &exclude);
-            let next = self.rule.choose(candidates, &mut self.balance_rng);
-            match next.filter(|(id, _)| candidates.is_eligible(*id)) {
-                Some(next) => choice = next,
-                None => return first,
-            }
-        }
-        first
+        self.rule.choose(candidates, &mut self.balance_rng)
     }
 
     /// Whether the replica is still in the upstream.
@@ -397,11 +375,12 @@ impl Upstream {
 
     /// Whether [`Self::choose`] finds a replica.
     pub(crate) fn has_choice(
-        &self,
+        &mut self,
         now: Instant,
         eligible: Option<&[ReplicaId]>,
         exclude: &[ReplicaId],
     ) -> bool {
+        self.replicas.compare_weights();
         self.replicas.candidates(now, eligible, exclude).first().is_some()
     }
 

@@ -174,7 +174,18 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
         let connections = connections(replica);
         let (name, url) = (replica.config.name.clone(), replica.config.server().to_string());
         let health = has_checks.then(|| replica.health.read(upstream.clock.now()));
-        ReplicaSnapshot { id, name, url, in_flight, circuit, health, warm_up_share, connections }
+        let weight = replica.placement.load().weight;
+        ReplicaSnapshot {
+            id,
+            name,
+            url,
+            in_flight,
+            circuit,
+            health,
+            weight,
+            warm_up_share,
+            connections,
+        }
     };
     UpstreamSnapshot {
         name: upstream.name.clone(),
@@ -287,6 +298,7 @@ fn replica_json(replica: &ReplicaSnapshot) -> Value {
         "ejected": replica.circuit.state == CircuitState::Open,
         "circuit": circuit_json(&replica.circuit),
         "health": replica.health.as_ref().map(HealthSnapshot::to_json),
+        "weight": replica.weight.get(),
         "warm_up_share": replica.warm_up_share,
         "idle_connections": replica.connections.idle,
         "limits": {

@@ -33,7 +33,7 @@ pub use limits::Limits;
 pub use listen_address::ListenAddress;
 pub use listener::{FileMode, ListenerConfig, PrecedingProxies};
 pub use network::{ClientRange, Network};
-pub use replica::{ReplicaConfig, ReplicaUrl};
+pub use replica::{Placement, ReplicaConfig, ReplicaUrl};
 pub use restart::RestartConfig;
 pub use route_changes::{RedirectConfig, RouteChanges, Scheme};
 pub use route_limits::{ClientLimit, RouteLimitsConfig, TenantLimit};
@@ -394,7 +394,7 @@ fn is_host(host: &str) -> bool {
 fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
     let replicas: Vec<ReplicaConfig> = s.values(
         "replicas",
-        "Servers that can serve the same requests. A replica written as NAME=URL keeps its learned latencies when its URL changes.",
+        "Servers that can serve the same requests. A replica written as NAME=URL keeps its learned latencies when its URL changes. With `weight=W` behind the URL, from 0 to 65535 (default 1), it gets W times the requests of a replica of weight 1; 0: no requests.",
     );
     let discovery = s.optional_section(
         "discovery",

@@ -24,7 +24,7 @@ mod polled;
 mod schedule;
 
 pub(crate) use dns::Resolver;
-pub(crate) use endpoint_list::{LookupResult, Validity};
+pub(crate) use endpoint_list::{Endpoint, LookupResult, Validity};
 pub(crate) use schedule::run;
 
 use crate::StartError;
@@ -154,7 +154,7 @@ impl Discovery {
     }
 
     /// The endpoints, sorted; [`None`]: the source has not responded yet, and the previous replicas stay.
-    pub(crate) fn endpoints(&self) -> Option<Vec<SocketAddr>> {
+    pub(crate) fn endpoints(&self) -> Option<Vec<Endpoint>> {
         self.lock().list.endpoints().map(<[_]>::to_vec)
     }
 
@@ -363,10 +363,12 @@ impl State {
     }
 }
 
-fn log_change(upstream: &str, before: &[SocketAddr], after: &[SocketAddr]) {
-    let names = |one: &[SocketAddr], other: &[SocketAddr]| {
-        let only = one.iter().filter(|at| other.binary_search(at).is_err());
-        let mut names: Vec<String> = only.map(ToString::to_string).collect();
+fn log_change(upstream: &str, before: &[Endpoint], after: &[Endpoint]) {
+    let names = |one: &[Endpoint], other: &[Endpoint]| {
+        let is_in_other =
+            |at: &SocketAddr| other.binary_search_by_key(at, |one| one.address).is_ok();
+        let only = one.iter().map(|one| one.address).filter(|at| !is_in_other(at));
+        let mut names: Vec<String> = only.map(|at| at.to_string()).collect();
         if names.len() > LOGGED_MAX {
             let more = names.len() - LOGGED_MAX;
             names.truncate(LOGGED_MAX);
@@ -375,6 +377,10 @@ fn log_change(upstream: &str, before: &[SocketAddr], after: &[SocketAddr]) {
         names.join(", ")
     };
     let (joined, left) = (names(after, before), names(before, after));
+    if joined.is_empty() && left.is_empty() {
+        tracing::info!(upstream, replicas = after.len(), "weights of discovered replicas changed");
+        return;
+    }
     tracing::info!(upstream, joined, left, replicas = after.len(), "discovered replicas changed");
 }
 

@@ -107,7 +107,8 @@ impl Upstream {
         // Connections of an earlier upstream do not stay: they may trust certificates that are not trusted any more.
         let none = Replicas::default();
         let membership = Membership::new(config, workers, &none, (discovery, carried))?;
-        let replicas: Replicas = (0..).map(ReplicaId).zip(membership.replicas).collect();
+        let replicas = membership.replicas.into_iter().map(|(replica, _)| replica);
+        let replicas: Replicas = (0..).map(ReplicaId).zip(replicas).collect();
         let journal = process_state.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));
         let root = Root {
@@ -145,7 +146,10 @@ impl Upstream {
             in_flight_limit: InFlightLimit::new(config.in_flight_max),
             root: Mutex::new(root),
         };
-        upstream.lock().write_begin(&upstream);
+        let mut root = upstream.lock();
+        root.write_begin(&upstream);
+        root.take_members(&upstream);
+        drop(root);
         Ok(upstream)
     }
 
@@ -308,17 +312,30 @@ impl Root {
             *machine = journal.machine();
         }
         self.write_begin(upstream);
+        self.take_members(upstream);
+    }
+
+    /// Hands a fresh machine what is known about its replicas.
+    fn take_members(&mut self, upstream: &Upstream) {
         let now = upstream.clock.now();
         let replicas = upstream.replicas.load();
         let unusable = replicas.iter().filter(|(_, replica)| !replica.health.is_usable());
-        for (replica, _) in unusable {
-            let event = UpstreamEvent::HealthChecked { replica, is_healthy: false };
+        let unusable = unusable
+            .map(|(replica, _)| UpstreamEvent::HealthChecked { replica, is_healthy: false });
+        for event in unusable.chain(self.placement_events(&replicas)).collect::<Vec<_>>() {
             self.machine.handle(now, event);
             if let Some((journal, machine)) = &self.journal {
                 let effects = &Effects::new();
                 journal.write(&Entry::UpstreamEvent { machine: *machine, now, event, effects });
             }
         }
+    }
+
+    /// The placements that the machine does not know yet.
+    fn placement_events(&self, replicas: &Replicas) -> Vec<UpstreamEvent> {
+        let weights = replicas.iter().map(|(id, replica)| (id, replica.placement.load().weight));
+        let new = weights.filter(|(id, weight)| self.machine.weight(*id) != Some(*weight));
+        new.map(|(replica, weight)| UpstreamEvent::WeightChanged { replica, weight }).collect()
     }
 
     fn write_begin(&self, upstream: &Upstream) {

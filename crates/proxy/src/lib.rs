@@ -56,8 +56,8 @@ pub use config::{
     ControlPlaneAccess, DiscoveryConfig, DiscoverySource, DnsConfig, DnsRecords, DnsSource,
     EdsSource, FanOutConfig, FanOutTo, FileMode, FileSource, HeaderChanges, HealthCheckConfig,
     HealthCheckKind, HttpSource, KubernetesSource, LeafListener, Limits, ListenAddress,
-    ListenerConfig, Merge, NamedUpstream, Network, PortSelector, PrecedingProxies, Protocol,
-    RedirectConfig, ReplicaConfig, ReplicaUrl, RestartConfig, RouteChanges, RouteConfig,
+    ListenerConfig, Merge, NamedUpstream, Network, Placement, PortSelector, PrecedingProxies,
+    Protocol, RedirectConfig, ReplicaConfig, ReplicaUrl, RestartConfig, RouteChanges, RouteConfig,
     RouteLimitsConfig, Scheme, ServerTls, SpansConfig, SpansProtocol, TenantLimit, TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;

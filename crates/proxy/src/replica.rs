@@ -1,9 +1,10 @@
 //! A replica as the proxy reaches it: its connector, and the connection pools of all workers.
 
 use crate::StartError;
-use crate::config::{ConnectConfig, ReplicaConfig};
+use crate::config::{ConnectConfig, Placement, ReplicaConfig};
 use crate::health::ReplicaHealth;
 use crate::spans::prepared::PreparedReplica;
+use arc_swap::ArcSwap;
 use curtail_http::connect::Connector;
 use curtail_http::connection_counts::ConnectionCounters;
 use curtail_http::pool::{ClientPools, Pool};
@@ -18,7 +19,9 @@ pub(crate) type Replicas = ReplicaMap<Arc<Replica>>;
 
 #[derive(Debug)]
 pub(crate) struct Replica {
+    /// Its configuration. A change of the placement alone is only in `placement`.
     pub(crate) config: ReplicaConfig,
+    pub(crate) placement: ArcSwap<Placement>,
     pub(crate) authority: String,
     pub(crate) metrics: Arc<ConnectionCounters>,
     pub(crate) prepared: Arc<PreparedReplica>,
@@ -56,6 +59,7 @@ impl Replica {
             pools,
             health: ReplicaHealth::new(&connector),
             connect: connect.clone(),
+            placement: ArcSwap::from_pointee(config.placement),
             config: config.clone(),
             metrics,
             connector,
@@ -64,7 +68,12 @@ impl Replica {
 
     /// Whether the replica has these keys, so that its connections can be kept.
     pub(crate) fn is_reached_by(&self, config: &ReplicaConfig, connect: &ConnectConfig) -> bool {
-        self.config == *config && self.connect == *connect
+        self.config.is_reached_as(config) && self.connect == *connect
+    }
+
+    /// The configuration with the present placement.
+    pub(crate) fn present_config(&self) -> ReplicaConfig {
+        ReplicaConfig { placement: **self.placement.load(), ..self.config.clone() }
     }
 
     /// Replaces the trusted certificates, from the next connection attempt on.

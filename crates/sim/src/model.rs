@@ -7,7 +7,7 @@
 use crate::connections::ConnectionModel;
 use crate::recorded::RecordedTimeline;
 use curtail_model::{Arrivals, Cores, Distribution, Fault, Rate, ServerFactors, Spacing};
-use curtail_policy::{Class, LeafConfig};
+use curtail_policy::{Class, LeafConfig, Weight};
 use curtail_units::{Bytes, Duration, Ratio};
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub struct Model {
     pub shards: u32,
     /// The number of replicas of each shard.
     pub replicas: u32,
+    /// The weights of the first replicas of each shard for balancing; the others have the weight 1.
+    pub weights: Vec<Weight>,
     /// The number of servers. Replica `r` of shard `s` is on server `s × replicas + r`, modulo this number. With fewer
     /// servers than replicas of all shards, neighboring shards share servers.
     pub servers: u32,
@@ -178,6 +180,7 @@ impl Model {
             fan_out: 1,
             shards: 1,
             replicas: servers,
+            weights: Vec::new(),
             servers,
             leaf: LeafConfig { concurrency: 1, queue_len_max: u32::MAX },
             cores: None,

@@ -275,6 +275,7 @@ impl Replay {
         if let UpstreamEvent::ReplicaJoined { replica }
         | UpstreamEvent::ReplicaLeft { replica }
         | UpstreamEvent::HealthChecked { replica, .. }
+        | UpstreamEvent::WeightChanged { replica, .. }
         | UpstreamEvent::ProbeSucceeded { replica, .. }
         | UpstreamEvent::ProbeUnsupported { replica } = event
             && replica.0 >= root.replicas

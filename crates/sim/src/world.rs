@@ -31,7 +31,9 @@ use crate::slab::{Key, Slab};
 use crate::tally::{Counts, EndedRequest, Stop, Tallied, Tally};
 use curtail_load::remedy::RemedyEvidence;
 use curtail_model::{ArrivalProcess, Faults};
-use curtail_policy::{GatherConfig, Group, Upstream, UpstreamConfig};
+use curtail_policy::{
+    GatherConfig, Group, ReplicaId, Upstream, UpstreamConfig, UpstreamEvent, Weight,
+};
 use curtail_units::{Duration, Instant, Rng};
 use leaf::LeafPlace;
 use request::{Attempt, CallPlace, Probe, TwinNews};
@@ -215,6 +217,7 @@ pub(crate) struct World<'m> {
 fn upstreams(
     tiers: &[TierPlace<'_>],
     policy: &UpstreamConfig,
+    weights: &[Weight],
     machines: &Rng,
 ) -> Vec<UpstreamPlace> {
     let mut upstreams = Vec::new();
@@ -231,6 +234,12 @@ fn upstreams(
             group: place.shard_and_client(nth).1 as usize,
             evidence: None,
         }));
+    }
+    for place in upstreams.iter_mut().filter(|place| place.tier == 0) {
+        for (replica, weight) in (0..).map(ReplicaId).zip(weights) {
+            let event = UpstreamEvent::WeightChanged { replica, weight: *weight };
+            place.machine.handle(Instant::ZERO, event);
+        }
     }
     upstreams
 }
@@ -278,7 +287,7 @@ impl<'m> World<'m> {
             gather: root::gather_of(arm.fan_out, model.fan_out),
             network: Network::new(&model.message_delay, rng.split("network")),
             connections: Connections::new(model, TierPlace::pairs(&tiers), &rng),
-            upstreams: upstreams(&tiers, policy, &machines),
+            upstreams: upstreams(&tiers, policy, &model.weights, &machines),
             groups: tiers
                 .iter()
                 .filter(|_| arm.group.is_some())

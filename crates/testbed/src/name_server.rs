@@ -31,6 +31,8 @@ pub enum NameRecord {
     Server {
         /// Servers with the lowest value are to be used.
         priority: u16,
+        /// The share of a server, relative to others of its priority.
+        weight: u16,
         /// The port of the server.
         port: u16,
         /// The name of the server.
@@ -211,8 +213,8 @@ impl Zone {
             let data = match record {
                 NameRecord::Address(address) => RData::from(*address),
                 NameRecord::Alias(target) => RData::CNAME(CNAME(absolute(target))),
-                NameRecord::Server { priority, port, target } => {
-                    RData::SRV(SRV::new(*priority, 0, *port, absolute(target)))
+                NameRecord::Server { priority, weight, port, target } => {
+                    RData::SRV(SRV::new(*priority, *weight, *port, absolute(target)))
                 }
             };
             Record::from_rdata(name.clone(), *ttl, data)

@@ -1,5 +1,7 @@
 //! Least request: of two or more replicas drawn at random, the one with the fewest attempts in flight from this root.
 //!
+//! Attempts in flight count relative to weights, as HAProxy's `random(2)` does.
+//!
 //! **Source**: Mitzenmacher, "The power of two choices in randomized load balancing", 1996.
 
 use super::{Choice, Rule, lowest};
@@ -14,7 +16,10 @@ pub(super) struct LeastRequest {
 
 impl Rule for LeastRequest {
     fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)> {
-        let choice = |in_flight, other| Choice::FewerInFlight { in_flight, other };
-        lowest(candidates, (self.choices, rng), |id| candidates.in_flight(id), choice)
+        let choice = |id, other| Choice::FewerInFlight {
+            in_flight: candidates.in_flight(id),
+            other: candidates.in_flight(other),
+        };
+        lowest(candidates, (self.choices, rng), |id| candidates.relative_in_flight(id), choice)
     }
 }

@@ -1,7 +1,7 @@
 //! Peak EWMA: the latency of each replica as a mean that jumps up at once and decays slowly.
 //!
 //! **Decides** the cost of a replica: latency × (attempts in flight + 1). A replica without a known latency costs
-//! nothing while idle, and [`UNSEEN`] for each attempt in flight.
+//! nothing while idle, and [`UNSEEN`] for each attempt in flight. Attempts in flight count relative to weights.
 //! **Inputs**: latencies of attempts; the age of a cancelled attempt only if it exceeds the mean.
 //! **Source**: the description of Finagle's `PeakEwma` balancer.
 //! **Hurts when** one odd request makes a good replica look bad for a while.
@@ -47,20 +47,21 @@ impl PeakEwma {
         *peak = Peak { latency: mean.max(latency), at: now };
     }
 
-    fn cost(&self, id: ReplicaId, now: Instant, in_flight: u32) -> Duration {
+    fn cost(&self, id: ReplicaId, now: Instant, in_flight: f64) -> Duration {
         match self.peaks.get(id) {
             Some(peak) if peak.latency > Duration::ZERO => {
-                peak.latency.mul_f64(peak.weight(now, self.decay) * f64::from(in_flight + 1))
+                peak.latency.mul_f64(peak.weight(now, self.decay) * (in_flight + 1.0))
             }
-            _ => UNSEEN.mul_f64(f64::from(in_flight)),
+            _ => UNSEEN.mul_f64(in_flight),
         }
     }
 }
 
 impl Rule for PeakEwma {
     fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)> {
-        let cost = |id: ReplicaId| self.cost(id, candidates.now(), candidates.in_flight(id));
-        let choice = |cost, other| Choice::LowerPeakEwma { cost, other };
+        let cost =
+            |id: ReplicaId| self.cost(id, candidates.now(), candidates.relative_in_flight(id));
+        let choice = |id, other| Choice::LowerPeakEwma { cost: cost(id), other: cost(other) };
         lowest(candidates, (2, rng), cost, choice)
     }
 
@@ -100,12 +101,12 @@ mod tests {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         ewma.observe(id, at(1), Duration::from_ms(10));
         ewma.observe(id, at(1), Duration::from_ms(100));
-        assert_eq!(ewma.cost(id, at(1), 0), Duration::from_ms(100));
-        assert_eq!(ewma.cost(id, at(1), 2), Duration::from_ms(300));
-        let decayed = ewma.cost(id, at(11), 0).as_ms_f64();
+        assert_eq!(ewma.cost(id, at(1), 0.0), Duration::from_ms(100));
+        assert_eq!(ewma.cost(id, at(1), 2.0), Duration::from_ms(300));
+        let decayed = ewma.cost(id, at(11), 0.0).as_ms_f64();
         assert!((decayed - 100.0 / core::f64::consts::E).abs() < 0.001, "{decayed}");
         ewma.observe(id, at(11), Duration::from_ms(10));
-        let mixed = ewma.cost(id, at(11), 0).as_ms_f64();
+        let mixed = ewma.cost(id, at(11), 0.0).as_ms_f64();
         assert!(mixed > 36.0 && mixed < 44.0, "{mixed}");
     }
 
@@ -113,7 +114,7 @@ mod tests {
     fn a_replica_never_seen_is_tried_once() {
         let mut ewma = PeakEwma::new(Duration::from_secs(10));
         ewma.replica_joined(ReplicaId(0));
-        assert_eq!(ewma.cost(ReplicaId(0), Instant::ZERO, 0), Duration::ZERO);
-        assert_eq!(ewma.cost(ReplicaId(0), Instant::ZERO, 1), Duration::from_secs(1));
+        assert_eq!(ewma.cost(ReplicaId(0), Instant::ZERO, 0.0), Duration::ZERO);
+        assert_eq!(ewma.cost(ReplicaId(0), Instant::ZERO, 1.0), Duration::from_secs(1));
     }
 }

@@ -10,6 +10,8 @@
 //! **Invariants** `removal-leaves-two`: removal never makes the pool too small to choose from; `rates-are-exact`: n
 //! requests cause n × the probe rate in probes and n × the removal rate in removals, each rounded down;
 //! `one-entry-a-replica`; `never-probed-alone`: a single replica is not probed.
+//! **Weights**: each choice looks at a replica with its share as the probability, and requests in flight count relative to
+//! shares. The paper's replicas are alike.
 //! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024, section 4.
 //! Ours: unlimited reuse where the paper's formula is undefined, removal that leaves two, and replicas without leaves.
 //! **Hurts when** many roots have few requests each: probes then outnumber requests. Also when only some replicas have
@@ -181,16 +183,24 @@ impl Prequal {
             self.targets.swap(nth, nth + self.target_rng.below(len - nth));
             let target = self.targets[nth];
             match self.leaf_asked_again.get(target) {
-                Some(at) if now < *at => self.add(target, replicas.load(target, now), now),
+                Some(at) if now < *at => {
+                    self.add(replicas, target, replicas.load(target, now), now)
+                }
                 _ => self.to_send.push_back((target, why)),
             }
         }
     }
 
-    fn add(&mut self, replica: ReplicaId, load: Load, now: Instant) {
+    fn add(&mut self, replicas: &Replicas, replica: ReplicaId, load: Load, now: Instant) {
+        let share = replicas.share(replica, now);
+        if share == 0.0 {
+            return;
+        }
+        let step = in_flight_at_share(1, share).max(1);
+        let load = Load { in_flight: in_flight_at_share(load.in_flight, share), ..load };
         self.threshold.record(load.in_flight);
         let uses_left = self.reuse_budget.map(|budget| self.reuse_rng.round(budget));
-        self.pool.add(Entry { replica, received: now, load, uses_left });
+        self.pool.add(Entry { replica, received: now, load, step, uses_left });
     }
 
     fn remove_one(&mut self) {
@@ -206,15 +216,30 @@ impl Prequal {
     }
 }
 
+/// The requests in flight that a replica with the share 1 would have under the same load.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast from float to integer saturates"
+)]
+fn in_flight_at_share(in_flight: u32, share: f64) -> u32 {
+    libm::round(f64::from(in_flight) / share) as u32
+}
+
 impl Rule for Prequal {
     /// The best eligible entry of the pool; a random replica when the pool is too small.
     fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)> {
         self.pool.expire(candidates.now(), self.config.age_max);
         let hot_from = self.threshold.get();
-        let (best, eligible) = self.pool.best(hot_from, |id| candidates.is_eligible(id));
+        let is_eligible = |id| candidates.is_eligible(id);
+        let (best, eligible) =
+            self.pool.best(hot_from, is_eligible, |id| candidates.accepts(id, rng));
         let Some(best) = best.filter(|_| eligible >= POOL_LEN_MIN) else {
             let id = candidates.draw(rng)?;
             self.pool.sent_to(id);
+            if eligible >= POOL_LEN_MIN {
+                return Some((id, Choice::Chance));
+            }
             let len = u32::try_from(eligible).expect("at most pool_len_max");
             return Some((id, Choice::PoolTooSmall { len }));
         };
@@ -237,15 +262,20 @@ impl Rule for Prequal {
         self.probe(replicas, now, count, Reason::ProbeForRequest);
     }
 
-    fn probe_succeeded(&mut self, replica: ReplicaId, load: Load, now: Instant) {
+    fn probe_succeeded(
+        &mut self,
+        replicas: &Replicas,
+        (replica, load): (ReplicaId, Load),
+        now: Instant,
+    ) {
         self.leaf_asked_again.remove(replica);
-        self.add(replica, load, now);
+        self.add(replicas, replica, load, now);
     }
 
     /// From now on, the root's own view of the replica replaces the reports of a leaf.
     fn probe_unsupported(&mut self, replicas: &Replicas, replica: ReplicaId, now: Instant) {
         self.leaf_asked_again.insert(replica, now + LEAF_ASKED_AGAIN_AFTER);
-        self.add(replica, replicas.load(replica, now), now);
+        self.add(replicas, replica, replicas.load(replica, now), now);
     }
 
     fn latency_observed(&mut self, replicas: &mut Replicas, sent: Sent, now: Instant) {

@@ -1,4 +1,4 @@
-//! Random: a replica drawn uniformly.
+//! Random: a replica drawn uniformly, or by weight.
 
 use super::{Choice, Rule};
 use crate::ReplicaId;

@@ -1,7 +1,7 @@
 use super::{BalanceConfig, Choice, PrequalConfig, Rule};
-use crate::ReplicaId;
 use crate::replica::Replicas;
 use crate::upstream::Sent;
+use crate::{ReplicaId, Weight};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Rng};
@@ -54,7 +54,12 @@ fn excluded_is_never_chosen_and_there_is_some_replica_when_there_is_one() {
         for id in (0..len).map(ReplicaId::at) {
             let failures = if rng.chance(0.3) { 3 } else { 0 };
             (0..failures).for_each(|_| replicas.known(id).failed(now));
+            if rng.chance(0.3) {
+                replicas
+                    .set_weight(id, weight(if rng.chance(0.5) { 0.0 } else { 9.0 * rng.unit() }));
+            }
         }
+        replicas.compare_weights();
         let exclude: Vec<ReplicaId> = replicas.ids().filter(|_| rng.chance(0.4)).collect();
         // Two of these replicas are not present.
         let pin =
@@ -67,8 +72,13 @@ fn excluded_is_never_chosen_and_there_is_some_replica_when_there_is_one() {
         let case = alloc::format!(
             "seed {seed}, round {round}, {rule:?}, {len}, {eligible:?}, {exclude:?}"
         );
+        let is_pinned = |id: &ReplicaId| eligible.as_ref().is_none_or(|ids| ids.contains(id));
+        let has_weight =
+            |id: &ReplicaId| replicas.get(*id).is_some_and(|replica| !replica.weight().is_zero());
+        let admits_drained =
+            eligible.is_some() && !replicas.ids().any(|id| is_pinned(&id) && has_weight(&id));
         let may_be = |id: &ReplicaId| {
-            !exclude.contains(id) && eligible.as_ref().is_none_or(|pinned| pinned.contains(id))
+            !exclude.contains(id) && is_pinned(id) && (admits_drained || has_weight(id))
         };
         let left = replicas.ids().any(|id| may_be(&id));
         assert_eq!(chosen.is_some(), left, "some-replica-when-there-is-one: {case}");
@@ -79,6 +89,97 @@ fn excluded_is_never_chosen_and_there_is_some_replica_when_there_is_one() {
         let works = candidates.is_eligible(chosen);
         assert_eq!(works, working, "failing ones only when there are no others: {case}");
     }
+}
+
+fn weight(value: f64) -> Weight {
+    Weight::new(value).expect("a weight")
+}
+
+fn weighted(weights: &[f64]) -> Replicas {
+    let mut replicas = Replicas::numbered(weights.len());
+    for (index, value) in weights.iter().enumerate() {
+        replicas.set_weight(ReplicaId::at(index), weight(*value));
+    }
+    replicas.compare_weights();
+    replicas
+}
+
+#[test]
+fn equally_loaded_replicas_are_chosen_by_weight_under_every_rule() {
+    let (n, seed) = (100_000, 38);
+    let uneven = [1.0, 2.0, 0.0, 5.0, 0.25, 1.75];
+    let steep = [1.0, 1_000.0];
+    let equal = [7.0; 5];
+    for rule in rules() {
+        for weights in [&uneven[..], &steep, &equal] {
+            let counts = counts(&rule, &weighted(weights), n, seed);
+            let sum: f64 = weights.iter().sum();
+            for (count, weight) in counts.iter().zip(weights) {
+                let share = weight / sum;
+                let is_right = match rule {
+                    BalanceConfig::RoundRobin => {
+                        (f64::from(*count) - f64::from(n) * share).abs() <= 1.0
+                    }
+                    _ => is_close(*count, n, share),
+                };
+                assert!(is_right, "seed {seed}, {rule:?}: {counts:?} of {weights:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn round_robin_spreads_the_turns_of_a_heavy_replica() {
+    let (mut rng, replicas) = (Rng::new(3), weighted(&[1.0, 2.0, 1.0]));
+    let mut balance = rule_of(&BalanceConfig::RoundRobin, 3, &rng);
+    let turns: Vec<u32> = (0..12)
+        .filter_map(|_| balance.choose(replicas.candidates(Instant::ZERO, None, &[]), &mut rng))
+        .map(|(id, _)| id.0)
+        .collect();
+    let most = turns.windows(4).map(|four| four.iter().filter(|id| **id == 1).count()).max();
+    assert_eq!((turns.len(), most), (12, Some(2)), "{turns:?}");
+}
+
+#[test]
+fn however_idle_it_is_a_light_replica_gets_at_most_twice_its_share() {
+    let (n, seed) = (100_000, 39);
+    for rule in [BalanceConfig::LEAST_REQUEST, BalanceConfig::PEAK_EWMA] {
+        for others in [1, 9] {
+            let weights: Vec<f64> =
+                (0..=others).map(|nth| if nth == 0 { 1.0 } else { 20.0 }).collect();
+            let mut replicas = weighted(&weights);
+            // One replica of the largest weight has less load than this one has with one attempt for each twenty.
+            for id in (1..=others).map(ReplicaId) {
+                (0..100).for_each(|_| {
+                    replicas.known(id).load.arrived();
+                });
+            }
+            let light = counts(&rule, &replicas, n, seed)[0];
+            let share = 1.0 / (1.0 + 20.0 * f64::from(others));
+            // It wins every comparison: those with it as the first of two, and as many with it as the second.
+            assert!(is_close(light, n, 2.0 * share), "seed {seed}, {rule:?}, {others}: {light}");
+            // Five attempts of a replica of weight 1 are as much load as a hundred of weight 20.
+            (0..5).for_each(|_| {
+                replicas.known(ReplicaId(0)).load.arrived();
+            });
+            let light = counts(&rule, &replicas, n, seed)[0];
+            assert!(is_close(light, n, share), "seed {seed}, {rule:?}, {others}: {light}");
+        }
+    }
+}
+
+#[test]
+fn of_many_draws_the_replica_with_the_least_load_for_its_weight_is_taken() {
+    let mut replicas = weighted(&[1.0, 4.0, 2.0]);
+    for (id, in_flight) in [(0, 2), (1, 5), (2, 3)] {
+        (0..in_flight).for_each(|_| {
+            replicas.known(ReplicaId(id)).load.arrived();
+        });
+    }
+    let mut rng = Rng::new(40);
+    let mut rule = rule_of(&BalanceConfig::LeastRequest { choices: 100 }, 3, &rng);
+    let chosen = rule.choose(replicas.candidates(Instant::ZERO, None, &[]), &mut rng);
+    assert_eq!(chosen, Some((ReplicaId(1), Choice::FewerInFlight { in_flight: 5, other: 3 })));
 }
 
 #[test]

@@ -2,12 +2,18 @@
 //!
 //! A replica that is ejected is chosen only if all candidates are, and an unhealthy one only if no replica is healthy: a
 //! policy must not take a site down. An excluded replica is never chosen, nor a replica outside the set that the call is
-//! pinned to. A further attempt excludes the replicas of the earlier ones, so it does not go to an unhealthy replica when
-//! these were healthy.
+//! pinned to, nor one that is drained, unless the call is pinned to drained replicas alone. A further attempt excludes the
+//! replicas of the earlier ones, so it does not go to an unhealthy replica when these were healthy.
+//!
+//! Replicas are drawn by their shares: a draw is uniform, and accepted with the share of the replica as its probability.
 
 use super::Replicas;
 use crate::ReplicaId;
 use curtail_units::{Instant, Rng};
+
+/// The number of draws by share before the walk over all replicas. It suffices nearly always if the largest share is at
+/// most four times the mean.
+const UNEVEN_DRAWS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidates<'a> {
@@ -18,6 +24,10 @@ pub(crate) struct Candidates<'a> {
     pub(super) exclude: &'a [ReplicaId],
     /// Whether no replica is healthy, including the excluded ones.
     admits_unhealthy: bool,
+    /// Whether the call is pinned to drained replicas.
+    admits_drained: bool,
+    /// Whether the shares of the replicas differ.
+    is_uneven: bool,
 }
 
 impl<'a> Candidates<'a> {
@@ -27,10 +37,46 @@ impl<'a> Candidates<'a> {
         eligible: Option<&'a [ReplicaId]>,
         exclude: &'a [ReplicaId],
     ) -> Self {
-        let this = Self { replicas, now, eligible, exclude, admits_unhealthy: false };
+        let this = Self {
+            replicas,
+            now,
+            eligible,
+            exclude,
+            admits_unhealthy: false,
+            admits_drained: false,
+            is_uneven: replicas.is_uneven(now),
+        };
+        let may_be_drained = replicas.weights.has_zero && eligible.is_some();
+        let admits_drained = may_be_drained && this.ids().all(|id| this.is_drained(id));
+        let this = Self { admits_drained, is_uneven: this.is_uneven && !admits_drained, ..this };
         // The first replica is nearly always healthy.
-        let admits_unhealthy = !this.ids().any(|id| this.is_healthy(id));
+        let admits_unhealthy = !this.ids().any(|id| this.is_healthy(id) && !this.is_left_out(id));
         Self { admits_unhealthy, ..this }
+    }
+
+    /// Whether a replica has the weight 0, or is not present.
+    fn is_drained(&self, id: ReplicaId) -> bool {
+        self.replicas.get(id).is_none_or(|replica| replica.weight().is_zero())
+    }
+
+    /// Whether a replica gets no attempts because it is drained.
+    fn is_left_out(&self, id: ReplicaId) -> bool {
+        self.replicas.weights.has_zero && !self.admits_drained && self.is_drained(id)
+    }
+
+    /// Whether the shares of the replicas differ.
+    pub(crate) const fn is_uneven(&self) -> bool {
+        self.is_uneven
+    }
+
+    /// The share of a replica, at most 1.
+    pub(crate) fn share(&self, id: ReplicaId) -> f64 {
+        if self.is_uneven { self.replicas.share(id, self.now) } else { 1.0 }
+    }
+
+    /// True with the share of a replica as its probability.
+    pub(crate) fn accepts(&self, id: ReplicaId, rng: &mut Rng) -> bool {
+        !self.is_uneven || rng.chance(self.share(id))
     }
 
     fn is_healthy(&self, id: ReplicaId) -> bool {
@@ -46,7 +92,12 @@ impl<'a> Candidates<'a> {
         self.replicas.in_flight(id, self.now)
     }
 
-    /// Whether a replica is present, not excluded, not ejected and not unhealthy.
+    /// Attempts in flight that a replica of the largest weight would have under the same load.
+    pub(crate) fn relative_in_flight(&self, id: ReplicaId) -> f64 {
+        f64::from(self.in_flight(id)) / self.share(id)
+    }
+
+    /// Whether a replica is present, not excluded, not drained, not ejected and not unhealthy.
     pub(crate) fn is_eligible(&self, id: ReplicaId) -> bool {
         let is_usable =
             |replica: &super::Replica| !replica.is_ejected(self.now) && !replica.is_unhealthy();
@@ -61,6 +112,7 @@ impl<'a> Candidates<'a> {
         !self.exclude.contains(&id)
             && self.eligible.is_none_or(is_pinned)
             && (self.admits_unhealthy || self.is_healthy(id))
+            && !self.is_left_out(id)
     }
 
     /// The number of replicas that the call may use, including the excluded ones.
@@ -89,23 +141,37 @@ impl<'a> Candidates<'a> {
         self.replicas.get(id).is_some_and(|replica| self.now < replica.suspect_until)
     }
 
-    /// The first eligible replica in the ring from `next` on. If none is, the first one that is not excluded.
-    pub(crate) fn next_from(&self, next: ReplicaId) -> Option<ReplicaId> {
+    /// The replicas in the ring from `next` on.
+    fn ring_from(&self, next: ReplicaId) -> impl Iterator<Item = ReplicaId> {
         let start = match self.eligible {
             Some(eligible) => eligible.partition_point(|id| *id < next),
             None => self.replicas.all.place_from(next),
         };
-        let ring = || (start..start + self.len()).map(|place| self.id_at(place));
-        ring().find(|id| self.is_eligible(*id)).or_else(|| ring().find(|id| self.is_included(*id)))
+        (start..start + self.len()).map(|place| self.id_at(place))
     }
 
-    /// An eligible replica, drawn uniformly. If none is, one that is not excluded.
+    /// The eligible replicas in the ring from `next` on.
+    pub(crate) fn eligible_from(&self, next: ReplicaId) -> impl Iterator<Item = ReplicaId> {
+        self.ring_from(next).filter(|id| self.is_eligible(*id))
+    }
+
+    /// The first eligible replica in the ring from `next` on. If none is, the first one that is not excluded.
+    pub(crate) fn next_from(&self, next: ReplicaId) -> Option<ReplicaId> {
+        let mut eligible = self.eligible_from(next);
+        eligible.next().or_else(|| self.ring_from(next).find(|id| self.is_included(*id)))
+    }
+
+    /// An eligible replica, drawn by share. If none is, one that is not excluded.
     pub(crate) fn draw(&self, rng: &mut Rng) -> Option<ReplicaId> {
         self.draw_where(rng, |id| self.is_eligible(id))
             .or_else(|| self.draw_where(rng, |id| self.is_included(id)))
     }
 
-    /// Two different replicas drawn like [`Self::draw`], suspect only if all are suspect; one if there is no second.
+    /// Two different replicas, suspect only if all are suspect; one if there is no second. The first is drawn like
+    /// [`Self::draw`]. The second is drawn uniformly; one with less share than the first is kept only with the quotient of
+    /// both shares as its probability. Every pair is then as often drawn in one order as in the other, as by Metropolis
+    /// and Hastings: replicas that win half of their comparisons get exactly their shares, and none gets more than twice its
+    /// share.
     pub(crate) fn draw_two(&self, rng: &mut Rng) -> Option<(ReplicaId, Option<ReplicaId>)> {
         self.draw_two_where(rng, |id| self.is_eligible(id) && !self.is_suspect(id))
             .or_else(|| self.draw_two_where(rng, |id| self.is_eligible(id)))
@@ -119,7 +185,7 @@ impl<'a> Candidates<'a> {
             return None;
         }
         let id = self.id_at(rng.below(self.len()));
-        (self.is_suspect(id) && self.is_eligible(id)).then_some(id)
+        (self.is_suspect(id) && self.is_eligible(id) && self.accepts(id, rng)).then_some(id)
     }
 
     fn draw_two_where(
@@ -128,10 +194,40 @@ impl<'a> Candidates<'a> {
         is_wanted: impl Fn(ReplicaId) -> bool,
     ) -> Option<(ReplicaId, Option<ReplicaId>)> {
         let first = self.draw_where(rng, &is_wanted)?;
-        Some((first, self.draw_where(rng, |id| id != first && is_wanted(id))))
+        let second = self.draw_uniform(rng, |id| id != first && is_wanted(id));
+        let is_compared =
+            |id: &ReplicaId| !self.is_uneven || rng.chance(self.share(*id) / self.share(first));
+        Some((first, second.filter(is_compared)))
     }
 
     fn draw_where(
+        &self,
+        rng: &mut Rng,
+        is_wanted: impl Fn(ReplicaId) -> bool,
+    ) -> Option<ReplicaId> {
+        if !self.is_uneven {
+            return self.draw_uniform(rng, is_wanted);
+        }
+        for _ in 0..UNEVEN_DRAWS {
+            if self.len() == 0 {
+                return None;
+            }
+            let id = self.id_at(rng.below(self.len()));
+            if is_wanted(id) && self.accepts(id, rng) {
+                return Some(id);
+            }
+        }
+        let wanted = || self.ids().filter(|id| is_wanted(*id));
+        let mut rest = rng.unit() * wanted().map(|id| self.share(id)).sum::<f64>();
+        let is_drawn = |id: &ReplicaId| {
+            rest -= self.share(*id);
+            rest < 0.0
+        };
+        // Rounding may leave a rest after the last.
+        wanted().find(is_drawn).or_else(|| wanted().last())
+    }
+
+    fn draw_uniform(
         &self,
         rng: &mut Rng,
         is_wanted: impl Fn(ReplicaId) -> bool,

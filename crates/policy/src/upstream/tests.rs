@@ -3,7 +3,7 @@ use crate::group::{ESTIMATE_AGE_MAX, SAMPLES_MIN};
 use crate::{
     AttemptId, BalanceConfig, Call, Choice, Circuit, CircuitChange, CircuitState, Class, Effect,
     EjectionReason, Event, Failure, HedgeConfig, Load, Outcome, PrequalConfig, Reason, ReplicaId,
-    Request, TieConfig,
+    Request, TieConfig, Weight,
 };
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
@@ -353,12 +353,58 @@ fn a_new_or_recovered_replica_gets_a_share_of_its_attempts_that_grows() {
             let shown = upstream.warm_up_share(replica, at(ms)).unwrap_or(1.0);
             assert!((shown - share).abs() < 1e-9, "{shown}");
             let [.., warming] = chosen(&mut upstream, at(ms), ATTEMPTS);
-            let expected = f64::from(ATTEMPTS) * share / 3.0;
+            let expected = f64::from(ATTEMPTS) * share / (2.0 + share);
             // Five standard deviations of a binomial count.
             let limit = 5.0 * libm::sqrt(expected);
             assert!((f64::from(warming) - expected).abs() < limit, "{warming}: {expected}");
         }
     }
+}
+
+#[test]
+fn a_weight_changes_joins_and_leaves_with_its_replica() {
+    let mut upstream = upstream(UpstreamConfig::plain(BalanceConfig::RoundRobin), 2);
+    let weigh = |upstream: &mut Upstream, replica, weight| {
+        let (replica, weight) = (ReplicaId(replica), Weight::new(weight).expect("a weight"));
+        upstream.handle(at(0), UpstreamEvent::WeightChanged { replica, weight });
+    };
+    weigh(&mut upstream, 1, 3.0);
+    assert_eq!(chosen(&mut upstream, at(0), 40)[..2], [10, 30]);
+    upstream.handle(at(0), UpstreamEvent::ReplicaJoined { replica: ReplicaId(2) });
+    assert_eq!(upstream.weight(ReplicaId(2)), Some(Weight::ONE));
+    assert_eq!(chosen(&mut upstream, at(0), 50), [10, 30, 10]);
+    weigh(&mut upstream, 0, 0.0);
+    assert_eq!(chosen(&mut upstream, at(0), 40), [0, 30, 10]);
+    upstream.handle(at(0), UpstreamEvent::ReplicaLeft { replica: ReplicaId(1) });
+    // One that has left.
+    weigh(&mut upstream, 1, 9.0);
+    assert_eq!(
+        (upstream.weight(ReplicaId(1)), chosen(&mut upstream, at(0), 10)),
+        (None, [0, 0, 10])
+    );
+}
+
+#[test]
+fn a_drained_replica_gets_no_attempt_unless_a_call_is_pinned_to_drained_ones() {
+    let mut upstream = upstream(UpstreamConfig::plain(BalanceConfig::Random), 2);
+    let (first, second) = (ReplicaId(0), ReplicaId(1));
+    let drain = |upstream: &mut Upstream, replica| {
+        upstream.handle(at(0), UpstreamEvent::WeightChanged { replica, weight: Weight::ZERO });
+    };
+    drain(&mut upstream, first);
+    assert!(!upstream.has_choice(at(0), None, &[second]), "no retry either");
+    let health = UpstreamEvent::HealthChecked { replica: second, is_healthy: false };
+    upstream.handle(at(0), health);
+    assert_eq!(upstream.choose(at(0), None, &[]).map(|(id, _)| id), Some(second), "unhealthy");
+    for pinned in [&[first][..], &[first, ReplicaId(7)]] {
+        let chosen = upstream.choose(at(0), Some(pinned), &[]);
+        assert_eq!(chosen.map(|(id, _)| id), Some(first));
+    }
+    let both = upstream.choose(at(0), Some(&[first, second]), &[]);
+    assert_eq!(both.map(|(id, _)| id), Some(second));
+    drain(&mut upstream, second);
+    assert!(!upstream.has_choice(at(0), None, &[]));
+    assert_eq!(upstream.choose(at(0), None, &[]), None);
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub(super) use dns::read_dns;
 pub use dns::{DnsConfig, DnsRecords, DnsSource};
 pub use polled::{FileSource, HttpSource};
 
-use super::{ReplicaConfig, ReplicaUrl};
+use super::{Placement, ReplicaConfig, ReplicaUrl};
 use curtail_config::Section;
 use curtail_http::origin::ServerOrigin;
 use curtail_units::Duration;
@@ -86,13 +86,13 @@ impl DiscoveryConfig {
 
     /// The replica at a discovered address.
     #[must_use]
-    pub fn replica_at(&self, address: SocketAddr) -> ReplicaConfig {
+    pub fn replica_at(&self, address: SocketAddr, placement: Placement) -> ReplicaConfig {
         let is_dns = matches!(self.source, DiscoverySource::Dns(_));
         let url = match is_dns || self.tls_server_name.is_some() {
             true => self.server_url(),
             false => ReplicaUrl::of(ServerOrigin::from(address)),
         };
-        ReplicaConfig::discovered(url, address)
+        ReplicaConfig::discovered(url, address, placement)
     }
 }
 

@@ -1,7 +1,8 @@
-//! Replicas as values of the configuration: an address, and a name that outlives the address.
+//! Replicas as values of the configuration: an address, a name that outlives the address, and a weight.
 
 use curtail_config::{Scalar, ScalarError, Value, displayed_value};
 use curtail_http::origin::ServerOrigin;
+use curtail_policy::Weight;
 use std::net::SocketAddr;
 use std::ops::Deref;
 
@@ -59,6 +60,13 @@ displayed_value!(
     { "type": "string", "pattern": "^(https?://[^/]+/?|http://unix:/.+)$" }
 );
 
+/// How many requests a replica gets. A change of it keeps the replica's connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Placement {
+    /// The requests of the replica, relative to the others.
+    pub weight: Weight,
+}
+
 /// A replica of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaConfig {
@@ -68,6 +76,8 @@ pub struct ReplicaConfig {
     pub url: ReplicaUrl,
     /// The address of a discovered replica, which is its identity; absent: the host of the URL is looked up.
     pub address: Option<SocketAddr>,
+    /// The requests that it gets.
+    pub placement: Placement,
 }
 
 /// A longer name is an error: the journal writes it once for each start and each reload.
@@ -76,14 +86,14 @@ const NAME_LEN_MAX: usize = 64;
 impl ReplicaConfig {
     /// The replica at `url`, without a name.
     #[must_use]
-    pub const fn unnamed(url: ReplicaUrl) -> Self {
-        Self { name: None, url, address: None }
+    pub fn unnamed(url: ReplicaUrl) -> Self {
+        Self { name: None, url, address: None, placement: Placement::default() }
     }
 
     /// The replica that was discovered at `address`, whose certificate is checked for the host of `url`.
     #[must_use]
-    pub const fn discovered(url: ReplicaUrl, address: SocketAddr) -> Self {
-        Self { name: None, url, address: Some(address) }
+    pub const fn discovered(url: ReplicaUrl, address: SocketAddr, placement: Placement) -> Self {
+        Self { name: None, url, address: Some(address), placement }
     }
 
     /// The identity of the replica across reloads and lookups.
@@ -103,7 +113,22 @@ impl ReplicaConfig {
         }
     }
 
+    /// Whether both are reached in the same way.
+    pub(crate) fn is_reached_as(&self, other: &Self) -> bool {
+        let Self { name, url, address, placement: _ } = self;
+        (name, url, address) == (&other.name, &other.url, &other.address)
+    }
+
     fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let mut replica = Self::parse_server(words.next()?)?;
+        for word in words {
+            replica.placement.parse_option(word)?;
+        }
+        Some(replica)
+    }
+
+    fn parse_server(text: &str) -> Option<Self> {
         let Some((name, url)) = text.split_once('=') else {
             return ReplicaUrl::parse(text).map(Self::unnamed);
         };
@@ -115,20 +140,67 @@ impl ReplicaConfig {
     }
 }
 
+impl Placement {
+    /// Takes one `key=value` behind an address.
+    fn parse_option(&mut self, text: &str) -> Option<()> {
+        let (key, value) = text.split_once('=')?;
+        match key {
+            "weight" => self.weight = value.parse().ok().and_then(Weight::new)?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+impl std::fmt::Display for Placement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.weight != Weight::ONE {
+            write!(f, " weight={}", self.weight)?;
+        }
+        Ok(())
+    }
+}
+
 impl std::fmt::Display for ReplicaConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(name) = &self.name {
             write!(f, "{name}=")?;
         }
-        self.server().fmt(f)
+        write!(f, "{}{}", self.server(), self.placement)
     }
 }
 
 displayed_value!(
     ReplicaConfig,
     "a replica",
-    "such as http://127.0.0.1:8080 or a=http://127.0.0.1:8080, without a path, or http://unix:/run/app.sock",
+    "such as http://127.0.0.1:8080, a=http://127.0.0.1:8080 or \"http://127.0.0.1:8080 weight=2\", without a path, or http://unix:/run/app.sock",
     |scalar: &Scalar| scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind),
     Self::unnamed(ReplicaUrl::placeholder()),
-    { "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?(https?://[^/]+/?|http://unix:/.+)$" }
+    { "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?(https?://[^/ ]+/?|http://unix:/[^ ]+)( +weight=[0-9.]+)*$" }
 );
+
+#[cfg(test)]
+mod tests {
+    use super::ReplicaConfig;
+
+    #[test]
+    fn options_follow_the_address() {
+        for (text, shown) in [
+            ("http://a:80", Some("http://a:80")),
+            ("http://a:80 weight=1", Some("http://a:80")),
+            ("b=http://a:80  weight=0", Some("b=http://a:80 weight=0")),
+            ("http://a:80 weight=2.5", Some("http://a:80 weight=2.5")),
+            ("http://a:80 weight=2 weight=3", Some("http://a:80 weight=3")),
+            ("http://a:80 weight=-1", None),
+            ("http://a:80 weight=65536", None),
+            ("http://a:80 weight=NaN", None),
+            ("http://a:80 weight", None),
+            ("http://a:80 height=2", None),
+            ("weight=2 http://a:80", None),
+            ("", None),
+        ] {
+            let parsed = ReplicaConfig::parse(text).map(|replica| replica.to_string());
+            assert_eq!(parsed.as_deref(), shown, "{text}");
+        }
+    }
+}

@@ -3,13 +3,14 @@
 //! Search domains are applied here and not by the library, which takes the last response of any of them: the failure of
 //! one domain and "no such name" from the next would read as "no such name".
 //! **Limits**: the library has no prefetch and no stale responses: [`super::endpoint_list`] decides when to look up,
-//! and what a failure means. `/etc/hosts` is not read. Weights of SRV records are ignored.
+//! and what a failure means. `/etc/hosts` is not read.
+//! **Source**: RFC 2782 for priorities and weights of SRV records.
 
-use super::endpoint_list::{EMPTY_RETRY_MAX, Part, PartName, SourceResponse, Validity};
+use super::endpoint_list::{EMPTY_RETRY_MAX, Endpoint, Part, PartName, SourceResponse, Validity};
 use super::is_of_server;
 use crate::StartError;
 use crate::config::{AddressFamilies, DnsConfig, DnsRecords, DnsSource};
-use curtail_policy::REPLICAS_MAX;
+use curtail_policy::{REPLICAS_MAX, Weight};
 use curtail_units::Duration;
 use futures_util::StreamExt as _;
 use hickory_resolver::TokioResolver;
@@ -19,6 +20,7 @@ use hickory_resolver::config::{
 use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::rr::rdata::SRV;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use std::collections::BTreeMap;
@@ -129,7 +131,8 @@ impl Resolver {
             let part = self.records(name, kind).await.and_then(|(records, valid_for)| {
                 let addresses: Vec<_> = records.iter().filter_map(RData::ip_addr).collect();
                 let endpoints = addresses.iter().map(|address| SocketAddr::new(*address, port));
-                let endpoints: Vec<_> = endpoints.filter(is_of_server).collect();
+                let endpoints: Vec<_> =
+                    endpoints.filter(is_of_server).map(Endpoint::from).collect();
                 match (endpoints.is_empty(), addresses.first()) {
                     (true, Some(first)) => {
                         Err(format!("{name} {kind}: no server can have {first}:{port}"))
@@ -158,21 +161,26 @@ impl Resolver {
     /// When the SRV records cannot be looked up.
     async fn targets(&self, name: &Name, families: AddressFamilies) -> Result<Parts, String> {
         let (records, valid_for) = self.records(name, RecordType::SRV).await?;
-        let mut by_priority: BTreeMap<u16, Vec<(Name, u16)>> = BTreeMap::new();
+        let mut by_priority: BTreeMap<u16, Vec<SRV>> = BTreeMap::new();
         for record in records.into_iter().take(REPLICAS_MAX) {
             // The target "." says that there is no such service (RFC 2782).
             if let RData::SRV(srv) = record
                 && !srv.target.is_root()
             {
-                by_priority.entry(srv.priority).or_default().push((srv.target, srv.port));
+                by_priority.entry(srv.priority).or_default().push(srv);
             }
         }
         let part = Part { endpoints: Vec::new(), validity: Validity::For(valid_for) };
         let mut parts = vec![(format!("{name} SRV"), Ok(part))];
         for targets in by_priority.into_values() {
-            let lookups = targets
-                .into_iter()
-                .map(|(target, port)| async move { self.addresses(&target, port, families).await });
+            let are_weighted = targets.iter().any(|srv| srv.weight > 0);
+            let lookups = targets.into_iter().map(|SRV { target, port, weight, .. }| async move {
+                let mut found = self.addresses(&target, port, families).await;
+                if are_weighted {
+                    set_weights(&mut found, weight);
+                }
+                found
+            });
             let mut lookups = futures_util::stream::iter(lookups).buffered(TARGETS_AT_ONCE);
             while let Some(found) = lookups.next().await {
                 parts.extend(found);
@@ -220,6 +228,16 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
         connection
     });
     NameServerConfig::new(address.ip(), true, connections.into())
+}
+
+/// Divides the weight of a target by the number of its addresses. A target of weight 0 beside others has "a very small
+/// chance of being selected" (RFC 2782).
+fn set_weights(found: &mut Parts, weight: u16) {
+    let of_all = || found.iter().filter_map(|(_, part)| part.as_ref().ok());
+    let count: usize = of_all().map(|part| part.endpoints.len()).sum();
+    let weight = Weight::new(f64::from(weight) / count as f64).unwrap_or_default().max(Weight::MIN);
+    let parts = found.iter_mut().filter_map(|(_, part)| part.as_mut().ok());
+    parts.flat_map(|part| &mut part.endpoints).for_each(|one| one.placement.weight = weight);
 }
 
 fn is_empty(part: &Result<Part, String>) -> bool {

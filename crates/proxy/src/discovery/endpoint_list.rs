@@ -15,6 +15,7 @@
 //! until it fails, and [`EndpointList::confirm`] renews it until then.
 //! **Limits**: time is an argument. An endpoint leaves with a response or a failure, never between two lookups.
 
+use crate::config::Placement;
 use curtail_units::{Duration, Instant, Rng};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,10 +36,23 @@ pub(crate) type SourceResponse = Result<Vec<(PartName, Result<Part, String>)>, S
 /// The name of a part, by which the next response replaces it.
 pub(crate) type PartName = String;
 
+/// An endpoint of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) address: SocketAddr,
+    pub(crate) placement: Placement,
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, placement: Placement::default() }
+    }
+}
+
 /// A part of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    pub(crate) endpoints: Vec<SocketAddr>,
+    pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) validity: Validity,
 }
 
@@ -92,8 +106,8 @@ curtail_units::labels!(LookupResult {
 #[derive(Debug)]
 pub(crate) struct EndpointList {
     parts: BTreeMap<PartName, KeptPart>,
-    /// Sorted, each once. [`None`] until a response has decided: the previous replicas stay so long.
-    endpoints: Option<Vec<SocketAddr>>,
+    /// Sorted, each address once. [`None`] until a response has decided: the previous replicas stay so long.
+    endpoints: Option<Vec<Endpoint>>,
     /// The last response with endpoints; at first, the start.
     last_found: Instant,
     /// The first and the last of the responses in a row without endpoints.
@@ -130,7 +144,7 @@ impl EndpointList {
         self.due = now + RETRY_MAX;
     }
 
-    pub(crate) fn endpoints(&self) -> Option<&[SocketAddr]> {
+    pub(crate) fn endpoints(&self) -> Option<&[Endpoint]> {
         self.endpoints.as_deref()
     }
 
@@ -139,12 +153,12 @@ impl EndpointList {
         let mut validity = BTreeMap::new();
         for kept in self.parts.values() {
             for endpoint in &kept.part.endpoints {
-                let longest = validity.entry(*endpoint).or_insert(Validity::Expired);
+                let longest = validity.entry(endpoint.address).or_insert(Validity::Expired);
                 *longest = (*longest).max(kept.validity(now));
             }
         }
-        let of = |at| validity.get(at).copied().unwrap_or(Validity::Expired);
-        self.endpoints.iter().flatten().map(|at| (*at, of(at))).collect()
+        let of = |at: &SocketAddr| validity.get(at).copied().unwrap_or(Validity::Expired);
+        self.endpoints.iter().flatten().map(|at| (at.address, of(&at.address))).collect()
     }
 
     /// Notes that the source still says what it last said.
@@ -193,10 +207,13 @@ impl EndpointList {
     ) -> LookupResult {
         let (has_found, has_failed) = self.merge(now, response, limits);
         self.failures_in_row = if has_failed { self.failures_in_row.saturating_add(1) } else { 0 };
-        let mut endpoints: Vec<SocketAddr> =
-            self.parts.values().flat_map(|kept| &kept.part.endpoints).copied().collect();
-        endpoints.sort_unstable();
-        endpoints.dedup();
+        let mut endpoints: Vec<Endpoint> =
+            self.parts.values().flat_map(|kept| &kept.part.endpoints).cloned().collect();
+        // Of an address that is there twice, the larger weight counts.
+        endpoints.sort_unstable_by(|one, other| {
+            one.address.cmp(&other.address).then_with(|| other.placement.cmp(&one.placement))
+        });
+        endpoints.dedup_by_key(|endpoint| endpoint.address);
         let result = match (has_found, has_failed) {
             (true, false) => LookupResult::Found,
             (true, true) => LookupResult::Partial,

@@ -141,7 +141,7 @@ impl Feed {
     fn without_other_families(&self, mut parts: Parts) -> Parts {
         let families = self.discovery.config.addresses;
         for part in parts.iter_mut().filter_map(|(_, part)| part.as_mut().ok()) {
-            part.endpoints.retain(|at| families.has(at));
+            part.endpoints.retain(|one| families.has(&one.address));
         }
         parts
     }

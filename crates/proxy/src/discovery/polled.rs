@@ -4,20 +4,20 @@
 //! **Source**: Prometheus documentation, `file_sd_config` and `http_sd_config`.
 //! **Limits**: a target is an IP address with a port, because the list has no TTL by which a name could be looked up;
 //! [`LIST_BYTES_MAX`], and for a file [`curtail_http::small_file::SMALL_FILE_BYTES_MAX`];
-//! [`super::feed::ENDPOINTS_MAX`]. Labels are ignored.
+//! [`super::feed::ENDPOINTS_MAX`]. Labels other than `__weight__` are ignored.
 
 use super::control_plane::{client, cut, headers};
-use super::endpoint_list::{Part, Validity};
+use super::endpoint_list::{Endpoint, Part, Validity};
 use super::feed::{ENDPOINTS_MAX, Feed};
 use super::is_of_server;
-use crate::config::{ControlPlaneAccess, FileSource, HttpSource, Protocol, ReplicaUrl};
+use crate::config::{ControlPlaneAccess, FileSource, HttpSource, Placement, Protocol, ReplicaUrl};
 use bytes::Bytes;
 use curtail_http::small_file::read_small_file;
+use curtail_policy::Weight;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::Empty;
 use serde::Deserialize;
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -32,10 +32,30 @@ const LIST_BYTES_MAX: usize = 16 << 20;
 /// Maximum time of a request for a list.
 const RESPONSE_MAX: Duration = Duration::from_secs(10);
 
-/// A group of targets; its labels are ignored.
+/// A group of targets.
 #[derive(Debug, Deserialize)]
 struct TargetGroup {
     targets: Vec<String>,
+    labels: Option<Labels>,
+}
+
+/// The labels of a group that are used, as texts.
+#[derive(Debug, Default, Deserialize)]
+struct Labels {
+    #[serde(rename = "__weight__")]
+    weight: Option<String>,
+}
+
+impl Labels {
+    /// # Errors
+    /// The label that cannot be used, and what was expected.
+    fn placement(&self) -> Result<Placement, String> {
+        let Some(text) = &self.weight else { return Ok(Placement::default()) };
+        let weight = text.parse().ok().and_then(Weight::new).ok_or_else(|| {
+            format!("__weight__: {:?}: expected a number from 0 to {}", cut(text), Weight::MAX)
+        })?;
+        Ok(Placement { weight })
+    }
 }
 
 /// What identifies the content of a file without reading it.
@@ -117,18 +137,21 @@ fn take(list: &[u8], feed: &mut Feed) -> bool {
 ///
 /// # Errors
 /// The line and column, or the entry, that cannot be used, and what was expected.
-fn parse_targets(list: &[u8]) -> Result<Vec<SocketAddr>, String> {
+fn parse_targets(list: &[u8]) -> Result<Vec<Endpoint>, String> {
     let groups: Vec<TargetGroup> = serde_json::from_slice(list).map_err(|error| {
         format!("{error}: expected a list such as [{{\"targets\": [\"10.0.0.1:80\"]}}]")
     })?;
     let mut endpoints = Vec::new();
-    for (group, TargetGroup { targets }) in groups.iter().enumerate() {
+    for (group, TargetGroup { targets, labels }) in groups.iter().enumerate() {
+        let placement = labels.as_ref().map_or(Ok(Placement::default()), Labels::placement);
+        let placement = placement.map_err(|error| format!("[{group}].labels.{error}"))?;
         for (place, target) in targets.iter().enumerate() {
             let address = target.parse().ok().filter(is_of_server);
-            endpoints.push(address.ok_or_else(|| {
+            let address = address.ok_or_else(|| {
                 let target = cut(target);
                 format!("[{group}].targets[{place}]: {target:?}: expected an IP address with a port, such as 10.0.0.1:80")
-            })?);
+            })?;
+            endpoints.push(Endpoint { address, placement });
             if endpoints.len() > ENDPOINTS_MAX {
                 return Err(format!("expected at most {ENDPOINTS_MAX} targets"));
             }
@@ -168,18 +191,18 @@ fn fingerprint(path: &Path) -> std::io::Result<Fingerprint> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_targets;
+    use super::{Endpoint, parse_targets};
 
     #[test]
     fn a_list_has_the_targets_of_all_groups() {
         let list = br#"[
             {"targets": ["10.0.0.1:80", "[::1]:81"], "labels": {"env": "prod"}},
             {"targets": [], "labels": {}},
-            {"targets": ["10.0.0.2:80"]}
+            {"targets": ["10.0.0.2:80"], "labels": {"__weight__": "0.5"}}
         ]"#;
-        let targets: Vec<String> =
-            parse_targets(list).expect("a list").iter().map(ToString::to_string).collect();
-        assert_eq!(targets, ["10.0.0.1:80", "[::1]:81", "10.0.0.2:80"]);
+        let show = |one: &Endpoint| format!("{}{}", one.address, one.placement);
+        let targets: Vec<String> = parse_targets(list).expect("a list").iter().map(show).collect();
+        assert_eq!(targets, ["10.0.0.1:80", "[::1]:81", "10.0.0.2:80 weight=0.5"]);
         assert_eq!(parse_targets(b"[]"), Ok(Vec::new()));
     }
 
@@ -194,6 +217,11 @@ mod tests {
             (b"[{\"targets\": [\"10.0.0.1:80\", \"a.test:80\"]}]", "[0].targets[1]: \"a.test:80\""),
             (b"[{\"targets\": []}, {\"targets\": [\"10.0.0.1\"]}]", "[1].targets[0]: \"10.0.0.1\""),
             (b"[{\"targets\": [\"0.0.0.0:80\"]}]", "expected an IP address with a port"),
+            (
+                b"[{\"targets\": [], \"labels\": {\"__weight__\": \"-1\"}}]",
+                "[0].labels.__weight__: \"-1\": expected a number from 0 to 65535",
+            ),
+            (b"[{\"targets\": [], \"labels\": {\"__weight__\": 1}}]", "invalid type: integer"),
         ] {
             let error = parse_targets(list).expect_err(says);
             assert!(error.contains(says), "{error}");

@@ -49,7 +49,8 @@ fn take(discovery: &Discovery, now: Instant, part: Result<Part, String>) -> usiz
 }
 
 fn part() -> Part {
-    let endpoints = vec!["10.0.0.7:80".parse().expect("an address")];
+    let address: std::net::SocketAddr = "10.0.0.7:80".parse().expect("an address");
+    let endpoints = vec![address.into()];
     Part { endpoints, validity: Validity::UntilFailure }
 }
 

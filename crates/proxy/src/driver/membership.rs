@@ -6,8 +6,8 @@
 
 use super::{Effects, Upstream};
 use crate::StartError;
-use crate::config::{NamedUpstream, ReplicaConfig, load_trust};
-use crate::discovery::Discovery;
+use crate::config::{NamedUpstream, Placement, ReplicaConfig, load_trust};
+use crate::discovery::{Discovery, Endpoint};
 use crate::replica::{Replica, Replicas};
 use curtail_http::connect::Connector;
 use curtail_http::pool::Pool;
@@ -29,7 +29,8 @@ pub(super) struct Sources {
 /// The replicas of a configuration or of a response of discovery, which are not applied yet.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    pub(super) replicas: Vec<Arc<Replica>>,
+    /// Each replica with its new placement.
+    pub(super) replicas: Vec<(Arc<Replica>, Placement)>,
     pub(super) sources: Arc<Sources>,
 }
 
@@ -58,8 +59,8 @@ impl Sources {
             true => self.config.replicas.iter().map(ReplicaConfig::identity).collect(),
             false => HashSet::new(),
         };
-        let old = old.values().map(|replica| &replica.config);
-        old.filter(|one| !listed.contains(&one.identity())).cloned().collect()
+        let old = old.values().filter(|one| !listed.contains(&one.config.identity()));
+        old.map(|replica| replica.present_config()).collect()
     }
 
     /// The replicas of the file, and those that are discovered, or `carried` until discovery has had a response.
@@ -71,7 +72,8 @@ impl Sources {
             Some(discovery) => match discovery.endpoints() {
                 None => carried,
                 Some(endpoints) => {
-                    let at = |address| discovery.config.replica_at(address);
+                    let config = &discovery.config;
+                    let at = |one: Endpoint| config.replica_at(one.address, one.placement);
                     endpoints.into_iter().map(at).collect()
                 }
             },
@@ -115,10 +117,11 @@ impl Membership {
             old.values().map(|replica| (replica.config.identity(), replica)).collect();
         let replicas = wanted.iter().map(|wanted| {
             let kept = old.get(&wanted.identity());
-            if let Some(kept) = kept.filter(|kept| kept.is_reached_by(wanted, connect)) {
-                return Ok(Arc::clone(kept));
-            }
-            Replica::new(&config.name, wanted, connect, trust, workers).map(Arc::new)
+            let replica = match kept.filter(|kept| kept.is_reached_by(wanted, connect)) {
+                Some(kept) => Arc::clone(kept),
+                None => Replica::new(&config.name, wanted, connect, trust, workers)?.into(),
+            };
+            Ok((replica, wanted.placement))
         });
         let replicas = replicas.collect::<Result<_, StartError>>()?;
         Ok(Self { replicas, sources })
@@ -166,7 +169,7 @@ impl Upstream {
     pub(crate) fn apply(&self, membership: Membership) {
         let Membership { replicas: wanted, sources } = membership;
         if !Arc::ptr_eq(&sources, &self.sources.load()) {
-            wanted.iter().for_each(|replica| replica.replace_trust(&sources.trust));
+            wanted.iter().for_each(|(replica, _)| replica.replace_trust(&sources.trust));
         }
         self.in_flight_limit.set(sources.config.in_flight_max);
         self.sources.store(sources);
@@ -177,7 +180,8 @@ impl Upstream {
         let mut group = self.lock_group();
         let mut replicas = Replicas::default();
         let mut joined = HashMap::new();
-        for replica in wanted {
+        for (replica, placement) in wanted {
+            replica.placement.store(placement.into());
             let name = replica.config.identity();
             let id = ids.get(&name).copied().unwrap_or_else(|| {
                 let id = root.next_replica_id();
@@ -207,6 +211,12 @@ impl Upstream {
             self.handle_locked(&mut root, &mut group, event, &mut Effects::new());
             if root.generation != generation {
                 // A fresh machine begins with the new replicas.
+                return;
+            }
+        }
+        for event in root.placement_events(&replicas) {
+            self.handle_locked(&mut root, &mut group, event, &mut Effects::new());
+            if root.generation != generation {
                 return;
             }
         }

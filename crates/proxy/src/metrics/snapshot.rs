@@ -15,7 +15,7 @@ use crate::spans::SpanCounts;
 use crate::tenants::DecadeSnapshot;
 use curtail_http::connection_counts::ConnectionCounts;
 use curtail_metrics::process::Usage;
-use curtail_policy::{Circuit, RemedyMode, ReplicaId};
+use curtail_policy::{Circuit, RemedyMode, ReplicaId, Weight};
 use curtail_units::Duration;
 
 #[derive(Clone, Debug)]
@@ -84,7 +84,8 @@ pub(crate) struct ReplicaSnapshot {
     pub(crate) circuit: Circuit,
     /// Absent: there are no health checks.
     pub(crate) health: Option<HealthSnapshot>,
-    /// The share of its attempts that it gets, if it is warming up.
+    pub(crate) weight: Weight,
+    /// The part of its weight that it gets, if it is warming up.
     pub(crate) warm_up_share: Option<f64>,
     pub(crate) connections: ConnectionsSnapshot,
 }

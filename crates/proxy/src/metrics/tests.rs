@@ -94,6 +94,7 @@ pub(crate) fn upstream() -> UpstreamSnapshot {
                 open_for: Duration::from_ms(100),
             },
             health: Some(crate::health::tests::sample()),
+            weight: curtail_policy::Weight::ONE,
             warm_up_share: Some(0.25),
             connections,
         }],

@@ -10,7 +10,7 @@ use crate::model::{Cancelled, ClientRetries, ClosedLoop, Model, RequestType, Tie
 use curtail_config::{Section, policy};
 use curtail_model::arrivals::RATES;
 use curtail_model::{Affected, Cores, Distribution, Fault, ServerFactors};
-use curtail_policy::{CALLS_MAX, Class, LeafConfig, REPLICAS_MAX};
+use curtail_policy::{CALLS_MAX, Class, LeafConfig, REPLICAS_MAX, Weight};
 use curtail_units::Duration;
 
 /// The model that variants differ from.
@@ -149,6 +149,7 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
             .default(defaults.fan_out),
         shards,
         replicas,
+        weights: weights(s, defaults.weights),
         servers,
         leaf: policy::leaf(s, defaults.leaf),
         cores: s.optional_section("cores", CORES, Cores::read).or(defaults.cores),
@@ -199,6 +200,15 @@ fn model(s: &mut Section<'_>, defaults: Model, base: Option<&Model>) -> Model {
     model
 }
 
+fn weights(s: &mut Section<'_>, defaults: Vec<Weight>) -> Vec<Weight> {
+    let values: Vec<f64> = s.values("weights", WEIGHTS);
+    let weights: Vec<Weight> = values.iter().filter_map(|value| Weight::new(*value)).collect();
+    if weights.len() < values.len() {
+        s.error("weights", format!("expected numbers from 0 to {}", Weight::MAX));
+    }
+    if weights.is_empty() { defaults } else { weights }
+}
+
 fn cancelled(s: &mut Section<'_>, default: Cancelled) -> Cancelled {
     s.choice(
         "cancelled",
@@ -209,6 +219,7 @@ fn cancelled(s: &mut Section<'_>, default: Cancelled) -> Cancelled {
     .default(default)
 }
 
+const WEIGHTS: &str = "Weights of the first replicas of each shard, by which the balancing rule chooses; 0: no requests. The others have the weight 1.";
 const CLIENT_RETRIES: &str =
     "Retries of the clients, which send a failed request again as a whole; absent: none.";
 const TIERS: &str = "Tiers of servers behind these: an execution that succeeds makes calls to the first tier of the list, executions there to the second, and so on. The response waits for all calls.";

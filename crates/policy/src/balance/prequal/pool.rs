@@ -8,8 +8,11 @@ use curtail_units::{Duration, Instant};
 pub(super) struct Entry {
     pub(super) replica: ReplicaId,
     pub(super) received: Instant,
-    /// The load that the leaf reported. Each attempt sent to the replica since then adds one to its requests in flight.
+    /// The load that the leaf reported. Each attempt sent to the replica since then adds to its requests in flight, which are
+    /// relative to weights.
     pub(super) load: Load,
+    /// The requests in flight that an attempt adds: more than one if the replica has less than the largest weight.
+    pub(super) step: u32,
     /// Uses that are left; absent: unlimited.
     pub(super) uses_left: Option<u32>,
 }
@@ -68,16 +71,18 @@ impl Pool {
         self.entries.drain(..old);
     }
 
-    /// The place of the best eligible entry, and the number of eligible entries.
+    /// The place of the best entry that is eligible and accepted, and the number of eligible entries.
     pub(super) fn best(
         &self,
         hot_from: Option<u32>,
         eligible: impl Fn(ReplicaId) -> bool,
+        mut accepts: impl FnMut(ReplicaId) -> bool,
     ) -> (Option<usize>, usize) {
         let mut candidates = 0;
         let of_eligible = self.entries.iter().enumerate().filter(|(_, e)| eligible(e.replica));
         let best = of_eligible
             .inspect(|_| candidates += 1)
+            .filter(|(_, entry)| accepts(entry.replica))
             .min_by_key(|(_, entry)| entry.rank(hot_from))
             .map(|(place, _)| place);
         (best, candidates)
@@ -87,7 +92,7 @@ impl Pool {
     pub(super) fn use_entry(&mut self, place: usize) -> Entry {
         let entry = &mut self.entries[place];
         let as_it_was = *entry;
-        entry.load.in_flight = entry.load.in_flight.saturating_add(1);
+        entry.load.in_flight = entry.load.in_flight.saturating_add(entry.step);
         entry.uses_left = entry.uses_left.map(|uses| uses.saturating_sub(1));
         if entry.uses_left == Some(0) {
             self.entries.remove(place);
@@ -98,8 +103,8 @@ impl Pool {
     /// Counts an attempt to a replica that was not chosen by its entry.
     pub(super) fn sent_to(&mut self, replica: ReplicaId) {
         if let Some(place) = self.place(replica) {
-            let in_flight = &mut self.entries[place].load.in_flight;
-            *in_flight = in_flight.saturating_add(1);
+            let Entry { load, step, .. } = &mut self.entries[place];
+            load.in_flight = load.in_flight.saturating_add(*step);
         }
     }
 

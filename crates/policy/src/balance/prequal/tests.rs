@@ -23,7 +23,7 @@ impl World {
 
     fn report_load(&mut self, replica: u32, in_flight: u32, latency_ms: u64) {
         let load = Load { in_flight, latency: Duration::from_ms(latency_ms) };
-        self.prequal.probe_succeeded(ReplicaId(replica), load, self.now);
+        self.prequal.probe_succeeded(&self.replicas, (ReplicaId(replica), load), self.now);
     }
 
     fn choose(&mut self, exclude: &[ReplicaId]) -> (u32, Choice) {
@@ -52,6 +52,27 @@ fn chosen_from_a_pool(quantile: f64, pool: [(u32, u64); 4]) -> (u32, Choice) {
         world.report_load(replica, in_flight, latency_ms);
     }
     world.choose(&[])
+}
+
+#[test]
+fn requests_in_flight_count_relative_to_weights() {
+    let mut world = World::new(hot_from(0.5), 2, 1);
+    let weight = crate::Weight::new(4.0).expect("a weight");
+    world.replicas.set_weight(ReplicaId(0), weight);
+    world.replicas.compare_weights();
+    world.report_load(0, 9, 10);
+    world.report_load(1, 2, 10);
+    let choices: Vec<(u32, Choice)> = (0..60).map(|_| world.choose(&[])).collect();
+    // The light one begins with as much load as 8 requests of the other one, and each attempt adds 4.
+    let expected = |nth: u32| Choice::AllHotFewestInFlight { in_flight: 8 + 4 * nth, threshold: 8 };
+    let light: Vec<Choice> =
+        choices.iter().filter(|(replica, _)| *replica == 1).map(|(_, choice)| *choice).collect();
+    assert!((8..=16).contains(&light.len()), "{choices:?}");
+    assert!((0..).zip(light).all(|(nth, choice)| choice == expected(nth)), "{choices:?}");
+    world.replicas.set_weight(ReplicaId(1), crate::Weight::ZERO);
+    world.replicas.compare_weights();
+    world.report_load(1, 0, 1);
+    assert_eq!(world.choose(&[]).0, 0, "a drained replica");
 }
 
 #[test]

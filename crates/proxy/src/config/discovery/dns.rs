@@ -101,7 +101,7 @@ pub(super) fn read(s: &mut Section<'_>) -> Option<DnsSource> {
         .field("dns", "Name whose A and AAAA records are the addresses of the replicas, with scheme and port. Certificates are checked for the name.")
         .optional();
     let srv: Option<ReplicaUrl> = s
-        .field("srv", "Name of SRV records, which have the ports and names of the replicas, with a scheme. The targets with the lowest priority value become replicas; weights are ignored.")
+        .field("srv", "Name of SRV records, which have the ports and names of the replicas, with a scheme. The targets with the lowest priority value become replicas, with the weights of their records.")
         .optional();
     let (records, key, url) = match (dns, srv) {
         (None, None) => return None,

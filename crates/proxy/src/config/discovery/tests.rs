@@ -1,5 +1,5 @@
 use crate::config::{
-    AddressFamilies, Config, DiscoveryConfig, DiscoverySource, DnsConfig, DnsRecords,
+    AddressFamilies, Config, DiscoveryConfig, DiscoverySource, DnsConfig, DnsRecords, Placement,
 };
 use curtail_units::Duration;
 
@@ -84,13 +84,16 @@ fn a_source_without_names_has_replicas_in_clear_text_unless_it_names_them() {
     let address = "10.0.0.1:8080".parse().expect("an address");
     let kubernetes = discovery("kubernetes: {service: search}");
     assert_eq!(kubernetes.to_string(), "EndpointSlices of service search");
-    assert_eq!(kubernetes.replica_at(address).url.to_string(), "http://10.0.0.1:8080");
+    assert_eq!(
+        kubernetes.replica_at(address, Placement::default()).url.to_string(),
+        "http://10.0.0.1:8080"
+    );
     let secure = discovery(
         "kubernetes: {service: search, namespace: shop, port: web, server: \"https://10.0.0.1:6443\"}, tls_server_name: search.test",
     );
     let shown = "EndpointSlices of service search.shop, port web, at https://10.0.0.1:6443";
     assert_eq!(secure.to_string(), shown);
-    let replica = secure.replica_at(address);
+    let replica = secure.replica_at(address, Placement::default());
     assert_eq!(replica.url.to_string(), "https://search.test:443");
     assert_eq!(replica.server().to_string(), "https://10.0.0.1:8080");
     let eds = discovery(

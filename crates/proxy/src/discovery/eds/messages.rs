@@ -7,19 +7,22 @@
 //! |---|---|
 //! | `lb_endpoints` | the endpoints with health status UNKNOWN, HEALTHY and DEGRADED |
 //! | `priority` | the lowest value that has such endpoints; the others are not used |
-//! | weights, localities, metadata | ignored |
+//! | `load_balancing_weight` of an endpoint | its weight, 1 if it has none |
+//! | `load_balancing_weight` of a locality | divided among its endpoints, also those that are not used, by their weights. If one locality has a weight, one without a weight gets no requests |
+//! | metadata, proximity | ignored |
 //! | `policy.drop_overloads` | ignored, and named in `/state` |
 //! | names, pipes, UDP, `endpoint_name`, LEDS | rejected |
 //!
 //! **Source**: `discovery.proto`, `endpoint.proto`, `endpoint_components.proto` and `address.proto` in the repository of
 //! Envoy, API version 3.
 
-use super::super::endpoint_list::{Part, Validity};
+use super::super::endpoint_list::{Endpoint, Part, Validity};
 use super::super::feed::ENDPOINTS_MAX;
 use super::super::is_of_server;
 use super::cut;
 use crate::USER_AGENT;
-use crate::config::EdsSource;
+use crate::config::{EdsSource, Placement};
+use curtail_policy::Weight;
 use curtail_protobuf::{Fields, Value, bytes_field, message_field, varint_field};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -85,6 +88,22 @@ impl<'a> DiscoveryRequest<'a> {
     }
 }
 
+/// The endpoints of a locality.
+#[derive(Debug, Default)]
+struct Locality {
+    priority: u64,
+    weight: Option<f64>,
+    endpoints: Vec<LocalityEndpoint>,
+}
+
+#[derive(Debug)]
+struct LocalityEndpoint {
+    address: SocketAddr,
+    weight: f64,
+    /// Whether its health status allows requests.
+    is_used: bool,
+}
+
 /// A response of the control plane.
 #[derive(Debug, Default)]
 pub(super) struct DiscoveryResponse<'a> {
@@ -98,7 +117,7 @@ pub(super) struct DiscoveryResponse<'a> {
 /// The usable endpoints of a cluster.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Assignment {
-    endpoints: Vec<SocketAddr>,
+    endpoints: Vec<Endpoint>,
     priority: u64,
     /// The number of endpoints that are left out for their health status.
     unhealthy: usize,
@@ -149,21 +168,18 @@ impl<'a> DiscoveryResponse<'a> {
 
 impl Assignment {
     fn decode(message: &[u8]) -> Result<Self, String> {
-        let mut by_priority: BTreeMap<u64, Vec<SocketAddr>> = BTreeMap::new();
+        let mut by_priority: BTreeMap<u64, Vec<Locality>> = BTreeMap::new();
         let (mut unhealthy, mut count, mut has_drop_overloads) = (0, 0, false);
         for field in checked(message, "the ClusterLoadAssignment") {
             match field? {
                 (2, Value::Bytes(locality)) => {
-                    let (priority, endpoints) = decode_locality(locality)?;
-                    count += endpoints.len();
+                    let locality = Locality::decode(locality)?;
+                    count += locality.endpoints.len();
                     if count > ENDPOINTS_MAX {
                         return Err(format!("expected at most {ENDPOINTS_MAX} endpoints"));
                     }
-                    let used = endpoints.iter().filter(|(_, is_used)| *is_used);
-                    let list = by_priority.entry(priority).or_default();
-                    let before = list.len();
-                    list.extend(used.map(|(address, _)| *address));
-                    unhealthy += endpoints.len() - (list.len() - before);
+                    unhealthy += locality.endpoints.iter().filter(|one| !one.is_used).count();
+                    by_priority.entry(locality.priority).or_default().push(locality);
                 }
                 (4, Value::Bytes(policy)) => {
                     for field in checked(policy, "the policy") {
@@ -173,6 +189,7 @@ impl Assignment {
                 _ => {}
             }
         }
+        let by_priority = by_priority.iter().map(|(priority, all)| (*priority, endpoints(all)));
         let used = by_priority.into_iter().find(|(_, endpoints)| !endpoints.is_empty());
         let (priority, endpoints) = used.unwrap_or_default();
         Ok(Self { endpoints, priority, unhealthy, has_drop_overloads })
@@ -201,30 +218,77 @@ fn name_of(message: &[u8]) -> Result<&str, String> {
     Ok(name)
 }
 
-/// The priority of a locality, and its endpoints, each with whether it gets requests.
-fn decode_locality(message: &[u8]) -> Result<(u64, Vec<(SocketAddr, bool)>), String> {
-    let (mut priority, mut endpoints) = (0, Vec::new());
-    for field in checked(message, "LocalityLbEndpoints") {
-        match field? {
-            (2, Value::Bytes(endpoint)) => {
-                let decoded = decode_endpoint(endpoint);
-                let place = endpoints.len();
-                endpoints.push(decoded.map_err(|error| format!("lb_endpoints[{place}]: {error}"))?);
+impl Locality {
+    fn decode(message: &[u8]) -> Result<Self, String> {
+        let mut locality = Self::default();
+        for field in checked(message, "LocalityLbEndpoints") {
+            match field? {
+                (2, Value::Bytes(endpoint)) => {
+                    let place = locality.endpoints.len();
+                    let decoded = decode_endpoint(endpoint);
+                    let decoded =
+                        decoded.map_err(|error| format!("lb_endpoints[{place}]: {error}"))?;
+                    locality.endpoints.push(decoded);
+                }
+                (3, Value::Bytes(weight)) => locality.weight = Some(decode_weight(weight)?),
+                (5, Value::Int(value)) => locality.priority = value,
+                (7 | 8, _) => return Err("LEDS is not supported: expected lb_endpoints".to_owned()),
+                _ => {}
             }
-            (5, Value::Int(value)) => priority = value,
-            (7 | 8, _) => return Err("LEDS is not supported: expected lb_endpoints".to_owned()),
-            _ => {}
         }
+        Ok(locality)
     }
-    Ok((priority, endpoints))
+
+    /// The sum of the weights of the endpoints.
+    fn sum(&self) -> f64 {
+        self.endpoints.iter().map(|endpoint| endpoint.weight).sum()
+    }
 }
 
-fn decode_endpoint(message: &[u8]) -> Result<(SocketAddr, bool), String> {
-    let (mut endpoint, mut health) = (None, 0);
+/// The used endpoints of localities, weighted so that the mean is that of the endpoints' own weights.
+fn endpoints(localities: &[Locality]) -> Vec<Endpoint> {
+    let of_localities: f64 = localities.iter().filter_map(|locality| locality.weight).sum();
+    let of_endpoints: f64 = localities.iter().map(Locality::sum).sum();
+    let factor = |locality: &Locality| match locality.weight {
+        _ if of_localities == 0.0 => 1.0,
+        Some(weight) => weight / of_localities * of_endpoints / locality.sum(),
+        None => 0.0,
+    };
+    let weighted = localities.iter().flat_map(|locality| {
+        let (factor, used) =
+            (factor(locality), locality.endpoints.iter().filter(|one| one.is_used));
+        used.map(move |one| (one.address, one.weight * factor))
+    });
+    let weighted: Vec<(SocketAddr, f64)> = weighted.collect();
+    let largest = weighted.iter().map(|(_, weight)| *weight).fold(0.0, f64::max);
+    let scale = (Weight::MAX / largest).min(1.0);
+    let endpoint = |(address, weight): (SocketAddr, f64)| {
+        // All endpoints of a locality may have the weight 0.
+        let weight = Weight::new(weight * scale).unwrap_or(Weight::ZERO);
+        Endpoint { address, placement: Placement { weight } }
+    };
+    weighted.into_iter().map(endpoint).collect()
+}
+
+/// The value of a `google.protobuf.UInt32Value`.
+fn decode_weight(message: &[u8]) -> Result<f64, String> {
+    let mut weight = 0;
+    for field in checked(message, "load_balancing_weight") {
+        if let (1, Value::Int(value)) = field? {
+            weight = value;
+        }
+    }
+    let weight = u32::try_from(weight);
+    weight.map(f64::from).map_err(|_| "load_balancing_weight: expected 32 bits".to_owned())
+}
+
+fn decode_endpoint(message: &[u8]) -> Result<LocalityEndpoint, String> {
+    let (mut endpoint, mut health, mut weight) = (None, 0, 1.0);
     for field in checked(message, "LbEndpoint") {
         match field? {
             (1, Value::Bytes(bytes)) => endpoint = Some(bytes),
             (2, Value::Int(value)) => health = value,
+            (4, Value::Bytes(value)) => weight = decode_weight(value)?,
             (5, _) => return Err("endpoint_name is not supported: expected endpoint".to_owned()),
             _ => {}
         }
@@ -233,7 +297,8 @@ fn decode_endpoint(message: &[u8]) -> Result<(SocketAddr, bool), String> {
     let address = address.ok_or("an endpoint without address")?;
     let socket = inner(address, 1, "Address")?;
     let socket = socket.ok_or("expected a socket_address, found a pipe or an internal address")?;
-    Ok((decode_socket_address(socket)?, !UNUSED_HEALTH.contains(&health)))
+    let is_used = !UNUSED_HEALTH.contains(&health);
+    Ok(LocalityEndpoint { address: decode_socket_address(socket)?, weight, is_used })
 }
 
 fn decode_socket_address(message: &[u8]) -> Result<SocketAddr, String> {

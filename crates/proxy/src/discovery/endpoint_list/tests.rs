@@ -1,6 +1,6 @@
 use super::{
-    EMPTY_RETRY_MAX, EndpointList, ListLimits, LookupResult, Part, RETRY_MAX, SourceResponse,
-    Validity,
+    EMPTY_RETRY_MAX, Endpoint, EndpointList, ListLimits, LookupResult, Part, RETRY_MAX,
+    SourceResponse, Validity,
 };
 use curtail_units::{Duration, Instant, Rng};
 use std::net::SocketAddr;
@@ -25,8 +25,8 @@ fn part(hosts: &[u8], seconds: u64) -> Result<Part, String> {
     Ok(Part { endpoints, validity: Validity::For(Duration::from_secs(seconds)) })
 }
 
-fn at(host: u8) -> SocketAddr {
-    ([10, 0, 0, host], 80).into()
+fn at(host: u8) -> Endpoint {
+    SocketAddr::from(([10, 0, 0, host], 80)).into()
 }
 
 fn ipv4(part: Result<Part, String>) -> SourceResponse {
@@ -60,7 +60,7 @@ impl World {
         Some(
             endpoints
                 .filter_map(|at| {
-                    at.to_string().strip_suffix(":80")?.rsplit('.').next()?.parse().ok()
+                    at.address.to_string().strip_suffix(":80")?.rsplit('.').next()?.parse().ok()
                 })
                 .collect(),
         )
@@ -245,7 +245,7 @@ fn each_endpoint_has_the_rest_of_its_time() {
     world.now = world.now + Duration::from_secs(6);
     let validity = world.list.with_validity(world.now);
     let rest = Validity::For(Duration::from_secs(3));
-    assert_eq!(validity, [(at(1), Validity::Expired), (at(2), rest)]);
+    assert_eq!(validity, [(at(1).address, Validity::Expired), (at(2).address, rest)]);
 }
 
 /// The endpoints of a source that reports its changes.
@@ -260,14 +260,18 @@ fn a_report_is_as_old_as_its_last_confirmation() {
     let mut world = World::new();
     world.take_response(reported(&[1]));
     world.now = world.now + Duration::from_secs(5_000);
-    assert_eq!(world.list.with_validity(world.now), [(at(1), Validity::UntilFailure)]);
+    assert_eq!(world.list.with_validity(world.now), [(at(1).address, Validity::UntilFailure)]);
     // The connection breaks after it was open for long: the endpoints begin to be stale now.
     world.list.confirm(world.now);
     let broken = world.now;
     world.take_response(failed());
-    assert_eq!(world.list.with_validity(world.now), [(at(1), Validity::Expired)]);
+    assert_eq!(world.list.with_validity(world.now), [(at(1).address, Validity::Expired)]);
     world.list.confirm(world.now);
-    assert_eq!(world.list.with_validity(world.now), [(at(1), Validity::Expired)], "it has failed");
+    assert_eq!(
+        world.list.with_validity(world.now),
+        [(at(1).address, Validity::Expired)],
+        "it has failed"
+    );
     world.now = broken + Duration::from_secs(990);
     world.take_response(failed());
     assert_eq!(world.hosts().as_deref(), Some(&[1][..]));
@@ -291,4 +295,22 @@ fn a_report_without_endpoints_counts_until_it_ends() {
     world.take_response(reported(&[]));
     assert_eq!(world.hosts().as_deref(), Some(&[][..]));
     assert_eq!(world.list.empty_end(&CONFIG), None, "they have left");
+}
+
+#[test]
+fn an_address_in_two_parts_is_one_endpoint_with_the_larger_weight() {
+    let weighted = |value| {
+        let weight = curtail_policy::Weight::new(value).expect("a weight");
+        let placement = crate::config::Placement { weight };
+        let endpoints = vec![Endpoint { placement, ..at(1) }];
+        Ok(Part { endpoints, validity: Validity::UntilFailure })
+    };
+    let mut world = World::new();
+    for (one, other) in [(0.0, 2.0), (2.0, 0.5)] {
+        let parts = [("a", weighted(one)), ("b", weighted(other))];
+        world.take_response(Ok(parts.map(|(name, part)| (name.to_owned(), part)).to_vec()));
+        let endpoints = world.list.endpoints().expect("there is a response");
+        let weights: Vec<f64> = endpoints.iter().map(|one| one.placement.weight.get()).collect();
+        assert_eq!(weights, [2.0]);
+    }
 }

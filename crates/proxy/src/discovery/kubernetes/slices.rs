@@ -259,7 +259,7 @@ impl Slices {
         let part = |slice: &Vec<SliceEndpoint>| {
             let used = slice.iter().filter(|endpoint| endpoint.state == used);
             Part {
-                endpoints: used.map(|endpoint| endpoint.address).collect(),
+                endpoints: used.map(|endpoint| endpoint.address.into()).collect(),
                 validity: Validity::UntilFailure,
             }
         };

@@ -78,6 +78,7 @@ fn targets_of_srv_records_are_replicas_with_ports_of_their_own() {
         let names = NameServer::start().expect("loopback");
         let server = |priority, replica: &RawReplica, target: &str| NameRecord::Server {
             priority,
+            weight: 0,
             port: replica.address().port(),
             target: target.to_owned(),
         };

@@ -6,7 +6,7 @@ use crate::record::{AttemptEnd, AttemptRecord, RequestRecord};
 use crate::scenario::Arm;
 use crate::world::World;
 use curtail_model::{Distribution, Part};
-use curtail_policy::{BudgetConfig, Reason, UpstreamConfig};
+use curtail_policy::{BalanceConfig, BudgetConfig, PrequalConfig, Reason, UpstreamConfig, Weight};
 use curtail_units::{Duration, Instant, Ratio};
 
 /// The records of a whole run, and the hash of its events.
@@ -80,6 +80,37 @@ fn the_instants_of_a_record_are_in_order_and_each_complete_call_has_one_winner()
     }
     let extra = records.iter().flat_map(attempts).count() - 4 * records.len();
     assert!(extra > 1_000 && cancelled_in_service > 100, "{extra}, {cancelled_in_service}");
+}
+
+#[test]
+fn attempts_follow_the_weights_under_load() {
+    let weights = [1.0, 3.0, 0.0, 4.0].map(|weight| Weight::new(weight).expect("a weight"));
+    // On average, 40 requests are in service.
+    let mut model = Model::queue(4, 0.1, Distribution::Exponential { mean: ms(10) });
+    model.leaf.concurrency = 100;
+    model.weights = weights.to_vec();
+    for balance in [
+        BalanceConfig::RoundRobin,
+        BalanceConfig::Random,
+        BalanceConfig::LEAST_REQUEST,
+        BalanceConfig::PEAK_EWMA,
+        BalanceConfig::Prequal(PrequalConfig::default()),
+    ] {
+        let policy = UpstreamConfig::plain(balance);
+        let (records, _) = record(&model, policy, (20_000, 20_000));
+        let mut counts = [0.0; 4];
+        let sent = records.iter().flat_map(attempts).map(|attempt| attempt.replica as usize);
+        sent.for_each(|replica| counts[replica] += 1.0 / records.len() as f64);
+        println!("seed {SEED}, {balance}: {counts:?}");
+        // Prequal follows latencies and loads first.
+        let tolerance = if let BalanceConfig::Prequal(_) = balance { 0.08 } else { 0.02 };
+        for (count, expected) in counts.iter().zip([0.125, 0.375, 0.0, 0.5]) {
+            assert!(
+                (count - expected).abs() <= f64::min(tolerance, expected),
+                "seed {SEED}, {balance}: {counts:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn decoded(localities: &[Vec<u8>]) -> Result<Assignment, String> {
 }
 
 fn addresses(assignment: &Assignment) -> Vec<String> {
-    assignment.endpoints.iter().map(ToString::to_string).collect()
+    assignment.endpoints.iter().map(|one| format!("{}{}", one.address, one.placement)).collect()
 }
 
 #[test]
@@ -85,6 +85,43 @@ fn the_first_priority_with_endpoints_is_used_of_all_localities() {
     assert_eq!(fallen.priority, 1);
     let none = decoded(&[]).expect("an empty assignment");
     assert_eq!((addresses(&none).len(), none.unhealthy), (0, 0));
+}
+
+fn with_weight(mut message: Vec<u8>, field: u32, weight: u64) -> Vec<u8> {
+    message_field(&mut message, field, |value| varint_field(value, 1, weight));
+    message
+}
+
+#[test]
+fn weights_of_endpoints_and_of_localities_count() {
+    let at = |nth: u8| endpoint(&format!("10.0.0.{nth}:80"), 0);
+    let weighted = |nth, weight| with_weight(at(nth), 4, weight);
+    let of = |weight, endpoints: &[Vec<u8>]| with_weight(locality(0, endpoints), 3, weight);
+    let down = endpoint("10.0.0.9:80", 2);
+    let cases: [(&[Vec<u8>], &[&str]); 6] = [
+        (&[locality(0, &[at(1), weighted(2, 3)])], &["1", "3"]),
+        // The same requests to both localities: half as many to each endpoint of the larger one.
+        (&[of(5, &[at(1), at(2)]), of(5, &[at(3)])], &["0.75", "0.75", "1.5"]),
+        (&[of(1, &[weighted(1, 1), weighted(2, 3)]), of(3, &[at(3)])], &["0.313", "0.938", "3.75"]),
+        // An endpoint gets no more because its neighbor is down.
+        (&[of(1, &[at(1), down]), of(1, &[at(2), at(3)])], &["1", "1", "1"]),
+        (&[of(1, &[at(1)]), locality(0, &[at(2)])], &["2", "0"]),
+        (
+            &[locality(
+                0,
+                &[weighted(1, u64::from(u32::MAX)), weighted(2, 1 << 31), weighted(3, 1)],
+            )],
+            &["65535", "32767.5", "0.001"],
+        ),
+    ];
+    for (localities, expected) in cases {
+        let assignment = decoded(localities).expect("it can be used");
+        let weights: Vec<String> =
+            assignment.endpoints.iter().map(|one| one.placement.weight.to_string()).collect();
+        assert_eq!(weights, expected);
+    }
+    let error = decoded(&[of(1 << 32, &[at(1)])]).expect_err("too large");
+    assert_eq!(error, "load_balancing_weight: expected 32 bits");
 }
 
 #[test]

@@ -29,7 +29,8 @@ fn slices(port: Option<PortSelector>, items: &[Value]) -> Slices {
 /// The addresses that are used.
 fn used(slices: &Slices) -> Vec<String> {
     let parts = slices.parts().into_iter().filter_map(|(_, part)| part.ok());
-    let mut used: Vec<_> = parts.flat_map(|part| part.endpoints).map(|at| at.to_string()).collect();
+    let mut used: Vec<_> =
+        parts.flat_map(|part| part.endpoints).map(|at| at.address.to_string()).collect();
     used.sort();
     used
 }
