@@ -139,6 +139,8 @@ pub enum Choice {
     ColdLowestLatency { latency: Duration, in_flight: u32, threshold: Option<u32> },
     /// All were hot (at least `threshold` requests in flight), and the replica had the fewest in flight.
     AllHotFewestInFlight { in_flight: u32, threshold: u32 },
+    /// The near replica that the rule chose had too many attempts in flight, so the replica is one of another zone.
+    OtherZone { in_flight: u32, near: u32 },
     /// The pool had too few eligible results of probes, so the replica was drawn at random.
     PoolTooSmall { len: u32 },
 }
@@ -151,6 +153,7 @@ curtail_units::labels!(Choice {
     LowerPeakEwma => "lower_peak_ewma",
     ColdLowestLatency => "cold_lowest_latency",
     AllHotFewestInFlight => "all_hot_fewest_in_flight",
+    OtherZone => "other_zone",
     PoolTooSmall => "pool_too_small",
 });
 
@@ -158,6 +161,11 @@ curtail_units::labels!(Choice {
 pub(crate) trait Rule: Debug + Send + CloneRule {
     /// Chooses one of the candidates, if there is one.
     fn choose(&mut self, candidates: Candidates<'_>, rng: &mut Rng) -> Option<(ReplicaId, Choice)>;
+
+    /// Whether [`Self::choose`] itself prefers near replicas, if [`Candidates::prefers_near`]. Otherwise it gets only these.
+    fn knows_zones(&self) -> bool {
+        false
+    }
 
     fn replica_joined(&mut self, _replica: ReplicaId) {}
 

@@ -50,6 +50,7 @@ pub mod retry;
 pub mod tie;
 mod upstream;
 mod weight;
+mod zone;
 
 pub use balance::{BalanceConfig, Choice, PrequalConfig};
 pub use budget::BudgetConfig;

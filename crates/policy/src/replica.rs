@@ -17,7 +17,7 @@ mod candidates;
 mod circuit;
 
 use crate::{Load, LoadTracker, ReplicaId, ReplicaMap, Weight};
-pub(crate) use candidates::Candidates;
+pub(crate) use candidates::{Candidates, Side};
 pub use circuit::{Circuit, CircuitChange, CircuitState, EjectionReason};
 use curtail_units::{Duration, Instant};
 
@@ -50,6 +50,8 @@ pub(crate) struct Replica {
     /// Whether the driver's health checks fail.
     is_unhealthy: bool,
     weight: Weight,
+    /// Whether it is in another zone than the root.
+    is_far: bool,
     /// When the replica joined or became healthy, unless it has been there from the beginning.
     warms_since: Option<Instant>,
     /// Overtaken attempts since it became suspect, including the first; they count as in flight for balancing.
@@ -83,6 +85,11 @@ impl Replica {
 
     pub(crate) const fn weight(&self) -> Weight {
         self.weight
+    }
+
+    /// Whether it is in another zone than the root.
+    pub(crate) const fn is_far(&self) -> bool {
+        self.is_far
     }
 
     /// The part of its weight that the replica gets, if it is warming up for the time of `slow_start`.
@@ -145,12 +152,13 @@ pub(crate) struct Replicas {
     weights: Weights,
 }
 
-/// What choices need of all weights.
+/// What choices need of all weights and zones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weights {
     max: Weight,
     are_different: bool,
     has_zero: bool,
+    has_far: bool,
     /// Whether a weight or the replicas have changed since.
     are_outdated: bool,
 }
@@ -218,6 +226,12 @@ impl Replicas {
         self.weights.are_outdated = true;
     }
 
+    pub(crate) fn set_far(&mut self, id: ReplicaId, is_far: bool) {
+        let Some(replica) = self.all.get_mut(id) else { return };
+        replica.is_far = is_far;
+        self.weights.are_outdated = true;
+    }
+
     /// Compares the weights if one has changed. The caller does this before a choice: a change of many weights costs one
     /// walk over all.
     pub(crate) fn compare_weights(&mut self) {
@@ -230,8 +244,14 @@ impl Replicas {
             max,
             are_different: weights().any(|weight| weight != max),
             has_zero: weights().any(Weight::is_zero),
+            has_far: self.all.values().any(Replica::is_far),
             are_outdated: false,
         };
+    }
+
+    /// Whether a replica is in another zone than the root.
+    pub(crate) const fn has_far(&self) -> bool {
+        self.weights.has_far
     }
 
     /// Whether a replica has less than the largest weight.

@@ -11,9 +11,10 @@ use crate::hedge::HedgeConfig;
 use crate::remedy::{
     Remedy, RemedyEstimate, RemedyEvent, RemedyMode, RemedyState, RemedyStatus, SlowShares,
 };
-use crate::replica::{Circuit, CircuitChange, EjectionReason, Replica, Replicas};
+use crate::replica::{Circuit, CircuitChange, EjectionReason, Replica, Replicas, Side};
 use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
+use crate::zone::ZoneLatencies;
 use crate::{ATTEMPTS_MAX, Decided, Effect, Load, REPLICAS_MAX, Reason, ReplicaId, Weight};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -99,6 +100,8 @@ pub enum UpstreamEvent {
     HealthChecked { replica: ReplicaId, is_healthy: bool },
     /// A replica has another weight. It has [`Weight::ONE`] until its first event.
     WeightChanged { replica: ReplicaId, weight: Weight },
+    /// A replica is in another zone than the root, or no longer. It is near until its first event.
+    ZoneChanged { replica: ReplicaId, is_far: bool },
     /// A message between root and leaf took `one_way` in one direction.
     MessageTimed { one_way: Duration },
     /// The estimate of a dry run so far, of an upstream whose remedies are switched by their effect.
@@ -125,6 +128,7 @@ pub struct Upstream {
     replicas: Replicas,
     group: Group,
     message_delay: Option<MessageDelay>,
+    zone_latencies: ZoneLatencies,
     /// Decides whether hedges and ties are sent, if `config.remedy` is auto.
     remedy: Remedy,
     /// The latest latencies of two different replicas, the latest first.
@@ -157,6 +161,7 @@ impl Upstream {
             replicas: Replicas::new(config.slow_start),
             group: Group::new(GroupConfig::from(&config)),
             message_delay: config.tie.map(MessageDelay::new),
+            zone_latencies: ZoneLatencies::default(),
             remedy: Remedy::new(),
             latest: [None; 2],
             effects: VecDeque::with_capacity(8),
@@ -212,6 +217,12 @@ impl Upstream {
     #[must_use]
     pub fn weight(&self, replica: ReplicaId) -> Option<Weight> {
         self.replicas.get(replica).map(Replica::weight)
+    }
+
+    /// Whether `replica` is in another zone than the root.
+    #[must_use]
+    pub fn is_far(&self, replica: ReplicaId) -> Option<bool> {
+        self.replicas.get(replica).map(Replica::is_far)
     }
 
     /// The part of its weight that `replica` gets, if it is warming up.
@@ -278,6 +289,9 @@ impl Upstream {
             }
             UpstreamEvent::HealthChecked { replica, is_healthy } => {
                 self.replicas.health_checked(replica, now, is_healthy);
+            }
+            UpstreamEvent::ZoneChanged { replica, is_far } => {
+                self.replicas.set_far(replica, is_far);
             }
             UpstreamEvent::WeightChanged { replica, weight } => {
                 self.replicas.set_weight(replica, weight);
@@ -365,7 +379,12 @@ impl Upstream {
         if candidates.len() < 2 {
             return candidates.first().map(|only| (only, Choice::Only));
         }
-        self.rule.choose(candidates, &mut self.balance_rng)
+        if self.rule.knows_zones() || !candidates.prefers_near() {
+            return self.rule.choose(candidates, &mut self.balance_rng);
+        }
+        let chosen = self.rule.choose(candidates.on(Side::Near), &mut self.balance_rng)?;
+        let far = self.zone_latencies.spill(candidates, chosen.0, &mut self.balance_rng);
+        Some(far.unwrap_or(chosen))
     }
 
     /// Whether the replica is still in the upstream.
@@ -415,12 +434,23 @@ impl Upstream {
             let is_same = first.is_some_and(|(replica, _)| replica == sent.replica);
             self.latest = [Some((sent.replica, latency)), if is_same { second } else { first }];
         }
+        if let Some(is_far) = self.side_of(sent) {
+            self.zone_latencies.observe(sent, is_far, now);
+        }
         self.rule.latency_observed(&mut self.replicas, sent, now);
+    }
+
+    /// Whether the replica of an attempt is far; absent: it has left, or all are near.
+    fn side_of(&self, sent: Sent) -> Option<bool> {
+        if self.replicas.has_far() { self.is_far(sent.replica) } else { None }
     }
 
     /// Records an attempt that was cancelled before its response. Its latency would have been longer than its age.
     pub(crate) fn attempt_cancelled(&mut self, sent: Sent, now: Instant) {
         self.group.record_cancelled(now, now.since(sent.at));
+        if let Some(is_far) = self.side_of(sent) {
+            self.zone_latencies.observe_cancelled(sent, is_far, now);
+        }
         self.rule.attempt_cancelled(&mut self.replicas, sent, now);
     }
 

@@ -174,7 +174,7 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
         let connections = connections(replica);
         let (name, url) = (replica.config.name.clone(), replica.config.server().to_string());
         let health = has_checks.then(|| replica.health.read(upstream.clock.now()));
-        let weight = replica.placement.load().weight;
+        let location = replica.location.load();
         ReplicaSnapshot {
             id,
             name,
@@ -182,7 +182,9 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
             in_flight,
             circuit,
             health,
-            weight,
+            weight: location.placement.weight,
+            zones: Arc::clone(&location.placement.zones),
+            side: location.side,
             warm_up_share,
             connections,
         }
@@ -299,6 +301,8 @@ fn replica_json(replica: &ReplicaSnapshot) -> Value {
         "circuit": circuit_json(&replica.circuit),
         "health": replica.health.as_ref().map(HealthSnapshot::to_json),
         "weight": replica.weight.get(),
+        "zones": replica.zones.to_vec(),
+        "zone": replica.side.map(|side| side.name()),
         "warm_up_share": replica.warm_up_share,
         "idle_connections": replica.connections.idle,
         "limits": {

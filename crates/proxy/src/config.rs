@@ -33,6 +33,7 @@ pub use limits::Limits;
 pub use listen_address::ListenAddress;
 pub use listener::{FileMode, ListenerConfig, PrecedingProxies};
 pub use network::{ClientRange, Network};
+pub(crate) use replica::ZoneSide;
 pub use replica::{Placement, ReplicaConfig, ReplicaUrl};
 pub use restart::RestartConfig;
 pub use route_changes::{RedirectConfig, RouteChanges, Scheme};
@@ -56,6 +57,8 @@ use std::sync::Arc;
 pub struct Config {
     /// Number of worker threads; each has its own connections to the replicas.
     pub workers: usize,
+    /// The zone of the proxy, if it is known.
+    pub zone: Option<String>,
     /// Listeners for clients.
     pub listeners: Vec<ListenerConfig>,
     /// Proxies in front of this one; their `X-Forwarded-*` headers are kept.
@@ -135,6 +138,8 @@ pub struct NamedUpstream {
     pub discovery: Option<DiscoveryConfig>,
     /// The group with which it shares budget and recent latencies, if any.
     pub group: Option<String>,
+    /// The zone of the proxy, if it is known.
+    pub zone: Option<String>,
     /// The share of requests that go without hedges and ties; absent: none.
     pub holdout: Option<Ratio>,
     /// The share of time blocks in which no request gets hedges and ties; absent: none.
@@ -207,10 +212,19 @@ impl Config {
         curtail_config::read(file, text, Self::read)
     }
 
+    /// Sets the zone of the proxy, if the file has none.
+    #[must_use]
+    pub fn or_zone(mut self, zone: Option<String>) -> Self {
+        self.zone = self.zone.or(zone.filter(|zone| !zone.is_empty()));
+        self.upstreams.iter_mut().for_each(|upstream| upstream.zone.clone_from(&self.zone));
+        self
+    }
+
     /// The keys whose values differ from those of `other`.
     pub(crate) fn changed_keys(&self, other: &Self) -> Vec<String> {
         let sections = [
             ("listeners", self.listeners != other.listeners),
+            ("zone", self.zone != other.zone),
             ("trusted_proxies", self.trusted_proxies != other.trusted_proxies),
             ("routes", self.routes != other.routes),
             ("leaves", self.leaves != other.leaves),
@@ -268,6 +282,9 @@ impl Config {
                 .range(1..=256)
                 .optional()
                 .unwrap_or_else(default_workers),
+            zone: s
+                .field("zone", "Zone of the proxy. First attempts go to replicas in this zone while these carry them; absent: the environment variable CURTAIL_ZONE, or all zones are alike.")
+                .optional(),
             listeners: s.list("listeners", "Addresses on which the proxy accepts requests.", listener::read),
             trusted_proxies: s.values(
                 "trusted_proxies",
@@ -308,7 +325,7 @@ impl Config {
             ),
         };
         consistency::check(&config, s);
-        config
+        config.or_zone(None)
     }
 }
 
@@ -394,7 +411,7 @@ fn is_host(host: &str) -> bool {
 fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
     let replicas: Vec<ReplicaConfig> = s.values(
         "replicas",
-        "Servers that can serve the same requests. A replica written as NAME=URL keeps its learned latencies when its URL changes. With `weight=W` behind the URL, from 0 to 65535 (default 1), it gets W times the requests of a replica of weight 1; 0: no requests.",
+        "Servers that can serve the same requests. A replica written as NAME=URL keeps its learned latencies when its URL changes. With `weight=W` behind the URL, from 0 to 65535 (default 1), it gets W times the requests of a replica of weight 1; 0: no requests. With `zone=Z`, it is in this zone; absent: unknown.",
     );
     let discovery = s.optional_section(
         "discovery",
@@ -414,6 +431,7 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         replicas,
         discovery,
         group,
+        zone: None,
         // 0 disables the holdout.
         holdout: holdout.filter(|ratio| *ratio != Ratio::ZERO),
         switchback: policy::switchback(s),

@@ -378,7 +378,11 @@ fn log_change(upstream: &str, before: &[Endpoint], after: &[Endpoint]) {
     };
     let (joined, left) = (names(after, before), names(before, after));
     if joined.is_empty() && left.is_empty() {
-        tracing::info!(upstream, replicas = after.len(), "weights of discovered replicas changed");
+        tracing::info!(
+            upstream,
+            replicas = after.len(),
+            "weights or zones of discovered replicas changed"
+        );
         return;
     }
     tracing::info!(upstream, joined, left, replicas = after.len(), "discovered replicas changed");

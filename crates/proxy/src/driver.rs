@@ -15,7 +15,7 @@ mod in_flight_limit;
 pub(crate) mod membership;
 
 use crate::StartError;
-use crate::config::{NamedUpstream, ReplicaConfig};
+use crate::config::{NamedUpstream, ReplicaConfig, ZoneSide};
 use crate::discovery::Discovery;
 use crate::group::Group;
 use crate::guard::{Guard, Step};
@@ -107,7 +107,10 @@ impl Upstream {
         // Connections of an earlier upstream do not stay: they may trust certificates that are not trusted any more.
         let none = Replicas::default();
         let membership = Membership::new(config, workers, &none, (discovery, carried))?;
-        let replicas = membership.replicas.into_iter().map(|(replica, _)| replica);
+        let replicas = membership.replicas.into_iter().map(|(replica, location)| {
+            replica.location.store(location.into());
+            replica
+        });
         let replicas: Replicas = (0..).map(ReplicaId).zip(replicas).collect();
         let journal = process_state.journal.as_ref();
         let journal = journal.map(|journal| (Arc::clone(journal), journal.machine()));
@@ -322,7 +325,7 @@ impl Root {
         let unusable = replicas.iter().filter(|(_, replica)| !replica.health.is_usable());
         let unusable = unusable
             .map(|(replica, _)| UpstreamEvent::HealthChecked { replica, is_healthy: false });
-        for event in unusable.chain(self.placement_events(&replicas)).collect::<Vec<_>>() {
+        for event in unusable.chain(self.location_events(&replicas)).collect::<Vec<_>>() {
             self.machine.handle(now, event);
             if let Some((journal, machine)) = &self.journal {
                 let effects = &Effects::new();
@@ -331,11 +334,21 @@ impl Root {
         }
     }
 
-    /// The placements that the machine does not know yet.
-    fn placement_events(&self, replicas: &Replicas) -> Vec<UpstreamEvent> {
-        let weights = replicas.iter().map(|(id, replica)| (id, replica.placement.load().weight));
-        let new = weights.filter(|(id, weight)| self.machine.weight(*id) != Some(*weight));
-        new.map(|(replica, weight)| UpstreamEvent::WeightChanged { replica, weight }).collect()
+    /// The weights and zones that the machine does not know yet.
+    fn location_events(&self, replicas: &Replicas) -> Vec<UpstreamEvent> {
+        let mut events = Vec::new();
+        for (replica, present) in replicas.iter() {
+            let location = present.location.load();
+            let (weight, is_far) =
+                (location.placement.weight, location.side == Some(ZoneSide::Other));
+            if self.machine.weight(replica) != Some(weight) {
+                events.push(UpstreamEvent::WeightChanged { replica, weight });
+            }
+            if self.machine.is_far(replica) != Some(is_far) {
+                events.push(UpstreamEvent::ZoneChanged { replica, is_far });
+            }
+        }
+        events
     }
 
     fn write_begin(&self, upstream: &Upstream) {

@@ -378,6 +378,7 @@ pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
         replicas: vec![ReplicaConfig::unnamed(config.server.clone())],
         discovery: None,
         group: None,
+        zone: None,
         holdout: None,
         switchback: None,
         in_flight_max: None,

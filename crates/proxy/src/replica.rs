@@ -1,7 +1,7 @@
 //! A replica as the proxy reaches it: its connector, and the connection pools of all workers.
 
 use crate::StartError;
-use crate::config::{ConnectConfig, Placement, ReplicaConfig};
+use crate::config::{ConnectConfig, Placement, ReplicaConfig, ZoneSide};
 use crate::health::ReplicaHealth;
 use crate::spans::prepared::PreparedReplica;
 use arc_swap::ArcSwap;
@@ -17,11 +17,19 @@ use std::sync::Arc;
 /// The present replicas of an upstream.
 pub(crate) type Replicas = ReplicaMap<Arc<Replica>>;
 
+/// The placement of a replica, and its zone as the proxy sees it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Location {
+    pub(crate) placement: Placement,
+    /// Absent: the zone of the replica or of the proxy is unknown.
+    pub(crate) side: Option<ZoneSide>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Replica {
-    /// Its configuration. A change of the placement alone is only in `placement`.
+    /// Its configuration. A change of the placement alone is only in `location`.
     pub(crate) config: ReplicaConfig,
-    pub(crate) placement: ArcSwap<Placement>,
+    pub(crate) location: ArcSwap<Location>,
     pub(crate) authority: String,
     pub(crate) metrics: Arc<ConnectionCounters>,
     pub(crate) prepared: Arc<PreparedReplica>,
@@ -59,7 +67,7 @@ impl Replica {
             pools,
             health: ReplicaHealth::new(&connector),
             connect: connect.clone(),
-            placement: ArcSwap::from_pointee(config.placement),
+            location: ArcSwap::default(),
             config: config.clone(),
             metrics,
             connector,
@@ -73,7 +81,7 @@ impl Replica {
 
     /// The configuration with the present placement.
     pub(crate) fn present_config(&self) -> ReplicaConfig {
-        ReplicaConfig { placement: **self.placement.load(), ..self.config.clone() }
+        ReplicaConfig { placement: self.location.load().placement.clone(), ..self.config.clone() }
     }
 
     /// Replaces the trusted certificates, from the next connection attempt on.

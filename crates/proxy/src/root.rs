@@ -348,6 +348,9 @@ impl Exchange {
         let to = (Arc::clone(&replica.prepared), choice);
         let trail = AttemptTrail::new(span_id, now, to, (class, role), reason);
         self.trail.sent(trail);
+        if let Some(side) = replica.location.load().side {
+            self.driver.upstream.metrics.zones.add(&side, 1);
+        }
         let mut request = self.outgoing.attempt(&self.trail.context, span_id, class);
         if let Some((tie, twin)) = tie {
             let tie = leaf_headers::write_tie(tie.id, tie.role, &twin.authority);

@@ -276,6 +276,7 @@ impl Replay {
         | UpstreamEvent::ReplicaLeft { replica }
         | UpstreamEvent::HealthChecked { replica, .. }
         | UpstreamEvent::WeightChanged { replica, .. }
+        | UpstreamEvent::ZoneChanged { replica, .. }
         | UpstreamEvent::ProbeSucceeded { replica, .. }
         | UpstreamEvent::ProbeUnsupported { replica } = event
             && replica.0 >= root.replicas

@@ -59,6 +59,7 @@ fn example(path: &str) -> Option<&'static str> {
         path if path.starts_with("routes[].limits.") && path.ends_with(".burst") => "200",
         "routes[].fan_out.needed" => "1",
         "routes[].fan_out.deadline" => "500ms",
+        "zone" => "eu-1a",
         "upstreams.<name>.replicas" => "[\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]",
         "upstreams.<name>.discovery.dns" => "http://search.default.svc:8080",
         "upstreams.<name>.discovery.srv" => "http://_http._tcp.search.default.svc",

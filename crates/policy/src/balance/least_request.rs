@@ -1,6 +1,6 @@
 //! Least request: of two or more replicas drawn at random, the one with the fewest attempts in flight from this root.
 //!
-//! Attempts in flight count relative to weights, as HAProxy's `random(2)` does.
+//! Attempts in flight count relative to weights, as in `random(2)` of `HAProxy`.
 //!
 //! **Source**: Mitzenmacher, "The power of two choices in randomized load balancing", 1996.
 

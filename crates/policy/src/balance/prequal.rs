@@ -12,6 +12,7 @@
 //! `one-entry-a-replica`; `never-probed-alone`: a single replica is not probed.
 //! **Weights**: each choice looks at a replica with its share as the probability, and requests in flight count relative to
 //! shares. The paper's replicas are alike.
+//! **Zones**: cold near replicas come before cold far ones. If all near ones are hot, zones do not count.
 //! **Source**: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI 2024, section 4.
 //! Ours: unlimited reuse where the paper's formula is undefined, removal that leaves two, and replicas without leaves.
 //! **Hurts when** many roots have few requests each: probes then outnumber requests. Also when only some replicas have
@@ -232,8 +233,10 @@ impl Rule for Prequal {
         self.pool.expire(candidates.now(), self.config.age_max);
         let hot_from = self.threshold.get();
         let is_eligible = |id| candidates.is_eligible(id);
-        let (best, eligible) =
-            self.pool.best(hot_from, is_eligible, |id| candidates.accepts(id, rng));
+        let prefers_near = candidates.prefers_near();
+        let is_far = |id| prefers_near && candidates.is_far(id);
+        let accepts = |id| candidates.accepts(id, rng);
+        let (best, eligible) = self.pool.best(hot_from, (is_eligible, is_far), accepts);
         let Some(best) = best.filter(|_| eligible >= POOL_LEN_MIN) else {
             let id = candidates.draw(rng)?;
             self.pool.sent_to(id);
@@ -252,6 +255,10 @@ impl Rule for Prequal {
             threshold => Choice::ColdLowestLatency { latency, in_flight, threshold },
         };
         Some((replica, choice))
+    }
+
+    fn knows_zones(&self) -> bool {
+        true
     }
 
     fn request_sent(&mut self, replicas: &Replicas, now: Instant) {

@@ -28,6 +28,14 @@ pub(crate) struct Candidates<'a> {
     admits_drained: bool,
     /// Whether the shares of the replicas differ.
     is_uneven: bool,
+    side: Option<Side>,
+}
+
+/// The replicas in the zone of the root, or those in others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Near,
+    Far,
 }
 
 impl<'a> Candidates<'a> {
@@ -45,6 +53,7 @@ impl<'a> Candidates<'a> {
             admits_unhealthy: false,
             admits_drained: false,
             is_uneven: replicas.is_uneven(now),
+            side: None,
         };
         let may_be_drained = replicas.weights.has_zero && eligible.is_some();
         let admits_drained = may_be_drained && this.ids().all(|id| this.is_drained(id));
@@ -62,6 +71,27 @@ impl<'a> Candidates<'a> {
     /// Whether a replica gets no attempts because it is drained.
     fn is_left_out(&self, id: ReplicaId) -> bool {
         self.replicas.weights.has_zero && !self.admits_drained && self.is_drained(id)
+    }
+
+    /// The candidates on one side.
+    pub(crate) const fn on(self, side: Side) -> Self {
+        Self { side: Some(side), ..self }
+    }
+
+    /// Whether near replicas are preferred: for first attempts, while one of them is eligible. Further attempts do not stay
+    /// in a zone that may have failed as a whole.
+    pub(crate) fn prefers_near(&self) -> bool {
+        self.replicas.weights.has_far
+            && self.exclude.is_empty()
+            && self.on(Side::Near).eligible_from(ReplicaId(0)).next().is_some()
+    }
+
+    pub(crate) fn is_far(&self, id: ReplicaId) -> bool {
+        self.replicas.get(id).is_some_and(super::Replica::is_far)
+    }
+
+    fn is_on_side(&self, id: ReplicaId) -> bool {
+        self.side.is_none_or(|side| (side == Side::Far) == self.is_far(id))
     }
 
     /// Whether the shares of the replicas differ.
@@ -113,6 +143,7 @@ impl<'a> Candidates<'a> {
             && self.eligible.is_none_or(is_pinned)
             && (self.admits_unhealthy || self.is_healthy(id))
             && !self.is_left_out(id)
+            && self.is_on_side(id)
     }
 
     /// The number of replicas that the call may use, including the excluded ones.

@@ -5,7 +5,9 @@
 //! get hedges of its own requests.
 //! **Limits**: the checks compare text. Two names of one server count as two replicas.
 
-use super::{Config, ListenAddress, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out, route_limits};
+use super::{
+    Config, ListenAddress, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out, replica, route_limits,
+};
 use crate::route::{self, path};
 use curtail_config::Section;
 use curtail_policy::GroupConfig;
@@ -19,6 +21,10 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
     }
     if !config.listeners.is_empty() && config.routes.is_empty() {
         s.error("routes", "listeners without routes: expected at least one route");
+    }
+    if let Some(zone) = config.zone.as_ref().filter(|zone| !replica::is_name(zone)) {
+        let text = "expected 1 to 64 letters, digits, and -, _ and .";
+        s.error("zone", format!("{zone:?} is not a name: {text}"));
     }
     check_ports(config, s);
     check_routes(config, s);

@@ -1,10 +1,12 @@
-//! Replicas as values of the configuration: an address, a name that outlives the address, and a weight.
+//! Replicas as values of the configuration: an address, a name that outlives the address, a weight and a
+//! zone.
 
 use curtail_config::{Scalar, ScalarError, Value, displayed_value};
 use curtail_http::origin::ServerOrigin;
 use curtail_policy::Weight;
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::sync::Arc;
 
 /// The address of a replica, as a value of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,12 +62,26 @@ displayed_value!(
     { "type": "string", "pattern": "^(https?://[^/]+/?|http://unix:/.+)$" }
 );
 
-/// How many requests a replica gets. A change of it keeps the replica's connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// How many requests a replica gets, and from where. A change of it keeps the replica's connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Placement {
     /// The requests of the replica, relative to the others.
     pub weight: Weight,
+    /// Its zone, or the zones whose requests it is meant for; empty: unknown.
+    pub zones: Arc<[String]>,
 }
+
+/// The zone of a replica, as the proxy sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ZoneSide {
+    Same,
+    Other,
+}
+
+curtail_units::labels!(ZoneSide {
+    Same => "same",
+    Other => "other",
+});
 
 /// A replica of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +98,12 @@ pub struct ReplicaConfig {
 
 /// A longer name is an error: the journal writes it once for each start and each reload.
 const NAME_LEN_MAX: usize = 64;
+
+/// Whether this can be the name of a replica or of a zone.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_in_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_in_name)
+}
 
 impl ReplicaConfig {
     /// The replica at `url`, without a name.
@@ -132,10 +154,7 @@ impl ReplicaConfig {
         let Some((name, url)) = text.split_once('=') else {
             return ReplicaUrl::parse(text).map(Self::unnamed);
         };
-        let is_in_name =
-            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-        let is_name = (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_in_name);
-        let url = ReplicaUrl::parse(url).filter(|_| is_name)?;
+        let url = ReplicaUrl::parse(url).filter(|_| is_name(name))?;
         Some(Self { name: Some(name.to_owned()), ..Self::unnamed(url) })
     }
 }
@@ -146,9 +165,17 @@ impl Placement {
         let (key, value) = text.split_once('=')?;
         match key {
             "weight" => self.weight = value.parse().ok().and_then(Weight::new)?,
+            "zone" if is_name(value) => self.zones = [value.to_owned()].into(),
             _ => return None,
         }
         Some(())
+    }
+
+    /// Whether the replica is in the zone of a proxy; absent: one of both zones is unknown.
+    pub(crate) fn side(&self, zone: Option<&str>) -> Option<ZoneSide> {
+        let zone = zone.filter(|_| !self.zones.is_empty())?;
+        let is_same = self.zones.iter().any(|one| one == zone);
+        Some(if is_same { ZoneSide::Same } else { ZoneSide::Other })
     }
 }
 
@@ -156,6 +183,9 @@ impl std::fmt::Display for Placement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.weight != Weight::ONE {
             write!(f, " weight={}", self.weight)?;
+        }
+        if !self.zones.is_empty() {
+            write!(f, " zone={}", self.zones.join(","))?;
         }
         Ok(())
     }
@@ -173,15 +203,15 @@ impl std::fmt::Display for ReplicaConfig {
 displayed_value!(
     ReplicaConfig,
     "a replica",
-    "such as http://127.0.0.1:8080, a=http://127.0.0.1:8080 or \"http://127.0.0.1:8080 weight=2\", without a path, or http://unix:/run/app.sock",
+    "such as http://127.0.0.1:8080, a=http://127.0.0.1:8080 or \"http://127.0.0.1:8080 weight=2 zone=a\", without a path, or http://unix:/run/app.sock",
     |scalar: &Scalar| scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind),
     Self::unnamed(ReplicaUrl::placeholder()),
-    { "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?(https?://[^/ ]+/?|http://unix:/[^ ]+)( +weight=[0-9.]+)*$" }
+    { "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?(https?://[^/ ]+/?|http://unix:/[^ ]+)( +(weight=[0-9.]+|zone=[A-Za-z0-9_.-]+))*$" }
 );
 
 #[cfg(test)]
 mod tests {
-    use super::ReplicaConfig;
+    use super::{Placement, ReplicaConfig, ZoneSide};
 
     #[test]
     fn options_follow_the_address() {
@@ -191,6 +221,9 @@ mod tests {
             ("b=http://a:80  weight=0", Some("b=http://a:80 weight=0")),
             ("http://a:80 weight=2.5", Some("http://a:80 weight=2.5")),
             ("http://a:80 weight=2 weight=3", Some("http://a:80 weight=3")),
+            ("http://a:80 zone=eu-1a weight=2", Some("http://a:80 weight=2 zone=eu-1a")),
+            ("http://a:80 zone=", None),
+            ("http://a:80 zone=a/b", None),
             ("http://a:80 weight=-1", None),
             ("http://a:80 weight=65536", None),
             ("http://a:80 weight=NaN", None),
@@ -201,6 +234,23 @@ mod tests {
         ] {
             let parsed = ReplicaConfig::parse(text).map(|replica| replica.to_string());
             assert_eq!(parsed.as_deref(), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_replica_is_near_if_one_of_its_zones_is_that_of_the_proxy() {
+        let of = |zones: &[&str]| Placement {
+            zones: zones.iter().map(ToString::to_string).collect(),
+            ..Placement::default()
+        };
+        for (zones, own, side) in [
+            (&["a"][..], Some("a"), Some(ZoneSide::Same)),
+            (&["a"], Some("b"), Some(ZoneSide::Other)),
+            (&["a", "b"], Some("b"), Some(ZoneSide::Same)),
+            (&[], Some("b"), None),
+            (&["a"], None, None),
+        ] {
+            assert_eq!(of(zones).side(own), side, "{zones:?} {own:?}");
         }
     }
 }

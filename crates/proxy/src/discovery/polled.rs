@@ -4,7 +4,8 @@
 //! **Source**: Prometheus documentation, `file_sd_config` and `http_sd_config`.
 //! **Limits**: a target is an IP address with a port, because the list has no TTL by which a name could be looked up;
 //! [`LIST_BYTES_MAX`], and for a file [`curtail_http::small_file::SMALL_FILE_BYTES_MAX`];
-//! [`super::feed::ENDPOINTS_MAX`]. Labels other than `__weight__` are ignored.
+//! [`super::feed::ENDPOINTS_MAX`]. Labels other than `__weight__` and
+//! `__zone__` are ignored.
 
 use super::control_plane::{client, cut, headers};
 use super::endpoint_list::{Endpoint, Part, Validity};
@@ -44,17 +45,19 @@ struct TargetGroup {
 struct Labels {
     #[serde(rename = "__weight__")]
     weight: Option<String>,
+    #[serde(rename = "__zone__")]
+    zone: Option<String>,
 }
 
 impl Labels {
     /// # Errors
     /// The label that cannot be used, and what was expected.
     fn placement(&self) -> Result<Placement, String> {
-        let Some(text) = &self.weight else { return Ok(Placement::default()) };
+        let text = self.weight.as_deref().unwrap_or("1");
         let weight = text.parse().ok().and_then(Weight::new).ok_or_else(|| {
             format!("__weight__: {:?}: expected a number from 0 to {}", cut(text), Weight::MAX)
         })?;
-        Ok(Placement { weight })
+        Ok(Placement { weight, zones: self.zone.iter().cloned().collect() })
     }
 }
 
@@ -151,7 +154,7 @@ fn parse_targets(list: &[u8]) -> Result<Vec<Endpoint>, String> {
                 let target = cut(target);
                 format!("[{group}].targets[{place}]: {target:?}: expected an IP address with a port, such as 10.0.0.1:80")
             })?;
-            endpoints.push(Endpoint { address, placement });
+            endpoints.push(Endpoint { address, placement: placement.clone() });
             if endpoints.len() > ENDPOINTS_MAX {
                 return Err(format!("expected at most {ENDPOINTS_MAX} targets"));
             }
@@ -198,11 +201,11 @@ mod tests {
         let list = br#"[
             {"targets": ["10.0.0.1:80", "[::1]:81"], "labels": {"env": "prod"}},
             {"targets": [], "labels": {}},
-            {"targets": ["10.0.0.2:80"], "labels": {"__weight__": "0.5"}}
+            {"targets": ["10.0.0.2:80"], "labels": {"__weight__": "0.5", "__zone__": "a"}}
         ]"#;
         let show = |one: &Endpoint| format!("{}{}", one.address, one.placement);
         let targets: Vec<String> = parse_targets(list).expect("a list").iter().map(show).collect();
-        assert_eq!(targets, ["10.0.0.1:80", "[::1]:81", "10.0.0.2:80 weight=0.5"]);
+        assert_eq!(targets, ["10.0.0.1:80", "[::1]:81", "10.0.0.2:80 weight=0.5 zone=a"]);
         assert_eq!(parse_targets(b"[]"), Ok(Vec::new()));
     }
 

@@ -6,9 +6,9 @@
 
 use super::{Effects, Upstream};
 use crate::StartError;
-use crate::config::{NamedUpstream, Placement, ReplicaConfig, load_trust};
+use crate::config::{NamedUpstream, ReplicaConfig, load_trust};
 use crate::discovery::{Discovery, Endpoint};
-use crate::replica::{Replica, Replicas};
+use crate::replica::{Location, Replica, Replicas};
 use curtail_http::connect::Connector;
 use curtail_http::pool::Pool;
 use curtail_http::tls::Trust;
@@ -29,8 +29,8 @@ pub(super) struct Sources {
 /// The replicas of a configuration or of a response of discovery, which are not applied yet.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// Each replica with its new placement.
-    pub(super) replicas: Vec<(Arc<Replica>, Placement)>,
+    /// Each replica with its new location.
+    pub(super) replicas: Vec<(Arc<Replica>, Location)>,
     pub(super) sources: Arc<Sources>,
 }
 
@@ -121,7 +121,8 @@ impl Membership {
                 Some(kept) => Arc::clone(kept),
                 None => Replica::new(&config.name, wanted, connect, trust, workers)?.into(),
             };
-            Ok((replica, wanted.placement))
+            let side = wanted.placement.side(config.zone.as_deref());
+            Ok((replica, Location { placement: wanted.placement.clone(), side }))
         });
         let replicas = replicas.collect::<Result<_, StartError>>()?;
         Ok(Self { replicas, sources })
@@ -180,8 +181,8 @@ impl Upstream {
         let mut group = self.lock_group();
         let mut replicas = Replicas::default();
         let mut joined = HashMap::new();
-        for (replica, placement) in wanted {
-            replica.placement.store(placement.into());
+        for (replica, location) in wanted {
+            replica.location.store(location.into());
             let name = replica.config.identity();
             let id = ids.get(&name).copied().unwrap_or_else(|| {
                 let id = root.next_replica_id();
@@ -214,7 +215,7 @@ impl Upstream {
                 return;
             }
         }
-        for event in root.placement_events(&replicas) {
+        for event in root.location_events(&replicas) {
             self.handle_locked(&mut root, &mut group, event, &mut Effects::new());
             if root.generation != generation {
                 return;

@@ -131,6 +131,11 @@ catalogue! {
         &["upstream", "result"],
         "Health checks of the replicas of an upstream: `passed` or `failed`. Present with the key `health_check`.",
     );
+    ATTEMPT_ZONES = counter(
+        "curtail_attempt_zones",
+        &["upstream", "zone"],
+        "Attempts by the zone of their replica: `same` as that of the proxy, or `other`. Present if the zones of the proxy and of a replica are known.",
+    );
     HOLDOUT_REQUESTS = counter(
         "curtail_holdout_requests",
         &["upstream", "side"],

@@ -94,6 +94,10 @@ impl Snapshot {
         let checked = self.upstreams.iter().filter(has_checks);
         let checks = checked.map(|u| (("upstream", &*u.name), "result", &u.counts.health_checks));
         out.counts(&table::HEALTH_CHECKS, checks);
+        let has_zones = |u: &&UpstreamSnapshot| u.replicas.iter().any(|r| r.side.is_some());
+        let zoned = self.upstreams.iter().filter(has_zones);
+        let zones = zoned.map(|u| (("upstream", &*u.name), "zone", &u.counts.zones));
+        out.counts(&table::ATTEMPT_ZONES, zones);
     }
 
     fn holdouts<'a>(&'a self, out: &mut FamilyCollector<'a>) {

@@ -6,6 +6,7 @@ use super::process::{ListenerCounts, ProcessCounts};
 use super::route_limits::RouteLimitCounts;
 use super::upstream::UpstreamCounts;
 use crate::access_log::buffers::AccessLogCounts;
+use crate::config::ZoneSide;
 use crate::discovery::DiscoverySnapshot;
 use crate::driver::InFlightSnapshot;
 use crate::health::HealthSnapshot;
@@ -17,6 +18,7 @@ use curtail_http::connection_counts::ConnectionCounts;
 use curtail_metrics::process::Usage;
 use curtail_policy::{Circuit, RemedyMode, ReplicaId, Weight};
 use curtail_units::Duration;
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
@@ -85,6 +87,10 @@ pub(crate) struct ReplicaSnapshot {
     /// Absent: there are no health checks.
     pub(crate) health: Option<HealthSnapshot>,
     pub(crate) weight: Weight,
+    /// Its zone, or the zones that it is meant for.
+    pub(crate) zones: Arc<[String]>,
+    /// Absent: a zone is unknown.
+    pub(crate) side: Option<ZoneSide>,
     /// The part of its weight that it gets, if it is warming up.
     pub(crate) warm_up_share: Option<f64>,
     pub(crate) connections: ConnectionsSnapshot,

@@ -95,6 +95,8 @@ pub(crate) fn upstream() -> UpstreamSnapshot {
             },
             health: Some(crate::health::tests::sample()),
             weight: curtail_policy::Weight::ONE,
+            zones: ["a".to_owned()].into(),
+            side: Some(crate::config::ZoneSide::Other),
             warm_up_share: Some(0.25),
             connections,
         }],

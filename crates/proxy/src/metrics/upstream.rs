@@ -1,6 +1,7 @@
 //! The counters of an upstream.
 
 use super::labels::ResponseClass;
+use crate::config::ZoneSide;
 use crate::health::CheckResult;
 use curtail_metrics::{Counter, CounterVec};
 use curtail_policy::{Decided, Effect, EjectionReason, Event, Failure, Outcome, Reason};
@@ -29,6 +30,8 @@ curtail_metrics::counters! {
             "tie_started_lost",
             "retry",
         ]),
+        /// Attempts at replicas whose zone and that of the proxy are known.
+        zones: CounterVec<ZoneSide>,
         cancelled: CounterVec<Reason> = CounterVec::usually(&["lost", "request_timeout", "client_gone"]),
         responses: CounterVec<Reason> = CounterVec::usually(&["first_good", "nothing_better"]),
         failed: CounterVec<Reason> = CounterVec::usually(&[

@@ -308,6 +308,10 @@ fn describe_choice(attributes: &mut Attributes<'_>, choice: &Choice) {
             attributes.int(b"curtail.choice.in_flight", in_flight.into());
             attributes.int(b"curtail.choice.threshold", threshold.into());
         }
+        Choice::OtherZone { in_flight, near } => {
+            attributes.int(b"curtail.choice.in_flight", in_flight.into());
+            attributes.int(b"curtail.choice.other_in_flight", near.into());
+        }
         Choice::PoolTooSmall { len } => attributes.int(b"curtail.choice.pool_len", len.into()),
     }
 }

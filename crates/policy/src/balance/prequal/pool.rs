@@ -19,15 +19,15 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The order of preference, the best first: cold before hot, the cold by latency, the hot by requests in flight.
-    /// The other of these two signals breaks ties. The order is one number, because a choice compares sixteen and a
-    /// triple costs three times as much.
-    const fn rank(&self, hot_from: Option<u32>) -> u128 {
+    /// The other of these two signals breaks ties. Of the cold ones, far replicas come last. The order is one number,
+    /// because a choice compares sixteen and a triple costs three times as much.
+    const fn rank(&self, hot_from: Option<u32>, is_far: bool) -> u128 {
         let (in_flight, latency) = (self.load.in_flight as u128, self.load.latency.as_ns() as u128);
         match hot_from {
             Some(threshold) if in_flight >= threshold as u128 => {
                 1 << 127 | in_flight << 64 | latency
             }
-            _ => latency << 32 | in_flight,
+            _ => (is_far as u128) << 126 | latency << 32 | in_flight,
         }
     }
 }
@@ -75,7 +75,7 @@ impl Pool {
     pub(super) fn best(
         &self,
         hot_from: Option<u32>,
-        eligible: impl Fn(ReplicaId) -> bool,
+        (eligible, is_far): (impl Fn(ReplicaId) -> bool, impl Fn(ReplicaId) -> bool),
         mut accepts: impl FnMut(ReplicaId) -> bool,
     ) -> (Option<usize>, usize) {
         let mut candidates = 0;
@@ -83,7 +83,7 @@ impl Pool {
         let best = of_eligible
             .inspect(|_| candidates += 1)
             .filter(|(_, entry)| accepts(entry.replica))
-            .min_by_key(|(_, entry)| entry.rank(hot_from))
+            .min_by_key(|(_, entry)| entry.rank(hot_from, is_far(entry.replica)))
             .map(|(place, _)| place);
         (best, candidates)
     }
@@ -123,7 +123,7 @@ impl Pool {
     /// Removes the hot entry with the most in flight, or, if none is hot, the entry with the highest latency.
     pub(super) fn remove_worst(&mut self, hot_from: Option<u32>) {
         let ranked = self.entries.iter().enumerate();
-        if let Some((worst, _)) = ranked.max_by_key(|(_, entry)| entry.rank(hot_from)) {
+        if let Some((worst, _)) = ranked.max_by_key(|(_, entry)| entry.rank(hot_from, false)) {
             self.entries.remove(worst);
         }
     }

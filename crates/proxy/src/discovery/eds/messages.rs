@@ -9,7 +9,8 @@
 //! | `priority` | the lowest value that has such endpoints; the others are not used |
 //! | `load_balancing_weight` of an endpoint | its weight, 1 if it has none |
 //! | `load_balancing_weight` of a locality | divided among its endpoints, also those that are not used, by their weights. If one locality has a weight, one without a weight gets no requests |
-//! | metadata, proximity | ignored |
+//! | `locality.zone` | the zone of its endpoints |
+//! | `locality.region` and `sub_zone`, metadata, proximity | ignored |
 //! | `policy.drop_overloads` | ignored, and named in `/state` |
 //! | names, pipes, UDP, `endpoint_name`, LEDS | rejected |
 //!
@@ -26,6 +27,7 @@ use curtail_policy::Weight;
 use curtail_protobuf::{Fields, Value, bytes_field, message_field, varint_field};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 const TYPE_URL: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
 
@@ -93,6 +95,7 @@ impl<'a> DiscoveryRequest<'a> {
 struct Locality {
     priority: u64,
     weight: Option<f64>,
+    zones: Arc<[String]>,
     endpoints: Vec<LocalityEndpoint>,
 }
 
@@ -223,6 +226,7 @@ impl Locality {
         let mut locality = Self::default();
         for field in checked(message, "LocalityLbEndpoints") {
             match field? {
+                (1, Value::Bytes(name)) => locality.zones = decode_zone(name)?,
                 (2, Value::Bytes(endpoint)) => {
                     let place = locality.endpoints.len();
                     let decoded = decode_endpoint(endpoint);
@@ -257,17 +261,28 @@ fn endpoints(localities: &[Locality]) -> Vec<Endpoint> {
     let weighted = localities.iter().flat_map(|locality| {
         let (factor, used) =
             (factor(locality), locality.endpoints.iter().filter(|one| one.is_used));
-        used.map(move |one| (one.address, one.weight * factor))
+        used.map(move |one| (one.address, one.weight * factor, &locality.zones))
     });
-    let weighted: Vec<(SocketAddr, f64)> = weighted.collect();
-    let largest = weighted.iter().map(|(_, weight)| *weight).fold(0.0, f64::max);
+    let weighted: Vec<(SocketAddr, f64, &Arc<[String]>)> = weighted.collect();
+    let largest = weighted.iter().map(|(_, weight, _)| *weight).fold(0.0, f64::max);
     let scale = (Weight::MAX / largest).min(1.0);
-    let endpoint = |(address, weight): (SocketAddr, f64)| {
+    let endpoint = |(address, weight, zones): (SocketAddr, f64, &Arc<[String]>)| {
         // All endpoints of a locality may have the weight 0.
         let weight = Weight::new(weight * scale).unwrap_or(Weight::ZERO);
-        Endpoint { address, placement: Placement { weight } }
+        Endpoint { address, placement: Placement { weight, zones: Arc::clone(zones) } }
     };
     weighted.into_iter().map(endpoint).collect()
+}
+
+/// The zone of a `Locality`, if it has one.
+fn decode_zone(message: &[u8]) -> Result<Arc<[String]>, String> {
+    let mut zone = "";
+    for field in checked(message, "Locality") {
+        if let (2, Value::Bytes(name)) = field? {
+            zone = text(name)?;
+        }
+    }
+    Ok(Some(zone.to_owned()).into_iter().filter(|zone| !zone.is_empty()).collect())
 }
 
 /// The value of a `google.protobuf.UInt32Value`.

@@ -301,7 +301,7 @@ fn a_report_without_endpoints_counts_until_it_ends() {
 fn an_address_in_two_parts_is_one_endpoint_with_the_larger_weight() {
     let weighted = |value| {
         let weight = curtail_policy::Weight::new(value).expect("a weight");
-        let placement = crate::config::Placement { weight };
+        let placement = crate::config::Placement { weight, ..Default::default() };
         let endpoints = vec![Endpoint { placement, ..at(1) }];
         Ok(Part { endpoints, validity: Validity::UntilFailure })
     };

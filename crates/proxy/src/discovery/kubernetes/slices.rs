@@ -6,13 +6,15 @@
 //!
 //! A slice that cannot be used is a part that failed: its earlier endpoints stay, and the other slices are used.
 //! **Source**: Kubernetes API reference, "`EndpointSlice`" (discovery.k8s.io/v1).
-//! **Limits**: only the first address of an endpoint is used, as the reference says; topology hints are ignored.
+//! An endpoint is meant for the zones of its topology hints, if all used endpoints have hints, else for its own zone.
+//! kube-proxy ignores incomplete hints, too.
+//! **Limits**: only the first address of an endpoint is used, as the reference says.
 
-use super::super::endpoint_list::{Part, Validity};
+use super::super::endpoint_list::{Endpoint, Part, Validity};
 use super::super::feed::{ENDPOINTS_MAX, Parts};
 use super::super::is_of_server;
 use super::cut;
-use crate::config::PortSelector;
+use crate::config::{Placement, PortSelector};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -25,10 +27,13 @@ pub(super) struct Slices {
 }
 
 /// An endpoint of a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct SliceEndpoint {
     address: SocketAddr,
     state: EndpointState,
+    zone: Option<String>,
+    /// The zones that topology hints name.
+    hints: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +103,19 @@ struct Metadata {
 struct EndpointBody {
     addresses: Vec<String>,
     conditions: Option<Conditions>,
+    zone: Option<String>,
+    hints: Option<Hints>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Hints {
+    for_zones: Option<Vec<ForZone>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ForZone {
+    name: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -213,7 +231,12 @@ impl Slices {
             if !is_of_server(&address) {
                 return Err(format!("endpoints[{place}]: no server can have {address}"));
             }
-            Ok(SliceEndpoint { address, state: endpoint.state() })
+            Ok(SliceEndpoint {
+                address,
+                state: endpoint.state(),
+                zone: endpoint.zone.clone(),
+                hints: endpoint.hints(),
+            })
         };
         endpoints.iter().enumerate().map(endpoint).collect()
     }
@@ -256,10 +279,13 @@ impl Slices {
     pub(super) fn parts(&self) -> Parts {
         let has_ready = self.count(EndpointState::Ready) > 0;
         let used = if has_ready { EndpointState::Ready } else { EndpointState::Draining };
+        let is_used = |endpoint: &&SliceEndpoint| endpoint.state == used;
+        let mut all = self.slices.values().flatten().flatten().filter(is_used);
+        let are_hinted = all.all(|endpoint| !endpoint.hints.is_empty());
         let part = |slice: &Vec<SliceEndpoint>| {
-            let used = slice.iter().filter(|endpoint| endpoint.state == used);
+            let used = slice.iter().filter(is_used);
             Part {
-                endpoints: used.map(|endpoint| endpoint.address.into()).collect(),
+                endpoints: used.map(|endpoint| endpoint.placed(are_hinted)).collect(),
                 validity: Validity::UntilFailure,
             }
         };
@@ -288,7 +314,20 @@ impl Slices {
     }
 }
 
+impl SliceEndpoint {
+    fn placed(&self, are_hinted: bool) -> Endpoint {
+        let zones = if are_hinted { &self.hints[..] } else { self.zone.as_slice() };
+        let placement = Placement { zones: zones.into(), ..Placement::default() };
+        Endpoint { address: self.address, placement }
+    }
+}
+
 impl EndpointBody {
+    fn hints(&self) -> Vec<String> {
+        let zones = self.hints.as_ref().and_then(|hints| hints.for_zones.as_deref());
+        zones.unwrap_or_default().iter().map(|zone| zone.name.clone()).collect()
+    }
+
     fn state(&self) -> EndpointState {
         let Conditions { ready, serving, terminating } = self.conditions.unwrap_or_default();
         if ready.unwrap_or(true) {

@@ -377,6 +377,10 @@ fn every_choice_shows_the_numbers_that_were_compared() {
         shown(Choice::AllHotFewestInFlight { in_flight: 3, threshold: 2 }),
         ["all_hot_fewest_in_flight", "in_flight: 3", "threshold: 2"]
     );
+    assert_eq!(
+        shown(Choice::OtherZone { in_flight: 1, near: 4 }),
+        ["other_zone", "in_flight: 1", "other_in_flight: 4"]
+    );
     assert_eq!(shown(Choice::PoolTooSmall { len: 1 }), ["pool_too_small", "pool_len: 1"]);
 }
 

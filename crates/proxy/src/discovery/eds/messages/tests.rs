@@ -125,6 +125,25 @@ fn weights_of_endpoints_and_of_localities_count() {
 }
 
 #[test]
+fn endpoints_are_in_the_zone_of_their_locality() {
+    let in_zone = |zone: &[u8], nth: u8| {
+        let mut message = locality(0, &[endpoint(&format!("10.0.0.{nth}:80"), 0)]);
+        message_field(&mut message, 1, |locality| {
+            bytes_field(locality, 1, b"region");
+            bytes_field(locality, 2, zone);
+            bytes_field(locality, 3, b"sub");
+        });
+        message
+    };
+    let bare = locality(0, &[endpoint("10.0.0.3:80", 0)]);
+    let decoded_zones =
+        decoded(&[in_zone(b"a", 1), in_zone(b"", 2), bare]).expect("it can be used");
+    assert_eq!(addresses(&decoded_zones), ["10.0.0.1:80 zone=a", "10.0.0.2:80", "10.0.0.3:80"]);
+    let error = decoded(&[in_zone(b"\xff", 1)]).expect_err("not UTF-8");
+    assert_eq!(error, "a text is not UTF-8");
+}
+
+#[test]
 fn drop_overloads_is_named() {
     let mut message = assignment("a", &[]);
     message_field(&mut message, 4, |policy| message_field(policy, 2, |_| {}));

@@ -29,8 +29,10 @@ fn slices(port: Option<PortSelector>, items: &[Value]) -> Slices {
 /// The addresses that are used.
 fn used(slices: &Slices) -> Vec<String> {
     let parts = slices.parts().into_iter().filter_map(|(_, part)| part.ok());
-    let mut used: Vec<_> =
-        parts.flat_map(|part| part.endpoints).map(|at| at.address.to_string()).collect();
+    let mut used: Vec<_> = parts
+        .flat_map(|part| part.endpoints)
+        .map(|at| format!("{}{}", at.address, at.placement))
+        .collect();
     used.sort();
     used
 }
@@ -73,6 +75,21 @@ fn terminating_endpoints_are_used_only_if_none_is_ready() {
     assert_eq!(used(&all), ["10.0.0.3:8080"]);
     let rest = slices(None, &[slice("a", &json!([draining])), slice("b", &json!([dead]))]);
     assert_eq!(used(&rest), ["10.0.0.1:8080"]);
+}
+
+#[test]
+fn zones_are_those_of_hints_if_all_used_endpoints_have_hints() {
+    let at = |address: &str, zone: &str, hints: &[&str]| {
+        let hints: Vec<_> = hints.iter().map(|zone| json!({ "name": zone })).collect();
+        json!({ "addresses": [address], "zone": zone, "hints": { "forZones": hints } })
+    };
+    let bare = json!({ "addresses": ["10.0.0.3"], "zone": null, "hints": null });
+    let hinted = at("10.0.0.1", "a", &["b", "c"]);
+    let no_hints = at("10.0.0.2", "a", &[]);
+    let all = slices(None, &[slice("a", &json!([hinted]))]);
+    assert_eq!(used(&all), ["10.0.0.1:8080 zone=b,c"]);
+    let some = slices(None, &[slice("a", &json!([hinted, bare])), slice("b", &json!([no_hints]))]);
+    assert_eq!(used(&some), ["10.0.0.1:8080 zone=a", "10.0.0.2:8080 zone=a", "10.0.0.3:8080"]);
 }
 
 #[test]
