@@ -24,6 +24,8 @@ pub struct ConnectConfig {
     pub timeout: Duration,
     /// Idle time after which a connection is closed.
     pub idle_timeout: Duration,
+    /// Number of idle HTTP/1.1 connections in one pool that are opened ahead of requests, or one HTTP/2 connection.
+    pub idle_min: usize,
     /// Maximum number of idle HTTP/1.1 connections in one pool.
     pub idle_max: usize,
     /// Maximum number of HTTP/1.1 connections in one pool; at the limit, requests fail without being sent.
@@ -75,6 +77,7 @@ impl Default for ConnectConfig {
             protocol: Protocol::Auto,
             timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(60),
+            idle_min: 0,
             idle_max: 128,
             connections_max: 1_024,
             waiting_max: None,

@@ -4,7 +4,8 @@
 //! request drives it. A connection of [`http2`] carries many exchanges, and has its own task. A request that finds no
 //! open connection with capacity opens one, or waits for one ([`attempts`]).
 //!
-//! **Limits**: `connections_max` HTTP/1.1 connections, of which `idle_max` may be idle; `http2_connections_max` HTTP/2
+//! **Limits**: `connections_max` HTTP/1.1 connections, of which `idle_max` may be idle
+//! and `idle_min` are opened ahead of requests ([`refill`]); `http2_connections_max` HTTP/2
 //! connections with `http2_streams_max` requests each. A request beyond these limits is not sent.
 
 mod attempts;
@@ -12,6 +13,7 @@ mod body;
 mod client_pools;
 mod http1;
 mod http2;
+mod refill;
 
 pub use body::ResponseBody;
 pub use client_pools::ClientPools;
@@ -31,6 +33,7 @@ use attempts::{Attempt, Attempts, Turn, WaitError};
 use curtail_metrics::{Gauge, GaugeGuard};
 use curtail_units::Instant;
 use hyper_util::rt::TokioIo;
+use refill::Refills;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -145,6 +148,7 @@ pub struct Pool {
     attempts: Arc<Attempts>,
     /// The requests that wait for a connection, those of the pools of clients included.
     waiting: Gauge,
+    refills: Refills,
     /// Whether the last connection attempt failed.
     is_unreachable: Arc<AtomicBool>,
     counters: Arc<ConnectionCounters>,
@@ -183,6 +187,7 @@ impl Pool {
             http1: Arc::new(Http1Transport::new(&config)),
             http2: Arc::new(Http2Transport::new(&config, connector.origin().tls)),
             attempts: Attempts::new(protocol, &config),
+            refills: Refills::default(),
             connector,
             config,
             waiting: Gauge::default(),

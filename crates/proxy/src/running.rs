@@ -455,7 +455,8 @@ async fn run(
     drained.wait().await;
 }
 
-/// Closes connections that are idle for too long. The first worker also warns of lost lines of the access log.
+/// Closes connections that are idle for too long, and opens those that are to be there ahead of requests. The first worker
+/// also warns of lost lines of the access log.
 async fn tick(worker: Arc<Worker>) {
     let mut interval = tokio::time::interval(TICK);
     loop {
@@ -466,6 +467,9 @@ async fn tick(worker: Arc<Worker>) {
             upstream.sweep(worker.index, now);
         }
         snapshot.leaves.iter().for_each(|leaf| leaf.sweep(worker.index, now));
+        if !worker.shared.drain.is_begun() {
+            snapshot.current_upstreams().for_each(|upstream| upstream.refill(&worker, TICK));
+        }
         if worker.index == 0 {
             worker.shared.process_state.access_lines.warn(now);
         }

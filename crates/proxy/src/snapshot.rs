@@ -154,15 +154,18 @@ impl ConfigSnapshot {
     }
 
     fn has(&self, upstream: &Arc<Upstream>) -> bool {
-        let mut all = self.upstreams.iter().chain(self.leaves.iter().map(|leaf| &leaf.server));
-        all.any(|current| Arc::ptr_eq(current, upstream))
+        self.current_upstreams().any(|current| Arc::ptr_eq(current, upstream))
+    }
+
+    /// The upstreams of the configuration, and those of the leaves.
+    pub(crate) fn current_upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.upstreams.iter().chain(self.leaves.iter().map(|leaf| &leaf.server))
     }
 
     /// Every upstream that may have connections: those of the configuration, those of the leaves, and those that a
     /// reload has replaced while requests still use them, perhaps for days.
     pub(crate) fn swept_upstreams(&self) -> impl Iterator<Item = Arc<Upstream>> {
-        let current = self.upstreams.iter().chain(self.leaves.iter().map(|leaf| &leaf.server));
-        current.cloned().chain(self.replaced.iter().filter_map(Weak::upgrade))
+        self.current_upstreams().cloned().chain(self.replaced.iter().filter_map(Weak::upgrade))
     }
 }
 

@@ -101,6 +101,11 @@ impl Worker {
         trace_context::new_span_id(&mut self.rng())
     }
 
+    /// A random part of a time, so that proxies and replicas that start together do not act together.
+    pub(crate) fn part_of(&self, time: std::time::Duration) -> std::time::Duration {
+        time.mul_f64(self.rng().unit())
+    }
+
     /// True with this probability.
     pub(crate) fn draw(&self, probability: Ratio) -> bool {
         self.rng().chance(probability.get())

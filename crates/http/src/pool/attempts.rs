@@ -123,6 +123,12 @@ impl Attempts {
         grows.then(|| Attempt::new(self, true))
     }
 
+    /// Returns an attempt for a connection that is to be idle, on the same conditions if requests may share it.
+    pub(super) fn ahead(self: &Arc<Self>, shared: &impl Transport) -> Option<Attempt> {
+        let is_shared = self.lock().negotiated != Protocol::Http1;
+        if is_shared { self.grow(shared) } else { Some(Attempt::new(self, false)) }
+    }
+
     pub(super) fn resume_growth(&self) {
         self.lock().is_growth_paused = false;
     }

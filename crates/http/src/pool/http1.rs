@@ -55,7 +55,7 @@ impl Http1Transport {
         self.idle().len()
     }
 
-    fn put_idle(&self, mut lease: Http1Lease, now: Instant) {
+    pub(super) fn put_idle(&self, mut lease: Http1Lease, now: Instant) {
         lease.idle_since = now;
         let mut idle = self.idle();
         if idle.len() < self.idle_max {

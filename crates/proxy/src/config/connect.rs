@@ -23,6 +23,10 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
         idle_timeout: s
             .field("idle_timeout", "Idle time after which a connection is closed.")
             .default(default.idle_timeout),
+        idle_min: s
+            .field("idle_min", "Idle HTTP/1.1 connections per replica and worker that the proxy opens ahead of requests, and again when they close; with HTTP/2, one connection if this is not 0.")
+            .range(0..=1_000)
+            .default(default.idle_min),
         idle_max: s
             .field("idle_max", "Maximum idle HTTP/1.1 connections per replica and worker.")
             .default(default.idle_max),
@@ -73,6 +77,8 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
         ),
         proxy_protocol: default.proxy_protocol,
     };
+    s.check_order(("idle_min", config.idle_min), ("idle_max", config.idle_max));
+    s.check_order(("idle_min", config.idle_min), ("connections_max", config.connections_max));
     check_window(s, "http2_stream_window", "http2_streams_max", config.http2_connection_window());
     config
 }
@@ -87,6 +93,10 @@ pub(super) fn read_for_clients(s: &mut Section<'_>) -> ConnectConfig {
             &[("v1", ProxyProtocol::V1), ("v2", ProxyProtocol::V2)],
         )
         .optional();
+    if proxy_protocol.is_some() && config.idle_min > 0 {
+        let text = "no client could use these connections: with `proxy_protocol` each client has connections of its own; expected 0";
+        s.error("idle_min", text);
+    }
     ConnectConfig { proxy_protocol, ..config }
 }
 

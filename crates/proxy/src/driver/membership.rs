@@ -9,6 +9,7 @@ use crate::StartError;
 use crate::config::{NamedUpstream, ReplicaConfig, load_trust};
 use crate::discovery::{Discovery, Endpoint};
 use crate::replica::{Location, Replica, Replicas};
+use crate::worker::Worker;
 use curtail_http::connect::Connector;
 use curtail_http::pool::Pool;
 use curtail_http::tls::Trust;
@@ -229,6 +230,19 @@ impl Upstream {
         let pools = gone.flat_map(|(_, replica)| replica.pools().iter().enumerate());
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.extend(pools.map(|(worker, pool)| (worker, Arc::downgrade(pool))));
+    }
+
+    /// Opens the connections that a worker is to have ahead of requests, at a random time within `tick`. A drained replica
+    /// gets none.
+    pub(crate) fn refill(&self, worker: &Worker, tick: std::time::Duration) {
+        if self.sources.load().config.connect.idle_min == 0 {
+            return;
+        }
+        for replica in self.replicas.load().values() {
+            if !replica.location.load().placement.weight.is_zero() {
+                replica.pool(worker.index).refill(&self.clock, worker.part_of(tick));
+            }
+        }
     }
 
     /// Closes connections of a worker that are unused for too long, also those to replicas that have left. The first worker

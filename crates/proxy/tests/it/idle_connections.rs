@@ -1,0 +1,114 @@
+//! Connections that are opened ahead of requests (`connect.idle_min`).
+
+use crate::client::Client;
+use crate::deadline::run;
+use crate::proxy::Setup;
+use crate::raw_replica::RawReplica;
+use crate::replica::{Replica, Speaks};
+use curtail_proxy::Config;
+use http::{StatusCode, Version};
+use std::net::SocketAddr;
+
+fn setup(replicas: &[SocketAddr], keys: &str) -> Setup {
+    Setup::before(replicas).workers(1).upstream(&format!("hedge: false\n{keys}"))
+}
+
+/// A server that responds with the number of the connection.
+async fn numbering() -> RawReplica {
+    RawReplica::start(|mut wire, record, nth| async move {
+        while record.read(&mut wire).await.is_some() {
+            wire.send(format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{nth}")).await;
+        }
+    })
+    .await
+}
+
+#[test]
+fn connections_are_open_before_the_first_request_and_after_a_join() {
+    run(async {
+        let (first, second) = (numbering().await, numbering().await);
+        let keys = "connect: {idle_min: 2}";
+        let proxy = setup(&[first.address()], keys).start();
+        first.record().until(|record| record.open_connections() == 2).await;
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        let body = client.get("/").await.body;
+        assert!(body == "0" || body == "1", "{body:?}: a connection that was open before");
+        proxy.reload(&setup(&[first.address(), second.address()], keys)).expect("it is good");
+        second.record().until(|record| record.open_connections() == 2).await;
+        assert!(second.record().requests().is_empty());
+    });
+}
+
+#[test]
+fn connections_that_the_server_closes_are_opened_again() {
+    run(async {
+        let replica = RawReplica::start(|mut wire, record, nth| async move {
+            // The first two close at once.
+            while nth >= 2 && record.read(&mut wire).await.is_some() {}
+        })
+        .await;
+        let _proxy = setup(&[replica.address()], "connect: {idle_min: 1}").start();
+        replica.record().until(|record| record.connections() == 3).await;
+        assert_eq!(replica.record().open_connections(), 1);
+    });
+}
+
+#[test]
+fn one_connection_of_http_2_is_enough() {
+    run(async {
+        let replica = Replica::responding(Speaks::Http2, "good").await;
+        let keys = "connect: {protocol: http2, idle_min: 3}";
+        let proxy = setup(&[replica.address()], keys).start();
+        replica.record().until(|record| record.connections() == 1).await;
+        let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+        for _ in 0..100 {
+            assert_eq!(client.get("/").await.status, StatusCode::OK);
+        }
+        assert_eq!(replica.record().connections(), 1);
+    });
+}
+
+#[test]
+fn a_drained_replica_gets_connections_when_it_has_weight_again() {
+    run(async {
+        let (drained, other) = (numbering().await, numbering().await);
+        let with = |weight: &str| {
+            let drained = format!("http://{}{weight}", drained.address());
+            let urls = [drained, format!("http://{}", other.address())];
+            Setup::before_urls(urls).workers(1).upstream("connect: {idle_min: 1}")
+        };
+        let proxy = with(" weight=0").start();
+        other.record().until(|record| record.open_connections() == 1).await;
+        assert_eq!(drained.record().connections(), 0);
+        proxy.reload(&with("")).expect("it is good");
+        drained.record().until(|record| record.open_connections() == 1).await;
+    });
+}
+
+#[test]
+fn a_server_that_refuses_connections_costs_other_replicas_nothing() {
+    run(async {
+        let refusing = {
+            let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+            socket.local_addr().expect("it is bound")
+        };
+        let good = numbering().await;
+        let proxy = setup(&[good.address(), refusing], "connect: {idle_min: 1}").start();
+        let failed = |metrics: &crate::metrics::Metrics| {
+            metrics.sum("curtail_connections_failed_total", &[])
+        };
+        proxy.until(|metrics| failed(metrics) >= 2).await;
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        for _ in 0..20 {
+            assert_eq!(client.get("/").await.status, StatusCode::OK);
+        }
+    });
+}
+
+#[test]
+fn the_minimum_is_at_most_the_maximum() {
+    let yaml =
+        setup(&[], "connect: {idle_min: 9, idle_max: 8}").and_replica(([127, 0, 0, 1], 1).into());
+    let errors = Config::from_yaml("f.yaml", &yaml.yaml()).expect_err("it contradicts itself");
+    assert!(errors.to_string().contains("idle_min: 9 is above idle_max (8)"), "{errors}");
+}
