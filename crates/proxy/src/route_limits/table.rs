@@ -2,8 +2,8 @@
 //!
 //! The hash of a client chooses a set of [`SET_LEN`] places, under a lock of its own. An idle limiter is like a new one, so
 //! its place is free: the table holds only clients with requests in flight or tokens to get back. When all places of a set
-//! are taken, a further client of the set finds none. The table has two places for each of its `max` clients: with `max`
-//! clients at random, one in 250 finds its set full.
+//! are taken, a further client of the set finds none. The table has two places for each of its `max` clients: when `max`
+//! clients are there, one further client in 120 finds its set full.
 //! **Limits**: two clients with the same 64-bit hash share a limiter. The hasher has random keys, so nobody can choose such
 //! a pair, or the clients of one set.
 //! **Cost**: one lock, and a search of 16 hashes. A place has 32 bytes.
