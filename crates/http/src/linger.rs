@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Maximum time for a client to read its last response and to close.
-const LINGER: Duration = Duration::from_secs(1);
+/// Maximum time for a peer to read the last bytes and to close.
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// Maximum number of bytes that a client may send during this time.
 const UNREAD_BYTES_MAX: usize = 16 << 20;

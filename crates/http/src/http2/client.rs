@@ -78,9 +78,12 @@ impl Http2Connection {
                 if lock(&driven).failure().is_some() { Poll::Ready(()) } else { polled }
             })
             .await;
-            let mut state = lock(&driven);
-            let failure = state.failure().cloned();
-            state.fail(ConnectionError::Unneeded);
+            let failure = lock(&driven).failure().cloned();
+            lock(&driven).fail(ConnectionError::Unneeded);
+            if let Some(ConnectionError::Violation { .. }) = failure {
+                // The requests have ended; the server may still get the reason.
+                driver.close(&driven).await;
+            }
             failure
         };
         (Self { shared }, driving)

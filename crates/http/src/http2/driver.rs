@@ -3,14 +3,15 @@
 use super::error::ConnectionError;
 use super::frame::{FRAME_HEAD_LEN, FrameHead, kind};
 use super::state::{AcceptedRequest, ConnectionState, Shared, lock};
+use crate::linger::{LINGER, Linger};
 use bytes::BytesMut;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, timeout};
 
 const READ_BYTES: usize = 8 << 10;
 
@@ -22,7 +23,7 @@ const IDLE_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Debug)]
 pub(super) struct Driver<S> {
-    pub(super) stream: S,
+    stream: S,
     read: BytesMut,
     read_bytes: usize,
     /// Whether frames remain in `read` because too many of this side wait to be written.
@@ -112,6 +113,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                     }
                 }
             }
+        }
+    }
+
+    /// Writes the last frames, and closes the connection so that they are not lost.
+    pub(super) async fn close(mut self, shared: &Shared) {
+        let last_frames = poll_fn(|cx| self.poll(cx, shared, &mut |_| {}));
+        if timeout(LINGER, last_frames).await.is_ok() {
+            let mut linger = Linger::default();
+            poll_fn(|cx| linger.poll(cx, &mut self.stream)).await;
         }
     }
 

@@ -15,7 +15,6 @@ use crate::drain::Drain;
 use crate::forwarding::remove_hop_by_hop;
 use crate::head::{Known, ResponseHead};
 use crate::http1::with_date;
-use crate::linger::Linger;
 use crate::progress::ProgressTimer;
 use crate::replay::ClientBody;
 use crate::service::{self, Service};
@@ -135,15 +134,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerConnection<S> {
     }
 
     /// Closes the connection so that its last frames are not lost.
-    async fn close(mut self) -> Option<ConnectionError> {
+    async fn close(self) -> Option<ConnectionError> {
         let failure = lock(&self.shared).failure().cloned();
         // The tasks of streams that were abandoned end.
         lock(&self.shared).fail(ConnectionError::Unneeded);
         match &failure {
-            None | Some(ConnectionError::Violation { .. }) => {
-                let mut linger = Linger::default();
-                poll_fn(|cx| linger.poll(cx, &mut self.driver.stream)).await;
-            }
+            None | Some(ConnectionError::Violation { .. }) => self.driver.close(&self.shared).await,
             Some(
                 ConnectionError::Closed
                 | ConnectionError::Io(_)
