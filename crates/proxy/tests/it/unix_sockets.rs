@@ -5,14 +5,18 @@ use crate::certificates::Authority;
 use crate::client::Client;
 use crate::deadline::run;
 use crate::directory::Directory;
+use crate::program::{PROGRAM, Program};
 use crate::proxy::{Proxy, Setup};
 use crate::proxy_protocol::connect_from;
 use crate::replica::{Replica, Speaks};
 use curtail_proxy::{Options, StartError};
 use http::{HeaderName, HeaderValue, StatusCode};
 use rustls_pki_types::ServerName;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
@@ -130,7 +134,7 @@ fn the_file_of_a_listener_comes_and_goes_with_it() {
         let (replica, directory) = (Replica::responding(Speaks::Http1, "").await, Directory::new());
         let (path, other) = (directory.path("s"), directory.path("t"));
         let setup = Setup::before(&[replica.address()]);
-        drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+        drop(UnixListener::bind(&path).expect("a socket"));
         let proxy = start(&setup, &path, ", mode: 0660");
         assert_eq!(mode(&path), 0o660);
         let taken = Proxy::try_start(&yaml(&setup, &path, ""), &options());
@@ -173,5 +177,32 @@ fn a_new_process_takes_a_unix_socket_over() {
         assert_eq!(connect(&path, false).await.get("/").await.status, StatusCode::OK);
         new.stop(GRACE).await.expect("it stops");
         assert!(!path.exists());
+    });
+}
+
+#[test]
+fn a_unix_socket_of_systemd_is_used_and_its_file_stays() {
+    run(async {
+        let (replica, directory) = (Replica::responding(Speaks::Http1, "").await, Directory::new());
+        let path = directory.path("s");
+        let socket = UnixListener::bind(&path).expect("a socket");
+        let passed = OwnedFd::from(socket.try_clone().expect("another handle"));
+        let (address, replica) = (path.display(), replica.address());
+        let text = format!(
+            "listeners: [{{address: unix:{address}}}]\nroutes: [{{upstream: a}}]\n\
+             upstreams: {{a: {{replicas: [\"http://{replica}\"]}}}}\n"
+        );
+        let file = directory.write("proxy.yaml", &text);
+        // A client that connects before the program runs waits in the queue of the socket.
+        let mut early = connect(&path, false).await;
+        let script = "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$0\" \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, PROGRAM, "--config"]).arg(&file);
+        let program = Program::spawn(command.stdin(Stdio::from(passed)));
+        assert_eq!(early.get("/").await.status, StatusCode::OK);
+        drop(early);
+        program.signal("-TERM");
+        assert_eq!(program.exit_code().await, Some(0));
+        assert!(path.exists(), "systemd still listens");
     });
 }
