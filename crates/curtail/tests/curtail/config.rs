@@ -30,8 +30,8 @@ upstreams:
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     expect![[r#"
-        five-errors.yaml:2:25: listeners[0].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
-        five-errors.yaml:7:41: upstreams.search.replicas[1]: "127.0.0.1:8081" is text: expected a replica such as http://127.0.0.1:8080 or a=http://127.0.0.1:8080, without a path
+        five-errors.yaml:2:25: listeners[0].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted), or a Unix socket such as unix:/run/curtail.sock
+        five-errors.yaml:7:41: upstreams.search.replicas[1]: "127.0.0.1:8081" is text: expected a replica such as http://127.0.0.1:8080, a=http://127.0.0.1:8080 or "http://127.0.0.1:8080 weight=2 zone=a", without a path, or http://unix:/run/app.sock
         five-errors.yaml:8:23: upstreams.search.hedge.quantile: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
         five-errors.yaml:9:21: upstreams.search.budget.ratio: 2% is text: expected a ratio from 0 to 1 (0.02 for 2 %)
         five-errors.yaml:10:5: upstreams.search.timout: unknown key: did you mean timeout?
@@ -58,8 +58,8 @@ upstreams: {search: {replicas: [\"http://127.0.0.1:8080\"]}}
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     expect![[r#"
-        no-boundary.yaml:1:31: trusted_proxies[1]: 10.0.0.1/8 is text: expected a range of addresses such as 10.0.0.0/8, 192.0.2.7 or "2001:db8::/32" (quoted)
-        no-boundary.yaml:1:43: trusted_proxies[2]: proxy.example.org is text: expected a range of addresses such as 10.0.0.0/8, 192.0.2.7 or "2001:db8::/32" (quoted)
+        no-boundary.yaml:1:31: trusted_proxies[1]: 10.0.0.1/8 is text: expected a range of addresses such as 10.0.0.0/8, 192.0.2.7 or "2001:db8::/32" (quoted), or "unix:" for the clients of Unix sockets
+        no-boundary.yaml:1:43: trusted_proxies[2]: proxy.example.org is text: expected a range of addresses such as 10.0.0.0/8, 192.0.2.7 or "2001:db8::/32" (quoted), or "unix:" for the clients of Unix sockets
         no-boundary.yaml:4:19: routes[0].path_prefix: "/a/../b" is not normalized: expected a path without //, . or .. segments, ; and \
         no-boundary.yaml:5:19: routes[1].path_prefix: "/a//b" is not normalized: expected a path without //, . or .. segments, ; and \
         no-boundary.yaml:6:19: routes[2].path_prefix: "/a;b" is not normalized: expected a path without //, . or .. segments, ; and \
