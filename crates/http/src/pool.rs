@@ -272,7 +272,7 @@ impl Pool {
         request: OutboundRequest,
         clock: &Clock,
     ) -> Result<PoolResponse, ExchangeError> {
-        let waiting = self.wait()?;
+        let waiting = self.count_waiting()?;
         let (connected, counted) = self.open(clock, Offer::Http1).await?;
         drop(waiting);
         let phases = Some(connected.phases);
@@ -337,7 +337,7 @@ impl Pool {
     }
 
     /// Counts a request that waits for a connection, until the guard is dropped.
-    fn wait(&self) -> Result<GaugeGuard, ExchangeError> {
+    fn count_waiting(&self) -> Result<GaugeGuard, ExchangeError> {
         let max = self.config.waiting_max.unwrap_or(usize::MAX);
         self.waiting.enter_below(max).ok_or_else(|| {
             let error = ExchangeError::FullWaiting { server: self.server(), max };
@@ -350,7 +350,7 @@ impl Pool {
         self: &Arc<Self>,
         clock: &Clock,
     ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
-        let _waiting = self.wait()?;
+        let _waiting = self.count_waiting()?;
         match self.attempts.wait(&*self.http2, clock).await {
             Ok(Turn::Use(lease)) => Ok((NewLease::Http2(lease), None)),
             Ok(Turn::OpenAlone(attempt)) => self.open_lease(attempt, clock).await,

@@ -9,7 +9,7 @@ use crate::response::{BufferedBody, BufferedResponse, IdleTimeout, RelayedBody, 
 use crate::root::{self, NoResponse, Outgoing};
 use crate::route::changes::{MessageChanges, RequestFacts};
 use crate::route::redirect::Redirect;
-use crate::route::{RouteRequests, Target};
+use crate::route::{Route, RouteRequests, Target};
 use crate::route_limits::{LimitPermit, LimitedRequest};
 use crate::snapshot::ConfigSnapshot;
 use crate::trail::{Destination, RequestEnd, Trail};
@@ -77,7 +77,7 @@ pub(crate) async fn respond(
     }
     let found = settled
         .inspect_err(|_| client.metrics.malformed.add(1))
-        .map_err(OwnResponse::Fault)
+        .map_err(UnsentRequest::from)
         .and_then(|()| find_route(&worker, &snapshot, &client, &head))
         .map(|routed| {
             describe_request(&worker, &client, &mut head, routed, (started, upgrade.is_some()))
@@ -87,7 +87,7 @@ pub(crate) async fn respond(
     trail.is_at_leaf = client.leaf.is_some();
     let (routed, draw, request) = match found {
         Ok(found) => found,
-        Err(own) => return respond_itself(&worker, *trail, own),
+        Err(unsent) => return respond_itself(&worker, *trail, unsent),
     };
     let RoutedRequest { destination, target, changes, rewritten, limit_permit, .. } = routed;
     (trail.destination, trail.draw) = (Some(destination), draw);
@@ -187,16 +187,29 @@ struct RoutedRequest<'s> {
     limit_permit: Option<Arc<LimitPermit>>,
 }
 
+/// A request that no replica gets.
+struct UnsentRequest<'s> {
+    response: OwnResponse<'s>,
+    /// The changes of its route; absent: it matches no route, or the route changes nothing.
+    changes: Option<&'s MessageChanges>,
+}
+
 /// A response of the proxy itself, before the request is sent to a replica.
 enum OwnResponse<'s> {
     Fault(Fault),
     Limited(Destination, LimitedRequest),
-    Redirect { redirect: &'s Redirect, location: String, changes: Option<&'s MessageChanges> },
+    Redirect(&'s Redirect, String),
 }
 
 impl From<Fault> for OwnResponse<'_> {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
+    }
+}
+
+impl From<Fault> for UnsentRequest<'_> {
+    fn from(fault: Fault) -> Self {
+        Self { response: fault.into(), changes: None }
     }
 }
 
@@ -281,14 +294,19 @@ fn find_route<'s>(
     snapshot: &'s ConfigSnapshot,
     client: &'s Client,
     head: &RequestHead,
-) -> Result<RoutedRequest<'s>, OwnResponse<'s>> {
+) -> Result<RoutedRequest<'s>, UnsentRequest<'s>> {
     let class = head.fields.get_text(Known::CurtailClass);
     let class = class.and_then(Class::from_name).unwrap_or_default();
     let Some(leaf) = &client.leaf else {
-        return under_route(worker, (snapshot, client), head, class).inspect_err(|own| match own {
-            OwnResponse::Fault(_) => client.metrics.unrouted.add(1),
-            OwnResponse::Redirect { .. } => client.metrics.redirected.add(1),
-            OwnResponse::Limited(..) => {}
+        let unrouted = |_: &Fault| client.metrics.unrouted.add(1);
+        let route = snapshot.routes.find(head.host(), head.target.path()).inspect_err(unrouted)?;
+        return under_route(worker, (snapshot, client, route), head, class).map_err(|response| {
+            match response {
+                OwnResponse::Fault(_) => client.metrics.unrouted.add(1),
+                OwnResponse::Redirect(..) => client.metrics.redirected.add(1),
+                OwnResponse::Limited(..) => {}
+            }
+            UnsentRequest { response, changes: route.changes.as_deref() }
         });
     };
     Ok(RoutedRequest {
@@ -304,16 +322,15 @@ fn find_route<'s>(
 /// A request that the route redirects does not count against its limits.
 fn under_route<'s>(
     worker: &Worker,
-    (snapshot, client): (&'s ConfigSnapshot, &Client),
+    (snapshot, client, route): (&'s ConfigSnapshot, &Client, &'s Route),
     head: &RequestHead,
     class: Class,
 ) -> Result<RoutedRequest<'s>, OwnResponse<'s>> {
-    let route = snapshot.routes.find(head.host(), head.target.path())?;
     let changes = route.changes.as_deref();
     if let Some(redirect) = route.redirect.as_deref()
         && let Some(location) = redirect.location(head)?
     {
-        return Err(OwnResponse::Redirect { redirect, location, changes });
+        return Err(OwnResponse::Redirect(redirect, location));
     }
     let rewritten = changes.map(|changes| changes.rewrite(&head.target)).transpose()?.flatten();
     let target = route.target()?.clone();
@@ -456,9 +473,12 @@ impl Drop for QueuedRequest<'_> {
 fn respond_itself(
     worker: &Worker,
     mut trail: Trail,
-    own_response: OwnResponse<'_>,
+    UnsentRequest { response, changes }: UnsentRequest<'_>,
 ) -> ProxyResponse {
-    match own_response {
+    let (client, head) = (Arc::clone(&trail.client), Arc::clone(&trail.request_head));
+    let trace_id = trail.context.trace_id;
+    let facts = RequestFacts { client: &client, head: &head, trace_id: &trace_id };
+    let response = match response {
         OwnResponse::Fault(Fault { status, error, why }) => {
             record_own(worker, None, trail, (Some(status), Some(error)));
             own(status, error, why)
@@ -472,18 +492,16 @@ fn respond_itself(
             head.fields.append(b"retry-after", seconds.as_bytes());
             (head, body)
         }
-        OwnResponse::Redirect { redirect, location, changes } => {
+        OwnResponse::Redirect(redirect, location) => {
             let (mut head, body) = empty(redirect.status);
             head.fields.append(b"location", location.as_bytes());
-            let (client, trace_id) = (&*trail.client, &trail.context.trace_id);
-            let facts = RequestFacts { client, head: &trail.request_head, trace_id };
-            let response = with_changed_headers(changes, facts, (head, body));
             let route = Arc::clone(&redirect.prepared);
             trail.destination = Some(Destination { route, class: Class::default() });
             record_own(worker, None, trail, (Some(redirect.status), None));
-            response
+            (head, body)
         }
-    }
+    };
+    with_changed_headers(changes, facts, response)
 }
 
 /// Records the end of a request with a response of the proxy itself, in its span and in the metrics of `upstream`.

@@ -30,13 +30,13 @@ pub(crate) struct RouteLimits {
     pub(crate) metrics: Arc<RouteLimitMetrics>,
     limit: RequestLimit,
     limiter: Arc<Mutex<RequestLimiter>>,
-    clients: Option<EachLimit>,
-    tenants: Option<EachLimit>,
+    clients: Option<PerKeyLimit>,
+    tenants: Option<PerKeyLimit>,
 }
 
 /// The same limits for each client, or each tenant.
 #[derive(Debug)]
-struct EachLimit {
+struct PerKeyLimit {
     limit: RequestLimit,
     /// The header that names the client or tenant.
     header: Option<String>,
@@ -71,11 +71,11 @@ impl RouteLimits {
         Self {
             clients: per_client.map(|each| {
                 let kept = before.and_then(|before| before.clients.as_ref());
-                EachLimit::new((each.limit, each.max), each.header.clone(), kept)
+                PerKeyLimit::new((each.limit, each.max), each.header.clone(), kept)
             }),
             tenants: per_tenant.map(|(each, tenants)| {
                 let kept = before.and_then(|before| before.tenants.as_ref());
-                EachLimit::new((each.limit, each.max), Some(tenants.header.clone()), kept)
+                PerKeyLimit::new((each.limit, each.max), Some(tenants.header.clone()), kept)
             }),
             limit: config.route,
             limiter: before.map(|before| Arc::clone(&before.limiter)).unwrap_or_default(),
@@ -115,8 +115,8 @@ impl RouteLimits {
         let mut limiter = (!self.limit.is_unlimited()).then(|| lock(&self.limiter));
         let now = clock.now();
         let mut limiters = [
-            place(clients.as_deref_mut(), each[0], now),
-            place(tenants.as_deref_mut(), each[1], now),
+            find_limiter(clients.as_deref_mut(), each[0], now),
+            find_limiter(tenants.as_deref_mut(), each[1], now),
             limiter.as_deref_mut().map(|limiter| (limiter, &self.limit)),
         ];
         for (nth, table) in [LimitTable::Client, LimitTable::Tenant].iter().enumerate() {
@@ -144,7 +144,7 @@ impl RouteLimits {
     }
 }
 
-impl EachLimit {
+impl PerKeyLimit {
     fn new(
         (limit, max): (RequestLimit, usize),
         header: Option<String>,
@@ -164,9 +164,9 @@ impl EachLimit {
 }
 
 /// The limiter of a client or tenant, with its limits; [`None`] without one, or if its table is full.
-fn place<'l>(
+fn find_limiter<'l>(
     set: Option<&'l mut LimiterSet>,
-    each: Option<(&'l EachLimit, u64)>,
+    each: Option<(&'l PerKeyLimit, u64)>,
     now: Instant,
 ) -> Option<(&'l mut RequestLimiter, &'l RequestLimit)> {
     let (each, hash) = each?;

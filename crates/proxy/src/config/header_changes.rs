@@ -79,6 +79,12 @@ impl HeaderChanges {
         self.removed.is_empty() && self.added.is_empty()
     }
 
+    /// Whether the header with this name, in lower case, changes.
+    pub(super) fn changes(&self, name: &str) -> bool {
+        let added = self.added.iter().map(|(name, _)| name);
+        self.removed.iter().chain(added).any(|changed| changed == name)
+    }
+
     /// The number of changed headers.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -120,15 +120,26 @@ fn check_any(s: &mut Section<'_>, limit: &RequestLimit) {
     }
 }
 
-/// Checks the tenants of each route, which was read from `s`.
+/// Checks the headers by which each route limits requests; the configuration was read from `s`.
 pub(super) fn check(config: &Config, s: &mut Section<'_>) {
-    if config.tenants.is_some() {
-        return;
-    }
     for (index, route) in config.routes.iter().enumerate() {
-        if route.limits.as_ref().is_some_and(|limits| limits.per_tenant.is_some()) {
+        let Some(limits) = &route.limits else { continue };
+        let tenants = config.tenants.as_ref().map(|tenants| &*tenants.header);
+        if limits.per_tenant.is_some() && tenants.is_none() {
             let text = "no header names the tenant: expected the section tenants, with its header";
             s.error(&format!("routes[{index}].limits.per_tenant"), text);
+        }
+        let client = limits.per_client.as_ref().and_then(|each| each.header.as_deref());
+        let tenant = tenants.filter(|_| limits.per_tenant.is_some());
+        for (key, header) in [("per_client.header", client), ("per_tenant", tenant)] {
+            if let Some(header) = header
+                && route.changes.request_headers.changes(header)
+            {
+                let text = format!(
+                    "limits requests by {header} as clients send it, but request_headers changes it for the replicas: expected a header that stays"
+                );
+                s.error(&format!("routes[{index}].limits.{key}"), text);
+            }
         }
     }
 }
@@ -191,6 +202,10 @@ mod tests {
             (
                 "limits: {per_tenant: {rate: 1}}",
                 "routes[0].limits.per_tenant: no header names the tenant",
+            ),
+            (
+                "request_headers: {remove: [X-Key]}, limits: {per_client: {rate: 1, header: x-key}}",
+                "routes[0].limits.per_client.header: limits requests by x-key as clients send it",
             ),
         ] {
             let errors = read(&format!(", {keys}"), "").expect_err(keys);

@@ -332,7 +332,7 @@ catalogue! {
     UNROUTED = counter(
         "curtail_requests_unrouted",
         LISTENER,
-        "Requests without a matching route, or with a path that is ambiguous between routes.",
+        "Requests without a matching route, or with a path that is ambiguous between routes or under the changes of its route.",
     );
     REDIRECTED = counter("curtail_requests_redirected", LISTENER, "Requests that their route redirected.");
     MALFORMED = counter(

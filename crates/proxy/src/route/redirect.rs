@@ -45,7 +45,8 @@ impl Redirect {
         if head.target.as_str() == "*" {
             return Ok(None);
         }
-        let path = self.prefix.as_ref().map(|prefix| prefix.apply(head.target.path()));
+        let prefix = self.prefix.as_ref().filter(|new| !new.has_new_prefix(head.target.path()));
+        let path = prefix.map(|prefix| prefix.apply(head.target.path()));
         let path = path.transpose()?.filter(|path| path != head.target.path());
         let scheme = self.scheme.filter(|scheme| *scheme != scheme_of(head));
         let host = head.host().ok_or(NO_HOST)?;

@@ -26,14 +26,25 @@ pub(crate) struct PrefixRewrite {
     /// Without a slash at its end.
     to: Box<str>,
     to_prefix: Prefix,
+    /// Whether `to` lies below `from`.
+    is_below: bool,
 }
 
 impl PrefixRewrite {
     pub(crate) fn new(from: &str, to: &str) -> Self {
         let [from, to] = [from, to].map(|prefix| prefix.strip_suffix('/').unwrap_or(prefix));
         let segments = from.bytes().filter(|byte| *byte == b'/').count();
-        let to_prefix = Prefix::new(if to.is_empty() { "/" } else { to });
-        Self { from: from.into(), segments, to: to.into(), to_prefix }
+        let [from_prefix, to_prefix] =
+            [from, to].map(|prefix| Prefix::new(if prefix.is_empty() { "/" } else { prefix }));
+        let is_below = !path::are_same_prefix(from, to)
+            && path::readings(to).all(|reading| from_prefix.contains(&reading));
+        Self { from: from.into(), segments, to: to.into(), to_prefix, is_below }
+    }
+
+    /// Whether a path of the route has the new prefix already, because that lies below the old one: every kind of server
+    /// reads the path so.
+    pub(super) fn has_new_prefix(&self, path: &str) -> bool {
+        self.is_below && path::readings(path).all(|reading| self.to_prefix.contains(&reading))
     }
 
     /// The path with the new prefix.
@@ -87,6 +98,7 @@ mod tests {
             ("/foo", "/", "/", "/foo"),
             ("/a/b/c", "/a/b", "/c", "/c/c"),
             ("/foo//bar", "/foo", "/xyz", "/xyz//bar"),
+            ("/foo/bar", "/foo", "/foo/bar", "/foo/bar/bar"),
         ] {
             let rewrite = PrefixRewrite::new(from, to);
             assert_eq!(rewrite.apply(path).as_deref(), Ok(expected), "{path}: {from} to {to}");

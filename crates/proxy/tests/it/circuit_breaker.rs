@@ -110,25 +110,33 @@ fn an_upstream_at_its_limit_rejects_requests_until_others_end() {
                 replica.record().until(|record| record.count() == nth).await;
             }
             let mut client = Client::connect(proxy.address(), version).await;
-            for _ in 0..2 {
-                let rejected = client.get("/").await;
-                let error = Some("upstream_in_flight_limit");
-                assert_eq!((rejected.status.as_u16(), rejected.error()), (503, error));
-                assert_eq!(rejected.get("retry-after"), Some("1"));
-            }
-            let metrics = proxy.metrics().await;
+            let mut rejections = 0;
+            // The breaker closes after a second without a rejection, which can be over before it is seen.
+            let (metrics, state) = loop {
+                for _ in 0..2 {
+                    let rejected = client.get("/").await;
+                    let error = Some("upstream_in_flight_limit");
+                    assert_eq!((rejected.status.as_u16(), rejected.error()), (503, error));
+                    assert_eq!(rejected.get("retry-after"), Some("1"));
+                    rejections += 1;
+                }
+                let metrics = proxy.metrics().await;
+                let state = upstream_state(&proxy).await["in_flight_limit"].clone();
+                if metrics.sum("curtail_upstream_at_limit", &[]) == 1 && state["state"] == "open" {
+                    break (metrics, state);
+                }
+            };
             for (name, value) in [
                 ("curtail_upstream_in_flight", max as u64),
                 ("curtail_upstream_in_flight_remaining", 0),
-                ("curtail_upstream_at_limit", 1),
-                ("curtail_upstream_requests_rejected_total", 2),
+                ("curtail_upstream_requests_rejected_total", rejections),
                 ("curtail_budget_requests", max as u64),
                 ("curtail_requests_total", 0),
             ] {
                 assert_eq!(metrics.sum(name, &[("upstream", "service")]), value, "{name}");
             }
-            let state = upstream_state(&proxy).await["in_flight_limit"].clone();
-            let expected = json!({ "state": "open", "rejected": 2, "in_flight": max, "max": max });
+            let expected =
+                json!({ "state": "open", "rejected": rejections, "in_flight": max, "max": max });
             assert_eq!(state, expected);
             let max_field = format!("in_flight_max={max}");
             logs::until(&["upstream is at its limit of requests in flight", &max_field]).await;
@@ -208,7 +216,8 @@ fn limits_of_connections_are_logged_counted_and_shown() {
             wire.read_to_close().await;
         })
         .await;
-        let waiting = format!("waiting_max: 1, ca_file: {}", authority.file().display());
+        let waiting =
+            format!("waiting_max: 1, timeout: 300s, ca_file: {}", authority.file().display());
         let few_streams = "protocol: http2, http2_connections_max: 1, http2_streams_max: 1";
         for (url, connect, limit, gate) in [
             (
@@ -232,25 +241,29 @@ fn limits_of_connections_are_logged_counted_and_shown() {
                 })
                 .await;
             let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
-            let rejected = client.get("/").await;
-            assert_eq!(
-                (rejected.status.as_u16(), rejected.error()),
-                (503, Some("not_sent")),
-                "{connect}"
-            );
-            let metrics = proxy.metrics().await;
-            for name in ["curtail_connections_rejected_total", "curtail_connections_at_limit"] {
+            let at_limit = "curtail_connections_at_limit";
+            let mut rejections = 0;
+            // As above: the breaker closes after a second.
+            let (metrics, state) = loop {
+                let rejected = client.get("/").await;
+                let found = (rejected.status.as_u16(), rejected.error());
+                assert_eq!(found, (503, Some("not_sent")), "{connect}");
+                rejections += 1;
+                let metrics = proxy.metrics().await;
+                let state = upstream_state(&proxy).await["replicas"][0].clone();
+                if metrics.sum(at_limit, &[]) == 1 && state["limits"][limit]["state"] == "open" {
+                    break (metrics, state);
+                }
+            };
+            for (name, value) in [(at_limit, 1), ("curtail_connections_rejected_total", rejections)]
+            {
                 let found =
                     ["connections", "waiting"].map(|of| metrics.sum(name, &[("limit", of)]));
-                let expected = ["connections", "waiting"].map(|of| u64::from(of == limit));
+                let expected =
+                    ["connections", "waiting"].map(|of| if of == limit { value } else { 0 });
                 assert_eq!(found, expected, "{name}, {connect}");
             }
-            let state = upstream_state(&proxy).await["replicas"][0].clone();
-            assert_eq!(
-                state["limits"][limit],
-                json!({ "state": "open", "rejected": 1 }),
-                "{state}"
-            );
+            assert_eq!(state["limits"][limit]["rejected"], rejections, "{state}");
             let address = url.rsplit('/').next().expect("an address").to_owned();
             logs::until(&["limit of connections reached", &address]).await;
             logs::until(&["limit of connections rejects no more requests", &address, limit]).await;

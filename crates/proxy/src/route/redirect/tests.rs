@@ -51,6 +51,34 @@ fn a_request_that_is_not_at_the_target_is_redirected() {
 }
 
 #[test]
+fn a_redirect_below_its_own_prefix_ends() {
+    let at_old = || redirect(None, None, Some("/old/app"));
+    let config = RedirectConfig {
+        status: StatusCode::FOUND,
+        scheme: None,
+        host: Some("www.a.test".to_owned()),
+        prefix: Some("/app/".to_owned()),
+    };
+    let at_root = || Redirect::new(&config, "/");
+    for (redirect, host, path, expected) in [
+        (at_old(), "a.test", "/old/x", Some("http://a.test/old/app/x")),
+        (at_old(), "a.test", "/old/app/x", None),
+        (at_old(), "a.test", "/old/%61pp", None),
+        (at_old(), "a.test", "/old/apple", Some("http://a.test/old/app/apple")),
+        (at_root(), "a.test", "/x", Some("http://www.a.test/app/x")),
+        (at_root(), "a.test", "/app/x", Some("http://www.a.test/app/x")),
+        (at_root(), "www.a.test", "/", Some("http://www.a.test/app/")),
+        (at_root(), "www.a.test", "/app", None),
+    ] {
+        let location = redirect.location(&request("http", Some(host), path));
+        assert_eq!(location, Ok(expected.map(str::to_owned)), "{host}{path}");
+    }
+    // Some servers read this path as one outside of the new prefix.
+    let outside = at_old().location(&request("http", Some("a.test"), "/old/app/../x"));
+    assert_ne!(outside, Ok(None));
+}
+
+#[test]
 fn a_client_cannot_choose_the_host_of_the_target() {
     let to_root = redirect(None, None, Some("/"));
     let location = to_root.location(&request("http", Some("a.test"), "/old//evil.test/x"));

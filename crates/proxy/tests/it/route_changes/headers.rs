@@ -66,15 +66,37 @@ fn headers_change_over_every_version() {
 #[test]
 fn responses_of_the_proxy_itself_change_once_a_route_matches() {
     run(async {
-        let yaml = "workers: 1\nadmin: {address: \"127.0.0.1:0\"}\nlisteners: [{address: \"127.0.0.1:0\"}]\n\
-             routes: [{path_prefix: /a, upstream: gone, response_headers: {set: {x-edge: \"1\"}}}]\n\
-             upstreams: {gone: {replicas: [\"http://127.0.0.1:1\"]}}\n";
-        let proxy = Proxy::start(yaml, &Options::default());
+        let route = |prefix: &str, keys: &str| {
+            format!(
+                "{{path_prefix: {prefix}, response_headers: {{set: {{x-edge: \"1\"}}}}, {keys}}}"
+            )
+        };
+        let routes = [
+            route("/a", "upstream: gone"),
+            route("/limited", "upstream: gone, limits: {rate: 0.001, burst: 1}"),
+            route("/old", "upstream: gone, rewrite_prefix: /new"),
+            route("/only", "redirect: {prefix: /only/this}"),
+        ];
+        let yaml = format!(
+            "workers: 1\nadmin: {{address: \"127.0.0.1:0\"}}\nlisteners: [{{address: \"127.0.0.1:0\"}}]\n\
+             routes: [{}]\nupstreams: {{gone: {{replicas: [\"http://127.0.0.1:1\"]}}}}\n",
+            routes.join(", ")
+        );
+        let proxy = Proxy::start(&yaml, &Options::default());
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        assert_eq!(client.get("/limited").await.error(), Some("not_sent"), "the only token");
         for version in [Version::HTTP_11, Version::HTTP_2] {
             let mut client = Client::connect(proxy.address(), version).await;
-            for (path, error, edge) in [("/a", "not_sent", Some("1")), ("/b", "no_route", None)] {
+            for (path, error, edge) in [
+                ("/a", "not_sent", Some("1")),
+                ("/limited", "route_rate_limit", Some("1")),
+                ("/old/../old/x", "ambiguous_path", Some("1")),
+                ("/only/this", "no_route", Some("1")),
+                ("/b", "no_route", None),
+            ] {
                 let response = client.get(path).await;
-                assert_eq!((response.error(), response.get("x-edge")), (Some(error), edge));
+                let found = (response.error(), response.get("x-edge"));
+                assert_eq!(found, (Some(error), edge), "{path}");
             }
         }
     });
