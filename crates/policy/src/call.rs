@@ -50,8 +50,8 @@ pub struct Call {
     hedges: u8,
     retries: u8,
     replayable: bool,
-    /// Whether an attempt failed that a server may have executed.
-    outcome_unknown: bool,
+    /// The last failure of an attempt that a server may have executed.
+    unknown_outcome: Option<Failure>,
 }
 
 impl Call {
@@ -80,7 +80,7 @@ impl Call {
             hedges: 0,
             retries: 0,
             replayable: true,
-            outcome_unknown: false,
+            unknown_outcome: None,
         }
     }
 
@@ -195,7 +195,9 @@ impl Call {
     fn failed(&mut self, upstream: &mut Upstream, now: Instant, id: AttemptId, failure: Failure) {
         let Attempt { sent, .. } = self.attempts.get(id);
         self.attempts.get_mut(id).state = AttemptState::Gone;
-        self.outcome_unknown |= !failure.is_unexecuted();
+        if !failure.is_unexecuted() {
+            self.unknown_outcome = Some(failure);
+        }
         upstream.attempt_failed(sent, now, failure);
         upstream.attempt_ended(sent);
         self.lost(upstream, now, failure);
@@ -265,7 +267,7 @@ impl Call {
         reason: Reason,
     ) {
         // A refusal states that nothing was executed. For a request that may be executed only once, this must be true.
-        let unknown = self.outcome_unknown || self.attempts.any_open();
+        let unknown = self.unknown_outcome.is_some() || self.attempts.any_open();
         let may_respond = self.request.repeatable || !unknown;
         if let Some(winner) = self.attempts.last(AttemptState::Kept).filter(|_| may_respond) {
             upstream.decide(Effect::Skip, reason);
@@ -273,6 +275,13 @@ impl Call {
         } else {
             self.cancel_all(upstream, now, reason);
             self.state = State::Over;
+            // An error that says "not executed" must be true of all attempts: the client may send the request again.
+            let why = match (why, self.unknown_outcome) {
+                (RequestFailure::Failed(last), Some(unknown)) if last.is_unexecuted() => {
+                    RequestFailure::Failed(unknown)
+                }
+                (why, _) => why,
+            };
             upstream.decide(Effect::Fail { why }, reason);
         }
     }

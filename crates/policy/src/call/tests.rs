@@ -4,6 +4,7 @@ use crate::{
     AttemptId, BalanceConfig, BudgetConfig, Class, HedgeConfig, QuantileDelay, RemedyMode,
     ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
 };
+use alloc::format;
 use alloc::string::String;
 use core::fmt::Write;
 use curtail_units::{Duration, Instant, Quantile, Ratio, Rng};
@@ -285,6 +286,26 @@ fn failures_are_retried_until_the_retries_are_spent() {
             Respond { attempt: AttemptId(2) }
                 nothing_better (no better response can come)
     "#]]);
+}
+
+#[test]
+fn an_error_says_not_sent_only_if_no_server_may_have_executed_the_request() {
+    for (failures, expected) in [
+        ([Failure::Broken, Failure::NotSent, Failure::NotSent], Failure::Broken),
+        ([Failure::NotSent, Failure::Broken, Failure::NotSent], Failure::Broken),
+        ([Failure::Broken, Failure::TwinLost, Failure::NotSent], Failure::TwinLost),
+        ([Failure::NotSent, Failure::NotSent, Failure::Broken], Failure::Broken),
+        ([Failure::NotSent; 3], Failure::NotSent),
+    ] {
+        let mut call = RecordedCall::new(retried(), 2, READ);
+        call.handle(Event::Arrived);
+        call.failed(0, failures[0]);
+        call.failed(1, failures[1]);
+        call.wakes();
+        call.failed(2, failures[2]);
+        let fails = format!("Fail {{ why: Failed({expected:?}) }}");
+        assert!(call.text.contains(&fails), "{failures:?}: {}", call.text);
+    }
 }
 
 #[test]

@@ -42,13 +42,7 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
             .field("http2_connections_max", "Maximum HTTP/2 connections per replica and worker.")
             .range(1..=64)
             .default(default.http2_connections_max),
-        http2_streams_max: s
-            .field(
-                "http2_streams_max",
-                "Maximum concurrent requests on one HTTP/2 connection. When all connections have a quarter of this number, the proxy opens another connection.",
-            )
-            .range(1..=10_000)
-            .default(default.http2_streams_max),
+        http2_streams_max: http2_streams_max(s, default.http2_streams_max),
         http2_stream_window: s
             .field(
                 "http2_stream_window",
@@ -81,6 +75,15 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
     s.check_order(("idle_min", config.idle_min), ("connections_max", config.connections_max));
     check_window(s, "http2_stream_window", "http2_streams_max", config.http2_connection_window());
     config
+}
+
+fn http2_streams_max(s: &mut Section<'_>, default: usize) -> usize {
+    s.field(
+        "http2_streams_max",
+        "Maximum concurrent requests on one HTTP/2 connection. When all connections have a quarter of this number, the proxy opens another connection.",
+    )
+    .range(1..=10_000)
+    .default(default)
 }
 
 /// The keys of an upstream. Those of a leaf have no client.

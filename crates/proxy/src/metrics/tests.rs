@@ -49,22 +49,6 @@ pub(crate) fn upstream() -> UpstreamSnapshot {
     metrics.ended(ResponseClass::Status(StatusCode::BAD_GATEWAY), Duration::from_secs(100));
     metrics.ended(ResponseClass::None, Duration::from_us(50));
 
-    let replica = ConnectionCounters::default();
-    let phases = ConnectPhases {
-        lookup: Duration::from_ms(250),
-        tcp: Duration::from_ms(500),
-        tls: Duration::ZERO,
-    };
-    (0..3).for_each(|_| replica.connected(&phases));
-    replica.closed.add(2);
-    replica.failed.add(1);
-    replica.connections_full.reject();
-    let connections = ConnectionsSnapshot {
-        authority: "10.0.0.7:80".to_owned(),
-        counts: replica.read(),
-        idle: 1,
-        waiting: 2,
-    };
     UpstreamSnapshot {
         name: "the \"api\"".to_owned(),
         group: None,
@@ -83,23 +67,44 @@ pub(crate) fn upstream() -> UpstreamSnapshot {
             max: 10,
             limit: LimitCounts { rejected: 4, is_open: true },
         }),
-        replicas: vec![ReplicaSnapshot {
-            id: curtail_policy::ReplicaId(0),
-            name: None,
-            url: "http://10.0.0.7:80".to_owned(),
-            in_flight: 4,
-            circuit: Circuit {
-                state: CircuitState::Open,
-                failures: 3,
-                open_for: Duration::from_ms(100),
-            },
-            health: Some(crate::health::tests::sample()),
-            weight: curtail_policy::Weight::ONE,
-            zones: ["a".to_owned()].into(),
-            side: Some(crate::config::ZoneSide::Other),
-            warm_up_share: Some(0.25),
-            connections,
-        }],
+        replicas: vec![replica_snapshot()],
+    }
+}
+
+/// An ejected replica whose connections are all in use.
+fn replica_snapshot() -> ReplicaSnapshot {
+    let replica = ConnectionCounters::default();
+    let phases = ConnectPhases {
+        lookup: Duration::from_ms(250),
+        tcp: Duration::from_ms(500),
+        tls: Duration::ZERO,
+    };
+    (0..3).for_each(|_| replica.connected(&phases));
+    replica.closed.add(2);
+    replica.failed.add(1);
+    replica.connections_full.reject();
+    let connections = ConnectionsSnapshot {
+        authority: "10.0.0.7:80".to_owned(),
+        counts: replica.read(),
+        idle: 1,
+        waiting: 2,
+    };
+    ReplicaSnapshot {
+        id: curtail_policy::ReplicaId(0),
+        name: None,
+        url: "http://10.0.0.7:80".to_owned(),
+        in_flight: 4,
+        circuit: Circuit {
+            state: CircuitState::Open,
+            failures: 3,
+            open_for: Duration::from_ms(100),
+        },
+        health: Some(crate::health::tests::sample()),
+        weight: curtail_policy::Weight::ONE,
+        zones: ["a".to_owned()].into(),
+        side: Some(crate::config::ZoneSide::Other),
+        warm_up_share: Some(0.25),
+        connections,
     }
 }
 
