@@ -233,7 +233,7 @@ fn hedge(s: &mut Section<'_>) -> HedgeConfig {
         delay: delay(s, "Hedge delay, as a quantile of recent latencies.", default.delay),
         hedges_max: s
             .field("hedges_max", "Maximum number of hedges of one request.")
-            .range(1..=EXTRA_MAX)
+            .range(1..=EXTRA_ATTEMPTS_MAX)
             .default(default.hedges_max),
     }
 }
@@ -272,7 +272,7 @@ fn retry(s: &mut Section<'_>) -> RetryConfig {
     let config = RetryConfig {
         retries_max: s
             .field("retries_max", "Maximum number of retries of one request, for failed and overdue attempts together.")
-            .range(1..=EXTRA_MAX)
+            .range(1..=EXTRA_ATTEMPTS_MAX)
             .default(default.retries_max),
         backoff: s
             .field("backoff", "Maximum wait before the first retry after all replicas were tried. Each further retry doubles the maximum.")
@@ -312,7 +312,7 @@ fn budget(s: &mut Section<'_>) -> BudgetConfig {
 
 /// Maximum number of attempts of one request after its first attempt.
 #[expect(clippy::cast_possible_truncation, reason = "ATTEMPTS_MAX is far below 256")]
-const EXTRA_MAX: u8 = ATTEMPTS_MAX as u8 - 1;
+pub const EXTRA_ATTEMPTS_MAX: u8 = ATTEMPTS_MAX as u8 - 1;
 
 #[cfg(test)]
 mod tests;

@@ -165,11 +165,30 @@ impl<'a> Section<'a> {
 
     /// A list of plain values, in the order of the file; empty when absent.
     pub fn values<T: Value>(&mut self, key: &'static str, doc: &'static str) -> Vec<T> {
+        self.read_values(key, doc, Presence::Default("[]".to_owned()))
+    }
+
+    /// A list of plain values, in the order of the file; [`None`] when absent.
+    pub fn optional_values<T: Value>(
+        &mut self,
+        key: &'static str,
+        doc: &'static str,
+    ) -> Option<Vec<T>> {
+        let is_absent = matches!(self.source, Source::Entries(entries) if entries.iter().all(|entry| entry.key != key));
+        let values = self.read_values(key, doc, Presence::Optional);
+        (!is_absent).then_some(values)
+    }
+
+    fn read_values<T: Value>(
+        &mut self,
+        key: &'static str,
+        doc: &'static str,
+        presence: Presence,
+    ) -> Vec<T> {
         let kind = Kind::<T>::of_value();
         let expected = format!("a list, each {}", kind.expected());
         if let Source::Listing = self.source {
             let schema = json!({ "type": "array", "items": kind.schema() });
-            let presence = Presence::Default("[]".to_owned());
             self.push_key(key, doc, Key::new(expected.clone(), presence, schema));
         }
         let Some(items) = self.items(key, &expected) else { return vec![kind.placeholder()] };

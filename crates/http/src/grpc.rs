@@ -3,6 +3,7 @@
 //! **Source**: "gRPC over HTTP2", in the repository of gRPC.
 
 use bytes::{Buf as _, Bytes};
+use curtail_units::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 
@@ -62,6 +63,26 @@ pub fn status(trailers: Option<&HeaderMap>, headers: &HeaderMap) -> Option<(u16,
     Some((code, percent_decode(message).decode_utf8_lossy().into_owned()))
 }
 
+/// Parses a timeout: 1 to 8 digits and a unit.
+#[must_use]
+pub fn parse_timeout(text: &[u8]) -> Option<Duration> {
+    let (unit, digits) = text.split_last()?;
+    let unit_ns: u64 = match unit {
+        b'H' => 3_600_000_000_000,
+        b'M' => 60_000_000_000,
+        b'S' => 1_000_000_000,
+        b'm' => 1_000_000,
+        b'u' => 1_000,
+        b'n' => 1,
+        _ => return None,
+    };
+    if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let count = digits.iter().fold(0, |count, digit| count * 10 + u64::from(digit - b'0'));
+    Some(Duration::from_ns(count.saturating_mul(unit_ns)))
+}
+
 /// Writes a status.
 ///
 /// # Panics
@@ -110,5 +131,32 @@ mod tests {
         // Text that is not encoded is taken as it is.
         fields.insert(MESSAGE, HeaderValue::from_static("100 %"));
         assert_eq!(status(None, &fields), Some((8, "100 %".to_owned())));
+    }
+
+    #[test]
+    fn a_timeout_has_up_to_eight_digits_and_a_unit() {
+        for (text, expected) in [
+            ("1H", Some(Duration::from_secs(3_600))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("30S", Some(Duration::from_secs(30))),
+            ("00000100m", Some(Duration::from_ms(100))),
+            ("99999999u", Some(Duration::from_us(99_999_999))),
+            ("0n", Some(Duration::ZERO)),
+            ("99999999H", Some(Duration::from_ns(u64::MAX))),
+            ("100000000n", None),
+            ("", None),
+            ("S", None),
+            ("1", None),
+            ("1s", None),
+            ("1h", None),
+            ("1 S", None),
+            ("+1S", None),
+            ("-1S", None),
+            ("1.5S", None),
+            ("1SS", None),
+            ("1S ", None),
+        ] {
+            assert_eq!(parse_timeout(text.as_bytes()), expected, "{text:?}");
+        }
     }
 }

@@ -27,8 +27,14 @@ const REPLICAS: usize = 100;
 const GAP: Duration = Duration::from_us(10);
 const SEED: u64 = 1;
 const CLASSES: [Class; 2] = [Class::Interactive, Class::Batch];
-const READ: Request =
-    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
+const READ: Request = Request {
+    class: Class::Interactive,
+    repeatable: true,
+    is_holdout: false,
+    timeout: None,
+    deadline: None,
+    retries_max: None,
+};
 
 fn main() {
     println!("{REQUESTS} requests a round, seed {SEED}, median of {ROUNDS} rounds");

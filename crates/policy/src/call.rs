@@ -151,7 +151,7 @@ impl Call {
     fn arrived(&mut self, upstream: &mut Upstream, now: Instant) {
         self.state = State::Trying;
         self.arrived = now;
-        self.deadline = now + self.request.timeout.unwrap_or(upstream.config().timeout);
+        self.deadline = now + self.request.time_limit(upstream.config().timeout);
         upstream.budget().request(now);
         if !self.send_first(upstream, now) {
             self.state = State::Over;
@@ -251,9 +251,13 @@ impl Call {
     }
 
     fn time_out(&mut self, upstream: &mut Upstream, now: Instant) {
-        let reason = Reason::RequestTimeout { age: now.since(self.arrived) };
-        for id in self.attempts.ids().filter(|id| self.attempts.is_open(*id)) {
-            upstream.attempt_failed(self.attempts.get(id).sent, now, EjectionReason::TimedOut);
+        let age = now.since(self.arrived);
+        let reason = Reason::RequestTimeout { age };
+        // Otherwise clients with short deadlines could get healthy replicas ejected.
+        if age >= self.request.timeout_or(upstream.config().timeout) {
+            for id in self.attempts.ids().filter(|id| self.attempts.is_open(*id)) {
+                upstream.attempt_failed(self.attempts.get(id).sent, now, EjectionReason::TimedOut);
+            }
         }
         self.end_without_good(upstream, now, RequestFailure::TimedOut, reason);
     }

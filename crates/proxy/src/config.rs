@@ -18,6 +18,7 @@ mod replica;
 mod restart;
 mod route_changes;
 mod route_limits;
+mod route_overrides;
 mod tenants;
 
 pub use access_log::AccessLogConfig;
@@ -38,6 +39,8 @@ pub use replica::{Placement, ReplicaConfig, ReplicaUrl};
 pub use restart::RestartConfig;
 pub use route_changes::{RedirectConfig, RouteChanges, Scheme};
 pub use route_limits::{ClientLimit, RouteLimitsConfig, TenantLimit};
+pub(crate) use route_overrides::FAILED_STATUSES;
+pub use route_overrides::RouteOverrides;
 pub use tenants::TenantsConfig;
 
 pub use curtail_config::ServerTls;
@@ -113,6 +116,8 @@ pub struct RouteConfig {
     pub idempotent: bool,
     /// The maximum time from a request to its response; absent: that of the upstream.
     pub timeout: Option<Duration>,
+    /// The settings that override the upstream and `limits`.
+    pub overrides: RouteOverrides,
     /// The changes of the requests and responses.
     pub changes: RouteChanges,
     /// The limits on its requests; absent: none.
@@ -364,6 +369,7 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
             .field("timeout", "Maximum time from a request to its response; then the request fails. With `fan_out`, that of each call. Absent: the `timeout` of the upstream.")
             .at_least(Duration::from_ms(1))
             .optional(),
+        overrides: route_overrides::read(s),
         changes: route_changes::read(s),
         limits: s.optional_section(
             "limits",
@@ -378,6 +384,7 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
 fn check_route(s: &mut Section<'_>, route: &RouteConfig) {
     check_prefix(s, "path_prefix", &route.path_prefix);
     route_changes::check(route, s);
+    route_overrides::check(route, s);
     if let Some(host) = route.host.as_deref().filter(|host| !is_host(host)) {
         let text = "expected a name or an address without a port, such as search.example.org";
         s.error("host", format!("{host:?} matches no request: {text}"));

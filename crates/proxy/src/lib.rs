@@ -17,6 +17,7 @@ mod driver;
 mod effects;
 mod fan_out;
 mod group;
+mod grpc_deadline;
 mod guard;
 mod health;
 mod holdout;
@@ -58,7 +59,8 @@ pub use config::{
     HealthCheckKind, HttpSource, KubernetesSource, LeafListener, Limits, ListenAddress,
     ListenerConfig, Merge, NamedUpstream, Network, Placement, PortSelector, PrecedingProxies,
     Protocol, RedirectConfig, ReplicaConfig, ReplicaUrl, RestartConfig, RouteChanges, RouteConfig,
-    RouteLimitsConfig, Scheme, ServerTls, SpansConfig, SpansProtocol, TenantLimit, TenantsConfig,
+    RouteLimitsConfig, RouteOverrides, Scheme, ServerTls, SpansConfig, SpansProtocol, TenantLimit,
+    TenantsConfig,
 };
 pub use metrics::reference as metrics_reference;
 pub use restart::old_process::NewProcess;

@@ -15,7 +15,7 @@ use crate::snapshot::ConfigSnapshot;
 use crate::trail::{Destination, RequestEnd, Trail};
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;
-use crate::{leaf_headers, probe};
+use crate::{grpc_deadline, leaf_headers, probe};
 use bytes::Bytes;
 use curtail_http::forwarding;
 use curtail_http::head::{self, Fault, Known, RequestHead, ResponseHead};
@@ -89,7 +89,7 @@ pub(crate) async fn respond(
         Ok(found) => found,
         Err(unsent) => return respond_itself(&worker, *trail, unsent),
     };
-    let RoutedRequest { destination, target, changes, rewritten, limit_permit, .. } = routed;
+    let RoutedRequest { destination, target, requests, changes, rewritten, limit_permit } = routed;
     (trail.destination, trail.draw) = (Some(destination), draw);
     (trail.is_repeatable, trail.limit_permit) = (request.repeatable, limit_permit);
     if is_last_hop {
@@ -103,7 +103,8 @@ pub(crate) async fn respond(
     let upstream = match target {
         Target::Upstream(upstream) => upstream,
         Target::FanOut(fan_out) => {
-            let outgoing = outgoing(&snapshot, (outgoing_head, body), request, None);
+            let mut outgoing = outgoing(&snapshot, (outgoing_head, body), request, None);
+            outgoing.failed_statuses = requests.failed_statuses;
             let response = respond_from_shards(&worker, &client, fan_out, (outgoing, trail));
             return with_changed_headers(changes, facts, response.await);
         }
@@ -117,7 +118,8 @@ pub(crate) async fn respond(
     }
     let mut outgoing = outgoing(&snapshot, (outgoing_head, body), request, upgrade);
     outgoing.interim = interim;
-    let timeout = snapshot.config.limits.stream_idle_timeout;
+    outgoing.failed_statuses = requests.failed_statuses;
+    let timeout = requests.stream_idle_timeout.or(snapshot.config.limits.stream_idle_timeout);
     let response =
         respond_from_upstream(&worker, &client, upstream, (outgoing, trail), (permit, timeout));
     with_changed_headers(changes, facts, response.await)
@@ -133,13 +135,16 @@ fn describe_request<'s>(
 ) -> (RoutedRequest<'s>, Option<Draw>, curtail_policy::Request) {
     // The safe methods (RFC 9110, section 9.2.1) except TRACE, which asks about the path of the request itself.
     let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
-    let RouteRequests { idempotent, timeout } = routed.requests;
+    let RouteRequests { idempotent, timeout, retries_max, .. } = routed.requests;
     let repeatable = (is_read || idempotent) && !is_upgrade;
     let sides = (routed.target.is_switched_off(started), routed.target.holdout_ratio());
     let draw = if repeatable { holdout::draw(worker, client, head, sides) } else { None };
     let is_holdout = draw.is_some_and(|draw| draw.is_holdout);
     let class = routed.destination.class;
-    let request = curtail_policy::Request { class, repeatable, is_holdout, timeout };
+    let has_deadline = routed.requests.has_grpc_deadline;
+    let deadline = has_deadline.then(|| grpc_deadline::of_request(&head.fields)).flatten();
+    let request =
+        curtail_policy::Request { class, repeatable, is_holdout, timeout, deadline, retries_max };
     (routed, draw, request)
 }
 
@@ -248,6 +253,7 @@ async fn respond_from_upstream(
     (permit, timeout): (Option<LeafPermit>, Option<Duration>),
 ) -> ProxyResponse {
     let body = outgoing.body.clone();
+    let has_deadline = outgoing.request.deadline.is_some();
     match root::exchange(worker, Arc::clone(&upstream), outgoing, trail).await {
         Ok(response) => {
             if let Some(body) = &body {
@@ -267,6 +273,10 @@ async fn respond_from_upstream(
             drop(body);
             if no_response == NoResponse::Client(ClientFault::Slow) {
                 client.metrics.timed_out.add(&ClientTimeout::Body, 1);
+            }
+            let timed_out = NoResponse::RequestFailure(RequestFailure::TimedOut);
+            if has_deadline && no_response == timed_out {
+                return respond_after_deadline(worker, &upstream, *trail);
             }
             respond_without_replica(worker, &upstream, no_response, *trail)
         }
@@ -345,7 +355,7 @@ fn under_route<'s>(
         }
         None => None,
     };
-    let requests = route.requests;
+    let requests = route.requests.clone();
     Ok(RoutedRequest { destination, target, requests, changes, rewritten, limit_permit })
 }
 
@@ -362,6 +372,7 @@ fn outgoing(
         head,
         body,
         request,
+        failed_statuses: None,
         eligible: None,
         upgrade,
         is_traced: snapshot.config.spans.is_some(),
@@ -393,7 +404,8 @@ fn give(
         forwarding::ask_upgrade(&mut head.fields, &protocol);
         let body = match body.into_upgrade() {
             Some(replica) => {
-                RelayedBody::Tunnel(Box::new(Tunnel::new(replica, completion, permit)))
+                let idle = idle.map(|idle| idle.timer);
+                RelayedBody::Tunnel(Box::new(Tunnel::new(replica, completion, permit, idle)))
             }
             None => RelayedBody::Whole(Bytes::new()),
         };
@@ -518,6 +530,15 @@ pub(crate) fn record_own(
     }
     trail.end = Some(RequestEnd { at, status, error, reason: None });
     worker.record(&trail);
+}
+
+/// Responds to a gRPC call without a response within its time. Its status is 200, but it counts as 504 in metrics.
+fn respond_after_deadline(worker: &Worker, upstream: &Upstream, trail: Trail) -> ProxyResponse {
+    let counted = ResponseClass::Status(StatusCode::GATEWAY_TIMEOUT);
+    upstream.record_end(&trail, counted, worker.shared.process_state.clock.now());
+    let error = root::name(RequestFailure::TimedOut);
+    record_own(worker, None, trail, (Some(StatusCode::OK), Some(error)));
+    grpc_deadline::response(error)
 }
 
 fn respond_without_replica(

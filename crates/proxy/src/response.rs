@@ -167,7 +167,7 @@ impl Completion {
         self.stop(error, self.status());
     }
 
-    /// Ends the request after `limits.stream_idle_timeout`: the client does not get the rest of the response.
+    /// Ends the request after `stream_idle_timeout`: the client does not get the rest of the response.
     pub(crate) fn time_out(&mut self) {
         self.stop("stream_idle", ResponseClass::Incomplete);
     }
@@ -220,7 +220,7 @@ pub(crate) struct IdleTimeout {
 pub(crate) enum BodyError {
     #[error("the replica closed the connection in the middle of its response: {0}")]
     Replica(#[from] pool::ResponseError),
-    #[error("no byte passed in either direction for limits.stream_idle_timeout")]
+    #[error("no byte passed in either direction for stream_idle_timeout")]
     Idle,
 }
 

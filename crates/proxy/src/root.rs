@@ -5,6 +5,7 @@
 
 mod straight;
 
+use crate::config::FAILED_STATUSES;
 use crate::driver::{Driver, Effects, Upstream, UpstreamFull};
 use crate::metrics::ResponseClass;
 use crate::replica::Replica;
@@ -14,7 +15,7 @@ use crate::trail::{AttemptEnd, AttemptTrail, RequestEnd, Trail};
 use crate::worker::Worker;
 use crate::{leaf_headers, probe, trace_context};
 use curtail_http::connection_counts::ConnectPhases;
-use curtail_http::head::{Known, RequestHead};
+use curtail_http::head::{Known, RequestHead, ResponseHead};
 use curtail_http::outbound_request::OutboundRequest;
 use curtail_http::pool::ExchangeError;
 use curtail_http::replay::{ClientFault, OutboundBody, Replay};
@@ -41,6 +42,8 @@ pub(crate) struct Outgoing {
     pub(crate) head: Arc<RequestHead>,
     pub(crate) body: Option<Arc<Replay>>,
     pub(crate) request: Request,
+    /// The statuses that count as failed attempts; absent: [`FAILED_STATUSES`].
+    pub(crate) failed_statuses: Option<Arc<[StatusCode]>>,
     /// The only replicas that attempts may go to, in ascending order; absent: all.
     pub(crate) eligible: Option<Arc<[ReplicaId]>>,
     /// The protocol that the client asks to upgrade to.
@@ -231,7 +234,7 @@ impl Exchange {
         match result.response {
             Ok(response) => {
                 self.trail.responded(attempt, now, response.head.status);
-                let outcome = response.outcome();
+                let outcome = self.outgoing.outcome(&response);
                 if outcome != Outcome::Good {
                     let (name, status) = (&self.driver.upstream.name, response.head.status);
                     tracing::debug!(upstream = %name, %status, ?outcome, "attempt got no good response");
@@ -388,6 +391,18 @@ impl Exchange {
 }
 
 impl Outgoing {
+    fn outcome(&self, response: &BufferedResponse) -> Outcome {
+        let ResponseHead { status, fields } = &response.head;
+        if let Some(leaf) = fields.get(Known::CurtailLeaf) {
+            return if leaf == b"twin-started" { Outcome::TwinStarted } else { Outcome::Refused };
+        }
+        // gRPC reports UNAVAILABLE (14) with status 200, and in the headers if there is no body.
+        let is_unavailable =
+            *status == StatusCode::OK && fields.get(Known::GrpcStatus) == Some(b"14");
+        let failed = self.failed_statuses.as_deref().unwrap_or(&FAILED_STATUSES);
+        if is_unavailable || failed.contains(status) { Outcome::Bad } else { Outcome::Good }
+    }
+
     fn attempt(
         &self,
         context: &TraceContext,
@@ -425,23 +440,5 @@ pub(crate) const fn name(why: RequestFailure) -> &'static str {
         RequestFailure::NoReplica => "no_replica",
         RequestFailure::TimedOut => "timed_out",
         RequestFailure::Failed(failure) => failure.name(),
-    }
-}
-
-impl BufferedResponse {
-    fn outcome(&self) -> Outcome {
-        if let Some(leaf) = self.head.fields.get(Known::CurtailLeaf) {
-            return if leaf == b"twin-started" { Outcome::TwinStarted } else { Outcome::Refused };
-        }
-        match self.head.status {
-            StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Outcome::Bad,
-            // gRPC reports UNAVAILABLE (14) with status 200, and in the headers if there is no body.
-            StatusCode::OK if self.head.fields.get(Known::GrpcStatus) == Some(b"14") => {
-                Outcome::Bad
-            }
-            _ => Outcome::Good,
-        }
     }
 }

@@ -48,12 +48,34 @@ pub(crate) struct Route {
 }
 
 /// The properties of the requests of a route; the default is that of a leaf.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RouteRequests {
     /// Whether servers may execute them twice, whatever their method.
     pub(crate) idempotent: bool,
     /// The maximum time to a response, instead of that of the upstream.
     pub(crate) timeout: Option<Duration>,
+    /// The maximum number of retries, if it is less than that of the upstream.
+    pub(crate) retries_max: Option<u8>,
+    /// The statuses that count as failed attempts, instead of 502, 503 and 504.
+    pub(crate) failed_statuses: Option<Arc<[StatusCode]>>,
+    /// The maximum time without a byte on a stream, instead of that in `limits`.
+    pub(crate) stream_idle_timeout: Option<Duration>,
+    /// Whether `grpc-timeout` is a deadline.
+    pub(crate) has_grpc_deadline: bool,
+}
+
+impl From<&RouteConfig> for RouteRequests {
+    fn from(config: &RouteConfig) -> Self {
+        let overrides = &config.overrides;
+        Self {
+            idempotent: config.idempotent,
+            timeout: config.timeout,
+            retries_max: overrides.retries_max,
+            failed_statuses: overrides.failed_statuses.as_deref().map(Into::into),
+            stream_idle_timeout: overrides.stream_idle_timeout,
+            has_grpc_deadline: overrides.grpc_timeout,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -167,7 +189,7 @@ impl Route {
         Self {
             host: config.host.as_deref().map(|host| host_name(host).to_owned()),
             path_prefix: Prefix::new(&config.path_prefix),
-            requests: RouteRequests { idempotent: config.idempotent, timeout: config.timeout },
+            requests: config.into(),
             changes: MessageChanges::new(config).map(Box::new),
             redirect: config
                 .changes

@@ -106,8 +106,7 @@ impl Serving {
             && let RelayedBody::Tunnel(tunnel) = upgraded.body
         {
             let client = watch.stream(upgraded.stream, limits.write_timeout);
-            let idle = limits.stream_idle_timeout.map(|timeout| watch.timer(timeout));
-            tunnel.carry((client, upgraded.read.freeze()), idle, &watch.metrics).await;
+            tunnel.carry((client, upgraded.read.freeze()), &watch.metrics).await;
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct Tunnel {
     completion: Completion,
     /// The permit at a leaf, where the request is in service until the tunnel is closed.
     permit: Option<LeafPermit>,
+    /// Ready when no byte has passed in either direction for too long; absent: there is no limit.
+    idle: Option<ProgressTimer>,
 }
 
 impl Tunnel {
@@ -27,8 +29,9 @@ impl Tunnel {
         replica: OnUpgrade,
         completion: Completion,
         permit: Option<LeafPermit>,
+        idle: Option<ProgressTimer>,
     ) -> Self {
-        Self { replica, completion, permit }
+        Self { replica, completion, permit, idle }
     }
 
     /// Carries bytes both ways until both sides have closed or the tunnel is idle for too long. `prefix` are bytes
@@ -36,10 +39,10 @@ impl Tunnel {
     pub(crate) async fn carry(
         mut self,
         (mut client, prefix): (WriteTimeoutStream<impl Fn() + Unpin>, Bytes),
-        mut idle: Option<ProgressTimer>,
         metrics: &ListenerMetrics,
     ) {
         let moved = client.moved();
+        let mut idle = self.idle.take();
         let is_idle = poll_fn(|cx| match &mut idle {
             Some(timer) => timer.poll(cx, moved.load(Ordering::Relaxed)),
             None => Poll::Pending,

@@ -12,7 +12,7 @@ use curtail_policy::{
 };
 use curtail_proxy::{
     Config, FanOutConfig, HealthCheckConfig, HealthCheckKind, Merge, NamedUpstream, RouteChanges,
-    RouteConfig,
+    RouteConfig, RouteOverrides,
 };
 use curtail_text::numbers;
 use curtail_units::{Duration, Quantile, Ratio};
@@ -88,11 +88,33 @@ fn condition(route: &RouteConfig) -> String {
     let twice = if route.idempotent { " (any method may be sent twice)" } else { "" };
     let timeout = route.timeout.map(|timeout| format!(" (timeout {})", timeout.write()));
     let timeout = timeout.unwrap_or_default();
-    let changes = changes(&route.changes);
+    let (overrides, changes) = (overrides(&route.overrides), changes(&route.changes));
     let prefix = &route.path_prefix;
     // A prefix without a trailing slash is a path as well.
     let below = if prefix.ends_with('/') { String::new() } else { format!(" and {prefix}/...") };
-    format!("{host} {prefix}{below}{twice}{timeout}{changes}")
+    format!("{host} {prefix}{below}{twice}{timeout}{overrides}{changes}")
+}
+
+/// Describes the settings of a route that override its upstream and `limits`.
+fn overrides(overrides: &RouteOverrides) -> String {
+    let RouteOverrides { retries_max, failed_statuses, stream_idle_timeout, grpc_timeout } =
+        overrides;
+    let mut text = String::new();
+    if let Some(max) = retries_max {
+        text += &format!(" (retries_max {max})");
+    }
+    if let Some(statuses) = failed_statuses {
+        let statuses: Vec<_> = statuses.iter().map(|status| status.as_str()).collect();
+        let statuses = if statuses.is_empty() { "none".to_owned() } else { statuses.join(", ") };
+        text += &format!(" (failed statuses: {statuses})");
+    }
+    if let Some(timeout) = stream_idle_timeout {
+        text += &format!(" (stream_idle_timeout {})", timeout.write());
+    }
+    if *grpc_timeout {
+        text += " (grpc-timeout is a deadline)";
+    }
+    text
 }
 
 /// The changes of the messages of a route, without its redirect.

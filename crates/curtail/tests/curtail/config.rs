@@ -101,6 +101,9 @@ routes:
   - {path_prefix: /search/, upstream: search}
   - {path_prefix: /find, upstream: search}
   - {host: orders.example.org, upstream: orders, idempotent: true}
+  - {path_prefix: /old, redirect: {prefix: /new, status: 301}}
+  - {path_prefix: /v1/, upstream: search, redirect: {scheme: https}, rewrite_prefix: /v2, grpc_timeout: true,
+     request_headers: {set: {host: inner.test}, remove: [x-debug]}, retry: {retries_max: 1, statuses: [503]}}
 upstreams:
   search:
     replicas: [\"http://10.0.0.1:80\", \"http://10.0.0.2:80\", \"https://search.example.org\"]
@@ -136,6 +139,8 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
         route any host, /search/ -> upstream search
         route any host, /find and /find/... -> upstream search
         route orders.example.org / (any method may be sent twice) -> upstream orders
+        route any host, /old and /old/... -> redirect 301 to /new
+        route any host, /v1/ (retries_max 1) (failed statuses: 503) (grpc-timeout is a deadline) (as /v2) (2 headers changed in each request) -> redirect 307 to https://<host><path>, then upstream search
 
         upstream search: 3 replicas: http://10.0.0.1:80, http://10.0.0.2:80, https://search.example.org:443
           balance    prequal: 3 probes a request, hot from quantile 0.6

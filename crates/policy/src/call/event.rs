@@ -17,6 +17,27 @@ pub struct Request {
     /// The maximum time from the request to its response, instead of that of the upstream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// The maximum time from the request to its response that its client states. Unlike a timeout, it ejects no replica.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Duration>,
+    /// The maximum number of retries, if it is less than that of the upstream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries_max: Option<u8>,
+}
+
+impl Request {
+    /// Returns the timeout, where `default` is that of the upstream.
+    #[must_use]
+    pub fn timeout_or(&self, default: Duration) -> Duration {
+        self.timeout.unwrap_or(default)
+    }
+
+    /// Returns the timeout or the deadline of the client, whichever is less.
+    #[must_use]
+    pub fn time_limit(&self, default: Duration) -> Duration {
+        let timeout = self.timeout_or(default);
+        self.deadline.map_or(timeout, |deadline| deadline.min(timeout))
+    }
 }
 
 /// The result of an attempt with a response.

@@ -14,8 +14,14 @@ use curtail_units::{Duration, Instant, Quantile, Rng};
 use expect_test::expect;
 
 const REPLICAS: u32 = 5;
-const READ: Request =
-    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
+const READ: Request = Request {
+    class: Class::Interactive,
+    repeatable: true,
+    is_holdout: false,
+    timeout: None,
+    deadline: None,
+    retries_max: None,
+};
 
 fn rules() -> [BalanceConfig; 5] {
     [

@@ -245,7 +245,7 @@ impl Call {
         if !self.replayable || !(self.request.repeatable || failure.is_unexecuted()) {
             return Err(Reason::MayNotRepeat);
         }
-        if self.retries >= retries_max(upstream) || !self.has_room() {
+        if self.retries >= self.retries_max(upstream) || !self.has_room() {
             return Err(self.attempts_spent());
         }
         // An attempt that no server executed has added no load.
@@ -302,7 +302,7 @@ impl Call {
         let hedges_max = upstream.hedge().map_or(0, |hedge| hedge.hedges_max);
         let may_hedge = self.may_use_remedy() && self.hedges < hedges_max;
         self.hedge = if may_hedge { upstream.hedge_delay(now).map(due) } else { None };
-        let may_retry = self.may_copy() && self.retries < retries_max(upstream);
+        let may_retry = self.may_copy() && self.retries < self.retries_max(upstream);
         self.overdue = overdue_delay.filter(|_| may_retry).map(due);
     }
 
@@ -357,11 +357,13 @@ impl Call {
         self.attempts.len() + planned < ATTEMPTS_MAX
     }
 
+    /// The maximum number of retries: that of the upstream, or less if the request wants fewer.
+    fn retries_max(&self, upstream: &Upstream) -> u8 {
+        let max = upstream.config().retry.map_or(0, |retry| retry.retries_max);
+        self.request.retries_max.map_or(max, |own| own.min(max))
+    }
+
     fn attempts_spent(&self) -> Reason {
         Reason::AttemptsSpent { attempts: self.attempts.next_id().0 }
     }
-}
-
-fn retries_max(upstream: &Upstream) -> u8 {
-    upstream.config().retry.map_or(0, |retry| retry.retries_max)
 }

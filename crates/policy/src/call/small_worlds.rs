@@ -315,8 +315,14 @@ fn explore(world: &World, depth: usize, reasons: &mut BTreeSet<&'static str>) {
     }
 }
 
-const REPEATABLE: Request =
-    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
+const REPEATABLE: Request = Request {
+    class: Class::Interactive,
+    repeatable: true,
+    is_holdout: false,
+    timeout: None,
+    deadline: None,
+    retries_max: None,
+};
 const ONCE: Request = Request { repeatable: false, ..REPEATABLE };
 const HOLDOUT: Request = Request { is_holdout: true, ..REPEATABLE };
 

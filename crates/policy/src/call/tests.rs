@@ -19,8 +19,14 @@ struct RecordedCall {
     text: String,
 }
 
-const READ: Request =
-    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
+const READ: Request = Request {
+    class: Class::Interactive,
+    repeatable: true,
+    is_holdout: false,
+    timeout: None,
+    deadline: None,
+    retries_max: None,
+};
 
 impl RecordedCall {
     /// After 1,000 requests whose latencies were 1 ms to 1,000 ms.
@@ -637,6 +643,45 @@ fn a_request_has_a_timeout_of_its_own_or_that_of_the_upstream() {
         call.wakes();
         assert_eq!(call.now.since(call.begin), Duration::from_ms(expected_ms));
         assert!(call.call.is_over(), "{}", call.text);
+    }
+}
+
+#[test]
+fn a_deadline_of_the_client_ends_a_request_and_says_nothing_about_the_replicas() {
+    let config = UpstreamConfig {
+        timeout: Duration::from_ms(300),
+        ..UpstreamConfig::plain(BalanceConfig::RoundRobin)
+    };
+    let replica = ReplicaId(0);
+    for (deadline, expected_ms, is_ejected) in
+        [(100, 100, false), (0, 0, false), (300, 300, true), (900, 300, true)]
+    {
+        let request = Request { deadline: Some(Duration::from_ms(deadline)), ..READ };
+        let mut call = RecordedCall::new(config, 1, request);
+        // Three failures in a row eject a replica.
+        for _ in 0..3 {
+            (call.call, call.begin) = (Call::new(request), call.now);
+            call.handle(Event::Arrived);
+            call.wakes();
+            assert_eq!(call.now.since(call.begin), Duration::from_ms(expected_ms));
+            assert!(call.call.is_over(), "{}", call.text);
+        }
+        assert_eq!(call.upstream.is_ejected(replica, call.now), is_ejected, "{deadline} ms");
+        assert_eq!(call.upstream.in_flight(replica), 0);
+    }
+}
+
+#[test]
+fn a_request_has_at_most_the_retries_of_its_own_and_of_the_upstream() {
+    for (own, expected) in [(None, 2), (Some(0), 0), (Some(1), 1), (Some(9), 2)] {
+        let request = Request { retries_max: own, ..READ };
+        let mut call = RecordedCall::new(retried(), 5, request);
+        call.handle(Event::Arrived);
+        for attempt in 0..=expected {
+            assert!(!call.call.is_over(), "{own:?}: {}", call.text);
+            call.responded(attempt, Outcome::Bad);
+        }
+        assert!(call.call.is_over(), "{own:?}: {}", call.text);
     }
 }
 

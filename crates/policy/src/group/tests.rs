@@ -6,8 +6,14 @@ use crate::{
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Rng};
 
-const READ: Request =
-    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
+const READ: Request = Request {
+    class: Class::Interactive,
+    repeatable: true,
+    is_holdout: false,
+    timeout: None,
+    deadline: None,
+    retries_max: None,
+};
 const USUAL: Duration = Duration::from_ms(5);
 
 fn config() -> UpstreamConfig {

@@ -95,6 +95,8 @@ impl World {
                 repeatable: true,
                 is_holdout: false,
                 timeout: None,
+                deadline: None,
+                retries_max: None,
             }),
             now: Instant::ZERO,
             leaves: [(); 2]

@@ -8,8 +8,14 @@ use crate::{
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
 
-const READ: Request =
-    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
+const READ: Request = Request {
+    class: Class::Interactive,
+    repeatable: true,
+    is_holdout: false,
+    timeout: None,
+    deadline: None,
+    retries_max: None,
+};
 
 fn upstream(config: UpstreamConfig, replicas: usize) -> Upstream {
     Upstream::new(config, replicas, &Rng::new(1))

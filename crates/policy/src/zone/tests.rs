@@ -9,8 +9,14 @@ use curtail_units::{Duration, Instant, Rng};
 
 const SEED: u64 = 41;
 
-const READ: Request =
-    Request { class: Class::Interactive, repeatable: true, is_holdout: false, timeout: None };
+const READ: Request = Request {
+    class: Class::Interactive,
+    repeatable: true,
+    is_holdout: false,
+    timeout: None,
+    deadline: None,
+    retries_max: None,
+};
 
 fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_ms(ms)

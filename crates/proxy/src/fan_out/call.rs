@@ -78,7 +78,7 @@ pub(super) async fn run(
     (buffer, merge): (Arc<ResponseBuffer>, Merge),
 ) -> Result<ShardResponse, CallError> {
     let upstream = shard.upstream;
-    let timeout = outgoing.request.timeout.unwrap_or(upstream.policy.timeout);
+    let timeout = outgoing.request.timeout_or(upstream.policy.timeout);
     let WinningResponse { response, completion: mut ending } =
         match root::exchange(&worker, Arc::clone(&upstream), outgoing, trail).await {
             Ok(response) => response,

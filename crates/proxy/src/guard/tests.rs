@@ -219,8 +219,14 @@ fn two_reports_of_one_machine_replace_it_once() {
     let upstream =
         Upstream::new(&config.upstreams[0], 1, Rng::new(1), &process_state, SharedParts::default());
     let upstream = Arc::new(upstream.expect("no TLS"));
-    let request =
-        Request { class: Class::default(), repeatable: true, is_holdout: false, timeout: None };
+    let request = Request {
+        class: Class::default(),
+        repeatable: true,
+        is_holdout: false,
+        timeout: None,
+        deadline: None,
+        retries_max: None,
+    };
     let arrive = || Driver::arrive(Arc::clone(&upstream), request, None, &mut Effects::new()).0;
     let mut requests = [arrive(), arrive()];
     requests.iter_mut().for_each(|request| request.fail_open("planted"));

@@ -31,9 +31,8 @@ impl Exchange {
                 }
                 return Poll::Ready(self.end_straight(RequestFailure::Failed(self.last_failure())));
             }
-            let timeout = self.outgoing.request.timeout;
-            let gives_up =
-                self.trail.started + timeout.unwrap_or(self.driver.upstream.policy.timeout);
+            let timeout = self.driver.upstream.policy.timeout;
+            let gives_up = self.trail.started + self.outgoing.request.time_limit(timeout);
             self.now = self.driver.upstream.clock.now();
             if self.now < gives_up && self.timer.poll_until(cx, gives_up, self.now).is_pending() {
                 return Poll::Pending;
@@ -72,7 +71,7 @@ impl Exchange {
         is_wanted: impl Fn(Outcome) -> bool,
         reason: Reason,
     ) -> Option<Ended> {
-        let is_wanted = |attempt: &Attempt| matches!(attempt, Attempt::Buffered(response) if is_wanted(response.outcome()));
+        let is_wanted = |attempt: &Attempt| matches!(attempt, Attempt::Buffered(response) if is_wanted(self.outgoing.outcome(response)));
         let id = super::attempt_id(self.attempts.iter().rposition(is_wanted)?);
         let response = self.take_buffered(id)?;
         let now = self.driver.upstream.clock.now();

@@ -116,6 +116,8 @@ impl World<'_> {
                 repeatable,
                 is_holdout: remedy.is_holdout,
                 timeout: None,
+                deadline: None,
+                retries_max: None,
             }),
             request: request_key,
             id,

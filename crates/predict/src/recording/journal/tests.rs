@@ -35,8 +35,14 @@ impl Journal {
     fn request(&mut self, machine: u32, is_holdout: bool, ms: u64) {
         let call = self.calls;
         self.calls += 1;
-        let request =
-            Request { class: Class::Interactive, repeatable: true, is_holdout, timeout: None };
+        let request = Request {
+            class: Class::Interactive,
+            repeatable: true,
+            is_holdout,
+            timeout: None,
+            deadline: None,
+            retries_max: None,
+        };
         self.write(&Entry::Request { machine, call, request, eligible: None });
         let arrived = Instant::from_ns(1_000_000_000 * (1 + call));
         let attempt = AttemptId(0);

@@ -1,0 +1,144 @@
+//! Routes that override their upstream and `limits`: retries, idle timeouts of streams, and gRPC deadlines.
+
+use crate::body;
+use crate::client::{Client, FullResponse};
+use crate::deadline::run;
+use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::RawReplica;
+use crate::replica::{Replica, Speaks, ok, status};
+use crate::wire::Wire;
+use http::{HeaderValue, Request, Response, StatusCode, Version};
+use http_body_util::BodyExt as _;
+
+/// The status and the number of attempts of a request to two replicas that respond with this status.
+async fn attempts(keys: &str, code: StatusCode, upstream: &str) -> (u16, usize) {
+    let start = || Replica::start(Speaks::Http1, move |_| std::future::ready(status(code)));
+    let (a, b) = (start().await, start().await);
+    let proxy = Setup::before(&[a.address(), b.address()])
+        .upstream(&format!("hedge: false\n{upstream}"))
+        .route(keys)
+        .start();
+    let response = Client::connect(proxy.address(), Version::HTTP_11).await.get("/").await;
+    (response.status.as_u16(), a.record().count() + b.record().count())
+}
+
+#[test]
+fn a_route_decides_which_statuses_are_retried_and_how_often() {
+    run(async {
+        let (unavailable, error) =
+            (StatusCode::SERVICE_UNAVAILABLE, StatusCode::INTERNAL_SERVER_ERROR);
+        let retries = "retry: {retries_max: 3, backoff: 1ms}";
+        for (keys, upstream, code, expected) in [
+            ("idempotent: false", retries, unavailable, 4),
+            ("idempotent: false", retries, error, 1),
+            ("retry: {}", retries, unavailable, 4),
+            ("retry: {statuses: [500, 429]}", retries, error, 4),
+            ("retry: {statuses: [500, 429]}", retries, unavailable, 1),
+            ("retry: {statuses: []}", retries, unavailable, 1),
+            ("retry: {retries_max: 0}", retries, unavailable, 1),
+            ("retry: {retries_max: 1}", retries, unavailable, 2),
+            ("retry: {retries_max: 7}", retries, unavailable, 4),
+            ("retry: {retries_max: 7}", "retry: false", unavailable, 1),
+        ] {
+            let got = attempts(keys, code, upstream).await;
+            assert_eq!(got, (code.as_u16(), expected), "{keys}, {upstream}, {code}");
+        }
+    });
+}
+
+/// Waits until a stream has timed out.
+async fn idle(proxy: &Proxy) {
+    let reason = [("reason", "stream_idle")];
+    proxy.until(|metrics| metrics.sum("curtail_client_timeouts_total", &reason) == 1).await;
+}
+
+#[test]
+fn a_route_has_an_idle_timeout_of_its_own_for_streams_and_upgraded_connections() {
+    run(async {
+        let setup = |address| {
+            Setup::before(&[address])
+                .top("limits: {stream_idle_timeout: 1h}")
+                .route("stream_idle_timeout: 20ms")
+        };
+        let replica = Replica::start(Speaks::Http2, |_| {
+            let (sender, body) = body::channel();
+            tokio::spawn(async move {
+                sender.data("begun").await;
+                sender.closed().await;
+            });
+            std::future::ready(Response::new(body))
+        })
+        .await;
+        let proxy = setup(replica.address()).upstream("connect: {protocol: http2}").start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+        let request = client.request("GET", "/");
+        let response = client.try_send(request).await.expect("a response");
+        assert!(response.into_body().collect().await.is_err(), "the stream ends");
+        idle(&proxy).await;
+
+        let replica = RawReplica::start(|mut wire, record, _| async move {
+            if record.read(&mut wire).await.is_some() {
+                wire.send(
+                    "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+                )
+                .await;
+                wire.read_to_close().await;
+            }
+        })
+        .await;
+        let proxy = setup(replica.address()).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("GET / HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n").await;
+        assert_eq!(wire.read_head().await.expect("held").expect("a response").status(), 101);
+        assert_eq!(wire.read_to_close().await, "");
+        idle(&proxy).await;
+    });
+}
+
+/// Sends a gRPC call with this `grpc-timeout`.
+async fn call(proxy: &Proxy, version: Version, timeout: &'static str) -> FullResponse {
+    let mut client = Client::connect(proxy.address(), version).await;
+    let mut request = client.request_with("POST", "/pkg.Service/Method", body::whole("question"));
+    for (name, value) in
+        [("content-type", "application/grpc"), ("te", "trailers"), ("grpc-timeout", timeout)]
+    {
+        request.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    client.send(request).await
+}
+
+#[test]
+fn a_call_ends_at_the_deadline_of_its_client() {
+    run(async {
+        let replica = Replica::start(Speaks::Http2, |request: Request<_>| async move {
+            if request.headers()["grpc-timeout"] != "2H" {
+                std::future::pending::<()>().await;
+            }
+            ok("response")
+        })
+        .await;
+        let setup = Setup::before(&[replica.address()]).upstream("connect: {protocol: http2}");
+        let proxy = setup.clone().route("grpc_timeout: true").start();
+        for version in [Version::HTTP_2, Version::HTTP_11] {
+            let response = call(&proxy, version, "2H").await;
+            assert_eq!(response.error(), None);
+            assert_eq!(response.body, "response");
+            let response = call(&proxy, version, "20m").await;
+            assert_eq!((response.status, response.get("grpc-status")), (StatusCode::OK, Some("4")));
+            assert_eq!(response.get("content-type"), Some("application/grpc"));
+            assert_eq!((response.error(), response.body.len()), (Some("timed_out"), 0));
+            assert!(response.trailers.is_none());
+        }
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_requests_total", &[("status", "5xx")]), 2, "{metrics}");
+
+        // The smaller limit counts. Without a valid `grpc-timeout`, or without the key, only the timeout does.
+        let by_route = |key: &str| setup.clone().route(&format!("{key}timeout: 20ms")).start();
+        let response = call(&by_route("grpc_timeout: true, "), Version::HTTP_2, "1H").await;
+        assert_eq!(response.get("grpc-status"), Some("4"));
+        for (key, timeout) in [("grpc_timeout: true, ", "1h"), ("", "1m")] {
+            let response = call(&by_route(key), Version::HTTP_2, timeout).await;
+            assert_eq!((response.status.as_u16(), response.error()), (504, Some("timed_out")));
+        }
+    });
+}
