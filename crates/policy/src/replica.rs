@@ -9,15 +9,15 @@
 //!
 //! The driver may check the health of replicas, too: an *unhealthy* one gets no attempts until a check passes.
 //! A replica has a *weight*, relative to those of the others. One that has joined or become healthy is *warming up* for
-//! the time of `slow_start`: it gets a part of its weight, which grows evenly from [`WARM_UP_MIN`] to 1. What counts for
-//! the balancing rules is the *share*: weight times part, in the largest weight. A replica of weight 0 is *drained*: it
-//! gets no attempts.
+//! the time of `slow_start`: it gets a part of its weight, which grows evenly from [`WARM_UP_MIN`] to 1. Balancing
+//! rules use the *share* of a replica: its weight times this part, divided by the largest weight. A replica of weight 0 is
+//! *drained*: it gets no attempts.
 
 mod candidates;
 mod circuit;
 
 use crate::{Load, LoadTracker, ReplicaId, ReplicaMap, Weight};
-pub(crate) use candidates::{Candidates, Side};
+pub(crate) use candidates::{Candidates, ZoneSide};
 pub use circuit::{Circuit, CircuitChange, CircuitState, EjectionReason};
 use curtail_units::{Duration, Instant};
 
@@ -264,6 +264,11 @@ impl Replicas {
         let Some(replica) = self.get(id).filter(|_| self.is_uneven(now)) else { return 1.0 };
         let warm = self.slow_start.and_then(|time| replica.warm_up_share(now, time));
         replica.weight.get() / self.weights.max.get() * warm.unwrap_or(1.0)
+    }
+
+    /// Whether a replica has the weight 0, or is not present.
+    pub(crate) fn is_drained(&self, id: ReplicaId) -> bool {
+        self.get(id).is_none_or(|replica| replica.weight().is_zero())
     }
 
     /// Forgets a replica; false when there is no such replica.

@@ -11,7 +11,7 @@ use crate::hedge::HedgeConfig;
 use crate::remedy::{
     Remedy, RemedyEstimate, RemedyEvent, RemedyMode, RemedyState, RemedyStatus, SlowShares,
 };
-use crate::replica::{Circuit, CircuitChange, EjectionReason, Replica, Replicas, Side};
+use crate::replica::{Circuit, CircuitChange, EjectionReason, Replica, Replicas, ZoneSide};
 use crate::retry::{self, Amplification, RetryConfig};
 use crate::tie::{MessageDelay, TieConfig, TieId};
 use crate::zone::ZoneLatencies;
@@ -382,7 +382,7 @@ impl Upstream {
         if self.rule.knows_zones() || !candidates.prefers_near() {
             return self.rule.choose(candidates, &mut self.balance_rng);
         }
-        let chosen = self.rule.choose(candidates.on(Side::Near), &mut self.balance_rng)?;
+        let chosen = self.rule.choose(candidates.on(ZoneSide::Near), &mut self.balance_rng)?;
         let far = self.zone_latencies.spill(candidates, chosen.0, &mut self.balance_rng);
         Some(far.unwrap_or(chosen))
     }
@@ -412,7 +412,11 @@ impl Upstream {
     pub(crate) fn attempt_sent(&mut self, replica: ReplicaId, now: Instant) -> Sent {
         let joined = self.replicas.get_mut(replica);
         let in_flight_on_arrival = joined.map_or(0, |replica| replica.load.arrived());
-        Sent { replica, at: now, in_flight_on_arrival }
+        let sent = Sent { replica, at: now, in_flight_on_arrival };
+        if let Some(is_far) = self.side_of(sent) {
+            self.zone_latencies.sent(is_far, now);
+        }
+        sent
     }
 
     /// Records a good response that was complete, or that its client abandoned.

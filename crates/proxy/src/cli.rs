@@ -189,15 +189,14 @@ pub fn configuration(args: &ProxyArgs) -> Result<Config, u8> {
             parse(file, text, &args.set)
         }
     };
-    read.map(|config| config.or_zone(environment_zone())).map_err(|errors| {
+    read.map_err(|errors| errors.to_string()).and_then(or_environment_zone).map_err(|errors| {
         tracing::error!("{errors}");
         EXIT_CONFIG
     })
 }
 
-/// The zone of the proxy, for platforms that set environment variables more easily than files.
-fn environment_zone() -> Option<String> {
-    std::env::var("CURTAIL_ZONE").ok()
+fn or_environment_zone(config: Config) -> Result<Config, String> {
+    config.or_environment_zone(std::env::var_os("CURTAIL_ZONE").as_deref())
 }
 
 fn read(file: &Path) -> io::Result<Vec<u8>> {
@@ -220,8 +219,9 @@ fn reload(args: &ProxyArgs, running: &Running) {
             .and_then(|bytes| parse(file, bytes, &args.set).map_err(|errors| errors.to_string())),
     };
     let before = running.all_listeners();
-    let config = config.map(|config| config.or_zone(environment_zone()));
-    let taken = config.and_then(|config| running.reload(config).map_err(|e| e.to_string()));
+    let taken = config
+        .and_then(or_environment_zone)
+        .and_then(|config| running.reload(config).map_err(|e| e.to_string()));
     match taken {
         Ok(changed) => {
             let changed = if changed.is_empty() { "none".to_owned() } else { changed.join(", ") };

@@ -51,6 +51,7 @@ use curtail_http::tls::{self, ServerConfig, TlsError, Trust};
 use curtail_policy::{LeafConfig, RemedyMode, UpstreamConfig};
 use curtail_units::{Duration, Ratio};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -217,10 +218,22 @@ impl Config {
         curtail_config::read(file, text, Self::read)
     }
 
-    /// Sets the zone of the proxy, if the file has none.
-    #[must_use]
-    pub fn or_zone(mut self, zone: Option<String>) -> Self {
-        self.zone = self.zone.or(zone.filter(|zone| !zone.is_empty()));
+    /// Sets the zone of the proxy to the value of the environment variable `CURTAIL_ZONE`, if the file has none. Platforms
+    /// set environment variables more easily than files.
+    ///
+    /// # Errors
+    /// The value is not a name.
+    pub(crate) fn or_environment_zone(mut self, value: Option<&OsStr>) -> Result<Self, String> {
+        if let Some(value) = value.filter(|value| self.zone.is_none() && !value.is_empty()) {
+            let zone = value.to_string_lossy().into_owned();
+            replica::check_name(&zone)
+                .map_err(|error| format!("environment variable CURTAIL_ZONE: {error}"))?;
+            self.zone = Some(zone);
+        }
+        Ok(self.with_zone_in_upstreams())
+    }
+
+    fn with_zone_in_upstreams(mut self) -> Self {
         self.upstreams.iter_mut().for_each(|upstream| upstream.zone.clone_from(&self.zone));
         self
     }
@@ -330,7 +343,7 @@ impl Config {
             ),
         };
         consistency::check(&config, s);
-        config.or_zone(None)
+        config.with_zone_in_upstreams()
     }
 }
 

@@ -124,7 +124,7 @@ impl Attempts {
     }
 
     /// Returns an attempt for a connection that is to be idle, on the same conditions if requests may share it.
-    pub(super) fn ahead(self: &Arc<Self>, shared: &impl Transport) -> Option<Attempt> {
+    pub(super) fn begin_idle_attempt(self: &Arc<Self>, shared: &impl Transport) -> Option<Attempt> {
         let is_shared = self.lock().negotiated != Protocol::Http1;
         if is_shared { self.grow(shared) } else { Some(Attempt::new(self, false)) }
     }

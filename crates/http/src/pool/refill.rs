@@ -80,7 +80,7 @@ impl Pool {
     }
 
     async fn open_idle(&self, clock: &Clock) -> Result<(), ExchangeError> {
-        let Some(attempt) = self.attempts.ahead(&*self.http2) else {
+        let Some(attempt) = self.attempts.begin_idle_attempt(&*self.http2) else {
             return Err(ExchangeError::AttemptFailed { server: self.server() });
         };
         match self.open_lease(attempt, clock).await?.0 {

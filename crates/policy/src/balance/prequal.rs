@@ -9,7 +9,7 @@
 //! one, when the pool is full, at [`PrequalConfig::age_max`], at the end of its reuse budget, or by removal.
 //! **Invariants** `removal-leaves-two`: removal never makes the pool too small to choose from; `rates-are-exact`: n
 //! requests cause n × the probe rate in probes and n × the removal rate in removals, each rounded down;
-//! `one-entry-a-replica`; `never-probed-alone`: a single replica is not probed.
+//! `one-entry-a-replica`; `never-probed-alone`: a single replica is not probed; `never-probed-drained`.
 //! **Weights**: each choice looks at a replica with its share as the probability, and requests in flight count relative to
 //! shares. The paper's replicas are alike.
 //! **Zones**: cold near replicas come before cold far ones. If all near ones are hot, zones do not count.
@@ -172,31 +172,45 @@ impl Prequal {
         self.leaf_asked_again.get(replica).is_some()
     }
 
-    /// Probes `count` replicas, drawn uniformly without replacement.
+    /// Probes `count` replicas, drawn uniformly without replacement from those that are not drained.
     fn probe(&mut self, replicas: &Replicas, now: Instant, count: usize, why: Reason) {
         let len = self.targets.len();
         if len < 2 || count == 0 {
             return;
         }
         self.idle_probe = now + self.config.idle_interval;
-        for nth in 0..count.min(len) {
+        let is_alone = |targets: &[ReplicaId]| {
+            targets.iter().filter(|target| !replicas.is_drained(**target)).nth(1).is_none()
+        };
+        if is_alone(&self.targets) {
+            return;
+        }
+        let mut left = count;
+        for nth in 0..len {
             // A step of the Fisher-Yates shuffle: each of the remaining targets is equally likely.
             self.targets.swap(nth, nth + self.target_rng.below(len - nth));
             let target = self.targets[nth];
+            if replicas.is_drained(target) {
+                continue;
+            }
             match self.leaf_asked_again.get(target) {
                 Some(at) if now < *at => {
                     self.add(replicas, target, replicas.load(target, now), now)
                 }
                 _ => self.to_send.push_back((target, why)),
             }
+            left -= 1;
+            if left == 0 {
+                break;
+            }
         }
     }
 
     fn add(&mut self, replicas: &Replicas, replica: ReplicaId, load: Load, now: Instant) {
-        let share = replicas.share(replica, now);
-        if share == 0.0 {
+        if replicas.is_drained(replica) {
             return;
         }
+        let share = replicas.share(replica, now);
         let step = in_flight_at_share(1, share).max(1);
         let load = Load { in_flight: in_flight_at_share(load.in_flight, share), ..load };
         self.threshold.record(load.in_flight);

@@ -28,12 +28,12 @@ pub(crate) struct Candidates<'a> {
     admits_drained: bool,
     /// Whether the shares of the replicas differ.
     is_uneven: bool,
-    side: Option<Side>,
+    side: Option<ZoneSide>,
 }
 
 /// The replicas in the zone of the root, or those in others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum ZoneSide {
     Near,
     Far,
 }
@@ -56,34 +56,29 @@ impl<'a> Candidates<'a> {
             side: None,
         };
         let may_be_drained = replicas.weights.has_zero && eligible.is_some();
-        let admits_drained = may_be_drained && this.ids().all(|id| this.is_drained(id));
+        let admits_drained = may_be_drained && this.ids().all(|id| replicas.is_drained(id));
         let this = Self { admits_drained, is_uneven: this.is_uneven && !admits_drained, ..this };
         // The first replica is nearly always healthy.
         let admits_unhealthy = !this.ids().any(|id| this.is_healthy(id) && !this.is_left_out(id));
         Self { admits_unhealthy, ..this }
     }
 
-    /// Whether a replica has the weight 0, or is not present.
-    fn is_drained(&self, id: ReplicaId) -> bool {
-        self.replicas.get(id).is_none_or(|replica| replica.weight().is_zero())
-    }
-
     /// Whether a replica gets no attempts because it is drained.
     fn is_left_out(&self, id: ReplicaId) -> bool {
-        self.replicas.weights.has_zero && !self.admits_drained && self.is_drained(id)
+        self.replicas.weights.has_zero && !self.admits_drained && self.replicas.is_drained(id)
     }
 
     /// The candidates on one side.
-    pub(crate) const fn on(self, side: Side) -> Self {
+    pub(crate) const fn on(self, side: ZoneSide) -> Self {
         Self { side: Some(side), ..self }
     }
 
-    /// Whether near replicas are preferred: for first attempts, while one of them is eligible. Further attempts do not stay
-    /// in a zone that may have failed as a whole.
+    /// Whether near replicas are preferred: for first attempts, while one of them is eligible and not suspect. Further
+    /// attempts do not stay in a zone that may have failed as a whole.
     pub(crate) fn prefers_near(&self) -> bool {
         self.replicas.weights.has_far
             && self.exclude.is_empty()
-            && self.on(Side::Near).eligible_from(ReplicaId(0)).next().is_some()
+            && self.on(ZoneSide::Near).eligible_from(ReplicaId(0)).any(|id| !self.is_suspect(id))
     }
 
     pub(crate) fn is_far(&self, id: ReplicaId) -> bool {
@@ -91,7 +86,7 @@ impl<'a> Candidates<'a> {
     }
 
     fn is_on_side(&self, id: ReplicaId) -> bool {
-        self.side.is_none_or(|side| (side == Side::Far) == self.is_far(id))
+        self.side.is_none_or(|side| (side == ZoneSide::Far) == self.is_far(id))
     }
 
     /// Whether the shares of the replicas differ.

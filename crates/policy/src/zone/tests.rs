@@ -98,12 +98,82 @@ fn load_does_not_leave_the_zone_while_near_replicas_are_faster() {
     latency(&mut upstream, 0, 10, at(0));
     assert!(!is_near(&mut upstream, at(10)), "far ones may be faster");
     latency(&mut upstream, 1, 11, at(0));
-    assert!(is_near(&mut upstream, at(11)));
+    assert!(is_near(&mut upstream, at(11)), "near ones respond");
     latency(&mut upstream, 0, 5_000, at(11));
     assert!(!is_near(&mut upstream, at(5_011)), "near ones are overloaded");
     latency(&mut upstream, 2, 9_000, at(11));
     assert!(is_near(&mut upstream, at(9_011)), "far ones are worse");
     assert!(!is_near(&mut upstream, at(60_000)), "all is forgotten");
+}
+
+#[test]
+fn attempts_leave_near_replicas_that_stall_and_come_back() {
+    let mut upstream = upstream(BalanceConfig::LEAST_REQUEST, (1, 2));
+    let stall = 1_000..6_000;
+    let mut waiting = Vec::new();
+    // One attempt a millisecond. Near ones take 3 ms, far ones 4.
+    let mut near_share = |ms: core::ops::Range<u64>| {
+        let mut near = 0;
+        for now in ms.clone() {
+            let has_ended = |(end, _): &mut (u64, _)| *end <= now;
+            for (_, sent) in waiting.extract_if(.., has_ended) {
+                upstream.latency_observed(sent, at(now));
+                upstream.attempt_ended(sent);
+            }
+            let (replica, _) = chosen(&mut upstream, at(now));
+            let end = now + if replica == 0 { 3 } else { 4 };
+            let is_late = replica == 0 && stall.contains(&end);
+            let sent = upstream.attempt_sent(ReplicaId(replica), at(now));
+            waiting.push((if is_late { stall.end } else { end }, sent));
+            near += u64::from(replica == 0);
+        }
+        near as f64 / (ms.end - ms.start) as f64
+    };
+    // Far replicas get a few at the start, before their latency is known.
+    let times = [0..100, 100..1_000, 1_000..1_020, 1_020..6_000, 6_000..17_000, 17_000..20_000];
+    let shares = times.map(&mut near_share);
+    assert!(shares[0] > 0.9 && shares[1] > 0.99, "{shares:?}");
+    assert!(shares[3] < 0.02, "{shares:?}: it stalls");
+    assert!(shares[5] > 0.99, "{shares:?}: they have come back");
+}
+
+#[test]
+fn one_slow_response_does_not_rule_the_mean() {
+    let mut upstream = upstream(BalanceConfig::LEAST_REQUEST, (1, 2));
+    let is_near = |upstream: &mut Upstream, now| chosen(upstream, at(now)).0 == 0;
+    assert!(is_near(&mut upstream, 0));
+    // The first request finds a cold server.
+    latency(&mut upstream, 0, 2_000, at(0));
+    for now in 2_000..12_000 {
+        latency(&mut upstream, 1, 3, at(now - 3));
+        assert!(now == 2_000 || !is_near(&mut upstream, now), "{now} ms");
+    }
+    for now in 12_000..30_000 {
+        latency(&mut upstream, 1, 3, at(now - 3));
+        assert!(is_near(&mut upstream, now), "{now} ms");
+        latency(&mut upstream, 0, 3, at(now - 3));
+    }
+    // Another one after a quiet time.
+    latency(&mut upstream, 1, 3, at(34_997));
+    latency(&mut upstream, 0, 2_000, at(33_000));
+    assert!(is_near(&mut upstream, 35_000));
+}
+
+#[test]
+fn attempts_leave_the_zone_if_all_its_replicas_are_suspect() {
+    let mut upstream = upstream(BalanceConfig::LEAST_REQUEST, (2, 2));
+    let overtake = |upstream: &mut Upstream, replica| {
+        let sent = upstream.attempt_sent(ReplicaId(replica), at(0));
+        upstream.attempt_overtaken(sent, at(100));
+        upstream.attempt_ended(sent);
+        sent
+    };
+    let sent = overtake(&mut upstream, 0);
+    assert!((0..100).all(|_| chosen(&mut upstream, at(100)).0 == 1), "the other one is fine");
+    overtake(&mut upstream, 1);
+    assert!((0..100).all(|_| chosen(&mut upstream, at(100)).0 >= 2));
+    upstream.response_begun(sent);
+    assert!((0..100).all(|_| chosen(&mut upstream, at(100)).0 == 0), "it responds again");
 }
 
 #[test]

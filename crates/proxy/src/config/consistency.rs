@@ -22,9 +22,8 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
     if !config.listeners.is_empty() && config.routes.is_empty() {
         s.error("routes", "listeners without routes: expected at least one route");
     }
-    if let Some(zone) = config.zone.as_ref().filter(|zone| !replica::is_name(zone)) {
-        let text = "expected 1 to 64 letters, digits, and -, _ and .";
-        s.error("zone", format!("{zone:?} is not a name: {text}"));
+    if let Some(Err(error)) = config.zone.as_deref().map(replica::check_name) {
+        s.error("zone", error);
     }
     check_ports(config, s);
     check_routes(config, s);

@@ -99,8 +99,14 @@ pub struct ReplicaConfig {
 /// A longer name is an error: the journal writes it once for each start and each reload.
 const NAME_LEN_MAX: usize = 64;
 
+/// An error that says what is expected, unless this can be the name of a zone.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let expected = "expected 1 to 64 letters, digits, and -, _ and .";
+    if is_name(name) { Ok(()) } else { Err(format!("{name:?} is not a name: {expected}")) }
+}
+
 /// Whether this can be the name of a replica or of a zone.
-pub(super) fn is_name(name: &str) -> bool {
+fn is_name(name: &str) -> bool {
     let is_in_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_in_name)
 }

@@ -209,7 +209,7 @@ impl EndpointList {
         self.failures_in_row = if has_failed { self.failures_in_row.saturating_add(1) } else { 0 };
         let mut endpoints: Vec<Endpoint> =
             self.parts.values().flat_map(|kept| &kept.part.endpoints).cloned().collect();
-        // Of an address that is there twice, the larger weight counts.
+        // If an address is there twice, the larger weight counts.
         endpoints.sort_unstable_by(|one, other| {
             one.address.cmp(&other.address).then_with(|| other.placement.cmp(&one.placement))
         });

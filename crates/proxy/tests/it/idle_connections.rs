@@ -8,6 +8,9 @@ use crate::replica::{Replica, Speaks};
 use curtail_proxy::Config;
 use http::{StatusCode, Version};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::Notify;
 
 fn setup(replicas: &[SocketAddr], keys: &str) -> Setup {
     Setup::before(replicas).workers(1).upstream(&format!("hedge: false\n{keys}"))
@@ -21,6 +24,33 @@ async fn numbering() -> RawReplica {
         }
     })
     .await
+}
+
+/// The same, but it closes its first `refills` connections, each when it has been told to.
+async fn closing(refills: usize) -> (RawReplica, Arc<Notify>) {
+    let close = Arc::new(Notify::new());
+    let told = Arc::clone(&close);
+    let replica = RawReplica::start(move |mut wire, record, nth| {
+        let told = Arc::clone(&told);
+        async move {
+            if nth < refills {
+                return told.notified().await;
+            }
+            while record.read(&mut wire).await.is_some() {
+                wire.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+            }
+        }
+    });
+    (replica.await, close)
+}
+
+/// Waits for the first connection and for `refills` more. A later refill begins at least a tick after the one before.
+async fn refilled((replica, close): &(RawReplica, Arc<Notify>), refills: usize) {
+    for connections in 1..=refills {
+        replica.record().until(|record| record.connections() == connections).await;
+        close.notify_one();
+    }
+    replica.record().until(|record| record.connections() == refills + 1).await;
 }
 
 #[test]
@@ -71,14 +101,15 @@ fn one_connection_of_http_2_is_enough() {
 #[test]
 fn a_drained_replica_gets_connections_when_it_has_weight_again() {
     run(async {
-        let (drained, other) = (numbering().await, numbering().await);
+        let (drained, other) = (numbering().await, closing(2).await);
         let with = |weight: &str| {
             let drained = format!("http://{}{weight}", drained.address());
-            let urls = [drained, format!("http://{}", other.address())];
+            let urls = [drained, format!("http://{}", other.0.address())];
             Setup::before_urls(urls).workers(1).upstream("connect: {idle_min: 1}")
         };
         let proxy = with(" weight=0").start();
-        other.record().until(|record| record.open_connections() == 1).await;
+        // A refill of the drained one that began with the first of the other one would have ended by now.
+        refilled(&other, 2).await;
         assert_eq!(drained.record().connections(), 0);
         proxy.reload(&with("")).expect("it is good");
         drained.record().until(|record| record.open_connections() == 1).await;
@@ -88,16 +119,19 @@ fn a_drained_replica_gets_connections_when_it_has_weight_again() {
 #[test]
 fn a_server_that_refuses_connections_costs_other_replicas_nothing() {
     run(async {
-        let refusing = {
-            let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
-            socket.local_addr().expect("it is bound")
-        };
-        let good = numbering().await;
-        let proxy = setup(&[good.address(), refusing], "connect: {idle_min: 1}").start();
-        let failed = |metrics: &crate::metrics::Metrics| {
-            metrics.sum("curtail_connections_failed_total", &[])
-        };
-        proxy.until(|metrics| failed(metrics) >= 2).await;
+        let refusing = ([127, 0, 0, 1], 1).into();
+        let good = closing(3).await;
+        let began = Instant::now();
+        let proxy = setup(&[good.0.address(), refusing], "connect: {idle_min: 1}").start();
+        refilled(&good, 3).await;
+        let failed = proxy.metrics().await.sum("curtail_connections_failed_total", &[]);
+        // A second after the first, two seconds after the second, and so on.
+        let earliest = (1_u64 << failed.saturating_sub(1).min(60)) - 1;
+        let elapsed = began.elapsed();
+        assert!(
+            failed > 0 && elapsed.as_secs() >= earliest,
+            "{failed} have failed after {elapsed:?}"
+        );
         let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
         for _ in 0..20 {
             assert_eq!(client.get("/").await.status, StatusCode::OK);

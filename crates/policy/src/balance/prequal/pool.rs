@@ -19,7 +19,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The order of preference, the best first: cold before hot, the cold by latency, the hot by requests in flight.
-    /// The other of these two signals breaks ties. Of the cold ones, far replicas come last. The order is one number,
+    /// The other of these two signals breaks ties. Far cold entries come after the other cold ones. The order is one number,
     /// because a choice compares sixteen and a triple costs three times as much.
     const fn rank(&self, hot_from: Option<u32>, is_far: bool) -> u128 {
         let (in_flight, latency) = (self.load.in_flight as u128, self.load.latency.as_ns() as u128);

@@ -334,6 +334,29 @@ fn a_replica_without_a_leaf_is_judged_from_the_root_and_probed_again_later() {
 }
 
 #[test]
+fn drained_replicas_are_not_probed() {
+    let config = PrequalConfig { probes_per_request: 2.0, ..PrequalConfig::default() };
+    let mut world = World::new(config, 4, 1);
+    let drain = |world: &mut World, replica| {
+        world.replicas.set_weight(ReplicaId(replica), crate::Weight::ZERO);
+        world.replicas.compare_weights();
+    };
+    drain(&mut world, 1);
+    for _ in 0..100 {
+        let mut probed = world.request_sent();
+        assert!(!probed.contains(&ReplicaId(1)), "{probed:?}");
+        probed.dedup();
+        assert_eq!(probed.len(), 2, "the rate stays exact");
+    }
+    (2..4).for_each(|replica| drain(&mut world, replica));
+    assert_eq!(world.request_sent(), [], "one is left");
+    world.now = world.prequal.poll_timeout().expect("four replicas");
+    world.prequal.woke(&world.replicas, world.now);
+    assert_eq!(world.prequal.poll_probe(), None);
+    assert!(world.prequal.poll_timeout() > Some(world.now), "the driver does not spin");
+}
+
+#[test]
 fn an_idle_upstream_is_probed_now_and_then_but_never_probed_alone() {
     let mut world = World::new(PrequalConfig::default(), 3, 1);
     let mut probed = [0_u32; 3];

@@ -33,6 +33,27 @@ routes:
 }
 
 #[test]
+fn the_zone_of_the_environment_is_a_name_and_counts_only_if_the_file_has_none() {
+    let yaml = "listeners: [{address: \"127.0.0.1:0\"}]\nroutes: [{upstream: s}]\n\
+                upstreams: {s: {replicas: [\"http://a\"]}}\n";
+    let zone = |file: &str, environment: Option<&str>| {
+        let config = Config::from_yaml("f", &format!("{yaml}{file}")).expect("it is good");
+        let config = config.or_environment_zone(environment.map(AsRef::as_ref))?;
+        assert_eq!(config.upstreams[0].zone, config.zone);
+        Ok::<_, String>(config.zone)
+    };
+    let some = |zone: &str| Ok(Some(zone.to_owned()));
+    for (environment, expected) in [(None, Ok(None)), (Some(""), Ok(None)), (Some("b"), some("b"))]
+    {
+        assert_eq!(zone("", environment), expected);
+    }
+    let error = "environment variable CURTAIL_ZONE: \"eu 1a\" is not a name: \
+                 expected 1 to 64 letters, digits, and -, _ and .";
+    assert_eq!(zone("", Some("eu 1a")), Err(error.to_owned()));
+    assert_eq!(zone("zone: a", Some("eu 1a")), some("a"));
+}
+
+#[test]
 fn an_impossible_host_or_path_is_an_error() {
     let hosts = ["a:80", "http://a", "*.a", "", "a b", "[::1]", "::1", "127.0.0.1", "a"];
     let is_rejected = |yaml: String| Config::from_yaml("f", &yaml).is_err();
