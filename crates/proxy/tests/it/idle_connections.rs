@@ -26,15 +26,15 @@ async fn numbering() -> RawReplica {
     .await
 }
 
-/// The same, but it closes its first `refills` connections, each when it has been told to.
+/// The same, but it closes its first `refills` connections, one for each notification.
 async fn closing(refills: usize) -> (RawReplica, Arc<Notify>) {
     let close = Arc::new(Notify::new());
-    let told = Arc::clone(&close);
+    let notify = Arc::clone(&close);
     let replica = RawReplica::start(move |mut wire, record, nth| {
-        let told = Arc::clone(&told);
+        let notify = Arc::clone(&notify);
         async move {
             if nth < refills {
-                return told.notified().await;
+                return notify.notified().await;
             }
             while record.read(&mut wire).await.is_some() {
                 wire.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
