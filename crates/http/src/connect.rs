@@ -147,8 +147,8 @@ pub struct Connector {
     http2_ping_interval: Duration,
     keepalive: Duration,
     proxy_protocol: Option<ProxyProtocol>,
-    /// The client in the PROXY header; absent: the connections are the proxy's own.
-    client: Option<ConnectionAddresses>,
+    /// The client in the PROXY header, which has no address on a Unix socket; absent: the connections are the proxy's own.
+    client: Option<Option<ConnectionAddresses>>,
 }
 
 impl std::fmt::Debug for Connector {
@@ -200,7 +200,7 @@ impl Connector {
 
     /// The same server, for the connections of one client.
     #[must_use]
-    pub fn for_client(&self, client: ConnectionAddresses) -> Self {
+    pub fn for_client(&self, client: Option<ConnectionAddresses>) -> Self {
         Self { client: Some(client), ..self.clone() }
     }
 

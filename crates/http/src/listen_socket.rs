@@ -2,6 +2,9 @@
 //!
 //! A stale file, which a process has left behind that ended without removing it, is replaced. The file is removed with
 //! the last clone of its socket, unless another process listens on it.
+//!
+//! **Limit**: if another process binds a new socket to the path between the check and the removal, its file is removed. Linux
+//! has no call that removes a file only if it is still the same.
 
 use crate::accept::BACKLOG;
 use std::io::{self, ErrorKind};
@@ -146,12 +149,12 @@ fn remove_if_stale(path: &Path) -> io::Result<bool> {
         let text = "there is a file of this name that is no socket";
         return Err(io::Error::new(ErrorKind::AddrInUse, text));
     }
-    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
-    // The full queue of a process that does not accept is an error at once.
-    socket.set_nonblocking(true)?;
+    // Of another type than the listener: it is found (EPROTOTYPE) as soon as it is bound, and gets no connection, for which
+    // systemd would start the service again.
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::DGRAM, None)?;
     match socket.connect(&socket2::SockAddr::unix(path)?) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-        // Somebody listens whom this process may not reach, or who is busy.
+        // Somebody has it, perhaps one whom this process may not reach.
         Ok(()) | Err(_) => return Ok(false),
     }
     std::fs::remove_file(path).map(|()| true)
@@ -175,6 +178,10 @@ mod tests {
         // Nobody listens any more.
         drop(UnixListener::bind(&path).expect("a socket"));
         let first = bind().expect("it was stale");
+        assert!(!remove_if_stale(&path).expect("a socket"));
+        let ListenSocket::Unix(socket, _) = &first else { panic!("it is a Unix socket") };
+        let waiting = socket.accept().expect_err("the check is no client");
+        assert_eq!(waiting.kind(), ErrorKind::WouldBlock);
         let mode = path.metadata().expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o620);
         assert_eq!(bind().expect_err("it is in use").kind(), ErrorKind::AddrInUse);
@@ -189,6 +196,13 @@ mod tests {
         UnixStream::connect(&path).expect("the other process listens");
         drop(inherited);
         assert!(!path.exists());
+        // A socket that does not listen yet.
+        let bound = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
+        let bound = bound.expect("a socket");
+        bound.bind(&socket2::SockAddr::unix(&path).expect("a path")).expect("the name is free");
+        assert_eq!(bind().expect_err("it is in use").kind(), ErrorKind::AddrInUse);
+        drop(bound);
+        assert!(remove_if_stale(&path).expect("a socket"));
         std::fs::remove_dir_all(&folder).expect("the temporary folder");
     }
 }

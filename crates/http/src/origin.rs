@@ -45,7 +45,8 @@ impl ServerOrigin {
     /// The path of a Unix socket.
     #[must_use]
     pub fn unix_path(&self) -> Option<&Path> {
-        self.host.strip_prefix(UNIX).map(Path::new)
+        // The host of a URI has no slash, but it may have a colon in brackets.
+        self.host.strip_prefix(UNIX).filter(|path| path.starts_with('/')).map(Path::new)
     }
 
     /// Returns the server of a URI without a user name. The port of a URI without one is `default_port`, or that of the
@@ -137,6 +138,10 @@ mod tests {
         }
         let named = ServerOrigin::parse_with_unix("http://unix:80").expect("a host of this name");
         assert_eq!((named.unix_path(), &*named.host), (None, "unix"));
+        assert_eq!(ServerOrigin::parse("http://[unix:/x]:80"), None);
+        let bracketed = "http://[unix:x]:80";
+        let named = ServerOrigin::parse(bracketed).expect("a host with a colon");
+        assert_eq!((named.unix_path(), &*named.to_string()), (None, bracketed));
     }
 
     #[test]

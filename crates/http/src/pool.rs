@@ -197,7 +197,7 @@ impl Pool {
     }
 
     /// Creates a pool for the connections of one client, which count towards the limit of this one.
-    fn for_client(&self, client: ConnectionAddresses) -> Self {
+    fn for_client(&self, client: Option<ConnectionAddresses>) -> Self {
         let connector = self.connector.for_client(client);
         Self {
             http1: Arc::new(self.http1.with_same_limit()),

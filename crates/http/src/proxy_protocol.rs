@@ -27,6 +27,7 @@ const FIXED_LEN: usize = 16;
 const LOCAL: u8 = 0x20;
 const PROXY: u8 = 0x21;
 /// The bytes of family and transport.
+const UNSPECIFIED: u8 = 0;
 const TCP4: u8 = 0x11;
 const TCP6: u8 = 0x21;
 /// The TLV of the checksum.
@@ -239,9 +240,15 @@ fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 impl ProxyProtocol {
-    /// Returns the header of a connection for a client.
+    /// Returns the header of a connection for a client; its addresses are absent on a Unix socket.
     #[must_use]
-    pub fn header(self, ConnectionAddresses { client, server }: ConnectionAddresses) -> Vec<u8> {
+    pub fn header(self, addresses: Option<ConnectionAddresses>) -> Vec<u8> {
+        let Some(ConnectionAddresses { client, server }) = addresses else {
+            return match self {
+                Self::V1 => [LINE_BEGIN, UNKNOWN, b"\r\n"].concat(),
+                Self::V2 => block(PROXY, UNSPECIFIED, &[]),
+            };
+        };
         let (from, to) = (client.ip().to_canonical(), server.ip().to_canonical());
         let ports = (client.port(), server.port());
         match (from, to) {
@@ -275,11 +282,10 @@ impl ProxyProtocol {
     /// Returns the header of the proxy's own connection, such as a health check, with these ends; absent on a Unix socket.
     #[must_use]
     pub fn own_header(self, addresses: Option<ConnectionAddresses>) -> Vec<u8> {
-        match (self, addresses) {
-            // Some servers reject UNKNOWN (section 2.1).
-            (Self::V1, Some(addresses)) => self.header(addresses),
-            (Self::V1, None) => [LINE_BEGIN, UNKNOWN, b"\r\n"].concat(),
-            (Self::V2, _) => block(LOCAL, 0, &[]),
+        match self {
+            // With the addresses if there are any: some servers reject UNKNOWN (section 2.1).
+            Self::V1 => self.header(addresses),
+            Self::V2 => block(LOCAL, UNSPECIFIED, &[]),
         }
     }
 }

@@ -212,7 +212,7 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
 
 fn connections(replica: &Replica) -> ConnectionsSnapshot {
     ConnectionsSnapshot {
-        authority: replica.authority.clone(),
+        address: replica.address.clone(),
         counts: replica.metrics.read(),
         idle: replica.idle_len(),
         waiting: replica.waiting_len(),

@@ -52,7 +52,7 @@ impl OpenListener {
         let Some(file) = self.socket.file() else { return };
         if let Err(error) = file.set_mode(self.mode.map(|mode| mode.0)) {
             let file = file.path().display();
-            tracing::error!(%file, %error, "the file of a Unix socket has not got its mode");
+            tracing::error!(%file, %error, "cannot set the mode of the socket file");
         }
     }
 }

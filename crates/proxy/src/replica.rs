@@ -30,6 +30,9 @@ pub(crate) struct Replica {
     /// Its configuration. A change of the placement alone is only in `location`.
     pub(crate) config: ReplicaConfig,
     pub(crate) location: ArcSwap<Location>,
+    /// `host:port` or `unix:/path`, as metrics and logs name it.
+    pub(crate) address: String,
+    /// The authority of the proxy's own requests to it.
     pub(crate) authority: String,
     pub(crate) metrics: Arc<ConnectionCounters>,
     pub(crate) prepared: Arc<PreparedReplica>,
@@ -61,7 +64,8 @@ impl Replica {
         let pools: Box<[_]> = (0..workers).map(pool).collect();
         let own_pools = pools.iter().filter(|_| connect.proxy_protocol.is_some());
         Ok(Self {
-            authority: server.address(),
+            address: server.address(),
+            authority: server.authority(),
             prepared: Arc::new(PreparedReplica::new(upstream, &server)),
             client_pools: own_pools.map(ClientPools::new).collect(),
             pools,
@@ -96,10 +100,10 @@ impl Replica {
         &self.pools[worker]
     }
 
-    /// The pool of a client's requests. Clients of Unix sockets have no address, and share connections.
+    /// The pool of a client's requests. Clients of Unix sockets have no address.
     pub(crate) fn pool_for(&self, worker: usize, client: Option<ConnectionAddresses>) -> Arc<Pool> {
-        match self.client_pools.get(worker).zip(client) {
-            Some((pools, client)) => pools.get(client),
+        match self.client_pools.get(worker) {
+            Some(pools) => pools.get(client),
             None => Arc::clone(&self.pools[worker]),
         }
     }

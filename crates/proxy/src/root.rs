@@ -356,7 +356,7 @@ impl Exchange {
         }
         let mut request = self.outgoing.attempt(&self.trail.context, span_id, class);
         if let Some((tie, twin)) = tie {
-            let tie = leaf_headers::write_tie(tie.id, tie.role, &twin.authority);
+            let tie = leaf_headers::write_tie(tie.id, tie.role, &twin.address);
             request.set(Known::CurtailTie, tie.as_bytes());
         }
         // The failed attempt may have used a dead connection of the pool.

@@ -2,7 +2,7 @@
 //!
 //! **HTTP/2 in clear text** is known by its preface ([`curtail_http::preface`]); under TLS it is negotiated.
 
-mod beginning;
+mod connection_setup;
 mod http2;
 
 use crate::config::{ClientRange, Limits};
@@ -12,8 +12,8 @@ use crate::request::{Client, own, respond};
 use crate::response::RelayedBody;
 use crate::watch::Watch;
 use crate::worker::{ConnectionCount, Worker};
-use beginning::Beginning;
 use bytes::BytesMut;
+use connection_setup::ConnectionSetup;
 use curtail_http::drain::{Drain, DrainSignal};
 use curtail_http::head::{Fault, RequestHead, ResponseHead};
 use curtail_http::http1::{self, ServerLimits};
@@ -37,8 +37,8 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
     if peer.is_some() {
         stream::keep_alive(&stream, limits.tcp_keepalive);
     }
-    let begin = Beginning { listener: &listener, timeout: limits.header_timeout, peer };
-    let Some(addresses) = begin.addresses(&mut stream).await else { return };
+    let setup = ConnectionSetup { listener: &listener, timeout: limits.header_timeout, peer };
+    let Some(addresses) = setup.addresses(&mut stream).await else { return };
     let address = addresses.map(|addresses| addresses.client.ip().to_canonical());
     let is_trusted = |clients: &ClientRange| clients.contains(address);
     let client = Arc::new(Client {
@@ -56,13 +56,13 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
     drop(snapshot);
     let serving = Serving { worker, client, limits, drain: Arc::clone(&listener.drain) };
     match &listener.tls {
-        None => match begin.in_time(preface::begin(&mut stream)).await {
+        None => match setup.in_time(preface::begin(&mut stream)).await {
             Some(Ok((begun, true))) => serving.http2(Stream::Plain(stream), begun).await,
             Some(Ok((begun, false))) => serving.http1(Stream::Plain(stream), begun).await,
             Some(Err(error)) => tracing::debug!(?peer, %error, "connection broke at its beginning"),
             None => {}
         },
-        Some(tls) => match begin.in_time(tls.acceptor().accept(stream)).await {
+        Some(tls) => match setup.in_time(tls.acceptor().accept(stream)).await {
             Some(Ok(tls)) => {
                 let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
                 let stream = Stream::Tls(Box::new(tls.into()));

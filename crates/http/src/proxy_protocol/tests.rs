@@ -75,7 +75,7 @@ fn a_header_ends_where_its_length_says_and_names_the_client() {
 }
 
 #[test]
-fn what_is_no_header_is_found_at_its_first_byte_that_no_header_has() {
+fn bytes_that_begin_no_header_are_rejected_at_once() {
     for bytes in [
         &b"GET / HTTP/1.1\r\n"[..],
         b"PRI * HTTP/2.0\r\n",
@@ -148,11 +148,14 @@ fn a_written_header_is_read_as_it_was() {
     for (version, is_line) in [(ProxyProtocol::V1, true), (ProxyProtocol::V2, false)] {
         for (client, server) in [v4, v6, (v4.0, v6.1), (v6.0, v4.1)] {
             let addresses = addresses(client, server);
-            let header = version.header(addresses);
+            let header = version.header(Some(addresses));
             let read = parse(&header).expect("it is valid").expect("it is complete");
             assert_eq!(read, ProxyHeader { len: header.len(), addresses: Some(addresses) });
             assert_eq!(header.starts_with(b"PROXY TCP"), is_line);
         }
+        let unknown: &[u8] =
+            if is_line { b"PROXY UNKNOWN\r\n" } else { b"\r\n\r\n\0\r\nQUIT\n\x21\0\0\0" };
+        assert_eq!(version.header(None), unknown);
         let own = addresses(v4.0, v4.1);
         for own in [Some(own), None] {
             let header = version.own_header(own);
@@ -161,7 +164,7 @@ fn a_written_header_is_read_as_it_was() {
         }
     }
     let mapped = addresses("[::ffff:192.0.2.1]:1", "192.0.2.2:2");
-    assert_eq!(ProxyProtocol::V1.header(mapped), b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n");
+    assert_eq!(ProxyProtocol::V1.header(Some(mapped)), b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n");
 }
 
 #[tokio::test]

@@ -146,7 +146,7 @@ impl<'a> Facts<'a> {
                 let names_a_trace = self.log.has_spans || context.parent.is_some();
                 Value::TraceId(names_a_trace.then_some(&context.trace_id)?)
             }
-            Field::Replica => Value::Word(&winner(trail?)?.replica.authority),
+            Field::Replica => Value::Word(&winner(trail?)?.replica.address),
             Field::LookupMs => Value::Duration(winner(trail?)?.connect?.lookup),
             Field::TcpMs => Value::Duration(winner(trail?)?.connect?.tcp),
             Field::TlsMs => Value::Duration(winner(trail?)?.connect?.tls),

@@ -125,7 +125,7 @@ fn write_attempt(
             write_member((&mut *out, &mut *second), concat!(",\"", $name, "\":\""), $value)
         };
     }
-    put!("replica", Value::Word(&attempt.replica.authority));
+    put!("replica", Value::Word(&attempt.replica.address));
     put!("reason", Value::Word(attempt.reason.name()));
     if attempt.reason.has_detail() {
         put!("reason_detail", Value::Text(attempt.reason.to_string().as_bytes()));

@@ -39,6 +39,6 @@ impl Upstream {
     /// The address of a replica, or its number if it has left.
     fn replica_name(&self, id: ReplicaId) -> String {
         let replicas = self.replicas.load();
-        replicas.get(id).map_or_else(|| id.0.to_string(), |replica| replica.authority.clone())
+        replicas.get(id).map_or_else(|| id.0.to_string(), |replica| replica.address.clone())
     }
 }

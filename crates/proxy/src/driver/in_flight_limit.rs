@@ -88,7 +88,7 @@ impl Upstream {
                 [("connections", &counts.connections_full), ("waiting", &counts.waiting_full)];
             for (limit, breaker) in limits {
                 if breaker.tick() {
-                    let (replica, rejected) = (&replica.authority, breaker.read().rejected);
+                    let (replica, rejected) = (&replica.address, breaker.read().rejected);
                     tracing::info!(
                         upstream,
                         replica,

@@ -78,7 +78,7 @@ impl Snapshot {
         let replicas = || {
             upstreams().flat_map(|([upstream], u)| {
                 u.replicas.iter().map(move |replica| {
-                    ([upstream, ("replica", &*replica.connections.authority)], replica)
+                    ([upstream, ("replica", &*replica.connections.address)], replica)
                 })
             })
         };
@@ -312,7 +312,7 @@ impl Snapshot {
             replicas.map(|to| (("upstream", &*upstream.name), to))
         });
         let servers = self.leaves.iter().map(|leaf| (("leaf", &*leaf.name), &leaf.server));
-        replicas.chain(servers).map(|(owner, to)| ([owner, ("replica", &*to.authority)], to))
+        replicas.chain(servers).map(|(owner, to)| ([owner, ("replica", &*to.address)], to))
     }
 }
 

@@ -99,7 +99,7 @@ pub(crate) struct ReplicaSnapshot {
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionsSnapshot {
     /// `host:port`.
-    pub(crate) authority: String,
+    pub(crate) address: String,
     pub(crate) counts: ConnectionCounts,
     pub(crate) idle: usize,
     /// Requests that wait for a connection.

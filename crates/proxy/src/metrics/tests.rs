@@ -84,7 +84,7 @@ fn replica_snapshot() -> ReplicaSnapshot {
     replica.failed.add(1);
     replica.connections_full.reject();
     let connections = ConnectionsSnapshot {
-        authority: "10.0.0.7:80".to_owned(),
+        address: "10.0.0.7:80".to_owned(),
         counts: replica.read(),
         idle: 1,
         waiting: 2,
@@ -128,7 +128,7 @@ fn leaf() -> LeafSnapshot {
         concurrency: 2,
         url: "http://[::1]:90".to_owned(),
         server: ConnectionsSnapshot {
-            authority: "[::1]:90".to_owned(),
+            address: "[::1]:90".to_owned(),
             counts: ConnectionCounters::default().read(),
             idle: 0,
             waiting: 0,

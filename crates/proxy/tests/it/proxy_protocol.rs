@@ -102,10 +102,9 @@ fn trusted_proxies_and_the_access_log_take_the_address_of_the_header() {
 fn a_connection_without_a_valid_header_closes_and_is_counted() {
     run(async {
         let replica = Replica::responding(Speaks::Http1, "").await;
-        let proxy = Setup::before(&[replica.address()])
-            .listener(FROM_LOOPBACK)
-            .top("limits: {header_timeout: 200ms}")
-            .start();
+        let setup = Setup::before(&[replica.address()]).listener(FROM_LOOPBACK);
+        let patient = setup.start();
+        let impatient = setup.top("limits: {header_timeout: 200ms}").start();
         let header_failed = "curtail_client_proxy_header_failed_total";
         for (sent, name, reason) in [
             (&b"GET / HTTP/1.1\r\nhost: h\r\n\r\n"[..], header_failed, "absent"),
@@ -117,21 +116,22 @@ fn a_connection_without_a_valid_header_closes_and_is_counted() {
         ] {
             let count =
                 |metrics: &crate::metrics::Metrics| metrics.sum(name, &[("reason", reason)]);
+            let proxy = if reason == "header" { &impatient } else { &patient };
             let before = count(&proxy.metrics().await);
             let mut wire = Wire::connect(proxy.address()).await;
             wire.send(sent).await;
             assert_eq!(wire.read_to_close().await, "", "{}", sent.escape_ascii());
             proxy.until(|metrics| count(metrics) == before + 1).await;
         }
-        let mut wire = Wire::connect(proxy.address()).await;
+        let mut wire = Wire::connect(patient.address()).await;
         wire.send("PROXY").await;
         wire.close_write().await;
         assert_eq!(wire.read_to_close().await, "");
         let incomplete = [("reason", "incomplete"), ("listener", "in")];
-        proxy.until(|metrics| metrics.sum(header_failed, &incomplete) == 1).await;
+        patient.until(|metrics| metrics.sum(header_failed, &incomplete) == 1).await;
         assert_eq!(replica.record().count(), 0);
         // Others are served.
-        let stream = connect_with(&proxy, HEADERS[0].0, 100).await;
+        let stream = connect_with(&patient, HEADERS[0].0, 100).await;
         assert_eq!(Client::over(stream, false).await.get("/").await.status, StatusCode::OK);
     });
 }
@@ -211,7 +211,7 @@ fn a_replica_gets_the_address_of_the_client_over_every_protocol() {
 }
 
 /// Keeps the header of each connection as a field of its requests.
-async fn recording() -> RawReplica {
+pub(crate) async fn recording() -> RawReplica {
     RawReplica::start(|mut wire, record, _| async move {
         let header = wire.read_line().await.expect("a header of version 1");
         while let Ok(Some(mut request)) = wire.read_message().await {
@@ -260,5 +260,24 @@ fn a_connection_with_the_address_of_one_client_carries_no_request_of_another() {
             let again = usize::from(connections_max == 1);
             assert_eq!(replica.record().connections() - opened, 2 + again);
         }
+    });
+}
+
+#[test]
+fn a_new_client_at_the_limit_closes_the_idle_connection_of_one_other_client() {
+    run(async {
+        let replica = recording().await;
+        let proxy = Setup::before(&[replica.address()])
+            .workers(1)
+            .upstream("connect: {proxy_protocol: v1, connections_max: 3}")
+            .start();
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+            assert_eq!(client.get("/").await.status, StatusCode::OK);
+            clients.push(client);
+        }
+        proxy.until(|metrics| metrics.sum("curtail_connections_idle", &[]) == 3).await;
+        assert_eq!(replica.record().connections(), 4);
     });
 }

@@ -7,18 +7,20 @@ use crate::deadline::run;
 use crate::directory::Directory;
 use crate::program::{PROGRAM, Program};
 use crate::proxy::{Proxy, Setup};
-use crate::proxy_protocol::connect_from;
-use crate::replica::{Replica, Speaks};
+use crate::proxy_protocol::{connect_from, recording};
+use crate::replica::{Replica, Seen, Speaks};
 use curtail_proxy::{Options, StartError};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode, Version};
 use rustls_pki_types::ServerName;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 const GRACE: Duration = Duration::from_secs(300);
@@ -129,6 +131,64 @@ fn a_unix_socket_carries_tls_and_the_proxy_protocol() {
 }
 
 #[test]
+fn a_replica_learns_that_a_client_has_no_address() {
+    run(async {
+        let (replica, directory) = (recording().await, Directory::new());
+        let path = directory.path("s");
+        let setup = Setup::before(&[replica.address()])
+            .workers(1)
+            .upstream("connect: {proxy_protocol: v1}");
+        let proxy = start(&setup, &path, "");
+        for _ in 0..2 {
+            let mut client = connect(&path, false).await;
+            assert_eq!(client.get("/").await.status, StatusCode::OK);
+            let request = replica.record().requests().pop().expect("a request");
+            assert_eq!(request.head.get("header"), Some("PROXY UNKNOWN"));
+            proxy.until(|metrics| metrics.sum("curtail_connections_idle", &[]) == 1).await;
+        }
+        assert_eq!(replica.record().connections(), 1, "such clients share it");
+    });
+}
+
+/// Forwards all connections of a Unix socket.
+fn forward(path: &Path, to: SocketAddr) {
+    let socket = tokio::net::UnixListener::bind(path).expect("a socket");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = socket.accept().await {
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(to).await.expect("the replica listens");
+                tokio::io::copy_bidirectional(&mut client, &mut server).await.ok();
+            });
+        }
+    });
+}
+
+#[test]
+fn a_probe_over_a_unix_socket_names_a_host() {
+    run(async {
+        for (protocol, speaks) in [("http1", Speaks::Http1), ("http2", Speaks::Http2)] {
+            let (replica, directory) = (Replica::responding(speaks, "").await, Directory::new());
+            let paths = [directory.path("a"), directory.path("b")];
+            paths.iter().for_each(|path| forward(path, replica.address()));
+            let urls = paths.each_ref().map(|path| format!("http://unix:{}", path.display()));
+            let proxy = Setup::before_urls(urls).upstream(&format!(
+                "connect: {{protocol: {protocol}}}\n\
+                 balance: {{policy: prequal, probes_per_request: 1.0, probe_timeout: 600s}}"
+            ));
+            let proxy = proxy.start();
+            let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+            assert_eq!(client.get("/").await.status, StatusCode::OK);
+            let is_probe = |seen: &Seen| seen.uri.path() == "/.curtail/load";
+            replica.record().until(|record| record.matching(is_probe) > 0).await;
+            let seen = replica.record().seen();
+            let probe = seen.iter().find(|seen| is_probe(seen)).expect("a probe");
+            let authority = probe.uri.authority().map(|authority| authority.as_str());
+            assert_eq!(probe.get("host").or(authority), Some("localhost"), "{protocol}");
+        }
+    });
+}
+
+#[test]
 fn the_file_of_a_listener_comes_and_goes_with_it() {
     run(async {
         let (replica, directory) = (Replica::responding(Speaks::Http1, "").await, Directory::new());
@@ -204,5 +264,8 @@ fn a_unix_socket_of_systemd_is_used_and_its_file_stays() {
         program.signal("-TERM");
         assert_eq!(program.exit_code().await, Some(0));
         assert!(path.exists(), "systemd still listens");
+        // A client that waits would make it start the service again.
+        socket.set_nonblocking(true).expect("a socket");
+        assert_eq!(socket.accept().expect_err("nobody waits").kind(), ErrorKind::WouldBlock);
     });
 }

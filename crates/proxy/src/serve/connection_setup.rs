@@ -1,4 +1,4 @@
-//! The beginning of a connection, before the first request: the PROXY header, and the time limit of each handshake.
+//! The setup of a connection, before the first request: the PROXY header, and the time limit of each handshake.
 
 use crate::config::PrecedingProxies;
 use crate::listen::Listener;
@@ -14,14 +14,14 @@ use tokio::net::TcpStream;
 
 /// A connection that has just been accepted.
 #[derive(Clone, Copy)]
-pub(super) struct Beginning<'a> {
+pub(super) struct ConnectionSetup<'a> {
     pub(super) listener: &'a Listener,
     pub(super) timeout: Duration,
     /// Absent on a Unix socket.
     pub(super) peer: Option<SocketAddr>,
 }
 
-impl Beginning<'_> {
+impl ConnectionSetup<'_> {
     /// The ends of the client's connection, by its PROXY header if the listener expects one; those of a Unix socket are
     /// absent. [`None`] when the connection has to close.
     pub(super) async fn addresses(
