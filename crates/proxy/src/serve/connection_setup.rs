@@ -63,14 +63,19 @@ impl ConnectionSetup<'_> {
     fn reject<T>(&self, reason: ProxyHeaderFailure, why: impl Display) -> Option<T> {
         static WARNED: WarnLimit = WarnLimit::new();
         self.listener.metrics.proxy_header_failed.add(&reason, 1);
-        let (listener, peer) = (&self.listener.name, self.peer);
+        let (listener, peer) = (&self.listener.name, self.peer_text());
         // A load balancer that only connects checks the health of the proxy.
         if reason != ProxyHeaderFailure::Incomplete && WARNED.is_due() {
-            tracing::warn!(listener, ?peer, %why, "connection closed; further ones are counted, and logged at level debug for ten seconds");
+            tracing::warn!(listener, peer, %why, "connection closed; further ones are counted, and logged at level debug for ten seconds");
         } else {
-            tracing::debug!(listener, ?peer, %why, "connection closed");
+            tracing::debug!(listener, peer, %why, "connection closed");
         }
         None
+    }
+
+    /// The other end of the connection, for logs; a client of a Unix socket has no address.
+    fn peer_text(&self) -> String {
+        self.peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string())
     }
 
     /// Runs a handshake within the timeout, or [`LAST_MOMENT`] when idle connections have to close; [`None`] after that.
@@ -85,8 +90,8 @@ impl ConnectionSetup<'_> {
             done = tokio::time::timeout(self.timeout.into(), handshake) => {
                 if done.is_err() {
                     self.listener.metrics.timed_out.add(&ClientTimeout::Header, 1);
-                    let peer = self.peer;
-                    tracing::debug!(?peer, "client closed: no PROXY header, TLS handshake or request within limits.header_timeout");
+                    let peer = self.peer_text();
+                    tracing::debug!(peer, "client closed: no PROXY header, TLS handshake or request within limits.header_timeout");
                 }
                 done.ok()
             }
