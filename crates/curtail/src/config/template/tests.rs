@@ -24,8 +24,16 @@ fn the_complete_file_says_what_holds_without_it() {
 fn what_is_commented_out_can_be_put_into_effect() {
     let file = yaml(ConfigKind::Proxy, &ConfigKind::Proxy.keys());
     // One case at a time is all that a file can have: Prequal's keys stay, those of other rules go. A discovery has one
-    // source, and a health check one kind. An address of TCP has no file.
-    let keys = ["#decay", "#choices", "#srv", "#tls_server_name", "#grpc:", "#mode"];
+    // source, and a health check one kind. An address of TCP has no file, and a fan-out has no streams.
+    let keys = [
+        "#decay",
+        "#choices",
+        "#srv",
+        "#tls_server_name",
+        "#grpc:",
+        "#mode",
+        "#stream_idle_timeout",
+    ];
     let sources = ["#kubernetes:", "#eds:", "#file:", "#http:"];
     // The indent of the source that the line belongs to.
     let mut source = None;
