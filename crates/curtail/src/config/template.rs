@@ -40,28 +40,7 @@ fn example(path: &str) -> Option<&'static str> {
         "listeners[].address" => "127.0.0.1:7300",
         "listeners[].mode" => "\"0660\"",
         "listeners[].proxy_protocol.from" => "[10.0.0.0/24]",
-        "routes[].host" => "www.example.org",
-        "routes[].upstream" => NAME,
-        "routes[].timeout" => "2s",
-        "routes[].request_headers.set" => "{x-client: \"{client}\"}",
-        "routes[].request_headers.add" => "{x-gateway: shop}",
-        "routes[].request_headers.remove" => "[x-debug]",
-        "routes[].response_headers.set" => "{strict-transport-security: max-age=31536000}",
-        "routes[].response_headers.add" => "{vary: accept-encoding}",
-        "routes[].response_headers.remove" => "[server]",
-        "routes[].retry.retries_max" => "1",
-        "routes[].retry.statuses" => "[502, 503, 504]",
-        "routes[].stream_idle_timeout" => "10m",
-        "routes[].rewrite_prefix" => "/v2",
-        "routes[].redirect.scheme" => "https",
-        "routes[].redirect.host" => "www.example.org",
-        "routes[].redirect.prefix" => "/new",
-        "routes[].limits.per_client.header" => "x-api-key",
         path if path.ends_with(".in_flight_max") => "500",
-        path if path.starts_with("routes[].limits.") && path.ends_with(".rate") => "100",
-        path if path.starts_with("routes[].limits.") && path.ends_with(".burst") => "200",
-        "routes[].fan_out.needed" => "1",
-        "routes[].fan_out.deadline" => "500ms",
         "zone" => "eu-1a",
         "upstreams.<name>.replicas" => "[\"http://127.0.0.1:8080\", \"http://127.0.0.1:8081\"]",
         "upstreams.<name>.discovery.dns" => "http://search.default.svc:8080",
@@ -116,6 +95,34 @@ fn example(path: &str) -> Option<&'static str> {
         path if path.contains(".discovery.") && path.ends_with(".token_file") => {
             "/etc/curtail/token"
         }
+        path => return route_example(path),
+    })
+}
+
+/// Returns an example value of a key of a route.
+fn route_example(path: &str) -> Option<&'static str> {
+    Some(match path {
+        "routes[].host" => "www.example.org",
+        "routes[].upstream" => NAME,
+        "routes[].timeout" => "2s",
+        "routes[].request_headers.set" => "{x-client: \"{client}\"}",
+        "routes[].request_headers.add" => "{x-gateway: shop}",
+        "routes[].request_headers.remove" => "[x-debug]",
+        "routes[].response_headers.set" => "{strict-transport-security: max-age=31536000}",
+        "routes[].response_headers.add" => "{vary: accept-encoding}",
+        "routes[].response_headers.remove" => "[server]",
+        "routes[].retry.retries_max" => "1",
+        "routes[].retry.statuses" => "[502, 503, 504]",
+        "routes[].stream_idle_timeout" => "10m",
+        "routes[].rewrite_prefix" => "/v2",
+        "routes[].redirect.scheme" => "https",
+        "routes[].redirect.host" => "www.example.org",
+        "routes[].redirect.prefix" => "/new",
+        "routes[].limits.per_client.header" => "x-api-key",
+        path if path.starts_with("routes[].limits.") && path.ends_with(".rate") => "100",
+        path if path.starts_with("routes[].limits.") && path.ends_with(".burst") => "200",
+        "routes[].fan_out.needed" => "1",
+        "routes[].fan_out.deadline" => "500ms",
         _ => return None,
     })
 }
