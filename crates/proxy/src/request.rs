@@ -549,7 +549,7 @@ fn respond_without_replica(
 ) -> ProxyResponse {
     let (status, error) = status_without_replica(why);
     let is_full = why == NoResponse::UpstreamFull;
-    // A rejected request is none of the upstream's.
+    // The upstream does not count a rejected request.
     let upstream = Some(upstream).filter(|_| !is_full);
     record_own(worker, upstream, trail, (Some(status), Some(error)));
     let (mut head, body) = own(status, error, "");

@@ -77,7 +77,7 @@ impl From<Failure> for EjectionReason {
     }
 }
 
-/// A change of a circuit, for the driver's log and counters. The end of an ejection is none: it comes with time alone.
+/// A change of a circuit, for the driver's log and counters. The end of an ejection is not reported, because only time ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircuitChange {
     /// The replica is ejected.

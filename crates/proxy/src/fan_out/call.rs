@@ -84,7 +84,7 @@ pub(super) async fn run(
             Ok(response) => response,
             Err((why, trail)) => {
                 let (status, name) = status_without_replica(why);
-                // A rejected call is none of the upstream's.
+                // The upstream does not count a rejected call.
                 let upstream = Some(&*upstream).filter(|_| why != NoResponse::UpstreamFull);
                 record_own(&worker, upstream, *trail, (Some(status), Some(name)));
                 return Err(CallError::new(status, name));

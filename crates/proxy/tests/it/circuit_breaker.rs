@@ -7,33 +7,18 @@ use crate::deadline::run;
 use crate::logs;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
-use crate::replica::{Replica, Speaks, ok, status};
+use crate::replica::{Replica, Speaks, gated, ok, status};
 use http::{StatusCode, Version};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 async fn upstream_state(proxy: &Proxy) -> Value {
     let state = proxy.admin("/state").await;
     let state: Value = serde_json::from_slice(&state.body).expect("JSON");
     state["upstreams"][0].clone()
-}
-
-/// A replica whose responses wait for a permit each.
-async fn gated(speaks: Speaks) -> (Replica, Arc<Semaphore>) {
-    let gate = Arc::new(Semaphore::new(0));
-    let opens = Arc::clone(&gate);
-    let replica = Replica::start(speaks, move |_| {
-        let opens = Arc::clone(&opens);
-        async move {
-            opens.acquire().await.expect("never closed").forget();
-            ok("good")
-        }
-    });
-    (replica.await, gate)
 }
 
 /// Sends a request on a connection of its own.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 /// What a replica speaks.
@@ -216,6 +216,20 @@ async fn listen(address: SocketAddr) -> TcpListener {
             Err(error) => panic!("{address}: {error}"),
         }
     }
+}
+
+/// A replica whose responses wait for a permit each.
+pub(crate) async fn gated(speaks: Speaks) -> (Replica, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let opens = Arc::clone(&gate);
+    let replica = Replica::start(speaks, move |_| {
+        let opens = Arc::clone(&opens);
+        async move {
+            opens.acquire().await.expect("never closed").forget();
+            ok("good")
+        }
+    });
+    (replica.await, gate)
 }
 
 /// A good response with a text.

@@ -7,13 +7,11 @@ use crate::directory::Directory;
 use crate::metrics::Metrics;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
-use crate::replica::{Replica, Speaks, ok};
+use crate::replica::{Replica, Speaks, gated, ok};
 use crate::wire::Wire;
 use http::{HeaderName, HeaderValue, Response, StatusCode, Version};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use std::sync::Arc;
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 const VERSIONS: [(Version, Speaks, &str); 2] = [
@@ -43,20 +41,6 @@ fn limited(metrics: &Metrics, reason: &str) -> u64 {
 
 fn in_flight(metrics: &Metrics) -> u64 {
     metrics.sum("curtail_route_in_flight", &[("route", "/")])
-}
-
-/// A replica whose responses wait for a permit each.
-async fn gated(speaks: Speaks) -> (Replica, Arc<Semaphore>) {
-    let gate = Arc::new(Semaphore::new(0));
-    let opens = Arc::clone(&gate);
-    let replica = Replica::start(speaks, move |_| {
-        let opens = Arc::clone(&opens);
-        async move {
-            opens.acquire().await.expect("never closed").forget();
-            ok("good")
-        }
-    });
-    (replica.await, gate)
 }
 
 /// Sends a request that stays in flight until the gate opens.
