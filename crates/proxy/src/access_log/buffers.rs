@@ -21,6 +21,9 @@ const WARN_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct LineBuffers {
     by_worker: Box<[WorkerBuffer]>,
+    /// The empty buffers of a writer that has ended. Its successor starts with them: new memory costs a page fault for
+    /// every ten lines.
+    spare: Mutex<Vec<Lines>>,
     /// The writer that may take lines, by number.
     current: Mutex<u64>,
     writers: AtomicU64,
@@ -68,6 +71,7 @@ impl LineBuffers {
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             by_worker: (0..workers).map(|_| WorkerBuffer::default()).collect(),
+            spare: Mutex::default(),
             current: Mutex::default(),
             writers: AtomicU64::new(0),
             counters: AccessLogCounters::default(),
@@ -95,6 +99,16 @@ impl LineBuffers {
     /// From now on this writer takes the lines, and no earlier one does.
     pub(super) fn set_current(&self, writer: u64) {
         *lock(&self.current) = writer;
+    }
+
+    /// The buffers with which a writer begins.
+    pub(super) fn take_spare(&self) -> Vec<Lines> {
+        std::mem::take(&mut lock(&self.spare))
+    }
+
+    /// Keeps the buffers of a writer that ends.
+    pub(super) fn keep_spare(&self, batch: Vec<Lines>) {
+        *lock(&self.spare) = batch;
     }
 
     /// Swaps the buffers for those of `batch`, which are empty; does nothing if another writer is current.

@@ -116,7 +116,7 @@ fn run(
     (buffers, number): (&LineBuffers, u64),
     stopped: &Receiver<Infallible>,
 ) {
-    let mut batch = Vec::new();
+    let mut batch = buffers.take_spare();
     loop {
         let is_stopped =
             stopped.recv_timeout(WRITE_INTERVAL) == Err(RecvTimeoutError::Disconnected);
@@ -131,6 +131,7 @@ fn run(
             lines.count = 0;
         }
         if is_stopped {
+            buffers.keep_spare(batch);
             return;
         }
     }
