@@ -34,6 +34,9 @@ const BUFFERED_BYTES_MAX: usize = 8 << 20;
 /// Maximum size of the spans that wait for the exporter or are being sent; the rest is for the threads' own buffers.
 const WAITING_BYTES_MAX: usize = BUFFERED_BYTES_MAX - SHARDS * CHUNK_BYTES;
 
+/// The number of buffers kept for reuse: those of one batch. New memory costs a page fault for every four requests.
+const SPARE_CHUNKS_MAX: usize = 4;
+
 /// The buffer of spans; shared by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct SpanSink {
@@ -67,6 +70,8 @@ struct Waiting {
     /// The size and the number of spans include the chunks that the exporter has taken and not yet settled.
     bytes: usize,
     spans: u64,
+    /// Empty buffers of chunks that were sent.
+    spare: Vec<Vec<u8>>,
 }
 
 curtail_metrics::counters! {
@@ -127,7 +132,8 @@ impl SpanSink {
             return false;
         }
         // The next chunk will be about as long, so its memory need not grow in steps.
-        let next = Chunk { bytes: Vec::with_capacity(chunk.bytes.len()), spans: 0 };
+        let bytes = waiting.spare.pop().unwrap_or_else(|| Vec::with_capacity(chunk.bytes.len()));
+        let next = Chunk { bytes, spans: 0 };
         let full = std::mem::replace(chunk, next);
         waiting.bytes += full.bytes.len();
         waiting.spans += full.spans;
@@ -159,10 +165,17 @@ impl SpanSink {
     }
 
     /// Records that a batch was sent or given up, so that there is room for others.
-    fn settle(&self, batch: &Batch, settled: Settled) {
+    fn settle(&self, batch: Batch, settled: Settled) {
         let mut waiting = lock(&self.waiting);
         waiting.bytes -= batch.bytes;
         waiting.spans -= batch.spans;
+        // A transport that has been given up may still hold a chunk.
+        let unshared = batch.chunks.into_iter().filter_map(|chunk| chunk.try_into_mut().ok());
+        let room = SPARE_CHUNKS_MAX - waiting.spare.len();
+        waiting.spare.extend(unshared.take(room).map(|mut chunk| {
+            chunk.clear();
+            chunk.into()
+        }));
         drop(waiting);
         match settled {
             Settled::Sent { rejected } => {

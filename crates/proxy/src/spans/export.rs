@@ -142,7 +142,7 @@ impl Export {
         while let Some(batch) = self.sink.take(self.pace.batch_bytes) {
             any = true;
             let settled = self.send(&batch).await;
-            self.sink.settle(&batch, settled);
+            self.sink.settle(batch, settled);
         }
         any
     }

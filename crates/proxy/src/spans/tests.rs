@@ -1,5 +1,6 @@
 use super::sample::{get, trail, usual};
-use super::{BUFFERED_BYTES_MAX, CHUNK_BYTES, Settled, SpanSink, decoded};
+use super::{BUFFERED_BYTES_MAX, CHUNK_BYTES, SPARE_CHUNKS_MAX, Settled, SpanSink, decoded, lock};
+use bytes::Bytes;
 use curtail_http::clock::Clock;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ fn take_all(sink: &SpanSink) -> Vec<decoded::Span> {
         for chunk in &batch.chunks {
             decoded::scope_spans(chunk, &mut request);
         }
-        sink.settle(&batch, Settled::Sent { rejected: 0 });
+        sink.settle(batch, Settled::Sent { rejected: 0 });
     }
 }
 
@@ -124,7 +125,35 @@ fn a_receiver_cannot_reject_more_than_it_was_sent() {
     sink.record(&usual(), &clock);
     sink.hand_over_all();
     let batch = sink.take(usize::MAX).expect("what was recorded");
-    sink.settle(&batch, Settled::Sent { rejected: 1_000 });
+    sink.settle(batch, Settled::Sent { rejected: 1_000 });
     let counts = sink.counts();
     assert_eq!((counts.sent, counts.rejected), (0, 2));
+}
+
+#[test]
+fn the_buffers_of_a_batch_that_was_sent_are_used_again() {
+    let (sink, clock) = (SpanSink::default(), Clock::start());
+    let send = |held: &mut Vec<Bytes>| {
+        sink.record(&usual(), &clock);
+        sink.hand_over_all();
+        let batch = sink.take(usize::MAX).expect("what was recorded");
+        held.extend(batch.chunks.first().cloned());
+        batch
+    };
+    let spare = || lock(&sink.waiting).spare.len();
+    let first = send(&mut Vec::new());
+    let memory = first.chunks[0].as_ptr();
+    sink.settle(first, Settled::GivenUp);
+    assert_eq!(spare(), 1);
+    // The second buffer is new, because the first one was still on its way when it was needed.
+    let (mut held, mut batches) = (Vec::new(), Vec::new());
+    batches.extend([(); 2].map(|()| send(&mut Vec::new())));
+    assert_eq!((spare(), batches[1].chunks[0].as_ptr()), (0, memory));
+    // A transport holds this one.
+    batches.push(send(&mut held));
+    batches.into_iter().for_each(|batch| sink.settle(batch, Settled::GivenUp));
+    assert_eq!(spare(), 2);
+    let many = [(); 2 * SPARE_CHUNKS_MAX].map(|()| send(&mut Vec::new()));
+    many.into_iter().for_each(|batch| sink.settle(batch, Settled::GivenUp));
+    assert_eq!(spare(), SPARE_CHUNKS_MAX);
 }
