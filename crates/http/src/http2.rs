@@ -10,6 +10,7 @@
 
 mod client;
 mod driver;
+mod duplex;
 mod error;
 mod frame;
 mod handle;
@@ -18,7 +19,8 @@ mod message;
 mod server;
 mod state;
 
-pub(crate) use client::{Http2Connection, ResponseBody, StreamLease};
+pub(crate) use client::{ConnectBody, Http2Connection, ResponseBody, StreamLease};
+pub use duplex::DuplexStream;
 pub use error::{ConnectionError, Error, ErrorCode};
 pub use handle::Http2Body as RequestBody;
 pub use server::{Http2Limits, InterimSink, serve};

@@ -36,4 +36,5 @@ pub mod stream;
 pub mod timers;
 pub mod tls;
 pub mod trailers;
+pub mod websocket;
 pub mod write_timeout;

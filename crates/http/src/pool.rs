@@ -14,12 +14,13 @@ mod client_pools;
 mod http1;
 mod http2;
 mod refill;
+mod upgrade;
 
-pub use body::ResponseBody;
+pub use body::{ResponseBody, ServerTunnel};
 pub use client_pools::ClientPools;
 
 use self::http1::Http1Transport;
-use self::http2::Http2Transport;
+use self::http2::{Http2Lease, Http2Transport};
 use crate::clock::Clock;
 use crate::connect::{ConnectConfig, ConnectError, Connector, Offer, OpenedConnection, Protocol};
 use crate::connection_counts::{ConnectPhases, ConnectionCounters, CountedConnection};
@@ -32,10 +33,10 @@ use ::http::StatusCode;
 use attempts::{Attempt, Attempts, Turn, WaitError};
 use curtail_metrics::{Gauge, GaugeGuard};
 use curtail_units::Instant;
-use hyper_util::rt::TokioIo;
 use refill::Refills;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use upgrade::UpgradeAttempt;
 
 /// One protocol over the connections of a pool.
 trait Transport {
@@ -95,6 +96,11 @@ pub enum ExchangeError {
     /// The server sent `101` to a request that asked for no other protocol.
     #[error("{server}: switched protocols, which the request did not ask for")]
     SwitchedProtocols { server: String },
+    /// The server sent `101`, but does not prove that it speaks the protocol of WebSockets.
+    #[error(
+        "{server}: the response to the WebSocket handshake lacks `connection`, `upgrade` or the right `sec-websocket-accept`"
+    )]
+    BadHandshake { server: String },
 }
 
 impl ExchangeError {
@@ -108,7 +114,9 @@ impl ExchangeError {
             | Self::FullWaiting { .. }
             | Self::NotSent { .. }
             | Self::AttemptFailed { .. } => true,
-            Self::Broken { .. } | Self::SwitchedProtocols { .. } => false,
+            Self::Broken { .. } | Self::SwitchedProtocols { .. } | Self::BadHandshake { .. } => {
+                false
+            }
         }
     }
 }
@@ -223,17 +231,14 @@ impl Pool {
             // A client of HTTP/1.0 may name no host.
             request.set(Known::Host, self.connector.origin().authority().as_bytes());
         }
-        // HTTP/2 has no upgrades; where the protocol is to be negotiated, HTTP/1.1 is.
-        if request.has(Known::Upgrade) && self.config.protocol != Protocol::Http2 {
-            return Box::pin(self.exchange_upgrade(request, clock)).await;
+        if request.has(Known::Upgrade) {
+            match Box::pin(self.exchange_upgrade(request, clock)).await? {
+                UpgradeAttempt::Response(response) => return Ok(response),
+                UpgradeAttempt::Unsent(unsent) => request = unsent,
+            }
         }
         let now = clock.now();
-        if let Some(lease) = self.http2.lease(now) {
-            if lease.is_crowded
-                && let Some(attempt) = self.attempts.grow(&*self.http2)
-            {
-                self.open_ahead(attempt, clock);
-            }
+        if let Some(lease) = self.lease_http2(now, clock) {
             return Box::pin(self.exchange_over(&self.http2, lease, request, clock)).await;
         }
         let idle = if fresh { None } else { self.http1.lease(now) };
@@ -251,6 +256,17 @@ impl Pool {
         response.map(|response| PoolResponse { phases, ..response })
     }
 
+    /// Leases a stream of an open HTTP/2 connection, and opens a further one if they are crowded.
+    fn lease_http2(self: &Arc<Self>, now: Instant, clock: &Clock) -> Option<Http2Lease> {
+        let lease = self.http2.lease(now)?;
+        if lease.is_crowded
+            && let Some(attempt) = self.attempts.grow(&*self.http2)
+        {
+            self.open_ahead(attempt, clock);
+        }
+        Some(lease)
+    }
+
     async fn exchange_over<T: Transport>(
         &self,
         transport: &Arc<T>,
@@ -264,32 +280,6 @@ impl Pool {
             return Err(ExchangeError::SwitchedProtocols { server: self.server() });
         }
         Ok(PoolResponse { head, body, phases: None })
-    }
-
-    /// Sends a request for an upgrade over a new HTTP/1.1 connection, which does not return to the pool.
-    async fn exchange_upgrade(
-        &self,
-        request: OutboundRequest,
-        clock: &Clock,
-    ) -> Result<PoolResponse, ExchangeError> {
-        let waiting = self.count_waiting()?;
-        let (connected, counted) = self.open(clock, Offer::Http1).await?;
-        drop(waiting);
-        let phases = Some(connected.phases);
-        let io = TokioIo::new(connected.stream);
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(io).await.map_err(|_| self.not_sent())?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(%error, "upgraded connection ended");
-            }
-            drop(counted);
-        });
-        let response = sender.send_request(request.into_request()).await;
-        let mut response = response.map_err(|source| self.broken(source))?;
-        let upgrade = hyper::upgrade::on(&mut response);
-        let (head, body) = response.into_parts();
-        Ok(PoolResponse { head: head.into(), body: ResponseBody::upgrade(body, upgrade), phases })
     }
 
     /// Closes connections that have been idle for too long, and removes connections that the server has closed.

@@ -21,6 +21,13 @@ pub trait Service: Send + Sync {
         interim: Option<InterimSink>,
     ) -> impl Future<Output = (ResponseHead, Self::Body)> + Send;
 
+    /// Carries the bytes of a WebSocket over HTTP/2, until both sides have ended it. The body is that of the response 101.
+    fn carry(
+        &self,
+        stream: http2::DuplexStream,
+        body: Self::Body,
+    ) -> impl Future<Output = ()> + Send;
+
     /// Returns the response to a malformed request.
     fn reject(&self, fault: Fault) -> (ResponseHead, Self::Body);
 

@@ -52,6 +52,17 @@ pub enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+/// A byte stream of a client, which the proxy may have to break off.
+pub trait ResetAtDrop {
+    /// Makes the drop of the stream reset it, so that the other side detects an incomplete message.
+    fn reset_at_drop(&self);
+}
+
+/// A byte stream in both directions.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
+
 impl Stream {
     /// Begins a client's connection; under TLS, with the handshake, which may take at most `timeout`.
     ///
@@ -66,9 +77,10 @@ impl Stream {
         let handshake = tokio::time::timeout(timeout, tls.acceptor().accept(tcp)).await;
         Ok(Self::Tls(Box::new(handshake.map_err(|_| io::ErrorKind::TimedOut)??.into())))
     }
+}
 
-    /// Makes the drop of the connection reset it, so that the other side detects an incomplete message.
-    pub fn reset_at_drop(&self) {
+impl ResetAtDrop for Stream {
+    fn reset_at_drop(&self) {
         let tcp = match self {
             Self::Plain(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,

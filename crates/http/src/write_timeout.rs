@@ -1,11 +1,11 @@
-//! A connection with a write timeout.
+//! A connection, or a stream of HTTP/2, with a write timeout.
 //!
 //! **Limits**: a write fails if bytes wait and the other side reads nothing for the write timeout. Dropping the
 //! connection then resets it; otherwise the kernel would continue to retransmit. Bytes that the kernel accepts count as
 //! progress; the kernel reports room only when a third of its buffer is free.
 
 use crate::progress::ProgressTimer;
-use crate::stream::Stream;
+use crate::stream::{ResetAtDrop, Stream};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ pub fn is_write_timeout(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|source| source.is::<WriteTimeout>())
 }
 
-/// A connection whose writes have a timeout.
+/// A connection or stream whose writes have a timeout.
 #[derive(Debug)]
-pub struct WriteTimeoutStream<F> {
-    stream: Stream,
+pub struct WriteTimeoutStream<F, S = Stream> {
+    stream: S,
     on_timeout: F,
     timer: ProgressTimer,
     written: u64,
@@ -36,9 +36,9 @@ pub struct WriteTimeoutStream<F> {
     has_failed: bool,
 }
 
-impl<F: Fn()> WriteTimeoutStream<F> {
+impl<F: Fn(), S: ResetAtDrop> WriteTimeoutStream<F, S> {
     /// Creates a connection with `timer` for its writes; a write timeout calls `on_timeout`.
-    pub fn new(stream: Stream, timer: ProgressTimer, on_timeout: F) -> Self {
+    pub fn new(stream: S, timer: ProgressTimer, on_timeout: F) -> Self {
         Self { stream, on_timeout, timer, written: 0, moved: Arc::default(), has_failed: false }
     }
 
@@ -85,7 +85,7 @@ impl<F: Fn()> WriteTimeoutStream<F> {
     }
 }
 
-impl<F: Fn() + Unpin> AsyncRead for WriteTimeoutStream<F> {
+impl<F: Fn() + Unpin, S: AsyncRead + Unpin> AsyncRead for WriteTimeoutStream<F, S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -99,7 +99,7 @@ impl<F: Fn() + Unpin> AsyncRead for WriteTimeoutStream<F> {
     }
 }
 
-impl<F: Fn() + Unpin> AsyncWrite for WriteTimeoutStream<F> {
+impl<F: Fn() + Unpin, S: AsyncWrite + ResetAtDrop + Unpin> AsyncWrite for WriteTimeoutStream<F, S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

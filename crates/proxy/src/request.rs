@@ -5,7 +5,7 @@ use crate::fan_out::{self, FanOut};
 use crate::holdout::{self, Draw};
 use crate::leaf::{Admission, Leaf, LeafPermit, TWIN_STARTED_PATH};
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
-use crate::response::{BufferedBody, BufferedResponse, IdleTimeout, RelayedBody, WinningResponse};
+use crate::response::{Completion, IdleTimeout, RelayedBody};
 use crate::root::{self, NoResponse, Outgoing};
 use crate::route::changes::{MessageChanges, RequestFacts};
 use crate::route::redirect::Redirect;
@@ -13,7 +13,6 @@ use crate::route::{Route, RouteRequests, Target};
 use crate::route_limits::{LimitPermit, LimitedRequest};
 use crate::snapshot::ConfigSnapshot;
 use crate::trail::{Destination, RequestEnd, Trail};
-use crate::tunnel::Tunnel;
 use crate::worker::Worker;
 use crate::{grpc_deadline, leaf_headers, probe};
 use bytes::Bytes;
@@ -103,7 +102,7 @@ pub(crate) async fn respond(
     let upstream = match target {
         Target::Upstream(upstream) => upstream,
         Target::FanOut(fan_out) => {
-            let mut outgoing = outgoing(&snapshot, (outgoing_head, body), request, None);
+            let mut outgoing = outgoing(&snapshot, (outgoing_head, body), request, upgrade);
             outgoing.failed_statuses = requests.failed_statuses;
             let response = respond_from_shards(&worker, &client, fan_out, (outgoing, trail));
             return with_changed_headers(changes, facts, response.await);
@@ -235,8 +234,13 @@ async fn respond_from_shards(
     worker: &Arc<Worker>,
     client: &Client,
     fan_out: Arc<FanOut>,
-    (outgoing, trail): (Outgoing, Box<Trail>),
+    (mut outgoing, trail): (Outgoing, Box<Trail>),
 ) -> ProxyResponse {
+    if outgoing.is_connect() {
+        return respond_itself(worker, *trail, Fault::CONNECT_FAN_OUT.into());
+    }
+    // A client of HTTP/1.1 knows by the status that it was not upgraded.
+    outgoing.upgrade = None;
     let body = outgoing.body.clone();
     let response = Box::pin(fan_out::respond(worker, fan_out, outgoing, trail)).await;
     if body.and_then(|body| body.fault()) == Some(ClientFault::Slow) {
@@ -254,6 +258,7 @@ async fn respond_from_upstream(
 ) -> ProxyResponse {
     let body = outgoing.body.clone();
     let has_deadline = outgoing.request.deadline.is_some();
+    let is_connect = outgoing.is_connect();
     match root::exchange(worker, Arc::clone(&upstream), outgoing, trail).await {
         Ok(response) => {
             if let Some(body) = &body {
@@ -264,7 +269,11 @@ async fn respond_from_upstream(
                 body,
                 metrics: Arc::clone(&client.metrics),
             });
-            give(client, response, (permit, idle))
+            if is_connect && response.response.head.status.is_success() {
+                LeafPermit::finish(permit);
+                return decline_upgrade(response.completion);
+            }
+            response.forward(client.leaf.is_some(), (permit, idle))
         }
         Err((no_response, trail)) => {
             if let NoResponse::RequestFailure(RequestFailure::Failed(_)) = no_response {
@@ -381,38 +390,11 @@ fn outgoing(
     }
 }
 
-fn give(
-    client: &Client,
-    response: WinningResponse,
-    (permit, idle): (Option<LeafPermit>, Option<IdleTimeout>),
-) -> ProxyResponse {
-    let WinningResponse { response, completion } = response;
-    let BufferedResponse { mut head, body } = *response;
-    if client.leaf.is_none() {
-        // Headers of our leaves are not for clients: another root would take them for its own leaf's.
-        head.fields.remove(Known::CurtailLeaf.bit());
-    }
-    if head.status.is_informational() || head.status == StatusCode::NO_CONTENT {
-        // RFC 9110, section 8.6. HTTP/2 clients reset the stream of a response with a length that has no content.
-        head.fields.remove(Known::ContentLength.bit());
-    }
-    if head.status == StatusCode::SWITCHING_PROTOCOLS
-        && let Some(protocol) = forwarding::upgrade(&head.fields)
-        && let BufferedBody::Open(body) = body
-    {
-        forwarding::remove_hop_by_hop(&mut head.fields);
-        forwarding::ask_upgrade(&mut head.fields, &protocol);
-        let body = match body.into_upgrade() {
-            Some(replica) => {
-                let idle = idle.map(|idle| idle.timer);
-                RelayedBody::Tunnel(Box::new(Tunnel::new(replica, completion, permit, idle)))
-            }
-            None => RelayedBody::Whole(Bytes::new()),
-        };
-        return (head, body);
-    }
-    forwarding::remove_hop_by_hop(&mut head.fields);
-    (head, RelayedBody::new(body, completion, (permit, idle)))
+/// Responds to the WebSocket handshake of an HTTP/2 client in place of a replica that responded as to any other request.
+fn decline_upgrade(mut completion: Completion) -> ProxyResponse {
+    let Fault { status, error, why } = Fault::UPGRADE_DECLINED;
+    completion.replace(status, error);
+    own(status, error, why)
 }
 
 /// Responds to messages for the leaf itself: probes and started twins.

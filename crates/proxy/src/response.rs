@@ -11,7 +11,8 @@ use crate::trail::{AttemptEnd, Trail};
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;
 use bytes::{Bytes, BytesMut};
-use curtail_http::head::ResponseHead;
+use curtail_http::forwarding;
+use curtail_http::head::{Known, ResponseHead};
 use curtail_http::http1;
 use curtail_http::pool::{self, ResponseBody};
 use curtail_http::progress::ProgressTimer;
@@ -19,7 +20,7 @@ use curtail_http::replay::Replay;
 use curtail_http::trailers;
 use curtail_policy::{AttemptId, Event, Failure, Reason};
 use curtail_units::Instant;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use std::pin::Pin;
@@ -49,7 +50,7 @@ pub(crate) async fn take_small(
     bytes_max: u64,
 ) -> Result<BufferedResponse, pool::ResponseError> {
     let is_small = body.size_hint().exact().is_some_and(|bytes| bytes <= bytes_max);
-    if !is_small || head.status == http::StatusCode::SWITCHING_PROTOCOLS {
+    if !is_small || head.status == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(BufferedResponse { head, body: BufferedBody::Open(body) });
     }
     let (mut data, mut trailers) = (Bytes::new(), None);
@@ -108,6 +109,41 @@ impl WinningResponse {
         let completion = Completion { driver, trail, attempt, worker, is_over: false };
         Self { response, completion }
     }
+
+    /// The response for the client, without the fields that concern the replica's connection.
+    pub(crate) fn forward(
+        self,
+        is_at_leaf: bool,
+        (permit, idle): (Option<LeafPermit>, Option<IdleTimeout>),
+    ) -> (ResponseHead, RelayedBody) {
+        let Self { response, completion } = self;
+        let BufferedResponse { mut head, body } = *response;
+        if !is_at_leaf {
+            // Headers of our leaves are not for clients: another root would take them for its own leaf's.
+            head.fields.remove(Known::CurtailLeaf.bit());
+        }
+        if head.status.is_informational() || head.status == StatusCode::NO_CONTENT {
+            // RFC 9110, section 8.6. HTTP/2 clients reset the stream of a response with a length that has no content.
+            head.fields.remove(Known::ContentLength.bit());
+        }
+        if head.status == StatusCode::SWITCHING_PROTOCOLS
+            && let Some(protocol) = forwarding::upgrade(&head.fields)
+            && let BufferedBody::Open(body) = body
+        {
+            forwarding::remove_hop_by_hop(&mut head.fields);
+            forwarding::ask_upgrade(&mut head.fields, &protocol);
+            let body = match body.into_upgrade() {
+                Some(replica) => {
+                    let idle = idle.map(|idle| idle.timer);
+                    RelayedBody::Tunnel(Box::new(Tunnel::new(replica, completion, permit, idle)))
+                }
+                None => RelayedBody::Whole(Bytes::new()),
+            };
+            return (head, body);
+        }
+        forwarding::remove_hop_by_hop(&mut head.fields);
+        (head, RelayedBody::new(body, completion, (permit, idle)))
+    }
 }
 
 impl Completion {
@@ -135,6 +171,17 @@ impl Completion {
             let (end, error) = (AttemptEnd::Failed(Failure::Broken), Failure::Broken.name());
             self.finish(now, end, Some(error), ResponseClass::Incomplete);
         }
+    }
+
+    /// Ends the request with a response of the proxy in place of the replica's, which is discarded.
+    pub(crate) fn replace(&mut self, status: StatusCode, error: &'static str) {
+        let attempt = self.attempt;
+        let now = self.driver.handle(Event::Ended { attempt, whole: true }, &mut Effects::new());
+        self.trail.response_begun = None;
+        if let Some(end) = &mut self.trail.end {
+            end.status = Some(status);
+        }
+        self.finish(now, AttemptEnd::Responded, Some(error), ResponseClass::Status(status));
     }
 
     fn status(&self) -> ResponseClass {

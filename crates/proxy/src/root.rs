@@ -26,7 +26,7 @@ use curtail_policy::{
     RequestFailure, Tie,
 };
 use curtail_units::Instant;
-use http::StatusCode;
+use http::{StatusCode, Version};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -355,6 +355,9 @@ impl Exchange {
             self.driver.upstream.metrics.zones.add(&side, 1);
         }
         let mut request = self.outgoing.attempt(&self.trail.context, span_id, class);
+        if self.outgoing.is_connect() {
+            request.set(Known::SecWebsocketKey, self.worker.new_websocket_key().as_bytes());
+        }
         if let Some((tie, twin)) = tie {
             let tie = leaf_headers::write_tie(tie.id, tie.role, &twin.address);
             request.set(Known::CurtailTie, tie.as_bytes());
@@ -391,6 +394,11 @@ impl Exchange {
 }
 
 impl Outgoing {
+    /// Whether the request is the WebSocket handshake of an HTTP/2 client (RFC 8441).
+    pub(crate) fn is_connect(&self) -> bool {
+        self.upgrade.is_some() && self.head.version == Version::HTTP_2
+    }
+
     fn outcome(&self, response: &BufferedResponse) -> Outcome {
         let ResponseHead { status, fields } = &response.head;
         if let Some(leaf) = fields.get(Known::CurtailLeaf) {

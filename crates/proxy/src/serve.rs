@@ -12,11 +12,12 @@ use crate::request::{Client, own, respond};
 use crate::response::RelayedBody;
 use crate::watch::Watch;
 use crate::worker::{ConnectionCount, Worker};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use connection_setup::ConnectionSetup;
 use curtail_http::drain::{Drain, DrainSignal};
 use curtail_http::head::{Fault, RequestHead, ResponseHead};
 use curtail_http::http1::{self, ServerLimits};
+use curtail_http::http2::DuplexStream;
 use curtail_http::preface;
 use curtail_http::replay::ClientBody;
 use curtail_http::service::{InterimSink, Service};
@@ -130,6 +131,14 @@ impl Service for Serving {
         interim: Option<InterimSink>,
     ) -> impl Future<Output = (ResponseHead, RelayedBody)> + Send {
         respond(Arc::clone(&self.worker), Arc::clone(&self.client), head, (body, interim))
+    }
+
+    async fn carry(&self, stream: DuplexStream, body: RelayedBody) {
+        if let RelayedBody::Tunnel(tunnel) = body {
+            let watch = self.watch();
+            let client = watch.stream(stream, self.limits.write_timeout);
+            tunnel.carry((client, Bytes::new()), &watch.metrics).await;
+        }
     }
 
     fn reject(&self, fault: Fault) -> (ResponseHead, RelayedBody) {

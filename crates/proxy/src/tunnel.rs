@@ -4,10 +4,10 @@ use crate::leaf::LeafPermit;
 use crate::metrics::{ClientTimeout, ListenerMetrics};
 use crate::response::Completion;
 use bytes::Bytes;
+use curtail_http::pool::ServerTunnel;
 use curtail_http::progress::ProgressTimer;
+use curtail_http::stream::{ByteStream, ResetAtDrop};
 use curtail_http::write_timeout::{WriteTimeoutStream, is_write_timeout};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt;
 /// The replica's side of an upgraded connection, until the client has the response.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    replica: OnUpgrade,
+    replica: ServerTunnel,
     completion: Completion,
     /// The permit at a leaf, where the request is in service until the tunnel is closed.
     permit: Option<LeafPermit>,
@@ -26,7 +26,7 @@ pub(crate) struct Tunnel {
 
 impl Tunnel {
     pub(crate) const fn new(
-        replica: OnUpgrade,
+        replica: ServerTunnel,
         completion: Completion,
         permit: Option<LeafPermit>,
         idle: Option<ProgressTimer>,
@@ -36,9 +36,9 @@ impl Tunnel {
 
     /// Carries bytes both ways until both sides have closed or the tunnel is idle for too long. `prefix` are bytes
     /// already read from the client.
-    pub(crate) async fn carry(
+    pub(crate) async fn carry<F: Fn() + Unpin, S: ByteStream + ResetAtDrop>(
         mut self,
-        (mut client, prefix): (WriteTimeoutStream<impl Fn() + Unpin>, Bytes),
+        (mut client, prefix): (WriteTimeoutStream<F, S>, Bytes),
         metrics: &ListenerMetrics,
     ) {
         let moved = client.moved();
@@ -48,7 +48,7 @@ impl Tunnel {
             None => Poll::Pending,
         });
         let carried = async {
-            let mut replica = TokioIo::new(self.replica.await.map_err(std::io::Error::other)?);
+            let mut replica = self.replica.open().await?;
             replica.write_all(&prefix).await?;
             tokio::io::copy_bidirectional(&mut client, &mut replica).await
         };

@@ -3,7 +3,7 @@
 use crate::metrics::{ClientTimeout, ListenerMetrics};
 use curtail_http::clock::Clock;
 use curtail_http::progress::ProgressTimer;
-use curtail_http::stream::Stream;
+use curtail_http::stream::ResetAtDrop;
 use curtail_http::timers::Timers;
 use curtail_http::write_timeout::WriteTimeoutStream;
 use curtail_units::Duration;
@@ -22,12 +22,12 @@ impl Watch {
         ProgressTimer::new(&self.timers, self.clock, timeout)
     }
 
-    /// A connection whose write timeouts are counted.
-    pub(crate) fn stream(
+    /// A connection or stream whose write timeouts are counted.
+    pub(crate) fn stream<S: ResetAtDrop>(
         &self,
-        stream: Stream,
+        stream: S,
         timeout: Duration,
-    ) -> WriteTimeoutStream<impl Fn() + Unpin + use<>> {
+    ) -> WriteTimeoutStream<impl Fn() + Unpin + use<S>, S> {
         let metrics = Arc::clone(&self.metrics);
         let on_timeout = move || metrics.timed_out.add(&ClientTimeout::Write, 1);
         WriteTimeoutStream::new(stream, self.timer(timeout), on_timeout)

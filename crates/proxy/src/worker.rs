@@ -16,6 +16,7 @@ use arc_swap::ArcSwap;
 use curtail_http::drain::DrainSignal;
 use curtail_http::head::Fields;
 use curtail_http::timers::Timers;
+use curtail_http::websocket;
 use curtail_units::{Ratio, Rng};
 use http::StatusCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,6 +100,12 @@ impl Worker {
 
     pub(crate) fn new_span_id(&self) -> SpanId {
         trace_context::new_span_id(&mut self.rng())
+    }
+
+    pub(crate) fn new_websocket_key(&self) -> String {
+        let mut rng = self.rng();
+        let random = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+        websocket::key(random.to_ne_bytes())
     }
 
     /// A random part of a time, so that proxies and replicas that start together do not act together.

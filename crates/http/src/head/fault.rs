@@ -39,6 +39,20 @@ impl Fault {
     pub const CONNECT: Self =
         Self { status: StatusCode::NOT_IMPLEMENTED, error: "connect_unsupported", why: "" };
 
+    /// Extended `CONNECT` (RFC 8441) is supported for WebSockets only; the status is that of RFC 9220, section 3.
+    pub const CONNECT_PROTOCOL: Self =
+        Self { why: "`:protocol` is not `websocket`", ..Self::CONNECT };
+
+    /// A WebSocket handshake over HTTP/2 for a response that is made of several.
+    pub const CONNECT_FAN_OUT: Self = Self { why: "the route is a fan-out", ..Self::CONNECT };
+
+    /// Over HTTP/2, any status 2xx would tell the client that its WebSocket is open.
+    pub const UPGRADE_DECLINED: Self = Self {
+        status: StatusCode::BAD_GATEWAY,
+        error: "upgrade_declined",
+        why: "the replica responded with success, but opened no WebSocket",
+    };
+
     /// RFC 9112, section 6.1: a proxy cannot forward a transfer coding that it does not understand.
     pub const TRANSFER_CODING: Self = Self {
         status: StatusCode::NOT_IMPLEMENTED,

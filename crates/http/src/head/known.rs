@@ -31,6 +31,8 @@ pub enum Known {
     MaxForwards,
     ProxyAuthenticate,
     ProxyConnection,
+    SecWebsocketAccept,
+    SecWebsocketKey,
     Te,
     /// The trace and the parent span of the request.
     Traceparent,
@@ -50,7 +52,7 @@ pub enum Known {
 
 impl Known {
     #[cfg(test)]
-    const ALL: [Self; 25] = [
+    const ALL: [Self; 27] = [
         Self::Connection,
         Self::ContentLength,
         Self::Cookie,
@@ -68,6 +70,8 @@ impl Known {
         Self::MaxForwards,
         Self::ProxyAuthenticate,
         Self::ProxyConnection,
+        Self::SecWebsocketAccept,
+        Self::SecWebsocketKey,
         Self::Te,
         Self::Traceparent,
         Self::Tracestate,
@@ -101,6 +105,8 @@ impl Known {
             Self::MaxForwards => "max-forwards",
             Self::ProxyAuthenticate => "proxy-authenticate",
             Self::ProxyConnection => "proxy-connection",
+            Self::SecWebsocketAccept => "sec-websocket-accept",
+            Self::SecWebsocketKey => "sec-websocket-key",
             Self::Te => "te",
             Self::Traceparent => "traceparent",
             Self::Tracestate => "tracestate",
@@ -142,6 +148,8 @@ impl Known {
             (b'm', 12) => Self::MaxForwards,
             (b'p', 18) => Self::ProxyAuthenticate,
             (b'p', 16) => Self::ProxyConnection,
+            (b's', 20) => Self::SecWebsocketAccept,
+            (b's', 17) => Self::SecWebsocketKey,
             (b't', 2) => Self::Te,
             (b't', 11) => Self::Traceparent,
             (b't', 10) => Self::Tracestate,

@@ -8,10 +8,13 @@
 //! of fields are those of HPACK.
 
 use super::driver::{Driver, KeepAlive};
+use super::duplex::DuplexStream;
 use super::error::{ConnectionError, Error, ErrorCode};
 use super::flow_control_window;
 use super::handle::{BodySender, Http2Body, ReadHandle, SendError, SendHandle};
-use super::state::{ConnectionState, ProtocolLimits, ResponseEvent, Role, Shared, lock};
+use super::state::{
+    ConnectionState, ProtocolLimits, RequestToSend, ResponseEvent, Role, Shared, lock,
+};
 use crate::connect::ConnectConfig;
 use crate::head::ResponseHead;
 use crate::http1::HEAD_BYTES_MAX;
@@ -138,21 +141,66 @@ impl StreamLease {
         let body = std::mem::replace(&mut request.body, OutboundBody::Empty);
         let is_end = body.is_end_stream();
         let length = announced_length(&request.head.method, &body);
-        let key = poll_fn(|cx| {
-            lock(&self.shared).poll_send_request(cx, &request, (is_https, is_end), length)
-        })
-        .await?;
-        let stream = SendHandle { shared: Arc::clone(&self.shared), key };
-        let reader = ReadHandle::of(&stream);
-        // The stream counts instead.
-        drop(self);
+        let to_send =
+            RequestToSend { request: &request, is_https, length, is_end, is_connect: false };
+        let (stream, body_reader) = self.open(to_send).await?;
         let exchange = Exchange {
             sending: BodySender::new(stream, body, is_end),
-            body: Http2Body(reader),
+            body: body_reader,
             interim: request.interim.take(),
         };
         exchange.finish().await
     }
+
+    /// Opens a stream by the head of a request.
+    async fn open(self, request: RequestToSend<'_>) -> Result<(SendHandle, Http2Body), Error> {
+        let key = poll_fn(|cx| lock(&self.shared).poll_send_request(cx, request)).await?;
+        let stream = SendHandle { shared: Arc::clone(&self.shared), key };
+        let reader = ReadHandle::of(&stream);
+        // The stream counts instead of the lease.
+        Ok((stream, Http2Body(reader)))
+    }
+
+    /// Waits for the server's settings; whether it accepts WebSockets.
+    pub(crate) async fn accepts_connect(&self) -> Result<bool, Error> {
+        poll_fn(|cx| lock(&self.shared).poll_accepts_connect(cx)).await
+    }
+
+    /// Sends a WebSocket handshake over HTTP/1.1 as extended CONNECT (RFC 8441), and waits for the head of its response.
+    /// Dropping the future resets the stream.
+    pub(crate) async fn connect(
+        self,
+        mut request: OutboundRequest,
+        is_https: bool,
+    ) -> Result<(ResponseHead, ConnectBody), Error> {
+        let request_head = RequestToSend {
+            request: &request,
+            is_https,
+            length: None,
+            is_end: false,
+            is_connect: true,
+        };
+        let (stream, body) = self.open(request_head).await?;
+        // Nothing is sent until the server has accepted.
+        let sending = BodySender::new(stream, OutboundBody::Empty, true);
+        let mut exchange = Exchange { sending, body, interim: request.interim.take() };
+        let (head, left) = poll_fn(|cx| exchange.poll_head(cx)).await?;
+        let Exchange { sending, body, .. } = exchange;
+        if head.status.is_success() {
+            let stream = DuplexStream::new(sending.stream, body.0);
+            return Ok((head, ConnectBody::Accepted(stream)));
+        }
+        let sending = BodySender::new(sending.stream, OutboundBody::Empty, false);
+        let sending = Some(tokio::spawn(send_rest(sending)));
+        Ok((head, ConnectBody::Refused(ResponseBody { body, left, sending })))
+    }
+}
+
+/// What follows the head of a response to extended CONNECT.
+#[derive(Debug)]
+pub(crate) enum ConnectBody {
+    Accepted(DuplexStream),
+    Refused(ResponseBody),
 }
 
 /// Returns the length to announce, if it is known and means something.

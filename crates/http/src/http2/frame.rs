@@ -42,6 +42,8 @@ pub(super) mod setting {
     pub(in super::super) const INITIAL_WINDOW_SIZE: u16 = 4;
     pub(in super::super) const MAX_FRAME_SIZE: u16 = 5;
     pub(in super::super) const MAX_HEADER_LIST_SIZE: u16 = 6;
+    /// RFC 8441, section 3.
+    pub(in super::super) const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 }
 
 /// The header of a frame.

@@ -1,9 +1,14 @@
 //! Messages from their header blocks (RFC 9113, section 8).
 //!
 //! A malformed message ends its stream. A request that this proxy rejects although it is well-formed gets a response.
+//!
+//! **WebSockets** (RFC 8441): extended CONNECT becomes the handshake of HTTP/1.1, a `GET` with `upgrade`. No other request
+//! over HTTP/2 has `upgrade`.
 
 use super::hpack::{Decoder, FIELD_BYTES, InvalidBlock};
+use crate::forwarding;
 use crate::head::{Fault, Fields, Known, RequestHead, ResponseHead, Target};
+use crate::websocket;
 use http::uri::Authority;
 use http::{HeaderMap, Method, StatusCode, Version};
 
@@ -36,6 +41,8 @@ impl From<Fault> for Rejection {
 #[derive(Debug, Default)]
 pub(super) struct HeaderBlock {
     method: Option<Method>,
+    /// The protocol of extended CONNECT.
+    protocol: Option<ConnectProtocol>,
     scheme: Option<Scheme>,
     authority: Option<Authority>,
     target: Option<Result<Target, Fault>>,
@@ -51,6 +58,12 @@ pub(super) struct HeaderBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scheme {
     Http,
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ConnectProtocol {
+    WebSocket,
     Other,
 }
 
@@ -112,6 +125,12 @@ impl HeaderBlock {
                 let method = Method::from_bytes(value).map_err(|_| ":method is not a method")?;
                 self.method.replace(method).is_some()
             }
+            b"protocol" => {
+                let is_websocket = value.eq_ignore_ascii_case(websocket::PROTOCOL);
+                let protocol =
+                    if is_websocket { ConnectProtocol::WebSocket } else { ConnectProtocol::Other };
+                self.protocol.replace(protocol).is_some()
+            }
             b"scheme" => {
                 let is_http =
                     [&b"http"[..], b"https"].iter().any(|known| value.eq_ignore_ascii_case(known));
@@ -155,6 +174,7 @@ impl HeaderBlock {
 
     const fn has_pseudo(&self) -> bool {
         self.method.is_some()
+            || self.protocol.is_some()
             || self.scheme.is_some()
             || self.authority.is_some()
             || self.target.is_some()
@@ -170,8 +190,12 @@ impl HeaderBlock {
         if self.status.is_some() {
             return Err(Rejection::Malformed("a request with :status"));
         }
-        if method == Method::CONNECT {
-            return Err(Fault::CONNECT.into());
+        match (self.protocol, method == Method::CONNECT) {
+            (None, false) | (Some(_), true) => {}
+            (None, true) => return Err(Fault::CONNECT.into()),
+            (Some(_), false) => {
+                return Err(Rejection::Malformed("`:protocol` with a method other than CONNECT"));
+            }
         }
         let scheme = self.scheme.ok_or(Rejection::Malformed("a request without :scheme"))?;
         let target = self.target.ok_or(Rejection::Malformed("a request without :path"))?;
@@ -185,12 +209,35 @@ impl HeaderBlock {
         if self.fields.has(Known::FramingAlias) {
             return Err(Fault::FRAMING_ALIAS.into());
         }
-        self.fields.settle_length(false).map_err(Fault::bad)?;
+        let length = self.fields.settle_length(false).map_err(Fault::bad)?;
         // RFC 9113, section 8.2.3: clients may split cookies over several fields; HTTP/1.1 allows one.
         self.fields.join(Known::Cookie, b"; ");
+        let method = match self.protocol {
+            None => method,
+            Some(protocol) => Self::put_handshake(&mut self.fields, protocol, length)?,
+        };
         let target = target?.unless_asterisk_with(&method)?;
         let (authority, fields, version) = (self.authority, self.fields, Version::HTTP_2);
         Ok(RequestHead { method, target, authority, version, fields })
+    }
+
+    /// Converts the fields to those of a WebSocket handshake over HTTP/1.1; returns its method.
+    fn put_handshake(
+        fields: &mut Fields,
+        protocol: ConnectProtocol,
+        length: Option<u64>,
+    ) -> Result<Method, Fault> {
+        if protocol == ConnectProtocol::Other {
+            return Err(Fault::CONNECT_PROTOCOL);
+        }
+        if length.is_some() {
+            // RFC 9110, section 9.3.6. A server would take the first bytes of the WebSocket for the content of the `GET`.
+            return Err(Fault::bad("CONNECT has no content"));
+        }
+        // RFC 8441, section 5: they have no meaning over HTTP/2.
+        fields.remove(Known::SecWebsocketKey.bit() | Known::SecWebsocketAccept.bit());
+        forwarding::ask_upgrade(fields, websocket::PROTOCOL);
+        Ok(Method::GET)
     }
 
     /// Converts the block to the head of a response. The whitespace around values is removed.

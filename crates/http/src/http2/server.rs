@@ -5,6 +5,7 @@
 //! [`ProtocolLimits`] has the limits of streams and bytes.
 
 use super::driver::{Driver, KeepAlive};
+use super::duplex::DuplexStream;
 use super::error::{ConnectionError, Error, ErrorCode};
 use super::handle::{BodySender, Http2Body, ReadHandle, SendError, SendHandle};
 use super::state::{
@@ -13,7 +14,7 @@ use super::state::{
 use crate::clock::Clock;
 use crate::drain::Drain;
 use crate::forwarding::remove_hop_by_hop;
-use crate::head::{Known, ResponseHead};
+use crate::head::{Known, RequestHead, ResponseHead};
 use crate::http1::with_date;
 use crate::progress::ProgressTimer;
 use crate::replay::ClientBody;
@@ -21,6 +22,7 @@ use crate::service::{self, Service};
 use crate::timers::Timers;
 use bytes::BytesMut;
 use curtail_units::Duration;
+use http::StatusCode;
 use http_body::Body;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -164,25 +166,63 @@ struct Exchange<S> {
 
 impl<S: Service> Exchange<S> {
     async fn respond(self, request: AcceptedRequest) {
-        let Self { service, stream, mut timer, clock } = self;
+        let stream = &self.stream;
         let (head, body) = match request.head {
+            // Only WebSocket handshakes have this field. Boxed, because they are rare, and carry their bytes.
+            Ok(head) if head.fields.has(Known::Upgrade) => {
+                return Box::pin(self.connect(head)).await;
+            }
             Ok(head) => {
-                let body = request.has_body.then(|| Http2Body(ReadHandle::of(&stream)));
-                let interim = service::InterimSink::Http2(InterimSink::of(&stream));
-                let response =
-                    pin!(service.respond(head, body.map(ClientBody::Http2), Some(interim)));
-                match unless_reset(&stream, response).await {
+                let body = request.has_body.then(|| Http2Body(ReadHandle::of(stream)));
+                let interim = service::InterimSink::Http2(InterimSink::of(stream));
+                let body = body.map(ClientBody::Http2);
+                let response = pin!(self.service.respond(head, body, Some(interim)));
+                match unless_reset(stream, response).await {
                     Some(response) => response,
                     None => return,
                 }
             }
             Err(fault) => {
                 lock(&stream.shared).end_reading(stream.key);
-                service.reject(fault)
+                self.service.reject(fault)
             }
         };
+        self.send(head, body).await;
+    }
+
+    /// Responds to a WebSocket handshake, and carries the bytes of the WebSocket. What the client sends before the
+    /// response waits.
+    async fn connect(self, head: RequestHead) {
+        let reader = ReadHandle::of(&self.stream);
+        let response = {
+            let interim = service::InterimSink::Http2(InterimSink::of(&self.stream));
+            let response = pin!(self.service.respond(head, None, Some(interim)));
+            unless_reset(&self.stream, response).await
+        };
+        let Some((mut head, body)) = response else { return };
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            head.status = StatusCode::OK;
+            head.fields.remove(Known::SecWebsocketAccept.bit());
+            send_head(&self.stream, &head, (None, false), &self.clock);
+            let stream = DuplexStream::new(self.stream, reader);
+            return self.service.carry(stream, body).await;
+        }
+        drop(reader);
+        if head.status.is_success() {
+            // The client would take it for the other end of its WebSocket.
+            tracing::debug!(status = %head.status, "reset the stream of a WebSocket that nobody opened");
+            let SendHandle { shared, key } = &self.stream;
+            return lock(shared).reset(*key, ErrorCode::INTERNAL_ERROR, Error::Cancelled);
+        }
+        self.send(head, body).await;
+    }
+
+    /// Sends a response.
+    async fn send(self, head: ResponseHead, body: S::Body) {
+        let Self { service, stream, mut timer, clock } = self;
         let is_end = body.is_end_stream();
-        send_head(&stream, &head, (&body, is_end), &clock);
+        let length = if is_end { None } else { body.size_hint().exact() };
+        send_head(&stream, &head, (length, is_end), &clock);
         let mut sender = BodySender::new(stream, body, is_end);
         match poll_fn(|cx| poll_in_time(&mut sender, &mut timer, cx)).await {
             Some(Ok(())) => {}
@@ -219,11 +259,10 @@ async fn unless_reset<T>(
 fn send_head(
     stream: &SendHandle,
     head: &ResponseHead,
-    (body, is_end): (&impl Body, bool),
+    (length, is_end): (Option<u64>, bool),
     clock: &Clock,
 ) {
-    let length = body.size_hint().exact();
-    let length = length.filter(|_| !is_end && !head.fields.has(Known::ContentLength));
+    let length = length.filter(|_| !head.fields.has(Known::ContentLength));
     with_date(clock, |date| {
         let date = (!head.fields.has(Known::Date)).then_some(date);
         let response = ResponseToSend { head, length, date, is_end };

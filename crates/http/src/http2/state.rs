@@ -25,7 +25,7 @@ use crate::head::{Fault, RequestHead};
 use flood::Flood;
 use hashbrown::HashMap;
 use receive_message::PartialBlock;
-pub(super) use send::{ResponseEvent, ResponseToSend};
+pub(super) use send::{RequestToSend, ResponseEvent, ResponseToSend};
 use slab::Slab;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -78,6 +78,8 @@ pub(super) struct ProtocolLimits {
 struct PeerSettings {
     stream_window: u32,
     streams_max: usize,
+    /// Whether a server accepts extended CONNECT (RFC 8441).
+    accepts_connect: bool,
 }
 
 /// A request that has arrived.
@@ -140,7 +142,7 @@ pub(super) struct ConnectionState {
     needs_table_size: bool,
     /// Streams that wait for the window of the connection, or for room.
     waiting: Vec<usize>,
-    /// Tasks that wait until they may open a stream.
+    /// Tasks that wait until they may open a stream, or for the settings of the other side.
     opening: Vec<Waker>,
     ending: Ending,
     driver: Option<Waker>,
@@ -198,6 +200,7 @@ impl ConnectionState {
             peer: PeerSettings {
                 stream_window: DEFAULT_WINDOW,
                 streams_max: streams_before_settings,
+                accepts_connect: false,
             },
             out: Vec::new(),
             taken_bytes: 0,
@@ -218,16 +221,21 @@ impl ConnectionState {
 
     fn put_preface(&mut self) {
         let list_bytes = u32::try_from(self.limits.list_bytes_max).unwrap_or(u32::MAX);
-        let by_role = match self.role {
+        let mut settings = vec![
+            (setting::INITIAL_WINDOW_SIZE, self.limits.stream_window),
+            (setting::MAX_HEADER_LIST_SIZE, list_bytes),
+        ];
+        match self.role {
             Role::Client => {
                 self.out.extend_from_slice(frame::PREFACE);
-                (setting::ENABLE_PUSH, 0)
+                settings.push((setting::ENABLE_PUSH, 0));
             }
-            Role::Server => (setting::MAX_CONCURRENT_STREAMS, self.limits.streams_max),
-        };
-        let window = (setting::INITIAL_WINDOW_SIZE, self.limits.stream_window);
-        let list = (setting::MAX_HEADER_LIST_SIZE, list_bytes);
-        put_settings(&mut self.out, &[by_role, window, list]);
+            Role::Server => {
+                settings.push((setting::MAX_CONCURRENT_STREAMS, self.limits.streams_max));
+                settings.push((setting::ENABLE_CONNECT_PROTOCOL, 1));
+            }
+        }
+        put_settings(&mut self.out, &settings);
         let further = self.limits.connection_window.saturating_sub(DEFAULT_WINDOW);
         if further > 0 {
             put_window_update(&mut self.out, 0, further);
@@ -468,6 +476,18 @@ impl ConnectionState {
             self.waiting.retain(|waiting| *waiting != key);
         }
         self.wake_driver_at_end();
+    }
+
+    /// Waits for the server's settings; whether it accepts extended CONNECT (RFC 8441).
+    pub(super) fn poll_accepts_connect(&mut self, cx: &Context<'_>) -> Poll<Result<bool, Error>> {
+        if let Some(failure) = &self.ending.failure {
+            return Poll::Ready(Err(Error::Unwritten(failure.clone())));
+        }
+        if self.has_peer_settings {
+            return Poll::Ready(Ok(self.peer.accepts_connect));
+        }
+        self.opening.push(cx.waker().clone());
+        Poll::Pending
     }
 
     /// Waits until a stream may be opened.

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::connect::ConnectConfig;
 use crate::connection_counts::CountedConnection;
 use crate::head::ResponseHead;
-use crate::http2::{Http2Connection, StreamLease};
+use crate::http2::{ConnectBody, Http2Connection, StreamLease};
 use crate::outbound_request::OutboundRequest;
 use crate::stream::Stream;
 use curtail_units::Instant;
@@ -43,6 +43,22 @@ impl Http2Transport {
 
     fn open(&self) -> MutexGuard<'_, Vec<Http2>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a WebSocket handshake, and waits for the head of its response.
+    pub(super) async fn connect(
+        &self,
+        lease: Http2Lease,
+        request: OutboundRequest,
+    ) -> Result<(ResponseHead, ConnectBody), ResponseError> {
+        Ok(lease.stream.connect(request, self.tls).await?)
+    }
+}
+
+impl Http2Lease {
+    /// Whether the server accepts WebSockets.
+    pub(super) async fn accepts_connect(&self) -> Result<bool, ResponseError> {
+        Ok(self.stream.accepts_connect().await?)
     }
 }
 

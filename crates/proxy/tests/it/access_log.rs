@@ -18,7 +18,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// A configuration with an access log in this file; `keys` follow a comma.
-fn logging(setup: &Setup, file: &Path, keys: &str) -> Setup {
+pub(crate) fn logging(setup: &Setup, file: &Path, keys: &str) -> Setup {
     setup.clone().top(&format!("access_log: {{file: {}{keys}}}", file.display()))
 }
 

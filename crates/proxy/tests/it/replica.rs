@@ -3,6 +3,7 @@
 use crate::body::{self, Body};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
+use hyper::ext::Protocol;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -24,8 +25,26 @@ pub(crate) enum Speaks {
     Http2,
     /// The same, with a maximum of concurrent requests on a connection.
     Http2Streams(u32),
+    /// The same, with WebSockets (RFC 8441).
+    Http2WebSockets,
     /// What is negotiated.
     Tls(Arc<rustls::ServerConfig>),
+    /// The same, with WebSockets over HTTP/2.
+    TlsWebSockets(Arc<rustls::ServerConfig>),
+}
+
+/// How a replica speaks HTTP/2.
+#[derive(Clone, Copy)]
+struct Http2Options {
+    /// Maximum concurrent requests on a connection.
+    streams_max: u32,
+    has_websockets: bool,
+}
+
+impl Http2Options {
+    const USUAL: Self = Self { streams_max: 1_000, has_websockets: false };
+
+    const WEBSOCKETS: Self = Self { has_websockets: true, ..Self::USUAL };
 }
 
 /// A request as a replica saw it.
@@ -35,6 +54,8 @@ pub(crate) struct Seen {
     pub(crate) uri: Uri,
     pub(crate) version: Version,
     pub(crate) headers: HeaderMap,
+    /// The protocol of extended CONNECT.
+    pub(crate) protocol: Option<String>,
 }
 
 impl Seen {
@@ -266,23 +287,46 @@ async fn serve<A, F>(
 {
     match speaks {
         Speaks::Http1 => serve_http(stream, None, record, response).await,
-        Speaks::Http2 => serve_http(stream, Some(STREAMS_MAX), record, response).await,
-        Speaks::Http2Streams(max) => serve_http(stream, Some(max), record, response).await,
+        Speaks::Http2 => serve_http(stream, Some(Http2Options::USUAL), record, response).await,
+        Speaks::Http2Streams(streams_max) => {
+            let options = Http2Options { streams_max, ..Http2Options::USUAL };
+            serve_http(stream, Some(options), record, response).await;
+        }
+        Speaks::Http2WebSockets => {
+            serve_http(stream, Some(Http2Options::WEBSOCKETS), record, response).await;
+        }
         Speaks::Tls(config) => {
-            // A client that does not like our certificate goes away: that is its right.
-            let Ok(stream) = TlsAcceptor::from(config).accept(stream).await else { return };
-            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            serve_http(stream, is_http2.then_some(STREAMS_MAX), record, response).await;
+            serve_tls(stream, (config, Http2Options::USUAL), record, response).await;
+        }
+        Speaks::TlsWebSockets(config) => {
+            serve_tls(stream, (config, Http2Options::WEBSOCKETS), record, response).await;
         }
     }
 }
 
-/// Maximum concurrent requests on an HTTP/2 connection, unless a test sets another one.
-const STREAMS_MAX: u32 = 1_000;
+/// Serves a connection under TLS, over what is negotiated.
+async fn serve_tls<A, F>(
+    stream: tokio::net::TcpStream,
+    (config, options): (Arc<rustls::ServerConfig>, Http2Options),
+    record: Arc<Record>,
+    response: Arc<A>,
+) where
+    A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    // A client that does not like our certificate goes away: that is its right.
+    let Ok(stream) = TlsAcceptor::from(config).accept(stream).await else { return };
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    serve_http(stream, is_http2.then_some(options), record, response).await;
+}
 
-/// Serves a connection over HTTP/2 with this maximum of concurrent requests, or over HTTP/1.1.
-async fn serve_http<S, A, F>(stream: S, http2: Option<u32>, record: Arc<Record>, response: Arc<A>)
-where
+/// Serves a connection over HTTP/2, or over HTTP/1.1.
+async fn serve_http<S, A, F>(
+    stream: S,
+    http2: Option<Http2Options>,
+    record: Arc<Record>,
+    response: Arc<A>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
@@ -290,11 +334,13 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let (record, response) = (Arc::clone(&record), Arc::clone(&response));
         async move {
+            let protocol = request.extensions().get::<Protocol>();
             record.seen.lock().unwrap_or_else(PoisonError::into_inner).push(Seen {
                 method: request.method().clone(),
                 uri: request.uri().clone(),
                 version: request.version(),
                 headers: request.headers().clone(),
+                protocol: protocol.map(|protocol| protocol.as_str().to_owned()),
             });
             record.changed.notify_waiters();
             let is_head = request.method() == Method::HEAD;
@@ -310,8 +356,12 @@ where
     });
     let io = TokioIo::new(stream);
     // How a connection ends is the proxy's business, and tests look at what the proxy makes of it.
-    if let Some(streams_max) = http2 {
-        http2::Builder::new(TokioExecutor::new())
+    if let Some(Http2Options { streams_max, has_websockets }) = http2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        if has_websockets {
+            builder.enable_connect_protocol();
+        }
+        builder
             .timer(TokioTimer::new())
             // A replica that trusts its proxies: cancelled hedges are no attack.
             .max_pending_accept_reset_streams(10_000)

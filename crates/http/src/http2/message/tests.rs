@@ -60,6 +60,9 @@ fn malformed_requests_are_known_by_their_section() {
         ("8.3.1", &[(":authority", "a b")]),
         ("8.3.1", &[(":path", "/"), (":path", "/")]),
         ("8.3.1", &[(":method", "GET"), (":method", "POST")]),
+        ("8441 4", &[(":protocol", "websocket")]),
+        ("8441 4", &[(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "absent")]),
+        ("8441 4", &[(":method", "CONNECT"), (":protocol", "websocket"), (":path", "absent")]),
     ] {
         let rejected = request(fields);
         assert!(matches!(rejected, Err(Rejection::Malformed(_))), "{section}: {rejected:?}");
@@ -81,8 +84,41 @@ fn requests_that_are_rejected_get_a_response() {
     for path in ["*", "a", "?b", "/a#b", "http://h/"] {
         assert!(matches!(request(&[(":path", path)]), Err(Rejection::Response(_))), "{path}");
     }
+    for (fault, changes) in [
+        (Fault::CONNECT_PROTOCOL, &[(":protocol", "connect-udp")][..]),
+        (
+            Fault::bad("CONNECT has no content"),
+            &[(":protocol", "websocket"), ("content-length", "0")],
+        ),
+    ] {
+        let fields = [&[(":method", "CONNECT")], changes].concat();
+        assert_eq!(request(&fields).err(), Some(Rejection::Response(fault)));
+    }
     let options = request(&[(":method", "OPTIONS"), (":path", "*")]).expect("valid");
     assert_eq!(options.target.as_str(), "*");
+}
+
+#[test]
+fn a_websocket_handshake_becomes_that_of_http_1_1() {
+    for protocol in ["websocket", "WebSocket"] {
+        let head = request(&[
+            (":method", "CONNECT"),
+            (":protocol", protocol),
+            ("sec-websocket-key", "the client's"),
+            ("sec-websocket-version", "13"),
+        ])
+        .expect("valid");
+        assert_eq!((head.method, head.target.as_str()), (Method::GET, "/a?b"));
+        let fields: Vec<_> = head.fields.iter().map(|(_, name, value)| (name, value)).collect();
+        assert_eq!(
+            fields,
+            [
+                (&b"sec-websocket-version"[..], &b"13"[..]),
+                (b"connection", b"upgrade"),
+                (b"upgrade", b"websocket"),
+            ]
+        );
+    }
 }
 
 #[test]
@@ -94,6 +130,7 @@ fn a_response_has_a_status_and_no_whitespace_around_values() {
         &[("x", "1")][..],
         &[(":status", "20")],
         &[(":status", "200"), (":path", "/")],
+        &[(":status", "200"), (":protocol", "websocket")],
         &[(":status", "200"), ("connection", "close")],
         &[(":status", "200"), ("content-length", "1"), ("content-length", "2")],
     ] {
@@ -107,6 +144,7 @@ fn trailers_have_no_pseudo_header() {
     assert_eq!(trailers.get("grpc-status").map(http::HeaderValue::as_bytes), Some(&b"0"[..]));
     block(&[(":status", "200")]).into_trailers(false).expect_err("malformed");
     block(&[(":path", "/")]).into_trailers(true).expect_err("malformed");
+    block(&[(":protocol", "websocket")]).into_trailers(true).expect_err("malformed");
     block(&[("x", "1 ")]).into_trailers(true).expect_err("malformed in a request");
     block(&[("x", "1 ")]).into_trailers(false).expect("trimmed in a response");
 }

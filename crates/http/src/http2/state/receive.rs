@@ -266,6 +266,7 @@ impl ConnectionState {
         if !std::mem::replace(&mut self.has_peer_settings, true) {
             // Without this setting there is no limit.
             self.peer.streams_max = usize::MAX;
+            self.opening.drain(..).for_each(std::task::Waker::wake);
         }
         // Each entry may change all streams.
         self.flood.spend(u32::try_from(payload.len() / 6).unwrap_or(u32::MAX))?;
@@ -309,6 +310,12 @@ impl ConnectionState {
                     return Err(WINDOW_TOO_LARGE);
                 }
                 return self.resize_windows(value);
+            }
+            setting::ENABLE_CONNECT_PROTOCOL => {
+                if value > 1 {
+                    return invalid("SETTINGS_ENABLE_CONNECT_PROTOCOL is not valid");
+                }
+                self.peer.accepts_connect = value == 1;
             }
             // Larger frames are not used: they would only let one stream delay the others.
             setting::MAX_FRAME_SIZE if !(PAYLOAD_LEN_MAX..1 << 24).contains(&(value as usize)) => {

@@ -285,7 +285,13 @@ impl ConnectionState {
         }
         let is_bodiless = stream.is_head
             || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        stream.unreceived = if is_bodiless { Some(0) } else { announced_length(&head.fields) };
+        let is_tunnel = stream.is_connect && head.status.is_success();
+        stream.unreceived = match (is_tunnel, is_bodiless) {
+            // RFC 9110, section 9.3.6: a length has no meaning here.
+            (true, _) => None,
+            (false, true) => Some(0),
+            (false, false) => announced_length(&head.fields),
+        };
         if is_end && stream.unreceived.is_some_and(|left| left > 0) {
             return Err(malformed(LESS_DATA));
         }

@@ -10,9 +10,11 @@ use super::super::message::CONNECTION_SPECIFIC;
 use super::{ConnectionState, OUT_BYTES_MAX, StreamState};
 use crate::head::{Known, ResponseHead, is_host};
 use crate::outbound_request::OutboundRequest;
+use crate::websocket;
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, StatusCode};
 use http_body::Frame;
+use std::ops::Deref;
 use std::task::{Context, Poll, ready};
 
 /// A response, as far as it has arrived.
@@ -21,6 +23,18 @@ pub(in super::super) enum ResponseEvent {
     Interim(ResponseHead),
     /// The final response, with the length of its body if that is known.
     Final(ResponseHead, Option<u64>),
+}
+
+/// A request whose head is to send, and what this side adds to it.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct RequestToSend<'a> {
+    pub(in super::super) request: &'a OutboundRequest,
+    pub(in super::super) is_https: bool,
+    /// The length of the body, if the head should announce it.
+    pub(in super::super) length: Option<u64>,
+    pub(in super::super) is_end: bool,
+    /// Whether the request is a WebSocket handshake to send as extended CONNECT (RFC 8441).
+    pub(in super::super) is_connect: bool,
 }
 
 /// A head to send, and what this side adds to it.
@@ -38,11 +52,10 @@ impl ConnectionState {
     pub(in super::super) fn poll_send_request(
         &mut self,
         cx: &Context<'_>,
-        request: &OutboundRequest,
-        (is_https, is_end): (bool, bool),
-        length: Option<u64>,
+        to_send: RequestToSend<'_>,
     ) -> Poll<Result<usize, Error>> {
         ready!(self.poll_can_open(cx))?;
+        let RequestToSend { request, is_https, length, is_end, is_connect } = to_send;
         let id = self.next_own;
         self.next_own += 2;
         let window = self.peer.stream_window.into();
@@ -50,16 +63,23 @@ impl ConnectionState {
         stream.head_at = self.taken_bytes + self.out.len() as u64;
         stream.is_sent = is_end;
         stream.is_head = request.head.method == Method::HEAD;
+        stream.is_connect = is_connect;
         let key = self.streams.insert(stream);
         self.open.insert(id, key);
         let at = self.begin_head(id, is_end);
         let block = &mut self.out;
-        encode_method(block, &request.head.method);
+        let mut excluded = CONNECTION_SPECIFIC;
+        if is_connect {
+            encode_method(block, &Method::CONNECT);
+            encode_field(block, b":protocol", websocket::PROTOCOL);
+            excluded |= Known::SecWebsocketKey.bit();
+        } else {
+            encode_method(block, &request.head.method);
+        }
         encode_scheme(block, is_https);
         let host = request.fields().find(|(known, ..)| *known == Known::Host);
         // Many servers reject a request without `:authority`. Otherwise the server gets `host` as the client wrote it.
         let authority = host.map(|(.., host)| host).filter(|host| is_host(host));
-        let mut excluded = CONNECTION_SPECIFIC;
         if let Some(authority) = authority {
             encode_authority(block, authority);
             excluded |= Known::Host.bit();
@@ -144,7 +164,7 @@ impl ConnectionState {
         &mut self,
         cx: &Context<'_>,
         key: usize,
-        piece: &mut Bytes,
+        piece: &mut (impl Buf + Deref<Target = [u8]>),
         is_end: bool,
     ) -> Poll<Result<(), Error>> {
         loop {

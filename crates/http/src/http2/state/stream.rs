@@ -28,6 +28,8 @@ pub(super) struct StreamState {
     pub(super) has_reader: bool,
     /// Whether the request is `HEAD`: the response has no body, whatever its length.
     pub(super) is_head: bool,
+    /// Whether the request is extended CONNECT: its success has no content, whatever its length.
+    pub(super) is_connect: bool,
     /// Whether a server waits for "100 Continue" before it sends the body.
     pub(super) is_continue_expected: bool,
     /// Whether the head of the response, other than interim ones, has been sent or received.
@@ -63,6 +65,7 @@ impl StreamState {
             is_sent: false,
             has_reader: true,
             is_head: false,
+            is_connect: false,
             is_continue_expected: false,
             has_response: false,
             interim: VecDeque::new(),

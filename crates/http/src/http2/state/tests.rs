@@ -95,7 +95,7 @@ impl Connection {
     /// Opens a stream by a `GET` without a body.
     fn get(&mut self) -> Poll<Result<usize, Error>> {
         let request = OutboundRequest::get("/", "h");
-        self.state.poll_send_request(&cx(), &request, (false, true), None)
+        self.state.poll_send_request(&cx(), to_send(&request, true))
     }
 
     fn get_key(&mut self) -> usize {
@@ -104,6 +104,10 @@ impl Connection {
             other @ (Poll::Ready(Err(_)) | Poll::Pending) => panic!("no stream: {other:?}"),
         }
     }
+}
+
+fn to_send(request: &OutboundRequest, is_end: bool) -> RequestToSend<'_> {
+    RequestToSend { request, is_https: false, length: None, is_end, is_connect: false }
 }
 
 fn cx() -> Context<'static> {
@@ -400,7 +404,7 @@ fn a_complete_response_survives_the_reset_that_follows_it() {
     for code in [ErrorCode::NO_ERROR, ErrorCode::CANCEL] {
         let mut connection = Connection::new(Role::Client);
         let request = OutboundRequest::get("/", "h");
-        let opened = connection.state.poll_send_request(&cx(), &request, (false, false), None);
+        let opened = connection.state.poll_send_request(&cx(), to_send(&request, false));
         let Poll::Ready(Ok(key)) = opened else { panic!("no stream") };
         connection.receive_head(1, 0, &[(":status", "200")]);
         connection.receive(kind::DATA, flag::END_STREAM, 1, b"body");
@@ -561,4 +565,58 @@ fn an_interim_response_goes_to_the_stream_that_it_is_for() {
     connection.sent();
     connection.state.send_interim((key, 1), &hints);
     assert_eq!(connection.sent(), []);
+}
+
+/// The payload of a SETTINGS frame about extended CONNECT.
+const fn connect_setting(value: u8) -> [u8; 6] {
+    [0, 8, 0, 0, 0, value]
+}
+
+#[test]
+fn only_a_server_announces_extended_connect() {
+    for (role, is_announced) in [(Role::Server, true), (Role::Client, false)] {
+        let state = ConnectionState::new(role, LIMITS, 100);
+        let frames = state.out.strip_prefix(frame::PREFACE).unwrap_or(&state.out);
+        let (head, after) = frames.split_first_chunk::<FRAME_HEAD_LEN>().expect("a frame");
+        let settings = &after[..FrameHead::parse(head).len];
+        let has_setting = settings.chunks(6).any(|setting| setting == connect_setting(1));
+        assert_eq!(has_setting, is_announced, "{role:?}");
+    }
+}
+
+#[test]
+fn whether_a_server_accepts_connect_is_known_from_its_first_settings() {
+    for (settings, accepts) in
+        [(&[][..], false), (&connect_setting(0), false), (&connect_setting(1), true)]
+    {
+        let mut connection = Connection {
+            state: ConnectionState::new(Role::Client, LIMITS, 100),
+            written: Vec::new(),
+        };
+        assert!(connection.state.poll_accepts_connect(&cx()).is_pending());
+        connection.receive(kind::SETTINGS, 0, 0, settings);
+        let known = connection.state.poll_accepts_connect(&cx());
+        assert!(matches!(known, Poll::Ready(Ok(known)) if known == accepts), "{settings:?}");
+    }
+    let mut connection = Connection::new(Role::Client);
+    connection.receive(kind::SETTINGS, 0, 0, &connect_setting(2));
+    assert_eq!(connection.violation(), Some(ErrorCode::PROTOCOL_ERROR));
+    let known = connection.state.poll_accepts_connect(&cx());
+    assert!(matches!(known, Poll::Ready(Err(error)) if error.is_unprocessed()));
+}
+
+#[test]
+fn a_length_has_no_meaning_in_a_response_that_opens_a_tunnel() {
+    for (status, is_valid) in [("200", true), ("204", true), ("403", false)] {
+        let mut connection = Connection::new(Role::Client);
+        let request = OutboundRequest::get("/", "h");
+        let connect = RequestToSend { is_connect: true, ..to_send(&request, false) };
+        let opened = connection.state.poll_send_request(&cx(), connect);
+        assert!(opened.is_ready());
+        connection.sent();
+        connection.receive_head(1, 0, &[(":status", status), ("content-length", "1")]);
+        connection.receive(kind::DATA, 0, 1, b"any length");
+        let want = if is_valid { vec![] } else { vec![reset_frame(1, ErrorCode::PROTOCOL_ERROR)] };
+        assert_eq!(connection.sent(), want, "{status}");
+    }
 }

@@ -7,6 +7,7 @@ use super::{Field, Http2Case};
 const GET: Field = (":method", "GET");
 const OPTIONS: Field = (":method", "OPTIONS");
 const CONNECT: Field = (":method", "CONNECT");
+const WEBSOCKET: Field = (":protocol", "websocket");
 const HTTP: Field = (":scheme", "http");
 const H: Field = (":authority", "h");
 const PATH: Field = (":path", "/@");
@@ -261,17 +262,60 @@ pub(super) const OTHERS: &[Http2Case] = &[
     ),
     ("CONNECT with :scheme and :path", "9113 8.5", &[CONNECT, HTTP, H, PATH], None, UNSUPPORTED),
     (
-        "CONNECT with :protocol, which the proxy does not offer",
-        "9113 8.5",
-        &[CONNECT, (":protocol", "websocket"), HTTP, H, PATH],
+        "CONNECT with another :protocol",
+        "9220 3",
+        &[CONNECT, (":protocol", "connect-udp"), HTTP, H, PATH],
+        Data(&["GET /smuggled HTTP/1.1\r\nhost: h\r\n\r\n"]),
+        UNSUPPORTED,
+    ),
+    (
+        "CONNECT with :protocol and without :scheme",
+        "8441 4",
+        &[CONNECT, WEBSOCKET, H, PATH],
         None,
         MALFORMED,
     ),
     (
-        ":protocol without CONNECT",
-        "9113 8.3",
-        &[GET, (":protocol", "websocket"), HTTP, H, PATH],
+        "CONNECT with :protocol and without :path",
+        "8441 4",
+        &[CONNECT, WEBSOCKET, HTTP, H],
         None,
         MALFORMED,
     ),
+    (
+        "CONNECT with :protocol and without a host",
+        "8441 4",
+        &[CONNECT, WEBSOCKET, HTTP, PATH],
+        None,
+        BAD_HOST,
+    ),
+    (
+        "CONNECT with :protocol twice",
+        "9113 8.3.1",
+        &[CONNECT, WEBSOCKET, WEBSOCKET, HTTP, H, PATH],
+        None,
+        MALFORMED,
+    ),
+    (
+        "CONNECT with :protocol and a length",
+        "9110 9.3.6",
+        &[CONNECT, WEBSOCKET, HTTP, H, PATH, ("content-length", "5")],
+        Data(&["12345"]),
+        BAD_REQUEST,
+    ),
+    (
+        "CONNECT with :protocol and upgrade",
+        "9113 8.2.2",
+        &[CONNECT, WEBSOCKET, HTTP, H, PATH, ("upgrade", "websocket")],
+        None,
+        MALFORMED,
+    ),
+    (
+        "CONNECT with :protocol and connection",
+        "9113 8.2.2",
+        &[CONNECT, WEBSOCKET, HTTP, H, PATH, ("connection", "upgrade")],
+        None,
+        MALFORMED,
+    ),
+    (":protocol without CONNECT", "9113 8.3", &[GET, WEBSOCKET, HTTP, H, PATH], None, MALFORMED),
 ];

@@ -1,0 +1,113 @@
+//! Requests for an upgrade: over a connection of their own in HTTP/1.1, and WebSockets also over a stream of HTTP/2.
+//!
+//! HTTP/2 has no other upgrades (RFC 9113, section 8.6), and WebSockets only with servers that announce them (RFC 8441).
+//! Where the protocol is to be negotiated and no such HTTP/2 connection is open, HTTP/1.1 is used. A server of HTTP/2
+//! alone gets any other request without its upgrade.
+
+use super::http2::Http2Lease;
+use super::{ExchangeError, NewLease, Pool, PoolResponse, ResponseBody};
+use crate::clock::Clock;
+use crate::connect::{Offer, Protocol};
+use crate::connection_counts::ConnectPhases;
+use crate::forwarding;
+use crate::head::{Known, ResponseHead};
+use crate::http2::ConnectBody;
+use crate::outbound_request::OutboundRequest;
+use crate::websocket;
+use ::http::{StatusCode, Version};
+use hyper_util::rt::TokioIo;
+use std::sync::Arc;
+
+/// What became of a request for an upgrade.
+pub(super) enum UpgradeAttempt {
+    Response(PoolResponse),
+    /// The server knows no such upgrade; nothing was sent.
+    Unsent(OutboundRequest),
+}
+
+impl Pool {
+    /// Sends a request for an upgrade, if the server may know the upgrade.
+    pub(super) async fn exchange_upgrade(
+        self: &Arc<Self>,
+        request: OutboundRequest,
+        clock: &Clock,
+    ) -> Result<UpgradeAttempt, ExchangeError> {
+        if let Some(key) = websocket::handshake_key(&request)
+            && let Some((lease, phases)) = self.lease_for_websocket(clock).await?
+        {
+            let accept = websocket::accept(key);
+            let response = self.http2.connect(lease, request).await;
+            let (head, body) = response.map_err(|error| self.failed(error))?;
+            let (head, body) = match body {
+                ConnectBody::Accepted(stream) => (opened(head, &accept), stream.into()),
+                ConnectBody::Refused(body) => (head, body.into()),
+            };
+            return Ok(UpgradeAttempt::Response(PoolResponse { head, body, phases }));
+        }
+        if self.config.protocol == Protocol::Http2 {
+            return Ok(UpgradeAttempt::Unsent(request));
+        }
+        self.exchange_over_own(request, clock).await.map(UpgradeAttempt::Response)
+    }
+
+    /// Leases a stream of a connection whose server accepts WebSockets. Only a server that may speak nothing else gets a
+    /// new connection for that.
+    async fn lease_for_websocket(
+        self: &Arc<Self>,
+        clock: &Clock,
+    ) -> Result<Option<(Http2Lease, Option<ConnectPhases>)>, ExchangeError> {
+        let (lease, phases) = match self.lease_http2(clock.now(), clock) {
+            Some(lease) => (lease, None),
+            None if self.config.protocol == Protocol::Http2 => match self.connect(clock).await? {
+                (NewLease::Http2(lease), phases) => (lease, phases),
+                (NewLease::Http1(_), _) => return Ok(None),
+            },
+            None => return Ok(None),
+        };
+        let accepts = lease.accepts_connect().await.map_err(|error| self.failed(error))?;
+        Ok(accepts.then_some((lease, phases)))
+    }
+
+    /// Sends a request over a new HTTP/1.1 connection, which does not return to the pool.
+    async fn exchange_over_own(
+        &self,
+        request: OutboundRequest,
+        clock: &Clock,
+    ) -> Result<PoolResponse, ExchangeError> {
+        // The key of an HTTP/2 client's handshake is the proxy's own. A client of HTTP/1.1 checks the response itself.
+        let key = websocket::handshake_key(&request);
+        let accept = key.filter(|_| request.head.version == Version::HTTP_2).map(websocket::accept);
+        let waiting = self.count_waiting()?;
+        let (connected, counted) = self.open(clock, Offer::Http1).await?;
+        drop(waiting);
+        let phases = Some(connected.phases);
+        let io = TokioIo::new(connected.stream);
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(io).await.map_err(|_| self.not_sent())?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "upgraded connection ended");
+            }
+            drop(counted);
+        });
+        let response = sender.send_request(request.into_request()).await;
+        let mut response = response.map_err(|source| self.broken(source))?;
+        let upgrade = hyper::upgrade::on(&mut response);
+        let (head, body) = response.into_parts();
+        let head = ResponseHead::from(head);
+        if head.status == StatusCode::SWITCHING_PROTOCOLS
+            && accept.is_some_and(|accept| !websocket::is_opened(&head, &accept))
+        {
+            return Err(ExchangeError::BadHandshake { server: self.server() });
+        }
+        Ok(PoolResponse { head, body: ResponseBody::upgrade(body, upgrade), phases })
+    }
+}
+
+/// The head of an opened WebSocket, in the form of HTTP/1.1.
+fn opened(mut head: ResponseHead, accept: &str) -> ResponseHead {
+    head.status = StatusCode::SWITCHING_PROTOCOLS;
+    forwarding::ask_upgrade(&mut head.fields, websocket::PROTOCOL);
+    head.fields.set(Known::SecWebsocketAccept, accept.as_bytes());
+    head
+}
