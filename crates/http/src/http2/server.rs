@@ -165,14 +165,18 @@ struct Exchange<S> {
 }
 
 impl<S: Service> Exchange<S> {
-    async fn respond(self, request: AcceptedRequest) {
-        let stream = &self.stream;
+    async fn respond(mut self, request: AcceptedRequest) {
         let (head, body) = match request.head {
             // Only WebSocket handshakes have this field. Boxed, because they are rare, and carry their bytes.
             Ok(head) if head.fields.has(Known::Upgrade) => {
-                return Box::pin(self.connect(head)).await;
+                let Some((refused, head, body)) = Box::pin(self.connect(head)).await else {
+                    return;
+                };
+                self = refused;
+                (head, body)
             }
             Ok(head) => {
+                let stream = &self.stream;
                 let body = request.has_body.then(|| Http2Body(ReadHandle::of(stream)));
                 let interim = service::InterimSink::Http2(InterimSink::of(stream));
                 let body = body.map(ClientBody::Http2);
@@ -183,42 +187,10 @@ impl<S: Service> Exchange<S> {
                 }
             }
             Err(fault) => {
-                lock(&stream.shared).end_reading(stream.key);
+                lock(&self.stream.shared).end_reading(self.stream.key);
                 self.service.reject(fault)
             }
         };
-        self.send(head, body).await;
-    }
-
-    /// Responds to a WebSocket handshake, and carries the bytes of the WebSocket. What the client sends before the
-    /// response waits.
-    async fn connect(self, head: RequestHead) {
-        let reader = ReadHandle::of(&self.stream);
-        let response = {
-            let interim = service::InterimSink::Http2(InterimSink::of(&self.stream));
-            let response = pin!(self.service.respond(head, None, Some(interim)));
-            unless_reset(&self.stream, response).await
-        };
-        let Some((mut head, body)) = response else { return };
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            head.status = StatusCode::OK;
-            head.fields.remove(Known::SecWebsocketAccept.bit());
-            send_head(&self.stream, &head, (None, false), &self.clock);
-            let stream = DuplexStream::new(self.stream, reader);
-            return self.service.carry(stream, body).await;
-        }
-        drop(reader);
-        if head.status.is_success() {
-            // The client would take it for the other end of its WebSocket.
-            tracing::debug!(status = %head.status, "reset the stream of a WebSocket that nobody opened");
-            let SendHandle { shared, key } = &self.stream;
-            return lock(shared).reset(*key, ErrorCode::INTERNAL_ERROR, Error::Cancelled);
-        }
-        self.send(head, body).await;
-    }
-
-    /// Sends a response.
-    async fn send(self, head: ResponseHead, body: S::Body) {
         let Self { service, stream, mut timer, clock } = self;
         let is_end = body.is_end_stream();
         let length = if is_end { None } else { body.size_hint().exact() };
@@ -241,6 +213,35 @@ impl<S: Service> Exchange<S> {
                 sender.reset(ErrorCode::CANCEL);
             }
         }
+    }
+
+    /// Waits for the response to a WebSocket handshake, and carries the bytes of the WebSocket. What the client sends
+    /// before the response waits. Returns the response that opens none.
+    async fn connect(self, head: RequestHead) -> Option<(Self, ResponseHead, S::Body)> {
+        let reader = ReadHandle::of(&self.stream);
+        let response = {
+            let interim = service::InterimSink::Http2(InterimSink::of(&self.stream));
+            let response = pin!(self.service.respond(head, None, Some(interim)));
+            unless_reset(&self.stream, response).await
+        };
+        let (mut head, body) = response?;
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            head.status = StatusCode::OK;
+            head.fields.remove(Known::SecWebsocketAccept.bit());
+            send_head(&self.stream, &head, (None, false), &self.clock);
+            let stream = DuplexStream::new(self.stream, reader);
+            self.service.carry(stream, body).await;
+            return None;
+        }
+        drop(reader);
+        if head.status.is_success() {
+            // The client would take it for the other end of its WebSocket.
+            tracing::debug!(status = %head.status, "reset the stream of a WebSocket that nobody opened");
+            let SendHandle { shared, key } = &self.stream;
+            lock(shared).reset(*key, ErrorCode::INTERNAL_ERROR, Error::Cancelled);
+            return None;
+        }
+        Some((self, head, body))
     }
 }
 
