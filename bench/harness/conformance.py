@@ -166,10 +166,10 @@ def tempo(programs):
 
 
 def websocket(programs):
-    """Compares WebSocket connections through the proxy with direct ones, byte by byte."""
+    """Compares WebSockets through the proxy, over HTTP/1.1 and HTTP/2, with direct ones, byte by byte."""
     python = peers.BENCH / ".venv" / "bin" / "python"
     if not python.exists():
-        raise peers.MissingError("the package websockets is missing: run bench/setup")
+        raise peers.MissingError("the packages websockets and h2 are missing: run bench/setup")
     with run_processes(proxy(programs, INTEROP)):
         yield from run_judge([python, peers.BENCH / "harness" / "websocket_cases.py", INTEROP, PROXY])
 

@@ -1,8 +1,8 @@
 """WebSocket cases (RFC 6455, RFC 7692) through a proxy, after the groups of the Autobahn test suite.
 
 A program: `websocket_cases.py SERVER_PORT PROXY_PORT` serves an echo with the package `websockets`. It sends the bytes of
-each case to the server and to the proxy in front of it, and compares what comes back: a proxy is transparent if both are
-equal. Prints `pass NAME` or `FAIL NAME: DETAIL` for each case.
+each case to the server and to the proxy in front of it, over HTTP/1.1 and over HTTP/2 (RFC 8441, by the package `h2`), and
+compares what comes back: a proxy is transparent if all are equal. Prints `pass NAME` or `FAIL NAME: DETAIL` for each case.
 """
 
 import asyncio
@@ -12,6 +12,11 @@ import os
 import struct
 import sys
 
+import h2.config
+import h2.connection
+import h2.events
+import h2.exceptions
+import h2.settings
 import websockets.asyncio.client
 import websockets.asyncio.server
 
@@ -97,8 +102,8 @@ def cases():
     yield "9 text of 1 MiB in pieces of 1300", frame(TEXT, b"*" * (1 << 20)), 1300, reply(TEXT, b"*" * (1 << 20))
 
 
-async def exchange(port, sent, piece, expected, headers):
-    """Sends the bytes after a handshake; returns the response of the handshake, and all that follows."""
+async def open_http1(port, headers):
+    """Opens a WebSocket; returns the lines of its response, a reader and a writer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 25)
     key = base64.b64encode(os.urandom(16)).decode()
     handshake = (
@@ -107,6 +112,107 @@ async def exchange(port, sent, piece, expected, headers):
     )
     writer.write(handshake.encode())
     head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
+    return [line for line in head if line], reader, writer
+
+
+async def open_http2(port, headers):
+    """The same on the stream of an HTTP/2 connection."""
+    stream = Http2Stream(*await asyncio.open_connection("127.0.0.1", port))
+    pseudo = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "h"), (":path", "/chat")]
+    fields = [tuple(line.split(": ", 1)) for line in headers.splitlines()]
+    head = await stream.open(pseudo + [("sec-websocket-version", "13")] + fields)
+    # In place of the status line and the fields of HTTP/1.1.
+    upgraded = ["http/1.1 101 switching protocols", "connection: upgrade", "upgrade: websocket"]
+    lines = [f"{name}: {value}" for name, value in head]
+    return [*upgraded, *lines[1:]] if lines[0] == ":status: 200" else lines, stream, stream
+
+
+class Http2Stream:
+    """The only stream of an HTTP/2 connection, with the methods of a reader and a writer."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+        self.connection = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+        self.head, self.received, self.unsent = None, bytearray(), bytearray()
+        self.has_websockets = self.is_ended = False
+        self.changed = asyncio.Event()
+        self.connection.initiate_connection()
+        self.flush()
+        self.receiving = asyncio.create_task(self.receive())
+
+    async def open(self, fields):
+        await self.until(lambda: self.has_websockets)
+        self.connection.send_headers(1, fields)
+        self.flush()
+        await self.until(lambda: self.head is not None)
+        return self.head
+
+    async def receive(self):
+        while data := await self.reader.read(1 << 16):
+            for event in self.connection.receive_data(data):
+                match event:
+                    case h2.events.RemoteSettingsChanged(changed_settings=settings):
+                        self.has_websockets |= h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL in settings
+                    case h2.events.ResponseReceived(headers=head):
+                        self.head = head
+                    case h2.events.DataReceived(data=data, flow_controlled_length=length):
+                        self.received += data
+                        self.connection.acknowledge_received_data(length, 1)
+                    case h2.events.StreamEnded() | h2.events.StreamReset():
+                        self.is_ended = True
+            self.send()
+        self.is_ended = True
+        self.changed.set()
+
+    def send(self):
+        """Sends what the windows allow."""
+        while self.unsent and not self.is_ended:
+            length = min(self.connection.local_flow_control_window(1), self.connection.max_outbound_frame_size, len(self.unsent))
+            if length == 0:
+                break
+            self.connection.send_data(1, bytes(self.unsent[:length]))
+            del self.unsent[:length]
+        self.flush()
+        self.changed.set()
+
+    def flush(self):
+        self.writer.write(self.connection.data_to_send())
+
+    async def until(self, is_done):
+        while not is_done():
+            if self.is_ended:
+                raise ConnectionResetError("the stream or its connection ended")
+            self.changed.clear()
+            await self.changed.wait()
+
+    def write(self, data):
+        self.unsent += data
+        self.send()
+
+    async def drain(self):
+        await self.until(lambda: not self.unsent)
+
+    async def readexactly(self, length):
+        await self.until(lambda: len(self.received) >= length)
+        data = bytes(self.received[:length])
+        del self.received[:length]
+        return data
+
+    async def read(self):
+        """All until the end of the stream."""
+        while not self.is_ended:
+            self.changed.clear()
+            await self.changed.wait()
+        return bytes(self.received)
+
+    def close(self):
+        self.receiving.cancel()
+        self.writer.close()
+
+
+async def exchange(open_websocket, port, sent, piece, expected, headers):
+    """Sends the bytes after a handshake; returns the response of the handshake, and all that follows."""
+    head, reader, writer = await open_websocket(port, headers)
 
     async def send():
         size = piece or len(sent) or 1
@@ -137,21 +243,26 @@ def shorten(outcome):
 
 
 async def compare(ports, name, sent, piece, expected, headers=""):
-    outcomes = []
-    for port in ports:
+    server, proxy = ports
+    direct = None
+    for open_websocket, port, case in ((open_http1, server, name), (open_http1, proxy, name), (open_http2, proxy, f"{name}, over HTTP/2")):
         try:
-            exchanged = exchange(port, sent, piece, expected, headers)
-            outcomes.append(await asyncio.wait_for(exchanged, CASE_LIMIT_S))
-        except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-            print(f"FAIL {name}: port {port}: {error!r}")
-            return
-    (head, received), (proxied_head, proxied) = outcomes
-    # Header fields may come in another order.
-    is_equal = sorted(head) == sorted(proxied_head) and received == proxied
-    # A connection ends with a close frame, also if it is the server that closes.
-    is_equal &= received.startswith(expected or b"") and received[len(expected or b"")] == FIN | CLOSE
-    detail = f": without {shorten(outcomes[0])}, with {shorten(outcomes[1])}"
-    print(f"pass {name}" if is_equal else f"FAIL {name}{detail}")
+            exchanged = exchange(open_websocket, port, sent, piece, expected, headers)
+            outcome = await asyncio.wait_for(exchanged, CASE_LIMIT_S)
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, h2.exceptions.H2Error) as error:
+            print(f"FAIL {case}: port {port}: {error!r}")
+            continue
+        if port == server:
+            direct = outcome
+            continue
+        if direct is None:
+            continue
+        (head, received), (proxied_head, proxied) = direct, outcome
+        # Header fields may come in another order.
+        is_equal = sorted(head) == sorted(proxied_head) and received == proxied
+        # A connection ends with a close frame, also if it is the server that closes.
+        is_equal &= received.startswith(expected or b"") and received[len(expected or b"")] == FIN | CLOSE
+        print(f"pass {case}" if is_equal else f"FAIL {case}: without {shorten(direct)}, with {shorten(outcome)}")
 
 
 async def compressed(proxy):
