@@ -103,19 +103,30 @@ pub enum ExchangeError {
     BadHandshake { server: String },
 }
 
+/// What an [`ExchangeError`] says about the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeErrorKind {
+    /// A limit of the pool rejected the request. The server did not see it, and may be healthy.
+    Limit,
+    /// The server provably did not process the request.
+    NotSent,
+    /// The server may have processed the request.
+    Broken,
+}
+
 impl ExchangeError {
-    /// Whether the server provably did not process the request.
+    /// Returns what the error says about the server.
     #[must_use]
-    pub const fn is_not_sent(&self) -> bool {
+    pub const fn kind(&self) -> ExchangeErrorKind {
         match self {
-            Self::Connect(_)
-            | Self::Full { .. }
-            | Self::FullHttp2 { .. }
-            | Self::FullWaiting { .. }
-            | Self::NotSent { .. }
-            | Self::AttemptFailed { .. } => true,
+            Self::Full { .. } | Self::FullHttp2 { .. } | Self::FullWaiting { .. } => {
+                ExchangeErrorKind::Limit
+            }
+            Self::Connect(_) | Self::NotSent { .. } | Self::AttemptFailed { .. } => {
+                ExchangeErrorKind::NotSent
+            }
             Self::Broken { .. } | Self::SwitchedProtocols { .. } | Self::BadHandshake { .. } => {
-                false
+                ExchangeErrorKind::Broken
             }
         }
     }
@@ -378,7 +389,15 @@ impl Pool {
         attempt: Attempt,
         clock: &Clock,
     ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
-        let (connected, counted) = self.open(clock, Offer::All).await?;
+        let (connected, counted) = match self.open(clock, Offer::All).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                if error.kind() == ExchangeErrorKind::Limit {
+                    attempt.reject();
+                }
+                return Err(error);
+            }
+        };
         let OpenedConnection { stream, phases, is_http2 } = connected;
         let lease = if is_http2 {
             let lease = self.http2.start(stream, counted, clock.now()).await;

@@ -175,7 +175,7 @@ impl Call {
             }
             Outcome::Bad => {
                 self.attempts.get_mut(id).state = AttemptState::Kept;
-                upstream.attempt_failed(sent, now, Failure::BadResponse);
+                upstream.attempt_failed(sent, now, EjectionReason::BadResponse);
                 upstream.attempt_ended(sent);
                 self.lost(upstream, now, Failure::BadResponse);
             }
@@ -198,7 +198,9 @@ impl Call {
         if !failure.is_unexecuted() {
             self.unknown_outcome = Some(failure);
         }
-        upstream.attempt_failed(sent, now, failure);
+        if let Some(reason) = EjectionReason::of(failure) {
+            upstream.attempt_failed(sent, now, reason);
+        }
         upstream.attempt_ended(sent);
         self.lost(upstream, now, failure);
     }
@@ -350,7 +352,7 @@ impl Call {
         if whole {
             upstream.attempt_succeeded(sent);
         } else {
-            upstream.attempt_failed(sent, now, Failure::Broken);
+            upstream.attempt_failed(sent, now, EjectionReason::Broken);
         }
         upstream.attempt_ended(sent);
     }

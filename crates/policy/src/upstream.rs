@@ -469,17 +469,12 @@ impl Upstream {
         self.replicas.overtaken(sent.replica, now, now.since(sent.at));
     }
 
-    pub(crate) fn attempt_failed(
-        &mut self,
-        sent: Sent,
-        now: Instant,
-        reason: impl Into<EjectionReason>,
-    ) {
+    pub(crate) fn attempt_failed(&mut self, sent: Sent, now: Instant, reason: EjectionReason) {
         let Some(replica) = self.replicas.get_mut(sent.replica) else { return };
         let was_ejected = replica.is_ejected(now);
         replica.failed(now);
         if !was_ejected && replica.is_ejected(now) {
-            let (reason, circuit) = (reason.into(), replica.circuit(now));
+            let circuit = replica.circuit(now);
             self.circuit_changed(CircuitChange::Opened { replica: sent.replica, reason, circuit });
         }
     }

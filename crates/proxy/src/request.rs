@@ -551,9 +551,9 @@ pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'st
         NoResponse::RequestFailure(why) => {
             let status = match why {
                 RequestFailure::NoReplica
-                | RequestFailure::Failed(Failure::NotSent | Failure::Refused) => {
-                    StatusCode::SERVICE_UNAVAILABLE
-                }
+                | RequestFailure::Failed(
+                    Failure::NotSent | Failure::ConnectionLimit | Failure::Refused,
+                ) => StatusCode::SERVICE_UNAVAILABLE,
                 RequestFailure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
                 RequestFailure::Failed(
                     Failure::Broken | Failure::BadResponse | Failure::TwinLost,

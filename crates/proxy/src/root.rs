@@ -17,7 +17,7 @@ use crate::{leaf_headers, probe, trace_context};
 use curtail_http::connection_counts::ConnectPhases;
 use curtail_http::head::{Known, RequestHead, ResponseHead};
 use curtail_http::outbound_request::OutboundRequest;
-use curtail_http::pool::ExchangeError;
+use curtail_http::pool::{ExchangeError, ExchangeErrorKind};
 use curtail_http::replay::{ClientFault, OutboundBody, Replay};
 use curtail_http::service::InterimSink;
 use curtail_http::timers::Timer;
@@ -244,7 +244,11 @@ impl Exchange {
             }
             Err(error) => {
                 tracing::debug!(upstream = %self.driver.upstream.name, %error, "attempt failed");
-                let failure = if error.is_not_sent() { Failure::NotSent } else { Failure::Broken };
+                let failure = match error.kind() {
+                    ExchangeErrorKind::Limit => Failure::ConnectionLimit,
+                    ExchangeErrorKind::NotSent => Failure::NotSent,
+                    ExchangeErrorKind::Broken => Failure::Broken,
+                };
                 self.trail.attempt_ended(attempt, now, AttemptEnd::Failed(failure));
                 self.attempts[index] = Attempt::Gone;
                 Event::Failed { attempt, failure }

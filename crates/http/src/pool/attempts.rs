@@ -153,16 +153,24 @@ pub(super) struct Attempt {
     attempts: Arc<Attempts>,
     is_for_all: bool,
     negotiated: Option<Protocol>,
+    /// Whether a limit of the pool rejected the attempt.
+    is_rejected: bool,
 }
 
 impl Attempt {
     fn new(attempts: &Arc<Attempts>, is_for_all: bool) -> Self {
-        Self { attempts: Arc::clone(attempts), is_for_all, negotiated: None }
+        Self { attempts: Arc::clone(attempts), is_for_all, negotiated: None, is_rejected: false }
     }
 
     /// Notes that the connection is open and uses this protocol.
     pub(super) fn succeed(mut self, negotiated: Protocol) {
         self.negotiated = Some(negotiated);
+    }
+
+    /// Notes that a limit of the pool rejected the attempt. The requests that wait for it then try for themselves,
+    /// because it says nothing about the server.
+    pub(super) fn reject(mut self) {
+        self.is_rejected = true;
     }
 }
 
@@ -171,7 +179,7 @@ impl Drop for Attempt {
         let mut state = self.attempts.lock();
         if self.is_for_all {
             state.connecting -= 1;
-            state.failed += u64::from(self.negotiated.is_none());
+            state.failed += u64::from(self.negotiated.is_none() && !self.is_rejected);
             state.is_growth_paused = self.negotiated.is_none();
         }
         if let Some(negotiated) = self.negotiated {
@@ -236,5 +244,17 @@ mod tests {
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(attempt);
         assert!(matches!(waiting.await, Err(WaitError::AttemptFailed)));
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_for_an_attempt_beyond_a_limit_try_for_themselves() {
+        let (attempts, shared, clock) = attempts(Protocol::Auto, &ConnectConfig::default());
+        let Ok(Turn::OpenForAll(attempt)) = attempts.wait(&shared, &clock).await else {
+            panic!("there is none")
+        };
+        let mut waiting = pin!(attempts.wait(&shared, &clock));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        attempt.reject();
+        assert!(matches!(waiting.await, Ok(Turn::OpenForAll(_))));
     }
 }

@@ -68,6 +68,8 @@ pub enum Failure {
     /// The server provably did not execute the attempt: there was no connection, the connection accepted no byte
     /// of the request, or the server said that it did not process the request.
     NotSent,
+    /// A limit of the driver's own connections to the replica rejected the attempt; the replica did not see it.
+    ConnectionLimit,
     /// The server may have executed the attempt, but sent no response or only a part of one.
     Broken,
     /// The response was not good.
@@ -80,6 +82,7 @@ pub enum Failure {
 
 curtail_units::labels!(Failure {
     NotSent => "not_sent",
+    ConnectionLimit => "connection_limit",
     Broken => "broken",
     BadResponse => "bad_response",
     Refused => "refused",
@@ -87,10 +90,20 @@ curtail_units::labels!(Failure {
 });
 
 impl Failure {
-    pub(super) const fn is_unexecuted(self) -> bool {
+    /// Whether the server provably did not execute the attempt.
+    #[must_use]
+    pub const fn is_unexecuted(self) -> bool {
         match self {
-            Self::NotSent | Self::Refused => true,
+            Self::NotSent | Self::ConnectionLimit | Self::Refused => true,
             Self::Broken | Self::BadResponse | Self::TwinLost => false,
+        }
+    }
+
+    /// Whether the attempt has certainly caused no load outside the driver.
+    pub(super) const fn is_free(self) -> bool {
+        match self {
+            Self::NotSent | Self::ConnectionLimit => true,
+            Self::Broken | Self::BadResponse | Self::Refused | Self::TwinLost => false,
         }
     }
 }
@@ -99,6 +112,7 @@ impl core::fmt::Display for Failure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::NotSent => "was not executed",
+            Self::ConnectionLimit => "was rejected by a limit of connections",
             Self::Broken => "broke off without a response",
             Self::BadResponse => "got a bad response",
             Self::Refused => "was refused for lack of room",

@@ -248,8 +248,7 @@ impl Call {
         if self.retries >= self.retries_max(upstream) || !self.has_room() {
             return Err(self.attempts_spent());
         }
-        // An attempt that no server executed has added no load.
-        if failure != Failure::NotSent {
+        if !failure.is_free() {
             upstream.budget().withdraw(now, Purpose::Retry)?;
         }
         self.retries += 1;

@@ -315,6 +315,23 @@ fn an_error_says_not_sent_only_if_no_server_may_have_executed_the_request() {
 }
 
 #[test]
+fn attempts_beyond_a_limit_of_connections_are_retried_and_eject_no_replica() {
+    for (failure, is_ejected) in [(Failure::ConnectionLimit, false), (Failure::NotSent, true)] {
+        let write = Request { repeatable: false, ..READ };
+        let mut call = RecordedCall::new(broke(retried()), 1, write);
+        call.handle(Event::Arrived);
+        for attempt in 0..2 {
+            call.failed(attempt, failure);
+            call.wakes();
+        }
+        call.failed(2, failure);
+        let fails = format!("Fail {{ why: Failed({failure:?}) }}");
+        assert!(call.text.contains(&fails), "{}", call.text);
+        assert_eq!(call.upstream.is_ejected(ReplicaId(0), call.now), is_ejected, "{failure:?}");
+    }
+}
+
+#[test]
 fn what_a_server_may_have_executed_is_not_sent_twice_unless_that_is_safe() {
     let mut call = RecordedCall::new(retried(), 3, Request { repeatable: false, ..READ });
     call.handle(Event::Arrived);

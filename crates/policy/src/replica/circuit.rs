@@ -47,7 +47,7 @@ impl Circuit {
 /// The failure that ejects a replica, the last of several in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EjectionReason {
-    /// The attempt was not executed: there was no connection, or no free one.
+    /// The attempt was not executed, for example because there was no connection.
     NotSent,
     /// The attempt broke off.
     Broken,
@@ -67,12 +67,14 @@ curtail_units::labels!(EjectionReason {
     Overdue => "overdue",
 });
 
-impl From<Failure> for EjectionReason {
-    fn from(failure: Failure) -> Self {
+impl EjectionReason {
+    /// The reason of a failed attempt; [`None`] if the failure says nothing about the replica.
+    pub(crate) const fn of(failure: Failure) -> Option<Self> {
         match failure {
-            Failure::NotSent => Self::NotSent,
-            Failure::BadResponse => Self::BadResponse,
-            Failure::Broken | Failure::Refused | Failure::TwinLost => Self::Broken,
+            Failure::NotSent => Some(Self::NotSent),
+            Failure::BadResponse => Some(Self::BadResponse),
+            Failure::Broken => Some(Self::Broken),
+            Failure::ConnectionLimit | Failure::Refused | Failure::TwinLost => None,
         }
     }
 }

@@ -158,7 +158,7 @@ fn a_replica_is_ejected_after_failures_in_a_row_until_the_time_is_over_or_it_suc
     let mut upstream = upstream(UpstreamConfig::plain(BalanceConfig::Random), 2);
     let fail = |upstream: &mut Upstream| {
         let sent = upstream.attempt_sent(failing, at(0));
-        upstream.attempt_failed(sent, at(0), Failure::Broken);
+        upstream.attempt_failed(sent, at(0), EjectionReason::Broken);
         upstream.attempt_ended(sent);
         sent
     };
@@ -230,7 +230,7 @@ fn replicas_join_and_leave_and_the_others_keep_what_was_learned() {
             .expect("each is chosen at some time");
         for _ in 0..3 {
             let sent = upstream.attempt_sent(failing, at(0));
-            upstream.attempt_failed(sent, at(0), Failure::Broken);
+            upstream.attempt_failed(sent, at(0), EjectionReason::Broken);
             upstream.attempt_ended(sent);
         }
         upstream.latency_known(at(0), Duration::from_ms(7));
@@ -332,7 +332,7 @@ fn a_further_attempt_goes_to_no_unhealthy_replica_while_another_is_healthy() {
     // An ejected replica is better than an unhealthy one.
     for _ in 0..10 {
         let sent = upstream.attempt_sent(ReplicaId(0), at(0));
-        upstream.attempt_failed(sent, at(0), Failure::Broken);
+        upstream.attempt_failed(sent, at(0), EjectionReason::Broken);
     }
     assert!(upstream.is_ejected(ReplicaId(0), at(0)));
     assert_eq!(chosen(&mut upstream, at(0), 10), [10, 0, 0]);

@@ -288,7 +288,7 @@ catalogue! {
     CONNECTIONS_REJECTED = counter(
         "curtail_connections_rejected",
         &["upstream or leaf", "replica", "limit"],
-        "Attempts that were not sent because of a limit of the connections to a replica.",
+        "Attempts that were not sent because of a limit of the connections to a replica. They fail as `connection_limit` and do not count against the replica.",
     );
     CONNECT = with_unit(
         MetricType::Counter,

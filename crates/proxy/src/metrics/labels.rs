@@ -153,6 +153,7 @@ mod tests {
     fn every_failure_and_outcome_is_counted_under_its_own_name() {
         let failures = [
             Failure::NotSent,
+            Failure::ConnectionLimit,
             Failure::Broken,
             Failure::BadResponse,
             Failure::Refused,

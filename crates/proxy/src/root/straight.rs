@@ -45,7 +45,7 @@ impl Exchange {
     fn send_straight(&mut self) -> bool {
         let Request { class, repeatable, .. } = self.outgoing.request;
         let allows_another = |attempt: &AttemptTrail| match attempt.end {
-            Some((_, AttemptEnd::Failed(failure))) => failure == Failure::NotSent,
+            Some((_, AttemptEnd::Failed(failure))) => failure.is_unexecuted(),
             Some((_, AttemptEnd::Cancelled(_))) => repeatable,
             Some((_, AttemptEnd::Responded)) | None => false,
         };

@@ -1,9 +1,11 @@
 //! Circuit breakers: ejections of replicas, and limits of upstreams and connections. Each one is in the log, in the metrics
 //! and in `/state`.
 
+use crate::access_log::lines_after;
 use crate::certificates::Authority;
 use crate::client::{Client, FullResponse};
 use crate::deadline::run;
+use crate::directory::Directory;
 use crate::logs;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
@@ -13,6 +15,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 async fn upstream_state(proxy: &Proxy) -> Value {
@@ -191,40 +194,111 @@ fn a_call_of_a_fan_out_counts_at_its_upstream() {
     });
 }
 
-#[test]
-fn limits_of_connections_are_logged_counted_and_shown() {
-    run(async {
-        let (replica, gate) = gated(Speaks::Http1).await;
-        let (http2, http2_gate) = gated(Speaks::Http2).await;
+/// A replica whose connections from a worker can carry one request.
+struct LimitedReplica {
+    url: String,
+    /// The keys of `connect`.
+    connect: String,
+    /// The limit that a second request finds.
+    limit: &'static str,
+    /// Lets the requests end; without it, they wait for their handshake.
+    gate: Option<Arc<Semaphore>>,
+    _servers: (Option<Replica>, Option<(RawReplica, Authority)>),
+}
+
+impl LimitedReplica {
+    async fn all() -> [Self; 3] {
+        let few_streams = "protocol: http2, http2_connections_max: 1, http2_streams_max: 1";
+        [
+            Self::of_connections(Speaks::Http1, "connections_max: 1").await,
+            Self::of_connections(Speaks::Http2, few_streams).await,
+            Self::of_waiting().await,
+        ]
+    }
+
+    async fn of_connections(speaks: Speaks, connect: &str) -> Self {
+        let (replica, gate) = gated(speaks).await;
+        Self {
+            url: format!("http://{}", replica.address()),
+            connect: connect.to_owned(),
+            limit: "connections",
+            gate: Some(gate),
+            _servers: (Some(replica), None),
+        }
+    }
+
+    async fn of_waiting() -> Self {
         let authority = Authority::new();
         let silent = RawReplica::start(|mut wire, _, _| async move {
             wire.read_to_close().await;
         })
         .await;
-        let waiting =
-            format!("waiting_max: 1, timeout: 300s, ca_file: {}", authority.file().display());
-        let few_streams = "protocol: http2, http2_connections_max: 1, http2_streams_max: 1";
-        for (url, connect, limit, gate) in [
-            (
-                format!("http://{}", replica.address()),
-                "connections_max: 1",
-                "connections",
-                Some(gate),
-            ),
-            (format!("http://{}", http2.address()), few_streams, "connections", Some(http2_gate)),
-            (format!("https://localhost:{}", silent.address().port()), &*waiting, "waiting", None),
-        ] {
-            let keys = format!("hedge: false\nretry: false\nconnect: {{{connect}}}");
-            let proxy = Setup::before_urls([url.clone()]).workers(1).upstream(&keys).start();
-            let first = ask(proxy.address(), Version::HTTP_11).await;
-            let is_waiting = gate.is_none();
-            proxy
-                .until(|m| {
-                    m.in_flight() == 1
-                        && (!is_waiting || m.sum("curtail_connections_waiting", &[]) == 1)
-                        && (is_waiting || m.sum("curtail_connections_open", &[]) == 1)
-                })
-                .await;
+        let ca_file = authority.file();
+        Self {
+            url: format!("https://localhost:{}", silent.address().port()),
+            connect: format!("waiting_max: 1, timeout: 300s, ca_file: {}", ca_file.display()),
+            limit: "waiting",
+            gate: None,
+            _servers: (None, Some((silent, authority))),
+        }
+    }
+
+    /// Starts a proxy with `keys` of the upstream, and sends the request that reaches the limit.
+    async fn reach_limit(&self, setup: Setup, keys: &str) -> (Proxy, JoinHandle<FullResponse>) {
+        let keys = format!("hedge: false\n{keys}\nconnect: {{{}}}", self.connect);
+        let proxy = setup.workers(1).upstream(&keys).start();
+        let first = ask(proxy.address(), Version::HTTP_11).await;
+        let is_waiting = self.gate.is_none();
+        proxy
+            .until(|m| {
+                m.in_flight() == 1
+                    && (!is_waiting || m.sum("curtail_connections_waiting", &[]) == 1)
+                    && (is_waiting || m.sum("curtail_connections_open", &[]) == 1)
+            })
+            .await;
+        (proxy, first)
+    }
+}
+
+#[test]
+fn limits_of_connections_eject_no_replica() {
+    run(async {
+        let directory = Directory::new();
+        for (nth, limited) in LimitedReplica::all().await.into_iter().enumerate() {
+            let file = directory.path(&format!("{nth}.log"));
+            let log = format!("access_log: {{file: {}}}", file.display());
+            let setup = Setup::before_urls([limited.url.clone()]).top(&log);
+            let (proxy, first) = limited.reach_limit(setup, "retry: {retries_max: 1}").await;
+            let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+            for _ in 0..5 {
+                let rejected = client.get("/").await;
+                let found = (rejected.status.as_u16(), rejected.error());
+                assert_eq!(found, (503, Some("connection_limit")), "{}", limited.connect);
+            }
+            let closed = json!({ "state": "closed", "failures": 0, "open_for_ms": 0.0 });
+            assert_eq!(upstream_state(&proxy).await["replicas"][0]["circuit"], closed);
+            let metrics = proxy.metrics().await;
+            assert_eq!(metrics.sum("curtail_replica_ejections_total", &[]), 0, "{metrics}");
+            for (failure, count) in [("connection_limit", 10), ("not_sent", 0)] {
+                let labels = [("failure", failure)];
+                let failed = metrics.sum("curtail_attempts_failed_total", &labels);
+                assert_eq!(failed, count, "{failure}, {}", limited.connect);
+            }
+            first.abort();
+            let lines = lines_after(&proxy, 5, &file).await;
+            let rejected = lines.iter().filter(|line| line["error"] == "connection_limit");
+            assert_eq!(rejected.count(), 5, "{lines:?}");
+        }
+    });
+}
+
+#[test]
+fn limits_of_connections_are_logged_counted_and_shown() {
+    run(async {
+        for limited in LimitedReplica::all().await {
+            let setup = Setup::before_urls([limited.url.clone()]);
+            let (proxy, first) = limited.reach_limit(setup, "retry: false").await;
+            let LimitedReplica { url, connect, limit, gate, .. } = limited;
             let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
             let at_limit = "curtail_connections_at_limit";
             let mut rejections = 0;
@@ -232,7 +306,7 @@ fn limits_of_connections_are_logged_counted_and_shown() {
             let (metrics, state) = loop {
                 let rejected = client.get("/").await;
                 let found = (rejected.status.as_u16(), rejected.error());
-                assert_eq!(found, (503, Some("not_sent")), "{connect}");
+                assert_eq!(found, (503, Some("connection_limit")), "{connect}");
                 rejections += 1;
                 let metrics = proxy.metrics().await;
                 let state = upstream_state(&proxy).await["replicas"][0].clone();

@@ -175,15 +175,15 @@ fn a_request_that_finds_all_connections_full_is_not_sent() {
         replica.record().until(|record| record.count() == 6).await;
         let mut client = client.share();
         let response = client.get("/").await;
-        assert_eq!((response.status.as_u16(), response.error()), (503, Some("not_sent")));
+        assert_eq!((response.status.as_u16(), response.error()), (503, Some("connection_limit")));
         gate.add_permits(7);
         while let Some(status) = asking.join_next().await {
             assert_eq!(status.expect("no panic"), StatusCode::OK);
         }
         assert_eq!(client.get("/").await.status, StatusCode::OK, "there is room again");
-        let not_sent = [("failure", "not_sent")];
+        let rejected = [("failure", "connection_limit")];
         let metrics = proxy.metrics().await;
-        assert_eq!(metrics.sum("curtail_attempts_failed_total", &not_sent), 1, "{metrics}");
+        assert_eq!(metrics.sum("curtail_attempts_failed_total", &rejected), 1, "{metrics}");
         assert_eq!(replica.record().connections(), 2);
     });
 }
