@@ -257,7 +257,7 @@ impl Pool {
             return self.exchange_over(&self.http1, lease, request, clock).await;
         }
         // Rare and large: it would make the future of every attempt larger.
-        let (lease, phases) = Box::pin(self.connect(clock)).await?;
+        let (lease, phases) = Box::pin(self.connect(clock, fresh)).await?;
         let response = match lease {
             NewLease::Http1(lease) => self.exchange_over(&self.http1, lease, request, clock).await,
             NewLease::Http2(lease) => {
@@ -350,11 +350,19 @@ impl Pool {
     async fn connect(
         self: &Arc<Self>,
         clock: &Clock,
+        fresh: bool,
     ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
         let _waiting = self.count_waiting()?;
         match self.attempts.wait(&*self.http2, clock).await {
             Ok(Turn::Use(lease)) => Ok((NewLease::Http2(lease), None)),
-            Ok(Turn::OpenAlone(attempt)) => self.open_lease(attempt, clock).await,
+            Ok(Turn::OpenAlone(attempt)) => {
+                // A connection may have become idle while this request waited for the first handshake.
+                let idle = if fresh { None } else { self.http1.lease(clock.now()) };
+                match idle {
+                    Some(lease) => Ok((NewLease::Http1(lease), None)),
+                    None => self.open_lease(attempt, clock).await,
+                }
+            }
             Ok(Turn::OpenForAll(attempt)) => {
                 let (pool, clock) = (Arc::clone(self), *clock);
                 let opened = tokio::spawn(async move { pool.open_lease(attempt, &clock).await });

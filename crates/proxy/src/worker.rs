@@ -40,7 +40,9 @@ pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
     pub(crate) timers: Arc<Timers>,
+    /// For IDs and samples, which must differ between proxies with the same seed.
     rng: Mutex<Rng>,
+    jitter: Mutex<Rng>,
     /// A permit for each further call that may continue after its request is done.
     pub(crate) rest_calls: Arc<Semaphore>,
 }
@@ -48,8 +50,9 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(index: usize, shared: Arc<Shared>) -> Self {
         let rng = Mutex::new(trace_context::entropy_rng());
+        let jitter = shared.process_state.rng.split("jitter").split_index(index as u64);
         let rest_calls = Arc::new(Semaphore::new(REST_CALLS_MAX as usize));
-        Self { index, shared, timers: Arc::default(), rng, rest_calls }
+        Self { index, shared, timers: Arc::default(), rng, jitter: Mutex::new(jitter), rest_calls }
     }
 
     /// Records a request that is over: its spans, the latency of its tenant, and its line in the access log, if these are
@@ -108,9 +111,9 @@ impl Worker {
         websocket::key(random.to_ne_bytes())
     }
 
-    /// A random part of a time, so that proxies and replicas that start together do not act together.
-    pub(crate) fn part_of(&self, time: std::time::Duration) -> std::time::Duration {
-        time.mul_f64(self.rng().unit())
+    /// A random number from 0 to 1, so that workers and replicas that start together do not act together.
+    pub(crate) fn jitter(&self) -> f64 {
+        self.jitter.lock().unwrap_or_else(PoisonError::into_inner).unit()
     }
 
     /// True with this probability.

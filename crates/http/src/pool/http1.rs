@@ -1,5 +1,6 @@
 //! HTTP/1.1: a connection carries one exchange at a time, and is idle between two exchanges.
 
+use super::refill::{KEPT_MIN, succession_after};
 use super::{ResponseBody, ResponseError, Transport};
 use crate::clock::Clock;
 use crate::connect::ConnectConfig;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use curtail_metrics::{Gauge, GaugeGuard};
 use curtail_units::{Duration, Instant};
 use http_body::{Frame, SizeHint};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -22,6 +24,8 @@ pub(super) struct Http1Transport {
     idle_max: usize,
     idle_timeout: Duration,
     open: Gauge,
+    /// Whether the server has closed a new connection before a request.
+    has_early_close: AtomicBool,
 }
 
 /// A lease of a connection; boxed, because it moves twice for each request.
@@ -31,19 +35,33 @@ pub(super) type Http1Lease = Box<Http1>;
 pub(super) struct Http1 {
     connection: ClientConnection,
     idle_since: Instant,
+    /// When the connection was opened, until its first request.
+    unused_since: Option<Instant>,
     _counted: CountedConnection,
 }
 
 impl Http1Transport {
     pub(super) fn new(config: &ConnectConfig) -> Self {
         let ConnectConfig { idle_max, idle_timeout, .. } = *config;
-        Self { idle: Mutex::default(), idle_max, idle_timeout, open: Gauge::default() }
+        Self {
+            idle: Mutex::default(),
+            idle_max,
+            idle_timeout,
+            open: Gauge::default(),
+            has_early_close: AtomicBool::default(),
+        }
     }
 
     /// Creates a transport without connections, whose connections count together with these.
     pub(super) fn with_same_limit(&self) -> Self {
         let Self { idle_max, idle_timeout, .. } = *self;
-        Self { idle: Mutex::default(), idle_max, idle_timeout, open: self.open.clone() }
+        Self {
+            idle: Mutex::default(),
+            idle_max,
+            idle_timeout,
+            open: self.open.clone(),
+            has_early_close: AtomicBool::default(),
+        }
     }
 
     /// Counts a new connection; [`None`] if there are already `max`.
@@ -55,12 +73,42 @@ impl Http1Transport {
         self.idle().len()
     }
 
+    /// The number of idle connections that do not soon reach their idle timeout.
+    pub(super) fn lasting_count(&self, now: Instant) -> usize {
+        let needs_successor = succession_after(self.idle_timeout);
+        self.idle().iter().filter(|idle| now.since(idle.idle_since) < needs_successor).count()
+    }
+
+    /// Whether, since the last call, the server has closed a new connection before a request.
+    pub(super) fn take_early_close(&self) -> bool {
+        self.has_early_close.swap(false, Ordering::Relaxed)
+    }
+
+    /// Adds a new connection, instead of the oldest one if there is no room.
+    pub(super) fn put_successor(&self, mut lease: Http1Lease, now: Instant) {
+        lease.idle_since = now;
+        let mut idle = self.idle();
+        if idle.len() >= self.idle_max {
+            idle.remove(0);
+        }
+        idle.push(lease);
+    }
+
     pub(super) fn put_idle(&self, mut lease: Http1Lease, now: Instant) {
         lease.idle_since = now;
         let mut idle = self.idle();
         if idle.len() < self.idle_max {
             idle.push(lease);
         }
+    }
+
+    /// Whether the server has kept an idle connection open.
+    fn is_kept(&self, idle: &mut Http1, now: Instant) -> bool {
+        let is_kept = idle.connection.is_usable();
+        if !is_kept && idle.unused_since.is_some_and(|at| now.since(at) < KEPT_MIN) {
+            self.has_early_close.store(true, Ordering::Relaxed);
+        }
+        is_kept
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Http1Lease>> {
@@ -80,7 +128,7 @@ impl Transport for Http1Transport {
                 self.idle().clear();
                 return None;
             }
-            if lease.connection.is_usable() {
+            if self.is_kept(&mut lease, now) {
                 return Some(lease);
             }
         }
@@ -93,7 +141,8 @@ impl Transport for Http1Transport {
         now: Instant,
     ) -> Result<Http1Lease, ResponseError> {
         let connection = ClientConnection::new(stream);
-        Ok(Box::new(Http1 { connection, idle_since: now, _counted: counted }))
+        let unused_since = Some(now);
+        Ok(Box::new(Http1 { connection, idle_since: now, unused_since, _counted: counted }))
     }
 
     async fn exchange(
@@ -103,6 +152,7 @@ impl Transport for Http1Transport {
         clock: &Clock,
     ) -> Result<(ResponseHead, ResponseBody), ResponseError> {
         // If the server closes a reused connection after it has accepted the first byte, it may have executed the request.
+        lease.unused_since = None;
         let head = lease.connection.send(request).await?;
         let mut body = Http1Body(Some((lease, Arc::clone(self), *clock)));
         body.return_at_end();
@@ -111,7 +161,7 @@ impl Transport for Http1Transport {
 
     fn sweep(&self, now: Instant) {
         self.idle().retain_mut(|idle| {
-            now.since(idle.idle_since) <= self.idle_timeout && idle.connection.is_usable()
+            now.since(idle.idle_since) <= self.idle_timeout && self.is_kept(idle, now)
         });
     }
 

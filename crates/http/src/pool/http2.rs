@@ -1,5 +1,6 @@
 //! HTTP/2: a connection carries many exchanges. A pool opens further connections long before a connection is full.
 
+use super::refill::{KEPT_MIN, succession_after};
 use super::{ResponseBody, ResponseError, Transport};
 use crate::clock::Clock;
 use crate::connect::ConnectConfig;
@@ -9,6 +10,7 @@ use crate::http2::{ConnectBody, Http2Connection, StreamLease};
 use crate::outbound_request::OutboundRequest;
 use crate::stream::Stream;
 use curtail_units::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Another connection is opened when each open connection carries one in this number of its maximum of requests.
@@ -19,14 +21,24 @@ pub(super) struct Http2Transport {
     config: ConnectConfig,
     tls: bool,
     open: Mutex<Vec<Http2>>,
+    /// Whether the server has closed a new connection.
+    has_early_close: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Http2 {
     connection: Http2Connection,
+    opened: Instant,
     leases: u64,
     /// The number of leases at the last sweep that found the connection in use, and the time of this sweep.
     used: Option<(u64, Instant)>,
+}
+
+impl Http2 {
+    /// Whether the connection carries requests, or has carried one since the last sweep.
+    fn is_in_use(&self) -> bool {
+        self.connection.streams() > 0 || self.used.is_none_or(|(leases, _)| leases != self.leases)
+    }
 }
 
 #[derive(Debug)]
@@ -38,7 +50,30 @@ pub(super) struct Http2Lease {
 
 impl Http2Transport {
     pub(super) fn new(config: &ConnectConfig, tls: bool) -> Self {
-        Self { config: config.clone(), tls, open: Mutex::default() }
+        let has_early_close = AtomicBool::default();
+        Self { config: config.clone(), tls, open: Mutex::default(), has_early_close }
+    }
+
+    /// Whether a connection does not soon reach its idle timeout.
+    pub(super) fn has_lasting(&self, now: Instant) -> bool {
+        let needs_successor = succession_after(self.config.idle_timeout);
+        let idle_since = |open: &Http2| open.used.filter(|_| !open.is_in_use()).map(|(_, at)| at);
+        let is_lasting = |open| idle_since(open).is_none_or(|at| now.since(at) < needs_successor);
+        self.open().iter().any(is_lasting)
+    }
+
+    /// Whether, since the last call, the server has closed a new connection.
+    pub(super) fn take_early_close(&self) -> bool {
+        self.has_early_close.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the server has kept a connection open.
+    fn is_kept(&self, open: &Http2, now: Instant) -> bool {
+        let is_kept = !open.connection.is_closed();
+        if !is_kept && now.since(open.opened) < KEPT_MIN {
+            self.has_early_close.store(true, Ordering::Relaxed);
+        }
+        is_kept
     }
 
     fn open(&self) -> MutexGuard<'_, Vec<Http2>> {
@@ -67,9 +102,9 @@ impl Transport for Http2Transport {
 
     /// Leases a stream on the least loaded connection. Requests wait at the server's own limit of streams only if no
     /// further connection may be opened.
-    fn lease(&self, _: Instant) -> Option<Http2Lease> {
+    fn lease(&self, now: Instant) -> Option<Http2Lease> {
         let mut open = self.open();
-        open.retain(|open| !open.connection.is_closed());
+        open.retain(|open| self.is_kept(open, now));
         let may_open_more = open.len() < self.config.http2_connections_max;
         // A connection at the server's own limit comes last, because requests would queue there.
         let freest = open.iter_mut().min_by_key(|open| {
@@ -92,7 +127,7 @@ impl Transport for Http2Transport {
         &self,
         stream: Stream,
         mut counted: CountedConnection,
-        _: Instant,
+        now: Instant,
     ) -> Result<Http2Lease, ResponseError> {
         counted.open_count = None;
         let (connection, driver) = Http2Connection::start(stream, &self.config);
@@ -103,7 +138,7 @@ impl Transport for Http2Transport {
             drop(counted);
         });
         let stream = connection.lease();
-        self.open().push(Http2 { connection, leases: 1, used: None });
+        self.open().push(Http2 { connection, opened: now, leases: 1, used: None });
         Ok(Http2Lease { stream, is_crowded: false })
     }
 
@@ -121,13 +156,11 @@ impl Transport for Http2Transport {
     fn sweep(&self, now: Instant) {
         let timeout = self.config.idle_timeout;
         self.open().retain_mut(|open| {
-            if open.connection.is_closed() {
+            if !self.is_kept(open, now) {
                 return false;
             }
             match open.used {
-                Some((leases, at)) if open.connection.streams() == 0 && leases == open.leases => {
-                    now.since(at) <= timeout
-                }
+                Some((_, at)) if !open.is_in_use() => now.since(at) <= timeout,
                 _ => {
                     open.used = Some((open.leases, now));
                     true

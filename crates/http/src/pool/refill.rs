@@ -1,12 +1,16 @@
 //! Connections that are opened ahead of requests, so that a request finds one after a start, a join or a quiet time.
 //!
 //! A refill opens one connection after the other, until `idle_min` HTTP/1.1 connections are idle or an HTTP/2 connection
-//! is open. A failure ends it; the next one begins after [`WAIT_MIN`], doubled with each failure in a row up to
-//! [`WAIT_MAX`], so that a server that refuses connections is asked less and less.
+//! is open. Connections that soon reach their idle timeout do not count, so their successors are open before they close.
+//!
+//! A failure ends a refill; the next one begins after [`WAIT_MIN`], doubled with each failure in a row up to [`WAIT_MAX`],
+//! and up to half of this wait more, at random. A server that closes a connection at once, before a request, is a failure
+//! too.
 //! **Limits**: one refill of a pool at a time.
 
 use super::{ExchangeError, NewLease, Pool, Transport as _};
 use crate::clock::Clock;
+use crate::connect::ConnectConfig;
 use curtail_units::{Duration, Instant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +18,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const WAIT_MIN: Duration = Duration::from_secs(1);
 /// The longest wait after a failure.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// A server that closes a new connection within this time does not keep idle connections. Servers with an idle timeout
+/// wait longer.
+pub(super) const KEPT_MIN: Duration = Duration::from_secs(2);
+/// The successor of a connection is opened this long before the connection reaches its idle timeout.
+const SUCCESSION_MAX: Duration = Duration::from_secs(5);
+
+/// The idle time after which a connection needs a successor. An idle timeout of 4 s leaves two ticks of the driver.
+pub(super) fn succession_after(idle_timeout: Duration) -> Duration {
+    idle_timeout - idle_timeout.mul_f64(0.5).min(SUCCESSION_MAX)
+}
 
 /// The refills of one pool.
 #[derive(Debug, Default)]
@@ -25,6 +39,8 @@ struct State {
     failures_in_row: u32,
     /// The next refill begins no earlier.
     due: Instant,
+    /// When the last refill succeeded, until its connections prove to be kept or not.
+    filled: Option<Instant>,
 }
 
 impl Refills {
@@ -33,19 +49,26 @@ impl Refills {
         let mut state = self.lock();
         let begins = !state.is_running && now >= state.due;
         state.is_running |= begins;
+        if begins && state.filled.take_if(|at| now.since(*at) >= KEPT_MIN).is_some() {
+            state.failures_in_row = 0;
+        }
         begins
     }
 
-    fn end(&self, now: Instant, has_succeeded: bool) {
+    fn succeed(&self, now: Instant) {
+        let mut state = self.lock();
+        (state.is_running, state.filled) = (false, Some(now));
+    }
+
+    fn fail(&self, now: Instant, jitter: f64) {
         let mut state = self.lock();
         state.is_running = false;
-        if has_succeeded {
-            state.failures_in_row = 0;
-        } else {
-            let doublings = state.failures_in_row.min(5);
-            state.due = now + WAIT_MIN.mul_f64(f64::from(1_u32 << doublings)).min(WAIT_MAX);
-            state.failures_in_row = state.failures_in_row.saturating_add(1);
-        }
+        state.wait(now, jitter);
+    }
+
+    /// Handles a new connection that the server closed before a request.
+    fn connection_lost(&self, now: Instant, jitter: f64) {
+        self.lock().wait(now, jitter);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -53,30 +76,61 @@ impl Refills {
     }
 }
 
+impl State {
+    fn wait(&mut self, now: Instant, jitter: f64) {
+        let doubled = WAIT_MIN.mul_f64(f64::from(1_u32 << self.failures_in_row.min(5)));
+        self.due = now + doubled.min(WAIT_MAX).mul_f64(1.0 + jitter / 2.0);
+        self.failures_in_row = self.failures_in_row.saturating_add(1);
+        self.filled = None;
+    }
+}
+
 impl Pool {
-    /// Opens the connections that are missing, after `delay`.
-    pub fn refill(self: &Arc<Self>, clock: &Clock, delay: std::time::Duration) {
-        if !self.is_missing_idle() || !self.refills.begin(clock.now()) {
+    /// Opens the connections that are missing, at a time within `tick` that `jitter` chooses, a random number from 0 to 1.
+    /// The caller sweeps first.
+    pub fn refill(self: &Arc<Self>, clock: &Clock, tick: std::time::Duration, jitter: f64) {
+        let now = clock.now();
+        // Both, because each forgets what it found.
+        if self.http1.take_early_close() | self.http2.take_early_close() {
+            self.refills.connection_lost(now, jitter);
+        }
+        if !self.is_missing_idle(now) || !self.refills.begin(now) {
             return;
         }
         let (pool, clock) = (Arc::clone(self), *clock);
         tokio::spawn(async move {
-            tokio::time::sleep(delay).await;
-            let mut result = Ok(());
-            while result.is_ok() && pool.is_missing_idle() {
-                result = pool.open_idle(&clock).await;
+            tokio::time::sleep(tick.mul_f64(jitter)).await;
+            match pool.open_missing(&clock).await {
+                Ok(()) => pool.refills.succeed(clock.now()),
+                Err(error) => {
+                    tracing::debug!(%error, "failed to open a connection ahead of requests");
+                    pool.refills.fail(clock.now(), jitter);
+                }
             }
-            if let Err(error) = &result {
-                tracing::debug!(%error, "failed to open a connection ahead of requests");
-            }
-            pool.refills.end(clock.now(), result.is_ok());
         });
     }
 
-    fn is_missing_idle(&self) -> bool {
-        let is_missing = self.http1.idle_count() < self.config.idle_min;
-        let has_room = self.http1.connection_count() < self.config.connections_max;
-        is_missing && has_room && self.http2.connection_count() == 0
+    /// A server that closes connections at once gets no more than `idle_min` of them.
+    async fn open_missing(&self, clock: &Clock) -> Result<(), ExchangeError> {
+        for _ in 0..self.config.idle_min {
+            if !self.is_missing_idle(clock.now()) {
+                break;
+            }
+            self.open_idle(clock).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether connections are missing, now or soon, and there is room for them.
+    fn is_missing_idle(&self, now: Instant) -> bool {
+        let ConnectConfig { idle_min, connections_max, http2_connections_max, .. } = self.config;
+        let http2_count = self.http2.connection_count();
+        if http2_count > 0 {
+            let is_missing = idle_min > 0 && !self.http2.has_lasting(now);
+            return is_missing && http2_count < http2_connections_max;
+        }
+        let is_missing = self.http1.lasting_count(now) < idle_min;
+        is_missing && self.http1.connection_count() < connections_max
     }
 
     async fn open_idle(&self, clock: &Clock) -> Result<(), ExchangeError> {
@@ -84,7 +138,7 @@ impl Pool {
             return Err(ExchangeError::AttemptFailed { server: self.server() });
         };
         match self.open_lease(attempt, clock).await?.0 {
-            NewLease::Http1(lease) => self.http1.put_idle(lease, clock.now()),
+            NewLease::Http1(lease) => self.http1.put_successor(lease, clock.now()),
             // The connection stays without its lease.
             NewLease::Http2(_) => {}
         }
@@ -94,29 +148,67 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Refills, WAIT_MAX, WAIT_MIN};
+    use super::{KEPT_MIN, Refills, WAIT_MAX, WAIT_MIN, succession_after};
     use curtail_units::{Duration, Instant};
+
+    /// Fails refills in a row with `fail`, and checks the wait after each; returns the time at which the next is due.
+    fn fail_in_a_row(
+        refills: &Refills,
+        mut now: Instant,
+        jitter: f64,
+        fail: impl Fn(Instant),
+    ) -> Instant {
+        let mut wait = WAIT_MIN;
+        for _ in 0..10 {
+            assert!(refills.begin(now) && !refills.begin(now), "{now:?}");
+            fail(now);
+            let due = now + wait.mul_f64(1.0 + jitter / 2.0);
+            assert!(!refills.begin(Instant::from_ns(due.as_ns() - 1)), "{now:?}");
+            now = due;
+            wait = (wait + wait).min(WAIT_MAX);
+        }
+        assert_eq!(wait, WAIT_MAX);
+        now
+    }
 
     #[test]
     fn one_refill_runs_at_a_time_and_failures_in_a_row_double_the_wait() {
+        for jitter in [0.0, 0.5, 1.0] {
+            let refills = Refills::default();
+            let mut now = Instant::ZERO;
+            for _ in 0..2 {
+                now = fail_in_a_row(&refills, now, jitter, |now| refills.fail(now, jitter));
+                assert!(refills.begin(now));
+                refills.succeed(now);
+                assert!(refills.begin(now), "no wait after a success");
+                refills.succeed(now);
+                now = now + KEPT_MIN;
+            }
+        }
+    }
+
+    #[test]
+    fn connections_that_the_server_closes_at_once_double_the_wait() {
         let refills = Refills::default();
         let mut now = Instant::ZERO;
-        let mut expected = WAIT_MIN;
         for _ in 0..2 {
-            for _ in 0..10 {
-                assert!(refills.begin(now) && !refills.begin(now), "{now:?}");
-                refills.end(now, false);
-                let due = now + expected;
-                assert!(!refills.begin(Instant::from_ns(due.as_ns() - 1)), "{now:?}");
-                now = due;
-                expected = (expected + expected).min(WAIT_MAX);
-            }
-            assert_eq!(expected, WAIT_MAX);
+            now = fail_in_a_row(&refills, now, 0.0, |now| {
+                refills.succeed(now);
+                refills.connection_lost(now, 0.0);
+            });
             assert!(refills.begin(now));
-            refills.end(now, true);
-            assert!(refills.begin(now), "no wait after a success");
-            refills.end(now, true);
-            expected = Duration::from_secs(1);
+            refills.succeed(now);
+            // These are kept.
+            now = now + KEPT_MIN;
+        }
+    }
+
+    #[test]
+    fn a_successor_is_opened_at_most_five_seconds_ahead() {
+        for (idle_timeout, expected) in [(60_000, 55_000), (10_000, 5_000), (4_000, 2_000), (1, 0)]
+        {
+            let after = succession_after(Duration::from_ms(idle_timeout));
+            assert_eq!(after.as_ns() / 1_000_000, expected, "{idle_timeout} ms");
         }
     }
 }

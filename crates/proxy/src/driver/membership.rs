@@ -240,7 +240,7 @@ impl Upstream {
         }
         for replica in self.replicas.load().values() {
             if !replica.location.load().placement.weight.is_zero() {
-                replica.pool(worker.index).refill(&self.clock, worker.part_of(tick));
+                replica.pool(worker.index).refill(&self.clock, tick, worker.jitter());
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Connections that are opened ahead of requests (`connect.idle_min`).
 
+use crate::certificates::Authority;
 use crate::client::Client;
 use crate::deadline::run;
 use crate::proxy::Setup;
@@ -7,10 +8,11 @@ use crate::raw_replica::RawReplica;
 use crate::replica::{Replica, Speaks};
 use curtail_proxy::Config;
 use http::{StatusCode, Version};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::Notify;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, Semaphore, watch};
 
 fn setup(replicas: &[SocketAddr], keys: &str) -> Setup {
     Setup::before(replicas).workers(1).upstream(&format!("hedge: false\n{keys}"))
@@ -70,7 +72,7 @@ fn connections_are_open_before_the_first_request_and_after_a_join() {
 }
 
 #[test]
-fn connections_that_the_server_closes_are_opened_again() {
+fn a_server_that_closes_connections_at_once_gets_fewer_and_fewer() {
     run(async {
         let replica = RawReplica::start(|mut wire, record, nth| async move {
             // The first two close at once.
@@ -78,8 +80,72 @@ fn connections_that_the_server_closes_are_opened_again() {
         })
         .await;
         let _proxy = setup(&[replica.address()], "connect: {idle_min: 1}").start();
+        replica.record().until(|record| record.connections() == 1).await;
+        let first = Instant::now();
         replica.record().until(|record| record.connections() == 3).await;
         assert_eq!(replica.record().open_connections(), 1);
+        // A second after the first is found closed, and two after the second.
+        let elapsed = first.elapsed();
+        assert!(elapsed.as_secs() >= 3, "{elapsed:?}");
+    });
+}
+
+#[test]
+fn a_connection_has_a_successor_before_it_reaches_its_idle_timeout() {
+    run(async {
+        for (speaks, keys) in [(Speaks::Http1, ""), (Speaks::Http2, ", protocol: http2")] {
+            let replica = Replica::responding(speaks, "good").await;
+            let keys = format!("connect: {{idle_min: 1, idle_max: 2, idle_timeout: 8s{keys}}}");
+            let proxy = setup(&[replica.address()], &keys).start();
+            let opened = "curtail_connections_opened_total";
+            let metrics = proxy.until(|metrics| metrics.sum(opened, &[]) == 2).await;
+            assert_eq!(metrics.sum("curtail_connections_open", &[]), 2, "{keys}");
+        }
+    });
+}
+
+/// A way to a server; bytes pass when the gate has a permit for the connection. The receiver counts connections.
+async fn gated_way(server: SocketAddr) -> (u16, Arc<Semaphore>, watch::Receiver<usize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+    let port = listener.local_addr().expect("it is bound").port();
+    let gate = Arc::new(Semaphore::new(0));
+    let (accepted, count) = watch::channel(0);
+    let opens = Arc::clone(&gate);
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.expect("connections come");
+            accepted.send_modify(|count| *count += 1);
+            let gate = Arc::clone(&opens);
+            tokio::spawn(async move {
+                gate.acquire().await.expect("never closed").forget();
+                let mut server = TcpStream::connect(server).await.expect("the server listens");
+                // It ends as the proxy or the server ends it.
+                tokio::io::copy_bidirectional(&mut client, &mut server).await.ok();
+            });
+        }
+    });
+    (port, gate, count)
+}
+
+#[test]
+fn a_request_that_waits_for_the_handshake_of_a_refill_uses_its_connection() {
+    run(async {
+        let authority = Authority::new();
+        let server = authority.issue("localhost").server(&["http/1.1"]);
+        let replica = Replica::responding(Speaks::Tls(server), "good").await;
+        let (port, gate, mut count) = gated_way(replica.address()).await;
+        let keys = format!("connect: {{idle_min: 1, ca_file: {}}}", authority.file().display());
+        let proxy = Setup::before_urls([format!("https://localhost:{port}")])
+            .workers(1)
+            .upstream(&format!("hedge: false\n{keys}"))
+            .start();
+        count.wait_for(|count| *count == 1).await.expect("connections come");
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        let asking = tokio::spawn(async move { client.get("/").await.status });
+        proxy.until(|metrics| metrics.sum("curtail_connections_waiting", &[]) == 1).await;
+        gate.add_permits(10);
+        assert_eq!(asking.await.expect("no panic"), StatusCode::OK);
+        assert_eq!(*count.borrow(), 1);
     });
 }
 
@@ -120,10 +186,10 @@ fn a_drained_replica_gets_connections_when_it_has_weight_again() {
 fn a_server_that_refuses_connections_costs_other_replicas_nothing() {
     run(async {
         let refusing = ([127, 0, 0, 1], 1).into();
-        let good = closing(3).await;
+        let good = closing(2).await;
         let began = Instant::now();
         let proxy = setup(&[good.0.address(), refusing], "connect: {idle_min: 1}").start();
-        refilled(&good, 3).await;
+        refilled(&good, 2).await;
         let failed = proxy.metrics().await.sum("curtail_connections_failed_total", &[]);
         // A second after the first, two seconds after the second, and so on.
         let earliest = (1_u64 << failed.saturating_sub(1).min(60)) - 1;
