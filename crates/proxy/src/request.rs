@@ -479,11 +479,12 @@ fn respond_itself(
         }
         OwnResponse::Limited(destination, limited) => {
             trail.destination = Some(destination);
-            let (status, error) = (limited.status(), limited.reason.name());
+            let (status, error) = (limited.reason.status(), limited.reason.name());
             record_own(worker, None, trail, (Some(status), Some(error)));
             let (mut head, body) = own(status, error, "");
-            let seconds = limited.retry_after_seconds().to_string();
-            head.fields.append(b"retry-after", seconds.as_bytes());
+            if let Some(seconds) = limited.retry_after_seconds() {
+                head.fields.append(b"retry-after", seconds.to_string().as_bytes());
+            }
             (head, body)
         }
         OwnResponse::Redirect(redirect, location) => {

@@ -14,10 +14,9 @@ use crate::config::{ClientRange, RouteLimitsConfig, TenantsConfig};
 use crate::metrics::{LimitReason, LimitTable, RouteLimitMetrics};
 use crate::request::Client;
 use curtail_http::clock::Clock;
-use curtail_http::head::{Known, RequestHead};
+use curtail_http::head::{Known, RepeatedField, RequestHead};
 use curtail_policy::{LimitRejection, RequestLimit, RequestLimiter};
 use curtail_units::{Duration, Instant};
-use http::StatusCode;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::{LimiterSet, LimiterTable};
@@ -55,7 +54,8 @@ pub(crate) struct LimitPermit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LimitedRequest {
     pub(crate) reason: LimitReason,
-    pub(crate) retry_after: Duration,
+    /// Absent: the request cannot succeed later.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl RouteLimits {
@@ -92,22 +92,20 @@ impl RouteLimits {
     /// Starts a request. `head` has `x-forwarded-for` as the replicas get it. [`None`]: nothing counts it as in flight.
     ///
     /// # Errors
-    /// When a limit rejects the request.
+    /// When a limit rejects the request, or the request has the header of its client or tenant several times: it could
+    /// otherwise count under one value while the server uses another one.
     pub(crate) fn admit(
         &self,
         clock: &Clock,
         head: &RequestHead,
         (client, trusted): (&Client, &[ClientRange]),
     ) -> Result<Option<Arc<LimitPermit>>, LimitedRequest> {
+        let by_address =
+            |each: &PerKeyLimit| each.table.hash(address(head, client, trusted).map(network));
+        let unnamed = |each: &PerKeyLimit| each.table.hash(&b""[..]);
         let each = [
-            self.clients.as_ref().map(|each| {
-                let named = each.value(head).map(|value| each.table.hash(value));
-                let by_address = || each.table.hash(address(head, client, trusted).map(network));
-                (each, named.unwrap_or_else(by_address))
-            }),
-            self.tenants
-                .as_ref()
-                .map(|each| (each, each.table.hash(each.value(head).unwrap_or_default()))),
+            self.find_place(&self.clients, head, by_address, LimitReason::AmbiguousClient)?,
+            self.find_place(&self.tenants, head, unnamed, LimitReason::AmbiguousTenant)?,
         ];
         // Always in this order. All requests of the route take the last lock.
         let [mut clients, mut tenants] =
@@ -128,8 +126,7 @@ impl RouteLimits {
             asked.as_mut().and_then(|(limiter, limit)| limiter.check(limit, now).err())
         });
         if let Some(rejected) = LimitedRequest::of(rejected) {
-            self.metrics.rejected.add(&rejected.reason, 1);
-            return Err(rejected);
+            return Err(self.reject(rejected));
         }
         let [client, tenant, route] = limiters
             .map(|started| started.is_some_and(|(limiter, limit)| limiter.start(limit, now)));
@@ -141,6 +138,27 @@ impl RouteLimits {
             each: [hash(0, client), hash(1, tenant)],
         };
         Ok((client || tenant || route).then(|| Arc::new(permit)))
+    }
+
+    /// The hash of the client or tenant of a request, with its limit; [`None`] if clients or tenants have none.
+    fn find_place<'l>(
+        &self,
+        each: &'l Option<PerKeyLimit>,
+        head: &RequestHead,
+        without_header: impl Fn(&PerKeyLimit) -> u64,
+        ambiguous: LimitReason,
+    ) -> Result<Option<(&'l PerKeyLimit, u64)>, LimitedRequest> {
+        let Some(each) = each else { return Ok(None) };
+        let value = each.value(head).map_err(|RepeatedField| {
+            self.reject(LimitedRequest { reason: ambiguous, retry_after: None })
+        })?;
+        let hash = value.map(|value| each.table.hash(value));
+        Ok(Some((each, hash.unwrap_or_else(|| without_header(each)))))
+    }
+
+    fn reject(&self, rejected: LimitedRequest) -> LimitedRequest {
+        self.metrics.rejected.add(&rejected.reason, 1);
+        rejected
     }
 }
 
@@ -157,9 +175,8 @@ impl PerKeyLimit {
     }
 
     /// The value of the header in a request.
-    fn value<'h>(&self, head: &'h RequestHead) -> Option<&'h [u8]> {
-        let name = self.header.as_ref()?.as_bytes();
-        head.fields.iter().find(|(_, field, _)| *field == name).map(|(_, _, value)| value)
+    fn value<'h>(&self, head: &'h RequestHead) -> Result<Option<&'h [u8]>, RepeatedField> {
+        self.header.as_ref().map_or(Ok(None), |header| head.fields.sole(header.as_bytes()))
     }
 }
 
@@ -188,21 +205,13 @@ impl LimitedRequest {
             LimitRejection::Rate { .. } => Some(rate),
         })?;
         let waits = rejections.iter().flatten().map(|rejection| rejection.retry_after());
-        Some(Self { reason, retry_after: waits.max().unwrap_or_default() })
-    }
-
-    pub(crate) const fn status(&self) -> StatusCode {
-        if self.reason.is_rate() {
-            StatusCode::TOO_MANY_REQUESTS
-        } else {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        Some(Self { reason, retry_after: waits.max() })
     }
 
     /// The value of `retry-after` (RFC 9110, section 10.2.3): whole seconds, rounded up, and at least one.
-    pub(crate) const fn retry_after_seconds(&self) -> u64 {
-        let seconds = self.retry_after.as_ns().div_ceil(Duration::from_secs(1).as_ns());
-        if seconds == 0 { 1 } else { seconds }
+    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
+        let seconds = self.retry_after?.as_ns().div_ceil(Duration::from_secs(1).as_ns());
+        Some(seconds.max(1))
     }
 }
 

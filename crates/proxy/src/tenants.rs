@@ -1,7 +1,7 @@
 //! Latency by tenant, and by the decade of a tenant's size: 1 to 9 requests, 10 to 99, and so on.
 //!
-//! A tenant is whose request it is, by the header that the key `tenants.header` names. Requests of clients count: not the
-//! calls of a fan-out, and not requests at a leaf, which are attempts of another proxy.
+//! A tenant is whose request it is, by the header that the key `tenants.header` names ([`Trail::tenant`]). Requests of clients
+//! count: not the calls of a fan-out, and not requests at a leaf, which are attempts of another proxy.
 //! **Window**: this hour and the one before, counted from the start of the process.
 //! **Limits**: each worker has a [`Table`] for each of the two hours, with at most `tenants.max` tenants. Names are cut off
 //! after [`NAME_BYTES_MAX`] bytes.
@@ -67,7 +67,7 @@ impl Tenants {
     /// Records a request of this worker that is over.
     pub(crate) fn record(&self, worker: usize, trail: &Trail) {
         let Some(end) = trail.end.filter(|_| !trail.is_call && !trail.is_at_leaf) else { return };
-        let name = trail.header(&self.config.header).unwrap_or_default();
+        let name = trail.tenant(&self.config.header).unwrap_or_default();
         let name = &name[..name.len().min(NAME_BYTES_MAX)];
         let mut shard = lock(&self.shards[worker]);
         shard.advance(end.at, self.config.max);

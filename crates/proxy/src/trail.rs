@@ -162,6 +162,12 @@ impl Trail {
         fields.find(|(_, field, _)| *field == name.as_bytes()).map(|(_, _, value)| value)
     }
 
+    /// The tenant of the request, by the header `tenants.header`, which is in lower case. A request that has the header
+    /// several times has no tenant.
+    pub(crate) fn tenant(&self, header: &str) -> Option<&[u8]> {
+        self.request_head.fields.sole(header.as_bytes()).ok().flatten()
+    }
+
     /// The end of the request, which is unfinished `now` if it has not ended.
     pub(crate) fn end_or_unfinished(&self, now: Instant) -> RequestEnd {
         let unfinished =

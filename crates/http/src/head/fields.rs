@@ -42,6 +42,10 @@ impl Part {
     }
 }
 
+/// A field occurs several times where one is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepeatedField;
+
 impl Fields {
     /// Creates the fields that a parser has found in `head`.
     pub(crate) fn parsed(head: &[u8], parsed: &[httparse::Header<'_>]) -> Self {
@@ -220,6 +224,16 @@ impl Fields {
         let Self { text, lines, present } = self;
         lines.retain(|line| !line.name.of(text).eq_ignore_ascii_case(name));
         *present = lines.iter().fold(0, |present, line| present | line.known.bit());
+    }
+
+    /// Returns the value of the only field of this name, which is in lower case.
+    ///
+    /// # Errors
+    /// [`RepeatedField`] if there are several: servers differ in which one counts.
+    pub fn sole(&self, name: &[u8]) -> Result<Option<&[u8]>, RepeatedField> {
+        let mut values = self.iter().filter(|(_, field, _)| *field == name);
+        let value = values.next().map(|(_, _, value)| value);
+        if values.next().is_some() { Err(RepeatedField) } else { Ok(value) }
     }
 
     /// Returns all fields: the known name, the name in lower case, and the value.

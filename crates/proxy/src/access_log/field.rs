@@ -134,7 +134,7 @@ impl<'a> Facts<'a> {
             Field::Route => text(&trail?.destination.as_ref()?.route.path_prefix),
             Field::Upstream => text(trail?.destination.as_ref()?.route.upstream.as_deref()?),
             Field::Class => Value::Word(trail?.destination.as_ref()?.class.name()),
-            Field::Tenant => Value::Text(trail?.header(self.log.tenant_header.as_deref()?)?),
+            Field::Tenant => Value::Text(trail?.tenant(self.log.tenant_header.as_deref()?)?),
             Field::RequestBytes => Value::Count(trail?.request_body_bytes?),
             Field::ResponseBytes => Value::Count(trail?.response_body_bytes?),
             Field::QueueMs => Value::Duration(trail?.leaf_wait?),

@@ -215,7 +215,7 @@ catalogue! {
     LIMITS_REJECTED = counter(
         "curtail_requests_limited",
         &["route", "reason"],
-        "Requests that a limit of their route has rejected (`routes[].limits`), by the limit. No replica got them.",
+        "Requests that a limit of their route has rejected (`routes[].limits`), by the limit. `ambiguous_client`, `ambiguous_tenant`: the header of the client or tenant occurs several times. No replica got them.",
     );
     LIMITS_IN_FLIGHT = gauge(
         "curtail_route_in_flight",

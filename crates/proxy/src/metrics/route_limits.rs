@@ -1,8 +1,9 @@
 //! The counters of a route with limits.
 
 use curtail_metrics::CounterVec;
+use http::StatusCode;
 
-/// The limit that rejects a request.
+/// The limit that rejects a request, or the reason why the limit cannot apply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitReason {
     RouteInFlight,
@@ -11,6 +12,10 @@ pub(crate) enum LimitReason {
     ClientRate,
     TenantInFlight,
     TenantRate,
+    /// The header of the client occurs several times.
+    AmbiguousClient,
+    /// The header of the tenant occurs several times.
+    AmbiguousTenant,
 }
 
 curtail_units::labels!(LimitReason {
@@ -20,12 +25,19 @@ curtail_units::labels!(LimitReason {
     ClientRate => "client_rate_limit",
     TenantInFlight => "tenant_in_flight_limit",
     TenantRate => "tenant_rate_limit",
+    AmbiguousClient => "ambiguous_client",
+    AmbiguousTenant => "ambiguous_tenant",
 });
 
 impl LimitReason {
-    /// Whether the limit is one of rate.
-    pub(crate) const fn is_rate(self) -> bool {
-        matches!(self, Self::RouteRate | Self::ClientRate | Self::TenantRate)
+    pub(crate) const fn status(self) -> StatusCode {
+        match self {
+            Self::RouteInFlight | Self::ClientInFlight | Self::TenantInFlight => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::RouteRate | Self::ClientRate | Self::TenantRate => StatusCode::TOO_MANY_REQUESTS,
+            Self::AmbiguousClient | Self::AmbiguousTenant => StatusCode::BAD_REQUEST,
+        }
     }
 }
 

@@ -108,7 +108,8 @@ impl Encoder<'_> {
             write_head(out, trail, &head, clock);
             let mut attributes = Attributes::new(out, SPAN_ATTRIBUTES);
             describe_request(&mut attributes, trail);
-            if let Some(tenant) = tenant_header.and_then(|header| find(trail, header)) {
+            let tenant = tenant_header.and_then(|header| trail.tenant(header));
+            if let Some(tenant) = tenant.and_then(|tenant| std::str::from_utf8(tenant).ok()) {
                 attributes.text(b"curtail.tenant", tenant);
             }
             if let Some(destination) = &trail.destination {
@@ -205,11 +206,6 @@ fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
             attributes.int(b"server.port", port.into());
         }
     }
-}
-
-/// The value of the request header `name`, if it is text.
-fn find<'t>(trail: &'t Trail, name: &str) -> Option<&'t str> {
-    std::str::from_utf8(trail.header(name)?).ok()
 }
 
 fn describe_method(attributes: &mut Attributes<'_>, method: &Method) {

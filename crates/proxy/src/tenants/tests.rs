@@ -198,3 +198,14 @@ fn weights_bound_the_number_of_requests() {
         }
     }
 }
+
+#[test]
+fn a_request_with_several_headers_has_no_tenant() {
+    let tenants = tenants(10, 1);
+    let mut repeated = good("a", 1);
+    Arc::make_mut(&mut repeated.request_head).fields.append(b"x-tenant", b"a");
+    tenants.record(0, &repeated);
+    tenants.record(0, &good("a", 1));
+    let page = tenants.read(at(0)).to_json();
+    assert_eq!((sizes(&page), &page["unnamed_requests"]), (vec![("a", 1)], &json!(1)));
+}

@@ -259,7 +259,36 @@ fn tenants_and_keys_have_limits_of_their_own() {
         let page = metrics.to_string();
         let lines = page.lines().filter(|line| line.starts_with("curtail_requests_limited"));
         assert!(!lines.clone().any(|line| labels.iter().any(|label| line.contains(label))));
-        assert_eq!(lines.count(), 6, "one series for each limit, not for each client");
+        assert_eq!(lines.count(), 8, "one series for each reason, not for each client");
+    });
+}
+
+#[test]
+fn a_request_that_names_its_client_or_tenant_twice_is_rejected() {
+    run(async {
+        for (version, speaks, connect) in VERSIONS {
+            let replica = Replica::responding(speaks, "good").await;
+            let proxy = Setup::before(&[replica.address()])
+                .upstream(connect)
+                .route(
+                    "limits: {per_client: {header: x-api-key, rate: 100}, per_tenant: {rate: 100}}",
+                )
+                .top("tenants: {header: x-tenant}")
+                .start();
+            let mut client = Client::connect(proxy.address(), version).await;
+            for (fields, error) in [
+                ([("x-api-key", "a"), ("x-api-key", "b"), ("x-tenant", "s")], "ambiguous_client"),
+                ([("x-tenant", "s"), ("x-tenant", "s"), ("x-api-key", "a")], "ambiguous_tenant"),
+            ] {
+                let response = get(&mut client, &fields).await;
+                let found = (response.status, response.error(), response.get("retry-after"));
+                assert_eq!(found, (StatusCode::BAD_REQUEST, Some(error), None));
+                assert_eq!(limited(&proxy.metrics().await, error), 1);
+            }
+            let list = [("x-api-key", "a, b"), ("x-tenant", "s")];
+            assert_eq!(get(&mut client, &list).await.status, StatusCode::OK);
+            assert_eq!(replica.record().count(), 1, "only the last one");
+        }
     });
 }
 

@@ -61,3 +61,12 @@ fn a_map_has_the_same_fields() {
     assert_eq!(Fields::from(&map), fields);
     assert!(Fields::from(&map).has(Known::Host));
 }
+
+#[test]
+fn a_repeated_field_has_no_sole_value() {
+    let fields = read("x-a: 1\r\nX-B: 2\r\nx-b: 2\r\nx-c: 3, 4\r\n\r\n");
+    assert_eq!(fields.sole(b"x-a"), Ok(Some(&b"1"[..])));
+    assert_eq!(fields.sole(b"x-b"), Err(RepeatedField));
+    assert_eq!(fields.sole(b"x-c"), Ok(Some(&b"3, 4"[..])));
+    assert_eq!(fields.sole(b"x-d"), Ok(None));
+}
