@@ -174,7 +174,7 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
         let connections = connections(replica);
         let (name, url) = (replica.config.name.clone(), replica.config.server().to_string());
         let health = has_checks.then(|| replica.health.read(upstream.clock.now()));
-        let location = replica.location.load();
+        let present = replica.present_placement.load();
         ReplicaSnapshot {
             id,
             name,
@@ -182,9 +182,9 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
             in_flight,
             circuit,
             health,
-            weight: location.placement.weight,
-            zones: Arc::clone(&location.placement.zones),
-            side: location.side,
+            weight: present.placement.weight,
+            zones: Arc::clone(&present.placement.zones),
+            side: present.side,
             warm_up_share,
             connections,
         }

@@ -107,8 +107,8 @@ impl Upstream {
         // Connections of an earlier upstream do not stay: they may trust certificates that are not trusted any more.
         let none = Replicas::default();
         let membership = Membership::new(config, workers, &none, (discovery, carried))?;
-        let replicas = membership.replicas.into_iter().map(|(replica, location)| {
-            replica.location.store(location.into());
+        let replicas = membership.replicas.into_iter().map(|(replica, placement)| {
+            replica.present_placement.store(placement.into());
             replica
         });
         let replicas: Replicas = (0..).map(ReplicaId).zip(replicas).collect();
@@ -325,7 +325,7 @@ impl Root {
         let unusable = replicas.iter().filter(|(_, replica)| !replica.health.is_usable());
         let unusable = unusable
             .map(|(replica, _)| UpstreamEvent::HealthChecked { replica, is_healthy: false });
-        for event in unusable.chain(self.location_events(&replicas)).collect::<Vec<_>>() {
+        for event in unusable.chain(self.placement_events(&replicas)).collect::<Vec<_>>() {
             self.machine.handle(now, event);
             if let Some((journal, machine)) = &self.journal {
                 let effects = &Effects::new();
@@ -335,12 +335,12 @@ impl Root {
     }
 
     /// The weights and zones that the machine does not know yet.
-    fn location_events(&self, replicas: &Replicas) -> Vec<UpstreamEvent> {
+    fn placement_events(&self, replicas: &Replicas) -> Vec<UpstreamEvent> {
         let mut events = Vec::new();
         for (replica, present) in replicas.iter() {
-            let location = present.location.load();
+            let present = present.present_placement.load();
             let (weight, is_far) =
-                (location.placement.weight, location.side == Some(ZoneSide::Other));
+                (present.placement.weight, present.side == Some(ZoneSide::Other));
             if self.machine.weight(replica) != Some(weight) {
                 events.push(UpstreamEvent::WeightChanged { replica, weight });
             }

@@ -17,9 +17,9 @@ use std::sync::Arc;
 /// The present replicas of an upstream.
 pub(crate) type Replicas = ReplicaMap<Arc<Replica>>;
 
-/// The placement of a replica, and its zone as the proxy sees it.
+/// The present placement of a replica, and its zone as the proxy sees it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Location {
+pub(crate) struct ReplicaPlacement {
     pub(crate) placement: Placement,
     /// Absent: the zone of the replica or of the proxy is unknown.
     pub(crate) side: Option<ZoneSide>,
@@ -27,9 +27,9 @@ pub(crate) struct Location {
 
 #[derive(Debug)]
 pub(crate) struct Replica {
-    /// Its configuration. A change of the placement alone is only in `location`.
+    /// Its configuration. A change of the placement alone is only in `present_placement`.
     pub(crate) config: ReplicaConfig,
-    pub(crate) location: ArcSwap<Location>,
+    pub(crate) present_placement: ArcSwap<ReplicaPlacement>,
     /// `host:port` or `unix:/path`, as metrics and logs name it.
     pub(crate) address: String,
     /// The authority of the proxy's own requests to it.
@@ -71,7 +71,7 @@ impl Replica {
             pools,
             health: ReplicaHealth::new(&connector),
             connect: connect.clone(),
-            location: ArcSwap::default(),
+            present_placement: ArcSwap::default(),
             config: config.clone(),
             metrics,
             connector,
@@ -85,7 +85,10 @@ impl Replica {
 
     /// The configuration with the present placement.
     pub(crate) fn present_config(&self) -> ReplicaConfig {
-        ReplicaConfig { placement: self.location.load().placement.clone(), ..self.config.clone() }
+        ReplicaConfig {
+            placement: self.present_placement.load().placement.clone(),
+            ..self.config.clone()
+        }
     }
 
     /// Replaces the trusted certificates, from the next connection attempt on.

@@ -355,7 +355,7 @@ impl Exchange {
         let to = (Arc::clone(&replica.prepared), choice);
         let trail = AttemptTrail::new(span_id, now, to, (class, role), reason);
         self.trail.sent(trail);
-        if let Some(side) = replica.location.load().side {
+        if let Some(side) = replica.present_placement.load().side {
             self.driver.upstream.metrics.zones.add(&side, 1);
         }
         let mut request = self.outgoing.attempt(&self.trail.context, span_id, class);

@@ -95,13 +95,13 @@ impl HeaderChanges {
 
 /// The messages that a section changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum MessageKind {
     Request,
     Response,
 }
 
-/// Reads the section of one side.
-pub(super) fn read(s: &mut Section<'_>, side: Side) -> HeaderChanges {
+/// Reads the section of one kind of message.
+pub(super) fn read(s: &mut Section<'_>, kind: MessageKind) -> HeaderChanges {
     let set: Vec<(String, String)> = s.named_values(
         "set",
         "Headers with their values, which replace headers of the same name. Fields: {client}, {host}, {scheme}, {trace_id}; {{ and }} stand for braces.",
@@ -120,7 +120,7 @@ pub(super) fn read(s: &mut Section<'_>, side: Side) -> HeaderChanges {
         named.iter().map(move |(name, value)| (key, format!("{key}.{name}"), name, Some(value)))
     });
     for (key, path, name, value) in valued.chain(listed) {
-        let checked = check_name(side, key, name).and_then(|name| {
+        let checked = check_name(kind, key, name).and_then(|name| {
             if seen.contains(&name) {
                 return Err(format!(
                     "{name} is here twice: expected each header once in `set`, `add` and `remove`"
@@ -144,16 +144,17 @@ pub(super) fn read(s: &mut Section<'_>, side: Side) -> HeaderChanges {
 }
 
 /// Returns the name in lower case, if a route may change this header.
-fn check_name(side: Side, key: &str, name: &str) -> Result<String, String> {
+fn check_name(kind: MessageKind, key: &str, name: &str) -> Result<String, String> {
     let name = header_name(name)?;
     let known = Known::of(name.as_bytes());
-    let own = if side == Side::Request { OF_REQUESTS } else { OF_MESSAGES };
-    let is_alias = side == Side::Request && known == Known::ForwardedOther && name.contains('_');
+    let own = if kind == MessageKind::Request { OF_REQUESTS } else { OF_MESSAGES };
+    let is_alias =
+        kind == MessageKind::Request && known == Known::ForwardedOther && name.contains('_');
     let is_own = known.bit() & own != 0 || is_alias || name == "trailer";
     if is_own || name.starts_with("curtail-") {
         return Err(format!("only the proxy itself writes {name}: expected another header"));
     }
-    if side == Side::Request && known == Known::Host && key != "set" {
+    if kind == MessageKind::Request && known == Known::Host && key != "set" {
         return Err("a request has exactly one host: expected `set` for another one".to_owned());
     }
     Ok(name)

@@ -1,6 +1,6 @@
 //! The keys of a route that change its requests and responses: headers, path prefix and redirects.
 
-use super::header_changes::{self, HeaderChanges, Side};
+use super::header_changes::{self, HeaderChanges, MessageKind};
 use super::{RouteConfig, check_prefix};
 use crate::route::path;
 use curtail_config::Section;
@@ -74,13 +74,13 @@ pub(super) fn read(s: &mut Section<'_>) -> RouteChanges {
         request_headers: s.optional_section(
             "request_headers",
             "Changes of the headers of requests, after the proxy's own changes. The headers of connections, framing, forwarding and tracing cannot be changed; `host` only by `set`.",
-            |s| header_changes::read(s, Side::Request),
+            |s| header_changes::read(s, MessageKind::Request),
         )
         .unwrap_or_default(),
         response_headers: s.optional_section(
             "response_headers",
             "Changes of the headers of responses, also of redirects and of errors of the proxy. Interim responses and trailers stay unchanged.",
-            |s| header_changes::read(s, Side::Response),
+            |s| header_changes::read(s, MessageKind::Response),
         )
         .unwrap_or_default(),
         rewrite_prefix: s

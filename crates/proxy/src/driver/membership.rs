@@ -8,7 +8,7 @@ use super::{Effects, Upstream};
 use crate::StartError;
 use crate::config::{NamedUpstream, ReplicaConfig, load_trust};
 use crate::discovery::{Discovery, Endpoint};
-use crate::replica::{Location, Replica, Replicas};
+use crate::replica::{Replica, ReplicaPlacement, Replicas};
 use crate::worker::Worker;
 use curtail_http::connect::Connector;
 use curtail_http::pool::Pool;
@@ -30,8 +30,8 @@ pub(super) struct Sources {
 /// The replicas of a configuration or of a response of discovery, which are not applied yet.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// Each replica with its new location.
-    pub(super) replicas: Vec<(Arc<Replica>, Location)>,
+    /// Each replica with its new placement.
+    pub(super) replicas: Vec<(Arc<Replica>, ReplicaPlacement)>,
     pub(super) sources: Arc<Sources>,
 }
 
@@ -123,7 +123,7 @@ impl Membership {
                 None => Replica::new(&config.name, wanted, connect, trust, workers)?.into(),
             };
             let side = wanted.placement.side(config.zone.as_deref());
-            Ok((replica, Location { placement: wanted.placement.clone(), side }))
+            Ok((replica, ReplicaPlacement { placement: wanted.placement.clone(), side }))
         });
         let replicas = replicas.collect::<Result<_, StartError>>()?;
         Ok(Self { replicas, sources })
@@ -182,8 +182,8 @@ impl Upstream {
         let mut group = self.lock_group();
         let mut replicas = Replicas::default();
         let mut joined = HashMap::new();
-        for (replica, location) in wanted {
-            replica.location.store(location.into());
+        for (replica, placement) in wanted {
+            replica.present_placement.store(placement.into());
             let name = replica.config.identity();
             let id = ids.get(&name).copied().unwrap_or_else(|| {
                 let id = root.next_replica_id();
@@ -216,7 +216,7 @@ impl Upstream {
                 return;
             }
         }
-        for event in root.location_events(&replicas) {
+        for event in root.placement_events(&replicas) {
             self.handle_locked(&mut root, &mut group, event, &mut Effects::new());
             if root.generation != generation {
                 return;
@@ -239,7 +239,7 @@ impl Upstream {
             return;
         }
         for replica in self.replicas.load().values() {
-            if !replica.location.load().placement.weight.is_zero() {
+            if !replica.present_placement.load().placement.weight.is_zero() {
                 replica.pool(worker.index).refill(&self.clock, tick, worker.jitter());
             }
         }
