@@ -27,15 +27,6 @@ const REPLICAS: usize = 100;
 const GAP: Duration = Duration::from_us(10);
 const SEED: u64 = 1;
 const CLASSES: [Class; 2] = [Class::Interactive, Class::Batch];
-const READ: Request = Request {
-    class: Class::Interactive,
-    repeatable: true,
-    is_holdout: false,
-    timeout: None,
-    deadline: None,
-    retries_max: None,
-};
-
 fn main() {
     println!("{REQUESTS} requests a round, seed {SEED}, median of {ROUNDS} rounds");
     let balances = [
@@ -87,7 +78,7 @@ impl Root {
         if self.nth as usize >= IN_FLIGHT {
             self.finish(place);
         }
-        self.calls[place] = Call::new(READ);
+        self.calls[place] = Call::new(Request::READ);
         self.handle(place, Event::Arrived);
         black_box(self.calls[place].poll_timeout());
         while let Some(Effect::Probe { replica }) = self.probed.pop() {
@@ -137,7 +128,7 @@ fn root_of(what: &str, config: UpstreamConfig, group: Option<Mutex<Group>>) {
         group,
         upstream: Upstream::new(config, REPLICAS, &Rng::new(SEED)),
         now: Instant::ZERO,
-        calls: vec![Call::new(READ); IN_FLIGHT],
+        calls: vec![Call::new(Request::READ); IN_FLIGHT],
         probed: Vec::with_capacity(8),
         hedges: config.hedge.is_some(),
         nth: 0,

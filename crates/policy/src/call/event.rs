@@ -26,6 +26,16 @@ pub struct Request {
 }
 
 impl Request {
+    /// An interactive read with the limits of its upstream.
+    pub const READ: Self = Self {
+        class: Class::Interactive,
+        repeatable: true,
+        is_holdout: false,
+        timeout: None,
+        deadline: None,
+        retries_max: None,
+    };
+
     /// Returns the timeout, where `default` is that of the upstream.
     #[must_use]
     pub fn timeout_or(&self, default: Duration) -> Duration {

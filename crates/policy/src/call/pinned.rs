@@ -2,9 +2,8 @@
 
 use super::{Call, Event, Failure, Outcome, Request};
 use crate::{
-    AttemptId, BalanceConfig, Class, Effect, HedgeConfig, Load, PrequalConfig, QuantileDelay,
-    Reason, ReplicaId, RequestFailure, RetryConfig, TieConfig, Upstream, UpstreamConfig,
-    UpstreamEvent,
+    AttemptId, BalanceConfig, Effect, HedgeConfig, Load, PrequalConfig, QuantileDelay, Reason,
+    ReplicaId, RequestFailure, RetryConfig, TieConfig, Upstream, UpstreamConfig, UpstreamEvent,
 };
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -14,15 +13,6 @@ use curtail_units::{Duration, Instant, Quantile, Rng};
 use expect_test::expect;
 
 const REPLICAS: u32 = 5;
-const READ: Request = Request {
-    class: Class::Interactive,
-    repeatable: true,
-    is_holdout: false,
-    timeout: None,
-    deadline: None,
-    retries_max: None,
-};
-
 fn rules() -> [BalanceConfig; 5] {
     [
         BalanceConfig::RoundRobin,
@@ -90,7 +80,7 @@ impl World {
         let ids = (0..self.joined + 1).map(ReplicaId);
         let ids: Arc<[ReplicaId]> = ids.filter(|_| self.rng.chance(0.3)).collect();
         let eligible = self.rng.chance(0.8).then_some(ids);
-        self.calls.push((Call::pinned(READ, eligible.clone()), eligible));
+        self.calls.push((Call::pinned(Request::READ, eligible.clone()), eligible));
         self.call(self.calls.len() - 1, Event::Arrived);
     }
 
@@ -207,7 +197,7 @@ fn a_pin_to_all_replicas_changes_no_decision() {
             let mut upstream = Upstream::new(config(balance), REPLICAS as usize, &rng);
             let (mut effects, mut now) = (Vec::new(), Instant::ZERO);
             for _ in 0..300 {
-                let mut call = Call::pinned(READ, eligible.clone());
+                let mut call = Call::pinned(Request::READ, eligible.clone());
                 call.handle(&mut upstream, now, Event::Arrived);
                 for _ in 0..6 {
                     effects.extend(core::iter::from_fn(|| upstream.poll_effect()));
@@ -233,7 +223,7 @@ fn a_pin_to_all_replicas_changes_no_decision() {
 fn a_call_that_is_pinned_to_one_replica_is_repeated_there_and_asks_for_no_probe() {
     let balance = BalanceConfig::Prequal(PrequalConfig::default());
     let mut upstream = Upstream::new(config(balance), REPLICAS as usize, &Rng::new(1));
-    let mut call = Call::pinned(READ, Some([ReplicaId(3)].into()));
+    let mut call = Call::pinned(Request::READ, Some([ReplicaId(3)].into()));
     let (mut now, mut event, mut sent) = (Instant::ZERO, Event::Arrived, Vec::new());
     while sent.len() < 3 {
         call.handle(&mut upstream, now, event);

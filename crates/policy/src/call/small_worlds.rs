@@ -7,8 +7,8 @@
 
 use super::{ATTEMPTS_MAX, Call, Event, Failure, Outcome, Request};
 use crate::{
-    AttemptId, BalanceConfig, BudgetConfig, Class, Effect, HedgeConfig, QuantileDelay, Reason,
-    RemedyMode, ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
+    AttemptId, BalanceConfig, BudgetConfig, Effect, HedgeConfig, QuantileDelay, Reason, RemedyMode,
+    ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
 };
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -315,16 +315,8 @@ fn explore(world: &World, depth: usize, reasons: &mut BTreeSet<&'static str>) {
     }
 }
 
-const REPEATABLE: Request = Request {
-    class: Class::Interactive,
-    repeatable: true,
-    is_holdout: false,
-    timeout: None,
-    deadline: None,
-    retries_max: None,
-};
-const ONCE: Request = Request { repeatable: false, ..REPEATABLE };
-const HOLDOUT: Request = Request { is_holdout: true, ..REPEATABLE };
+const ONCE: Request = Request { repeatable: false, ..Request::READ };
+const HOLDOUT: Request = Request { is_holdout: true, ..Request::READ };
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_ms(ms)
@@ -373,9 +365,9 @@ fn a_request_of_the_holdout_is_handled_as_without_hedges_and_ties() {
         reasons
     };
     let held = reasons(with, HOLDOUT);
-    assert_eq!(held, reasons(without, REPEATABLE));
+    assert_eq!(held, reasons(without, Request::READ));
     assert!(held.contains("retry") && held.contains("overdue"), "{held:?}");
-    assert!(reasons(with, REPEATABLE).contains("tie_first"));
+    assert!(reasons(with, Request::READ).contains("tie_first"));
 }
 
 /// In a dry run, only the reasons for hedges that are skipped are added. With the remedies off, none is.
@@ -386,7 +378,7 @@ fn a_dry_run_changes_nothing_but_the_hedges_that_it_skips() {
     let with = UpstreamConfig { hedge: hedged(ms(10), 2), tie: tied(ms(1)), ..without };
     let reasons = |config| {
         let mut reasons = BTreeSet::new();
-        explore(&world(config, 3, REPEATABLE, 2), 7, &mut reasons);
+        explore(&world(config, 3, Request::READ, 2), 7, &mut reasons);
         reasons
     };
     let expected = reasons(without);
@@ -412,7 +404,9 @@ fn each_technique_alone_to_a_depth_of_ten() {
     let mut met = Vec::new();
     for (name, config) in techniques {
         let mut reasons = BTreeSet::new();
-        for (replicas, request) in [(2, REPEATABLE), (3, REPEATABLE), (2, ONCE), (1, REPEATABLE)] {
+        for (replicas, request) in
+            [(2, Request::READ), (3, Request::READ), (2, ONCE), (1, Request::READ)]
+        {
             explore(&world(config, replicas, request, 0), 10, &mut reasons);
         }
         met.push(alloc::format!("{name}\n\n{}\n", names(&reasons)));
@@ -484,8 +478,8 @@ fn every_combination_to_a_depth_of_six() {
     for (hedge, retry) in hedges.iter().flat_map(|h| retries.iter().map(move |r| (*h, *r))) {
         for (tie, replicas) in [(None, 2), (None, 3), (tied(ms(1)), 2), (tied(ms(1)), 3)] {
             let config = UpstreamConfig { hedge, retry, tie, ..plain() };
-            explore(&world(config, replicas, REPEATABLE, 0), 6, &mut reasons);
-            explore(&world(config, replicas, REPEATABLE, 9), 6, &mut reasons);
+            explore(&world(config, replicas, Request::READ, 0), 6, &mut reasons);
+            explore(&world(config, replicas, Request::READ, 9), 6, &mut reasons);
             explore(&world(config, replicas, ONCE, 9), 6, &mut reasons);
         }
     }
@@ -520,7 +514,7 @@ fn pinned_calls_to_a_depth_of_seven() {
     let mut met = Vec::new();
     for to in [&[1_u32][..], &[0, 2]] {
         let mut reasons = BTreeSet::new();
-        explore(&world(everything(), 3, REPEATABLE, 9).pinned(to), 7, &mut reasons);
+        explore(&world(everything(), 3, Request::READ, 9).pinned(to), 7, &mut reasons);
         met.push(alloc::format!("{to:?}\n\n{}\n", names(&reasons)));
     }
     let expected = expect![[r#"
@@ -562,7 +556,7 @@ fn pinned_calls_to_a_depth_of_seven() {
 fn everything_at_once_to_a_depth_of_nine() {
     let config = everything();
     let mut reasons = BTreeSet::new();
-    explore(&world(config, 3, REPEATABLE, 1), 9, &mut reasons);
+    explore(&world(config, 3, Request::READ, 1), 9, &mut reasons);
     let expected = expect![[r#"
         attempts_spent
         budget_spent
@@ -588,7 +582,7 @@ fn everything_at_once_to_a_depth_of_nine() {
 fn the_most_attempts_there_can_be_are_never_exceeded() {
     let (hedge, retry) = (hedged(ms(2), 200), retried(200, None));
     let config = UpstreamConfig { hedge, retry, tie: tied(ms(7)), ..plain() };
-    let mut world = world(config, 12, REPEATABLE, 500);
+    let mut world = world(config, 12, Request::READ, 500);
     world.step(Event::Arrived);
     // Hedges come before the second copy, and take its place if it is not kept for it.
     while world.now < Instant::ZERO + ms(900) {

@@ -1,8 +1,8 @@
 use super::{Call, Event, Failure, Outcome, Request};
 use crate::budget::Purpose;
 use crate::{
-    AttemptId, BalanceConfig, BudgetConfig, Class, HedgeConfig, QuantileDelay, RemedyMode,
-    ReplicaId, RetryConfig, TieConfig, Upstream, UpstreamConfig,
+    AttemptId, BalanceConfig, BudgetConfig, HedgeConfig, QuantileDelay, RemedyMode, ReplicaId,
+    RetryConfig, TieConfig, Upstream, UpstreamConfig,
 };
 use alloc::format;
 use alloc::string::String;
@@ -18,15 +18,6 @@ struct RecordedCall {
     now: Instant,
     text: String,
 }
-
-const READ: Request = Request {
-    class: Class::Interactive,
-    repeatable: true,
-    is_holdout: false,
-    timeout: None,
-    deadline: None,
-    retries_max: None,
-};
 
 impl RecordedCall {
     /// After 1,000 requests whose latencies were 1 ms to 1,000 ms.
@@ -109,7 +100,7 @@ fn broke(config: UpstreamConfig) -> UpstreamConfig {
 
 #[test]
 fn a_quick_response_is_the_response() {
-    let mut call = RecordedCall::new(hedged(), 3, READ);
+    let mut call = RecordedCall::new(hedged(), 3, Request::READ);
     call.handle(Event::Arrived);
     call.responded(0, Outcome::Good);
     call.ended(0);
@@ -127,7 +118,7 @@ fn a_quick_response_is_the_response() {
 #[test]
 fn a_dry_run_counts_the_hedge_that_it_does_not_send() {
     let dry_run = UpstreamConfig { remedy: RemedyMode::DryRun, ..hedged() };
-    let mut call = RecordedCall::new(dry_run, 3, READ);
+    let mut call = RecordedCall::new(dry_run, 3, Request::READ);
     let other = call.upstream.attempt_sent(ReplicaId(2), call.now);
     call.now = call.now + Duration::from_ms(40);
     call.upstream.latency_observed(other, call.now);
@@ -153,7 +144,7 @@ fn a_dry_run_counts_the_hedge_that_it_does_not_send() {
 fn a_dry_run_needs_a_response_of_another_replica_and_sends_no_tie() {
     let dry_run =
         UpstreamConfig { remedy: RemedyMode::DryRun, tie: Some(TieConfig::default()), ..hedged() };
-    let mut call = RecordedCall::new(dry_run, 3, READ);
+    let mut call = RecordedCall::new(dry_run, 3, Request::READ);
     // Its own replica is no other one.
     let own = call.upstream.attempt_sent(ReplicaId(0), call.now);
     call.upstream.latency_observed(own, call.now);
@@ -171,7 +162,7 @@ fn a_dry_run_needs_a_response_of_another_replica_and_sends_no_tie() {
 
 #[test]
 fn a_slow_request_is_hedged_and_the_hedge_wins() {
-    let mut call = RecordedCall::new(hedged(), 3, READ);
+    let mut call = RecordedCall::new(hedged(), 3, Request::READ);
     call.handle(Event::Arrived);
     call.wakes();
     call.responded(1, Outcome::Good);
@@ -194,7 +185,7 @@ fn a_slow_request_is_hedged_and_the_hedge_wins() {
 
 #[test]
 fn a_hedge_that_the_budget_does_not_grant_is_held_back() {
-    let mut call = RecordedCall::new(broke(hedged()), 3, READ);
+    let mut call = RecordedCall::new(broke(hedged()), 3, Request::READ);
     call.handle(Event::Arrived);
     call.wakes();
     call.responded(0, Outcome::Good);
@@ -213,7 +204,7 @@ fn a_hedge_that_the_budget_does_not_grant_is_held_back() {
 
 #[test]
 fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
-    let mut call = RecordedCall::new(hedged(), 1, READ);
+    let mut call = RecordedCall::new(hedged(), 1, Request::READ);
     call.handle(Event::Arrived);
     call.wakes();
     call.responded(0, Outcome::Good);
@@ -228,7 +219,7 @@ fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
             Respond { attempt: AttemptId(0) }
                 first_good (first good response)
     "#]]);
-    let mut write = RecordedCall::new(hedged(), 3, Request { repeatable: false, ..READ });
+    let mut write = RecordedCall::new(hedged(), 3, Request { repeatable: false, ..Request::READ });
     write.handle(Event::Arrived);
     write.wakes();
     write.check(&expect![[r#"
@@ -245,7 +236,7 @@ fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
 
 #[test]
 fn good_beats_fast_error() {
-    let mut call = RecordedCall::new(hedged(), 3, READ);
+    let mut call = RecordedCall::new(hedged(), 3, Request::READ);
     call.handle(Event::Arrived);
     call.wakes();
     call.responded(1, Outcome::Bad);
@@ -268,7 +259,7 @@ fn good_beats_fast_error() {
 
 #[test]
 fn failures_are_retried_until_the_retries_are_spent() {
-    let mut call = RecordedCall::new(retried(), 2, READ);
+    let mut call = RecordedCall::new(retried(), 2, Request::READ);
     call.handle(Event::Arrived);
     call.failed(0, Failure::Broken);
     // Backoff starts only after both replicas were tried.
@@ -303,7 +294,7 @@ fn an_error_says_not_sent_only_if_no_server_may_have_executed_the_request() {
         ([Failure::NotSent, Failure::NotSent, Failure::Broken], Failure::Broken),
         ([Failure::NotSent; 3], Failure::NotSent),
     ] {
-        let mut call = RecordedCall::new(retried(), 2, READ);
+        let mut call = RecordedCall::new(retried(), 2, Request::READ);
         call.handle(Event::Arrived);
         call.failed(0, failures[0]);
         call.failed(1, failures[1]);
@@ -317,7 +308,7 @@ fn an_error_says_not_sent_only_if_no_server_may_have_executed_the_request() {
 #[test]
 fn attempts_beyond_a_limit_of_connections_are_retried_and_eject_no_replica() {
     for (failure, is_ejected) in [(Failure::ConnectionLimit, false), (Failure::NotSent, true)] {
-        let write = Request { repeatable: false, ..READ };
+        let write = Request { repeatable: false, ..Request::READ };
         let mut call = RecordedCall::new(broke(retried()), 1, write);
         call.handle(Event::Arrived);
         for attempt in 0..2 {
@@ -333,7 +324,7 @@ fn attempts_beyond_a_limit_of_connections_are_retried_and_eject_no_replica() {
 
 #[test]
 fn what_a_server_may_have_executed_is_not_sent_twice_unless_that_is_safe() {
-    let mut call = RecordedCall::new(retried(), 3, Request { repeatable: false, ..READ });
+    let mut call = RecordedCall::new(retried(), 3, Request { repeatable: false, ..Request::READ });
     call.handle(Event::Arrived);
     call.responded(0, Outcome::Refused);
     call.failed(1, Failure::Broken);
@@ -354,7 +345,7 @@ fn what_a_server_may_have_executed_is_not_sent_twice_unless_that_is_safe() {
 
 #[test]
 fn an_overdue_attempt_stays_in_the_race_with_the_next_one() {
-    let mut call = RecordedCall::new(retried(), 3, READ);
+    let mut call = RecordedCall::new(retried(), 3, Request::READ);
     call.handle(Event::Arrived);
     call.wakes();
     call.responded(0, Outcome::Good);
@@ -375,7 +366,7 @@ fn an_overdue_attempt_stays_in_the_race_with_the_next_one() {
 
 #[test]
 fn with_two_replicas_a_slow_read_runs_twice_at_most() {
-    let mut call = RecordedCall::new(retried(), 2, READ);
+    let mut call = RecordedCall::new(retried(), 2, Request::READ);
     call.handle(Event::Arrived);
     call.wakes();
     call.wakes();
@@ -400,7 +391,7 @@ fn with_two_replicas_a_slow_read_runs_twice_at_most() {
 
 #[test]
 fn an_overdue_attempt_is_followed_by_one_to_a_replica_that_failed_before() {
-    let mut call = RecordedCall::new(retried(), 2, READ);
+    let mut call = RecordedCall::new(retried(), 2, Request::READ);
     call.handle(Event::Arrived);
     call.failed(0, Failure::Broken);
     call.wakes();
@@ -444,10 +435,10 @@ fn hang(call: &mut RecordedCall) {
 /// Sends 20 requests, one after the other, to two replicas; `first` plays the first replica. Returns how many requests
 /// each replica got first.
 fn requests_each(balance: BalanceConfig, first: impl Fn(&mut RecordedCall)) -> [u32; 2] {
-    let mut call = RecordedCall::new(UpstreamConfig { balance, ..retried() }, 2, READ);
+    let mut call = RecordedCall::new(UpstreamConfig { balance, ..retried() }, 2, Request::READ);
     let mut first_requests = [0; 2];
     for _ in 0..20 {
-        call.call = Call::new(READ);
+        call.call = Call::new(Request::READ);
         call.after(1, Event::Arrived);
         let is_first = call.upstream.in_flight(ReplicaId(0)) > 0;
         first_requests[usize::from(!is_first)] += 1;
@@ -494,7 +485,7 @@ fn a_client_that_stops_reading_does_not_count_against_the_replica() {
 
 #[test]
 fn without_budget_an_overdue_attempt_waits_alone() {
-    let mut call = RecordedCall::new(broke(retried()), 3, READ);
+    let mut call = RecordedCall::new(broke(retried()), 3, Request::READ);
     call.handle(Event::Arrived);
     while !call.call.is_over() {
         call.wakes();
@@ -524,7 +515,7 @@ fn without_budget_an_overdue_attempt_waits_alone() {
 fn a_hedge_and_an_overdue_attempt_that_the_budget_refuses_are_sent_once_it_recovers() {
     for config in [hedged(), retried()] {
         let budget = BudgetConfig { reserve: 0, ..BudgetConfig::default() };
-        let mut call = RecordedCall::new(UpstreamConfig { budget, ..config }, 2, READ);
+        let mut call = RecordedCall::new(UpstreamConfig { budget, ..config }, 2, Request::READ);
         // The budget's share of the requests before is spent.
         while call.upstream.budget().withdraw(call.now, Purpose::Retry).is_ok() {}
         call.handle(Event::Arrived);
@@ -538,7 +529,7 @@ fn a_hedge_and_an_overdue_attempt_that_the_budget_refuses_are_sent_once_it_recov
 
 #[test]
 fn a_tie_is_two_copies_and_the_one_that_is_dropped_is_not_missed() {
-    let mut call = RecordedCall::new(tied(), 3, READ);
+    let mut call = RecordedCall::new(tied(), 3, Request::READ);
     call.handle(Event::Arrived);
     call.wakes();
     call.responded(1, Outcome::TwinStarted);
@@ -559,7 +550,7 @@ fn a_tie_is_two_copies_and_the_one_that_is_dropped_is_not_missed() {
 
 #[test]
 fn a_dropped_copy_is_sent_again_when_the_twin_that_started_is_lost() {
-    let mut call = RecordedCall::new(broke(tied()), 3, READ);
+    let mut call = RecordedCall::new(broke(tied()), 3, Request::READ);
     call.handle(Event::Arrived);
     call.wakes();
     call.responded(1, Outcome::TwinStarted);
@@ -584,7 +575,7 @@ fn a_dropped_copy_is_sent_again_when_the_twin_that_started_is_lost() {
 
 #[test]
 fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
-    let mut call = RecordedCall::new(tied(), 3, READ);
+    let mut call = RecordedCall::new(tied(), 3, Request::READ);
     call.handle(Event::Arrived);
     call.now = call.begin;
     call.handle(Event::Failed { attempt: AttemptId(0), failure: Failure::NotSent });
@@ -604,7 +595,7 @@ fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
 
 #[test]
 fn a_body_that_cannot_be_kept_ends_what_was_planned() {
-    let mut call = RecordedCall::new(retried(), 1, READ);
+    let mut call = RecordedCall::new(retried(), 1, Request::READ);
     call.handle(Event::Arrived);
     call.responded(0, Outcome::Bad);
     call.handle(Event::ReplayLost);
@@ -624,7 +615,7 @@ fn a_body_that_cannot_be_kept_ends_what_was_planned() {
 #[test]
 fn at_the_timeout_a_buffered_response_is_sent() {
     let config = UpstreamConfig { timeout: Duration::from_ms(995), ..hedged() };
-    let mut call = RecordedCall::new(config, 3, READ);
+    let mut call = RecordedCall::new(config, 3, Request::READ);
     call.handle(Event::Arrived);
     call.wakes();
     call.responded(1, Outcome::Refused);
@@ -654,7 +645,7 @@ fn a_request_has_a_timeout_of_its_own_or_that_of_the_upstream() {
         ..UpstreamConfig::plain(BalanceConfig::RoundRobin)
     };
     for (timeout, expected_ms) in [(None, 300), (Some(100), 100), (Some(900), 900)] {
-        let request = Request { timeout: timeout.map(Duration::from_ms), ..READ };
+        let request = Request { timeout: timeout.map(Duration::from_ms), ..Request::READ };
         let mut call = RecordedCall::new(config, 3, request);
         call.handle(Event::Arrived);
         call.wakes();
@@ -673,7 +664,7 @@ fn a_deadline_of_the_client_ends_a_request_and_says_nothing_about_the_replicas()
     for (deadline, expected_ms, is_ejected) in
         [(100, 100, false), (0, 0, false), (300, 300, true), (900, 300, true)]
     {
-        let request = Request { deadline: Some(Duration::from_ms(deadline)), ..READ };
+        let request = Request { deadline: Some(Duration::from_ms(deadline)), ..Request::READ };
         let mut call = RecordedCall::new(config, 1, request);
         // Three failures in a row eject a replica.
         for _ in 0..3 {
@@ -691,7 +682,7 @@ fn a_deadline_of_the_client_ends_a_request_and_says_nothing_about_the_replicas()
 #[test]
 fn a_request_has_at_most_the_retries_of_its_own_and_of_the_upstream() {
     for (own, expected) in [(None, 2), (Some(0), 0), (Some(1), 1), (Some(9), 2)] {
-        let request = Request { retries_max: own, ..READ };
+        let request = Request { retries_max: own, ..Request::READ };
         let mut call = RecordedCall::new(retried(), 5, request);
         call.handle(Event::Arrived);
         for attempt in 0..=expected {
@@ -704,7 +695,7 @@ fn a_request_has_at_most_the_retries_of_its_own_and_of_the_upstream() {
 
 #[test]
 fn a_client_that_goes_away_takes_everything_with_it() {
-    let mut call = RecordedCall::new(hedged(), 3, READ);
+    let mut call = RecordedCall::new(hedged(), 3, Request::READ);
     call.handle(Event::Arrived);
     call.wakes();
     call.after(1, Event::Abandoned);
@@ -725,7 +716,7 @@ fn a_client_that_goes_away_takes_everything_with_it() {
 
 #[test]
 fn an_upstream_without_replicas_fails() {
-    let mut call = RecordedCall::new(hedged(), 0, READ);
+    let mut call = RecordedCall::new(hedged(), 0, Request::READ);
     call.handle(Event::Arrived);
     call.check(&expect![[r#"
         0 ns: Arrived

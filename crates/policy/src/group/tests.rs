@@ -1,19 +1,11 @@
 use super::{Group, GroupConfig, SAMPLES_MIN};
 use crate::{
-    AttemptId, BalanceConfig, Call, Class, Effect, Event, HedgeConfig, Outcome, Reason, Request,
-    Upstream, UpstreamConfig,
+    AttemptId, BalanceConfig, Call, Effect, Event, HedgeConfig, Outcome, Reason, Request, Upstream,
+    UpstreamConfig,
 };
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Rng};
 
-const READ: Request = Request {
-    class: Class::Interactive,
-    repeatable: true,
-    is_holdout: false,
-    timeout: None,
-    deadline: None,
-    retries_max: None,
-};
 const USUAL: Duration = Duration::from_ms(5);
 
 fn config() -> UpstreamConfig {
@@ -41,7 +33,7 @@ fn handle(
 fn usual(shard: &mut Upstream, mut group: Option<&mut Group>, requests: u64) -> Instant {
     let mut now = Instant::ZERO;
     for _ in 0..requests {
-        let mut call = Call::new(READ);
+        let mut call = Call::new(Request::READ);
         handle(shard, group.as_deref_mut(), (&mut call, now, Event::Arrived));
         now = now + USUAL;
         let attempt = AttemptId(0);
@@ -59,7 +51,7 @@ fn a_shard_without_traffic_uses_the_latencies_and_the_budget_of_its_group() {
     let (mut busy, mut quiet) = (shard(1), shard(2));
     let now = usual(&mut busy, Some(&mut group), SAMPLES_MIN);
     // The first request of the other shard; no response comes.
-    let mut call = Call::new(READ);
+    let mut call = Call::new(Request::READ);
     handle(&mut quiet, Some(&mut group), (&mut call, now, Event::Arrived));
     let due = call.poll_timeout().expect("the request is open");
     let delay = due.since(now).as_ms_f64() / USUAL.as_ms_f64();
@@ -80,7 +72,7 @@ fn a_shard_without_traffic_uses_the_latencies_and_the_budget_of_its_group() {
 fn without_a_group_a_shard_has_its_own_latencies_and_budget() {
     let (mut busy, mut quiet) = (shard(1), shard(2));
     let now = usual(&mut busy, None, SAMPLES_MIN);
-    let mut call = Call::new(READ);
+    let mut call = Call::new(Request::READ);
     handle(&mut quiet, None, (&mut call, now, Event::Arrived));
     let due = call.poll_timeout().expect("the request is open");
     assert_eq!(due.since(now), HedgeConfig::default().delay.max, "the shard has no latencies");

@@ -90,14 +90,7 @@ impl World {
         };
         let mut world = Self {
             upstream: Upstream::new(config, 2, &Rng::new(1)),
-            call: Call::new(Request {
-                class: Class::Interactive,
-                repeatable: true,
-                is_holdout: false,
-                timeout: None,
-                deadline: None,
-                retries_max: None,
-            }),
+            call: Call::new(Request::READ),
             now: Instant::ZERO,
             leaves: [(); 2]
                 .map(|()| Some(Leaf::new(LeafConfig { concurrency: 1, queue_len_max: 8 }))),

@@ -1,21 +1,12 @@
 use super::{ATTEMPTS_MAX, Sent, Upstream, UpstreamConfig, UpstreamEvent};
 use crate::group::{ESTIMATE_AGE_MAX, SAMPLES_MIN};
 use crate::{
-    AttemptId, BalanceConfig, Call, Choice, Circuit, CircuitChange, CircuitState, Class, Effect,
+    AttemptId, BalanceConfig, Call, Choice, Circuit, CircuitChange, CircuitState, Effect,
     EjectionReason, Event, Failure, HedgeConfig, Load, Outcome, PrequalConfig, Reason, ReplicaId,
     Request, TieConfig, Weight,
 };
 use alloc::vec::Vec;
 use curtail_units::{Duration, Instant, Quantile, Rng};
-
-const READ: Request = Request {
-    class: Class::Interactive,
-    repeatable: true,
-    is_holdout: false,
-    timeout: None,
-    deadline: None,
-    retries_max: None,
-};
 
 fn upstream(config: UpstreamConfig, replicas: usize) -> Upstream {
     Upstream::new(config, replicas, &Rng::new(1))
@@ -32,7 +23,7 @@ fn drain(upstream: &mut Upstream) -> Vec<(Effect, Reason)> {
 
 /// A request arrives: where it goes and why, and who is probed.
 fn arrive(upstream: &mut Upstream, now: Instant) -> (Call, ReplicaId, Choice, Vec<ReplicaId>) {
-    let mut call = Call::new(READ);
+    let mut call = Call::new(Request::READ);
     call.handle(upstream, now, Event::Arrived);
     let mut effects = drain(upstream).into_iter();
     let Some((Effect::Send { replica, choice, .. }, _)) = effects.next() else {
@@ -273,7 +264,7 @@ fn a_copy_is_not_sent_to_a_replica_that_has_left() {
     let (attempt, failure) = (AttemptId(0), Failure::NotSent);
     call.handle(&mut upstream, at(7), Event::Failed { attempt, failure });
     assert!(matches!(drain(&mut upstream)[..], [(Effect::Fail { .. }, _)]) && call.is_over());
-    let mut late = Call::new(READ);
+    let mut late = Call::new(Request::READ);
     late.handle(&mut upstream, at(8), Event::Arrived);
     assert!(matches!(drain(&mut upstream)[..], [(Effect::Fail { .. }, Reason::NoReplica)]));
 }

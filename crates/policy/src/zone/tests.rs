@@ -1,6 +1,6 @@
 use crate::{
-    AttemptId, BalanceConfig, Call, Choice, Class, Effect, Event, Load, Outcome, PrequalConfig,
-    ReplicaId, Request, Upstream, UpstreamConfig, UpstreamEvent, Weight,
+    AttemptId, BalanceConfig, Call, Choice, Effect, Event, Load, Outcome, PrequalConfig, ReplicaId,
+    Request, Upstream, UpstreamConfig, UpstreamEvent, Weight,
 };
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -8,15 +8,6 @@ use core::cmp::Reverse;
 use curtail_units::{Duration, Instant, Rng};
 
 const SEED: u64 = 41;
-
-const READ: Request = Request {
-    class: Class::Interactive,
-    repeatable: true,
-    is_holdout: false,
-    timeout: None,
-    deadline: None,
-    retries_max: None,
-};
 
 fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_ms(ms)
@@ -286,7 +277,7 @@ impl World {
             self.end_attempts(now);
             let nth = self.rng.below(self.roots.len());
             let (zone, upstream) = &mut self.roots[nth];
-            let mut call = Call::new(READ);
+            let mut call = Call::new(Request::READ);
             call.handle(upstream, now, Event::Arrived);
             let sent = upstream.poll_effect().map(|decided| decided.effect);
             let Some(Effect::Send { replica, .. }) = sent else { panic!("it is sent at once") };

@@ -9,7 +9,7 @@ use crate::trail::Trail;
 use crate::worker::{Shared, Worker};
 use arc_swap::ArcSwap;
 use curtail_http::head::RequestHead;
-use curtail_policy::{Class, Request};
+use curtail_policy::Request;
 use http::StatusCode;
 use std::sync::Arc;
 
@@ -43,14 +43,7 @@ async fn fewer_replicas_than_needed_are_an_error_without_a_call() {
     let outgoing = Outgoing {
         head,
         body: None,
-        request: Request {
-            class: Class::default(),
-            repeatable: true,
-            is_holdout: false,
-            timeout: None,
-            deadline: None,
-            retries_max: None,
-        },
+        request: Request::READ,
         failed_statuses: None,
         eligible: None,
         upgrade: None,

@@ -5,7 +5,7 @@ use super::{DefectLog, Guard, LOG_INTERVAL, Step};
 use crate::driver::{Driver, Effects, SharedParts, Upstream};
 use crate::snapshot::ProcessState;
 use crate::{Config, Options, Running};
-use curtail_policy::{Class, Event, GatherEvent, LeafEvent, Request, UpstreamEvent};
+use curtail_policy::{Event, GatherEvent, LeafEvent, Request, UpstreamEvent};
 use curtail_units::{Duration, Instant, Rng};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -219,14 +219,7 @@ fn two_reports_of_one_machine_replace_it_once() {
     let upstream =
         Upstream::new(&config.upstreams[0], 1, Rng::new(1), &process_state, SharedParts::default());
     let upstream = Arc::new(upstream.expect("no TLS"));
-    let request = Request {
-        class: Class::default(),
-        repeatable: true,
-        is_holdout: false,
-        timeout: None,
-        deadline: None,
-        retries_max: None,
-    };
+    let request = Request::READ;
     let arrive = || Driver::arrive(Arc::clone(&upstream), request, None, &mut Effects::new()).0;
     let mut requests = [arrive(), arrive()];
     requests.iter_mut().for_each(|request| request.fail_open("planted"));

@@ -86,14 +86,7 @@ impl Writer {
         self.requests += 1;
         let call = self.requests;
         let (repeatable, is_holdout) = (self.rng.chance(0.9), self.rng.chance(0.1));
-        let request = Request {
-            class: Class::Interactive,
-            repeatable,
-            is_holdout,
-            timeout: None,
-            deadline: None,
-            retries_max: None,
-        };
+        let request = Request { repeatable, is_holdout, ..Request::READ };
         let ids = (0..self.joined).map(ReplicaId);
         let eligible: Vec<ReplicaId> = ids.filter(|_| self.rng.chance(0.5)).collect();
         let eligible = self.rng.chance(0.3).then_some(eligible);
