@@ -147,6 +147,8 @@ pub struct Connector {
     http2_ping_interval: Duration,
     keepalive: Duration,
     proxy_protocol: Option<ProxyProtocol>,
+    /// The name of the upstream of the server, in logs.
+    upstream: Option<Arc<str>>,
     /// The client in the PROXY header, which has no address on a Unix socket; absent: the connections are the proxy's own.
     client: Option<Option<ConnectionAddresses>>,
 }
@@ -192,6 +194,23 @@ impl Connector {
         }
     }
 
+    /// The server as metrics and logs name it: `host:port` or `unix:/path`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.address.map_or_else(|| self.origin.address(), |address| address.to_string())
+    }
+
+    /// The name of the upstream of the server, in logs.
+    pub(crate) fn upstream(&self) -> Option<&str> {
+        self.upstream.as_deref()
+    }
+
+    /// Names the upstream of the server in logs.
+    #[must_use]
+    pub fn of_upstream(self, name: &str) -> Self {
+        Self { upstream: Some(name.into()), ..self }
+    }
+
     /// Connects to `address`, if there is one, instead of looking up the host. TLS still checks its name.
     #[must_use]
     pub fn at(self, address: Option<SocketAddr>) -> Self {
@@ -224,6 +243,7 @@ impl Connector {
             http2_ping_interval: config.http2_ping_interval,
             keepalive: config.tcp_keepalive,
             proxy_protocol: config.proxy_protocol,
+            upstream: None,
             client: None,
         })
     }

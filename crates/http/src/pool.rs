@@ -342,7 +342,7 @@ impl Pool {
         let max = self.config.waiting_max.unwrap_or(usize::MAX);
         self.waiting.enter_below(max).ok_or_else(|| {
             let error = ExchangeError::FullWaiting { server: self.server(), max };
-            log_full(&self.counters.waiting_full, error)
+            self.log_full(&self.counters.waiting_full, error)
         })
     }
 
@@ -378,7 +378,7 @@ impl Pool {
                 let streams = self.config.http2_streams_max;
                 let error =
                     ExchangeError::FullHttp2 { server: self.server(), connections, streams };
-                Err(log_full(&self.counters.connections_full, error))
+                Err(self.log_full(&self.counters.connections_full, error))
             }
         }
     }
@@ -430,12 +430,13 @@ impl Pool {
         let max = self.config.connections_max;
         let open_count = self.http1.count_connection(max).ok_or_else(|| {
             let error = ExchangeError::Full { server: self.server(), max };
-            log_full(&self.counters.connections_full, error)
+            self.log_full(&self.counters.connections_full, error)
         })?;
         match self.connector.connect(clock, offer).await {
             Ok(connected) => {
                 if self.is_unreachable.swap(false, Ordering::Relaxed) {
-                    tracing::info!(replica = self.server(), "connected again");
+                    let (upstream, replica) = self.names();
+                    tracing::info!(upstream, replica, "connected again");
                 }
                 self.counters.connected(&connected.phases);
                 let counters = Arc::clone(&self.counters);
@@ -444,21 +445,28 @@ impl Pool {
             }
             Err(error) => {
                 self.counters.failed.add(1);
+                let (upstream, replica) = self.names();
                 if self.is_unreachable.swap(true, Ordering::Relaxed) {
-                    tracing::debug!(%error, "cannot connect to the replica");
+                    tracing::debug!(upstream, replica, %error, "cannot connect to the replica");
                 } else {
-                    tracing::warn!(%error, "cannot connect to the replica; further failures are counted, and logged at level debug");
+                    tracing::warn!(upstream, replica, %error, "cannot connect to the replica; further failures are counted, and logged at level debug");
                 }
                 Err(error.into())
             }
         }
     }
-}
 
-/// Counts a request that a limit of the pool rejects, and logs the first one since the limit was last quiet.
-fn log_full(breaker: &LimitBreaker, error: ExchangeError) -> ExchangeError {
-    if breaker.reject() {
-        tracing::warn!(%error, "limit of connections reached; further rejections are counted");
+    /// Counts a request that a limit of the pool rejects, and logs the first one since the limit was last quiet.
+    fn log_full(&self, breaker: &LimitBreaker, error: ExchangeError) -> ExchangeError {
+        if breaker.reject() {
+            let (upstream, replica) = self.names();
+            tracing::warn!(upstream, replica, %error, "limit of connections reached; further rejections are counted");
+        }
+        error
     }
-    error
+
+    /// The upstream and the replica, in logs.
+    fn names(&self) -> (Option<&str>, String) {
+        (self.connector.upstream(), self.connector.address())
+    }
 }

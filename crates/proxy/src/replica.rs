@@ -54,7 +54,8 @@ impl Replica {
         trust: &Trust,
         workers: usize,
     ) -> Result<Self, StartError> {
-        let connector = Connector::new(&config.url, connect, trust)?.at(config.address);
+        let connector = Connector::new(&config.url, connect, trust)?;
+        let connector = connector.at(config.address).of_upstream(upstream);
         let server = config.server();
         let metrics = Arc::new(ConnectionCounters::default());
         let pool = |_| {

@@ -44,7 +44,7 @@ impl Upstream {
         let healthy = replicas.values().filter(|replica| replica.health.is_usable()).count();
         let (upstream, of) = (&self.name, replicas.len());
         if is_healthy {
-            tracing::info!(upstream, replica = %replica.config, healthy, of, "replica is healthy");
+            tracing::info!(upstream, replica = replica.address, healthy, of, "replica is healthy");
         } else {
             let error = replica.health.read(self.clock.now()).last_error.unwrap_or_default();
             let effect = if healthy == 0 {
@@ -52,7 +52,7 @@ impl Upstream {
             } else {
                 "replica is unhealthy: it gets no requests"
             };
-            tracing::warn!(upstream, replica = %replica.config, healthy, of, error, "{effect}");
+            tracing::warn!(upstream, replica = replica.address, healthy, of, error, "{effect}");
         }
     }
 
