@@ -101,6 +101,8 @@ struct State {
     last_result: Option<LookupResult>,
     last_error: Option<String>,
     last_logged: Option<Instant>,
+    /// The error of the last line in the log.
+    logged_error: Option<String>,
 }
 
 /// A response of a source.
@@ -120,8 +122,10 @@ pub(crate) struct DiscoverySnapshot {
     pub(crate) lookups: Counts,
     /// Absent: there has been no response.
     pub(crate) last_success_age: Option<Duration>,
-    /// Whether a server reports changes; absent: the source is asked by lookups.
+    /// Whether a server reports changes; absent: the source is asked by lookups, or read again and again.
     pub(crate) is_connected: Option<bool>,
+    /// Whether a session has had a response, and goes on: no lookup is planned.
+    pub(crate) is_read: bool,
     /// What the last response had, in words.
     pub(crate) summary: Option<String>,
     /// Whether the last response was a failure.
@@ -147,6 +151,7 @@ impl Discovery {
                 last_result: None,
                 last_error: None,
                 last_logged: None,
+                logged_error: None,
             }),
             applied: Condvar::new(),
             metrics: DiscoveryMetrics::default(),
@@ -171,7 +176,8 @@ impl Discovery {
             source: self.config.to_string(),
             lookups: self.metrics.read().lookups,
             last_success_age: state.last_success.map(|at| now.since(at)),
-            is_connected: self.has_session().then_some(state.is_connected),
+            is_connected: self.config.source.has_server().then_some(state.is_connected),
+            is_read: self.has_session() && state.is_connected,
             summary: state.summary.clone(),
             has_failed: state.last_result == Some(LookupResult::Failed),
             next_lookup_in: state.list.due().since(now),
@@ -267,10 +273,10 @@ impl Discovery {
         }
         state.summary = summary.or(state.summary.take());
         self.metrics.lookups.add(&result, 1);
+        state.log(upstream, &self.config, now, result);
         if result != LookupResult::Failed {
             state.last_success = Some(now);
         }
-        state.log(upstream, &self.config, now, result);
         state.last_result = Some(result);
         let after = state.list.endpoints();
         let is_changed = after != before.as_deref();
@@ -296,7 +302,7 @@ impl Discovery {
 impl DiscoverySnapshot {
     /// The age of the endpoints: 0 while a server reports changes, and the proxy can use what it said.
     pub(crate) fn endpoints_age(&self) -> Option<Duration> {
-        let is_current = self.is_connected == Some(true) && !self.has_failed;
+        let is_current = self.is_read && !self.has_failed;
         self.last_success_age.map(|age| if is_current { Duration::ZERO } else { age })
     }
 
@@ -310,7 +316,7 @@ impl DiscoverySnapshot {
             let is_stale = *validity == Validity::Expired;
             json!({ "address": address, "valid_for_s": valid_for, "stale": is_stale })
         };
-        let next_lookup = (self.is_connected != Some(true)).then_some(self.next_lookup_in);
+        let next_lookup = (!self.is_read).then_some(self.next_lookup_in);
         json!({
             "source": self.source,
             "last_success_age_s": self.last_success_age.map(seconds),
@@ -333,18 +339,27 @@ impl State {
         now: Instant,
         result: LookupResult,
     ) {
-        let is_new = self.last_result != Some(result);
+        // A list that is mended step by step has another error after each step.
+        let is_other_error = source.source.is_polled() && self.logged_error != self.last_error;
+        let is_new = self.last_result != Some(result) || is_other_error;
         let is_repeated = self.last_logged.is_none_or(|at| now >= at + LOG_INTERVAL);
         if result == LookupResult::Found {
             if is_new && self.last_result.is_some() {
-                tracing::info!(upstream, %source, "discovery succeeds again");
+                let what = match self.last_success {
+                    Some(_) => "discovery succeeds again",
+                    None => "discovery succeeds",
+                };
+                let replicas = self.list.endpoints().map_or(0, <[_]>::len);
+                tracing::info!(upstream, %source, replicas, "{what}");
             }
+            self.logged_error = None;
             return;
         }
         if !is_new && !is_repeated {
             return;
         }
         self.last_logged = Some(now);
+        self.logged_error.clone_from(&self.last_error);
         let error = self.last_error.as_deref().unwrap_or_default();
         let replicas = self.list.endpoints().map_or(0, <[_]>::len);
         let what = match result {

@@ -67,6 +67,18 @@ impl AddressFamilies {
     }
 }
 
+impl DiscoverySource {
+    /// Whether the proxy reads the source again and again.
+    pub(crate) const fn is_polled(&self) -> bool {
+        matches!(self, Self::File(_) | Self::Http(_))
+    }
+
+    /// Whether the proxy stays connected to a server, which reports changes.
+    pub(crate) const fn has_server(&self) -> bool {
+        matches!(self, Self::Kubernetes(_) | Self::Eds(_))
+    }
+}
+
 impl DiscoveryConfig {
     /// The scheme of the replicas, and the host whose name their certificates must have. In clear text, the host of a
     /// source without names is a placeholder: [`Self::replica_at`] has the address instead.

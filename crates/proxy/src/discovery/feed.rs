@@ -37,12 +37,22 @@ pub(super) struct Feed {
     began: Deadline,
     is_pending: bool,
     last_applied: Option<Deadline>,
+    /// The number of duplicates that the log has last named.
+    logged_duplicates: usize,
 }
 
 impl Feed {
     pub(super) fn new(shared: Arc<Shared>, discovery: Arc<Discovery>) -> Self {
         let began = Deadline::now();
-        Self { shared, discovery, statement: None, began, is_pending: false, last_applied: None }
+        Self {
+            shared,
+            discovery,
+            statement: None,
+            began,
+            is_pending: false,
+            last_applied: None,
+            logged_duplicates: 0,
+        }
     }
 
     pub(super) const fn discovery(&self) -> &Arc<Discovery> {
@@ -62,6 +72,15 @@ impl Feed {
         if self.next_apply().is_some_and(|at| at <= Deadline::now()) {
             self.apply();
         }
+    }
+
+    /// Logs that a list has duplicates, unless its last one had as many.
+    pub(super) fn report_duplicates(&mut self, duplicates: usize) {
+        if duplicates > 0 && duplicates != self.logged_duplicates {
+            let source = &self.discovery.config;
+            tracing::warn!(%source, duplicates, "targets are duplicates: each address is one replica");
+        }
+        self.logged_duplicates = duplicates;
     }
 
     /// The source has said something else than endpoints: what it stated is still so.

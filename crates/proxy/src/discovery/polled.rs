@@ -18,6 +18,7 @@ use curtail_policy::Weight;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::Empty;
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -124,7 +125,12 @@ pub(super) async fn run_http(source: &HttpSource, feed: &mut Feed) -> Result<Inf
 fn take(list: &[u8], feed: &mut Feed) -> bool {
     match parse_targets(list) {
         Ok(endpoints) => {
-            let summary = format!("{} targets", endpoints.len());
+            let duplicates = duplicates(&endpoints);
+            feed.report_duplicates(duplicates);
+            let summary = match duplicates {
+                0 => format!("{} targets", endpoints.len()),
+                _ => format!("{} targets, {duplicates} of them duplicates", endpoints.len()),
+            };
             let part = Part { endpoints, validity: Validity::UntilFailure };
             feed.set(vec![("targets".to_owned(), Ok(part))], summary);
             true
@@ -136,13 +142,23 @@ fn take(list: &[u8], feed: &mut Feed) -> bool {
     }
 }
 
+/// The number of endpoints with the address of an earlier one. They are one replica.
+fn duplicates(endpoints: &[Endpoint]) -> usize {
+    let mut seen = HashSet::new();
+    endpoints.iter().filter(|one| !seen.insert(one.address)).count()
+}
+
 /// The endpoints of a list.
 ///
 /// # Errors
 /// The line and column, or the entry, that cannot be used, and what was expected.
 fn parse_targets(list: &[u8]) -> Result<Vec<Endpoint>, String> {
     let groups: Vec<TargetGroup> = serde_json::from_slice(list).map_err(|error| {
-        format!("{error}: expected a list such as [{{\"targets\": [\"10.0.0.1:80\"]}}]")
+        let error = error.to_string();
+        // The error of a value within the list says what was expected in its place.
+        let is_of_value = error.contains("expected a string") || error.contains("missing field");
+        let example = ": expected a list such as [{\"targets\": [\"10.0.0.1:80\"]}]";
+        if is_of_value { error } else { error + example }
     })?;
     let mut endpoints = Vec::new();
     for (group, TargetGroup { targets, labels }) in groups.iter().enumerate() {
@@ -194,7 +210,7 @@ fn fingerprint(path: &Path) -> std::io::Result<Fingerprint> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Endpoint, parse_targets};
+    use super::{Endpoint, duplicates, parse_targets};
 
     #[test]
     fn a_list_has_the_targets_of_all_groups() {
@@ -228,6 +244,15 @@ mod tests {
         ] {
             let error = parse_targets(list).expect_err(says);
             assert!(error.contains(says), "{error}");
+            let is_of_value = says.contains("integer") || says.contains("missing");
+            assert!(!(is_of_value && error.contains("expected a list")), "{error}");
         }
+    }
+
+    #[test]
+    fn duplicates_are_counted() {
+        let list =
+            br#"[{"targets": ["10.0.0.1:80", "10.0.0.2:80"]}, {"targets": ["10.0.0.1:80"]}]"#;
+        assert_eq!(duplicates(&parse_targets(list).expect("a list")), 1);
     }
 }

@@ -14,6 +14,7 @@ pub(crate) fn sample() -> DiscoverySnapshot {
         lookups: metrics.read().lookups,
         last_success_age: Some(Duration::from_ms(1_500)),
         is_connected: None,
+        is_read: false,
         summary: None,
         has_failed: true,
         next_lookup_in: Duration::from_secs(5),

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::deadline::run;
 use crate::directory::Directory;
+use crate::logs;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
 use crate::steady::Steady;
@@ -38,8 +39,12 @@ fn a_file_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {
             Setup::before_urls([]).upstream(&format!("discovery: {{file: {{path: {file}}}}}"));
         let proxy = start(proxy).await;
         until_error(&proxy, "No such file").await;
+        let source = file.to_string();
+        logs::until(&["WARN", &source, "there are no replicas", "No such file"]).await;
         replace(&list(&fleet, &[0]));
         until_urls(&proxy, &fleet.urls(&[0])).await;
+        logs::until(&["INFO", &source, "discovery succeeds"]).await;
+        assert!(logs::find(&[&source, "succeeds again"]).is_none(), "it is the first success");
         let steady = Steady::start(&proxy, Version::HTTP_11).await;
         replace(&list(&fleet, &[0, 1]));
         fleet.until_asked(1).await;
@@ -58,10 +63,18 @@ fn a_file_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {
             until_error(&proxy, says).await;
             assert_eq!(replicas(&proxy).await, before);
             assert_eq!(state(&proxy).await["discovery"]["endpoints"][0]["stale"], true);
+            // The log follows from one error to the next.
+            let says = says.replace('"', "\\\"");
+            logs::until(&["WARN", &source, "its last replicas stay", &says]).await;
         }
-        replace(&list(&fleet, &[2]));
+        replace(&list(&fleet, &[2, 2]));
         until_urls(&proxy, &fleet.urls(&[2])).await;
         until_no_error(&proxy).await;
+        logs::until(&["INFO", &source, "discovery succeeds again"]).await;
+        logs::until(&["WARN", &source, "duplicates=1"]).await;
+        let discovery = state(&proxy).await["discovery"].take();
+        assert_eq!(discovery["connected"], serde_json::Value::Null, "a file has no server");
+        assert_eq!(discovery["summary"], "2 targets, 1 of them duplicates");
         steady.stop().await;
         no_request_failed(&proxy).await;
     });
