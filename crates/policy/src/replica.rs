@@ -104,6 +104,11 @@ impl Replica {
         self.load.in_flight().saturating_add(overtaken)
     }
 
+    /// The rest of the time for which the replica is suspect; zero: it is not.
+    pub(crate) fn suspect_for(&self, now: Instant) -> Duration {
+        self.suspect_until.since(now)
+    }
+
     /// Ends the suspicion, because a response has begun.
     pub(crate) const fn responded(&mut self) {
         (self.overtaken, self.suspect_until, self.suspected) = (0, Instant::ZERO, 0);

@@ -231,6 +231,12 @@ impl Upstream {
         self.replicas.get(replica)?.warm_up_share(now, self.config.slow_start?)
     }
 
+    /// The rest of the time for which `replica` is suspect, unless a response of it begins before; zero: it is not suspect.
+    #[must_use]
+    pub fn suspect_for(&self, replica: ReplicaId, now: Instant) -> Duration {
+        self.replicas.get(replica).map_or(Duration::ZERO, |replica| replica.suspect_for(now))
+    }
+
     /// Whether `replica` gets no attempts because of its failures. If all replicas are ejected, all get attempts.
     #[must_use]
     pub fn is_ejected(&self, replica: ReplicaId, now: Instant) -> bool {

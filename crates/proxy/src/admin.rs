@@ -162,7 +162,8 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
         upstream.look(|machine, now| {
             let state = |id| {
                 let in_flight = machine.in_flight(id);
-                (in_flight, machine.circuit(id, now), machine.warm_up_share(id, now))
+                let suspect_for = machine.suspect_for(id, now);
+                (in_flight, machine.circuit(id, now), machine.warm_up_share(id, now), suspect_for)
             };
             let states: Vec<_> = members.ids().map(state).collect();
             let latencies = quantiles.iter().map(|(_, q)| machine.latency(now, *q)).collect();
@@ -170,7 +171,7 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
         });
     let has_checks = upstream.has_health_check();
     let replica = |((id, replica), state): ((_, &Arc<Replica>), _)| {
-        let (in_flight, circuit, warm_up_share) = state;
+        let (in_flight, circuit, warm_up_share, suspect_for) = state;
         let connections = connections(replica);
         let (name, url) = (replica.config.name.clone(), replica.config.server().to_string());
         let health = has_checks.then(|| replica.health.read(upstream.clock.now()));
@@ -186,6 +187,7 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
             zones: Arc::clone(&present.placement.zones),
             side: present.side,
             warm_up_share,
+            suspect_for,
             connections,
         }
     };
@@ -304,6 +306,8 @@ fn replica_json(replica: &ReplicaSnapshot) -> Value {
         "zones": replica.zones.to_vec(),
         "zone": replica.side.map(|side| side.name()),
         "warm_up_share": replica.warm_up_share,
+        "suspect": replica.suspect_for > Duration::ZERO,
+        "suspect_for_ms": replica.suspect_for.as_ms_f64(),
         "idle_connections": replica.connections.idle,
         "limits": {
             "connections": limit_json(replica.connections.counts.connections_full),
@@ -363,6 +367,7 @@ fn state(worker: &Worker) -> Value {
     json!({
         "schema": "curtail.state/1",
         "draining": worker.shared.drain.is_begun(),
+        "zone": worker.shared.snapshot.load().config.zone,
         "upstreams": snapshot.upstreams.iter().map(upstream).collect::<Vec<_>>(),
         "fan_outs": fan_outs,
         "route_limits": snapshot.route_limits.iter().map(route_limits).collect::<Vec<_>>(),
@@ -372,11 +377,22 @@ fn state(worker: &Worker) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::dry_run_json;
+    use super::{dry_run_json, replica_json};
     use crate::metrics::UpstreamSnapshot;
     use crate::metrics::tests::upstream;
     use curtail_units::Duration;
     use serde_json::Value;
+
+    #[test]
+    fn a_suspect_replica_says_for_how_long() {
+        let mut replica = upstream().replicas.swap_remove(0);
+        for (suspect_for, suspect) in [(Duration::ZERO, false), (Duration::from_ms(80), true)] {
+            replica.suspect_for = suspect_for;
+            let json = replica_json(&replica);
+            assert_eq!(json["suspect"], suspect);
+            assert_eq!(json["suspect_for_ms"], suspect_for.as_ms_f64());
+        }
+    }
 
     #[test]
     fn a_dry_run_that_has_ended_says_so() {

@@ -71,7 +71,9 @@ fn an_overtaken_attempt_makes_its_replica_suspect_twice_as_long_each_time_until_
             // What was sent before is no news, but still counts as in flight.
             replicas.overtaken(ID, now, age);
             assert_eq!(replicas.get(ID).expect("present").in_flight(now), 2);
+            assert_eq!(replicas.known(ID).suspect_for(now), expected);
             let last = now + expected;
+            assert_eq!(replicas.known(ID).suspect_for(last), Duration::ZERO);
             assert!(
                 replicas.candidates(Instant::from_ns(last.as_ns() - 1), None, &[]).is_suspect(ID)
             );

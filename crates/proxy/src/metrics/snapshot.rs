@@ -93,6 +93,8 @@ pub(crate) struct ReplicaSnapshot {
     pub(crate) side: Option<ZoneSide>,
     /// The part of its weight that it gets, if it is warming up.
     pub(crate) warm_up_share: Option<f64>,
+    /// The rest of the time for which the replica is suspect; zero: it is not.
+    pub(crate) suspect_for: Duration,
     pub(crate) connections: ConnectionsSnapshot,
 }
 

@@ -104,6 +104,7 @@ fn replica_snapshot() -> ReplicaSnapshot {
         zones: ["a".to_owned()].into(),
         side: Some(crate::config::ZoneSide::Other),
         warm_up_share: Some(0.25),
+        suspect_for: Duration::ZERO,
         connections,
     }
 }

@@ -52,6 +52,7 @@ fn requests_stay_in_the_zone_of_the_proxy_and_a_reload_changes_it() {
             assert_eq!(counts(), [20, 20]);
             let state = proxy.admin("/state").await;
             let state: serde_json::Value = serde_json::from_slice(&state.body).expect("JSON");
+            assert_eq!(state["zone"], "b");
             let replicas = &state["upstreams"][0]["replicas"];
             assert_eq!(replicas[0]["zones"], serde_json::json!(["a"]));
             assert_eq!([&replicas[0]["zone"], &replicas[1]["zone"]], ["other", "same"]);
