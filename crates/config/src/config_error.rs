@@ -26,8 +26,34 @@ struct ConfigError {
     /// The full key; empty if the error is not about a key.
     path: String,
     text: String,
-    /// Whether the value could not be read; otherwise the value was read, but is not valid.
-    is_unreadable: bool,
+    cause: Cause,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The value could not be read.
+    Unreadable,
+    /// The value was read, but is not valid.
+    Invalid,
+    /// A check beyond the text failed.
+    Check,
+}
+
+/// An error about the value of a key, which a check beyond the text has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyError {
+    /// The path of the key: `listeners[0].tls.key_file`.
+    pub key: String,
+    /// The error without its key.
+    pub text: String,
+}
+
+impl KeyError {
+    /// An error about the value of `key`.
+    #[must_use]
+    pub fn new(key: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { key: key.into(), text: text.into() }
+    }
 }
 
 /// All errors of one configuration, one per line. Without a file (`file` is empty), lines and columns are omitted.
@@ -46,12 +72,17 @@ impl ConfigErrors {
 
     /// Adds an error about a value that could not be read.
     pub(crate) fn push(&mut self, place: SourcePosition, path: &str, text: String) {
-        self.keep(ConfigError { place, path: path.to_owned(), text, is_unreadable: true });
+        self.keep(ConfigError { place, path: path.to_owned(), text, cause: Cause::Unreadable });
     }
 
     /// Adds an error about a value that is not valid.
     pub(crate) fn push_invalid(&mut self, place: SourcePosition, path: &str, text: String) {
-        self.keep(ConfigError { place, path: path.to_owned(), text, is_unreadable: false });
+        self.keep(ConfigError { place, path: path.to_owned(), text, cause: Cause::Invalid });
+    }
+
+    /// Adds an error of a check beyond the text.
+    pub(crate) fn push_of_check(&mut self, place: SourcePosition, path: &str, text: String) {
+        self.keep(ConfigError { place, path: path.to_owned(), text, cause: Cause::Check });
     }
 
     fn keep(&mut self, error: ConfigError) {
@@ -76,7 +107,7 @@ impl ConfigErrors {
             let rest = inner.strip_prefix(outer);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        let mut unreadable = self.kept.iter().filter(|known| known.is_unreadable);
+        let mut unreadable = self.kept.iter().filter(|known| known.cause == Cause::Unreadable);
         unreadable.any(|known| is_in(&known.path, path) || is_in(path, &known.path))
     }
 
@@ -91,6 +122,12 @@ impl ConfigErrors {
         }
         self.kept.sort_by_key(|error| error.place);
         Err(self)
+    }
+
+    /// Whether the text has no error: all errors are of checks beyond it.
+    #[must_use]
+    pub fn are_of_checks(&self) -> bool {
+        self.kept.iter().all(|error| error.cause == Cause::Check)
     }
 
     /// The number of errors.

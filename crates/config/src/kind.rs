@@ -10,6 +10,7 @@ pub(crate) struct Kind<'w, T> {
     noun: &'static str,
     detail: String,
     read: Box<Read<'w, T>>,
+    defect: fn(&str) -> Option<String>,
     write: Box<dyn Fn(&T) -> String + 'w>,
     placeholder: Box<dyn Fn() -> T + 'w>,
     /// Returns whether a value lies within the limits that the reader has set.
@@ -26,6 +27,7 @@ impl<'w, T: 'w> Kind<'w, T> {
             noun: T::NOUN,
             detail: T::DETAIL.to_owned(),
             read: Box::new(T::read),
+            defect: T::defect,
             write: Box::new(T::write),
             placeholder: Box::new(T::placeholder),
             holds: Box::new(|_| true),
@@ -46,6 +48,7 @@ impl<'w, T: 'w> Kind<'w, T> {
                 let found = words.iter().find(|(word, _)| *word == text);
                 found.map(|(_, value)| *value).ok_or(ScalarError::Word)
             }),
+            defect: |_| None,
             write: Box::new(move |value| {
                 let found = words.iter().find(|(_, other)| other == value);
                 found.map_or("?", |(word, _)| *word).to_owned()
@@ -90,6 +93,12 @@ impl<'w, T: 'w> Kind<'w, T> {
     pub(crate) fn read(&self, scalar: &Scalar) -> Result<T, ScalarError> {
         let value = (self.read)(scalar)?;
         if self.holds(&value) { Ok(value) } else { Err(ScalarError::Range) }
+    }
+
+    /// The error of a scalar that `read` rejects, with what was expected.
+    pub(crate) fn describe(&self, error: ScalarError, scalar: &Scalar) -> String {
+        let defect = scalar.text().and_then(self.defect);
+        format!("{}: expected {}", error.describe(scalar, defect), self.expected())
     }
 
     pub(crate) fn holds(&self, value: &T) -> bool {

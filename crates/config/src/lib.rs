@@ -55,7 +55,7 @@ mod value;
 mod value_file;
 
 pub use cases::{Cases, CasesField};
-pub use config_error::{CONFIG_ERRORS_MAX, ConfigErrors};
+pub use config_error::{CONFIG_ERRORS_MAX, ConfigErrors, KeyError};
 pub use field::Field;
 pub use key::{Key, Presence};
 pub use parameters::FILLED_BYTES_MAX;
@@ -108,6 +108,38 @@ pub fn read_with_sets<T>(
     read_tree((file, text), sets, None, None, read)
 }
 
+/// Reads `text`, changed by `sets`, and adds the errors that `check` finds beyond the text, such as files that cannot be
+/// read. `check` also gets a configuration with placeholders: its errors about these are dropped.
+///
+/// # Errors
+/// All errors of the text, of the sets and of `check`.
+pub fn read_and_check<T>(
+    (file, text): (&str, &str),
+    sets: &[String],
+    read: impl FnOnce(&mut Section<'_>) -> T,
+    check: impl FnOnce(&T) -> Vec<KeyError>,
+) -> Result<T, ConfigErrors> {
+    let (root, mut errors) = parse_tree((file, text), sets);
+    let log = RefCell::new(ReadLog { errors, keys: Vec::new() });
+    let value = Section::root(&log, &root, None).read(read);
+    errors = log.into_inner().errors;
+    for KeyError { key, text } in check(&value) {
+        if !errors.is_unread(&key) {
+            errors.push_of_check(set::place_in(&root, &key), &key, text);
+        }
+    }
+    errors.or(value)
+}
+
+/// An error about the value of a key that `text`, changed by `sets`, has; `file` names it.
+#[must_use]
+pub fn key_errors((file, text): (&str, &str), sets: &[String], error: KeyError) -> ConfigErrors {
+    let (root, _) = parse_tree((file, text), sets);
+    let mut errors = ConfigErrors::none(file, sets);
+    errors.push_of_check(set::place_in(&root, &error.key), &error.key, error.text);
+    errors
+}
+
 /// The parameters of a file: the key of their section, and predefined parameters with their values.
 pub type Parameters<'p> = (&'p str, &'p [(&'p str, String)]);
 
@@ -146,15 +178,20 @@ fn read_tree<T>(
     files: Option<&dyn ValueFiles>,
     read: impl FnOnce(&mut Section<'_>) -> T,
 ) -> Result<T, ConfigErrors> {
-    let mut errors = ConfigErrors::none(file, sets);
-    let mut root = tree::parse(text, tree::Origin::FILE, &mut errors);
-    set::apply(&mut root, sets, &mut errors);
+    let (mut root, mut errors) = parse_tree((file, text), sets);
     if let Some((key, given)) = parameters {
         parameters::fill_in(&mut root, key, given, &mut errors);
     }
     let log = RefCell::new(ReadLog { errors, keys: Vec::new() });
     let value = Section::root(&log, &root, files).read(read);
     log.into_inner().errors.or(value)
+}
+
+fn parse_tree((file, text): (&str, &str), sets: &[String]) -> (tree::Node, ConfigErrors) {
+    let mut errors = ConfigErrors::none(file, sets);
+    let mut root = tree::parse(text, tree::Origin::FILE, &mut errors);
+    set::apply(&mut root, sets, &mut errors);
+    (root, errors)
 }
 
 /// Decodes the text of a file.

@@ -269,7 +269,7 @@ impl<'a> Section<'a> {
     pub fn check_order<T: Copy + PartialOrd + Display>(&mut self, low: (&str, T), high: (&str, T)) {
         if low.1 > high.1 {
             let text = format!("{} is above {} ({}): expected at most that", low.1, high.0, high.1);
-            self.error(low.0, text);
+            self.conflict(low.0, &[high.0], text);
         }
     }
 
@@ -298,16 +298,36 @@ impl<'a> Section<'a> {
     /// section, or a path below it (`routes[1].upstream`).
     ///
     /// The error is dropped if a key of this section or the value at `path` could not be read, because the reader then
-    /// compared placeholders.
+    /// compared placeholders. [`Self::value_error`] and [`Self::conflict`] are dropped less often.
     pub fn error(&mut self, path: &str, text: impl Into<String>) {
-        let full = join(&self.path, path);
-        let errors = &mut self.log.borrow_mut().errors;
-        if let (Source::Entries(entries), false) = (self.source, self.broken)
-            && !(path.contains(['.', '[']) && errors.is_unread(&full))
-        {
-            let place = place_of(entries, path).unwrap_or(self.place);
-            errors.push_invalid(place, &full, text.into());
+        let is_below = path.contains(['.', '[']);
+        let is_unread = is_below && self.is_unread(path);
+        if !(self.broken || is_unread) {
+            self.push_invalid(path, text.into());
         }
+    }
+
+    /// Adds an error about the value at `path` alone. It is dropped only if this value could not be read.
+    pub fn value_error(&mut self, path: &str, text: impl Into<String>) {
+        self.conflict(path, &[], text);
+    }
+
+    /// Adds an error about the values at `path` and at `others`. It is dropped only if one of these could not be read.
+    pub fn conflict(&mut self, path: &str, others: &[&str], text: impl Into<String>) {
+        if !self.is_unread(path) && !others.iter().any(|other| self.is_unread(other)) {
+            self.push_invalid(path, text.into());
+        }
+    }
+
+    /// Whether the value at `path`, a value below it or a section around it could not be read.
+    fn is_unread(&self, path: &str) -> bool {
+        self.log.borrow().errors.is_unread(&join(&self.path, path))
+    }
+
+    fn push_invalid(&self, path: &str, text: String) {
+        let Source::Entries(entries) = self.source else { return };
+        let place = place_of(entries, path).unwrap_or(self.place);
+        self.log.borrow_mut().errors.push_invalid(place, &join(&self.path, path), text);
     }
 }
 
@@ -395,7 +415,7 @@ impl<'a> Section<'a> {
             Ok(value) => Some(value),
             Err(wrong) => {
                 self.broken = true;
-                let text = format!("{}: expected {}", wrong.describe(scalar), kind.expected());
+                let text = kind.describe(wrong, scalar);
                 self.push(node.place, path, text);
                 None
             }

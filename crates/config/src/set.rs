@@ -68,6 +68,12 @@ pub(crate) fn place_of(entries: &[Entry], path: &str) -> Option<SourcePosition> 
     Some(node.place)
 }
 
+/// Returns the position of the value at `path` in a whole configuration.
+pub(crate) fn place_in(root: &Node, path: &str) -> SourcePosition {
+    let Content::Mapping(entries) = &root.content else { return root.place };
+    place_of(entries, path).unwrap_or(root.place)
+}
+
 fn steps(path: &str) -> Result<Vec<Step<'_>>, String> {
     let unclear =
         || format!("{path:?} is not a key: expected one such as hedge.quantile or list[0].key");

@@ -1,13 +1,13 @@
 //! Reading as callers see it: texts in, values or messages out.
 
 use crate::{
-    CONFIG_ERRORS_MAX, NESTING_MAX, NODES_MAX, Section, TEXT_BYTES_MAX, describe, json_schema,
-    read, read_with_sets, reference_markdown,
+    CONFIG_ERRORS_MAX, KeyError, NESTING_MAX, NODES_MAX, Section, TEXT_BYTES_MAX, describe,
+    json_schema, key_errors, read, read_and_check, read_with_sets, reference_markdown,
 };
 use curtail_units::{Bytes, Duration, Quantile, Ratio, Rng};
 use expect_test::{Expect, expect, expect_file};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Class {
@@ -555,4 +555,29 @@ fn keys_have_unique_paths_within_a_case() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), count);
+}
+
+#[test]
+fn errors_of_a_check_have_the_places_of_their_keys_unless_these_cannot_be_read() {
+    let text = "listen: 127.0.0.1:80\njournal: a.journal\nshare: 2\nloads: [1]\n";
+    let check = |config: &Config| {
+        assert_eq!(config.journal.as_deref(), Some(Path::new("a.journal")));
+        ["journal", "share", "loads[0]", "class"].map(|key| KeyError::new(key, "no")).to_vec()
+    };
+    let errors = read_and_check(("f", text), &["journal=a.journal".to_owned()], config, check);
+    let errors = errors.expect_err("there are some");
+    expect![[r#"
+        f:1:1: class: no
+        f:3:8: share: 2 is out of range: expected a ratio from 0 to 1 (0.02 for 2 %)
+        f:4:9: loads[0]: no
+        --set journal=a.journal: no"#]]
+    .assert_eq(&errors.to_string());
+    assert!(!errors.are_of_checks());
+    let only = |_: &Config| vec![KeyError::new("journal", "no")];
+    let errors = read_and_check(("f", &text.replace("share: 2", "share: 1")), &[], config, only);
+    let errors = errors.expect_err("there is one");
+    assert!(errors.are_of_checks());
+    assert_eq!(errors.to_string(), "f:2:10: journal: no");
+    let later = key_errors(("f", text), &[], KeyError::new("loads", "no"));
+    assert_eq!(later.to_string(), "f:4:8: loads: no");
 }

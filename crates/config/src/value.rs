@@ -22,10 +22,14 @@ pub enum ScalarError {
 }
 
 impl ScalarError {
-    pub(crate) fn describe(self, scalar: &Scalar) -> String {
+    /// `defect` is what is wrong with the text, if that is known.
+    pub(crate) fn describe(self, scalar: &Scalar, defect: Option<String>) -> String {
         let found = scalar.shown();
         match self {
-            Self::Kind => format!("{found} is {}", scalar.kind()),
+            Self::Kind => match defect {
+                Some(defect) => format!("{found} {defect}"),
+                None => format!("{found} is {}", scalar.kind()),
+            },
             Self::Range => format!("{found} is out of range"),
             Self::Word => format!("{found} is not known"),
         }
@@ -44,6 +48,13 @@ pub trait Value: Sized {
     /// # Errors
     /// When `scalar` is not a value of this type.
     fn read(scalar: &Scalar) -> Result<Self, ScalarError>;
+
+    /// What is wrong with a text that [`read`](Self::read) rejects, after its value: "has no scheme". Absent: only what is
+    /// expected can be said.
+    #[must_use]
+    fn defect(_text: &str) -> Option<String> {
+        None
+    }
 
     /// Writes the value as YAML that `read` accepts.
     fn write(&self) -> String;
@@ -104,12 +115,20 @@ impl Value for PathBuf {
 #[macro_export]
 macro_rules! displayed_value {
     ($type:ty, $noun:literal, $detail:literal, $read:expr, $placeholder:expr, $schema:tt) => {
+        $crate::displayed_value!($type, $noun, $detail, $read, $placeholder, $schema, |_| None);
+    };
+    ($type:ty, $noun:literal, $detail:literal, $read:expr, $placeholder:expr, $schema:tt, $defect:expr) => {
         impl $crate::Value for $type {
             const NOUN: &'static str = $noun;
             const DETAIL: &'static str = $detail;
 
             fn read(scalar: &$crate::Scalar) -> Result<Self, $crate::ScalarError> {
                 $read(scalar)
+            }
+
+            fn defect(text: &str) -> Option<String> {
+                let defect: fn(&str) -> Option<String> = $defect;
+                defect(text)
             }
 
             fn write(&self) -> String {

@@ -84,9 +84,9 @@ fn parse<T: Value>(bytes: &[u8]) -> Result<Vec<T>, String> {
             return Err(format!("too many lines: expected at most {LINES_MAX}"));
         }
         let scalar = Scalar::plain(line.trim());
-        let value = kind.read(&scalar).map_err(|wrong| {
-            format!("line {}: {}: expected {}", nth + 1, wrong.describe(&scalar), kind.expected())
-        })?;
+        let value = kind
+            .read(&scalar)
+            .map_err(|wrong| format!("line {}: {}", nth + 1, kind.describe(wrong, &scalar)))?;
         values.push(value);
     }
     Ok(values)
