@@ -16,8 +16,8 @@ pub(crate) mod format;
 mod line;
 pub(crate) mod writer;
 
+use crate::client::Client;
 use crate::config::{AccessLogConfig, Config};
-use crate::request::Client;
 use crate::trail::{RequestEnd, Trail};
 use buffers::LineBuffers;
 use curtail_http::clock::Clock;
@@ -31,8 +31,6 @@ pub(crate) struct AccessLog {
     config: AccessLogConfig,
     /// The request header that names the tenant of a request, in lower case.
     tenant_header: Option<Box<str>>,
-    /// Whether the proxy adds spans to every trace. Without spans, only the trace IDs of clients name a trace.
-    has_spans: bool,
     buffers: Arc<LineBuffers>,
 }
 
@@ -52,7 +50,6 @@ impl AccessLog {
     pub(crate) fn new(config: &Config, buffers: &Arc<LineBuffers>) -> Option<Self> {
         Some(Self {
             tenant_header: config.tenants.as_ref().map(|tenants| (*tenants.header).into()),
-            has_spans: config.spans.is_some(),
             buffers: Arc::clone(buffers),
             config: config.access_log.clone()?,
         })

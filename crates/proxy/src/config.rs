@@ -66,7 +66,7 @@ pub struct Config {
     /// Listeners for clients.
     pub listeners: Vec<ListenerConfig>,
     /// Proxies in front of this one; their `X-Forwarded-*` headers are kept.
-    pub trusted_proxies: Vec<ClientRange>,
+    pub trusted_proxies: Arc<[ClientRange]>,
     /// The rules that select the upstream of a request.
     pub routes: Vec<RouteConfig>,
     /// The upstreams by name.
@@ -304,10 +304,11 @@ impl Config {
                 .field("zone", "Zone of the proxy. First attempts go to replicas in this zone while these carry them; absent: the environment variable CURTAIL_ZONE, or all zones are alike.")
                 .optional(),
             listeners: s.list("listeners", "Addresses on which the proxy accepts requests.", listener::read),
-            trusted_proxies: s.values(
+            trusted_proxies: s.values::<ClientRange>(
                 "trusted_proxies",
                 "Addresses of clients that are proxies themselves, or `unix:` for those of Unix sockets. The proxy keeps the X-Forwarded-* headers of these clients, and replaces those of all other clients.",
-            ),
+            )
+            .into(),
             routes: s.list("routes", "Rules that select the upstream of a request.", route),
             upstreams: s.map(
                 "upstreams",

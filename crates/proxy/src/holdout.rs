@@ -9,8 +9,8 @@
 //! hedge would have saved.
 //! **Limits**: for each upstream with a holdout or a dry run, about a megabyte.
 
+use crate::client::Client;
 use crate::metrics::ResponseClass;
-use crate::request::Client;
 use crate::worker::Worker;
 use curtail_http::clock::Clock;
 use curtail_http::head::{Known, RequestHead};

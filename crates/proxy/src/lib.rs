@@ -11,6 +11,7 @@ mod access_log;
 mod admin;
 mod check;
 pub mod cli;
+mod client;
 mod config;
 mod discovery;
 mod driver;

@@ -1,10 +1,11 @@
 //! One request of a client: its route, class, admission, upstream and response.
 
+use crate::client::Client;
 use crate::driver::Upstream;
 use crate::fan_out::{self, FanOut};
 use crate::holdout::{self, Draw};
 use crate::leaf::{Admission, Leaf, LeafPermit, TWIN_STARTED_PATH};
-use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
+use crate::metrics::{ClientTimeout, ResponseClass};
 use crate::response::{Completion, IdleTimeout, RelayedBody};
 use crate::root::{self, NoResponse, Outgoing};
 use crate::route::changes::{MessageChanges, RequestFacts};
@@ -19,35 +20,14 @@ use bytes::Bytes;
 use curtail_http::forwarding;
 use curtail_http::head::{self, Fault, Known, RequestHead, ResponseHead};
 use curtail_http::progress::ProgressTimer;
-use curtail_http::proxy_protocol::ConnectionAddresses;
 use curtail_http::replay::{ClientBody, ClientFault, Replay};
 use curtail_http::service::InterimSink;
 use curtail_policy::{Class, Failure, Reason, RequestFailure, TieId};
 use curtail_units::{Duration, Instant};
 use http::{Method, StatusCode, Version};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 pub(crate) type ProxyResponse = (ResponseHead, RelayedBody);
-
-/// The client's side of a request's connection.
-#[derive(Debug)]
-pub(crate) struct Client {
-    /// The two ends of the client's connection, by its PROXY header if there is one; absent on a Unix socket.
-    pub(crate) addresses: Option<ConnectionAddresses>,
-    /// The canonical address of the client; absent on a Unix socket.
-    pub(crate) address: Option<IpAddr>,
-    /// The address of the client, as `x-forwarded-for` has it; `unix:` on a Unix socket.
-    pub(crate) address_text: String,
-    /// Whether the client is a trusted proxy, whose forwarded fields are kept.
-    pub(crate) is_trusted: bool,
-    pub(crate) tls: bool,
-    /// The leaf of the listener; [`None`] on a listener of the root.
-    pub(crate) leaf: Option<Arc<Leaf>>,
-    /// The name of the listener.
-    pub(crate) listener: String,
-    pub(crate) metrics: Arc<ListenerMetrics>,
-}
 
 /// Responds to a request, with the replica's response or with an error of the proxy.
 pub(crate) async fn respond(
@@ -319,7 +299,7 @@ fn find_route<'s>(
     let Some(leaf) = &client.leaf else {
         let unrouted = |_: &Fault| client.metrics.unrouted.add(1);
         let route = snapshot.routes.find(head.host(), head.target.path()).inspect_err(unrouted)?;
-        return under_route(worker, (snapshot, client, route), head, class).map_err(|response| {
+        return under_route(worker, (client, route), head, class).map_err(|response| {
             match response {
                 OwnResponse::Fault(_) => client.metrics.unrouted.add(1),
                 OwnResponse::Redirect(..) => client.metrics.redirected.add(1),
@@ -341,7 +321,7 @@ fn find_route<'s>(
 /// A request that the route redirects does not count against its limits.
 fn under_route<'s>(
     worker: &Worker,
-    (snapshot, client, route): (&'s ConfigSnapshot, &Client, &'s Route),
+    (client, route): (&Client, &'s Route),
     head: &RequestHead,
     class: Class,
 ) -> Result<RoutedRequest<'s>, OwnResponse<'s>> {
@@ -357,7 +337,7 @@ fn under_route<'s>(
     let limit_permit = match &route.limits {
         Some(limits) => {
             let clock = &worker.shared.process_state.clock;
-            match limits.admit(clock, head, (client, &snapshot.config.trusted_proxies)) {
+            match limits.admit(clock, head, client) {
                 Ok(permit) => permit,
                 Err(limited) => return Err(OwnResponse::Limited(destination, limited)),
             }

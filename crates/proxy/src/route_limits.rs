@@ -10,14 +10,14 @@
 
 mod table;
 
-use crate::config::{ClientRange, RouteLimitsConfig, TenantsConfig};
+use crate::client::Client;
+use crate::config::{RouteLimitsConfig, TenantsConfig};
 use crate::metrics::{LimitReason, LimitTable, RouteLimitMetrics};
-use crate::request::Client;
 use curtail_http::clock::Clock;
-use curtail_http::head::{Known, RepeatedField, RequestHead};
+use curtail_http::head::{RepeatedField, RequestHead};
 use curtail_policy::{LimitRejection, RequestLimit, RequestLimiter};
 use curtail_units::{Duration, Instant};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::{LimiterSet, LimiterTable};
 
@@ -98,10 +98,10 @@ impl RouteLimits {
         &self,
         clock: &Clock,
         head: &RequestHead,
-        (client, trusted): (&Client, &[ClientRange]),
+        client: &Client,
     ) -> Result<Option<Arc<LimitPermit>>, LimitedRequest> {
         let by_address =
-            |each: &PerKeyLimit| each.table.hash(address(head, client, trusted).map(network));
+            |each: &PerKeyLimit| each.table.hash(client.origin(head).map(network));
         let unnamed = |each: &PerKeyLimit| each.table.hash(&b""[..]);
         let each = [
             self.find_place(&self.clients, head, by_address, LimitReason::AmbiguousClient)?,
@@ -229,31 +229,6 @@ impl Drop for LimitPermit {
 /// A limiter cannot panic; should it ever, counting goes on.
 fn lock<T>(limiter: &Mutex<T>) -> MutexGuard<'_, T> {
     limiter.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The address of the client: that of its connection or, behind trusted proxies, the last one of `x-forwarded-for` that is
-/// no trusted proxy. All clients on Unix sockets without such a field are one client.
-fn address(head: &RequestHead, client: &Client, trusted: &[ClientRange]) -> Option<IpAddr> {
-    let mut address = client.address;
-    if !client.is_trusted {
-        return address;
-    }
-    let list = head.fields.get(Known::ForwardedFor).unwrap_or_default();
-    for text in list.rsplit(|byte| *byte == b',') {
-        let Some(before) = parse_address(text) else { break };
-        address = Some(before);
-        if !trusted.iter().any(|range| range.contains(address)) {
-            break;
-        }
-    }
-    address
-}
-
-/// An element of `x-forwarded-for`; some proxies add the port.
-fn parse_address(text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text).ok()?.trim();
-    let address = text.parse().ok().or_else(|| text.parse().ok().map(|with: SocketAddr| with.ip()));
-    address.map(|address: IpAddr| address.to_canonical())
 }
 
 /// The network of one client: its address, or the /64 of an IPv6 address, in which a host chooses its addresses freely.

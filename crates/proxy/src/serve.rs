@@ -5,10 +5,11 @@
 mod connection_setup;
 mod http2;
 
+use crate::client::Client;
 use crate::config::{ClientRange, Limits};
 use crate::listen::HandedConnection;
 use crate::metrics::ClientTimeout;
-use crate::request::{Client, own, respond};
+use crate::request::{own, respond};
 use crate::response::RelayedBody;
 use crate::watch::Watch;
 use crate::worker::{ConnectionCount, Worker};
@@ -49,6 +50,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
         // The clients of a leaf are roots, which it trusts.
         is_trusted: listener.leaf.is_some()
             || snapshot.config.trusted_proxies.iter().any(is_trusted),
+        trusted: Arc::clone(&snapshot.config.trusted_proxies),
         tls: listener.tls.is_some(),
         leaf: listener.leaf.clone(),
         listener: listener.name.clone(),

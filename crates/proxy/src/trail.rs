@@ -4,8 +4,8 @@
 //! **Limits**: [`curtail_policy::ATTEMPTS_MAX`] attempts and [`SKIPPED_MAX`] extra attempts that were due and skipped.
 //! A trail costs one allocation for the attempts, and one more when an extra attempt was skipped.
 
+use crate::client::Client;
 use crate::holdout::Draw;
-use crate::request::Client;
 use crate::route_limits::LimitPermit;
 use crate::spans::prepared::{PreparedReplica, PreparedRoute};
 use crate::trace_context::{SpanId, TraceContext};

@@ -5,10 +5,10 @@
 //! **Limits**: at most [`REST_CALLS_MAX`] calls of a worker are open after their requests are done.
 
 use crate::access_log::AccessRecord;
+use crate::client::Client;
 use crate::discovery::Discoveries;
 use crate::health::HealthChecks;
 use crate::metrics::ListenerMetrics;
-use crate::request::Client;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::trace_context::{self, SpanId, TraceContext};
 use crate::trail::{RequestEnd, Trail};

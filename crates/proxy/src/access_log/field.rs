@@ -8,6 +8,7 @@ use curtail_http::clock::Clock;
 use curtail_policy::Reason;
 use curtail_units::Duration;
 use http::Version;
+use std::net::IpAddr;
 
 /// Names the fields. Those of `text` are no keys of a JSON line, because its `attempts` have them.
 macro_rules! fields {
@@ -86,6 +87,7 @@ pub(super) enum Value<'a> {
     /// Nanoseconds since 1970.
     Time(u64),
     TraceId(&'a TraceId),
+    Address(IpAddr),
 }
 
 /// The source of all values of a line.
@@ -115,12 +117,22 @@ impl<'a> Facts<'a> {
                 let started = trail.map_or(end.at, |trail| trail.started);
                 Value::Time(self.clock.unix_ns(started))
             }
-            Field::Client => Value::Word(&client.address_text),
+            Field::Client => match trail {
+                Some(trail) if client.is_trusted => {
+                    let origin = client.origin(&trail.request_head);
+                    origin.map_or(Value::Word(&client.address_text), Value::Address)
+                }
+                Some(_) | None => Value::Word(&client.address_text),
+            },
             Field::Listener => text(&client.listener),
-            Field::Scheme => Value::Word(if client.tls { "https" } else { "http" }),
+            Field::Scheme => Value::Word(match trail {
+                Some(trail) => client.scheme(&trail.request_head).name(),
+                None if client.tls => "https",
+                None => "http",
+            }),
             Field::Status => Value::Count(end.status?.as_u16().into()),
             Field::Error => Value::Word(end.error?),
-            Field::Reason => Value::Word(end.reason?.name()),
+            Field::Reason => Value::Word(end.reason.as_ref().map(Reason::name).or(end.error)?),
             Field::DurationMs => Value::Duration(self.record.duration()?),
             Field::FirstByteMs => {
                 let first_byte = trail?.response_begun.or(end.status.map(|_| end.at))?;
@@ -141,11 +153,7 @@ impl<'a> Facts<'a> {
             Field::Holdout => Value::Flag(trail?.draw?.is_holdout),
             Field::Shards => Value::Count(trail?.shards?.0.into()),
             Field::ShardsMissing => Value::Count(trail?.shards?.1.into()),
-            Field::TraceId => {
-                let context = &trail?.context;
-                let names_a_trace = self.log.has_spans || context.parent.is_some();
-                Value::TraceId(names_a_trace.then_some(&context.trace_id)?)
-            }
+            Field::TraceId => Value::TraceId(&trail?.context.trace_id),
             Field::Replica => Value::Word(&winner(trail?)?.replica.address),
             Field::LookupMs => Value::Duration(winner(trail?)?.connect?.lookup),
             Field::TcpMs => Value::Duration(winner(trail?)?.connect?.tcp),

@@ -10,6 +10,7 @@ use crate::trace_context::write_hex;
 use crate::trail::{AttemptEnd, AttemptTrail};
 use curtail_text::numbers;
 use curtail_units::{Duration, Instant};
+use std::io::Write as _;
 
 /// A text longer than this is cut off, in bytes: a path may be as long as all header fields together.
 pub(super) const TEXT_BYTES_MAX: usize = 2_048;
@@ -82,7 +83,11 @@ pub(super) fn write_json((out, second): Output<'_>, facts: &Facts<'_>, headers: 
 #[inline(always)]
 pub(super) fn write_member((out, second): Output<'_>, key: &'static str, value: Value<'_>) {
     let is_quoted = match value {
-        Value::Text(_) | Value::Word(_) | Value::Time(_) | Value::TraceId(_) => true,
+        Value::Text(_)
+        | Value::Word(_)
+        | Value::Time(_)
+        | Value::TraceId(_)
+        | Value::Address(_) => true,
         Value::Count(_) | Value::Flag(_) | Value::Duration(_) => false,
     };
     if !is_quoted {
@@ -190,6 +195,9 @@ fn write_plain((out, second): Output<'_>, value: Value<'_>) {
             let mut digits = [0; 32];
             write_hex(&mut digits, id);
             out.extend_from_slice(&digits);
+        }
+        Value::Address(address) => {
+            write!(out, "{address}").expect("writing to a Vec does not fail");
         }
     }
 }

@@ -1,6 +1,8 @@
 use super::buffers::{AccessLogCounts, LineBuffers};
 use super::{AccessLog, AccessRecord, line};
 use crate::Config;
+use crate::client::Client;
+use crate::config::{ClientRange, Network};
 use crate::spans::sample::{attempt, client, ms, trail, usual};
 use crate::trail::{AttemptEnd, RequestEnd, Trail};
 use curtail_http::clock::Clock;
@@ -151,12 +153,23 @@ fn the_query_is_logged_on_demand_only() {
 }
 
 #[test]
-fn only_a_trace_that_exists_has_its_id_in_the_line() {
+fn a_line_has_the_id_that_header_changes_send_also_without_spans() {
     let mut own = usual();
     own.context.parent = None;
-    assert_eq!(Logger::new("").json(&own).get("trace_id"), None);
-    let with_spans = Logger::with_top("", "spans: {endpoint: \"http://127.0.0.1:1\"}");
-    assert_eq!(with_spans.json(&own)["trace_id"], "ab".repeat(16));
+    assert_eq!(Logger::new("").json(&own)["trace_id"], "ab".repeat(16));
+}
+
+#[test]
+fn behind_a_trusted_proxy_the_client_and_the_scheme_are_those_that_it_reports() {
+    let request = Request::get("/").header("x-forwarded-for", "203.0.113.9, 192.0.2.7");
+    let request = request.header("x-forwarded-proto", "https").body(()).expect("a request");
+    let mut trail = trail(request);
+    trail.end = usual().end;
+    let proxy = ClientRange::Network(Network::parse("192.0.2.7").expect("an address"));
+    let trusted = [proxy].into();
+    trail.client = Arc::new(Client { is_trusted: true, trusted, ..client() });
+    let line = Logger::new("").json(&trail);
+    assert_eq!((&line["client"], &line["scheme"]), (&json!("203.0.113.9"), &json!("https")));
 }
 
 #[test]
@@ -279,7 +292,7 @@ fn a_malformed_request_has_a_line() {
         line,
         json!({
             "time": null, "client": "192.0.2.7", "listener": "in", "scheme": "http", "status": 400,
-            "error": "bad_request",
+            "error": "bad_request", "reason": "bad_request",
         })
     );
 }

@@ -1,8 +1,8 @@
 //! The changes that a route makes to a request before it goes to a replica, and to its response.
 
 use super::rewrite::PrefixRewrite;
+use crate::client::Client;
 use crate::config::{HeaderChanges, HeaderValue, RouteConfig, ValueField, ValuePart};
-use crate::request::Client;
 use crate::trace_context::{TraceId, write_hex};
 use curtail_http::head::{Fault, Fields, Known, RequestHead, Target};
 
@@ -18,7 +18,7 @@ pub(crate) struct MessageChanges {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestFacts<'a> {
     pub(crate) client: &'a Client,
-    /// The head as the client sent it.
+    /// The head before the changes of the route.
     pub(crate) head: &'a RequestHead,
     pub(crate) trace_id: &'a TraceId,
 }
@@ -95,13 +95,14 @@ fn write_value(text: &mut Vec<u8>, value: &HeaderValue, facts: RequestFacts<'_>)
         match part {
             ValuePart::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
             ValuePart::Field(ValueField::Client) => {
-                text.extend_from_slice(facts.client.address_text.as_bytes());
+                text.extend_from_slice(facts.client.origin_text(facts.head).as_bytes());
             }
             ValuePart::Field(ValueField::Host) => {
                 text.extend_from_slice(facts.head.host().unwrap_or_default().as_bytes());
             }
             ValuePart::Field(ValueField::Scheme) => {
-                text.extend_from_slice(if facts.client.tls { b"https" } else { b"http" });
+                let scheme = facts.client.scheme(facts.head);
+                text.extend_from_slice(scheme.name().as_bytes());
             }
             ValuePart::Field(ValueField::TraceId) => {
                 let mut digits = [0; 32];

@@ -6,9 +6,10 @@
 
 use super::host_name;
 use super::rewrite::PrefixRewrite;
+use crate::client::forwarded_scheme;
 use crate::config::{RedirectConfig, Scheme};
 use crate::spans::prepared::PreparedRoute;
-use curtail_http::head::{Fault, Known, RequestHead};
+use curtail_http::head::{Fault, RequestHead};
 use http::StatusCode;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -63,11 +64,8 @@ impl Redirect {
     }
 }
 
-/// The scheme with which the client sent the request, or with which a trusted proxy in front received it.
 fn scheme_of(head: &RequestHead) -> Scheme {
-    let first = head.fields.words(Known::ForwardedProto).next();
-    let is_https = first.is_some_and(|word| word.eq_ignore_ascii_case(b"https"));
-    if is_https { Scheme::Https } else { Scheme::Http }
+    forwarded_scheme(head).unwrap_or(Scheme::Http)
 }
 
 /// Whether a request for `host` is at `target`, which stands for every port if it has none.

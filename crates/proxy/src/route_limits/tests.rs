@@ -1,10 +1,7 @@
 use super::table::LimiterTable;
-use super::{LimitPermit, LimitedRequest, RouteLimits, address, network};
-use crate::config::{
-    ClientLimit, ClientRange, Network, RouteLimitsConfig, TenantLimit, TenantsConfig,
-};
+use super::{LimitPermit, LimitedRequest, RouteLimits, network};
+use crate::config::{ClientLimit, RouteLimitsConfig, TenantLimit, TenantsConfig};
 use crate::metrics::LimitReason;
-use crate::request::Client;
 use crate::spans::sample;
 use curtail_http::clock::Clock;
 use curtail_http::head::RequestHead;
@@ -47,32 +44,8 @@ type Admission = Result<Option<Arc<LimitPermit>>, LimitReason>;
 
 fn admit(limits: &RouteLimits, fields: &Fields<'_>) -> Admission {
     let (clock, client) = (Clock::start(), sample::client());
-    let admitted = limits.admit(&clock, &head(fields), (&client, &[]));
+    let admitted = limits.admit(&clock, &head(fields), &client);
     admitted.map_err(|limited| limited.reason)
-}
-
-#[test]
-fn the_client_is_the_last_address_that_is_no_trusted_proxy() {
-    let trusted = ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]
-        .map(|text| ClientRange::Network(Network::parse(text).expect("a range")));
-    for (is_trusted, list, expected) in [
-        (false, "203.0.113.9, 192.0.2.7", "192.0.2.7"),
-        (true, "192.0.2.7", "192.0.2.7"),
-        (true, "203.0.113.9, 192.0.2.7", "203.0.113.9"),
-        (true, "203.0.113.9,10.1.2.3 ,192.0.2.7", "203.0.113.9"),
-        // The client itself may have sent the first one.
-        (true, "198.51.100.1, 203.0.113.9, 10.1.2.3, 192.0.2.7", "203.0.113.9"),
-        (true, "10.9.9.9, 10.1.2.3, 192.0.2.7", "10.9.9.9"),
-        (true, "203.0.113.9, unknown, 10.1.2.3, 192.0.2.7", "10.1.2.3"),
-        (true, "203.0.113.9:4711, 192.0.2.7", "203.0.113.9"),
-        (true, "[2001:db9::1]:80, 2001:db8::5, 192.0.2.7", "2001:db9::1"),
-        (true, "::ffff:203.0.113.9, 192.0.2.7", "203.0.113.9"),
-        (true, ",, 192.0.2.7", "192.0.2.7"),
-    ] {
-        let client = Client { is_trusted, ..sample::client() };
-        let found = address(&head(&[("x-forwarded-for", list)]), &client, &trusted);
-        assert_eq!(found.expect("an address").to_string(), expected, "{list}");
-    }
 }
 
 #[test]

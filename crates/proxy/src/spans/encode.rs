@@ -188,7 +188,7 @@ fn describe_request(attributes: &mut Attributes<'_>, trail: &Trail) {
     let head = trail.received_head();
     describe_method(attributes, &head.method);
     attributes.text(b"url.path", head.target.path());
-    attributes.text(b"url.scheme", if trail.client.tls { "https" } else { "http" });
+    attributes.text(b"url.scheme", trail.client.scheme(&trail.request_head).name());
     attributes.text(b"network.protocol.version", version(head.version));
     if let Some(bytes) = trail.request_body_bytes {
         attributes.int(b"http.request.body.size", bytes);

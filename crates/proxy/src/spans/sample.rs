@@ -1,8 +1,8 @@
 //! Trails as tests make them.
 
 use super::prepared::{PreparedReplica, PreparedRoute};
+use crate::client::Client;
 use crate::config::ReplicaUrl;
-use crate::request::Client;
 use crate::trace_context::TraceContext;
 use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
 use curtail_http::head::RequestHead;
@@ -35,6 +35,7 @@ pub(crate) fn client() -> Client {
         address: Some(address.into()),
         address_text: address.to_string(),
         is_trusted: false,
+        trusted: [].into(),
         tls: false,
         leaf: None,
         listener: "in".to_owned(),

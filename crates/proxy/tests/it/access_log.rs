@@ -122,6 +122,9 @@ fn disconnects_rejections_and_upgrades_have_a_line_when_they_end() {
     run(async {
         let replica = RawReplica::start(|mut wire, record, _| async move {
             let Some(request) = record.read(&mut wire).await else { return };
+            if request.head.request().1 == "/broken" {
+                return;
+            }
             if request.head.get("upgrade").is_none() {
                 return std::future::pending().await;
             }
@@ -152,6 +155,12 @@ fn disconnects_rejections_and_upgrades_have_a_line_when_they_end() {
         assert_eq!((&line["status"], &line["error"]), (&json!(400), &json!("bad_request")));
         assert_eq!((line.get("method"), line.get("attempts")), (None, None), "{line}");
 
+        let mut broken = Wire::connect(proxy.address()).await;
+        broken.send("GET /broken HTTP/1.1\r\nhost: h\r\n\r\n").await;
+        assert_eq!(broken.response().await.head.status(), 502);
+        let line = lines_after(&proxy, 3, &file).await.remove(2);
+        assert_eq!((&line["error"], &line["reason"]), (&json!("broken"), &json!("broken")));
+
         let mut tunnel = Wire::connect(proxy.address()).await;
         tunnel
             .send("GET /t HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n")
@@ -159,9 +168,9 @@ fn disconnects_rejections_and_upgrades_have_a_line_when_they_end() {
         assert_eq!(tunnel.read_head().await.expect("held").expect("a response").status(), 101);
         tunnel.send("ping").await;
         assert_eq!(tunnel.read_exact(5).await.expect("held"), "pong!");
-        assert_eq!(lines(&file).len(), 2, "it has not ended");
+        assert_eq!(lines(&file).len(), 3, "it has not ended");
         drop(tunnel);
-        let line = lines_after(&proxy, 3, &file).await.remove(2);
+        let line = lines_after(&proxy, 4, &file).await.remove(3);
         assert_eq!(line["status"], 101, "{line}");
         assert_eq!((&line["request_bytes"], &line["response_bytes"]), (&json!(4), &json!(5)));
     });

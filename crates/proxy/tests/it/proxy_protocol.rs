@@ -94,7 +94,8 @@ fn trusted_proxies_and_the_access_log_take_the_address_of_the_header() {
         }
         let lines = lines_after(&proxy, 2, &file).await;
         let clients: Vec<_> = lines.iter().map(|line| line["client"].as_str()).collect();
-        assert_eq!(clients, [Some("10.2.0.1"), Some("10.1.0.1")]);
+        // Behind a trusted proxy, the client is the one that it reports.
+        assert_eq!(clients, [Some("10.2.0.1"), Some("203.0.113.9")]);
     });
 }
 

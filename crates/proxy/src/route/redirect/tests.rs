@@ -1,4 +1,5 @@
 use super::*;
+use curtail_http::head::Known;
 use curtail_http::head::{Fields, Target};
 use http::{Method, Version};
 
