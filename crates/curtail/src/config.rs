@@ -9,7 +9,8 @@
 //!
 //! All four commands use the function with which the program reads its file, so they cannot contradict the program.
 //! `check` also reads the files that the configuration names (certificates, keys, authorities, tokens), and reports
-//! every error in these files that would prevent a start, with the exit code of that start.
+//! every error in these files that would prevent a start. It does so beside errors of the text, whose exit code is 2;
+//! without these, the exit code is that of the start, 3.
 //! **Limits**: `check` opens no socket, so it finds neither an address in use nor a replica that is down.
 
 mod template;
@@ -80,6 +81,7 @@ at once. `curtail config default` prints a complete file to begin with.
 In a path, `<name>` stands for a name of your choice and `[]` for every item of a list. Where a value \"may replace the
 whole section\", you can write the value alone: `hedge: false`, `balance: prequal`.
 `--set KEY=VALUE` takes precedence over the file: `--set upstreams.service.hedge.quantile=0.995`.
+A relative path of a file is relative to the working directory of the process.
 
 ";
 const SERVER_HEAD: &str = "\
@@ -123,40 +125,42 @@ impl ConfigKind {
 
 fn check(kind: ConfigKind, file: &Path, sets: &[String]) -> anyhow::Result<String> {
     let (name, text) = input::text(file)?;
-    let (errors, lines): (Vec<String>, String) = match kind {
-        ConfigKind::Proxy => {
-            let read = curtail_proxy::Config::read;
-            let config = curtail_config::read_with_sets(&name, &text, sets, read);
-            let server = |text| crate::server::read_config(&name, text, sets).ok();
-            if config.is_err() && server(&text).is_some_and(|config| server("{}") != Some(config)) {
-                let error = "this file configures a server; check it with `curtail config --kind server check`";
-                return Err(ConfigCheckError { file: name, errors: vec![error.to_owned()] }.into());
-            }
-            let config = config?;
-            let errors = curtail_proxy::check(&config);
-            (errors.iter().map(ToString::to_string).collect(), understood::lines(&config))
-        }
+    let lines = match kind {
+        ConfigKind::Proxy => understood::lines(&check_proxy((&name, &text), sets)?),
         ConfigKind::Server => {
             let config = crate::server::read_config(&name, &text, sets)?;
             let error = config.check_files().err();
-            (error.iter().map(|error| describe_error(error)).collect(), config.to_string())
+            let error = error.map(|error| format!("{name}: {}", describe_error(&error)));
+            error.map_or_else(|| Ok(config.to_string()), |error| Err(ConfigCheckError(error)))?
         }
     };
-    if !errors.is_empty() {
-        return Err(ConfigCheckError { file: name, errors }.into());
-    }
     Ok(format!("{name} is correct:\n\n{lines}"))
+}
+
+fn check_proxy(
+    (name, text): (&str, &str),
+    sets: &[String],
+) -> anyhow::Result<curtail_proxy::Config> {
+    let read = curtail_proxy::Config::read;
+    let of_files = |config: &curtail_proxy::Config| {
+        let errors = curtail_proxy::check(config);
+        let of_keys = errors.iter().filter_map(curtail_proxy::StartError::key_error);
+        of_keys.collect()
+    };
+    let config = curtail_config::read_and_check((name, text), sets, read, of_files);
+    let server = |text| crate::server::read_config(name, text, sets).ok();
+    if config.is_err() && server(text).is_some_and(|config| server("{}") != Some(config)) {
+        let error =
+            "this file configures a server; check it with `curtail config --kind server check`";
+        return Err(ConfigCheckError(format!("{name}: {error}")).into());
+    }
+    config.map_err(|errors| match errors.are_of_checks() {
+        true => ConfigCheckError(errors.to_string()).into(),
+        false => errors.into(),
+    })
 }
 
 /// The errors that would prevent a start, although the text of the configuration is correct.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", lines(.file, .errors))]
-pub(crate) struct ConfigCheckError {
-    file: String,
-    errors: Vec<String>,
-}
-
-fn lines(file: &str, errors: &[String]) -> String {
-    let lines: Vec<String> = errors.iter().map(|error| format!("{file}: {error}")).collect();
-    lines.join("\n")
-}
+#[error("{0}")]
+pub(crate) struct ConfigCheckError(String);

@@ -50,6 +50,12 @@ impl RateLimit {
         let capacity = interval.saturating_mul(burst.max(1).into());
         Self { interval: Duration::from_ns(interval), capacity: Duration::from_ns(capacity) }
     }
+
+    /// The rate, with the rounding of the interval.
+    #[must_use]
+    pub fn per_second(&self) -> f64 {
+        1.0 / self.interval.as_secs_f64()
+    }
 }
 
 /// What a limiter lacks for a request.

@@ -1,74 +1,146 @@
 //! Checks beyond the text of a configuration: certificates, keys and authorities that cannot be used, and host names
 //! that no certificate can have.
 //!
-//! A start runs the same checks. The checks open no socket and start no thread, and continue after a failure. They bind
-//! no address, because a running proxy uses the addresses.
+//! A start runs the same checks, and stops at the first error. These checks continue after an error. They open no socket
+//! and start no thread. They bind no address, because a running proxy uses the addresses.
 
 use crate::StartError;
 use crate::access_log::writer;
-use crate::config::{Config, ConnectConfig, ReplicaUrl, load_listener_tls, load_trust};
+use crate::config::{Config, ConnectConfig, ReplicaUrl, ServerTls, load_listener_tls, load_trust};
 use crate::snapshot;
 use crate::spans::receiver::Receiver;
 use curtail_http::connect::Connector;
+use curtail_http::small_file::read_small_file;
+use curtail_http::tls::TlsError;
 use curtail_otlp::Signal;
+use std::path::{Path, PathBuf};
 
 /// All errors with which a start with `config` would fail, except addresses that cannot be bound.
 #[must_use]
 pub fn check(config: &Config) -> Vec<StartError> {
-    let mut refused = Vec::new();
+    let mut errors = Vec::new();
     for (index, listener) in config.listeners.iter().enumerate() {
-        let tls = listener.tls.as_ref().map(load_listener_tls).transpose();
-        refused
-            .extend(tls.err().map(|error| StartError::from(error).within(listener_section(index))));
+        if let Some(tls) = &listener.tls {
+            errors.extend(check_listener_tls(index, tls));
+        }
     }
-    refused.extend(snapshot::resolver(config).err());
-    let mut add = |errors: Vec<StartError>, section: String| {
-        refused.extend(errors.into_iter().map(|error| error.within(section.clone())));
-    };
+    errors.extend(snapshot::resolver(config).err());
     for upstream in &config.upstreams {
-        let urls = upstream.urls();
-        add(check_connections(urls.iter(), &upstream.connect), upstream_section(&upstream.name));
+        let (section, urls) = (format!("upstreams.{}", upstream.name), upstream.urls());
+        errors.extend(check_connections((&section, "replicas"), &urls, &upstream.connect));
     }
-    for leaf in &config.leaves {
-        let server = std::iter::once(&leaf.server);
-        add(check_connections(server, &leaf.connect), leaf_section(&leaf.name));
+    for (index, leaf) in config.leaves.iter().enumerate() {
+        let (section, server) = (format!("leaves[{index}]"), std::slice::from_ref(&leaf.server));
+        errors.extend(check_connections((&section, "server"), server, &leaf.connect));
     }
     if let Some(spans) = &config.spans {
-        add(
-            Receiver::new(spans, Signal::Traces).err().into_iter().collect(),
-            SPANS_SECTION.to_owned(),
-        );
+        let error = Receiver::new(spans, Signal::Traces).err();
+        errors.extend(error.map(of_spans));
     }
     if let Some(access_log) = &config.access_log {
-        refused.extend(writer::check(access_log).err());
+        errors.extend(writer::check(access_log).err());
     }
-    refused
+    errors
 }
 
-fn check_connections<'u>(
-    replicas: impl Iterator<Item = &'u ReplicaUrl> + Clone,
+/// Reads each file on its own, so that one that is missing hides no other one. If all can be read, checks them together.
+fn check_listener_tls(index: usize, tls: &ServerTls) -> Vec<StartError> {
+    let files = listener_files(index, tls);
+    let unreadable = files.iter().filter_map(|(key, file)| {
+        let why = read_small_file(file).err()?.to_string();
+        let error = TlsError::File { file: file.to_path_buf(), why };
+        Some(StartError::from(error).within(key.clone()))
+    });
+    let unreadable: Vec<_> = unreadable.collect();
+    if !unreadable.is_empty() {
+        return unreadable;
+    }
+    let refused = load_listener_tls(tls).err();
+    refused.map(|error| of_listener(index, tls, error)).into_iter().collect()
+}
+
+fn check_connections(
+    (section, servers): (&str, &str),
+    replicas: &[ReplicaUrl],
     connect: &ConnectConfig,
 ) -> Vec<StartError> {
-    let trust = match load_trust(connect, replicas.clone()) {
+    let of_section =
+        |error: TlsError| of_connections((section, servers), connect, StartError::from(error));
+    let trust = match load_trust(connect, replicas.iter()) {
         Ok(trust) => trust,
-        Err(error) => return vec![error.into()],
+        Err(error) => return vec![of_section(error)],
     };
     let connector =
-        |replica: &ReplicaUrl| Connector::new(replica, connect, &trust).err().map(Into::into);
-    replicas.filter_map(connector).collect()
+        |replica: &ReplicaUrl| Connector::new(replica, connect, &trust).err().map(of_section);
+    replicas.iter().filter_map(connector).collect()
 }
 
-/// The configuration section of the span exporter.
-pub(crate) const SPANS_SECTION: &str = "spans";
-
-pub(crate) fn listener_section(index: usize) -> String {
-    format!("listeners[{index}].tls")
+/// The keys of the files of a listener, with their values.
+fn listener_files(index: usize, tls: &ServerTls) -> Vec<(String, &Path)> {
+    let section = format!("listeners[{index}].tls");
+    let mut files = Vec::new();
+    for (place, certificate) in tls.certificates.iter().enumerate() {
+        let section = match place {
+            0 => section.clone(),
+            _ => format!("{section}.further_certificates[{}]", place - 1),
+        };
+        files.extend(certificate_keys(&section, certificate));
+    }
+    let client_ca = tls.client_ca_file.as_deref();
+    files.extend(client_ca.map(|file| (format!("{section}.client_ca_file"), file)));
+    files
 }
 
-pub(crate) fn upstream_section(name: &str) -> String {
-    format!("upstreams.{name}")
+fn certificate_keys<'c>(
+    section: &str,
+    (chain, key): &'c (PathBuf, PathBuf),
+) -> [(String, &'c Path); 2] {
+    [(format!("{section}.certificate_file"), chain), (format!("{section}.key_file"), key)]
 }
 
-pub(crate) fn leaf_section(name: &str) -> String {
-    format!("leaf {name}")
+/// The error of a listener, with the key of the file that cannot be used.
+pub(crate) fn of_listener(index: usize, tls: &ServerTls, error: TlsError) -> StartError {
+    let section = format!("listeners[{index}].tls");
+    let key = key_of(&error, &listener_files(index, tls)).unwrap_or(section);
+    StartError::from(error).within(key)
+}
+
+/// The error of the receiver of spans, with its key.
+pub(crate) fn of_spans(error: StartError) -> StartError {
+    let key = if let StartError::Tls(TlsError::File { .. }) = &error {
+        "spans.ca_file"
+    } else if let StartError::Tls(_) = &error {
+        "spans.endpoint"
+    } else if let StartError::Token { .. } = &error {
+        "spans.token_file"
+    } else {
+        "spans"
+    };
+    error.within(key.to_owned())
+}
+
+/// The error of connections to the servers at the key `servers`, with the key of the file that cannot be used.
+pub(crate) fn of_connections(
+    (section, servers): (&str, &str),
+    connect: &ConnectConfig,
+    error: StartError,
+) -> StartError {
+    let StartError::Tls(of_tls) = &error else { return error.within(section.to_owned()) };
+    let within = format!("{section}.connect");
+    let mut files: Vec<_> = Vec::new();
+    files.extend(connect.ca_file.as_deref().map(|file| (format!("{within}.ca_file"), file)));
+    if let Some(certificate) = &connect.client_certificate {
+        files.extend(certificate_keys(&format!("{within}.client_certificate"), certificate));
+    }
+    let key = match of_tls {
+        TlsError::File { .. } => key_of(of_tls, &files).unwrap_or(within),
+        TlsError::NoAuthorities | TlsError::Name { .. } => format!("{section}.{servers}"),
+    };
+    error.within(key)
+}
+
+/// The key of the file that an error is about.
+fn key_of(error: &TlsError, files: &[(String, &Path)]) -> Option<String> {
+    let TlsError::File { file: unusable, .. } = error else { return None };
+    files.iter().find(|(_, file)| file == unusable).map(|(key, _)| key.clone())
 }

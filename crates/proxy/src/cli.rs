@@ -2,9 +2,10 @@
 //!
 //! Exit codes: 0 done; 2 usage or configuration; 3 environment (an address in use, a file that cannot be read).
 
+use crate::StartError;
 use crate::config::{Config, ReplicaUrl};
 use crate::restart::systemd;
-use crate::running::{Options, Running};
+use crate::running::{Options, ReloadError, Running};
 use crate::signals::{ReloadSignal, RestartSignal, StopSignals};
 use clap::Args;
 use curtail_config::ConfigErrors;
@@ -59,6 +60,18 @@ pub struct ProxyArgs {
     pub seed: Option<u64>,
 }
 
+/// The version of a program, with the revision of the sources if the build names one: `make release` sets the environment
+/// variable `CURTAIL_REVISION`.
+#[must_use]
+pub fn version(revision: Option<&str>) -> &'static str {
+    let version = env!("CARGO_PKG_VERSION");
+    match revision.filter(|revision| !revision.is_empty()) {
+        // Once for each process.
+        Some(revision) => format!("{version} ({revision})").leak(),
+        None => version,
+    }
+}
+
 /// Runs a proxy until a signal stops it; returns the exit code.
 #[must_use]
 pub fn run(args: &ProxyArgs) -> u8 {
@@ -85,7 +98,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
     let running = match crate::start(config, &options) {
         Ok(running) => running,
         Err(error) => {
-            tracing::error!("{error}");
+            tracing::error!("{}", with_line(args, &error));
             return EXIT_ENVIRONMENT;
         }
     };
@@ -95,7 +108,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
     if let Some(address) = running.admin() {
         tracing::info!(%address, "metrics, health and state");
     }
-    tracing::info!(seed, "ready");
+    tracing::info!(seed, zone = running.zone(), "ready");
     runtime.block_on(serve(args, &running, signals));
     let drain = running.drain();
     tracing::info!(?drain, "stopping: no new connections, requests in progress may end");
@@ -209,6 +222,17 @@ fn parse(file: &Path, bytes: Vec<u8>, set: &[String]) -> Result<Config, ConfigEr
     curtail_config::read_with_sets(&name, &text, set, Config::read)
 }
 
+/// An error of a start or a reload. One about a key also has the line of the key in the configuration file.
+fn with_line(args: &ProxyArgs, error: &StartError) -> String {
+    let located = || {
+        let (file, key_error) = (args.config.as_ref()?, error.key_error()?);
+        let text = String::from_utf8(read(file).ok()?).ok()?;
+        let name = file.display().to_string();
+        Some(curtail_config::key_errors((&name, &text), &args.set, key_error).to_string())
+    };
+    located().unwrap_or_else(|| error.to_string())
+}
+
 fn reload(args: &ProxyArgs, running: &Running) {
     let config = match &args.config {
         // The file of an access log is opened again, and certificates are read again.
@@ -219,9 +243,12 @@ fn reload(args: &ProxyArgs, running: &Running) {
             .and_then(|bytes| parse(file, bytes, &args.set).map_err(|errors| errors.to_string())),
     };
     let before = running.all_listeners();
-    let taken = config
-        .and_then(or_environment_zone)
-        .and_then(|config| running.reload(config).map_err(|e| e.to_string()));
+    let taken = config.and_then(or_environment_zone).and_then(|config| {
+        running.reload(config).map_err(|error| match &error {
+            ReloadError::Start(start) => with_line(args, start),
+            ReloadError::NeedsRestart { .. } => error.to_string(),
+        })
+    });
     match taken {
         Ok(changed) => {
             let changed = if changed.is_empty() { "none".to_owned() } else { changed.join(", ") };
@@ -236,5 +263,17 @@ fn reload(args: &ProxyArgs, running: &Running) {
             running.reload_failed();
             tracing::error!("new configuration rejected, the old one stays in effect:\n{why}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn a_version_has_the_revision_that_the_build_names() {
+        let plain = env!("CARGO_PKG_VERSION");
+        assert_eq!((version(None), version(Some(""))), (plain, plain));
+        assert_eq!(version(Some("1a2b3c")), format!("{plain} (1a2b3c)"));
     }
 }

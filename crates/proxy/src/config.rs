@@ -241,11 +241,9 @@ impl Config {
     /// The keys whose values differ from those of `other`.
     pub(crate) fn changed_keys(&self, other: &Self) -> Vec<String> {
         let sections = [
-            ("listeners", self.listeners != other.listeners),
             ("zone", self.zone != other.zone),
             ("trusted_proxies", self.trusted_proxies != other.trusted_proxies),
             ("routes", self.routes != other.routes),
-            ("leaves", self.leaves != other.leaves),
             ("admin", self.admin != other.admin),
             ("dns", self.dns != other.dns),
             ("spans", self.spans != other.spans),
@@ -255,16 +253,13 @@ impl Config {
             ("restart", self.restart != other.restart),
         ];
         let sections = sections.iter().filter(|(_, is_changed)| *is_changed);
-        let is_in_both = |upstream: &&NamedUpstream| {
-            self.upstreams.contains(upstream) && other.upstreams.contains(upstream)
-        };
-        let upstreams = self.upstreams.iter().chain(&other.upstreams);
-        let upstreams: BTreeSet<_> = upstreams
-            .filter(|upstream| !is_in_both(upstream))
-            .map(|upstream| &upstream.name)
-            .collect();
-        let upstreams = upstreams.into_iter().map(|name| format!("upstreams.{name}"));
-        sections.map(|(key, _)| (*key).to_owned()).chain(upstreams).collect()
+        let listeners =
+            changed("listeners", (&self.listeners, &other.listeners), |listener| &listener.name);
+        let leaves = changed("leaves", (&self.leaves, &other.leaves), |leaf| &leaf.name);
+        let upstreams =
+            changed("upstreams", (&self.upstreams, &other.upstreams), |upstream| &upstream.name);
+        let sections = sections.map(|(key, _)| (*key).to_owned());
+        listeners.into_iter().chain(leaves).chain(sections).chain(upstreams).collect()
     }
 
     /// The configuration of a command line: one listener in front of the replicas of the upstream `service`, with
@@ -348,6 +343,18 @@ impl Config {
     }
 }
 
+/// The parts of a section that only one of two configurations has, by name.
+fn changed<T: PartialEq>(
+    section: &str,
+    (one, other): (&[T], &[T]),
+    name: impl Fn(&T) -> &String,
+) -> Vec<String> {
+    let is_in_both = |part: &&T| one.contains(part) && other.contains(part);
+    let parts = one.iter().chain(other).filter(|part| !is_in_both(part));
+    let names: BTreeSet<_> = parts.map(name).collect();
+    names.into_iter().map(|name| format!("{section}.{name}")).collect()
+}
+
 /// The default is at most this number: on most machines, more workers only share the policies' locks without gain.
 const WORKERS_DEFAULT_MAX: usize = 4;
 
@@ -401,20 +408,24 @@ fn check_route(s: &mut Section<'_>, route: &RouteConfig) {
     route_overrides::check(route, s);
     if let Some(host) = route.host.as_deref().filter(|host| !is_host(host)) {
         let text = "expected a name or an address without a port, such as search.example.org";
-        s.error("host", format!("{host:?} matches no request: {text}"));
+        s.value_error("host", format!("{host:?} matches no request: {text}"));
     }
 }
 
 /// Reports an error if `prefix`, the value of `key`, is not a path that every server reads in the same way.
 fn check_prefix(s: &mut Section<'_>, key: &str, prefix: &str) {
     if !prefix.starts_with('/') {
-        s.error(key, format!("{prefix:?} does not begin with /"));
+        s.value_error(key, format!("{prefix:?} does not begin with /"));
     } else if !prefix.bytes().all(is_path_byte) {
         let text = "contains a character that is not valid in a request path: expected a path such as /search or /a%20b";
-        s.error(key, format!("{prefix:?} {text}"));
+        s.value_error(key, format!("{prefix:?} {text}"));
+    } else if prefix.split('/').any(|segment| matches!(segment, "*" | "**")) {
+        let text =
+            "has a wildcard: expected a prefix without one; /search matches all paths below it";
+        s.value_error(key, format!("{prefix:?} {text}"));
     } else if !crate::route::path::is_prefix(prefix) {
         let text = "is not normalized: expected a path without //, . or .. segments, ; and \\";
-        s.error(key, format!("{prefix:?} {text}"));
+        s.value_error(key, format!("{prefix:?} {text}"));
     }
 }
 
@@ -440,11 +451,15 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         discovery::read,
     );
     if replicas.is_empty() && discovery.is_none() {
-        s.error("replicas", "an upstream needs at least one: expected a list of addresses");
+        let text = "an upstream needs at least one: expected a list of addresses";
+        s.conflict("replicas", &["discovery"], text);
     }
     if replicas.len() > curtail_policy::REPLICAS_MAX {
         let max = curtail_policy::REPLICAS_MAX;
-        s.error("replicas", format!("{} are too many: expected at most {max}", replicas.len()));
+        s.value_error(
+            "replicas",
+            format!("{} are too many: expected at most {max}", replicas.len()),
+        );
     }
     let (group, holdout) = (policy::group(s), policy::holdout(s));
     let upstream = NamedUpstream {
@@ -474,7 +489,7 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
     }
     if upstream.policy.remedy == RemedyMode::Auto && holdout == Some(Ratio::ZERO) {
         let text = "remedy: auto needs a holdout: expected a ratio above 0, or no key for one request in ten";
-        s.error("holdout", text);
+        s.conflict("holdout", &["remedy"], text);
     }
     upstream
 }
@@ -515,7 +530,7 @@ fn spans(s: &mut Section<'_>) -> SpansConfig {
             .optional(),
     };
     if config.tenant.as_ref().is_some_and(|tenant| !is_tenant(tenant)) {
-        s.error("tenant", "expected 1 to 255 characters of ASCII");
+        s.value_error("tenant", "expected 1 to 255 characters of ASCII");
     }
     config
 }

@@ -67,6 +67,7 @@ pub use metrics::reference as metrics_reference;
 pub use restart::old_process::NewProcess;
 pub use running::{Options, ReloadError, Running, start};
 
+use curtail_config::KeyError;
 use std::path::PathBuf;
 
 /// The user agent of the proxy's own requests.
@@ -83,14 +84,14 @@ pub enum StartError {
     #[error(transparent)]
     Tls(#[from] curtail_http::tls::TlsError),
     /// The file of a token cannot be used.
-    #[error("token_file {}: {source}", file.display())]
+    #[error("{}: {source}", file.display())]
     Token { file: PathBuf, source: std::io::Error },
     /// The file of the access log cannot be opened.
-    #[error("access_log.file: {}: {source}", file.display())]
+    #[error("{}: {source}", file.display())]
     AccessLog { file: PathBuf, source: std::io::Error },
     /// There are no name servers.
     #[error(
-        "dns: the name servers of /etc/resolv.conf cannot be used, and dns.servers has none: {source}"
+        "the name servers of /etc/resolv.conf cannot be used, and dns.servers has none: {source}"
     )]
     NameServers { source: hickory_resolver::net::NetError },
     /// The journal cannot be written.
@@ -107,17 +108,24 @@ pub enum StartError {
     /// A new process has taken over the listeners.
     #[error("a new process has taken over the listeners: reload that one")]
     Replaced,
-    /// A section of the configuration is not usable.
-    #[error("{section}: {error}")]
-    Section { section: String, error: Box<Self> },
+    /// A key of the configuration, or a section, is not usable.
+    #[error("{key}: {error}")]
+    Key { key: String, error: Box<Self> },
     /// The system gives no thread or no runtime.
     #[error("a worker cannot be started: {0}")]
     Worker(#[from] std::io::Error),
 }
 
 impl StartError {
-    /// The same error, with its section of the configuration.
-    fn within(self, section: String) -> Self {
-        Self::Section { section, error: Box::new(self) }
+    /// The same error, with its key of the configuration.
+    fn within(self, key: String) -> Self {
+        Self::Key { key, error: Box::new(self) }
+    }
+
+    /// The error as one about a key, if it is.
+    #[must_use]
+    pub fn key_error(&self) -> Option<KeyError> {
+        let Self::Key { key, error } = self else { return None };
+        Some(KeyError::new(key, error.to_string()))
     }
 }

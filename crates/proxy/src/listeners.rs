@@ -4,7 +4,7 @@
 //! [`Listeners::apply`] cannot fail. A socket whose address stays is kept, so no client is refused meanwhile. If
 //! another key of a listener has changed, a new accept loop uses the same socket, and the earlier connections drain.
 
-use crate::check::listener_section;
+use crate::check;
 use crate::config::{self, Config, FileMode, ListenAddress, ListenerConfig};
 use crate::listen::{self, Inbox, Listener};
 use crate::restart::inherited::InheritedSockets;
@@ -269,7 +269,10 @@ fn listeners_tls(
 ) -> Result<Vec<Option<Arc<ServerConfig>>>, StartError> {
     let read = |(index, listener): (usize, &ListenerConfig)| {
         let tls = listener.tls.as_ref().map(config::load_listener_tls).transpose();
-        tls.map_err(|error| StartError::from(error).within(listener_section(index)))
+        tls.map_err(|error| match &listener.tls {
+            Some(tls) => check::of_listener(index, tls, error),
+            None => error.into(),
+        })
     };
     listeners.iter().enumerate().map(read).collect()
 }

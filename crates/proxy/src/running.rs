@@ -166,6 +166,11 @@ impl Running {
         lock(&self.reloaded().listeners).admin()
     }
 
+    /// The zone of the proxy, if it is known.
+    pub(crate) fn zone(&self) -> Option<String> {
+        self.shared.snapshot.load().config.zone.clone()
+    }
+
     /// Whether a new process can take over the listeners.
     pub(crate) const fn can_be_replaced(&self) -> bool {
         self.restart.is_some()
@@ -395,9 +400,8 @@ impl ExporterThread {
         let entered = runtime.enter();
         let exporter = Exporter::start(config, Arc::clone(sink));
         drop(entered);
-        let within = |error: StartError| error.within(check::SPANS_SECTION.to_owned());
-        let exporter = exporter.map_err(within)?;
-        let mut effects = EffectSender::new(config, shared).map_err(within)?;
+        let exporter = exporter.map_err(check::of_spans)?;
+        let mut effects = EffectSender::new(config, shared).map_err(check::of_spans)?;
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("spans".to_owned()).spawn(move || {
             runtime.block_on(async {

@@ -96,8 +96,9 @@ impl ConfigSnapshot {
             .upstreams
             .iter()
             .map(|wanted| {
+                let section = format!("upstreams.{}", wanted.name);
                 let within =
-                    |error: StartError| error.within(check::upstream_section(&wanted.name));
+                    |error| check::of_connections((&section, "replicas"), &wanted.connect, error);
                 let is_named = |old: &&Arc<Upstream>| old.name == wanted.name;
                 let old = before.and_then(|before| before.upstreams.iter().find(is_named));
                 let discovery = discovery_of(wanted, old, process_state);
@@ -179,8 +180,11 @@ fn leaves(
     config
         .leaves
         .iter()
-        .map(|wanted| {
-            let within = |error: StartError| error.within(check::leaf_section(&wanted.name));
+        .enumerate()
+        .map(|(index, wanted)| {
+            let section = format!("leaves[{index}]");
+            let within =
+                |error| check::of_connections((&section, "server"), &wanted.connect, error);
             let same = |kept: &&Arc<Leaf>| kept.config == *wanted;
             if let Some(kept) = before.and_then(|b| b.leaves.iter().find(same)) {
                 let server = kept.server.prepare(&leaf::server_upstream(wanted), None);

@@ -2,18 +2,21 @@
 //!
 //! Notes name valid settings without effect (a hedge without a second replica), and settings that are expensive if the
 //! deployment does not match them (a tie, which is executed twice unless each replica is a leaf). Durations are written as
-//! in the file.
+//! in the file. No line is wider than 80 columns.
+
+mod notes;
 
 use curtail_config::Value as _;
 use curtail_load::holdout::time_to_state;
 use curtail_load::switchback::{BLOCK, time_to_state as time_to_state_by_blocks};
 use curtail_policy::{
-    BalanceConfig, QuantileDelay, RemedyMode, RestMode, SAMPLES_MIN, UpstreamConfig,
+    BalanceConfig, QuantileDelay, RemedyMode, RequestLimit, RestMode, UpstreamConfig,
 };
 use curtail_proxy::{
-    Config, FanOutConfig, HealthCheckConfig, HealthCheckKind, Merge, NamedUpstream, RouteChanges,
-    RouteConfig, RouteOverrides,
+    Config, FanOutConfig, HealthCheckConfig, HealthCheckKind, Limits, Merge, NamedUpstream,
+    RouteChanges, RouteConfig, RouteLimitsConfig, RouteOverrides,
 };
+use curtail_text::lines::{WIDTH, wrapped};
 use curtail_text::numbers;
 use curtail_units::{Duration, Quantile, Ratio};
 use std::fmt::Write as _;
@@ -31,15 +34,22 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
             Some(tls) if tls.client_ca_file.is_some() => "TLS with client certificates",
             Some(_) => "TLS",
         };
+        let mode = listener.mode.map(|mode| format!(", mode {:04o}", mode.0)).unwrap_or_default();
         let after = if listener.proxy_protocol.is_some() { ", after a PROXY header" } else { "" };
-        writeln!(text, "listener {}: {}, {over}{after}", listener.name, listener.address)?;
+        let (name, address) = (&listener.name, &listener.address);
+        put(text, &format!("listener {name}: {address}{mode}, {over}{after}"))?;
+        put_notes(text, &notes::of_listener(listener, config))?;
     }
     match config.admin {
         Some(address) => writeln!(text, "admin: {address}")?,
         None => writeln!(text, "admin: nowhere, so there are no metrics and no state page")?,
     }
+    if let Some(zone) = &config.zone {
+        writeln!(text, "zone: {zone}")?;
+    }
+    put(text, &limits(&config.limits))?;
     if let Some(spans) = &config.spans {
-        writeln!(text, "spans: to {} as {}", spans.endpoint, spans.service_name)?;
+        put(text, &format!("spans: to {} as {}", spans.endpoint, spans.service_name))?;
     }
     if let Some(log) = &config.access_log {
         let file = log.file.display();
@@ -51,19 +61,19 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
             Ratio::ZERO => "no others".to_owned(),
             sample => format!("a share of {sample} of the others"),
         };
-        writeln!(text, "access log: to {to}; failed requests{slow}, and {others}")?;
+        put(text, &format!("access log: to {to}; failed requests{slow}, and {others}"))?;
     }
     for leaf in &config.leaves {
         let queue = &leaf.queue;
-        writeln!(
-            text,
-            "leaf {}: {} -> {}, {} at once, {} may wait",
-            leaf.name, leaf.address, leaf.server, queue.concurrency, queue.queue_len_max
-        )?;
+        let (name, address, server) = (&leaf.name, leaf.address, &leaf.server);
+        let (at_once, waiting) = (queue.concurrency, queue.queue_len_max);
+        let to = format!("leaf {name}: {address} -> {server}");
+        put(text, &format!("{to}, {at_once} at once, {waiting} may wait"))?;
     }
     if !config.trusted_proxies.is_empty() {
         let trusted: Vec<_> = config.trusted_proxies.iter().map(ToString::to_string).collect();
-        writeln!(text, "trusted proxies: {}", trusted.join(", "))?;
+        put(text, &format!("trusted proxies: {}", trusted.join(", ")))?;
+        put_notes(text, &notes::of_trusted_proxies(config))?;
     }
     for route in &config.routes {
         let calls = route.calls(&config.upstreams);
@@ -73,13 +83,43 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
         let upstream =
             route.upstream.as_ref().map(|upstream| format!("upstream {upstream}{fan_out}"));
         let to: Vec<String> = redirect.into_iter().chain(upstream).collect();
-        writeln!(text, "route {} -> {}", condition(route), to.join(", then "))?;
+        put(text, &format!("route {} -> {}", condition(route), to.join(", then ")))?;
     }
     config.upstreams.iter().enumerate().try_for_each(|(place, upstream)| {
         let mut routes = config.routes.iter();
         let is_used = routes.any(|route| route.shards(&config.upstreams).any(|one| one == place));
         write_upstream(text, upstream, is_used)
     })
+}
+
+/// Appends a line, wrapped at 80 columns.
+fn put(text: &mut String, line: &str) -> std::fmt::Result {
+    wrapped("", line, WIDTH).iter().try_for_each(|line| writeln!(text, "{line}"))
+}
+
+/// Appends the value of a key of an upstream; further lines begin below the value.
+fn put_value(text: &mut String, key: &str, value: &str) -> std::fmt::Result {
+    const INDENT: usize = 13;
+    let mut key = format!("  {key}");
+    wrapped("", value, WIDTH - INDENT).iter().try_for_each(|line| {
+        let key = std::mem::take(&mut key);
+        writeln!(text, "{key:INDENT$}{}", line.trim_start())
+    })
+}
+
+fn put_notes(text: &mut String, notes: &[String]) -> std::fmt::Result {
+    let mut lines = notes.iter().flat_map(|note| wrapped("  ", &format!("note: {note}"), WIDTH));
+    lines.try_for_each(|line| writeln!(text, "{line}"))
+}
+
+/// The limits on clients that are changed most often.
+fn limits(limits: &Limits) -> String {
+    let connections = numbers::thousands(limits.connections_max as u64);
+    let (headers, within) = (limits.headers.write(), limits.header_timeout.write());
+    let idle =
+        limits.stream_idle_timeout.map(|idle| format!(", streams idle for {}", idle.write()));
+    let (idle, drain) = (idle.unwrap_or_default(), limits.drain.write());
+    format!("limits: {connections} connections, headers {headers} in {within}{idle}, drain {drain}")
 }
 
 /// The condition of a route.
@@ -89,10 +129,26 @@ fn condition(route: &RouteConfig) -> String {
     let timeout = route.timeout.map(|timeout| format!(" (timeout {})", timeout.write()));
     let timeout = timeout.unwrap_or_default();
     let (overrides, changes) = (overrides(&route.overrides), changes(&route.changes));
+    let limits = route.limits.as_ref().map(route_limits).unwrap_or_default();
     let prefix = &route.path_prefix;
     // A prefix without a trailing slash is a path as well.
     let below = if prefix.ends_with('/') { String::new() } else { format!(" and {prefix}/...") };
-    format!("{host} {prefix}{below}{twice}{timeout}{overrides}{changes}")
+    format!("{host} {prefix}{below}{twice}{timeout}{overrides}{limits}{changes}")
+}
+
+/// The limits of a route.
+fn route_limits(limits: &RouteLimitsConfig) -> String {
+    let client = limits.per_client.as_ref().map(|each| (&each.limit, " per client"));
+    let tenant = limits.per_tenant.as_ref().map(|each| (&each.limit, " per tenant"));
+    let each = [Some((&limits.route, "")), client, tenant].into_iter().flatten();
+    let describe = |(limit, per): (&RequestLimit, &str)| {
+        let in_flight = limit.in_flight_max.map(|max| format!("{max} in flight{per}"));
+        let rate =
+            limit.rate.map(|rate| format!("{} a second{per}", notes::rounded(rate.per_second())));
+        in_flight.into_iter().chain(rate)
+    };
+    let limits: Vec<String> = each.flat_map(describe).collect();
+    format!(" (at most {})", limits.join(", "))
 }
 
 /// Describes the settings of a route that override its upstream and `limits`.
@@ -158,44 +214,30 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     };
     let discovered = upstream.discovery.as_ref().map(|discovery| format!("the {discovery}"));
     let replicas: Vec<String> = listed.into_iter().chain(discovered).collect();
-    writeln!(text, "\nupstream {}: {}", upstream.name, replicas.join(", and "))?;
+    writeln!(text)?;
+    put(text, &format!("upstream {}: {}", upstream.name, replicas.join(", and ")))?;
     let policy = &upstream.policy;
-    writeln!(text, "  balance    {}", balance(policy.balance))?;
-    writeln!(text, "  hedge      {}", hedge(policy))?;
-    writeln!(text, "  tie        {}", tie(policy))?;
-    writeln!(text, "  retry      {}", retry(policy))?;
-    writeln!(text, "  timeout    {}", policy.timeout.write())?;
-    if let Some(check) = &upstream.health_check {
-        writeln!(text, "  health     {}", health_check(check))?;
+    put_value(text, "balance", &balance(policy.balance))?;
+    put_value(text, "hedge", &hedge(policy))?;
+    put_value(text, "tie", &tie(policy))?;
+    put_value(text, "retry", &retry(policy))?;
+    put_value(text, "timeout", &policy.timeout.write())?;
+    let in_flight = upstream.in_flight_max.map(|max| format!("at most {max}"));
+    let idle_min = Some(upstream.connect.idle_min).filter(|min| *min > 0);
+    let optional = [
+        ("in flight", in_flight),
+        ("idle", idle_min.map(|min| format!("at least {min} connections"))),
+        ("health", upstream.health_check.as_ref().map(health_check)),
+        ("slow start", policy.slow_start.map(|time| time.write())),
+        ("remedy", remedy(policy.remedy).map(str::to_owned)),
+        ("holdout", upstream.holdout.map(holdout)),
+        ("switchback", upstream.switchback.map(switchback)),
+        ("at worst", Some(at_worst(policy))),
+    ];
+    for (key, value) in optional {
+        value.map_or(Ok(()), |value| put_value(text, key, &value))?;
     }
-    if let Some(slow_start) = policy.slow_start {
-        writeln!(text, "  slow start {}", slow_start.write())?;
-    }
-    if let Some(remedy) = remedy(policy.remedy) {
-        writeln!(text, "  remedy     {remedy}")?;
-    }
-    if let Some(ratio) = upstream.holdout {
-        writeln!(text, "  holdout    {}", holdout(ratio))?;
-    }
-    if let Some(share) = upstream.switchback {
-        writeln!(text, "  switchback {}", switchback(share))?;
-    }
-    writeln!(text, "  at worst   {}", at_worst(policy))?;
-    let has_one = upstream.replicas.len() == 1 && upstream.discovery.is_none();
-    let mut notes = notes(policy, has_one, is_used);
-    let holdout = upstream.holdout.map(|_| "holdout");
-    for of in holdout.into_iter().chain(upstream.switchback.map(|_| "switchback")) {
-        if policy.hedge.is_none() && policy.tie.is_none() {
-            notes.push(format!("hedge and tie are off: the {of} measures no effect"));
-        }
-        if matches!(policy.remedy, RemedyMode::Off | RemedyMode::DryRun) {
-            notes.push(format!("hedges and ties are not sent: the {of} measures no effect"));
-        }
-    }
-    if policy.remedy == RemedyMode::DryRun && policy.hedge.is_none() {
-        notes.push("hedge is off: the dry run counts nothing".to_owned());
-    }
-    notes.iter().try_for_each(|note| writeln!(text, "  note: {note}"))
+    put_notes(text, &notes::of_upstream(upstream, is_used))
 }
 
 fn health_check(check: &HealthCheckConfig) -> String {
@@ -213,67 +255,6 @@ fn health_check(check: &HealthCheckConfig) -> String {
         interval.write(),
         timeout.write()
     )
-}
-
-fn notes(policy: &UpstreamConfig, has_one_replica: bool, is_used: bool) -> Vec<String> {
-    let mut notes = Vec::new();
-    if has_one_replica {
-        if policy.hedge.is_some() || policy.tie.is_some() {
-            notes.push("hedges and ties need a second replica".to_owned());
-        }
-    } else if let Some(hedge) = policy.hedge {
-        notes.extend(budget_note(hedge.delay.quantile, policy.budget.ratio));
-        let effect = "no request is hedged";
-        notes.extend(delay_note(policy.timeout, "hedge.delay_max", hedge.delay.max, effect));
-    }
-    let overdue = policy.retry.and_then(|retry| retry.overdue).filter(|_| !has_one_replica);
-    if let Some(overdue) = overdue {
-        let effect = "no attempt is overdue";
-        let key = "retry.overdue.delay_max";
-        notes.extend(delay_note(policy.timeout, key, overdue.max, effect));
-    }
-    if policy.tie.is_some() {
-        notes.push("each replica must be a leaf; else a tie is executed twice".to_owned());
-    }
-    if !is_used {
-        notes.push("no route leads here".to_owned());
-    }
-    notes
-}
-
-/// Returns a note if hedges of ordinary requests leave too little of the budget to the tail.
-fn budget_note(quantile: Quantile, ratio: Ratio) -> Option<String> {
-    let (hedged, budget) = (100.0 * (1.0 - quantile.get()), 100.0 * ratio.get());
-    if budget == 0.0 {
-        return Some("budget.ratio is 0: no request is hedged".to_owned());
-    }
-    // Half a budget of 2 % is the quantile 0.99, however they are rounded.
-    let is_spent = hedged > budget / 2.0 + 1e-9;
-    let share = if hedged > budget + 1e-9 { "need more than" } else { "spend most of" };
-    let (hedged, budget) = (rounded(hedged), rounded(budget));
-    is_spent.then(|| {
-        format!(
-            "hedges of ordinary requests ({hedged} %) {share} the budget ({budget} %); \
-             raise hedge.quantile or budget.ratio"
-        )
-    })
-}
-
-/// Rounds to three decimals, to drop the digits of binary fractions.
-fn rounded(percent: f64) -> f64 {
-    (1_000.0 * percent).round() / 1_000.0
-}
-
-/// Returns a note if the timeout ends a request before `delay_max`, the delay while few latencies are known.
-fn delay_note(timeout: Duration, key: &str, delay_max: Duration, effect: &str) -> Option<String> {
-    (timeout <= delay_max).then(|| {
-        format!(
-            "timeout {} is not above {key} {}: \
-             {effect} while fewer than {SAMPLES_MIN} latencies are known",
-            timeout.write(),
-            delay_max.write()
-        )
-    })
 }
 
 fn balance(config: BalanceConfig) -> String {
@@ -378,12 +359,9 @@ fn at_worst(policy: &UpstreamConfig) -> String {
         // The reserve adds nothing when the ratio allows as much.
         if ratio > 0.0 {
             let enough = (f64::from(reserve) / ratio).ceil();
-            let more = format!(
-                ",\n            or {reserve} retries if {window} has fewer than {enough} requests"
-            );
-            text += &more;
+            text += &format!(", or {reserve} retries if {window} has fewer than {enough} requests");
         } else {
-            text += &format!(",\n            and {reserve} retries in {window}");
+            text += &format!(", and {reserve} retries in {window}");
         }
     }
     text

@@ -31,7 +31,7 @@ upstreams:
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     expect![[r#"
         five-errors.yaml:2:25: listeners[0].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted), or a Unix socket such as unix:/run/curtail.sock
-        five-errors.yaml:7:41: upstreams.search.replicas[1]: "127.0.0.1:8081" is text: expected a replica such as http://127.0.0.1:8080, a=http://127.0.0.1:8080 or "http://127.0.0.1:8080 weight=2 zone=a", without a path, or http://unix:/run/app.sock
+        five-errors.yaml:7:41: upstreams.search.replicas[1]: "127.0.0.1:8081" has no scheme: expected a replica such as http://127.0.0.1:8080, a=http://127.0.0.1:8080 or "http://127.0.0.1:8080 weight=2 zone=a", without a path, or http://unix:/run/app.sock
         five-errors.yaml:8:23: upstreams.search.hedge.quantile: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
         five-errors.yaml:9:21: upstreams.search.budget.ratio: 2% is text: expected a ratio from 0 to 1 (0.02 for 2 %)
         five-errors.yaml:10:5: upstreams.search.timout: unknown key: did you mean timeout?
@@ -133,6 +133,7 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
         listener in: 127.0.0.1:7300, clear text
         listener outside: 0.0.0.0:443, TLS
         admin: 127.0.0.1:7301
+        limits: 16,384 connections, headers 64KiB in 10s, drain 10s
         spans: to http://127.0.0.1:4318 as curtail-proxy
         leaf near: 10.0.0.9:7310 -> http://127.0.0.1:80, 4 at once, 1024 may wait
         trusted proxies: 10.0.0.0/8, 192.0.2.7/32
@@ -140,11 +141,15 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
         route any host, /find and /find/... -> upstream search
         route orders.example.org / (any method may be sent twice) -> upstream orders
         route any host, /old and /old/... -> redirect 301 to /new
-        route any host, /v1/ (retries_max 1) (failed statuses: 503) (grpc-timeout is a deadline) (as /v2) (2 headers changed in each request) -> redirect 307 to https://<host><path>, then upstream search
+        route any host, /v1/ (retries_max 1) (failed statuses: 503) (grpc-timeout is a
+            deadline) (as /v2) (2 headers changed in each request) -> redirect 307 to
+            https://<host><path>, then upstream search
 
-        upstream search: 3 replicas: http://10.0.0.1:80, http://10.0.0.2:80, https://search.example.org:443
+        upstream search: 3 replicas: http://10.0.0.1:80, http://10.0.0.2:80,
+            https://search.example.org:443
           balance    prequal: 3 probes a request, hot from quantile 0.6
-          hedge      when slower than quantile 0.99 of recent attempts, after 1ms to 1s; at most 1
+          hedge      when slower than quantile 0.99 of recent attempts, after 1ms to 1s;
+                     at most 1
           tie        the second copy after 2ms
           retry      off
           timeout    1m
@@ -152,26 +157,159 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
           note: each replica must be a leaf; else a tie is executed twice
 
         upstream orders: 1 replica: http://10.0.1.1:80
-          balance    peak_ewma: of two at random, lower peak latency × in flight; decay 5s
-          hedge      when slower than quantile 0.99 of recent attempts, after 1ms to 1s; at most 2
+          balance    peak_ewma: of two at random, lower peak latency × in flight; decay
+                     5s
+          hedge      when slower than quantile 0.99 of recent attempts, after 1ms to 1s;
+                     at most 2
           tie        off
           retry      at most 2, backoff 10ms to 1s
           timeout    1m
-          at worst   5 attempts for one request; 1.00 on average over 10s,
-                    and 3 retries in 10s
+          at worst   5 attempts for one request; 1.00 on average over 10s, and 3 retries
+                     in 10s
           note: hedges and ties need a second replica
 
-        upstream spare: 2 replicas: http://10.0.2.1:80, http://10.0.2.2:80, and the A and AAAA records of http://spare.test:81
+        upstream spare: 2 replicas: http://10.0.2.1:80, http://10.0.2.2:80, and the A
+            and AAAA records of http://spare.test:81
           balance    least_request: of two at random, fewer in flight
           hedge      off
           tie        off
-          retry      at most 2, backoff 10ms to 1s; overdue when slower than quantile 0.995, after 100ms to 5s
+          retry      at most 2, backoff 10ms to 1s; overdue when slower than quantile
+                     0.995, after 100ms to 5s
           timeout    500ms
-          at worst   3 attempts for one request; 1.02 on average over 10s,
-                    or 10 retries if 10s has fewer than 500 requests
-          note: timeout 500ms is not above retry.overdue.delay_max 5s: no attempt is overdue while fewer than 100 latencies are known
+          at worst   3 attempts for one request; 1.02 on average over 10s, or 10 retries
+                     if 10s has fewer than 500 requests
+          note: timeout 500ms is not above retry.overdue.delay_max 5s: no attempt is
+              overdue while fewer than 100 latencies are known
           note: no route leads here
-    "#]].assert_eq(&ended.stdout);
+    "#]]
+    .assert_eq(&ended.stdout);
+}
+
+/// The lines of a summary without their wrapping: a line that is further indented than its key goes on.
+fn unwrapped(summary: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in summary.lines() {
+        let goes_on = line.starts_with("    ");
+        match lines.last_mut().filter(|_| goes_on) {
+            Some(last) => *last += &format!(" {}", line.trim()),
+            None => lines.push(line.to_owned()),
+        }
+    }
+    lines
+}
+
+/// The summary of a correct file.
+fn summary(text: &str) -> Vec<String> {
+    let ended = curtail_reading(text, &["config", "check", "-"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{text}");
+    let widest = ended.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{}", ended.stdout);
+    unwrapped(&ended.stdout)
+}
+
+#[test]
+fn a_summary_has_zone_modes_and_limits() {
+    let lines = summary(
+        "\
+zone: eu-1a
+limits: {drain: 30s, connections_max: 9}
+listeners: [{address: \"unix:/run/in.sock\", mode: 0660, proxy_protocol: {from: [\"unix:\"]}}]
+tenants: {header: x-tenant}
+routes:
+  - {upstream: s, limits: {in_flight_max: 9, rate: 3, per_client: {rate: 0.5}, per_tenant: {in_flight_max: 2}}}
+upstreams:
+  s: {replicas: [\"http://a\", \"http://b\"], in_flight_max: 100, connect: {idle_min: 2}}
+",
+    );
+    for line in [
+        "listener in: unix:/run/in.sock, mode 0660, clear text, after a PROXY header",
+        "zone: eu-1a",
+        "limits: 9 connections, headers 64KiB in 10s, drain 30s",
+        "route any host, / (at most 9 in flight, 3 a second, 0.5 a second per client, 2 in flight \
+         per tenant) -> upstream s",
+        "  in flight  at most 100",
+        "  idle       at least 2 connections",
+    ] {
+        assert!(lines.iter().any(|shown| shown == line), "{line}: {lines:#?}");
+    }
+}
+
+#[test]
+fn notes_name_listeners_and_weights_that_cannot_work() {
+    let notes = |listener: &str, rest: &str, weight: &str| {
+        let text = format!(
+            "listeners: [{{{listener}}}]\n{rest}\nupstreams:\n  \
+             s: {{replicas: [\"http://a{weight}\", \"http://b{weight}\"]}}\n"
+        );
+        let lines = summary(&text);
+        let notes = lines.iter().filter_map(|line| line.trim().strip_prefix("note: "));
+        notes.map(str::to_owned).collect::<Vec<_>>().join("; ")
+    };
+    let (tcp, unix) = ("address: \"127.0.0.1:80\"", "address: \"unix:/run/in.sock\"");
+    let plain = "routes: [{upstream: s}]";
+    let https = "routes: [{upstream: s, redirect: {scheme: https}}]";
+    let trusting = |of: &str| format!("{plain}\ntrusted_proxies: [{of}]");
+    for (listener, rest, weight, says) in [
+        (tcp.to_owned(), plain.to_owned(), "", None),
+        (tcp.to_owned(), plain.to_owned(), " weight=0", Some("all weights are 0: no replica gets")),
+        (format!("{unix}, mode: 432"), plain.to_owned(), "", Some("mode 0432 lets the owner not")),
+        (format!("{unix}, mode: 0660"), plain.to_owned(), "", None),
+        (
+            format!("{unix}, proxy_protocol: {{from: [127.0.0.1]}}"),
+            plain.to_owned(),
+            "",
+            Some("closes all connections; expected \"unix:\""),
+        ),
+        (
+            format!("{tcp}, proxy_protocol: {{from: [\"unix:\"]}}"),
+            plain.to_owned(),
+            "",
+            Some("closes all connections; expected addresses"),
+        ),
+        (format!("{tcp}, proxy_protocol: {{from: [127.0.0.1]}}"), plain.to_owned(), "", None),
+        (
+            format!("{tcp}, proxy_protocol: {{from: [127.0.0.1]}}"),
+            https.to_owned(),
+            "",
+            Some("redirects to https for ever"),
+        ),
+        (tcp.to_owned(), https.to_owned(), "", None),
+        (unix.to_owned(), trusting("127.0.0.1"), "", Some("only \"unix:\" trusts them")),
+        (tcp.to_owned(), trusting("\"unix:\""), "", Some("\"unix:\" has no effect")),
+        (unix.to_owned(), trusting("\"unix:\""), "", None),
+    ] {
+        let notes = notes(&listener, &rest, weight);
+        assert!(notes.contains(says.unwrap_or_default()), "{listener} {rest}: {notes}");
+        assert_eq!(notes.is_empty(), says.is_none(), "{listener} {rest}: {notes}");
+    }
+}
+
+#[test]
+fn errors_of_the_text_and_of_its_files_are_reported_together() {
+    let file = written(
+        "all-stages.yaml",
+        "\
+workers: many
+listeners:
+  - {address: \"127.0.0.1:7300\", tls: {certificate_file: no-c.pem, key_file: no-k.pem}}
+  - {address: \"127.0.0.1:7300\", name: b, tls: {certificate_file: [], key_file: no-k.pem}}
+routes: [{upstream: t}]
+upstreams: {s: {replicas: [\"http://a\"]}}
+access_log: 5
+",
+    );
+    let ended = curtail(&["config", "check", &file]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    expect![[r#"
+        all-stages.yaml:1:10: workers: many is text: expected a whole number from 1 to 256
+        all-stages.yaml:3:57: listeners[0].tls.certificate_file: no-c.pem: No such file or directory (os error 2)
+        all-stages.yaml:3:77: listeners[0].tls.key_file: no-k.pem: No such file or directory (os error 2)
+        all-stages.yaml:4:15: listeners[1].address: same address as listeners[0]: expected another port
+        all-stages.yaml:4:66: listeners[1].tls.certificate_file: this is a list: expected a path such as traces/day.json
+        all-stages.yaml:4:80: listeners[1].tls.key_file: no-k.pem: No such file or directory (os error 2)
+        all-stages.yaml:5:21: routes[0].upstream: "t" is not defined: did you mean s?
+        all-stages.yaml:7:13: access_log: 5 is a number: expected a section of keys
+    "#]].assert_eq(&ended.stderr);
 }
 
 /// Writes a certificate and its key.
@@ -195,15 +333,17 @@ listeners:
   - {name: d, address: \"127.0.0.1:7304\", tls: {certificate_file: one-c.pem, key_file: one-k.pem}}
 routes: [{upstream: s}]
 upstreams: {s: {replicas: [\"http://a\"], connect: {ca_file: no-ca.pem}}}
+access_log: {file: no-such-folder/access.log}
 ",
     );
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""));
     expect![[r#"
-        files.yaml: listeners[0].tls: none.pem: No such file or directory (os error 2)
-        files.yaml: listeners[1].tls: one-c.pem: the key in other-k.pem belongs to another certificate
-        files.yaml: listeners[2].tls: one-c.pem: expected a private key in PEM: found no section of that kind
-        files.yaml: upstreams.s: no-ca.pem: No such file or directory (os error 2)
+        files.yaml:2:57: listeners[0].tls.certificate_file: none.pem: No such file or directory (os error 2)
+        files.yaml:3:66: listeners[1].tls.certificate_file: one-c.pem: the key in other-k.pem belongs to another certificate
+        files.yaml:4:66: listeners[2].tls.certificate_file: one-c.pem: expected a private key in PEM: found no section of that kind
+        files.yaml:7:60: upstreams.s.connect.ca_file: no-ca.pem: No such file or directory (os error 2)
+        files.yaml:8:20: access_log.file: no-such-folder/access.log: No such file or directory (os error 2)
     "#]].assert_eq(&ended.stderr);
 }
 
@@ -274,11 +414,9 @@ fn the_complete_file_is_right() {
 fn notes_name_budgets_and_timeouts_that_leave_hedges_and_retries_without_effect() {
     let notes = |keys: &str| {
         let text = SMALL.replace("8081\"]", &format!("8081\"], {keys}"));
-        let ended = curtail_reading(&text, &["config", "check", "-"]);
-        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{keys}");
-        let notes: Vec<_> =
-            ended.stdout.lines().filter_map(|l| l.trim().strip_prefix("note: ")).collect();
-        notes.join("\n")
+        let lines = summary(&text);
+        let notes = lines.iter().filter_map(|line| line.trim().strip_prefix("note: "));
+        notes.map(str::to_owned).collect::<Vec<_>>().join("\n")
     };
     let spent = "hedges of ordinary requests (5 %) spend most of the budget (5 %); \
                  raise hedge.quantile or budget.ratio";
@@ -313,9 +451,8 @@ fn durations_are_shown_as_in_the_file() {
         ("balance: {policy: peak_ewma, decay: 120s}", "decay 2m"),
     ] {
         let text = SMALL.replace("8081\"]", &format!("8081\"], {keys}"));
-        let ended = curtail_reading(&text, &["config", "check", "-"]);
-        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{keys}");
-        assert!(ended.stdout.lines().any(|shown| shown.ends_with(line)), "{}", ended.stdout);
+        let lines = summary(&text);
+        assert!(lines.iter().any(|shown| shown.ends_with(line)), "{lines:#?}");
     }
 }
 

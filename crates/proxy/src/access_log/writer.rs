@@ -45,8 +45,7 @@ impl AccessLogWriter {
         config: &AccessLogConfig,
         buffers: &Arc<LineBuffers>,
     ) -> Result<Self, StartError> {
-        let file = open(&config.file)
-            .map_err(|source| StartError::AccessLog { file: config.file.clone(), source })?;
+        let file = open(&config.file).map_err(|source| unusable(&config.file, source))?;
         let (stop, stopped) = sync_channel(0);
         let (ends, ended) = sync_channel(0);
         let number = buffers.next_writer();
@@ -86,7 +85,11 @@ pub(crate) fn check(config: &AccessLogConfig) -> Result<(), StartError> {
         }
         _ => open(path).map(drop),
     };
-    checked.map_err(|source| StartError::AccessLog { file: path.clone(), source })
+    checked.map_err(|source| unusable(path, source))
+}
+
+fn unusable(file: &Path, source: io::Error) -> StartError {
+    StartError::AccessLog { file: file.to_owned(), source }.within("access_log.file".to_owned())
 }
 
 fn open(path: &Path) -> io::Result<File> {

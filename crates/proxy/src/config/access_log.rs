@@ -48,7 +48,7 @@ pub(super) fn read(s: &mut Section<'_>) -> AccessLogConfig {
         )
         .default("json".to_owned());
     let format = Format::parse(&format).unwrap_or_else(|message| {
-        s.error("format", message);
+        s.value_error("format", message);
         Format::Json
     });
     let query = s
@@ -58,7 +58,8 @@ pub(super) fn read(s: &mut Section<'_>) -> AccessLogConfig {
         s.values("headers", "Request headers in a line of `format: json`, such as user-agent.");
     s.check_len("headers", headers.len(), HEADERS_MAX);
     if format != Format::Json && !headers.is_empty() {
-        s.error("headers", "only for format: json; write {header.user-agent} in a text");
+        let text = "only for format: json; write {header.user-agent} in a text";
+        s.conflict("headers", &["format"], text);
     }
     let headers = headers.iter().enumerate().map(|(index, name)| {
         header_name(name).unwrap_or_else(|message| {

@@ -17,13 +17,15 @@ use std::net::IpAddr;
 /// Records an error for each contradiction in `config`, which was read from `s`.
 pub(super) fn check(config: &Config, s: &mut Section<'_>) {
     if config.listeners.is_empty() && config.leaves.is_empty() {
-        s.error("listeners", "nothing to listen on: expected at least one listener or leaf");
+        let text = "nothing to listen on: expected at least one listener or leaf";
+        s.conflict("listeners", &["leaves"], text);
     }
     if !config.listeners.is_empty() && config.routes.is_empty() {
-        s.error("routes", "listeners without routes: expected at least one route");
+        let text = "listeners without routes: expected at least one route";
+        s.conflict("routes", &["listeners"], text);
     }
     if let Some(Err(error)) = config.zone.as_deref().map(replica::check_name) {
-        s.error("zone", error);
+        s.value_error("zone", error);
     }
     check_ports(config, s);
     check_routes(config, s);
@@ -37,12 +39,11 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
                 is_same_server(&other.url, &replica.url) || other.identity() == replica.identity()
             };
             if let Some(first) = before.iter().position(is_same) {
-                s.error(
-                    &format!("upstreams.{}.replicas[{index}]", upstream.name),
-                    format!(
-                        "{replica} is a duplicate of replicas[{first}]: expected each replica once"
-                    ),
+                let all = format!("upstreams.{}.replicas", upstream.name);
+                let text = format!(
+                    "{replica} is a duplicate of replicas[{first}]: expected each replica once"
                 );
+                s.conflict(&format!("{all}[{index}]"), &[&all], text);
             }
         }
     }
@@ -74,19 +75,21 @@ fn check_ports(config: &Config, s: &mut Section<'_>) {
                 "{:?} is also the name of {}: expected a unique name, because it labels the metrics",
                 port.name, other.section
             );
-            s.error(&format!("{}.name", port.section), text);
+            let others = [&*format!("{}.name", other.section)];
+            s.conflict(&format!("{}.name", port.section), &others, text);
         }
         let mut before = ports[..index].iter();
         if let Some(other) = before.find(|other| are_one_port(&other.address, &port.address)) {
             let text = format!("same address as {}: expected another port", other.section);
-            s.error(&format!("{}.address", port.section), text);
+            let others = [&*format!("{}.address", other.section)];
+            s.conflict(&format!("{}.address", port.section), &others, text);
         }
     }
     let admin = config.admin.map(ListenAddress::Tcp);
     let is_admin = |port: &&Port<'_>| admin.iter().any(|a| are_one_port(&port.address, a));
     if let Some(other) = ports.iter().find(is_admin) {
         let text = format!("same address as {}: expected another port", other.section);
-        s.error("admin.address", text);
+        s.conflict("admin.address", &[&format!("{}.address", other.section)], text);
     }
 }
 
@@ -115,13 +118,17 @@ fn check_routes(config: &Config, s: &mut Section<'_>) {
             if !is_defined {
                 let expected = expectation(upstream, &names, "no upstreams are defined");
                 let text = format!("{upstream:?} {defect}: {expected}");
-                s.error(&format!("routes[{index}].upstream"), text);
+                // Other errors of an upstream do not change its name.
+                let others: &[&str] = if names.is_empty() { &["upstreams"] } else { &[] };
+                s.conflict(&format!("routes[{index}].upstream"), others, text);
             }
         }
         let mut before = config.routes[..index].iter();
         if let Some(first) = before.position(|other| match_the_same_requests(other, route)) {
             let text = format!("matches no request: routes[{first}] matches the same requests");
-            s.error(&format!("routes[{index}]"), text);
+            let [host, prefix] =
+                ["host", "path_prefix"].map(|key| format!("routes[{first}].{key}"));
+            s.conflict(&format!("routes[{index}]"), &[&host, &prefix], text);
         }
     }
 }
@@ -139,7 +146,12 @@ fn check_groups(config: &Config, s: &mut Section<'_>) {
                 {shared}",
                 first.name
             );
-            s.error(&format!("upstreams.{}.group", upstream.name), text);
+            let others = [&first.name, &upstream.name].map(|name| format!("upstreams.{name}"));
+            s.conflict(
+                &format!("upstreams.{}.group", upstream.name),
+                &[&others[0], &others[1]],
+                text,
+            );
         }
     }
 }

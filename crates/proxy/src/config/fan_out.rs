@@ -113,7 +113,11 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
             let text = format!(
                 "{name:?} selects {selected} upstreams: expected one with fan_out.to: replicas"
             );
-            s.error(&format!("routes[{index}].upstream"), text);
+            s.conflict(
+                &format!("routes[{index}].upstream"),
+                &[&format!("routes[{index}].fan_out")],
+                text,
+            );
         }
         let calls = route.calls(&config.upstreams).and_then(|calls| u32::try_from(calls).ok());
         let count = calls.unwrap_or(u32::MAX);
@@ -122,7 +126,8 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
             if selected > 0 && value > count {
                 let recipients = fan_out.to.noun();
                 let text = format!("{value} of {count} {recipients}: expected at most {count}");
-                s.error(&format!("routes[{index}].fan_out.{key}"), text);
+                let others = [&*format!("routes[{index}]"), "upstreams"];
+                s.conflict(&format!("routes[{index}].fan_out.{key}"), &others, text);
             }
         }
     }

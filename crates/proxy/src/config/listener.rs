@@ -24,6 +24,12 @@ pub struct ListenerConfig {
 pub struct PrecedingProxies(Vec<ClientRange>);
 
 impl PrecedingProxies {
+    /// The clients that are such proxies.
+    #[must_use]
+    pub fn ranges(&self) -> &[ClientRange] {
+        &self.0
+    }
+
     /// Whether a proxy at a canonical address, or on a Unix socket, may connect.
     pub(crate) fn contain(&self, address: Option<IpAddr>) -> bool {
         self.0.iter().any(|range| range.contains(address))
@@ -75,10 +81,9 @@ pub(super) fn read(s: &mut Section<'_>) -> ListenerConfig {
         tls: ServerTls::read(s),
     };
     if listener.mode.is_some() && matches!(listener.address, ListenAddress::Tcp(_)) {
-        s.error(
-            "mode",
-            "only a Unix socket has a file: expected an address such as unix:/run/curtail.sock",
-        );
+        let text =
+            "only a Unix socket has a file: expected an address such as unix:/run/curtail.sock";
+        s.conflict("mode", &["address"], text);
     }
     listener
 }
@@ -90,7 +95,7 @@ fn proxy_protocol(s: &mut Section<'_>) -> PrecedingProxies {
     );
     if from.is_empty() {
         let text = "expected the addresses of the proxies that send the header, such as [10.0.0.0/8]: anybody else could claim any address";
-        s.error("from", text);
+        s.value_error("from", text);
     }
     PrecedingProxies(from)
 }

@@ -103,6 +103,12 @@ pub enum ClientRange {
 }
 
 impl ClientRange {
+    /// Whether the range has the clients of Unix sockets.
+    #[must_use]
+    pub const fn is_unix(&self) -> bool {
+        matches!(self, Self::Unix)
+    }
+
     /// Whether the range contains a client at a canonical address, or on a Unix socket.
     #[must_use]
     pub fn contains(&self, address: Option<IpAddr>) -> bool {

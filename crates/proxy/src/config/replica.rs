@@ -48,7 +48,9 @@ impl std::str::FromStr for ReplicaUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::parse(text).ok_or_else(|| {
-            format!("{text:?} is not {} {}", <Self as Value>::NOUN, <Self as Value>::DETAIL)
+            let defect = url_defect(text).unwrap_or_else(|| "is not valid".to_owned());
+            let (noun, detail) = (<Self as Value>::NOUN, <Self as Value>::DETAIL);
+            format!("{text:?} {defect}: expected {noun} {detail}")
         })
     }
 }
@@ -59,8 +61,47 @@ displayed_value!(
     "such as http://127.0.0.1:8080, without a path, or http://unix:/run/app.sock",
     |scalar: &Scalar| scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind),
     Self(ServerOrigin { tls: false, host: "localhost".to_owned(), port: 80 }),
-    { "type": "string", "pattern": "^(https?://[^/]+/?|http://unix:/.+)$" }
+    { "type": "string", "pattern": "^(https?://[^/]+/?|http://unix:/.+)$" },
+    url_defect
 );
+
+/// What is wrong with the address of a server that [`ReplicaUrl::parse`] rejects.
+fn url_defect(text: &str) -> Option<String> {
+    let says = |defect: &str| Some(defect.to_owned());
+    if ReplicaUrl::parse(text).is_some() {
+        return None;
+    }
+    if text.contains(|char: char| char.is_whitespace() || char.is_control()) {
+        return says("has a space");
+    }
+    let Some((scheme, rest)) = text.split_once("://") else { return says("has no scheme") };
+    if !matches!(scheme, "http" | "https") {
+        return Some(format!("has the scheme {scheme:?}, not http or https"));
+    }
+    if rest.starts_with("unix:") {
+        let is_tls = scheme == "https";
+        return says(if is_tls { "has TLS over a Unix socket" } else { "has no absolute path" });
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    if !matches!(path, "" | "/") {
+        return Some(format!("has a path, {path}"));
+    }
+    if authority.contains('@') {
+        return says("has a user name");
+    }
+    // A colon after the brackets of an IPv6 address.
+    let host_end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
+    let port = authority[host_end..].split_once(':');
+    match port {
+        Some((_, port)) if port.contains(':') => says("has an IPv6 address without brackets"),
+        Some((host, _)) if host.is_empty() && host_end == 0 => says("has no host"),
+        Some((_, port)) if port.parse::<u16>().is_err() => Some(format!("has the port {port:?}")),
+        Some(_) => None,
+        None if authority.is_empty() => says("has no host"),
+        None => None,
+    }
+}
 
 /// How many requests a replica gets, and from where. A change of it keeps the replica's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -212,12 +253,37 @@ displayed_value!(
     "such as http://127.0.0.1:8080, a=http://127.0.0.1:8080 or \"http://127.0.0.1:8080 weight=2 zone=a\", without a path, or http://unix:/run/app.sock",
     |scalar: &Scalar| scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind),
     Self::unnamed(ReplicaUrl::placeholder()),
-    { "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?(https?://[^/ ]+/?|http://unix:/[^ ]+)( +(weight=[0-9.]+|zone=[A-Za-z0-9_.-]+))*$" }
+    { "type": "string", "pattern": "^([A-Za-z0-9_.-]+=)?(https?://[^/ ]+/?|http://unix:/[^ ]+)( +(weight=[0-9.]+|zone=[A-Za-z0-9_.-]+))*$" },
+    replica_defect
 );
+
+/// What is wrong with a replica that [`ReplicaConfig::parse`] rejects.
+fn replica_defect(text: &str) -> Option<String> {
+    let mut words = text.split_ascii_whitespace();
+    let Some(server) = words.next() else { return Some("is empty".to_owned()) };
+    // The name has no colon, and the value of a query may have an equals sign.
+    let (name, url) = match server.split_once('=').filter(|(name, _)| !name.contains(':')) {
+        Some((name, url)) => (Some(name), url),
+        None => (None, server),
+    };
+    if let Some(Err(error)) = name.map(check_name) {
+        return Some(format!("has a wrong name: {error}"));
+    }
+    if let Some(defect) = url_defect(url) {
+        return Some(defect);
+    }
+    let is_wrong = |word: &&str| Placement::default().parse_option(word).is_none();
+    let wrong = words.find(is_wrong)?;
+    Some(match wrong.split_once('=') {
+        Some(("weight", _)) => format!("has {wrong}, not a weight from 0 to {}", Weight::MAX),
+        Some(("zone", _)) => format!("has {wrong}, not the name of a zone"),
+        Some(_) | None => format!("has {wrong}, not an option weight=W or zone=Z"),
+    })
+}
 
 #[cfg(test)]
 mod tests {
-    use super::{Placement, ReplicaConfig, ZoneSide};
+    use super::{Placement, ReplicaConfig, ZoneSide, replica_defect};
 
     #[test]
     fn options_follow_the_address() {
@@ -240,6 +306,40 @@ mod tests {
         ] {
             let parsed = ReplicaConfig::parse(text).map(|replica| replica.to_string());
             assert_eq!(parsed.as_deref(), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_is_wrong_with_the_address() {
+        for (text, says) in [
+            ("127.0.0.1:8081", "has no scheme"),
+            ("localhost", "has no scheme"),
+            ("a=127.0.0.1:8081", "has no scheme"),
+            ("tcp://a:80", "has the scheme \"tcp\", not http or https"),
+            ("http://a:80/v1", "has a path, /v1"),
+            ("http://a:80?x=1", "has a path, ?x=1"),
+            ("http://a:http", "has the port \"http\""),
+            ("http://a:", "has the port \"\""),
+            ("http://a:65536", "has the port \"65536\""),
+            ("http://::1:80", "has an IPv6 address without brackets"),
+            ("http://:80", "has no host"),
+            ("http://", "has no host"),
+            ("http://me@a:80", "has a user name"),
+            ("https://unix:/run/a.sock", "has TLS over a Unix socket"),
+            ("http://unix:a.sock", "has no absolute path"),
+            ("a/b=http://a:80", "has a wrong name: \"a/b\" is not a name"),
+            ("http://a:80 weight=-1", "has weight=-1, not a weight from 0 to 65535"),
+            ("http://a:80 zone=", "has zone=, not the name of a zone"),
+            ("http://a:80 wieght=2", "has wieght=2, not an option"),
+            ("", "is empty"),
+        ] {
+            assert_eq!(ReplicaConfig::parse(text), None, "{text}");
+            let defect = replica_defect(text).unwrap_or_default();
+            assert!(defect.starts_with(says), "{text}: {defect}");
+        }
+        for text in ["http://a:80", "a=http://a zone=b", "http://unix:/run/a.sock", "https://[::1]"]
+        {
+            assert_eq!(replica_defect(text), None, "{text}");
         }
     }
 

@@ -111,11 +111,14 @@ fn redirect(s: &mut Section<'_>) -> RedirectConfig {
             .optional(),
     };
     if !matches!(status, 301 | 302 | 303 | 307 | 308) {
-        s.error("status", format!("{status} is no redirect: expected 301, 302, 303, 307 or 308"));
+        s.value_error(
+            "status",
+            format!("{status} is no redirect: expected 301, 302, 303, 307 or 308"),
+        );
     }
     if let Some(host) = config.host.as_deref().filter(|host| !is_host(host.as_bytes())) {
         let text = "expected a name or an address, with or without a port, such as www.example.org";
-        s.error("host", format!("{host:?} is not a host: {text}"));
+        s.value_error("host", format!("{host:?} is not a host: {text}"));
     }
     config
 }
@@ -128,7 +131,7 @@ pub(super) fn check(route: &RouteConfig, s: &mut Section<'_>) {
         check_prefix(s, "rewrite_prefix", prefix);
         if crate::route::is_of_leaves(prefix) {
             let text = "is reserved for requests of roots to leaves: expected another prefix";
-            s.error("rewrite_prefix", format!("{prefix:?} {text}"));
+            s.value_error("rewrite_prefix", format!("{prefix:?} {text}"));
         }
     }
     if let Some(RedirectConfig { scheme, host, prefix, .. }) = redirect {
@@ -139,15 +142,15 @@ pub(super) fn check(route: &RouteConfig, s: &mut Section<'_>) {
             .as_deref()
             .is_some_and(|prefix| !path::are_same_prefix(prefix, &route.path_prefix));
         if scheme.is_none() && host.is_none() && !is_elsewhere {
-            s.error(
-                "redirect",
-                "redirects every request to itself: expected a scheme, a host or another prefix",
-            );
+            let text =
+                "redirects every request to itself: expected a scheme, a host or another prefix";
+            s.conflict("redirect", &["path_prefix"], text);
         }
     }
     if route.upstream.is_none() {
         if redirect.is_none() {
-            s.error("upstream", "missing: expected the name of an upstream, or a redirect");
+            let text = "missing: expected the name of an upstream, or a redirect";
+            s.conflict("upstream", &["redirect"], text);
         }
         for (key, is_set) in [
             ("request_headers", !request_headers.is_empty()),
@@ -155,7 +158,8 @@ pub(super) fn check(route: &RouteConfig, s: &mut Section<'_>) {
             ("fan_out", route.fan_out.is_some()),
         ] {
             if is_set && redirect.is_some() {
-                s.error(key, "has no effect, because no request goes to a replica: expected the key `upstream` as well");
+                let text = "has no effect, because no request goes to a replica: expected the key `upstream` as well";
+                s.conflict(key, &["upstream", "redirect"], text);
             }
         }
     }

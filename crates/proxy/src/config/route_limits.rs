@@ -72,7 +72,7 @@ fn per_client(s: &mut Section<'_>) -> ClientLimit {
         )
         .optional();
     if header.as_ref().is_some_and(|header| http::HeaderName::try_from(header).is_err()) {
-        s.error("header", "expected the name of a header, such as x-api-key");
+        s.value_error("header", "expected the name of a header, such as x-api-key");
     }
     let limit = limit(s);
     check_any(s, &limit);
@@ -96,7 +96,7 @@ fn limit(s: &mut Section<'_>) -> RequestLimit {
         .range(1..=BURST_MAX)
         .optional();
     if burst.is_some() && rate.is_none() {
-        s.error("burst", "has no effect without rate: expected rate, too");
+        s.conflict("burst", &["rate"], "has no effect without rate: expected rate, too");
     }
     let rate =
         rate.map(|rate: f64| RateLimit::new(rate, burst.unwrap_or_else(|| one_second(rate))));
@@ -116,7 +116,8 @@ fn max(s: &mut Section<'_>) -> usize {
 
 fn check_any(s: &mut Section<'_>, limit: &RequestLimit) {
     if limit.is_unlimited() {
-        s.error("rate", "there is no limit: expected in_flight_max or rate");
+        let text = "there is no limit: expected in_flight_max or rate";
+        s.conflict("rate", &["in_flight_max"], text);
     }
 }
 
@@ -127,7 +128,7 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
         let tenants = config.tenants.as_ref().map(|tenants| &*tenants.header);
         if limits.per_tenant.is_some() && tenants.is_none() {
             let text = "no header names the tenant: expected the section tenants, with its header";
-            s.error(&format!("routes[{index}].limits.per_tenant"), text);
+            s.conflict(&format!("routes[{index}].limits.per_tenant"), &["tenants"], text);
         }
         let client = limits.per_client.as_ref().and_then(|each| each.header.as_deref());
         let tenant = tenants.filter(|_| limits.per_tenant.is_some());
@@ -138,7 +139,9 @@ pub(super) fn check(config: &Config, s: &mut Section<'_>) {
                 let text = format!(
                     "limits requests by {header} as clients send it, but request_headers changes it for the replicas: expected a header that stays"
                 );
-                s.error(&format!("routes[{index}].limits.{key}"), text);
+                let changes = format!("routes[{index}].request_headers");
+                let others = [&*changes, "tenants"];
+                s.conflict(&format!("routes[{index}].limits.{key}"), &others, text);
             }
         }
     }

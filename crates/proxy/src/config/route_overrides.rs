@@ -50,11 +50,12 @@ pub(super) fn check(route: &RouteConfig, s: &mut Section<'_>) {
         return;
     }
     if route.overrides.grpc_timeout {
-        s.error("grpc_timeout", "gRPC calls do not fan out: expected a route without `fan_out`");
+        let text = "gRPC calls do not fan out: expected a route without `fan_out`";
+        s.conflict("grpc_timeout", &["fan_out"], text);
     }
     if route.overrides.stream_idle_timeout.is_some() {
         let text = "responses of a fan-out are not streamed: expected a route without `fan_out`";
-        s.error("stream_idle_timeout", text);
+        s.conflict("stream_idle_timeout", &["fan_out"], text);
     }
 }
 

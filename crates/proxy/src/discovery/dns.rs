@@ -50,6 +50,10 @@ type Records = (Vec<RData>, Duration);
 
 type Parts = Vec<(PartName, Result<Part, String>)>;
 
+fn unusable_servers(source: NetError) -> StartError {
+    StartError::NameServers { source }.within("dns".to_owned())
+}
+
 impl Resolver {
     /// Prepares lookups, without opening a socket.
     ///
@@ -57,7 +61,7 @@ impl Resolver {
     /// When no name servers are configured, and `/etc/resolv.conf` has none.
     pub(crate) fn new(config: &DnsConfig) -> Result<Self, StartError> {
         let (servers, system_options) = if config.servers.is_empty() {
-            read_system_conf().map_err(|source| StartError::NameServers { source })?
+            read_system_conf().map_err(unusable_servers)?
         } else {
             let servers = config.servers.iter().map(name_server).collect();
             (ResolverConfig::from_name_servers(servers), ResolverOpts::default())
@@ -82,7 +86,7 @@ impl Resolver {
         options.use_hosts_file = ResolveHosts::Never;
         options.positive_max_ttl = Some(config.refresh_max.into());
         options.negative_max_ttl = Some(EMPTY_RETRY_MAX.into());
-        let resolver = builder.build().map_err(|source| StartError::NameServers { source })?;
+        let resolver = builder.build().map_err(unusable_servers)?;
         Ok(Self { resolver, servers: addresses, search, ndots })
     }
 

@@ -166,7 +166,7 @@ fn a_reload_can_require_the_header() {
         let mut before = Client::connect(proxy.address(), Version::HTTP_2).await;
         assert_eq!(before.get("/").await.status, StatusCode::OK);
         let changed = proxy.reload(&setup.listener(FROM_LOOPBACK)).expect("the reload succeeds");
-        assert_eq!(changed, ["listeners"]);
+        assert_eq!(changed, ["listeners.in"]);
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
         assert_eq!(wire.read_to_close().await, "");

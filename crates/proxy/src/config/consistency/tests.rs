@@ -33,6 +33,44 @@ routes:
 }
 
 #[test]
+fn a_value_that_cannot_be_read_hides_no_error_about_other_values() {
+    check(
+        "\
+workers: many
+trusted_proxies: [10.0.0.1/8]
+listeners:
+  - {address: \"127.0.0.1:7300\", mode: 0660}
+  - {address: \"127.0.0.1:7300\", name: b, proxy_protocol: {from: []}}
+  - {address: localhost, mode: 0660}
+routes:
+  - {upstream: t, timeout: soon, path_prefix: a}
+  - {upstream: s, path_prefix: /b/*, host: \"h:1\", limits: {per_tenant: {rate: 1}, burst: x}}
+upstreams:
+  s: {replicas: [\"http://a\", a], holdout: 0, remedy: auto, hedge: {delay_min: 2s, quantile: 99}}
+",
+        expect![[r#"
+            f:1:10: workers: many is text: expected a whole number from 1 to 256
+            f:2:19: trusted_proxies[0]: 10.0.0.1/8 is text: expected a range of addresses such as 10.0.0.0/8, 192.0.2.7 or "2001:db8::/32" (quoted), or "unix:" for the clients of Unix sockets
+            f:4:39: listeners[0].mode: only a Unix socket has a file: expected an address such as unix:/run/curtail.sock
+            f:5:15: listeners[1].address: same address as listeners[0]: expected another port
+            f:5:65: listeners[1].proxy_protocol.from: expected the addresses of the proxies that send the header, such as [10.0.0.0/8]: anybody else could claim any address
+            f:6:5: listeners[2].name: "in" is also the name of listeners[0]: expected a unique name, because it labels the metrics
+            f:6:15: listeners[2].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted), or a Unix socket such as unix:/run/curtail.sock
+            f:8:16: routes[0].upstream: "t" is not defined: did you mean s?
+            f:8:28: routes[0].timeout: soon is text: expected a duration of at least 1ms
+            f:8:47: routes[0].path_prefix: "a" does not begin with /
+            f:9:32: routes[1].path_prefix: "/b/*" has a wildcard: expected a prefix without one; /search matches all paths below it
+            f:9:44: routes[1].host: "h:1" matches no request: expected a name or an address without a port, such as search.example.org
+            f:9:72: routes[1].limits.per_tenant: no header names the tenant: expected the section tenants, with its header
+            f:9:90: routes[1].limits.burst: x is text: expected a whole number from 1 to 1000000
+            f:11:30: upstreams.s.replicas[1]: a has no scheme: expected a replica such as http://127.0.0.1:8080, a=http://127.0.0.1:8080 or "http://127.0.0.1:8080 weight=2 zone=a", without a path, or http://unix:/run/app.sock
+            f:11:43: upstreams.s.holdout: remedy: auto needs a holdout: expected a ratio above 0, or no key for one request in ten
+            f:11:79: upstreams.s.hedge.delay_min: 2 s is above delay_max (1 s): expected at most that
+            f:11:93: upstreams.s.hedge.quantile: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)"#]],
+    );
+}
+
+#[test]
 fn the_zone_of_the_environment_is_a_name_and_counts_only_if_the_file_has_none() {
     let yaml = "listeners: [{address: \"127.0.0.1:0\"}]\nroutes: [{upstream: s}]\n\
                 upstreams: {s: {replicas: [\"http://a\"]}}\n";

@@ -24,7 +24,8 @@ async fn connect_failure_line(url: String, ca_file: &Path) -> String {
         assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE, "{response:?}");
         assert_eq!(response.error(), Some("not_sent"), "nothing was sent to it");
     }
-    logs::find(&["WARN", &url]).expect("a warning that names the replica")
+    let parts = ["WARN", "upstream=\"service\"", "replica=", &url];
+    logs::find(&parts).expect("a warning that names the upstream and the replica")
 }
 
 async fn replica_with(issued: &Issued) -> Replica {
@@ -155,15 +156,15 @@ fn a_certificate_that_cannot_be_used_is_named_before_anything_listens() {
         error
     };
     let missing = one.certificate_file.with_file_name("missing.pem");
-    for (certificate, key, names) in [
-        (&missing, &one.key_file, &missing),
-        (&one.key_file, &one.key_file, &one.key_file),
-        (&one.certificate_file, &one.certificate_file, &one.certificate_file),
-        (&one.certificate_file, &other.key_file, &one.certificate_file),
+    for (certificate, key, names, of) in [
+        (&missing, &one.key_file, &missing, "certificate_file"),
+        (&one.certificate_file, &missing, &missing, "key_file"),
+        (&one.key_file, &one.key_file, &one.key_file, "certificate_file"),
+        (&one.certificate_file, &other.key_file, &one.certificate_file, "certificate_file"),
     ] {
         let error = start(&yaml(certificate, key));
         assert!(error.contains(&names.display().to_string()), "{error}");
-        assert!(error.starts_with("listeners[0].tls: "), "{error}");
+        assert!(error.starts_with(&format!("listeners[0].tls.{of}: ")), "{error}");
     }
     let mismatch = start(&yaml(&one.certificate_file, &other.key_file));
     assert!(mismatch.contains("belongs to another certificate"), "{mismatch}");
@@ -188,12 +189,16 @@ fn a_certificate_that_cannot_be_used_is_named_before_anything_listens() {
         )
     };
     for (key, value, section) in [
-        ("upstream", "", "upstreams.s: "),
-        ("leaf", "", "leaf leaf: "),
-        ("replica", "https://under_score..dots:9", "upstreams.s: https://under_score..dots:9: "),
-        ("spans", "https://under_score..dots:9", "spans: https://under_score..dots:9: "),
-        ("spans", "http://127.0.0.1:9, ca_file: /nowhere", "spans: /nowhere: "),
-        ("spans", "http://127.0.0.1:9, token_file: /nowhere", "spans: token_file /nowhere: "),
+        ("upstream", "", "upstreams.s.connect.ca_file: "),
+        ("leaf", "", "leaves[0].connect.ca_file: "),
+        (
+            "replica",
+            "https://under_score..dots:9",
+            "upstreams.s.replicas: https://under_score..dots:9: ",
+        ),
+        ("spans", "https://under_score..dots:9", "spans.endpoint: https://under_score..dots:9: "),
+        ("spans", "http://127.0.0.1:9, ca_file: /nowhere", "spans.ca_file: /nowhere: "),
+        ("spans", "http://127.0.0.1:9, token_file: /nowhere", "spans.token_file: /nowhere: "),
     ] {
         let error = start(&elsewhere(key, value));
         assert!(error.starts_with(section), "{error}");

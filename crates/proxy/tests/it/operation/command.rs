@@ -156,6 +156,13 @@ fn errors_and_a_port_in_use_end_it_with_codes_of_their_own() {
         let (exit, line) = code(&directory.write("taken.yaml", &taken)).await;
         assert_eq!(exit, Some(3), "{line}");
         assert!(line.contains(&replica.address().to_string()), "{line}");
+        let tls = "listeners:\n- {address: \"127.0.0.1:0\", tls: {certificate_file: /no, key_file: /no}}\n";
+        let tls =
+            format!("{tls}routes: [{{upstream: s}}]\nupstreams: {{s: {{replicas: [http://a]}}}}\n");
+        let (exit, line) = code(&directory.write("certificate.yaml", &tls)).await;
+        assert_eq!(exit, Some(3), "{line}");
+        let says = "certificate.yaml:2:52: listeners[0].tls.certificate_file: /no: No such file";
+        assert!(line.contains(says), "{line}");
     });
 }
 
