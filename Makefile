@@ -20,8 +20,9 @@ demo: ## Watch Curtail cut a latency tail on this machine
 build: ## Build everything, with checks on
 	$(CARGO) build --locked --workspace
 
+# Only the two binaries depend on the revision, so a commit compiles little again.
 release: ## Build the release binaries, without curtail-sql
-	$(CARGO) build --locked --workspace --exclude curtail-sql --bins --release
+	CURTAIL_REVISION="$$(git rev-parse --short=12 HEAD 2>/dev/null)" $(CARGO) build --locked --workspace --exclude curtail-sql --bins --release
 
 # It alone links DataFusion, which takes longer to compile than everything else.
 sql: ## Build curtail-sql, the program behind `curtail sql`

@@ -24,12 +24,13 @@ mod terminal;
 mod testbed;
 
 use clap::{Parser, Subcommand};
+use curtail_proxy::cli::version;
 use curtail_proxy::log::{log_problems, log_service};
 use std::process::ExitCode;
 
 /// Finds, explains, predicts and cuts the latency tail of services.
 #[derive(Debug, Parser)]
-#[command(name = "curtail", version, arg_required_else_help = true, term_width = 80)]
+#[command(name = "curtail", version = version(option_env!("CURTAIL_REVISION")), arg_required_else_help = true, term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -1,7 +1,7 @@
 //! `curtail-proxy`: the proxy alone, for fleets that want a sidecar and no analytics.
 
 use clap::Parser;
-use curtail_proxy::cli::{EXIT_CONFIG, ProxyArgs, run};
+use curtail_proxy::cli::{EXIT_CONFIG, ProxyArgs, run, version};
 use curtail_proxy::log::log_service;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A proxy that cuts the latency tail of HTTP services.
 #[derive(Parser)]
-#[command(name = "curtail-proxy", version, term_width = 80)]
+#[command(name = "curtail-proxy", version = version(option_env!("CURTAIL_REVISION")), term_width = 80)]
 struct Cli {
     #[command(flatten)]
     proxy: ProxyArgs,
