@@ -100,8 +100,7 @@ impl RouteLimits {
         head: &RequestHead,
         client: &Client,
     ) -> Result<Option<Arc<LimitPermit>>, LimitedRequest> {
-        let by_address =
-            |each: &PerKeyLimit| each.table.hash(client.origin(head).map(network));
+        let by_address = |each: &PerKeyLimit| each.table.hash(client.origin(head).map(network));
         let unnamed = |each: &PerKeyLimit| each.table.hash(&b""[..]);
         let each = [
             self.find_place(&self.clients, head, by_address, LimitReason::AmbiguousClient)?,

@@ -58,10 +58,12 @@ impl Pool {
     ) -> Result<Option<(Http2Lease, Option<ConnectPhases>)>, ExchangeError> {
         let (lease, phases) = match self.lease_http2(clock.now(), clock) {
             Some(lease) => (lease, None),
-            None if self.config.protocol == Protocol::Http2 => match self.connect(clock).await? {
-                (NewLease::Http2(lease), phases) => (lease, phases),
-                (NewLease::Http1(_), _) => return Ok(None),
-            },
+            None if self.config.protocol == Protocol::Http2 => {
+                match self.connect(clock, false).await? {
+                    (NewLease::Http2(lease), phases) => (lease, phases),
+                    (NewLease::Http1(_), _) => return Ok(None),
+                }
+            }
             None => return Ok(None),
         };
         let accepts = lease.accepts_connect().await.map_err(|error| self.failed(error))?;
