@@ -230,7 +230,8 @@ impl Server {
         let buffer = self.outbound.begin(length.unwrap_or(Length::Ended), terms.takes_trailers);
         buffer.extend_from_slice(&lock(&self.shared).end_interim());
         response::write_head(buffer, head, length, terms, &self.clock);
-        if let Err(error) = poll_fn(|cx| self.poll_send(cx, body)).await {
+        let mut failure = None;
+        if let Err(error) = poll_fn(|cx| self.poll_send(cx, body, &mut failure)).await {
             tracing::debug!(%error, "a response was not sent completely");
             let is_timeout = error.is_timeout();
             // Without a reset, the kernel would retransmit the rest to a client that does not read.
@@ -265,18 +266,31 @@ impl Server {
         Poll::Ready(false)
     }
 
-    fn poll_send<B>(&mut self, cx: &mut Context<'_>, body: &mut B) -> Poll<Result<(), Error>>
+    /// Sends the message that has been begun, with what the body has. What it had before its `failure` is sent, too: to a
+    /// client, a connection that closes without a byte is an idle one that has timed out, and it sends its request again.
+    fn poll_send<B>(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut B,
+        failure: &mut Option<Error>,
+    ) -> Poll<Result<(), Error>>
     where
         B: Body<Data = Bytes, Error: Into<Error>> + Unpin,
     {
         loop {
-            let gathered = self.outbound.gather(cx, body)?;
+            let gathered = match failure {
+                None => self.outbound.gather(cx, body).map(|gathered| *failure = gathered.err()),
+                Some(_) => Poll::Ready(()),
+            };
             let written = self.outbound.poll_write(cx, &mut lock(&self.shared).inbound.stream);
             let Poll::Ready(written) = written else {
                 ready!(self.timer.poll(cx, self.outbound.taken_bytes()));
                 return Poll::Ready(Err(Error::Incomplete(Some(io::ErrorKind::TimedOut.into()))));
             };
             written.map_err(|error| Error::Incomplete(Some(error)))?;
+            if let Some(failure) = failure.take() {
+                return Poll::Ready(Err(failure));
+            }
             if gathered.is_pending() {
                 ready!(self.poll_gone(cx));
                 return Poll::Ready(Err(Error::Incomplete(None)));

@@ -298,6 +298,39 @@ fn a_long_response_that_breaks_off_is_never_given_for_a_whole_one() {
     });
 }
 
+/// A close without a byte would look like that of an idle connection, after which clients send the request again.
+#[test]
+fn a_client_of_http_1_1_gets_what_there_is_of_a_response_that_breaks_off_at_once() {
+    run(async {
+        const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        for (sent, body) in [
+            ("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\nhalf".to_owned(), "half"),
+            (format!("{CHUNKED}4\r\nhalf\r\n"), "4\r\nhalf\r\n"),
+            (format!("{CHUNKED}4\r\nhalf\r\nzz\r\n"), "4\r\nhalf\r\n"),
+            (format!("{CHUNKED}zz\r\n"), ""),
+        ] {
+            let whole = sent.clone();
+            let replica = RawReplica::start(move |mut wire, record, _| {
+                let sent = sent.clone();
+                async move {
+                    record.read(&mut wire).await;
+                    wire.send(sent).await;
+                }
+            })
+            .await;
+            let proxy = Setup::before(&[replica.address()]).start();
+            let mut wire = Wire::connect(proxy.address()).await;
+            wire.send("GET / HTTP/1.1\r\nhost: service\r\n\r\n").await;
+            let got = wire.read_to_close().await;
+            let got = String::from_utf8_lossy(&got);
+            let (head, rest) = got.split_once("\r\n\r\n").unwrap_or_default();
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{whole:?}: {got:?}");
+            assert_eq!(rest, body, "{whole:?}");
+            assert_eq!(replica.record().requests().len(), 1, "{whole:?}");
+        }
+    });
+}
+
 #[test]
 fn a_replica_whose_responses_break_off_is_counted_and_ejected() {
     run(async {
