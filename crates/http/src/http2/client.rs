@@ -102,6 +102,11 @@ impl Http2Connection {
         lock(&self.shared).is_closed()
     }
 
+    /// Whether the connection carries a request, or has carried one.
+    pub(crate) fn has_carried_request(&self) -> bool {
+        lock(&self.shared).has_opened_stream()
+    }
+
     pub(crate) fn streams(&self) -> usize {
         lock(&self.shared).stream_count()
     }

@@ -267,6 +267,12 @@ impl ConnectionState {
         std::mem::take(&mut self.accepted)
     }
 
+    /// Whether this side has opened a stream, now or earlier.
+    pub(super) const fn has_opened_stream(&self) -> bool {
+        // A client's streams have odd numbers from 1.
+        self.next_own > 1
+    }
+
     /// Whether the connection takes no further request of this side.
     pub(super) const fn is_closed(&self) -> bool {
         let Ending { is_graceful, received, failure, .. } = &self.ending;

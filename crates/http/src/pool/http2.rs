@@ -21,7 +21,7 @@ pub(super) struct Http2Transport {
     config: ConnectConfig,
     tls: bool,
     open: Mutex<Vec<Http2>>,
-    /// Whether the server has closed a new connection.
+    /// Whether the server has closed a new connection before a request.
     has_early_close: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl Http2Transport {
         self.open().iter().any(is_lasting)
     }
 
-    /// Whether, since the last call, the server has closed a new connection.
+    /// Whether, since the last call, the server has closed a new connection before a request.
     pub(super) fn take_early_close(&self) -> bool {
         self.has_early_close.swap(false, Ordering::Relaxed)
     }
@@ -70,7 +70,9 @@ impl Http2Transport {
     /// Whether the server has kept a connection open.
     fn is_kept(&self, open: &Http2, now: Instant) -> bool {
         let is_kept = !open.connection.is_closed();
-        if !is_kept && now.since(open.opened) < KEPT_MIN {
+        // A busy server may close a connection after a number of requests.
+        let is_unused = || !open.connection.has_carried_request();
+        if !is_kept && now.since(open.opened) < KEPT_MIN && is_unused() {
             self.has_early_close.store(true, Ordering::Relaxed);
         }
         is_kept
@@ -171,5 +173,40 @@ impl Transport for Http2Transport {
 
     fn connection_count(&self) -> usize {
         self.open().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use tokio::net::{TcpListener, TcpStream};
+
+    #[tokio::test]
+    async fn only_a_close_before_the_first_request_is_early() {
+        for is_used in [false, true] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+            let address = listener.local_addr().expect("it is bound");
+            let client = TcpStream::connect(address).await.expect("the server listens");
+            let (server, _) = listener.accept().await.expect("a connection");
+            let clock = Clock::start();
+            let transport = Arc::new(Http2Transport::new(&ConnectConfig::default(), false));
+            let counted = CountedConnection { counters: Arc::default(), open_count: None };
+            let lease = transport.start(Stream::Plain(client), counted, clock.now()).await;
+            let lease = lease.expect("HTTP/2 needs no response to begin");
+            drop(server);
+            if is_used {
+                let request = OutboundRequest::get("/", "h");
+                transport.exchange(lease, request, &clock).await.expect_err("it closes");
+            } else {
+                drop(lease);
+            }
+            while transport.connection_count() > 0 {
+                tokio::task::yield_now().await;
+                // As if no time had passed, however long this takes.
+                transport.sweep(Instant::ZERO);
+            }
+            assert_eq!(transport.take_early_close(), !is_used);
+        }
     }
 }
