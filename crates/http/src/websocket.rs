@@ -30,7 +30,8 @@ pub fn accept(key: &[u8]) -> String {
     STANDARD.encode(digest.finish())
 }
 
-/// Returns the key of a request that is a WebSocket handshake over HTTP/1.1.
+/// Returns the key of a request that is a WebSocket handshake over HTTP/1.1. The key is 16 bytes in Base64: the proxy must not
+/// respond to another one in place of a server (RFC 6455, section 4.2.1).
 pub(crate) fn handshake_key(request: &OutboundRequest) -> Option<&[u8]> {
     let value = |wanted| {
         let mut fields = request.fields();
@@ -39,7 +40,8 @@ pub(crate) fn handshake_key(request: &OutboundRequest) -> Option<&[u8]> {
     let is_websocket = request.head.method == Method::GET
         && matches!(request.body, OutboundBody::Empty)
         && value(Known::Upgrade)?.eq_ignore_ascii_case(PROTOCOL);
-    value(Known::SecWebsocketKey).filter(|_| is_websocket)
+    let is_key = |key: &&[u8]| STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16);
+    value(Known::SecWebsocketKey).filter(|_| is_websocket).filter(is_key)
 }
 
 /// Whether a response 101 opens the WebSocket: `accept` proves that the server has read the key.
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_is_a_get_without_body_that_has_a_key() {
+    fn a_handshake_is_a_get_without_body_that_has_a_valid_key() {
         let request = |fields: &[(Known, &[u8])]| {
             let mut request = OutboundRequest::get("/", "h");
             fields.iter().for_each(|(known, value)| request.set(*known, value));
@@ -75,7 +77,16 @@ mod tests {
         };
         let fields = [(Known::Upgrade, &b"WebSocket"[..]), (Known::SecWebsocketKey, KEY)];
         assert_eq!(handshake_key(&request(&fields)), Some(KEY));
-        for others in [&fields[..1], &fields[1..], &[(Known::Upgrade, b"x"), fields[1]]] {
+        let with_key = |key| [fields[0], (Known::SecWebsocketKey, key)];
+        let (short, unpadded) = (with_key(b"dGhlIHNhbXBsZQ=="), with_key(&KEY[..22]));
+        for others in [
+            &fields[..1],
+            &fields[1..],
+            &[(Known::Upgrade, b"x"), fields[1]],
+            &short,
+            &unpadded,
+            &with_key(b"the client's"),
+        ] {
             assert_eq!(handshake_key(&request(others)), None, "{others:?}");
         }
         let mut with_body = request(&fields);
