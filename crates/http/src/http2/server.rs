@@ -236,7 +236,7 @@ impl<S: Service> Exchange<S> {
         drop(reader);
         if head.status.is_success() {
             // The client would take it for the other end of its WebSocket.
-            tracing::debug!(status = %head.status, "reset the stream of a WebSocket that nobody opened");
+            tracing::debug!(status = %head.status, "reset the stream of a WebSocket that was not opened");
             let SendHandle { shared, key } = &self.stream;
             lock(shared).reset(*key, ErrorCode::INTERNAL_ERROR, Error::Cancelled);
             return None;
