@@ -252,7 +252,12 @@ fn notes_name_listeners_and_weights_that_cannot_work() {
     for (listener, rest, weight, says) in [
         (tcp.to_owned(), plain.to_owned(), "", None),
         (tcp.to_owned(), plain.to_owned(), " weight=0", Some("all weights are 0: no replica gets")),
-        (format!("{unix}, mode: 432"), plain.to_owned(), "", Some("mode 0432 lets the owner not")),
+        (
+            format!("{unix}, mode: 432"),
+            plain.to_owned(),
+            "",
+            Some("mode 0432 does not let the owner connect"),
+        ),
         (format!("{unix}, mode: 0660"), plain.to_owned(), "", None),
         (
             format!("{unix}, proxy_protocol: {{from: [127.0.0.1]}}"),
@@ -271,7 +276,7 @@ fn notes_name_listeners_and_weights_that_cannot_work() {
             format!("{tcp}, proxy_protocol: {{from: [127.0.0.1]}}"),
             https.to_owned(),
             "",
-            Some("redirects to https for ever"),
+            Some("redirects to https forever"),
         ),
         (tcp.to_owned(), https.to_owned(), "", None),
         (unix.to_owned(), trusting("127.0.0.1"), "", Some("only \"unix:\" trusts them")),
@@ -282,6 +287,10 @@ fn notes_name_listeners_and_weights_that_cannot_work() {
         assert!(notes.contains(says.unwrap_or_default()), "{listener} {rest}: {notes}");
         assert_eq!(notes.is_empty(), says.is_none(), "{listener} {rest}: {notes}");
     }
+    let leaf = "leaves: [{name: l, address: \"127.0.0.1:1\", server: \"http://127.0.0.1:2\"}]\n";
+    let notes = summary(&format!("{leaf}trusted_proxies: [127.0.0.1]\n"));
+    let has_note = notes.iter().any(|line| line.contains("note: there is no listener"));
+    assert!(has_note, "{notes:#?}");
 }
 
 #[test]

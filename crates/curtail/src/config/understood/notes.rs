@@ -14,7 +14,7 @@ pub(super) fn of_listener(listener: &ListenerConfig, config: &Config) -> Vec<Str
     let is_unix = matches!(listener.address, ListenAddress::Unix(_));
     if let Some(mode) = listener.mode.filter(|mode| mode.0 & OWNER_WRITES == 0) {
         notes.push(format!(
-            "mode {:04o} lets the owner not connect; the digits are octal, such as 0660",
+            "mode {:04o} does not let the owner connect; the digits are octal, such as 0660",
             mode.0
         ));
     }
@@ -34,8 +34,8 @@ pub(super) fn of_listener(listener: &ListenerConfig, config: &Config) -> Vec<Str
         && let Some(route) = config.routes.iter().find(to_https)
     {
         notes.push(format!(
-            "if the load balancer ends TLS, route {} redirects to https for ever: a PROXY header \
-             states no scheme; the load balancer must pass TLS on, or redirect itself",
+            "if the load balancer terminates TLS, route {} redirects to https forever: a PROXY \
+             header has no scheme; let the load balancer redirect, or pass TLS through",
             route.name()
         ));
     }
@@ -47,6 +47,12 @@ pub(super) fn of_trusted_proxies(config: &Config) -> Vec<String> {
     let is_unix = |listener: &ListenerConfig| matches!(listener.address, ListenAddress::Unix(_));
     let has_addresses =
         |listener: &ListenerConfig| !is_unix(listener) || listener.proxy_protocol.is_some();
+    if config.listeners.is_empty() {
+        return vec![
+            "there is no listener, and leaves trust all clients: trusted_proxies has no effect"
+                .to_owned(),
+        ];
+    }
     let mut notes = Vec::new();
     let trusts = |unix: bool| config.trusted_proxies.iter().any(|range| range.is_unix() == unix);
     if trusts(true) && !config.listeners.iter().any(is_unix) {
