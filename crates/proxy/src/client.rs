@@ -1,7 +1,7 @@
 //! The client of a request: its connection, and its address and scheme behind trusted proxies.
 //!
-//! All parts of the proxy that name the client of a request ask here: the access log, limits by client, changes of
-//! headers, redirects and spans.
+//! All parts of the proxy that name the client of a request or its scheme ask here: the access log, limits by client,
+//! changes of headers, redirects and spans.
 //!
 //! A [head](RequestHead) has its forwarding headers as the replicas get them: those of other clients than trusted proxies
 //! have been replaced.
