@@ -12,18 +12,18 @@ use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 /// The name of the protocol, in `upgrade` and in `:protocol`.
 pub const PROTOCOL: &[u8] = b"websocket";
 
-/// What a server appends to the key (RFC 6455, section 1.3).
+/// A server appends this to the key before it hashes both (RFC 6455, section 1.3).
 const SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Returns the text of a key, whose bytes are random.
 #[must_use]
-pub fn key(bytes: [u8; 16]) -> String {
+pub fn encode_key(bytes: [u8; 16]) -> String {
     STANDARD.encode(bytes)
 }
 
 /// Returns the `sec-websocket-accept` to a key.
 #[must_use]
-pub fn accept(key: &[u8]) -> String {
+pub fn derive_accept(key: &[u8]) -> String {
     let mut digest = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
     digest.update(key);
     digest.update(SUFFIX);
@@ -64,8 +64,8 @@ mod tests {
 
     #[test]
     fn the_keys_are_those_of_the_rfc() {
-        assert_eq!(key(*b"the sample nonce").as_bytes(), KEY);
-        assert_eq!(accept(KEY), ACCEPT);
+        assert_eq!(encode_key(*b"the sample nonce").as_bytes(), KEY);
+        assert_eq!(derive_accept(KEY), ACCEPT);
     }
 
     #[test]

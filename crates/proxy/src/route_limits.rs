@@ -103,8 +103,8 @@ impl RouteLimits {
         let by_address = |each: &PerKeyLimit| each.table.hash(client.origin(head).map(network));
         let unnamed = |each: &PerKeyLimit| each.table.hash(&b""[..]);
         let each = [
-            self.find_place(&self.clients, head, by_address, LimitReason::AmbiguousClient)?,
-            self.find_place(&self.tenants, head, unnamed, LimitReason::AmbiguousTenant)?,
+            self.hash_key(&self.clients, head, by_address, LimitReason::AmbiguousClient)?,
+            self.hash_key(&self.tenants, head, unnamed, LimitReason::AmbiguousTenant)?,
         ];
         // Always in this order. All requests of the route take the last lock.
         let [mut clients, mut tenants] =
@@ -140,7 +140,7 @@ impl RouteLimits {
     }
 
     /// The hash of the client or tenant of a request, with its limit; [`None`] if clients or tenants have none.
-    fn find_place<'l>(
+    fn hash_key<'l>(
         &self,
         each: &'l Option<PerKeyLimit>,
         head: &RequestHead,

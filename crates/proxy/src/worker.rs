@@ -108,7 +108,7 @@ impl Worker {
     pub(crate) fn new_websocket_key(&self) -> String {
         let mut rng = self.rng();
         let random = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
-        websocket::key(random.to_ne_bytes())
+        websocket::encode_key(random.to_ne_bytes())
     }
 
     /// A random number from 0 to 1, so that workers and replicas that start together do not act together.

@@ -18,7 +18,7 @@ use ::http::{StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 
-/// What became of a request for an upgrade.
+/// The outcome of a request for an upgrade.
 pub(super) enum UpgradeAttempt {
     Response(PoolResponse),
     /// The server knows no such upgrade; nothing was sent.
@@ -35,11 +35,13 @@ impl Pool {
         if let Some(key) = websocket::handshake_key(&request)
             && let Some((lease, phases)) = self.lease_for_websocket(clock).await?
         {
-            let accept = websocket::accept(key);
+            let accept = websocket::derive_accept(key);
             let response = self.http2.connect(lease, request).await;
             let (head, body) = response.map_err(|error| self.failed(error))?;
             let (head, body) = match body {
-                ConnectBody::Accepted(stream) => (opened(head, &accept), stream.into()),
+                ConnectBody::Accepted(stream) => {
+                    (into_switching_protocols(head, &accept), stream.into())
+                }
                 ConnectBody::Refused(body) => (head, body.into()),
             };
             return Ok(UpgradeAttempt::Response(PoolResponse { head, body, phases }));
@@ -78,7 +80,8 @@ impl Pool {
     ) -> Result<PoolResponse, ExchangeError> {
         // The key of an HTTP/2 client's handshake is the proxy's own. A client of HTTP/1.1 checks the response itself.
         let key = websocket::handshake_key(&request);
-        let accept = key.filter(|_| request.head.version == Version::HTTP_2).map(websocket::accept);
+        let accept =
+            key.filter(|_| request.head.version == Version::HTTP_2).map(websocket::derive_accept);
         let waiting = self.count_waiting()?;
         let (connected, counted) = self.open(clock, Offer::Http1).await?;
         drop(waiting);
@@ -106,8 +109,8 @@ impl Pool {
     }
 }
 
-/// The head of an opened WebSocket, in the form of HTTP/1.1.
-fn opened(mut head: ResponseHead, accept: &str) -> ResponseHead {
+/// Converts the head of a response that opens a WebSocket to that of HTTP/1.1, a 101 (Switching Protocols).
+fn into_switching_protocols(mut head: ResponseHead, accept: &str) -> ResponseHead {
     head.status = StatusCode::SWITCHING_PROTOCOLS;
     forwarding::ask_upgrade(&mut head.fields, websocket::PROTOCOL);
     head.fields.set(Known::SecWebsocketAccept, accept.as_bytes());

@@ -104,8 +104,8 @@ fn a_connection_has_a_successor_before_it_reaches_its_idle_timeout() {
     });
 }
 
-/// A way to a server; bytes pass when the gate has a permit for the connection. The receiver counts connections.
-async fn gated_way(server: SocketAddr) -> (u16, Arc<Semaphore>, watch::Receiver<usize>) {
+/// A relay to a server: bytes pass when the gate has a permit for the connection. The receiver counts connections.
+async fn gated_relay(server: SocketAddr) -> (u16, Arc<Semaphore>, watch::Receiver<usize>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
     let port = listener.local_addr().expect("it is bound").port();
     let gate = Arc::new(Semaphore::new(0));
@@ -133,7 +133,7 @@ fn a_request_that_waits_for_the_handshake_of_a_refill_uses_its_connection() {
         let authority = Authority::new();
         let server = authority.issue("localhost").server(&["http/1.1"]);
         let replica = Replica::responding(Speaks::Tls(server), "good").await;
-        let (port, gate, mut count) = gated_way(replica.address()).await;
+        let (port, gate, mut count) = gated_relay(replica.address()).await;
         let keys = format!("connect: {{idle_min: 1, ca_file: {}}}", authority.file().display());
         let proxy = Setup::before_urls([format!("https://localhost:{port}")])
             .workers(1)

@@ -146,7 +146,7 @@ const HTTP1_ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 /// The response of an HTTP/1.1 replica that opens the WebSocket.
 fn agreement(request: &Message) -> String {
     let key = request.head.get("sec-websocket-key").expect("the proxy sends a key");
-    let accept = websocket::accept(key.as_bytes());
+    let accept = websocket::derive_accept(key.as_bytes());
     format!(
         "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
          sec-websocket-accept: {accept}\r\nsec-websocket-protocol: chat\r\n\r\n"
