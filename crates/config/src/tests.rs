@@ -578,6 +578,14 @@ fn errors_of_a_check_have_the_places_of_their_keys_unless_these_cannot_be_read()
     let errors = errors.expect_err("there is one");
     assert!(errors.are_of_checks());
     assert_eq!(errors.to_string(), "f:2:10: journal: no");
+    for (text, says) in [
+        ("listen: [\njournal: }", "f:2:1: this is not YAML: invalid indentation"),
+        ("", "f:1:1: the file is empty: expected a section of keys ({} for all defaults)"),
+        ("5", "f:1:1: 5 is a number: expected a section of keys"),
+    ] {
+        let errors = read_and_check(("f", text), &[], config, only).expect_err("no section");
+        assert_eq!(errors.to_string(), says, "all keys have placeholders");
+    }
     let later = key_errors(("f", text), &[], KeyError::new("loads", "no"));
     assert_eq!(later.to_string(), "f:4:8: loads: no");
 }
