@@ -42,7 +42,7 @@ enum Cause {
 /// An error about the value of a key, which a check beyond the text has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError {
-    /// The path of the key: `listeners[0].tls.key_file`.
+    /// The path of the key: `listeners[0].tls.key_file`; empty if the error is not about a key.
     pub key: String,
     /// The error without its key.
     pub text: String,

@@ -562,12 +562,13 @@ fn errors_of_a_check_have_the_places_of_their_keys_unless_these_cannot_be_read()
     let text = "listen: 127.0.0.1:80\njournal: a.journal\nshare: 2\nloads: [1]\n";
     let check = |config: &Config| {
         assert_eq!(config.journal.as_deref(), Some(Path::new("a.journal")));
-        ["journal", "share", "loads[0]", "class"].map(|key| KeyError::new(key, "no")).to_vec()
+        ["journal", "share", "loads[0]", "class", ""].map(|key| KeyError::new(key, "no")).to_vec()
     };
     let errors = read_and_check(("f", text), &["journal=a.journal".to_owned()], config, check);
     let errors = errors.expect_err("there are some");
     expect![[r#"
         f:1:1: class: no
+        f:1:1: no
         f:3:8: share: 2 is out of range: expected a ratio from 0 to 1 (0.02 for 2 %)
         f:4:9: loads[0]: no
         --set journal=a.journal: no"#]]

@@ -19,7 +19,8 @@ mod understood;
 use crate::input;
 use crate::output::print;
 use clap::{Args, Subcommand, ValueEnum};
-use curtail_config::Key;
+use curtail_config::{Key, KeyError};
+use curtail_proxy::StartError;
 use curtail_text::describe_error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -144,8 +145,11 @@ fn check_proxy(
     let read = curtail_proxy::Config::read;
     let of_files = |config: &curtail_proxy::Config| {
         let errors = curtail_proxy::check(config);
-        let of_keys = errors.iter().filter_map(curtail_proxy::StartError::key_error);
-        of_keys.collect()
+        // An error without a key must not be lost: the file would count as correct.
+        let of_key = |error: &StartError| {
+            error.key_error().unwrap_or_else(|| KeyError::new("", error.to_string()))
+        };
+        errors.iter().map(of_key).collect()
     };
     let config = curtail_config::read_and_check((name, text), sets, read, of_files);
     let server = |text| crate::server::read_config(name, text, sets).ok();
