@@ -22,7 +22,7 @@ pub enum ScalarError {
 }
 
 impl ScalarError {
-    /// `defect` is what is wrong with the text, if that is known.
+    /// `defect` is the defect of the text, if it is known.
     pub(crate) fn describe(self, scalar: &Scalar, defect: Option<String>) -> String {
         let found = scalar.shown();
         match self {
@@ -49,8 +49,8 @@ pub trait Value: Sized {
     /// When `scalar` is not a value of this type.
     fn read(scalar: &Scalar) -> Result<Self, ScalarError>;
 
-    /// What is wrong with a text that [`read`](Self::read) rejects, after its value: "has no scheme". Absent: only what is
-    /// expected can be said.
+    /// The defect of a text that [`read`](Self::read) rejects, to follow the text in an error: "has no scheme". Absent: the
+    /// error states only the kind of value.
     #[must_use]
     fn defect(_text: &str) -> Option<String> {
         None

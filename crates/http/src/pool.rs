@@ -103,7 +103,7 @@ pub enum ExchangeError {
     BadHandshake { server: String },
 }
 
-/// What an [`ExchangeError`] says about the server.
+/// The kind of an [`ExchangeError`], by its meaning for the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeErrorKind {
     /// A limit of the pool rejected the request. The server did not see it, and may be healthy.
@@ -115,7 +115,7 @@ pub enum ExchangeErrorKind {
 }
 
 impl ExchangeError {
-    /// Returns what the error says about the server.
+    /// Returns the meaning of the error for the server.
     #[must_use]
     pub const fn kind(&self) -> ExchangeErrorKind {
         match self {

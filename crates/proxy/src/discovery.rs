@@ -124,7 +124,7 @@ pub(crate) struct DiscoverySnapshot {
     pub(crate) last_success_age: Option<Duration>,
     /// Whether a server reports changes; absent: the source is asked by lookups, or read again and again.
     pub(crate) is_connected: Option<bool>,
-    /// Whether a session has had a response, and goes on: no lookup is planned.
+    /// Whether a session has had a response, and continues: no lookup is planned.
     pub(crate) is_read: bool,
     /// What the last response had, in words.
     pub(crate) summary: Option<String>,

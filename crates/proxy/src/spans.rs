@@ -28,7 +28,8 @@ const SHARDS: usize = 16;
 /// A buffer of this size is handed to the exporter at once rather than at the next second.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Maximum size of all buffers together. Each thread's buffer may exceed its part by the spans of one request.
+/// Maximum size of all buffered spans together. Each thread's buffer may exceed its part by the spans of one request, and
+/// [`SPARE_CHUNKS_MAX`] empty buffers are kept besides.
 const BUFFERED_BYTES_MAX: usize = 8 << 20;
 
 /// Maximum size of the spans that wait for the exporter or are being sent; the rest is for the threads' own buffers.

@@ -201,7 +201,7 @@ impl StreamLease {
     }
 }
 
-/// What follows the head of a response to extended CONNECT.
+/// The stream or the body that follows the head of a response to extended CONNECT.
 #[derive(Debug)]
 pub(crate) enum ConnectBody {
     Accepted(DuplexStream),

@@ -215,8 +215,8 @@ impl<S: Service> Exchange<S> {
         }
     }
 
-    /// Waits for the response to a WebSocket handshake, and carries the bytes of the WebSocket. What the client sends
-    /// before the response waits. Returns the response that opens none.
+    /// Waits for the response to a WebSocket handshake, and carries the bytes of the WebSocket. Data that the client sends
+    /// before the response waits. Returns a response that opens no WebSocket.
     async fn connect(self, head: RequestHead) -> Option<(Self, ResponseHead, S::Body)> {
         let reader = ReadHandle::of(&self.stream);
         let response = {

@@ -65,7 +65,7 @@ displayed_value!(
     url_defect
 );
 
-/// What is wrong with the address of a server that [`ReplicaUrl::parse`] rejects.
+/// The defect of an address that [`ReplicaUrl::parse`] rejects.
 fn url_defect(text: &str) -> Option<String> {
     let says = |defect: &str| Some(defect.to_owned());
     if ReplicaUrl::parse(text).is_some() {
@@ -257,7 +257,7 @@ displayed_value!(
     replica_defect
 );
 
-/// What is wrong with a replica that [`ReplicaConfig::parse`] rejects.
+/// The defect of a replica that [`ReplicaConfig::parse`] rejects.
 fn replica_defect(text: &str) -> Option<String> {
     let mut words = text.split_ascii_whitespace();
     let Some(server) = words.next() else { return Some("is empty".to_owned()) };

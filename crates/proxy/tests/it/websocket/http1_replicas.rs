@@ -17,7 +17,7 @@ fn bytes_pass_both_ways_and_each_side_ends_by_itself() {
         let mut client = Http2Client::connect(proxy.address()).await;
         let mut asked = handshake();
         asked.headers_mut().insert("sec-websocket-key", HeaderValue::from_static("the client's"));
-        // What the client sends before the response waits for it.
+        // Data before the response waits for it.
         let (response, mut stream) = client.ask(asked, "early ").await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["sec-websocket-protocol"], "chat");
