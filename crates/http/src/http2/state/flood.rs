@@ -3,7 +3,8 @@
 //! A peer has an allowance of such frames, which grows with time and with the requests and data that it exchanges.
 //! **Limits**: [`FRAMES_MAX`] frames in a burst, and [`FRAMES_PER_SECOND`]. A stream that is reset before its response
 //! (Rapid Reset, CVE-2023-44487) costs as much as [`FRAMES_MAX`] divided by the allowed resets. Each complete response
-//! gives that much back, so a client may reset half of its requests.
+//! gives that much back, so a client may reset half of its requests. A refused stream costs the same, but only one frame
+//! before the client has acknowledged the limit of streams.
 
 use std::time::Duration;
 use tokio::time::Instant;

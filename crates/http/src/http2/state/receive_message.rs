@@ -245,6 +245,10 @@ impl ConnectionState {
         if !is_end {
             self.locally_reset.add(id);
         }
+        // RFC 9113, section 5.1.2: a client that does not know the limit yet opens as many streams as it wants.
+        if code == ErrorCode::REFUSED_STREAM && !self.is_own_settings_acknowledged {
+            return Ok(self.flood.spend(1)?);
+        }
         Ok(self.flood.spend_for_reset()?)
     }
 

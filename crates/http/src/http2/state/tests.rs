@@ -28,6 +28,13 @@ type Sent = (u8, u8, u32, Vec<u8>);
 
 impl Connection {
     fn new(role: Role) -> Self {
+        let mut connection = Self::unacknowledged(role);
+        connection.receive(kind::SETTINGS, flag::ACK, 0, b"");
+        connection
+    }
+
+    /// A connection whose other side has sent its settings, and not acknowledged those of the state.
+    fn unacknowledged(role: Role) -> Self {
         let mut state = ConnectionState::new(role, LIMITS, 100);
         state.out.clear();
         let mut connection = Self { state, written: Vec::new() };
@@ -35,7 +42,6 @@ impl Connection {
             connection.receive_bytes(frame::PREFACE);
         }
         connection.receive(kind::SETTINGS, 0, 0, b"");
-        connection.receive(kind::SETTINGS, flag::ACK, 0, b"");
         assert_eq!(connection.sent(), [(kind::SETTINGS, flag::ACK, 0, vec![])]);
         connection
     }
@@ -278,6 +284,33 @@ fn floods_end_the_connection() {
         }
         assert_eq!(connection.violation(), Some(ErrorCode::ENHANCE_YOUR_CALM), "{name}");
     }
+}
+
+#[test]
+fn refused_streams_count_as_resets_once_the_client_knows_the_limit() {
+    let mut connection = Connection::unacknowledged(Role::Server);
+    let mut streams = (1..).step_by(2);
+    let mut open = |connection: &mut Connection, count| {
+        for stream in streams.by_ref().take(count) {
+            connection.receive_request(stream, flag::END_STREAM);
+        }
+    };
+    open(&mut connection, 3 + 1_000);
+    assert_eq!((connection.accepted().len(), connection.violation()), (3, None));
+    let refused = connection.sent();
+    assert_eq!((refused.len(), &refused[0]), (1_000, &reset_frame(7, ErrorCode::REFUSED_STREAM)));
+    connection.receive(kind::SETTINGS, flag::ACK, 0, b"");
+    open(&mut connection, 5);
+    assert_eq!(connection.violation(), None);
+    open(&mut connection, 20);
+    assert_eq!(connection.violation(), Some(ErrorCode::ENHANCE_YOUR_CALM));
+    // Without an acknowledgment, they are frames that carry nothing.
+    let mut connection = Connection::unacknowledged(Role::Server);
+    for stream in (1..60_000).step_by(2) {
+        connection.receive_request(stream, flag::END_STREAM);
+        connection.sent();
+    }
+    assert_eq!(connection.violation(), Some(ErrorCode::ENHANCE_YOUR_CALM));
 }
 
 #[test]
