@@ -74,8 +74,8 @@ pub enum ConnectionError {
     /// This side closed the connection because it is no longer needed.
     #[error("the connection is no longer needed")]
     Unneeded,
-    /// No request, or no complete head of one, arrived in time.
-    #[error("no complete request headers arrived in time")]
+    /// No complete SETTINGS, or no complete head of a request, arrived in time.
+    #[error("no complete SETTINGS or request headers arrived in time")]
     HeaderTimeout,
 }
 

@@ -1,7 +1,7 @@
 //! HTTP/2 with a client: one connection, whose streams have a task each.
 //!
 //! **Limits**: a client must read a frame of each response, or the rest of it, within [`Http2Limits::write_timeout`];
-//! its first request, and the rest of each header block, must arrive within [`Http2Limits::header_timeout`].
+//! its first SETTINGS, and the rest of each header block, must arrive within [`Http2Limits::header_timeout`].
 //! [`ProtocolLimits`] has the limits of streams and bytes.
 
 use super::driver::{Driver, KeepAlive};
@@ -43,7 +43,7 @@ pub struct Http2Limits {
     pub connection_window: u32,
     /// Maximum number of requests that a client may reset in a burst before it has their responses.
     pub resets_max: u32,
-    /// Maximum time to the first request, and from the start of a header block to its end.
+    /// Maximum time to the end of the first SETTINGS, and from the start of a header block to its end.
     pub header_timeout: Duration,
     /// A client that is silent for half of this time, and does not respond to a PING for the other half, has gone.
     pub idle_timeout: Duration,
@@ -95,7 +95,7 @@ struct ServerConnection<S> {
     drain: Drain,
     is_draining: bool,
     keep_alive: KeepAlive,
-    /// Waits for complete header blocks.
+    /// Waits for the first SETTINGS, and for complete header blocks.
     header_timer: ProgressTimer,
     header_timeout: Duration,
 }
@@ -117,18 +117,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerConnection<S> {
         self.poll_headers(cx)
     }
 
-    /// Ready when a header block, or the first request, does not arrive in time.
+    /// Ready when a header block, or the first SETTINGS, does not arrive in time.
     fn poll_headers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.shared);
-        let blocks = state.block_count();
+        let has_begun = state.has_peer_settings();
+        let progress = state.block_count() + u64::from(has_begun);
         // Frames that are held back are not late.
         let has_partial_frame = self.driver.has_partial_headers() && !state.is_output_full();
-        let is_waiting = blocks == 0 || state.has_partial_block() || has_partial_frame;
+        let is_waiting = !has_begun || state.has_partial_block() || has_partial_frame;
         if !is_waiting {
             self.header_timer.rest();
             return Poll::Pending;
         }
-        let late = self.header_timer.poll_within(cx, blocks, self.header_timeout);
+        let late = self.header_timer.poll_within(cx, progress, self.header_timeout);
         if late.is_ready() {
             state.fail(ConnectionError::HeaderTimeout);
         }
@@ -141,14 +142,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerConnection<S> {
         // The tasks of streams that were abandoned end.
         lock(&self.shared).fail(ConnectionError::Unneeded);
         match &failure {
-            None | Some(ConnectionError::Violation { .. }) => self.driver.close(&self.shared).await,
+            None
+            | Some(
+                ConnectionError::Violation { .. }
+                | ConnectionError::Silent
+                | ConnectionError::HeaderTimeout,
+            ) => self.driver.close(&self.shared).await,
             Some(
                 ConnectionError::Closed
                 | ConnectionError::Io(_)
                 | ConnectionError::GoneAway(_)
-                | ConnectionError::Silent
-                | ConnectionError::Unneeded
-                | ConnectionError::HeaderTimeout,
+                | ConnectionError::Unneeded,
             ) => {}
         }
         failure

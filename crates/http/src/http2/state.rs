@@ -323,8 +323,20 @@ impl ConnectionState {
         if self.ending.failure.is_some() {
             return;
         }
-        if let ConnectionError::Violation { code, why } = error {
-            put_goaway(&mut self.out, self.last_peer, code, why);
+        let goaway = match error {
+            ConnectionError::Violation { code, why } => Some((code, why)),
+            ConnectionError::Silent | ConnectionError::HeaderTimeout => {
+                Some((ErrorCode::NO_ERROR, ""))
+            }
+            ConnectionError::Closed
+            | ConnectionError::Io(_)
+            | ConnectionError::GoneAway(_)
+            | ConnectionError::Unneeded => None,
+        };
+        if let Some((code, why)) = goaway {
+            // The identifier must not be larger than that of an earlier GOAWAY.
+            let last = self.ending.last_accepted.unwrap_or(STREAM_MAX).min(self.last_peer);
+            put_goaway(&mut self.out, last, code, why);
         }
         let is_client = self.role == Role::Client;
         for (_, stream) in &mut self.streams {
@@ -355,6 +367,11 @@ impl ConnectionState {
     /// The number of complete header blocks that have arrived.
     pub(super) const fn block_count(&self) -> u64 {
         self.blocks
+    }
+
+    /// Whether the settings of the other side have arrived.
+    pub(super) const fn has_peer_settings(&self) -> bool {
+        self.has_peer_settings
     }
 
     pub(super) fn stream_id(&self, key: usize) -> u32 {

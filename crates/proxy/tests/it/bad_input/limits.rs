@@ -4,6 +4,7 @@ use super::with_steady_clients;
 use crate::body;
 use crate::client::{Client, FullResponse};
 use crate::deadline::run;
+use crate::frames::{END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, PING, request};
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
 use crate::wire::Wire;
@@ -108,6 +109,47 @@ fn a_client_may_pause_between_requests_for_longer_than_within_one() {
         idle.send(GET).await;
         assert_eq!(idle.response().await.head.status(), 200);
         assert_eq!(idle.read_to_close().await, "", "it has done nothing wrong");
+    });
+}
+
+/// Reads to the end of a connection, and responds to nothing. Returns the types of the frames, and the payload of the
+/// last one.
+async fn read_to_end(mut frames: Frames) -> (Vec<u8>, Vec<u8>) {
+    let (mut kinds, mut last) = (Vec::new(), Vec::new());
+    while let Ok(frame) = frames.read_any().await {
+        kinds.push(frame.kind);
+        last = frame.payload;
+    }
+    (kinds, last)
+}
+
+#[test]
+fn a_client_of_http_2_may_pause_before_its_first_request() {
+    run(async {
+        let replica = RawReplica::responding("good").await;
+        let before = |limits| Setup::before(&[replica.address()]).top(limits).start();
+        let proxy = before("limits: {header_timeout: 200ms, idle_timeout: 1h}");
+        let mut paused = Frames::connect(proxy.address()).await;
+        for _ in 0..2 {
+            let mut slow = Wire::connect(proxy.address()).await;
+            slow.send("GET /").await;
+            assert_eq!(slow.response().await.head.status(), 408);
+        }
+        let head = request("GET", "/");
+        paused.send(HEADERS, END_HEADERS | END_STREAM, 1, &head).await;
+        let response = paused.read().await.expect("the connection goes on");
+        assert_eq!((response.kind, response.stream), (HEADERS, 1), "{response:?}");
+        let mut slow = Frames::connect(proxy.address()).await;
+        slow.send(HEADERS, END_STREAM, 1, &head).await;
+        let (kinds, last) = read_to_end(slow).await;
+        assert_eq!(
+            (kinds.last(), &*last),
+            (Some(&GOAWAY), &[0; 8][..]),
+            "within a head it may not"
+        );
+        let proxy = before("limits: {header_timeout: 1h, idle_timeout: 200ms}");
+        let (kinds, last) = read_to_end(Frames::connect(proxy.address()).await).await;
+        assert!(kinds.ends_with(&[PING, GOAWAY]) && last == [0; 8], "{kinds:?} {last:?}");
     });
 }
 

@@ -40,8 +40,6 @@ pub(super) struct Row {
     pub(super) waits: bool,
     /// Whether a valid start of HTTP/2 comes first.
     begins: bool,
-    /// Whether a request comes first, on stream 1.
-    has_first: bool,
     /// Whether the next request follows.
     pub(super) has_next: bool,
 }
@@ -62,19 +60,15 @@ impl Row {
             allows,
             waits: false,
             begins: true,
-            has_first: false,
             has_next: true,
         }
     }
 
     /// Writes the script on another thread, because neighbors must not wait for a long one.
     async fn script(&self) -> Script {
-        let (sends, has_first) = (self.sends, self.has_first);
+        let sends = self.sends;
         let write = move || {
             let mut script = Script::default();
-            if has_first {
-                script.get(1, "/steady");
-            }
             sends(&mut script);
             script
         };
@@ -84,11 +78,6 @@ impl Row {
     /// The peer waits for the end of the stream on which it misbehaves.
     const fn waits(self) -> Self {
         Self { waits: true, ..self }
-    }
-
-    /// A request comes first, so the flood is not limited by the time for the first request.
-    const fn after_a_request(self) -> Self {
-        Self { has_first: true, ..self }
     }
 
     const fn reads(self, reads: Reads) -> Self {

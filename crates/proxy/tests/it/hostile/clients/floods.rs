@@ -49,8 +49,7 @@ const RESET_STREAMS: u32 = 5_000;
 
 pub(super) const ROWS: &[Row] = &[
     // Frames of the connection.
-    Row::new("a flood of PING", "6.7, 10.5", |s| s.repeat(MANY, Script::ping), SERVED_OR_CALMED)
-        .after_a_request(),
+    Row::new("a flood of PING", "6.7, 10.5", |s| s.repeat(MANY, Script::ping), SERVED_OR_CALMED),
     Row::new(
         "a flood of PING whose responses are not read",
         "6.7, 10.5",
@@ -59,15 +58,13 @@ pub(super) const ROWS: &[Row] = &[
         },
         CLOSES,
     )
-    .reads(Reads::Nothing)
-    .after_a_request(),
+    .reads(Reads::Nothing),
     Row::new(
         "a flood of SETTINGS",
         "6.5, 10.5",
         |s| s.repeat(MANY, empty_settings),
         SERVED_OR_CALMED,
-    )
-    .after_a_request(),
+    ),
     Row::new(
         "a flood of SETTINGS whose responses are not read",
         "6.5, 10.5",
@@ -76,8 +73,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         CLOSES,
     )
-    .reads(Reads::Nothing)
-    .after_a_request(),
+    .reads(Reads::Nothing),
     Row::new(
         "a flood of long SETTINGS",
         "6.5, 10.5",
@@ -85,8 +81,7 @@ pub(super) const ROWS: &[Row] = &[
             s.repeat(2_000, |s| s.frame(SETTINGS, 0, 0, &[0xf0, 0, 0, 0, 0, 1].repeat(2_730)));
         },
         SERVED_OR_CLOSED,
-    )
-    .after_a_request(),
+    ),
     Row::new(
         "a flood of window sizes for 99 open streams",
         "6.9.2, 10.5",
@@ -110,8 +105,7 @@ pub(super) const ROWS: &[Row] = &[
             });
         },
         SERVED_OR_CALMED,
-    )
-    .after_a_request(),
+    ),
     Row::new(
         "a flood of WINDOW_UPDATE for the connection",
         "6.9, 10.5",
@@ -119,8 +113,7 @@ pub(super) const ROWS: &[Row] = &[
             s.repeat(MANY, |s| s.window(0, 1));
         },
         SERVED_OR_CALMED,
-    )
-    .after_a_request(),
+    ),
     Row::new(
         "a flood of GOAWAY",
         "6.8, 10.5",
@@ -128,8 +121,7 @@ pub(super) const ROWS: &[Row] = &[
             s.repeat(MANY, |s| s.frame(GOAWAY, 0, 0, &[0; 8]));
         },
         &[Serves, Ends(&[NO_ERROR, ENHANCE_YOUR_CALM]), Closes],
-    )
-    .after_a_request(),
+    ),
     Row::new(
         "a flood of short frames of an unknown type",
         "5.5, 10.5",
@@ -137,8 +129,7 @@ pub(super) const ROWS: &[Row] = &[
             s.repeat(MANY, |s| s.frame(0xbe, 0xff, 77, b""));
         },
         SERVED_OR_CALMED,
-    )
-    .after_a_request(),
+    ),
     Row::new(
         "a flood of long frames of an unknown type",
         "5.5, 10.5",
@@ -146,16 +137,14 @@ pub(super) const ROWS: &[Row] = &[
             s.repeat(LARGE, |s| s.frame(0xbe, 0xff, 77, &[0; FRAME_BYTES]));
         },
         SERVED_OR_CLOSED,
-    )
-    .after_a_request(),
+    ),
     // Frames of a stream.
     Row::new(
         "a flood of PRIORITY",
         "5.3.2, 10.5",
         |s| s.repeat(MANY, |s| s.priority(3, 0)),
         SERVED_OR_CALMED,
-    )
-    .after_a_request(),
+    ),
     Row::new(
         "a flood of PRIORITY for a tree of streams",
         "5.3.2, 10.5",
@@ -163,8 +152,7 @@ pub(super) const ROWS: &[Row] = &[
             s.on_streams(50_000, |s, stream| s.priority(stream + 4, stream + 2));
         },
         SERVED_OR_CALMED,
-    )
-    .after_a_request(),
+    ),
     Row::new(
         "a flood of WINDOW_UPDATE for a stream",
         "6.9, 10.5",

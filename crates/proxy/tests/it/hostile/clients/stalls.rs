@@ -22,11 +22,11 @@ const CLOSED: &[Allowed] =
 
 const CLOSES: &[Allowed] = &[Closes];
 
+/// The proxy ends a connection without an error.
+const GOES_AWAY: &[Allowed] = &[Ends(&[NO_ERROR])];
+
 /// A stream of a client may carry this many requests beside the next one.
 const STREAMS: u32 = 99;
-
-/// A PING, as bytes of a constant.
-const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0are you?";
 
 /// A CONTINUATION without `END_HEADERS`, of a field of the static table.
 const CONTINUATION: &[u8] = b"\0\0\x01\x09\0\0\0\0\x03\x90";
@@ -140,8 +140,9 @@ pub(super) const ROWS: &[Row] = &[
     .without_start()
     .reads(Reads::Deaf)
     .then_silence(),
-    Row::new("settings and no request", "3.4", |_| {}, CLOSED).then_silence(),
-    Row::new("pings and no request", "6.7", |_| {}, CLOSED).then_silence().drips(PING),
+    Row::new("settings and no request, nor a response to a ping", "6.8", |_| {}, GOES_AWAY)
+        .then_silence()
+        .reads(Reads::Deaf),
     // Incomplete frames.
     Row::new("half a frame header", "4.1", |s| s.bytes(&[0, 0, 4, HEADERS]), CLOSED)
         .reads(Reads::Deaf)
@@ -201,7 +202,7 @@ pub(super) const ROWS: &[Row] = &[
     .then_silence()
     .reads(Reads::Deaf)
     .drips(CONTINUATION),
-    Row::new("an idle client that responds to no ping", "6.7", |s| s.get(1, "/steady"), CLOSED)
+    Row::new("an idle client that responds to no ping", "6.8", |s| s.get(1, "/steady"), GOES_AWAY)
         .then_silence()
         .reads(Reads::Deaf),
 ];
