@@ -50,9 +50,11 @@ pub(crate) struct Http2Connection {
 
 impl Http2Connection {
     /// Starts HTTP/2 on a new connection. The caller drives the returned future, which ends with the connection.
+    /// `streams_known` is the limit of streams on earlier connections, [`usize::MAX`] if none is known.
     pub(crate) fn start(
         stream: Stream,
         config: &ConnectConfig,
+        streams_known: usize,
     ) -> (Self, impl Future<Output = Option<ConnectionError>> + use<>) {
         let limits = ProtocolLimits {
             stream_window: flow_control_window(config.http2_stream_window),
@@ -62,7 +64,9 @@ impl Http2Connection {
             // A server that resets requests costs no more than one that fails them.
             resets_max: u32::MAX,
         };
-        let state = ConnectionState::new(Role::Client, limits, STREAMS_BEFORE_SETTINGS);
+        // A server that allowed no stream may have been about to stop.
+        let streams = streams_known.clamp(1, STREAMS_BEFORE_SETTINGS);
+        let state = ConnectionState::new(Role::Client, limits, streams);
         let shared = Arc::new(Mutex::new(state));
         let driven = Arc::clone(&shared);
         let mut keep_alive = KeepAlive::new(config.http2_ping_interval.into(), PING_TIMEOUT, true);
@@ -114,6 +118,12 @@ impl Http2Connection {
     /// Returns the server's `SETTINGS_MAX_CONCURRENT_STREAMS`; further requests wait.
     pub(crate) fn streams_allowed(&self) -> usize {
         lock(&self.shared).streams_allowed()
+    }
+
+    /// The same limit; [`None`] before the server's settings arrive.
+    pub(crate) fn streams_announced(&self) -> Option<usize> {
+        let state = lock(&self.shared);
+        state.has_peer_settings().then(|| state.streams_allowed())
     }
 }
 

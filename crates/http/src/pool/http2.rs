@@ -10,7 +10,7 @@ use crate::http2::{ConnectBody, Http2Connection, StreamLease};
 use crate::outbound_request::OutboundRequest;
 use crate::stream::Stream;
 use curtail_units::Instant;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Another connection is opened when each open connection carries one in this number of its maximum of requests.
@@ -23,6 +23,8 @@ pub(super) struct Http2Transport {
     open: Mutex<Vec<Http2>>,
     /// Whether the server has closed a new connection before a request.
     has_early_close: AtomicBool,
+    /// The limit of streams that the server announced last; a new connection begins with it.
+    streams_announced: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -50,8 +52,13 @@ pub(super) struct Http2Lease {
 
 impl Http2Transport {
     pub(super) fn new(config: &ConnectConfig, tls: bool) -> Self {
-        let has_early_close = AtomicBool::default();
-        Self { config: config.clone(), tls, open: Mutex::default(), has_early_close }
+        Self {
+            config: config.clone(),
+            tls,
+            open: Mutex::default(),
+            has_early_close: AtomicBool::default(),
+            streams_announced: AtomicUsize::new(usize::MAX),
+        }
     }
 
     /// Whether a connection does not soon reach its idle timeout.
@@ -70,12 +77,21 @@ impl Http2Transport {
     /// Whether the server has kept a connection open.
     fn is_kept(&self, open: &Http2, now: Instant) -> bool {
         let is_kept = !open.connection.is_closed();
-        // A busy server may close a connection after a number of requests.
-        let is_unused = || !open.connection.has_carried_request();
-        if !is_kept && now.since(open.opened) < KEPT_MIN && is_unused() {
-            self.has_early_close.store(true, Ordering::Relaxed);
+        if !is_kept {
+            self.note_announced(open);
+            // A busy server may close a connection after a number of requests.
+            if now.since(open.opened) < KEPT_MIN && !open.connection.has_carried_request() {
+                self.has_early_close.store(true, Ordering::Relaxed);
+            }
         }
         is_kept
+    }
+
+    /// Remembers the limit of streams of a connection that may be removed, if the server has announced one.
+    fn note_announced(&self, open: &Http2) {
+        if let Some(streams) = open.connection.streams_announced() {
+            self.streams_announced.store(streams, Ordering::Relaxed);
+        }
     }
 
     fn open(&self) -> MutexGuard<'_, Vec<Http2>> {
@@ -132,7 +148,9 @@ impl Transport for Http2Transport {
         now: Instant,
     ) -> Result<Http2Lease, ResponseError> {
         counted.open_count = None;
-        let (connection, driver) = Http2Connection::start(stream, &self.config);
+        self.open().iter().for_each(|open| self.note_announced(open));
+        let streams = self.streams_announced.load(Ordering::Relaxed);
+        let (connection, driver) = Http2Connection::start(stream, &self.config, streams);
         tokio::spawn(async move {
             if let Some(error) = driver.await {
                 tracing::debug!(%error, "HTTP/2 connection to a replica ended");
@@ -162,7 +180,10 @@ impl Transport for Http2Transport {
                 return false;
             }
             match open.used {
-                Some((_, at)) if !open.is_in_use() => now.since(at) <= timeout,
+                Some((_, at)) if !open.is_in_use() => {
+                    self.note_announced(open);
+                    now.since(at) <= timeout
+                }
                 _ => {
                     open.used = Some((open.leases, now));
                     true
@@ -179,21 +200,56 @@ impl Transport for Http2Transport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection_counts::ConnectionCounters;
     use std::net::Ipv4Addr;
+    use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
+
+    /// Opens a connection, and returns its first lease and the server's side.
+    async fn open(transport: &Http2Transport, listener: &TcpListener) -> (Http2Lease, TcpStream) {
+        let address = listener.local_addr().expect("it is bound");
+        let stream = TcpStream::connect(address).await.expect("it listens");
+        let (server, _) = listener.accept().await.expect("a connection");
+        let counters = Arc::<ConnectionCounters>::default();
+        let counted = CountedConnection { counters, open_count: None };
+        let lease = transport.start(Stream::Plain(stream), counted, Instant::ZERO).await;
+        (lease.expect("it needs no handshake"), server)
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_begins_with_the_last_known_limit_of_streams() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+        let config = ConnectConfig::default();
+        let transport = Http2Transport::new(&config, false);
+        let leases = |first| {
+            let more = std::iter::from_fn(|| transport.lease(Instant::ZERO));
+            let all: Vec<_> = std::iter::once(first).chain(more).collect();
+            all.len()
+        };
+        let (first, mut server) = open(&transport, &listener).await;
+        // SETTINGS_MAX_CONCURRENT_STREAMS is 3.
+        let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 3];
+        server.write_all(&settings).await.expect("it is open");
+        assert!(!first.accepts_connect().await.expect("settings"));
+        assert_eq!(leases(first), 3);
+        // A further connection, and one after both have closed.
+        let (second, _server) = open(&transport, &listener).await;
+        assert_eq!(leases(second), 3 + 3);
+        let later = Instant::ZERO + config.idle_timeout + config.idle_timeout;
+        transport.sweep(Instant::ZERO);
+        transport.sweep(later);
+        assert_eq!(transport.connection_count(), 0);
+        let (third, _server) = open(&transport, &listener).await;
+        assert_eq!(leases(third), 3);
+    }
 
     #[tokio::test]
     async fn only_a_close_before_the_first_request_is_early() {
         for is_used in [false, true] {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
-            let address = listener.local_addr().expect("it is bound");
-            let client = TcpStream::connect(address).await.expect("the server listens");
-            let (server, _) = listener.accept().await.expect("a connection");
             let clock = Clock::start();
             let transport = Arc::new(Http2Transport::new(&ConnectConfig::default(), false));
-            let counted = CountedConnection { counters: Arc::default(), open_count: None };
-            let lease = transport.start(Stream::Plain(client), counted, clock.now()).await;
-            let lease = lease.expect("HTTP/2 needs no response to begin");
+            let (lease, server) = open(&transport, &listener).await;
             drop(server);
             if is_used {
                 let request = OutboundRequest::get("/", "h");
