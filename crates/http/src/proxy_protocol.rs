@@ -246,7 +246,8 @@ impl ProxyProtocol {
         let Some(ConnectionAddresses { client, server }) = addresses else {
             return match self {
                 Self::V1 => [LINE_BEGIN, UNKNOWN, b"\r\n"].concat(),
-                Self::V2 => block(PROXY, UNSPECIFIED, &[]),
+                // A receiver must accept LOCAL, but may reject PROXY without addresses, as HAProxy does.
+                Self::V2 => block(LOCAL, UNSPECIFIED, &[]),
             };
         };
         let (from, to) = (client.ip().to_canonical(), server.ip().to_canonical());

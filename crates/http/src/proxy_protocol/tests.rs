@@ -154,7 +154,7 @@ fn a_written_header_is_read_as_it_was() {
             assert_eq!(header.starts_with(b"PROXY TCP"), is_line);
         }
         let unknown: &[u8] =
-            if is_line { b"PROXY UNKNOWN\r\n" } else { b"\r\n\r\n\0\r\nQUIT\n\x21\0\0\0" };
+            if is_line { b"PROXY UNKNOWN\r\n" } else { b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0" };
         assert_eq!(version.header(None), unknown);
         let own = addresses(v4.0, v4.1);
         for own in [Some(own), None] {
