@@ -1,7 +1,9 @@
 //! The PROXY protocol, versions 1 and 2: a header before the first byte of a connection names the addresses of the client.
 //!
 //! **Source**: `doc/proxy-protocol.txt` in the repository of haproxy, sections 2.1 and 2.2.
-//! **Limits**: a header has at most [`HEADER_BYTES_MAX`] bytes. TLVs are skipped, except a checksum, which is verified.
+//! **Limits**: a header has at most [`HEADER_BYTES_MAX`] bytes. TLVs are skipped, except a checksum, which is verified,
+//! whatever the command and the family: it covers the whole header. After `LOCAL` and without a family, the rest of the header
+//! is to be ignored, so incomplete TLVs there are no error.
 
 use std::fmt::Display;
 use std::io;
@@ -168,26 +170,31 @@ fn parse_block(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
         return Err(Malformed("longer than 4096 bytes"));
     }
     let Some(block) = bytes.get(..len) else { return Ok(None) };
-    if command == LOCAL {
-        // The sender's own connection, such as a health check: the rest is ignored.
-        return Ok(Some(ProxyHeader { len, addresses: None }));
-    }
-    if family >> 4 > 3 || family & 0xf > 2 {
+    // The sender's own connection, such as a health check: its family and addresses are ignored.
+    let is_local = command == LOCAL;
+    if !is_local && (family >> 4 > 3 || family & 0xf > 2) {
         return Err(Malformed("unknown family or transport"));
     }
     let addresses_len = match family >> 4 {
         1 => 2 * (4 + 2),
         2 => 2 * (16 + 2),
         3 => 2 * 108,
-        // Of unknown length: there are no TLVs to be found.
-        _ => return Ok(Some(ProxyHeader { len, addresses: None })),
+        // No addresses, as HAProxy writes it.
+        _ => 0,
     };
-    let rest = block[FIXED_LEN..].split_at_checked(addresses_len);
-    let (fields, tlvs) = rest.ok_or(Malformed("shorter than its addresses"))?;
-    check_tlvs(block, tlvs)?;
+    let is_ignored = is_local || family >> 4 == 0;
+    let (fields, tlvs) = match block[FIXED_LEN..].split_at_checked(addresses_len) {
+        Some(rest) => rest,
+        None if is_local => return Ok(Some(ProxyHeader { len, addresses: None })),
+        None => return Err(Malformed("shorter than its addresses")),
+    };
+    let are_complete = check_checksum(block, tlvs)?;
+    if !are_complete && !is_ignored {
+        return Err(Malformed("an incomplete TLV"));
+    }
     let addresses = match family {
-        TCP4 => addresses::<4>(fields),
-        TCP6 => addresses::<16>(fields),
+        TCP4 if !is_local => addresses::<4>(fields),
+        TCP6 if !is_local => addresses::<16>(fields),
         // Valid, but without an address of TCP.
         _ => None,
     };
@@ -209,13 +216,13 @@ where
     Some(ConnectionAddresses { client: end(*client, *client_port), server })
 }
 
-/// Checks the lengths of the TLVs at the end of a header, and its checksum if there is one.
-fn check_tlvs(header: &[u8], mut tlvs: &[u8]) -> Result<(), ProxyHeaderError> {
+/// Checks the checksum of a header if its TLVs have one; returns whether the last TLV is complete.
+fn check_checksum(header: &[u8], mut tlvs: &[u8]) -> Result<bool, ProxyHeaderError> {
     let mut has_checksum = false;
     while let [kind, len_high, len_low, rest @ ..] = tlvs {
         let len = usize::from(u16::from_be_bytes([*len_high, *len_low]));
         let at = header.len() - rest.len();
-        let (value, next) = rest.split_at_checked(len).ok_or(Malformed("a TLV is too long"))?;
+        let Some((value, next)) = rest.split_at_checked(len) else { return Ok(false) };
         tlvs = next;
         if *kind != CRC32C {
             continue;
@@ -230,7 +237,7 @@ fn check_tlvs(header: &[u8], mut tlvs: &[u8]) -> Result<(), ProxyHeaderError> {
             return Err(Malformed("wrong checksum"));
         }
     }
-    if tlvs.is_empty() { Ok(()) } else { Err(Malformed("an incomplete TLV")) }
+    Ok(tlvs.is_empty())
 }
 
 /// The checksum of RFC 9260, appendix A.

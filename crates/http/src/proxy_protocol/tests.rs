@@ -16,8 +16,16 @@ fn version2(command: u8, family: u8, rest: &[&[u8]]) -> Vec<u8> {
 const IPV4: &[u8] = &[192, 168, 0, 1, 192, 168, 0, 11, 0xdc, 0x04, 0x01, 0xbb];
 const IPV6: &[u8] = b"\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01\
     \x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x02\xdc\x04\x01\xbb";
-/// That of [`IPV4`] with this TLV alone.
+/// A checksum that no header of these tests has.
 const CHECKSUM: &[u8] = b"\x03\0\x04\xde\xad\xbe\xef";
+
+/// A header with its checksum between the addresses and other TLVs.
+fn checked(command: u8, family: u8, addresses: &[u8], tlvs: &[u8]) -> Vec<u8> {
+    let mut header = version2(command, family, &[addresses, &[CRC32C, 0, 4, 0, 0, 0, 0], tlvs]);
+    let checksum = crc32c(&header).to_be_bytes();
+    header[FIXED_LEN + addresses.len() + 3..][..4].copy_from_slice(&checksum);
+    header
+}
 
 fn valid() -> Vec<(Vec<u8>, Option<ConnectionAddresses>)> {
     let ipv4 = Some(addresses("192.168.0.1:56324", "192.168.0.11:443"));
@@ -26,9 +34,6 @@ fn valid() -> Vec<(Vec<u8>, Option<ConnectionAddresses>)> {
     let highest_ipv6 = format!("TCP6 {highest} {highest} 65535 65535");
     let highest_end = format!("[{highest}]:65535");
     let line = |text: &str| format!("PROXY {text}\r\n").into_bytes();
-    let mut checked = version2(PROXY, TCP4, &[IPV4, &[CRC32C, 0, 4, 0, 0, 0, 0], &[4, 0, 1, 9]]);
-    let checksum = crc32c(&checked).to_be_bytes();
-    checked[FIXED_LEN + IPV4.len() + 3..][..4].copy_from_slice(&checksum);
     let rest = vec![0; HEADER_BYTES_MAX - FIXED_LEN];
     vec![
         (line("TCP4 192.168.0.1 192.168.0.11 56324 443"), ipv4),
@@ -48,7 +53,10 @@ fn valid() -> Vec<(Vec<u8>, Option<ConnectionAddresses>)> {
         (version2(PROXY, TCP4, &[IPV4]), ipv4),
         (version2(PROXY, TCP6, &[IPV6]), ipv6),
         (version2(PROXY, TCP4, &[IPV4, &[0xe0, 0, 2, 1, 2], &[4, 0, 0]]), ipv4),
-        (checked, ipv4),
+        (checked(PROXY, TCP4, IPV4, &[4, 0, 1, 9]), ipv4),
+        (checked(PROXY, 0, &[], &[4, 0, 1, 9]), None),
+        (checked(LOCAL, 0, &[], &[]), None),
+        (checked(LOCAL, TCP4, IPV4, &[4, 0, 9]), None),
         // Neither has an address of TCP.
         (version2(PROXY, 0x31, &[&[b'/'; 216]]), None),
         (version2(PROXY, 0x12, &[IPV4]), None),
@@ -57,6 +65,9 @@ fn valid() -> Vec<(Vec<u8>, Option<ConnectionAddresses>)> {
         (version2(LOCAL, TCP4, &[IPV4]), None),
         (version2(LOCAL, 0xff, &[&[3, 0, 9]]), None),
         (version2(LOCAL, 0, &[&rest]), None),
+        // Of LOCAL, an incomplete TLV or address is ignored.
+        (version2(LOCAL, TCP4, &[IPV4, &[4, 0, 9, 1]]), None),
+        (version2(LOCAL, TCP6, &[IPV4]), None),
     ]
 }
 
@@ -127,6 +138,12 @@ fn a_malformed_header_is_rejected() {
         version2(PROXY, TCP4, &[IPV4, &[4, 0, 1]]),
         version2(PROXY, TCP4, &[IPV4, CHECKSUM]),
         version2(PROXY, TCP4, &[IPV4, &[CRC32C, 0, 0]]),
+        // The checksum covers every header.
+        version2(PROXY, 0, &[CHECKSUM]),
+        version2(PROXY, 0x12, &[IPV4, CHECKSUM]),
+        version2(LOCAL, 0, &[CHECKSUM]),
+        version2(LOCAL, TCP4, &[IPV4, CHECKSUM]),
+        version2(LOCAL, TCP4, &[IPV4, CHECKSUM, &[4, 0, 9]]),
         long(HEADER_BYTES_MAX - FIXED_LEN + 1),
         long(usize::from(u16::MAX)),
     ] {
