@@ -10,7 +10,7 @@ use crate::accept::BACKLOG;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,6 +84,12 @@ impl ListenSocket {
         }
     }
 
+    /// Whether clients that connect to its address reach it: not if the file of a Unix socket was deleted or replaced.
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        self.file().is_none_or(|file| file.is_present())
+    }
+
     /// Returns another handle of the socket.
     ///
     /// # Errors
@@ -109,11 +115,18 @@ impl AsFd for ListenSocket {
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
+    /// The device and the inode, which no other file gets while the socket is open; absent: there was no file.
+    id: Option<(u64, u64)>,
 }
 
 impl SocketFile {
     fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { path: path.to_owned(), id: file_id(path) }
+    }
+
+    /// Whether the path still leads to this file.
+    fn is_present(&self) -> bool {
+        self.id.is_some() && file_id(&self.path) == self.id
     }
 
     /// The path of the file.
@@ -141,6 +154,10 @@ impl Drop for SocketFile {
             tracing::warn!(file = %self.path.display(), %error, "the file of a Unix socket is not removed");
         }
     }
+}
+
+fn file_id(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Removes the file of a socket on which nobody listens; returns false if somebody does.

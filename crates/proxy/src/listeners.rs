@@ -2,7 +2,8 @@
 //!
 //! A start and a reload take the same two steps. [`Listeners::prepare`] opens the missing sockets and may fail.
 //! [`Listeners::apply`] cannot fail. A socket whose address stays is kept, so no client is refused meanwhile. If
-//! another key of a listener has changed, a new accept loop uses the same socket, and the earlier connections drain.
+//! another key of a listener has changed, a new accept loop uses the same socket, and the earlier connections drain. They
+//! also drain if the file of a Unix socket was deleted or replaced: the address is then bound anew.
 
 use crate::check;
 use crate::config::{self, Config, FileMode, ListenAddress, ListenerConfig};
@@ -143,6 +144,7 @@ impl Listeners {
         let is_kept = |open: &&OpenListener| {
             open.address == address
                 && (!address.has_any_port() || open.listener.name == wanted.name)
+                && open.socket.is_reachable()
         };
         let kept = self.open.iter().find(is_kept);
         let socket = match kept {

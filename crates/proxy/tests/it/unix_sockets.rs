@@ -219,6 +219,30 @@ fn the_file_of_a_listener_comes_and_goes_with_it() {
 }
 
 #[test]
+fn a_reload_binds_a_unix_socket_anew_whose_file_is_gone() {
+    run(async {
+        let (replica, directory) = (Replica::responding(Speaks::Http1, "").await, Directory::new());
+        let path = directory.path("s");
+        let setup = Setup::before(&[replica.address()]);
+        let proxy = start(&setup, &path, "");
+        std::fs::remove_file(&path).expect("the file");
+        proxy.reload_yaml(&yaml(&setup, &path, "")).expect("the reload succeeds");
+        assert_eq!(connect(&path, false).await.get("/").await.status, StatusCode::OK);
+        // The file of another process, and of one that has ended.
+        std::fs::remove_file(&path).expect("the file");
+        let other = UnixListener::bind(&path).expect("a socket");
+        let error = proxy.reload_yaml(&yaml(&setup, &path, "")).expect_err("it listens there");
+        let text = format!("cannot listen on unix:{}: another process listens", path.display());
+        assert!(error.to_string().contains(&text), "{error}");
+        drop(other);
+        proxy.reload_yaml(&yaml(&setup, &path, "")).expect("the reload succeeds");
+        assert_eq!(connect(&path, false).await.get("/").await.status, StatusCode::OK);
+        proxy.stop(GRACE).await.expect("it stops");
+        assert!(!path.exists());
+    });
+}
+
+#[test]
 fn a_new_process_takes_a_unix_socket_over() {
     run(async {
         let (replica, directory) = (Replica::responding(Speaks::Http1, "").await, Directory::new());
