@@ -36,10 +36,16 @@ impl ServerOrigin {
     pub fn parse_with_unix(text: &str) -> Option<Self> {
         let unix = || {
             let host = text.strip_prefix("http://")?;
-            parse_unix(host)?;
+            parse_unix(host).filter(|_| !Self::has_uri_behind_unix(host))?;
             Some(Self { tls: false, host: host.to_owned(), port: 0 })
         };
         Self::parse(text).or_else(unix)
+    }
+
+    /// Whether nginx reads the end of `unix:/path` as a path of HTTP: `unix:/run/app.sock:/search`.
+    #[must_use]
+    pub fn has_uri_behind_unix(host: &str) -> bool {
+        host.strip_prefix(UNIX).is_some_and(|path| path.contains(":/") || path.ends_with(':'))
     }
 
     /// The path of a Unix socket.
@@ -130,6 +136,8 @@ mod tests {
             "http://unix:/",
             "http://unix:run/app.sock",
             "http://unix://run/..",
+            "http://unix:/run/app.sock:/x",
+            "http://unix:/run/app.sock:",
             "https://unix:/run/app.sock",
             "http://unix:/run/\0",
             &too_long,

@@ -412,12 +412,21 @@ fn check_route(s: &mut Section<'_>, route: &RouteConfig) {
     }
 }
 
+/// Maximum length of a path prefix: many servers accept no longer request line.
+const PREFIX_BYTES_MAX: usize = 8_192;
+
 /// Reports an error if `prefix`, the value of `key`, is not a path that every server reads in the same way.
 fn check_prefix(s: &mut Section<'_>, key: &str, prefix: &str) {
-    if !prefix.starts_with('/') {
+    if prefix.len() > PREFIX_BYTES_MAX {
+        let text = format!("has {} bytes: expected at most {PREFIX_BYTES_MAX}", prefix.len());
+        s.value_error(key, text);
+    } else if !prefix.starts_with('/') {
         s.value_error(key, format!("{prefix:?} does not begin with /"));
     } else if !prefix.bytes().all(is_path_byte) {
         let text = "contains a character that is not valid in a request path: expected a path such as /search or /a%20b";
+        s.value_error(key, format!("{prefix:?} {text}"));
+    } else if !is_percent_encoding(prefix) {
+        let text = "has a % without two hexadecimal digits: expected a path such as /search or /a%20b; %25 stands for %";
         s.value_error(key, format!("{prefix:?} {text}"));
     } else if prefix.split('/').any(|segment| matches!(segment, "*" | "**")) {
         let text =
@@ -432,6 +441,15 @@ fn check_prefix(s: &mut Section<'_>, key: &str, prefix: &str) {
 /// Whether a path can contain this byte: visible ASCII, except the start of a query or a fragment.
 const fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#')
+}
+
+/// Whether two hexadecimal digits follow each percent sign.
+fn is_percent_encoding(path: &str) -> bool {
+    let is_encoded = |rest: &str| {
+        let digits = rest.as_bytes().first_chunk::<2>();
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    path.split('%').skip(1).all(is_encoded)
 }
 
 /// Whether a request can name this host: it has no port, no scheme and no pattern.

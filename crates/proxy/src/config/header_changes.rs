@@ -2,7 +2,7 @@
 //!
 //! A value is a constant, or has fields in braces. The headers with which the proxy itself frames, connects, forwards and
 //! traces messages cannot be changed, apart from the host that the replicas get.
-//! **Limits**: [`CHANGES_MAX`] headers of one key.
+//! **Limits**: [`CHANGES_MAX`] headers of one key, whose values have at most [`VALUE_BYTES_MAX`] bytes.
 
 use crate::access_log::format::header_name;
 use crate::template;
@@ -13,6 +13,9 @@ use curtail_text::expectation;
 
 /// Maximum number of headers that a route changes in a request, or in a response.
 const CHANGES_MAX: usize = 64;
+
+/// Maximum length of a value as it is written: many servers accept no longer header.
+const VALUE_BYTES_MAX: usize = 8_192;
 
 /// The headers of a message that only the proxy writes.
 const OF_MESSAGES: u32 = HOP_BY_HOP | Known::ContentLength.bit() | Known::FramingAlias.bit();
@@ -161,6 +164,9 @@ fn check_name(kind: MessageKind, key: &str, name: &str) -> Result<String, String
 }
 
 fn parse_value(name: &str, text: &str) -> Result<HeaderValue, String> {
+    if text.len() > VALUE_BYTES_MAX {
+        return Err(format!("has {} bytes: expected at most {VALUE_BYTES_MAX}", text.len()));
+    }
     let is_printable = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     if !is_printable || text.trim() != text {
         return Err(format!(

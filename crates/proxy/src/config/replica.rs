@@ -80,7 +80,14 @@ fn url_defect(text: &str) -> Option<String> {
     }
     if rest.starts_with("unix:") {
         let is_tls = scheme == "https";
-        return says(if is_tls { "has TLS over a Unix socket" } else { "has no absolute path" });
+        let defect = if is_tls {
+            "has TLS over a Unix socket"
+        } else if rest.starts_with("unix:/") && ServerOrigin::has_uri_behind_unix(rest) {
+            "has a colon at the end of the path of the socket, behind which nginx expects a path of HTTP"
+        } else {
+            "has no absolute path"
+        };
+        return says(defect);
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -194,7 +201,7 @@ impl ReplicaConfig {
         for word in words {
             replica.placement.parse_option(word)?;
         }
-        Some(replica)
+        repeated_option(text).is_none().then_some(replica)
     }
 
     fn parse_server(text: &str) -> Option<Self> {
@@ -211,7 +218,7 @@ impl Placement {
     fn parse_option(&mut self, text: &str) -> Option<()> {
         let (key, value) = text.split_once('=')?;
         match key {
-            "weight" => self.weight = value.parse().ok().and_then(Weight::new)?,
+            "weight" => self.weight = parse_weight(value)?,
             "zone" if is_name(value) => self.zones = [value.to_owned()].into(),
             _ => return None,
         }
@@ -224,6 +231,22 @@ impl Placement {
         let is_same = self.zones.iter().any(|one| one == zone);
         Some(if is_same { ZoneSide::Same } else { ZoneSide::Other })
     }
+}
+
+/// Parses digits with at most one point. Smaller numbers than the smallest weight are rejected instead of rounded.
+fn parse_weight(text: &str) -> Option<Weight> {
+    let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let value: f64 = text.parse().ok().filter(|_| is_decimal)?;
+    Weight::new(value).filter(|weight| weight.is_zero() || value >= Weight::MIN.get())
+}
+
+/// The key of an option that stands behind an address twice.
+fn repeated_option(text: &str) -> Option<&str> {
+    let words = text.split_ascii_whitespace().skip(1);
+    let keys: Vec<&str> =
+        words.map(|word| word.split_once('=').map_or(word, |(key, _)| key)).collect();
+    let is_repeated = |(index, key): &(usize, &&str)| keys[..*index].contains(key);
+    keys.iter().enumerate().find(is_repeated).map(|(_, key)| *key)
 }
 
 impl std::fmt::Display for Placement {
@@ -273,9 +296,14 @@ fn replica_defect(text: &str) -> Option<String> {
         return Some(defect);
     }
     let is_wrong = |word: &&str| Placement::default().parse_option(word).is_none();
-    let wrong = words.find(is_wrong)?;
+    let Some(wrong) = words.find(is_wrong) else {
+        return repeated_option(text).map(|key| format!("has {key}= twice"));
+    };
     Some(match wrong.split_once('=') {
-        Some(("weight", _)) => format!("has {wrong}, not a weight from 0 to {}", Weight::MAX),
+        Some(("weight", _)) => {
+            let (min, max) = (Weight::MIN, Weight::MAX);
+            format!("has {wrong}, not a weight: 0, or a number from {min} to {max}")
+        }
         Some(("zone", _)) => format!("has {wrong}, not the name of a zone"),
         Some(_) | None => format!("has {wrong}, not an option weight=W or zone=Z"),
     })
@@ -292,7 +320,14 @@ mod tests {
             ("http://a:80 weight=1", Some("http://a:80")),
             ("b=http://a:80  weight=0", Some("b=http://a:80 weight=0")),
             ("http://a:80 weight=2.5", Some("http://a:80 weight=2.5")),
-            ("http://a:80 weight=2 weight=3", Some("http://a:80 weight=3")),
+            ("http://a:80 weight=0.001", Some("http://a:80 weight=0.001")),
+            ("http://a:80 weight=2 weight=3", None),
+            ("http://a:80 zone=a weight=1 zone=a", None),
+            ("http://a:80 weight=1e-320", None),
+            ("http://a:80 weight=1e3", None),
+            ("http://a:80 weight=0.0009", None),
+            ("http://a:80 weight=.", None),
+            ("http://unix:/a.sock:/x", None),
             ("http://a:80 zone=eu-1a weight=2", Some("http://a:80 weight=2 zone=eu-1a")),
             ("http://a:80 zone=", None),
             ("http://a:80 zone=a/b", None),
@@ -328,7 +363,14 @@ mod tests {
             ("https://unix:/run/a.sock", "has TLS over a Unix socket"),
             ("http://unix:a.sock", "has no absolute path"),
             ("a/b=http://a:80", "has a wrong name: \"a/b\" is not a name"),
-            ("http://a:80 weight=-1", "has weight=-1, not a weight from 0 to 65535"),
+            (
+                "http://a:80 weight=-1",
+                "has weight=-1, not a weight: 0, or a number from 0.001 to 65535",
+            ),
+            ("http://a:80 weight=1e-320", "has weight=1e-320, not a weight: 0, or a number from"),
+            ("http://a:80 weight=2 weight=3", "has weight= twice"),
+            ("http://unix:/a.sock:/x", "has a colon at the end of the path of the socket"),
+            ("http://unix:/a.sock:", "has a colon at the end of the path of the socket"),
             ("http://a:80 zone=", "has zone=, not the name of a zone"),
             ("http://a:80 wieght=2", "has wieght=2, not an option"),
             ("", "is empty"),

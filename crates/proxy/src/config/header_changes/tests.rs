@@ -117,6 +117,13 @@ fn an_error_names_the_header_and_what_is_expected() {
     ] {
         assert_eq!(errors(keys), [expected], "{keys}");
     }
+    for (bytes, expected) in [
+        (8_192, &[][..]),
+        (8_193, &["response_headers.add.x-a: has 8193 bytes: expected at most 8192"]),
+    ] {
+        let keys = format!("response_headers: {{add: {{x-a: {}}}}}", "v".repeat(bytes));
+        assert_eq!(errors(&keys), expected);
+    }
     let many: Vec<String> = (0..65).map(|nth| format!("x-{nth}: v")).collect();
     let all = errors(&format!("request_headers: {{set: {{{}}}}}", many.join(", ")));
     assert_eq!(all, ["request_headers.set: 65 of them: expected at most 64"]);
@@ -137,6 +144,22 @@ fn prefixes_and_redirects_are_checked() {
         (
             "rewrite_prefix: /%2ecurtail",
             "rewrite_prefix: \"/%2ecurtail\" is reserved for requests of roots to leaves: expected another prefix",
+        ),
+        (
+            "rewrite_prefix: /a%4/%zz",
+            "rewrite_prefix: \"/a%4/%zz\" has a % without two hexadecimal digits: expected a path such as /search or /a%20b; %25 stands for %",
+        ),
+        (
+            "redirect: {prefix: /a%}",
+            "redirect.prefix: \"/a%\" has a % without two hexadecimal digits: expected a path such as /search or /a%20b; %25 stands for %",
+        ),
+        (
+            "path_prefix: /%zz",
+            "path_prefix: \"/%zz\" has a % without two hexadecimal digits: expected a path such as /search or /a%20b; %25 stands for %",
+        ),
+        (
+            &format!("rewrite_prefix: /{}", "x".repeat(8_192)),
+            "rewrite_prefix: has 8193 bytes: expected at most 8192",
         ),
         (
             "redirect: {prefix: \"/a?b\"}",
