@@ -64,8 +64,7 @@ impl Http2Connection {
             // A server that resets requests costs no more than one that fails them.
             resets_max: u32::MAX,
         };
-        // A server that allowed no stream may have been about to stop.
-        let streams = streams_known.clamp(1, STREAMS_BEFORE_SETTINGS);
+        let streams = streams_known.min(STREAMS_BEFORE_SETTINGS);
         let state = ConnectionState::new(Role::Client, limits, streams);
         let shared = Arc::new(Mutex::new(state));
         let driven = Arc::clone(&shared);

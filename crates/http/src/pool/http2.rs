@@ -87,9 +87,11 @@ impl Http2Transport {
         is_kept
     }
 
-    /// Remembers the limit of streams of a connection that may be removed, if the server has announced one.
+    /// Remembers the limit of streams that the server has announced on a connection. A server that allows none, for
+    /// example because it is about to stop, says nothing about later connections.
     fn note_announced(&self, open: &Http2) {
-        if let Some(streams) = open.connection.streams_announced() {
+        let announced = open.connection.streams_announced();
+        if let Some(streams) = announced.filter(|streams| *streams > 0) {
             self.streams_announced.store(streams, Ordering::Relaxed);
         }
     }
